@@ -1,0 +1,116 @@
+# The front door: `make demo` shows what Heaptide does, `make test` proves it. `make help` lists the rest.
+#
+# Everything made lies in build/ and target/. PYTHON= names the interpreter to build and show with; without it the
+# python3 on PATH is taken if it is CPython 3.10 or newer, else the newest one found.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+ifndef PYTHON
+PYTHON = $(eval PYTHON := $$(shell python3 scripts/pythons.py --first))$(or $(PYTHON),$(error no suitable Python))
+endif
+
+TOOLS := build/tools/bin
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+SOURCES := $(shell find crates python -type f -not -path '*/__pycache__/*' -not -name '*.so') Cargo.toml Cargo.lock pyproject.toml
+# A pattern for the shell, not for make: make may have listed the folder before the wheel was built.
+WHEEL := build/wheels/heaptide-*.whl
+# A test binary of the Python module would need a shared libpython, which many machines lack; pytest covers it.
+TESTED_CRATES := --workspace --exclude heaptide-native
+# One interpreter for every cargo call, so that none rebuilds what another built.
+CARGO := PYO3_PYTHON=$(CURDIR)/$(TOOLS)/python cargo
+PYTHON_FILES := python tests bench scripts examples
+BENCH_VERSIONS := 3.11 3.12 3.13
+
+# --- What people call -------------------------------------------------------------------------------------------------
+
+.PHONY: help
+help: ## List these targets.
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+.PHONY: demo
+demo: build/venv/.wheel ## Build the wheel, install it, profile a job that leaks, and print where.
+	@mkdir -p build/demo
+	build/venv/bin/heaptide run -f -o build/demo/memory-leak.tide examples/memory-leak/job.py
+	build/venv/bin/heaptide stats build/demo/memory-leak.tide
+	@echo
+	@echo "Files written:"
+	@ls build/wheels/*.whl build/demo/memory-leak.tide | sed 's/^/  /'
+	@echo "The heaptide command of this demo is build/venv/bin/heaptide"
+
+.PHONY: test
+test: lint test-rust test-python ## Check everything: formatting, lints, types, Rust tests, pytest on every Python found.
+
+.PHONY: lint
+lint: lint-rust lint-python ## Check formatting, clippy, ruff, mypy and the stubs; change nothing.
+
+.PHONY: test-rust
+test-rust: build/tools/.ready ## Run the Rust tests.
+	if cargo nextest --version >/dev/null 2>&1; then \
+	    $(CARGO) nextest run $(TESTED_CRATES) --locked --no-tests=warn; \
+	else \
+	    $(CARGO) test $(TESTED_CRATES) --locked --lib --bins --tests; \
+	fi
+
+.PHONY: test-python
+test-python: build/wheels/.built ## Run pytest on the installed wheel; ONLY=3.12 one version, ARGS='-k name' for pytest.
+	$(TOOLS)/python -B scripts/test_all_pythons.py --wheel $(WHEEL) $(addprefix --only ,$(ONLY)) -- $(ARGS)
+
+.PHONY: bench
+bench: $(BENCH_VERSIONS:%=build/bench-%/.ready) ## Measure cost and size next to memray; write bench/results. REPS=5 repeats more.
+	build/bench-$(lastword $(BENCH_VERSIONS))/bin/python bench/overhead.py $(addprefix --reps ,$(REPS)) \
+	    $(BENCH_VERSIONS:%=--python build/bench-%/bin/python) --results bench/results --command 'make bench'
+
+.PHONY: wheel
+wheel: build/wheels/.built ## Build the release wheel into build/wheels, if a source changed.
+	@ls build/wheels/*.whl
+
+.PHONY: fmt
+fmt: build/tools/.ready ## Format all Rust and Python sources.
+	cargo fmt --all
+	$(TOOLS)/ruff check --fix-only --quiet $(PYTHON_FILES)
+	$(TOOLS)/ruff format $(PYTHON_FILES)
+
+# --- How it is made ---------------------------------------------------------------------------------------------------
+
+.PHONY: lint-rust
+lint-rust: build/tools/.ready
+	@cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 || rustup component add rustfmt clippy
+	cargo fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+.PHONY: lint-python
+lint-python: build/tools/.wheel
+	$(TOOLS)/ruff check --no-cache $(PYTHON_FILES)
+	$(TOOLS)/ruff format --check --no-cache $(PYTHON_FILES)
+	MYPYPATH=python $(TOOLS)/mypy --cache-dir build/mypy --package heaptide
+	$(TOOLS)/python -m mypy.stubtest heaptide._native
+
+build/tools/.ready: scripts/requirements.txt scripts/make_venv.py
+	$(PYTHON) scripts/make_venv.py build/tools
+	$(TOOLS)/python $(PIP_INSTALL) -r scripts/requirements.txt
+	touch $@
+
+# The wheel is built once for all: it is an abi3 wheel, and its name does not change with its content.
+build/wheels/.built: $(SOURCES) | build/tools/.ready
+	@mkdir -p build/wheels
+	rm -f build/wheels/*.whl
+	$(TOOLS)/maturin build --release --locked --interpreter $(TOOLS)/python --out build/wheels
+	touch $@
+
+build/venv/.wheel: build/wheels/.built scripts/make_venv.py
+	$(PYTHON) scripts/make_venv.py build/venv
+	build/venv/bin/python $(PIP_INSTALL) --force-reinstall --no-deps $(WHEEL)
+	touch $@
+
+build/tools/.wheel: build/wheels/.built
+	$(TOOLS)/python $(PIP_INSTALL) --force-reinstall --no-deps $(WHEEL)
+	touch $@
+
+build/bench-%/.ready: build/wheels/.built bench/requirements.txt
+	$$(python3 scripts/pythons.py | awk '$$1 == "$*" { print $$2 }') scripts/make_venv.py build/bench-$*
+	build/bench-$*/bin/python $(PIP_INSTALL) --only-binary=:all: -r bench/requirements.txt
+	build/bench-$*/bin/python $(PIP_INSTALL) --force-reinstall --no-deps $(WHEEL)
+	touch $@

@@ -1,0 +1,119 @@
+"""The figures beside the overhead table: a profiler that is not on, the command's start, and reading a capture.
+
+Each is measured on a program that knows by construction what it does, so that no tool is asked to count for itself.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from process import Cost, run
+
+HERE = Path(__file__).resolve().parent
+# What bench/programs/churn.py and live_blocks.py do.
+CHURN_EVENTS = 20_000_000
+LIVE_BLOCKS = 1_000_000
+STATE_WORKLOADS = ("calls", "small_objects", "big_blocks")
+START_REPETITIONS = 20
+
+
+@dataclass
+class Figures:
+    """What was measured; a figure that could not be taken is None and has its reason in `failed`."""
+
+    # False where these figures were not asked for: then their absence means nothing.
+    attempted: bool = False
+    # State of the profiler (imported, stopped), then workload: CPU time over the bare run's.
+    states: dict[str, dict[str, float]] = field(default_factory=dict)
+    command_start_ms: float | None = None
+    python_start_ms: float | None = None
+    decode_events_per_second: float | None = None
+    # How many times longer `memray stats` takes on its own capture of the same program.
+    decode_memray_ratio: float | None = None
+    # Of churn.py's capture, for each tool.
+    bytes_per_event: dict[str, float] = field(default_factory=dict)
+    report_max_rss: int | None = None
+    report_live_blocks: int = LIVE_BLOCKS
+    failed: list[str] = field(default_factory=list)
+
+
+def measure(python: Path, repetitions: int) -> Figures:
+    """Take all figures, printing each; one that fails does not stop the others."""
+    figures = Figures(attempted=True)
+    with tempfile.TemporaryDirectory(prefix="heaptide-bench-") as scratch:
+        for part in (measure_states, measure_start, measure_decode, measure_report_memory):
+            try:
+                part(python, Path(scratch), repetitions, figures)
+            except RuntimeError as failure:
+                figures.failed.append(str(failure))
+                print(f"{part.__name__}: {failure}", file=sys.stderr)
+    return figures
+
+
+def succeed(command: list[str | Path]) -> Cost:
+    """Run a command that must end well."""
+    cost = run(command)
+    if not cost.ok:
+        shown = " ".join(Path(word).name for word in command)
+        last = cost.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        raise RuntimeError(f"`{shown}` ended with {cost.exit_code}: {last[0]}")
+    return cost
+
+
+def measure_states(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
+    """A program that has Heaptide loaded, or had it running, against one that never heard of it."""
+    for workload in STATE_WORKLOADS:
+        best: dict[str, float] = {}
+        for _ in range(repetitions):
+            for state in ("bare", "imported", "stopped"):
+                capture = scratch / "state.tide"
+                program = [HERE / "programs" / "inside.py", state, HERE / "workloads" / f"{workload}.py", capture]
+                seconds = float(succeed([python, *program]).stderr.splitlines()[-1])
+                best[state] = min(best.get(state, seconds), seconds)
+                capture.unlink(missing_ok=True)
+        for state in ("imported", "stopped"):
+            ratio = best[state] / best["bare"]
+            figures.states.setdefault(state, {})[workload] = ratio
+            print(f"{state:15} {workload:15} CPU x{ratio:5.3f}", flush=True)
+
+
+def measure_start(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
+    """The wall time of the shortest command, with the interpreter's own start beside it."""
+    command: list[str | Path] = [python.parent / "heaptide", "--version"]
+    bare: list[str | Path] = [python, HERE / "programs" / "empty.py"]
+    figures.command_start_ms = 1000 * min(succeed(command).wall for _ in range(START_REPETITIONS))
+    figures.python_start_ms = 1000 * min(succeed(bare).wall for _ in range(START_REPETITIONS))
+    print(
+        f"command start   {figures.command_start_ms:.0f} ms (python alone {figures.python_start_ms:.0f} ms)", flush=True
+    )
+
+
+def measure_decode(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
+    """The rate at which `stats` reads a capture of known length, start-up included."""
+    ours, theirs = scratch / "churn.tide", scratch / "churn.bin"
+    record(python, "heaptide", ours, "churn")
+    wall = min(succeed([python, "-m", "heaptide", "stats", "--json", ours]).wall for _ in range(repetitions))
+    figures.decode_events_per_second = CHURN_EVENTS / wall
+    figures.bytes_per_event["heaptide"] = ours.stat().st_size / CHURN_EVENTS
+    print(f"decode          {figures.decode_events_per_second / 1e6:.1f} M events/s", flush=True)
+    record(python, "memray", theirs, "churn")
+    their_wall = succeed([python, "-m", "memray", "stats", theirs]).wall
+    figures.decode_memray_ratio = their_wall / wall
+    figures.bytes_per_event["memray"] = theirs.stat().st_size / CHURN_EVENTS
+    print(f"memray's stats takes {figures.decode_memray_ratio:.1f} times as long", flush=True)
+
+
+def measure_report_memory(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
+    """The greatest resident size of `stats` on a capture with a known number of live blocks."""
+    capture = scratch / "live.tide"
+    record(python, "heaptide", capture, "live_blocks")
+    figures.report_max_rss = succeed([python, "-m", "heaptide", "stats", "--json", capture]).max_rss
+    print(f"report memory   {figures.report_max_rss / 1e6:.0f} MB for {LIVE_BLOCKS:,} live blocks", flush=True)
+
+
+def record(python: Path, tool: str, capture: Path, program: str) -> None:
+    """Leave a capture of one of bench/programs."""
+    succeed([python, "-m", tool, "run", "-q", "-f", "-o", capture, HERE / "programs" / f"{program}.py"])

@@ -1,0 +1,29 @@
+"""Runs a workload in a state of the profiler and says, on the last line of stderr, the CPU seconds it alone took.
+
+The import and the start-up of Heaptide itself stay outside the measurement: the claim is that a program which is not
+being profiled runs as if Heaptide were not there.
+
+    inside.py (bare | imported | stopped) WORKLOAD SCRATCH_FILE
+"""
+
+import runpy
+import sys
+import time
+
+state, workload, scratch = sys.argv[1:]
+if state == "bare":
+    pass
+elif state == "imported":
+    import heaptide
+elif state == "stopped":
+    import heaptide
+
+    tracker = heaptide.Tracker(scratch)
+    tracker.start()
+    tracker.stop()
+else:
+    sys.exit(f"unknown state {state!r}; use bare, imported or stopped")
+
+start = time.process_time()
+runpy.run_path(workload, run_name="__main__")
+print(time.process_time() - start, file=sys.stderr)

@@ -1,0 +1,65 @@
+"""Writes results as Markdown: for each Python the overhead table, then the budget line by line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import budget
+
+if TYPE_CHECKING:
+    from overhead import Result
+
+
+def markdown(results: list[Result]) -> str:
+    """The whole page, as it is committed."""
+    first = results[0]
+    machine = "{cores} cores of {cpu}, Linux {kernel}, {libc}".format(**first.machine)
+    page = [
+        "# Overhead, measured",
+        "",
+        f"Made by `{first.command}` on {first.date}: {machine}. CPU time as a ratio to the bare run, best of "
+        f"{first.repetitions} interleaved runs; `bare-again` shows the noise. "
+        "The raw figures are in the JSON files beside this page.",
+    ]
+    for result in results:
+        versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+        page += ["", f"## Python {result.python}", "", f"With {versions}.", "", *overhead(result)]
+        kept = budget.lines(result)
+        if kept:
+            missed = sum(not line.ok for line in kept)
+            page += ["", f"Budget: {len(kept) - missed} of {len(kept)} lines kept.", "", *budget_table(kept)]
+        page += [f"- not measured: {reason}" for reason in result.further.failed]
+    return "\n".join(page) + "\n"
+
+
+def overhead(result: Result) -> list[str]:
+    """CPU ratio and capture size of each tool on each workload."""
+    tools = list(dict.fromkeys(tool for costs in result.overhead.values() for tool in costs if tool != "bare"))
+    rows = [["workload", "bare", *tools]]
+    for workload, costs in result.overhead.items():
+        row = [workload, f"{costs['bare'].cpu:.2f} s"]
+        for tool in tools:
+            ratio = result.ratio(workload, tool)
+            if ratio is None:
+                row.append("failed")
+            else:
+                size = costs[tool].capture_size
+                row.append(f"{ratio:.3f}" + (f" · {size / 1e6:.2f} MB" if size else ""))
+        rows.append(row)
+    return table(rows)
+
+
+def budget_table(lines: list[budget.Line]) -> list[str]:
+    """Line, budget, measured, verdict."""
+    rows = [["line", "budget", "measured", "verdict"]]
+    rows += [[line.name, line.budget, line.measured, line.verdict] for line in lines]
+    return table(rows)
+
+
+def table(rows: list[list[str]]) -> list[str]:
+    """Markdown rows, padded so that the source reads as a table too."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    padded = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+    ]
+    return [padded[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *padded[1:]]

@@ -1,0 +1,16 @@
+"""Two million blocks above pymalloc's limit, each freed at once but for a few: four million events."""
+
+import random
+
+rng = random.Random(7)
+keep = []
+
+
+def grab(n):
+    return bytearray(n)
+
+
+for i in range(2_000_000):
+    block = grab(rng.choice((600, 2_000, 9_000, 40_000)))
+    if i % 500 == 0:
+        keep.append(block)

@@ -1,0 +1,22 @@
+"""Two threads that let go of the interpreter's lock while they compress and hash."""
+
+import hashlib
+import os
+import threading
+import zlib
+
+data = os.urandom(1 << 16)
+
+
+def work():
+    for _ in range(1200):
+        packed = zlib.compress(data, 1)
+        zlib.decompress(packed)
+        hashlib.sha256(packed).digest()
+
+
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()

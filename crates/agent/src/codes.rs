@@ -1,0 +1,158 @@
+//! Code objects by number: each is described once in the registry, and frames name it by that number.
+//!
+//! The number is found by the code object's address, which is only safe while the object lives. So the deallocator of
+//! the code type is wrapped: when a known code object dies its address is struck out and [`n_deaths`] moves, which
+//! makes every thread drop what it remembers by address. A code object that is just dying is never read.
+//!
+//! Runs on: any thread, outside the hot path. Allocates: past the hooks. Locks: its own. During fork/exit: a child's
+//! session begins with an empty list.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use heaptide_capture::{Code, Entry, Lost, wire};
+
+use crate::cpython::{CodeBuffers, Layout, Symbols, read_code};
+use crate::locks::lock;
+use crate::session;
+
+/// What frames show whose code could not be read. No code object gets this number.
+const UNKNOWN: u32 = 0;
+/// `tp_dealloc` in a type object, the same in all versions: refcount, type, size, name, two sizes stand before it.
+const TP_DEALLOC: usize = 48;
+
+static N_DEATHS: AtomicU64 = AtomicU64::new(0);
+static CODES: Mutex<Option<Codes>> = Mutex::new(None);
+/// The type's own deallocator while ours stands in its place; 0 otherwise.
+static REAL_DEALLOC: AtomicUsize = AtomicUsize::new(0);
+
+struct Codes {
+    by_address: HashMap<usize, u32>,
+    /// Programs that compile the same text again and again would fill the file otherwise.
+    by_content: HashMap<u64, u32>,
+    /// Objects whose deallocator is running.
+    dying: Vec<usize>,
+    next_id: u32,
+    buffers: Box<CodeBuffers>,
+}
+
+/// How many code objects that are known by address have died so far.
+#[inline(always)]
+pub fn n_deaths() -> u64 {
+    N_DEATHS.load(Ordering::Relaxed)
+}
+
+/// Forgets all numbers, for a new capture.
+pub fn reset() {
+    *lock(&CODES) = Some(Codes {
+        by_address: HashMap::new(),
+        by_content: HashMap::new(),
+        dying: Vec::new(),
+        next_id: UNKNOWN + 1,
+        buffers: Box::new(CodeBuffers::new()),
+    });
+    N_DEATHS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Lets go of what a session remembered.
+pub fn clear() {
+    *lock(&CODES) = None;
+    N_DEATHS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The number of the code object at `address`, which a frame of the calling thread refers to.
+pub fn id_of(layout: &Layout, address: usize) -> u32 {
+    let mut codes = lock(&CODES);
+    let Some(codes) = codes.as_mut() else { return UNKNOWN };
+    if let Some(&id) = codes.by_address.get(&address) {
+        return id;
+    }
+    if codes.dying.contains(&address) {
+        session::count_lost(Lost::UnreadableCode, 1);
+        return UNKNOWN;
+    }
+    // SAFETY: a live frame of this thread holds a reference to the code object, which is not dying; its texts and
+    // tables never change.
+    let Ok(text) = (unsafe { read_code(layout, address, &mut codes.buffers) }) else {
+        session::count_lost(Lost::UnreadableCode, 1);
+        return UNKNOWN;
+    };
+    // SAFETY: as above; the slice is not used beyond this function.
+    let line_table = unsafe { text.linetable.as_slice() };
+    let mut content = wire::checksum(line_table) ^ (text.first_line as u64).rotate_left(17);
+    for part in [text.name.utf8, text.qualname.utf8, text.filename.utf8] {
+        content = (content ^ wire::checksum(part)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
+    }
+    let id = match codes.by_content.get(&content) {
+        Some(&id) => id,
+        None => {
+            let id = codes.next_id;
+            codes.next_id += 1;
+            codes.by_content.insert(content, id);
+            session::note(&Entry::Code(Code {
+                id,
+                first_line: text.first_line,
+                name: text.name.utf8,
+                qualified_name: text.qualname.utf8,
+                file: text.filename.utf8,
+                line_table,
+            }));
+            id
+        }
+    };
+    codes.by_address.insert(address, id);
+    id
+}
+
+/// Puts our deallocator before the code type's own.
+///
+/// # Safety
+/// The calling thread holds the GIL.
+pub unsafe fn watch_deaths(symbols: &Symbols) {
+    let place = (symbols.code_type + TP_DEALLOC) as *const AtomicUsize;
+    // SAFETY: `PyCode_Type` is a static type object in writable memory; the GIL keeps others from reading it while a
+    // code object is freed.
+    let place = unsafe { &*place };
+    let present = place.load(Ordering::Relaxed);
+    if present != on_code_death as *const () as usize {
+        REAL_DEALLOC.store(present, Ordering::Release);
+        place.store(on_code_death as *const () as usize, Ordering::Release);
+    }
+}
+
+/// # Safety
+/// As [`watch_deaths`].
+pub unsafe fn stop_watching_deaths(symbols: &Symbols) {
+    // SAFETY: as in `watch_deaths`.
+    let place = unsafe { &*((symbols.code_type + TP_DEALLOC) as *const AtomicUsize) };
+    let real = REAL_DEALLOC.load(Ordering::Acquire);
+    // If somebody else has wrapped ours since, it must stay: it then only passes calls on.
+    if real != 0 && place.load(Ordering::Relaxed) == on_code_death as *const () as usize {
+        place.store(real, Ordering::Release);
+    }
+}
+
+unsafe extern "C" fn on_code_death(object: *mut c_void) {
+    let address = object as usize;
+    strike_out(address, true);
+    // SAFETY: `watch_deaths` stored the type's own deallocator before ours could be called.
+    let real: unsafe extern "C" fn(*mut c_void) = unsafe { std::mem::transmute(REAL_DEALLOC.load(Ordering::Acquire)) };
+    // SAFETY: called as the interpreter called us.
+    unsafe { real(object) };
+    strike_out(address, false);
+}
+
+fn strike_out(address: usize, begins: bool) {
+    let mut codes = lock(&CODES);
+    let Some(codes) = codes.as_mut() else { return };
+    if begins {
+        codes.dying.push(address);
+    } else if let Some(place) = codes.dying.iter().rposition(|&dying| dying == address) {
+        codes.dying.swap_remove(place);
+    }
+    if codes.by_address.remove(&address).is_some() {
+        N_DEATHS.fetch_add(1, Ordering::Release);
+    }
+}

@@ -1,0 +1,276 @@
+//! The proof that a layout is right, made before the first hook reads by it.
+//!
+//! The calling thread's frames are walked by offsets and compared with what the interpreter's own functions say of
+//! them: same code objects in the same order, same instruction, same names, first line and line table. All reading by
+//! offsets goes through the kernel, so that a wrong offset ends in a refusal. No error and no reference is left behind.
+
+use super::ask::{MAX_FRAMES, Python, Seen, Stack};
+use super::code::{CodeBuffers, read_code_from};
+use super::frames::frames_from;
+use super::layout::{BEFORE_START, Layout};
+use super::memory::{Memory, Probed};
+use super::symbols::{Opaque, Symbols};
+use super::unsupported::Unsupported;
+use std::ops::ControlFlow;
+
+/// Value of a frame's owner byte for generators and coroutines, the same in all versions that have the byte.
+const OWNED_BY_GENERATOR: u8 = 1;
+
+/// Compares what the layout shows of the calling thread with what the interpreter says.
+///
+/// # Safety
+/// The GIL must be held, and no Python error may be set.
+pub unsafe fn self_check(layout: &Layout) -> Result<(), Unsupported> {
+    let symbols = Symbols::resolve()?;
+    // SAFETY: neither function has a precondition beyond the GIL, which the caller holds.
+    let (state, current) = unsafe {
+        (
+            (symbols.this_thread_state)(),
+            (symbols.current_thread_state)(),
+        )
+    };
+    if state.is_null() {
+        return Err(Unsupported::NoThreadState);
+    }
+    // Hooks go by the thread's own state, which is that of the main interpreter.
+    if state != current {
+        return Err(Unsupported::SubInterpreter);
+    }
+    let mut memory = Probed::open().ok_or(Unsupported::CheckFailed {
+        what: "no file descriptor left for a pipe",
+    })?;
+    // SAFETY: the caller holds the GIL to the end of this function.
+    let python = unsafe { Python::with_gil(&symbols) };
+    // SAFETY: the same.
+    let said = unsafe { python.stack() }?;
+    let read = stack_by_offsets(&mut memory, layout, state as usize)?;
+    compare_stacks(&said, &read)?;
+    let mut buffers = CodeBuffers::new();
+    for (index, frame) in said.frames().iter().enumerate() {
+        // Recursion repeats code objects; each is compared once.
+        if !said
+            .frames()
+            .iter()
+            .take(index)
+            .any(|earlier| earlier.code == frame.code)
+        {
+            // SAFETY: the GIL is held, and a frame of the calling thread keeps the code object alive.
+            unsafe { compare_code(&mut memory, layout, &python, frame.code, &mut buffers) }?;
+        }
+    }
+    Ok(())
+}
+
+fn compare_stacks(said: &Stack, read: &Stack) -> Result<(), Unsupported> {
+    for (said, read) in said.frames().iter().zip(read.frames()) {
+        if said.code != read.code {
+            return Err(Unsupported::LayoutMismatch {
+                what: "the code of a frame",
+            });
+        }
+        if said.instr != read.instr {
+            return Err(Unsupported::LayoutMismatch {
+                what: "the instruction of a frame",
+            });
+        }
+    }
+    if said.frames().len() != read.frames().len() || said.whole != read.whole {
+        return Err(Unsupported::LayoutMismatch {
+            what: "the number of frames",
+        });
+    }
+    Ok(())
+}
+
+const BROKEN: Unsupported = Unsupported::LayoutMismatch {
+    what: "the chain of frames",
+};
+
+/// The stack as the hooks would see it, without frames that Python does not show yet.
+fn stack_by_offsets(
+    memory: &mut Probed,
+    layout: &Layout,
+    state: usize,
+) -> Result<Stack, Unsupported> {
+    let mut chain = [(0, Seen::default()); 2 * MAX_FRAMES];
+    let (len, _) = chain_by_offsets(memory, layout, state, &mut chain)?;
+    let mut stack = Stack::empty();
+    for &(frame, seen) in chain.iter().take(len) {
+        if !is_hidden(memory, layout, frame, seen)? && !stack.push(seen) {
+            break;
+        }
+    }
+    confirm_shims(memory, layout, state, &mut chain)?;
+    Ok(stack)
+}
+
+/// Fills `chain` with frames from the innermost on; returns how many, and whether these are all.
+fn chain_by_offsets(
+    memory: &mut Probed,
+    layout: &Layout,
+    state: usize,
+    chain: &mut [(usize, Seen)],
+) -> Result<(usize, bool), Unsupported> {
+    let (mut len, mut whole) = (0, true);
+    let walk = frames_from(
+        memory,
+        layout,
+        state,
+        &mut |frame, code, instr| match chain.get_mut(len) {
+            Some(place) => {
+                *place = (frame, Seen { code, instr });
+                len += 1;
+                ControlFlow::Continue(())
+            }
+            None => {
+                whole = false;
+                ControlFlow::Break(())
+            }
+        },
+    );
+    walk.map_err(|_| BROKEN)?;
+    Ok((len, whole))
+}
+
+/// Where shim frames exist, every entry from C into Python makes one, so the outermost frame of a thread is a shim.
+///
+/// Without this a wrong place of the owner byte could go unnoticed, since Python hides shims for other reasons too.
+fn confirm_shims(
+    memory: &mut Probed,
+    layout: &Layout,
+    state: usize,
+    chain: &mut [(usize, Seen)],
+) -> Result<(), Unsupported> {
+    let Some(offset) = layout.frame_owner else {
+        return Ok(());
+    };
+    let everything = Layout {
+        frame_owner: None,
+        ..*layout
+    };
+    let (len, whole) = chain_by_offsets(memory, &everything, state, chain)?;
+    let Some(&(outermost, _)) = chain.iter().take(len).next_back() else {
+        return Ok(());
+    };
+    if whole && memory.byte(outermost.wrapping_add(offset)).ok_or(BROKEN)? < layout.first_shim_owner
+    {
+        return Err(Unsupported::LayoutMismatch {
+            what: "the owner of a frame",
+        });
+    }
+    Ok(())
+}
+
+/// Whether the interpreter hides a frame from Python because it has not run its first visible instruction.
+fn is_hidden(
+    memory: &mut Probed,
+    layout: &Layout,
+    frame: usize,
+    seen: Seen,
+) -> Result<bool, Unsupported> {
+    let code_type = memory
+        .word(seen.code.wrapping_add(layout.code.ob_type))
+        .ok_or(BROKEN)?;
+    if code_type != layout.code.type_address {
+        return Err(Unsupported::LayoutMismatch {
+            what: "the code of a frame",
+        });
+    }
+    let Some(offset) = layout.code.first_traceable else {
+        return Ok(false);
+    };
+    if let Some(owner) = layout.frame_owner {
+        if memory.byte(frame.wrapping_add(owner)).ok_or(BROKEN)? == OWNED_BY_GENERATOR {
+            return Ok(false);
+        }
+    }
+    let units = memory.half(seen.code.wrapping_add(offset)).ok_or(BROKEN)?;
+    Ok(seen.instr == BEFORE_START || u64::from(seen.instr) < u64::from(units) * 2)
+}
+
+/// # Safety
+/// The GIL must be held and `code` be a live code object.
+unsafe fn compare_code(
+    memory: &mut Probed,
+    layout: &Layout,
+    python: &Python<'_>,
+    code: usize,
+    buffers: &mut CodeBuffers,
+) -> Result<(), Unsupported> {
+    let read =
+        read_code_from(memory, layout, code, buffers).map_err(|_| Unsupported::LayoutMismatch {
+            what: "the form of a code object",
+        })?;
+    let code = code as Opaque;
+    // SAFETY: the object is alive and the GIL is held, for this and all calls below.
+    unsafe {
+        python.same_text(code, c"co_name", read.name, "the name of a code object")?;
+        python.same_text(
+            code,
+            c"co_filename",
+            read.filename,
+            "the file name of a code object",
+        )?;
+        if layout.code.qualname.is_some() {
+            python.same_text(
+                code,
+                c"co_qualname",
+                read.qualname,
+                "the qualified name of a code object",
+            )?;
+        }
+        if python.integer(code, c"co_firstlineno")? != i64::from(read.first_line) {
+            return Err(Unsupported::LayoutMismatch {
+                what: "the first line of a code object",
+            });
+        }
+        python.same_bytes(
+            code,
+            c"co_linetable",
+            read.linetable,
+            "the line table of a code object",
+        )?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stack(frames: &[(usize, u32)], whole: bool) -> Stack {
+        let mut stack = Stack::empty();
+        for &(code, instr) in frames {
+            assert!(stack.push(Seen { code, instr }));
+        }
+        stack.whole = whole;
+        stack
+    }
+
+    #[test]
+    fn equal_stacks_pass_and_any_difference_is_named() {
+        let said = stack(&[(1, 10), (2, 20)], true);
+        assert_eq!(
+            compare_stacks(&said, &stack(&[(1, 10), (2, 20)], true)),
+            Ok(())
+        );
+        for (read, what) in [
+            (stack(&[(1, 10), (3, 20)], true), "the code of a frame"),
+            (
+                stack(&[(1, 10), (2, 22)], true),
+                "the instruction of a frame",
+            ),
+            (stack(&[(1, 10)], true), "the number of frames"),
+            (
+                stack(&[(1, 10), (2, 20), (3, 30)], true),
+                "the number of frames",
+            ),
+            (stack(&[(1, 10), (2, 20)], false), "the number of frames"),
+        ] {
+            assert_eq!(
+                compare_stacks(&said, &read),
+                Err(Unsupported::LayoutMismatch { what })
+            );
+        }
+    }
+}

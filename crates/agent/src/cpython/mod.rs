@@ -1,0 +1,32 @@
+//! Everything that knows how CPython's structs look.
+//!
+//! The wheel is built once for all interpreters, so no header can tell a layout at compile time: layouts are data.
+//! 3.10 to 3.12 come from tables printed from their headers, 3.13 and later from the debug offsets that the running
+//! interpreter publishes. [`detect`] chooses, [`self_check`] proves the choice against the interpreter's own API, and
+//! only then may a hook read frames. An interpreter that is not known is refused; nothing here guesses.
+
+pub mod ask;
+pub mod check;
+pub mod code;
+pub mod debug_offsets;
+pub mod detect;
+pub mod frames;
+pub mod layout;
+pub mod memory;
+pub mod symbols;
+pub mod tables;
+pub mod text;
+pub mod unsupported;
+
+#[cfg(test)]
+mod fake_objects;
+
+pub use check::self_check;
+pub use code::{CodeBuffers, CodeText, RawBytes, Text, Unreadable, read_code};
+pub use detect::detect;
+pub use frames::thread_frames;
+pub use layout::{
+    BEFORE_START, BytesLayout, CodeLayout, CurrentFrame, Layout, UnicodeLayout, instr_offset,
+};
+pub use symbols::{MemAllocator, Symbols};
+pub use unsupported::Unsupported;

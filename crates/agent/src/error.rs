@@ -1,0 +1,50 @@
+//! Why recording could not begin, in sentences for the person who asked for it.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::cpython::Unsupported;
+
+#[derive(Debug)]
+pub enum StartError {
+    AlreadyRunning(PathBuf),
+    Exists(PathBuf),
+    Open(PathBuf, io::Error),
+    Write(PathBuf, io::Error),
+    Interpreter(Unsupported),
+    NoThreadKey,
+    NoMemory,
+    NoKeeper(io::Error),
+    NoAllocator(&'static str),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::AlreadyRunning(path) => write!(
+                f,
+                "this process is being recorded already, into {}; stop that recording first",
+                path.display()
+            ),
+            StartError::Exists(path) => write!(
+                f,
+                "{} exists already; choose another file, or overwrite it with --force or overwrite=True",
+                path.display()
+            ),
+            StartError::Open(path, error) => write!(f, "could not create {}: {error}", path.display()),
+            StartError::Write(path, error) => write!(f, "could not write to {}: {error}", path.display()),
+            StartError::Interpreter(unsupported) => unsupported.fmt(f),
+            StartError::NoThreadKey => f.write_str(
+                "could not record: the process has used up its thread-specific keys; start recording earlier",
+            ),
+            StartError::NoMemory => f.write_str("could not record: no memory left for the table of samples"),
+            StartError::NoKeeper(error) => {
+                write!(f, "could not record: the writing thread did not start: {error}")
+            }
+            StartError::NoAllocator(name) => {
+                write!(f, "could not record: the C library has no function {name}")
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What a fork means: the child stops recording, and a child that is to be followed begins anew.
+//!
+//! The parent's slots are memory shared with its file, so a child must never write there. Two things see to that: the
+//! kernel wipes the page of the order word in the child, and the handler below, which libc runs in the child before
+//! anything else, forgets the session. Before the fork the handler waits until no thread of ours holds the linker's lock
+//! or the pool's, because a child would inherit them locked for ever.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::config::Config;
+use crate::libraries::LOADER;
+use crate::locks::lock;
+use crate::session::{self, ORDER};
+use crate::{sys, threads};
+
+static PREPARED: AtomicBool = AtomicBool::new(false);
+/// In a child that is to be followed: how the parent recorded.
+static INHERITANCE: Mutex<Option<Inheritance>> = Mutex::new(None);
+
+struct Inheritance {
+    config: Config,
+    session: [u8; 16],
+    parent: u32,
+}
+
+/// Once per process, before the first session.
+pub fn prepare() {
+    if PREPARED.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let page: *const session::OrderPage = &ORDER;
+    // SAFETY: the range is a static of ours, in anonymous private memory; where the kernel refuses, the handlers do.
+    unsafe {
+        libc::madvise(page.cast_mut().cast(), size_of::<session::OrderPage>(), libc::MADV_WIPEONFORK);
+        libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child));
+    }
+}
+
+/// How the parent recorded, once, if this child is to be followed.
+pub fn take_inheritance() -> Option<(Config, [u8; 16], u32)> {
+    let Inheritance { config, session, parent } = lock(&INHERITANCE).take()?;
+    Some((config, session, parent))
+}
+
+extern "C" fn before() {
+    LOADER.acquire();
+    threads::before_fork();
+}
+
+extern "C" fn in_parent() {
+    threads::after_fork_in_parent();
+    LOADER.release();
+}
+
+extern "C" fn in_child() {
+    let _errno = sys::KeepErrno::new();
+    LOADER.release();
+    threads::after_fork_in_child();
+    // SAFETY: `getppid` has no preconditions.
+    let parent = unsafe { libc::getppid() } as u32;
+    session::forget_after_fork(|config, session| {
+        let inheritance = Inheritance {
+            config: config.clone(),
+            session,
+            parent,
+        };
+        // The child has one thread, and the parent's other threads cannot hold this lock: only children take it.
+        *lock(&INHERITANCE) = Some(inheritance);
+    });
+}

@@ -1,0 +1,267 @@
+//! Stand-ins for the C library's allocation functions: call the real one, record, return its answer.
+//!
+//! A release is recorded before it happens, an allocation after (see `record.rs`). A call that fails leaves no record,
+//! or takes back the one it made. What the caller gets, `errno` included, is exactly what the real function gave.
+
+use std::ffi::{c_int, c_void};
+use std::mem::transmute;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use heaptide_capture::{Allocator, Lost};
+
+use super::real;
+use crate::{record, sampler, session, threads};
+
+type Pointer = *mut c_void;
+
+/// The real function as a callable of the type that the context asks for.
+macro_rules! real {
+    ($name:ident as $type:ty) => {{
+        let address = load(&real::$name);
+        // SAFETY: the place holds the address of the C library's function of this name, whose type this is; a hook
+        // runs only after its function was found.
+        unsafe { transmute::<usize, $type>(address) }
+    }};
+}
+
+#[inline(always)]
+fn load(place: &AtomicUsize) -> usize {
+    place.load(Ordering::Relaxed)
+}
+
+/// A block was handed out.
+#[inline(always)]
+pub fn allocated<const SAMPLED: bool>(allocator: Allocator, size: usize, address: usize) {
+    let state = threads::enter();
+    if state.is_null() {
+        return;
+    }
+    // SAFETY: `state` is this thread's, marked busy until `leave`.
+    unsafe {
+        if !SAMPLED {
+            record::alloc(state, allocator, size, address);
+        } else if (*state).sampler.takes(size) {
+            if sampler::follow(address) {
+                record::alloc(state, allocator, size, address);
+            } else {
+                session::count_lost(Lost::SampleTableFull, 1);
+            }
+        }
+        threads::leave(state);
+    }
+}
+
+/// A block is about to be released. Returns whether that was recorded.
+#[inline(always)]
+pub fn releasing<const SAMPLED: bool>(address: usize) -> bool {
+    if SAMPLED && !sampler::unfollow(address) {
+        return false;
+    }
+    let state = threads::enter();
+    if state.is_null() {
+        return false;
+    }
+    // SAFETY: as in `allocated`.
+    unsafe {
+        record::free(state, address);
+        threads::leave(state);
+    }
+    true
+}
+
+#[inline(always)]
+fn releasing_range(address: usize, length: usize) -> bool {
+    let state = threads::enter();
+    if state.is_null() {
+        return false;
+    }
+    // SAFETY: as in `allocated`.
+    unsafe {
+        record::free_range(state, address, length);
+        threads::leave(state);
+    }
+    true
+}
+
+/// The release that was recorded last did not happen.
+#[cold]
+pub fn not_released<const SAMPLED: bool>(address: usize) {
+    if SAMPLED {
+        sampler::follow(address);
+    }
+    let state = threads::enter();
+    if !state.is_null() {
+        // SAFETY: as in `allocated`.
+        unsafe {
+            record::unfree(state);
+            threads::leave(state);
+        }
+    }
+}
+
+#[inline(always)]
+fn handed_out<const SAMPLED: bool>(allocator: Allocator, size: usize, block: Pointer) -> Pointer {
+    if !block.is_null() {
+        allocated::<SAMPLED>(allocator, size, block as usize);
+    }
+    block
+}
+
+pub unsafe extern "C" fn malloc<const SAMPLED: bool>(size: usize) -> Pointer {
+    let block = real!(malloc as extern "C" fn(usize) -> Pointer)(size);
+    handed_out::<SAMPLED>(Allocator::Malloc, size, block)
+}
+
+pub unsafe extern "C" fn calloc<const SAMPLED: bool>(n_items: usize, item_len: usize) -> Pointer {
+    let block = real!(calloc as extern "C" fn(usize, usize) -> Pointer)(n_items, item_len);
+    // The product cannot overflow where the real function succeeded.
+    handed_out::<SAMPLED>(Allocator::Calloc, n_items.wrapping_mul(item_len), block)
+}
+
+#[inline(always)]
+fn resized<const SAMPLED: bool>(
+    allocator: Allocator,
+    old: Pointer,
+    size: usize,
+    call: impl FnOnce() -> Pointer,
+) -> Pointer {
+    let released = !old.is_null() && releasing::<SAMPLED>(old as usize);
+    let new = call();
+    if !new.is_null() {
+        allocated::<SAMPLED>(allocator, size, new as usize);
+    } else if released && size != 0 {
+        // It failed, and the old block lives on. (With size 0 the answer null means that it was freed.)
+        not_released::<SAMPLED>(old as usize);
+    }
+    new
+}
+
+pub unsafe extern "C" fn realloc<const SAMPLED: bool>(old: Pointer, size: usize) -> Pointer {
+    resized::<SAMPLED>(Allocator::Realloc, old, size, || {
+        real!(realloc as extern "C" fn(Pointer, usize) -> Pointer)(old, size)
+    })
+}
+
+pub unsafe extern "C" fn reallocarray<const SAMPLED: bool>(old: Pointer, n_items: usize, item_len: usize) -> Pointer {
+    // A product that overflows makes the real function fail, which is not the same as a size of 0.
+    let size = n_items.checked_mul(item_len).unwrap_or(usize::MAX);
+    resized::<SAMPLED>(Allocator::Reallocarray, old, size, || {
+        real!(reallocarray as extern "C" fn(Pointer, usize, usize) -> Pointer)(old, n_items, item_len)
+    })
+}
+
+pub unsafe extern "C" fn free<const SAMPLED: bool>(block: Pointer) {
+    if !block.is_null() {
+        releasing::<SAMPLED>(block as usize);
+    }
+    real!(free as extern "C" fn(Pointer))(block);
+}
+
+pub unsafe extern "C" fn posix_memalign<const SAMPLED: bool>(place: *mut Pointer, align: usize, size: usize) -> c_int {
+    let result = real!(posix_memalign as extern "C" fn(*mut Pointer, usize, usize) -> c_int)(place, align, size);
+    if result == 0 {
+        // SAFETY: the real function has just written the block's address there.
+        handed_out::<SAMPLED>(Allocator::PosixMemalign, size, unsafe { *place });
+    }
+    result
+}
+
+pub unsafe extern "C" fn aligned_alloc<const SAMPLED: bool>(align: usize, size: usize) -> Pointer {
+    let block = real!(aligned_alloc as extern "C" fn(usize, usize) -> Pointer)(align, size);
+    handed_out::<SAMPLED>(Allocator::AlignedAlloc, size, block)
+}
+
+pub unsafe extern "C" fn memalign<const SAMPLED: bool>(align: usize, size: usize) -> Pointer {
+    let block = real!(memalign as extern "C" fn(usize, usize) -> Pointer)(align, size);
+    handed_out::<SAMPLED>(Allocator::Memalign, size, block)
+}
+
+pub unsafe extern "C" fn valloc<const SAMPLED: bool>(size: usize) -> Pointer {
+    let block = real!(valloc as extern "C" fn(usize) -> Pointer)(size);
+    handed_out::<SAMPLED>(Allocator::Valloc, size, block)
+}
+
+pub unsafe extern "C" fn pvalloc<const SAMPLED: bool>(size: usize) -> Pointer {
+    let block = real!(pvalloc as extern "C" fn(usize) -> Pointer)(size);
+    handed_out::<SAMPLED>(Allocator::Pvalloc, size, block)
+}
+
+#[inline(always)]
+fn mapped<const SAMPLED: bool>(address: Pointer, length: usize, flags: c_int, call: impl FnOnce() -> Pointer) -> Pointer {
+    // A mapping at a fixed place takes the place of whatever was there.
+    let replaces = flags & libc::MAP_FIXED != 0 && releasing_range(address as usize, length);
+    let mapping = call();
+    if mapping != libc::MAP_FAILED {
+        let allocator = if flags & libc::MAP_ANONYMOUS != 0 { Allocator::Mmap } else { Allocator::MmapFile };
+        allocated::<SAMPLED>(allocator, length, mapping as usize);
+    } else if replaces {
+        not_released::<false>(address as usize);
+    }
+    mapping
+}
+
+type MmapFunction = extern "C" fn(Pointer, usize, c_int, c_int, c_int, i64) -> Pointer;
+
+pub unsafe extern "C" fn mmap<const SAMPLED: bool>(
+    address: Pointer,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> Pointer {
+    mapped::<SAMPLED>(address, length, flags, || {
+        real!(mmap as MmapFunction)(address, length, protection, flags, fd, offset)
+    })
+}
+
+pub unsafe extern "C" fn mmap64<const SAMPLED: bool>(
+    address: Pointer,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> Pointer {
+    mapped::<SAMPLED>(address, length, flags, || {
+        real!(mmap64 as MmapFunction)(address, length, protection, flags, fd, offset)
+    })
+}
+
+pub unsafe extern "C" fn munmap(address: Pointer, length: usize) -> c_int {
+    let released = releasing_range(address as usize, length);
+    let result = real!(munmap as extern "C" fn(Pointer, usize) -> c_int)(address, length);
+    if result != 0 && released {
+        not_released::<false>(address as usize);
+    }
+    result
+}
+
+/// The C function takes its last argument only with MREMAP_FIXED; passing it always is what the calling convention
+/// of a variadic function with integer arguments allows on both architectures.
+pub unsafe extern "C" fn mremap<const SAMPLED: bool>(
+    old: Pointer,
+    old_length: usize,
+    new_length: usize,
+    flags: c_int,
+    target: Pointer,
+) -> Pointer {
+    let moves_away = old_length != 0 && flags & libc::MREMAP_DONTUNMAP == 0;
+    let released = moves_away && releasing_range(old as usize, old_length);
+    let real = real!(mremap as unsafe extern "C" fn(Pointer, usize, usize, c_int, ...) -> Pointer);
+    // SAFETY: the arguments are the caller's own.
+    let new = unsafe { real(old, old_length, new_length, flags, target) };
+    if new == libc::MAP_FAILED {
+        if released {
+            not_released::<false>(old as usize);
+        }
+        return new;
+    }
+    if flags & libc::MREMAP_FIXED != 0 && target != null_mut() {
+        // Nobody can have got the replaced range meanwhile: it is ours now.
+        releasing_range(target as usize, new_length);
+    }
+    allocated::<SAMPLED>(Allocator::Mremap, new_length, new as usize);
+    new
+}

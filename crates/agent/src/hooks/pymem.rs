@@ -1,0 +1,147 @@
+//! Python's own allocators, recorded when a session asks for objects: the raw, mem and object domains.
+//!
+//! The hooks stand between the interpreter and whatever allocators it has (pymalloc, malloc, debug hooks); what those
+//! ask of libc meanwhile is part of the same allocation and not recorded again.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use heaptide_capture::Allocator;
+
+use super::libc_memory::{allocated, not_released, releasing};
+use crate::cpython::{MemAllocator, Symbols};
+use crate::threads::Inner;
+
+type Pointer = *mut c_void;
+
+const N_DOMAINS: usize = 3;
+
+/// The allocators that ours stand before.
+struct Originals(UnsafeCell<[Option<MemAllocator>; N_DOMAINS]>);
+
+// SAFETY: written by `install` before the hooks that read it are in place, and only with the GIL held.
+unsafe impl Sync for Originals {}
+
+static ORIGINALS: Originals = Originals(UnsafeCell::new([None; N_DOMAINS]));
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+
+/// # Safety
+/// The calling thread holds the GIL.
+pub unsafe fn install(symbols: &Symbols, sampled: bool) {
+    for domain in 0..N_DOMAINS {
+        let mut present = MemAllocator {
+            ctx: std::ptr::null_mut(),
+            malloc: None,
+            calloc: None,
+            realloc: None,
+            free: None,
+        };
+        // SAFETY: the caller holds the GIL; `present` is a valid place.
+        unsafe { (symbols.get_allocator)(domain as c_int, &mut present) };
+        if is_ours(&present) {
+            continue;
+        }
+        // SAFETY: see `Originals`.
+        unsafe { (*ORIGINALS.0.get())[domain] = Some(present) };
+        let mut ours = if sampled { hooks::<true>(domain) } else { hooks::<false>(domain) };
+        // SAFETY: as above.
+        unsafe { (symbols.set_allocator)(domain as c_int, &mut ours) };
+    }
+    INSTALLED.store(true, Ordering::Release);
+}
+
+/// # Safety
+/// The calling thread holds the GIL.
+pub unsafe fn remove(symbols: &Symbols) {
+    if !INSTALLED.swap(false, Ordering::AcqRel) {
+        return;
+    }
+    for domain in 0..N_DOMAINS {
+        let mut present = hooks::<false>(domain);
+        // SAFETY: the caller holds the GIL.
+        unsafe { (symbols.get_allocator)(domain as c_int, &mut present) };
+        // SAFETY: see `Originals`.
+        let original = unsafe { (*ORIGINALS.0.get())[domain] };
+        // If somebody else stands before ours, ours must stay: it only passes calls on from now.
+        if let (true, Some(mut original)) = (is_ours(&present), original) {
+            // SAFETY: as above.
+            unsafe { (symbols.set_allocator)(domain as c_int, &mut original) };
+        }
+    }
+}
+
+fn hooks<const SAMPLED: bool>(domain: usize) -> MemAllocator {
+    MemAllocator {
+        ctx: domain as Pointer,
+        malloc: Some(malloc::<SAMPLED>),
+        calloc: Some(calloc::<SAMPLED>),
+        realloc: Some(realloc::<SAMPLED>),
+        free: Some(free::<SAMPLED>),
+    }
+}
+
+fn is_ours(allocator: &MemAllocator) -> bool {
+    let free_address = allocator.free.map_or(0, |function| function as *const () as usize);
+    free_address == free::<false> as *const () as usize || free_address == free::<true> as *const () as usize
+}
+
+/// The allocator behind the hook of this domain.
+#[inline(always)]
+fn original(domain: Pointer) -> Option<&'static MemAllocator> {
+    // SAFETY: see `Originals`; a hook is only called after `install` has stored what it stands before.
+    unsafe { (*ORIGINALS.0.get()).get(domain as usize)?.as_ref() }
+}
+
+unsafe extern "C" fn malloc<const SAMPLED: bool>(domain: Pointer, size: usize) -> Pointer {
+    let Some(real) = original(domain) else { return std::ptr::null_mut() };
+    let Some(call) = real.malloc else { return std::ptr::null_mut() };
+    let inner = Inner::begin();
+    // SAFETY: called as the interpreter called us.
+    let block = unsafe { call(real.ctx, size) };
+    drop(inner);
+    if !block.is_null() {
+        allocated::<SAMPLED>(Allocator::PymallocMalloc, size, block as usize);
+    }
+    block
+}
+
+unsafe extern "C" fn calloc<const SAMPLED: bool>(domain: Pointer, n_items: usize, item_len: usize) -> Pointer {
+    let Some(real) = original(domain) else { return std::ptr::null_mut() };
+    let Some(call) = real.calloc else { return std::ptr::null_mut() };
+    let inner = Inner::begin();
+    // SAFETY: called as the interpreter called us.
+    let block = unsafe { call(real.ctx, n_items, item_len) };
+    drop(inner);
+    if !block.is_null() {
+        allocated::<SAMPLED>(Allocator::PymallocCalloc, n_items.wrapping_mul(item_len), block as usize);
+    }
+    block
+}
+
+unsafe extern "C" fn realloc<const SAMPLED: bool>(domain: Pointer, old: Pointer, size: usize) -> Pointer {
+    let Some(real) = original(domain) else { return std::ptr::null_mut() };
+    let Some(call) = real.realloc else { return std::ptr::null_mut() };
+    let released = !old.is_null() && releasing::<SAMPLED>(old as usize);
+    let inner = Inner::begin();
+    // SAFETY: called as the interpreter called us.
+    let new = unsafe { call(real.ctx, old, size) };
+    drop(inner);
+    if !new.is_null() {
+        allocated::<SAMPLED>(Allocator::PymallocRealloc, size, new as usize);
+    } else if released {
+        not_released::<SAMPLED>(old as usize);
+    }
+    new
+}
+
+unsafe extern "C" fn free<const SAMPLED: bool>(domain: Pointer, block: Pointer) {
+    let Some(real) = original(domain) else { return };
+    let Some(call) = real.free else { return };
+    if !block.is_null() {
+        releasing::<SAMPLED>(block as usize);
+    }
+    let _inner = Inner::begin();
+    // SAFETY: called as the interpreter called us.
+    unsafe { call(real.ctx, block) };
+}

@@ -1,0 +1,89 @@
+//! The hook on `dlsym`: looks for new libraries, then *jumps* to the real function.
+//!
+//! `dlsym` looks at its return address to learn who asks, so this must not be a call: the hook saves the arguments,
+//! lets `libraries` have a look, restores them and jumps, and the real function sees its true caller.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::real;
+use crate::libraries;
+
+/// Read by the assembly below.
+static HEAPTIDE_REAL_DLSYM: AtomicUsize = AtomicUsize::new(0);
+static HEAPTIDE_ON_LOOKUP: AtomicUsize = AtomicUsize::new(0);
+
+unsafe extern "C" {
+    #[link_name = "heaptide_dlsym_hook"]
+    fn dlsym_hook();
+}
+
+pub fn hook() -> *const () {
+    dlsym_hook as *const ()
+}
+
+/// Fills in what the assembly jumps to.
+pub fn prepare() {
+    HEAPTIDE_ON_LOOKUP.store(libraries::on_symbol_lookup as *const () as usize, Ordering::Release);
+    HEAPTIDE_REAL_DLSYM.store(real::dlsym.load(Ordering::Acquire), Ordering::Release);
+}
+
+// On entry the stack is 8 bytes off its 16-byte alignment; three pushes make it right for the call.
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(
+    ".pushsection .text.heaptide_dlsym_hook,\"ax\",@progbits",
+    ".globl heaptide_dlsym_hook",
+    ".hidden heaptide_dlsym_hook",
+    ".type heaptide_dlsym_hook,@function",
+    "heaptide_dlsym_hook:",
+    ".cfi_startproc",
+    "push rdi",
+    ".cfi_adjust_cfa_offset 8",
+    "push rsi",
+    ".cfi_adjust_cfa_offset 8",
+    "push rdx",
+    ".cfi_adjust_cfa_offset 8",
+    "call [rip + {on_lookup}]",
+    "pop rdx",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rsi",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rdi",
+    ".cfi_adjust_cfa_offset -8",
+    "jmp [rip + {real}]",
+    ".cfi_endproc",
+    ".size heaptide_dlsym_hook, . - heaptide_dlsym_hook",
+    ".popsection",
+    on_lookup = sym HEAPTIDE_ON_LOOKUP,
+    real = sym HEAPTIDE_REAL_DLSYM,
+);
+
+#[cfg(target_arch = "aarch64")]
+core::arch::global_asm!(
+    ".pushsection .text.heaptide_dlsym_hook,\"ax\",%progbits",
+    ".globl heaptide_dlsym_hook",
+    ".hidden heaptide_dlsym_hook",
+    ".type heaptide_dlsym_hook,%function",
+    ".p2align 2",
+    "heaptide_dlsym_hook:",
+    ".cfi_startproc",
+    "hint #34",
+    "stp x29, x30, [sp, #-48]!",
+    ".cfi_adjust_cfa_offset 48",
+    "stp x0, x1, [sp, #16]",
+    "str x2, [sp, #32]",
+    "adrp x16, {on_lookup}",
+    "ldr x16, [x16, :lo12:{on_lookup}]",
+    "blr x16",
+    "ldr x2, [sp, #32]",
+    "ldp x0, x1, [sp, #16]",
+    "ldp x29, x30, [sp], #48",
+    ".cfi_adjust_cfa_offset -48",
+    "adrp x16, {real}",
+    "ldr x16, [x16, :lo12:{real}]",
+    "br x16",
+    ".cfi_endproc",
+    ".size heaptide_dlsym_hook, . - heaptide_dlsym_hook",
+    ".popsection",
+    on_lookup = sym HEAPTIDE_ON_LOOKUP,
+    real = sym HEAPTIDE_REAL_DLSYM,
+);

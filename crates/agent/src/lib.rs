@@ -1,0 +1,35 @@
+//! What runs inside the profiled program: every allocation becomes a record, cheaply and safely.
+//!
+//! The path of an event, file by file: [`hooks`] (the program calls us instead of libc) → [`threads`] (is this thread
+//! to be recorded, and where) → [`sampler`] (is this event) → [`record`] (order, time) → [`stack`] and [`codes`] (who
+//! called) → [`store`] (bytes in memory shared with the file) → [`keeper`] (packed into blocks). [`session`] starts and stops
+//! all of it; [`libraries`] puts the hooks in place; [`cpython`] alone knows how an interpreter's structs look.
+//!
+//! Absent here, on purpose: panics, waiting for the GIL, calls into Python from a hook, formatting on the way of an
+//! event, and any effect on what the program itself sees.
+
+pub mod clock;
+pub mod codes;
+pub mod config;
+pub mod cpython;
+pub mod error;
+pub mod fork;
+pub mod hooks;
+pub mod keeper;
+pub mod libraries;
+pub mod locks;
+pub mod own_memory;
+pub mod python;
+pub mod record;
+pub mod registry;
+pub mod resident;
+pub mod sampler;
+pub mod session;
+pub mod stack;
+pub mod store;
+pub mod sys;
+pub mod threads;
+pub mod tls;
+
+pub use config::{Config, Program};
+pub use error::StartError;

@@ -1,0 +1,327 @@
+//! Rewriting the import slots of loaded libraries, so that calls to hooked functions come to us.
+//!
+//! Each library has tables that say which of its slots holds the address of which imported function. We walk them,
+//! change the slots of hooked functions, and later change them back. Nothing is preloaded and no code is modified, so
+//! recording can begin and end in a running process, and after the end no trace is left.
+//!
+//! A slot is changed only if what it holds is the function we would call ourselves, or the library's own stub for a
+//! function not looked up yet: somebody else's interposer stays in charge of its own.
+//!
+//! **New libraries** are found without getting between a program and `dlopen`, whose search depends on who calls it:
+//! whoever loads a library at run time asks `dlsym` for something in it next. `dlsym` is hooked by a jump that leaves the
+//! caller's return address in place, and looks for libraries not seen yet; the keeper looks too, every few milliseconds.
+//!
+//! Runs on: the thread that starts, stops or calls `dlsym`; the keeper. Allocates: past the hooks. Locks: `LOADER`
+//! around the linker's own lock. During fork: `LOADER` is held across it, so that no child inherits the linker's lock.
+
+use std::collections::HashSet;
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::hooks::{HOOKS, Hook};
+use crate::locks::{ForkLock, lock};
+use crate::{sys, threads};
+
+/// Taken before anything that takes the linker's lock.
+pub static LOADER: ForkLock = ForkLock::new();
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+/// How often libraries were loaded and unloaded when we looked last.
+static LOADS_SEEN: AtomicU64 = AtomicU64::new(0);
+static UNLOADS_SEEN: AtomicU64 = AtomicU64::new(0);
+/// Load addresses of libraries that are done.
+static DONE: Mutex<Option<HashSet<usize>>> = Mutex::new(None);
+
+#[cfg(target_arch = "x86_64")]
+mod relocation {
+    pub const ABSOLUTE: u32 = 1;
+    pub const GLOBAL_DATA: u32 = 6;
+    pub const JUMP_SLOT: u32 = 7;
+}
+
+#[cfg(target_arch = "aarch64")]
+mod relocation {
+    pub const ABSOLUTE: u32 = 257;
+    pub const GLOBAL_DATA: u32 = 1025;
+    pub const JUMP_SLOT: u32 = 1026;
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Task {
+    Install,
+    Remove,
+}
+
+/// Changes the slots of all libraries.
+pub fn install() {
+    *lock(&DONE) = Some(HashSet::new());
+    INSTALLED.store(true, Ordering::Release);
+    walk(Task::Install);
+}
+
+/// Changes them back.
+pub fn remove() {
+    INSTALLED.store(false, Ordering::Release);
+    *lock(&DONE) = None;
+    walk(Task::Remove);
+}
+
+/// Changes the slots of libraries that were loaded since the last look.
+pub fn patch_new() {
+    if !INSTALLED.load(Ordering::Acquire) {
+        return;
+    }
+    let (loads, unloads) = counters();
+    if loads == LOADS_SEEN.load(Ordering::Acquire) && unloads == UNLOADS_SEEN.load(Ordering::Acquire) {
+        return;
+    }
+    walk(Task::Install);
+}
+
+/// Called by the `dlsym` hook before every look-up.
+pub extern "C" fn on_symbol_lookup() {
+    let _errno = sys::KeepErrno::new();
+    let _unrecorded = threads::Unrecorded::new();
+    patch_new();
+}
+
+/// How often the linker loaded and unloaded libraries so far.
+fn counters() -> (u64, u64) {
+    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+        // SAFETY: the linker passes valid information, and `data` is the pair below.
+        unsafe { *data.cast::<(u64, u64)>() = ((*info).dlpi_adds, (*info).dlpi_subs) };
+        1
+    }
+    let mut counters = (0u64, 0u64);
+    let _loader = LOADER.lock();
+    // SAFETY: the callback writes to the pair and returns.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut counters).cast()) };
+    counters
+}
+
+struct Walk {
+    task: Task,
+    done: HashSet<usize>,
+    own_code: usize,
+    linker_base: usize,
+    counters: (u64, u64),
+}
+
+fn walk(task: Task) {
+    let mut done = lock(&DONE);
+    let mut walk = Walk {
+        task,
+        done: done.take().unwrap_or_default(),
+        own_code: on_symbol_lookup as *const () as usize,
+        // SAFETY: no preconditions.
+        linker_base: unsafe { libc::getauxval(libc::AT_BASE) } as usize,
+        counters: (0, 0),
+    };
+    {
+        let _loader = LOADER.lock();
+        // SAFETY: `visit` keeps to the contract of the callback and gets the walk it expects.
+        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
+    }
+    if task == Task::Install {
+        LOADS_SEEN.store(walk.counters.0, Ordering::Release);
+        UNLOADS_SEEN.store(walk.counters.1, Ordering::Release);
+        *done = Some(walk.done);
+    }
+}
+
+/// One loaded library, called by the linker with its lock held.
+unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+    // SAFETY: the linker passes valid information, and `data` is the walk of our caller.
+    let (info, walk) = unsafe { (&*info, &mut *data.cast::<Walk>()) };
+    if walk.counters == (0, 0) {
+        walk.counters = (info.dlpi_adds, info.dlpi_subs);
+        if info.dlpi_subs != UNLOADS_SEEN.load(Ordering::Acquire) {
+            // An address may have been used again by another library: look at all of them.
+            walk.done.clear();
+        }
+    }
+    // SAFETY: the linker's description of a loaded library is true while its lock is held.
+    if let Some(library) = unsafe { Library::new(info) } {
+        let is_linker = walk.linker_base != 0 && library.base == walk.linker_base;
+        let is_own = library.contains(walk.own_code);
+        if !is_linker && !is_own && (walk.task == Task::Remove || walk.done.insert(library.dynamic)) {
+            // SAFETY: as above.
+            unsafe { library.rewrite(walk.task) };
+        }
+    }
+    0
+}
+
+/// A loaded library as its program headers and dynamic section describe it.
+struct Library {
+    base: usize,
+    dynamic: usize,
+    /// Lowest and highest loaded address.
+    start: usize,
+    end: usize,
+    /// What the linker made read-only after relocation: start and length, whole pages.
+    read_only: (usize, usize),
+    symbols: usize,
+    names: usize,
+    names_len: usize,
+    tables: [(usize, usize); 2],
+}
+
+impl Library {
+    /// # Safety
+    /// `info` describes a library that stays loaded during the call.
+    unsafe fn new(info: &libc::dl_phdr_info) -> Option<Library> {
+        let base = info.dlpi_addr as usize;
+        let mut library = Library {
+            base,
+            dynamic: 0,
+            start: usize::MAX,
+            end: 0,
+            read_only: (0, 0),
+            symbols: 0,
+            names: 0,
+            names_len: 0,
+            tables: [(0, 0); 2],
+        };
+        if info.dlpi_phdr.is_null() {
+            return None;
+        }
+        // SAFETY: the linker gives the address and number of the program headers.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        let page_len = sys::page_len() as usize;
+        for header in headers {
+            let address = base.wrapping_add(header.p_vaddr as usize);
+            match header.p_type {
+                libc::PT_LOAD => {
+                    library.start = library.start.min(address);
+                    library.end = library.end.max(address + header.p_memsz as usize);
+                }
+                libc::PT_DYNAMIC => library.dynamic = address,
+                libc::PT_GNU_RELRO => {
+                    // The linker protects whole pages only, and rounds the end down.
+                    let start = address / page_len * page_len;
+                    let end = (address + header.p_memsz as usize) / page_len * page_len;
+                    library.read_only = (start, end.saturating_sub(start));
+                }
+                _ => {}
+            }
+        }
+        if library.dynamic == 0 {
+            return None;
+        }
+        // SAFETY: the dynamic section is part of the loaded library and ends with a null tag.
+        unsafe { library.read_dynamic() };
+        (library.symbols != 0 && library.names != 0).then_some(library)
+    }
+
+    fn contains(&self, address: usize) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+
+    /// # Safety
+    /// `dynamic` is the address of a loaded dynamic section.
+    unsafe fn read_dynamic(&mut self) {
+        const STRTAB: usize = 5;
+        const SYMTAB: usize = 6;
+        const RELA: usize = 7;
+        const RELASZ: usize = 8;
+        const STRSZ: usize = 10;
+        const PLTRELSZ: usize = 2;
+        const JMPREL: usize = 23;
+        let mut entry = self.dynamic as *const [usize; 2];
+        loop {
+            // SAFETY: we have not passed the null tag yet.
+            let [tag, value] = unsafe { entry.read() };
+            // glibc turns these values into addresses when it loads a library; other linkers leave offsets.
+            let address = if value < self.base { self.base + value } else { value };
+            match tag {
+                0 => break,
+                STRTAB => self.names = address,
+                STRSZ => self.names_len = value,
+                SYMTAB => self.symbols = address,
+                RELA => self.tables[0].0 = address,
+                RELASZ => self.tables[0].1 = value,
+                JMPREL => self.tables[1].0 = address,
+                PLTRELSZ => self.tables[1].1 = value,
+                _ => {}
+            }
+            // SAFETY: the section goes on.
+            entry = unsafe { entry.add(1) };
+        }
+    }
+
+    /// # Safety
+    /// The library stays loaded during the call.
+    unsafe fn rewrite(&self, task: Task) {
+        let mut writable = false;
+        for (table, len) in self.tables {
+            if table == 0 {
+                continue;
+            }
+            let n_entries = len / size_of::<libc::Elf64_Rela>();
+            // SAFETY: the dynamic section gives the table's address and length.
+            let entries = unsafe { std::slice::from_raw_parts(table as *const libc::Elf64_Rela, n_entries) };
+            for entry in entries {
+                let kind = entry.r_info as u32;
+                if !matches!(kind, relocation::JUMP_SLOT | relocation::GLOBAL_DATA | relocation::ABSOLUTE) {
+                    continue;
+                }
+                // SAFETY: the index comes from the library's own relocation table.
+                let symbol = unsafe { &*(self.symbols as *const libc::Elf64_Sym).add((entry.r_info >> 32) as usize) };
+                // SAFETY: as above.
+                let Some(hook) = (unsafe { self.hook_for(symbol) }) else { continue };
+                let slot = self.base.wrapping_add(entry.r_offset as usize);
+                // SAFETY: a relocated slot is a readable word of the library.
+                let value = unsafe { (slot as *const usize).read_volatile() };
+                let Some(new) = self.new_value(task, hook, kind, symbol, value) else { continue };
+                let protected = slot.wrapping_sub(self.read_only.0) < self.read_only.1;
+                if protected && !writable {
+                    writable = self.protect(libc::PROT_READ | libc::PROT_WRITE);
+                    if !writable {
+                        return;
+                    }
+                }
+                // SAFETY: the slot is writable now, aligned, and read by others as one word.
+                unsafe { &*(slot as *const std::sync::atomic::AtomicUsize) }.store(new, Ordering::Release);
+            }
+        }
+        if writable {
+            self.protect(libc::PROT_READ);
+        }
+    }
+
+    /// What the slot should hold, if that is to change.
+    fn new_value(&self, task: Task, hook: &Hook, kind: u32, symbol: &libc::Elf64_Sym, value: usize) -> Option<usize> {
+        let real = hook.real();
+        match task {
+            Task::Remove => hook.is_ours(value).then_some(real),
+            Task::Install => {
+                let not_looked_up = kind == relocation::JUMP_SLOT && symbol.st_shndx == 0 && self.contains(value);
+                (value == real || not_looked_up || (hook.is_ours(value) && value != hook.chosen()))
+                    .then(|| hook.chosen())
+            }
+        }
+    }
+
+    /// # Safety
+    /// `symbol` is in this library's table.
+    unsafe fn hook_for(&self, symbol: &libc::Elf64_Sym) -> Option<&'static Hook> {
+        let offset = symbol.st_name as usize;
+        if offset == 0 || offset >= self.names_len {
+            return None;
+        }
+        // SAFETY: the offset lies within the library's string table, whose strings end with a null byte.
+        let name = unsafe { CStr::from_ptr((self.names + offset) as *const _) };
+        // SAFETY: a C string has at least its null byte.
+        let first = unsafe { *name.as_ptr() } as u8;
+        if !matches!(first, b'a' | b'c' | b'd' | b'f' | b'm' | b'p' | b'r' | b'v') {
+            return None;
+        }
+        HOOKS.iter().find(|hook| hook.name == name && hook.real() != 0)
+    }
+
+    fn protect(&self, protection: c_int) -> bool {
+        // SAFETY: the range is the part of the library that its linker protects in the same way.
+        unsafe { libc::mprotect(self.read_only.0 as *mut c_void, self.read_only.1, protection) == 0 }
+    }
+}

@@ -1,0 +1,103 @@
+//! The registry stream while it is written: entries one behind the other in a slot, as kill-safe as the events.
+//!
+//! Entries stand in the file before anything refers to them: a code object's entry is complete before the frame that
+//! names it is committed.
+
+use std::collections::HashMap;
+
+use heaptide_capture::Entry;
+use heaptide_capture::area::{ChunkHead, REGISTRY_STREAM, SlotHead};
+use heaptide_capture::registry::MAX_SMALL_ENTRY_BYTES;
+
+use crate::store::{Filled, Size, Slot, Store};
+
+#[derive(Default)]
+pub struct RegistryStream {
+    slot: Option<Slot>,
+    used: usize,
+    n_chunks: u32,
+    /// Streams by the thread's number, and names that were told before the thread had a stream.
+    streams: HashMap<u32, u32>,
+    names: HashMap<u32, String>,
+}
+
+impl RegistryStream {
+    pub fn write(&mut self, store: &Store, entry: &Entry) {
+        let needed = match entry {
+            Entry::Code(code) => code.max_bytes(),
+            _ => MAX_SMALL_ENTRY_BYTES,
+        };
+        if needed > Size::Large.slot_len() - SlotHead::LEN {
+            // A very long line table: a block of its own.
+            let mut bytes = vec![0; needed];
+            let len = entry.write(&mut bytes);
+            self.hand_over(store);
+            store.write_block(self.next_head(), &bytes[..len]);
+            return;
+        }
+        // The first slot is a small one, so it may take two steps until the entry fits.
+        while self.slot.is_none_or(|slot| self.used + needed > slot.payload_len()) {
+            self.hand_over(store);
+            let head = self.next_head();
+            self.slot = store.take(head);
+            self.used = 0;
+            if self.slot.is_none() {
+                return;
+            }
+        }
+        let Some(slot) = self.slot else { return };
+        // SAFETY: `needed` bytes from there lie within the slot, which belongs to this stream; its lock is held.
+        let room = unsafe { std::slice::from_raw_parts_mut(slot.payload().add(self.used), needed) };
+        self.used += entry.write(room);
+        slot.commit(self.used);
+    }
+
+    pub fn announce_thread(&mut self, store: &Store, stream: u32, os_id: u32, time: u64) {
+        self.write(store, &Entry::Thread { stream, os_id, time });
+        self.streams.insert(os_id, stream);
+        if let Some(name) = self.names.remove(&os_id) {
+            self.write(
+                store,
+                &Entry::ThreadName {
+                    stream,
+                    name: name.as_bytes(),
+                },
+            );
+        }
+    }
+
+    pub fn name_thread(&mut self, store: &Store, os_id: u32, name: &str) {
+        match self.streams.get(&os_id) {
+            Some(&stream) => self.write(
+                store,
+                &Entry::ThreadName {
+                    stream,
+                    name: name.as_bytes(),
+                },
+            ),
+            None => {
+                self.names.insert(os_id, name.to_owned());
+            }
+        }
+    }
+
+    pub fn hand_over(&mut self, store: &Store) {
+        if let Some(slot) = self.slot.take() {
+            store.leave(Filled {
+                slot,
+                n_events: 0,
+                last_sequence: 0,
+            });
+        }
+    }
+
+    fn next_head(&mut self) -> ChunkHead {
+        let head = ChunkHead {
+            stream: REGISTRY_STREAM,
+            number: self.n_chunks,
+            ..ChunkHead::default()
+        };
+        self.n_chunks += 1;
+        head
+    }
+}

@@ -1,0 +1,105 @@
+//! How much memory the process occupies, and how much it may: cheap reads from the kernel.
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+
+use crate::sys;
+
+/// An open view of the process's size, read again and again.
+pub struct Resident {
+    file: Option<File>,
+    page_len: u64,
+}
+
+impl Resident {
+    pub fn new() -> Self {
+        Resident {
+            file: File::open("/proc/self/statm").ok(),
+            page_len: sys::page_len(),
+        }
+    }
+
+    /// Resident bytes now; `None` where the kernel does not tell.
+    pub fn bytes(&self) -> Option<u64> {
+        let mut text = [0u8; 128];
+        // SAFETY: the pointer and length are those of a live array.
+        let len = unsafe { libc::pread(self.file.as_ref()?.as_raw_fd(), text.as_mut_ptr().cast(), text.len(), 0) };
+        let text = text.get(..usize::try_from(len).ok()?)?;
+        let pages = std::str::from_utf8(text).ok()?.split(' ').nth(1)?;
+        Some(pages.parse::<u64>().ok()? * self.page_len)
+    }
+}
+
+/// The smallest memory limit of the control groups the process is in, version 1 or 2.
+pub fn limit() -> Option<u64> {
+    limit_below("/sys/fs/cgroup", &fs::read_to_string("/proc/self/cgroup").ok()?)
+}
+
+fn limit_below(root: &str, membership: &str) -> Option<u64> {
+    /// What version 1 says instead of "no limit" is a number near the largest.
+    const NO_LIMIT: u64 = 1 << 60;
+    let mut smallest: Option<u64> = None;
+    for line in membership.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
+        let (folder, file) = if controllers.is_empty() {
+            (root.to_owned(), "memory.max")
+        } else if controllers.split(',').any(|name| name == "memory") {
+            (format!("{root}/memory"), "memory.limit_in_bytes")
+        } else {
+            continue;
+        };
+        // A parent's limit holds for its children. In a container the path may be the host's: then only the root counts.
+        let mut path = path.trim_end_matches('/');
+        loop {
+            let limit = fs::read_to_string(format!("{folder}{path}/{file}"))
+                .ok()
+                .and_then(|text| text.trim().parse::<u64>().ok())
+                .filter(|&limit| limit < NO_LIMIT);
+            smallest = smallest.into_iter().chain(limit).min();
+            match path.rfind('/') {
+                Some(parent) => path = &path[..parent],
+                None => break,
+            }
+        }
+    }
+    smallest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str, files: &[(&str, &str)]) -> String {
+        let root = std::env::temp_dir().join(format!("heaptide-{name}-{}", std::process::id()));
+        for (path, text) in files {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn resident_size_of_this_process_is_plausible() {
+        let bytes = Resident::new().bytes().unwrap();
+        assert!((1 << 20..1 << 40).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn smallest_limit_on_the_way_to_the_root_counts_in_version_2() {
+        let root = folder("v2", &[("job/memory.max", "max\n"), ("memory.max", "1000000\n"), ("job/task/memory.max", "2000000\n")]);
+        assert_eq!(limit_below(&root, "0::/job/task\n"), Some(1_000_000));
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn version_1_has_its_own_folder_and_a_number_for_no_limit() {
+        let root = folder("v1", &[("memory/memory.limit_in_bytes", "9223372036854771712\n"), ("memory/job/memory.limit_in_bytes", "512000\n")]);
+        assert_eq!(limit_below(&root, "5:cpu,memory:/job\n1:name=x:/\n"), Some(512_000));
+        assert_eq!(limit_below(&root, "5:memory:/\n"), None);
+        fs::remove_dir_all(root).unwrap();
+    }
+}

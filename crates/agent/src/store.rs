@@ -1,0 +1,448 @@
+//! The capture file while it is being written: a pool of slots in memory shared with it, and blocks behind them.
+//!
+//! ```text
+//!           take                 full               pack, write block
+//!  free ──────────► being filled ──────► waiting ──────────────────────► free
+//! ```
+//! A thread fills a slot without asking anybody. When the slot is full the thread leaves it to the keeper and takes
+//! another. If the pool is used up because the keeper lags behind, the thread packs one slot itself: slower, but
+//! nothing waits and nothing is lost. At an orderly end the last blocks move into the space of the slots, and the file
+//! ends where they were.
+//!
+//! Only the slots are mapped, and their disk space is reserved before they are: a full disk is an error from `pwrite`,
+//! never a signal.
+//!
+//! Runs on: any thread (taking slots), keeper (packing). Allocates: from the program's heap, past the hooks. Locks:
+//! its own two, never held while calling out. During fork/exit: a child forgets the whole store.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use heaptide_capture::area::{AREA_ALIGN, BlockHead, ChunkHead, ExtentHead, PaddingHead, SlotHead, align_up};
+use heaptide_capture::pack::Packer;
+
+use crate::locks::lock;
+use crate::sys;
+
+/// Slots that may wait for the keeper before threads help with packing.
+const MAX_WAITING: usize = 24;
+/// The keeper is woken early when so many slots wait.
+const WAKE_AT: usize = 3;
+
+/// Slots come in two sizes: a thread begins with a small one, because most threads never fill it, and goes on with
+/// large ones, because every chunk repeats what the one before knew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    Small,
+    Large,
+}
+
+impl Size {
+    pub fn slot_len(self) -> usize {
+        match self {
+            Size::Small => 16 * 1024,
+            Size::Large => 256 * 1024,
+        }
+    }
+
+    fn slots_per_extent(self) -> usize {
+        match self {
+            Size::Small => 16,
+            Size::Large => 4,
+        }
+    }
+
+    /// The size for the chunk of this number in its stream.
+    pub fn of_chunk(number: u32) -> Size {
+        if number == 0 { Size::Small } else { Size::Large }
+    }
+}
+
+/// A slot by the address of its head. Belongs to one owner at a time: the pool, a thread, or whoever packs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    head: NonNull<u8>,
+    size: Size,
+}
+
+// SAFETY: a slot is handed from owner to owner through the pool's lock; there is no access without owning it.
+unsafe impl Send for Slot {}
+
+impl Slot {
+    pub fn payload(self) -> *mut u8 {
+        // SAFETY: a slot is mapped memory, longer than its head.
+        unsafe { self.head.as_ptr().add(SlotHead::LEN) }
+    }
+
+    pub fn payload_len(self) -> usize {
+        self.size.slot_len() - SlotHead::LEN
+    }
+
+    pub fn end(self) -> *mut u8 {
+        // SAFETY: one past the slot's last byte.
+        unsafe { self.head.as_ptr().add(self.size.slot_len()) }
+    }
+
+    /// Publishes how many bytes of the payload are complete.
+    #[inline(always)]
+    pub fn commit(self, n_bytes: usize) {
+        // SAFETY: the place lies within the slot's head and is aligned, because slots are page-aligned. Readers of
+        // the file see either value; release keeps the payload's stores before it.
+        unsafe { AtomicU64::from_ptr(self.head.as_ptr().add(SlotHead::COMMITTED_AT).cast()) }.store(n_bytes as u64, Ordering::Release);
+    }
+
+    fn begin(self, chunk: ChunkHead) {
+        self.set_in_use(false);
+        let head = SlotHead {
+            chunk,
+            committed: 0,
+            in_use: false,
+        };
+        let bytes = head.to_bytes();
+        // SAFETY: the head lies within the slot, and the caller owns the slot.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.head.as_ptr(), bytes.len()) };
+        self.set_in_use(true);
+    }
+
+    fn set_in_use(self, in_use: bool) {
+        // SAFETY: as in `commit`.
+        unsafe { AtomicU32::from_ptr(self.head.as_ptr().add(SlotHead::IN_USE_AT).cast()) }.store(in_use.into(), Ordering::Release);
+    }
+
+    fn read_head(self) -> Option<SlotHead> {
+        // SAFETY: the head lies within the slot; the caller owns the slot, so nobody writes to it.
+        SlotHead::from_bytes(unsafe { std::slice::from_raw_parts(self.head.as_ptr(), SlotHead::LEN) })
+    }
+}
+
+/// A slot that is full, with what its block's head says beyond the slot's own.
+#[derive(Clone, Copy, Debug)]
+pub struct Filled {
+    pub slot: Slot,
+    pub n_events: u32,
+    pub last_sequence: u64,
+}
+
+pub struct Store {
+    file: File,
+    pool: Mutex<Pool>,
+    tail: Mutex<Tail>,
+    packer: Mutex<Packer>,
+    /// Slots waiting for the keeper; also the word it sleeps on.
+    pub n_waiting: AtomicUsize,
+    /// Set once when the file cannot take more.
+    failed: AtomicBool,
+    page_len: u64,
+}
+
+#[derive(Default)]
+struct Pool {
+    free_small: Vec<Slot>,
+    free_large: Vec<Slot>,
+    waiting: VecDeque<Filled>,
+    extents: Vec<Extent>,
+}
+
+impl Pool {
+    fn free(&mut self, size: Size) -> &mut Vec<Slot> {
+        match size {
+            Size::Small => &mut self.free_small,
+            Size::Large => &mut self.free_large,
+        }
+    }
+}
+
+struct Extent {
+    memory: *mut u8,
+    offset: u64,
+    area_len: u64,
+}
+
+// SAFETY: the memory is only reached through slots, which have one owner each.
+unsafe impl Send for Extent {}
+
+struct Tail {
+    /// Where the next area begins.
+    offset: u64,
+    /// Blocks in the file, in order of their place: offset and area length.
+    blocks: Vec<(u64, u64)>,
+}
+
+impl Store {
+    /// Begins the file: `header` is written now, the first slots are reserved.
+    pub fn new(file: File, header: &[u8]) -> io::Result<Store> {
+        sys::write_all_at(file.as_raw_fd(), header, 0)?;
+        let store = Store {
+            file,
+            pool: Mutex::default(),
+            tail: Mutex::new(Tail {
+                offset: align_up(header.len() as u64, AREA_ALIGN),
+                blocks: Vec::new(),
+            }),
+            packer: Mutex::new(Packer::for_payloads_up_to(Size::Large.slot_len())),
+            n_waiting: AtomicUsize::new(0),
+            failed: AtomicBool::new(false),
+            page_len: sys::page_len(),
+        };
+        store.grow(Size::Small)?;
+        Ok(store)
+    }
+
+    fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Takes an empty slot for `chunk`. `None`: there is none to be had.
+    pub fn take(&self, chunk: ChunkHead) -> Option<Slot> {
+        let size = Size::of_chunk(chunk.number);
+        loop {
+            let mut pool = lock(&self.pool);
+            if let Some(slot) = pool.free(size).pop() {
+                drop(pool);
+                slot.begin(chunk);
+                return Some(slot);
+            }
+            let keeper_lags = pool.waiting.len() >= MAX_WAITING;
+            drop(pool);
+            if self.has_failed() {
+                return None;
+            }
+            let gained = if keeper_lags { self.pack_one() } else { self.grow_or_pack(size) };
+            if let Err(error) = gained {
+                self.fail(&error);
+                return None;
+            }
+        }
+    }
+
+    pub fn leave(&self, filled: Filled) {
+        lock(&self.pool).waiting.push_back(filled);
+        if self.n_waiting.fetch_add(1, Ordering::Relaxed) + 1 == WAKE_AT {
+            crate::keeper::wake();
+        }
+    }
+
+    /// Puts back a slot that was taken and holds nothing.
+    pub fn give_back(&self, slot: Slot) {
+        slot.set_in_use(false);
+        lock(&self.pool).free(slot.size).push(slot);
+    }
+
+    /// Packs all slots that wait. Complains once if the file cannot take them.
+    pub fn pack_waiting(&self) {
+        while !self.has_failed() && self.n_waiting.load(Ordering::Relaxed) > 0 {
+            if let Err(error) = self.pack_one() {
+                self.fail(&error);
+            }
+        }
+    }
+
+    /// The slot that has waited longest becomes a block. Fine if none waits.
+    fn pack_one(&self) -> io::Result<()> {
+        let mut packer = lock(&self.packer);
+        let Some(filled) = lock(&self.pool).waiting.pop_front() else {
+            return Ok(());
+        };
+        self.n_waiting.fetch_sub(1, Ordering::Relaxed);
+        let written = match filled.slot.read_head() {
+            Some(head) if head.committed > 0 => {
+                let len = (head.committed as usize).min(filled.slot.payload_len());
+                // SAFETY: `len` bytes from the payload's start lie within the slot, which is ours while we pack it.
+                let payload = unsafe { std::slice::from_raw_parts(filled.slot.payload(), len) };
+                let head = BlockHead {
+                    chunk: head.chunk,
+                    n_events: filled.n_events,
+                    last_sequence: filled.last_sequence,
+                    ..BlockHead::default()
+                };
+                self.append(packer.block(head, payload))
+            }
+            _ => Ok(()),
+        };
+        match written {
+            // Only now, with the block in the file, may the slot be used again.
+            Ok(()) => self.give_back(filled.slot),
+            Err(_) => {
+                // The slot itself is in the file and stays readable there.
+                lock(&self.pool).waiting.push_front(filled);
+                self.n_waiting.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        written
+    }
+
+    /// Writes a chunk that is too long for a slot.
+    pub fn write_block(&self, chunk: ChunkHead, payload: &[u8]) {
+        let head = BlockHead {
+            chunk,
+            ..BlockHead::default()
+        };
+        let written = self.append(lock(&self.packer).block(head, payload));
+        if let Err(error) = written {
+            self.fail(&error);
+        }
+    }
+
+    fn append(&self, block: &[u8]) -> io::Result<()> {
+        if block.is_empty() {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let mut tail = lock(&self.tail);
+        let (offset, len) = (tail.offset, block.len() as u64);
+        sys::write_all_at(self.fd(), block, offset)?;
+        tail.blocks.push((offset, len));
+        tail.offset = offset + len;
+        Ok(())
+    }
+
+    /// A new extent; where there is no room for one, a slot that waits is packed instead.
+    fn grow_or_pack(&self, size: Size) -> io::Result<()> {
+        let grown = self.grow(size);
+        if grown.is_err() && self.n_waiting.load(Ordering::Relaxed) > 0 {
+            return self.pack_one();
+        }
+        grown
+    }
+
+    /// Adds an extent of empty slots at the end of the file.
+    fn grow(&self, size: Size) -> io::Result<()> {
+        let (n_slots, slot_len) = (size.slots_per_extent(), size.slot_len());
+        let area_len = self.page_len + (n_slots * slot_len) as u64;
+        let mut tail = lock(&self.tail);
+        let mut offset = align_up(tail.offset, self.page_len);
+        let mut gap = offset - tail.offset;
+        if gap > 0 && gap < PaddingHead::LEN as u64 {
+            offset += self.page_len;
+            gap += self.page_len;
+        }
+        sys::reserve(self.fd(), offset, area_len)?;
+        let memory = sys::map_file(self.fd(), offset, area_len as usize)?;
+        if gap > 0 {
+            let padding = PaddingHead { area_len: gap };
+            sys::write_all_at(self.fd(), &padding.to_bytes(), tail.offset)?;
+        }
+        let head = ExtentHead {
+            area_len,
+            slots_offset: self.page_len as u32,
+            slot_len: slot_len as u32,
+            n_slots: n_slots as u32,
+        };
+        sys::write_all_at(self.fd(), &head.to_bytes(), offset)?;
+        tail.offset = offset + area_len;
+        drop(tail);
+        let mut pool = lock(&self.pool);
+        for i in (0..n_slots).rev() {
+            // SAFETY: the mapping is one page of head and `n_slots` slots long.
+            let head = unsafe { memory.add(self.page_len as usize + i * slot_len) };
+            pool.free(size).extend(NonNull::new(head).map(|head| Slot { head, size }));
+        }
+        pool.extents.push(Extent {
+            memory,
+            offset,
+            area_len,
+        });
+        Ok(())
+    }
+
+    fn fail(&self, error: &io::Error) {
+        if !self.failed.swap(true, Ordering::Relaxed) {
+            crate::session::abandon(&format!("could not write the capture: {error}"));
+        }
+    }
+
+    /// Bytes of the program's address space that the slots take.
+    pub fn mapped_bytes(&self) -> u64 {
+        lock(&self.pool).extents.iter().map(|extent| extent.area_len).sum()
+    }
+
+    /// Ends the file in order: every slot becomes a block, the slots' space is filled with the last blocks, and the
+    /// file is cut behind what remains. Called once, when no thread writes any more.
+    pub fn finish(&self) {
+        self.pack_waiting();
+        if self.has_failed() {
+            return;
+        }
+        if let Err(error) = self.compact() {
+            self.fail(&error);
+        }
+    }
+
+    /// At every instant of this the file can be read: a block is copied before its old place is given up, and until
+    /// its head is in place the space counts as padding.
+    fn compact(&self) -> io::Result<()> {
+        let mut tail = lock(&self.tail);
+        let pool = lock(&self.pool);
+        let mut block = Vec::new();
+        for extent in &pool.extents {
+            let (mut place, mut room) = (extent.offset, extent.area_len);
+            self.pad(place, room)?;
+            while let Some(&(offset, len)) = tail.blocks.last() {
+                let fits = len == room || len + PaddingHead::LEN as u64 <= room;
+                if offset < place || !fits {
+                    break;
+                }
+                block.resize(len as usize, 0);
+                sys::read_exact_at(self.fd(), &mut block, offset)?;
+                if len < room {
+                    self.pad(place + len, room - len)?;
+                }
+                let (head, payload) = block.split_at(BlockHead::LEN);
+                sys::write_all_at(self.fd(), payload, place + BlockHead::LEN as u64)?;
+                sys::write_all_at(self.fd(), head, place)?;
+                tail.blocks.pop();
+                place += len;
+                room -= len;
+            }
+        }
+        let blocks_end = tail.blocks.last().map_or(0, |&(offset, len)| offset + len);
+        let mut end = blocks_end;
+        for extent in &pool.extents {
+            end = end.max(self.used_end(extent)?);
+        }
+        // A file without any block keeps its first extent's start: the header stands before it.
+        end = end.max(pool.extents.first().map_or(tail.offset, |extent| extent.offset));
+        self.file.set_len(end)?;
+        tail.offset = end;
+        Ok(())
+    }
+
+    /// Where the blocks that were moved into an extent end.
+    fn used_end(&self, extent: &Extent) -> io::Result<u64> {
+        let mut offset = extent.offset;
+        let end = extent.offset + extent.area_len;
+        let mut bytes = [0; BlockHead::LEN];
+        while offset + BlockHead::LEN as u64 <= end {
+            sys::read_exact_at(self.fd(), &mut bytes, offset)?;
+            match BlockHead::from_bytes(&bytes) {
+                Some(head) => offset += head.area_len(),
+                None => break,
+            }
+        }
+        Ok(if offset > extent.offset { offset } else { 0 })
+    }
+
+    fn pad(&self, offset: u64, len: u64) -> io::Result<()> {
+        sys::write_all_at(self.fd(), &PaddingHead { area_len: len }.to_bytes(), offset)
+    }
+
+    /// # Safety
+    /// No thread holds a slot any more.
+    pub unsafe fn unmap(&self) {
+        let mut pool = lock(&self.pool);
+        pool.free_small.clear();
+        pool.free_large.clear();
+        for extent in pool.extents.drain(..) {
+            // SAFETY: made by `grow`; the caller says that nobody uses it.
+            unsafe { sys::unmap(extent.memory, extent.area_len as usize) };
+        }
+    }
+}

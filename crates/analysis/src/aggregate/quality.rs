@@ -1,0 +1,67 @@
+//! What is known about the numbers' trustworthiness, gathered from all processes.
+
+use std::collections::BTreeMap;
+
+use crate::load::{Process, Session};
+use crate::model::{ProcessSummary, Quality, Sampling};
+
+pub fn quality(session: &Session) -> Quality {
+    let mut quality = Quality {
+        peak_is_aligned: session.processes.len() > 1,
+        sampling: sampling(session),
+        ..Quality::default()
+    };
+    let mut lost = BTreeMap::new();
+    for process in &session.processes {
+        quality.processes.push(describe(process));
+        for &(reason, count) in &process.registry.lost {
+            *lost.entry(reason).or_insert(0) += count;
+        }
+        let path = &process.path;
+        let damage = process.damage.iter();
+        quality.damage.extend(damage.map(|damage| (path.clone(), damage.clone())));
+        quality.n_unknown_frees += process.sums.n_unknown_frees;
+        quality.n_overlaps += process.sums.n_overlaps;
+        quality.mapped_files_bytes += process.sums.mapped_files.bytes;
+    }
+    quality.lost = lost.into_iter().filter(|&(_, count)| count > 0).collect();
+    quality
+}
+
+fn describe(process: &Process) -> ProcessSummary {
+    let (header, registry, sums) = (&process.header, &process.registry, &process.sums);
+    ProcessSummary {
+        path: process.path.clone(),
+        pid: header.pid,
+        parent_pid: header.parent_pid,
+        command: header.command.clone(),
+        n_allocations: sums.total.count,
+        total_bytes: sums.total.bytes,
+        peak_bytes: sums.peak.bytes,
+        peak_unix_ns: process.unix_ns(sums.peak_time),
+        live_bytes: sums.live.bytes,
+        resident_peak_bytes: registry.resident.iter().map(|sample| sample.bytes).max(),
+        limit_bytes: registry.limit,
+        own_memory_bytes: registry.own_memory,
+        n_threads: registry.threads.len() as u64,
+        ended_in_order: registry.end.is_some(),
+        joined_late: header.joined_late,
+        n_events: sums.n_events,
+    }
+}
+
+/// Errors of independent samples add up as squares. If processes were sampled differently, the coarsest is named.
+fn sampling(session: &Session) -> Option<Sampling> {
+    let sampled = |process: &&Process| process.header.mode.sample_bytes > 0;
+    let rates = session.processes.iter().filter(sampled);
+    let mean_bytes = rates.map(|process| process.header.mode.sample_bytes).max()?;
+    let error = |variance: fn(&Process) -> f64| {
+        1.96 * session.processes.iter().map(variance).sum::<f64>().sqrt()
+    };
+    Some(Sampling {
+        mean_bytes,
+        total_error_bytes: error(|process| process.sums.total.variance),
+        peak_error_bytes: error(|process| process.sums.peak.variance),
+        live_error_bytes: error(|process| process.sums.live.variance),
+    })
+}

@@ -1,0 +1,138 @@
+//! Totals, the histogram of sizes, and the places and modules that allocated most.
+
+use heaptide_capture::Allocator;
+use heaptide_capture::tally::Amount;
+use rustc_hash::FxHashMap;
+
+use super::{peak_together, quality};
+use crate::load::Session;
+use crate::model::{Histogram, LocationSum, Metadata, ModuleSum, SizeBin, Stats};
+use crate::symbols::{LocationId, Modules};
+
+const N_BINS: usize = 10;
+/// What a module is called if no frame of the program is on the stack.
+const NO_MODULE: &str = "<root>";
+
+/// `n_largest`: how many places and modules to name.
+pub fn stats(session: &Session, n_largest: usize) -> Stats {
+    let mut total = Amount::default();
+    let mut allocators: FxHashMap<Allocator, u64> = FxHashMap::default();
+    let mut locations: FxHashMap<Option<LocationId>, Amount> = FxHashMap::default();
+    let mut modules: FxHashMap<&str, Amount> = FxHashMap::default();
+    for process in &session.processes {
+        let known = Modules::new(&process.header);
+        let of_location: Vec<Option<&str>> = session.names.iter().map(|at| known.of(&at.file)).collect();
+        total += process.sums.total;
+        for site in &process.sums.sites {
+            *allocators.entry(site.allocator).or_default() += site.total.count;
+            let innermost = process.frames(site.stack).next();
+            *locations.entry(innermost).or_default() += site.total;
+            let module = process.frames(site.stack).find_map(|id| of_location[id.0 as usize]);
+            *modules.entry(module.unwrap_or(NO_MODULE)).or_default() += site.total;
+        }
+    }
+
+    let mut allocators: Vec<(Allocator, u64)> = allocators.into_iter().collect();
+    allocators.retain(|&(_, count)| count > 0);
+    allocators.sort_by_key(|&(allocator, count)| (std::cmp::Reverse(count), allocator));
+
+    let locations: Vec<LocationSum> = locations
+        .into_iter()
+        .map(|(id, amount)| LocationSum {
+            location: id.map(|id| session.names.get(id).clone()),
+            bytes: amount.bytes,
+            count: amount.count,
+        })
+        .collect();
+    let place = |sum: &LocationSum| {
+        let location = sum.location.as_ref();
+        location.map(|at| (at.file.clone(), at.line, at.function.clone()))
+    };
+    let modules: Vec<ModuleSum> = modules
+        .into_iter()
+        .map(|(module, amount)| ModuleSum {
+            module: module.to_owned(),
+            bytes: amount.bytes,
+            count: amount.count,
+        })
+        .collect();
+    let name = |sum: &ModuleSum| sum.module.clone();
+
+    Stats {
+        n_allocations: total.count,
+        total_bytes: total.bytes,
+        peak_bytes: peak_together(session),
+        histogram: histogram(session),
+        allocators,
+        top_by_size: largest(locations.clone(), n_largest, |sum| sum.bytes, place),
+        top_by_count: largest(locations, n_largest, |sum| sum.count, place),
+        modules_by_size: largest(modules.clone(), n_largest, |sum| sum.bytes, name),
+        modules_by_count: largest(modules, n_largest, |sum| sum.count, name),
+        metadata: metadata(session),
+        quality: quality(session),
+    }
+}
+
+/// The first `n` by a number, largest first; equal ones by name, so that a report does not change from run to run.
+fn largest<T, K: Ord>(
+    mut sums: Vec<T>,
+    n: usize,
+    number: fn(&T) -> u64,
+    name: impl Fn(&T) -> K,
+) -> Vec<T> {
+    sums.sort_by_cached_key(|sum| (std::cmp::Reverse(number(sum)), name(sum)));
+    sums.truncate(n);
+    sums
+}
+
+fn histogram(session: &Session) -> Option<Histogram> {
+    let mut counts: Vec<(u64, f64)> = Vec::new();
+    for process in &session.processes {
+        let weigh = |&(size, n): &(u64, u64)| (size, n as f64 * process.sums.weight(size));
+        counts.extend(process.sums.sizes.iter().map(weigh));
+    }
+    let smallest = counts.iter().map(|&(size, _)| size).min()?;
+    let largest = counts.iter().map(|&(size, _)| size).max()?;
+    let least = counts.iter().map(|&(size, _)| size).filter(|&size| size > 0).min();
+    let mut low = (least.unwrap_or(1) as f64).ln();
+    let high = (largest.max(1) as f64).ln();
+    if low == high {
+        low /= 2.0;
+    }
+    let step = (high - low) / N_BINS as f64;
+    let mut bins = Vec::new();
+    let mut from = 0;
+    for number in 1..=N_BINS {
+        let edge = (low + step * number as f64).exp() as u64;
+        let to = if number == N_BINS { largest } else { edge.min(largest).max(from) };
+        let is_in = |size: u64| size >= from && (size < to || number == N_BINS);
+        let inside = counts.iter().filter(|&&(size, _)| is_in(size));
+        let count = inside.map(|&(_, n)| n).sum::<f64>().round() as u64;
+        bins.push(SizeBin { from, to, count });
+        from = to;
+    }
+    Some(Histogram {
+        smallest,
+        largest,
+        bins,
+    })
+}
+
+fn metadata(session: &Session) -> Metadata {
+    let Some(first) = session.processes.first() else {
+        return Metadata::default();
+    };
+    let starts = session.processes.iter().map(|process| process.header.started_unix_ns);
+    let ends = session.processes.iter().map(|process| process.unix_ns(process.end_units()));
+    Metadata {
+        start_unix_ns: starts.min().unwrap_or(0),
+        end_unix_ns: ends.max().unwrap_or(0),
+        n_frames: session.processes.iter().map(|process| process.n_frames).sum(),
+        command: first.header.command.clone(),
+        pid: first.header.pid,
+        main_thread: first.header.main_thread,
+        python_allocator: first.header.python_allocator.clone(),
+        objects: session.processes.iter().any(|process| process.header.mode.objects),
+        aggregate: session.processes.iter().any(|process| process.header.mode.aggregate),
+    }
+}

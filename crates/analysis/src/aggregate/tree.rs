@@ -1,0 +1,213 @@
+//! The call tree: who called whom on the way to each allocation.
+
+use rustc_hash::FxHashMap;
+
+use super::{View, quality};
+use crate::load::Session;
+use crate::model::{NodeKind, Tree, TreeNode};
+use crate::symbols::LocationId;
+
+/// How much of the tree is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeLimits {
+    /// Only so many stacks, the largest; the others are summed up in one leaf.
+    pub n_biggest: usize,
+    /// Frames deep, if bounded.
+    pub max_depth: Option<usize>,
+    /// Nodes with a smaller share of the whole are summed up in one leaf beside their siblings.
+    pub min_percent: f64,
+}
+
+struct Building {
+    location: Option<LocationId>,
+    parent: usize,
+    bytes: u64,
+    count: u64,
+    children: Vec<usize>,
+}
+
+pub fn tree(session: &Session, view: View, limits: TreeLimits) -> Tree {
+    let mut nodes = vec![Building {
+        location: None,
+        parent: 0,
+        bytes: 0,
+        count: 0,
+        children: Vec::new(),
+    }];
+    let mut known: FxHashMap<(usize, Option<LocationId>), usize> = FxHashMap::default();
+    // One stack may have several sites (threads, allocators); it is one leaf of the tree.
+    let mut leaves: FxHashMap<usize, (u64, u64)> = FxHashMap::default();
+    for process in &session.processes {
+        for site in &process.sums.sites {
+            let amount = view.amount(site);
+            if amount.count == 0 && amount.bytes == 0 {
+                continue;
+            }
+            let mut path: Vec<Option<LocationId>> = process.frames(site.stack).map(Some).collect();
+            if path.is_empty() {
+                path.push(None);
+            }
+            let mut at = 0;
+            for &location in path.iter().rev() {
+                at = *known.entry((at, location)).or_insert_with(|| {
+                    nodes.push(Building {
+                        location,
+                        parent: at,
+                        bytes: 0,
+                        count: 0,
+                        children: Vec::new(),
+                    });
+                    let child = nodes.len() - 1;
+                    nodes[at].children.push(child);
+                    child
+                });
+            }
+            let leaf = leaves.entry(at).or_default();
+            leaf.0 += amount.bytes;
+            leaf.1 += amount.count;
+        }
+    }
+
+    let mut leaves: Vec<(usize, (u64, u64))> = leaves.into_iter().collect();
+    leaves.sort_by_key(|&(node, (bytes, count))| {
+        (std::cmp::Reverse(bytes), std::cmp::Reverse(count), node)
+    });
+    let n_kept = limits.n_biggest.min(leaves.len());
+    let dropped = leaves.split_off(n_kept);
+    for &(leaf, (bytes, count)) in &leaves {
+        let mut at = leaf;
+        loop {
+            nodes[at].bytes += bytes;
+            nodes[at].count += count;
+            if at == 0 {
+                break;
+            }
+            at = nodes[at].parent;
+        }
+    }
+    let elided = Elided {
+        bytes: dropped.iter().map(|(_, sums)| sums.0).sum(),
+        count: dropped.iter().map(|(_, sums)| sums.1).sum(),
+        n_locations: dropped.len() as u64,
+    };
+    let whole_bytes = nodes[0].bytes + elided.bytes;
+    let min_bytes = whole_bytes as f64 * limits.min_percent / 100.0;
+    nodes[0].bytes = whole_bytes;
+    nodes[0].count += elided.count;
+    let shaper = Shaper {
+        session,
+        nodes: &nodes,
+        max_depth: limits.max_depth.unwrap_or(usize::MAX),
+        min_bytes,
+    };
+    Tree {
+        nodes: shaper.shape(elided),
+        quality: quality(session),
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Elided {
+    bytes: u64,
+    count: u64,
+    n_locations: u64,
+}
+
+enum Waiting {
+    Node(usize),
+    Elided(Elided),
+}
+
+struct Shaper<'a> {
+    session: &'a Session,
+    nodes: &'a [Building],
+    max_depth: usize,
+    min_bytes: f64,
+}
+
+impl Shaper<'_> {
+    /// Walks from the root on. `dropped` is the leaf for what is not in the tree at all.
+    fn shape(&self, dropped: Elided) -> Vec<TreeNode> {
+        let mut shaped = Vec::new();
+        // What is to be shown, in reverse; each with its depth.
+        let mut waiting = vec![(0, Waiting::Node(0))];
+        while let Some((depth, item)) = waiting.pop() {
+            let at = match item {
+                Waiting::Node(at) => at,
+                Waiting::Elided(elided) => {
+                    shaped.push(elided.node(depth));
+                    continue;
+                }
+            };
+            shaped.push(self.node(at, depth));
+            if depth >= self.max_depth {
+                continue;
+            }
+            let (children, elided) = self.children(at);
+            if at == 0 && dropped.n_locations > 0 {
+                waiting.push((1, Waiting::Elided(dropped)));
+            }
+            if elided.n_locations > 0 {
+                waiting.push((depth + 1, Waiting::Elided(elided)));
+            }
+            let children = children.into_iter().rev();
+            waiting.extend(children.map(|child| (depth + 1, Waiting::Node(child))));
+        }
+        shaped
+    }
+
+    /// The children to be shown, largest first, and the sum of those too small.
+    fn children(&self, at: usize) -> (Vec<usize>, Elided) {
+        let mut elided = Elided::default();
+        let mut children = Vec::new();
+        for &child in &self.nodes[at].children {
+            let node = &self.nodes[child];
+            if node.count == 0 && node.bytes == 0 {
+                // Only stacks that are not among the biggest lead here.
+                continue;
+            }
+            if (node.bytes as f64) < self.min_bytes {
+                elided.bytes += node.bytes;
+                elided.count += node.count;
+                elided.n_locations += 1;
+            } else {
+                children.push(child);
+            }
+        }
+        children.sort_by_key(|&child| {
+            let node = &self.nodes[child];
+            (std::cmp::Reverse((node.bytes, node.count)), child)
+        });
+        (children, elided)
+    }
+
+    fn node(&self, at: usize, depth: usize) -> TreeNode {
+        let node = &self.nodes[at];
+        let kind = match node.location {
+            Some(id) => NodeKind::Frame(self.session.names.get(id).clone()),
+            None if at == 0 => NodeKind::Root,
+            None => NodeKind::NoFrames,
+        };
+        TreeNode {
+            depth,
+            kind,
+            bytes: node.bytes,
+            count: node.count,
+            has_children: !node.children.is_empty(),
+        }
+    }
+}
+
+impl Elided {
+    fn node(&self, depth: usize) -> TreeNode {
+        TreeNode {
+            depth,
+            kind: NodeKind::Elided {
+                n_locations: self.n_locations,
+            },
+            bytes: self.bytes,
+            count: self.count,
+            has_children: false,
+        }
+    }
+}

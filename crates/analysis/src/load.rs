@@ -1,0 +1,148 @@
+//! From captures to sums with names: each capture is replayed once, and its frames are resolved.
+//!
+//! Captures of several processes are loaded one after the other, so that the blocks alive in one of them are all that
+//! is in memory beside the sums.
+
+use std::path::PathBuf;
+
+use heaptide_capture::tally::{StackId, Stacks, Sums, Tally};
+use heaptide_capture::{Capture, Damage, Header, Registry, replay};
+
+use crate::symbols::names::Resolver;
+use crate::symbols::{LocationId, Names};
+
+/// Everything that was loaded, ready to be asked.
+pub struct Session {
+    pub processes: Vec<Process>,
+    pub names: Names,
+}
+
+/// One process of a session: what its capture says, summed up.
+pub struct Process {
+    pub path: PathBuf,
+    pub header: Header,
+    /// Without the code objects, whose names are in [`Session::names`].
+    pub registry: Registry,
+    pub sums: Sums,
+    pub damage: Vec<Damage>,
+    /// How many different frames were on the recorded stacks.
+    pub n_frames: u64,
+    /// By the number of the stack.
+    shown: Vec<Shown>,
+}
+
+#[derive(Clone, Copy)]
+struct Shown {
+    parent: u32,
+    /// `None` for the empty stack and for frames that are not shown.
+    location: Option<LocationId>,
+    part: Part,
+}
+
+/// Which part of a stack a frame belongs to, from the root on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// The profiler's own frames, or none at all.
+    Own,
+    /// What the profiler used to start the program.
+    Launch,
+    Program,
+}
+
+/// Replays the captures. `on_progress` hears how many events of all captures are done.
+pub fn load(captures: Vec<Capture>, on_progress: &mut dyn FnMut(u64)) -> Session {
+    let mut names = Names::default();
+    let mut n_before = 0;
+    let mut processes = Vec::new();
+    for mut capture in captures {
+        let mut tally = Tally::new(capture.header.mode.sample_bytes);
+        let found = replay(
+            &capture,
+            &mut |n_done| on_progress(n_before + n_done),
+            &mut |chunk, ops| tally.apply(chunk, ops),
+        );
+        n_before += capture.n_events();
+        let sums = tally.finish();
+        let (shown, n_frames) = show(&sums.stacks, &capture, &mut names);
+        capture.registry.codes.clear();
+        capture.damage.extend(found);
+        processes.push(Process {
+            path: capture.path,
+            header: capture.header,
+            registry: capture.registry,
+            sums,
+            damage: capture.damage,
+            n_frames,
+            shown,
+        });
+    }
+    Session { processes, names }
+}
+
+/// Names for all stacks. The profiler's own frames at the root, and those of `runpy` between them and the program, are
+/// not shown: the program would not have them if it ran alone.
+fn show(stacks: &Stacks, capture: &Capture, names: &mut Names) -> (Vec<Shown>, u64) {
+    let header = &capture.header;
+    let mut resolver = Resolver::new(&capture.registry.codes, header.python_version);
+    let is_own = |file: &str| {
+        let mut folders = header.own_paths.iter();
+        folders.any(|folder| is_below(file, folder))
+    };
+    let mut shown = vec![Shown {
+        parent: 0,
+        location: None,
+        part: Part::Own,
+    }];
+    for (_, stack) in stacks.iter() {
+        let parent = shown[stack.parent.0 as usize];
+        let location = resolver.locate(stack.frame, names);
+        let file = &*names.get(location).file;
+        let is_first = stack.parent == StackId::EMPTY;
+        let part = match parent.part {
+            Part::Own if is_own(file) => Part::Own,
+            Part::Own | Part::Launch if !is_first && is_runpy(file) => Part::Launch,
+            _ => Part::Program,
+        };
+        shown.push(Shown {
+            parent: stack.parent.0,
+            location: (part == Part::Program).then_some(location),
+            part,
+        });
+    }
+    (shown, resolver.n_frames() as u64)
+}
+
+fn is_below(file: &str, folder: &str) -> bool {
+    let folder = folder.trim_end_matches('/');
+    let rest = file.strip_prefix(folder);
+    !folder.is_empty() && rest.is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn is_runpy(file: &str) -> bool {
+    file == "<frozen runpy>" || file.ends_with("/runpy.py")
+}
+
+impl Process {
+    /// The frames of a stack that are shown, innermost first.
+    pub fn frames(&self, stack: StackId) -> impl Iterator<Item = LocationId> + '_ {
+        let mut at = stack.0 as usize;
+        std::iter::from_fn(move || {
+            let shown = self.shown.get(at)?;
+            at = shown.parent as usize;
+            shown.location
+        })
+    }
+
+    /// Nanoseconds since 1970 at a time in the capture's clock units.
+    pub fn unix_ns(&self, units: u64) -> u64 {
+        let elapsed = self.registry.elapsed_ns(units);
+        self.header.started_unix_ns.saturating_add(elapsed)
+    }
+
+    /// Clock units at which the capture ends.
+    pub fn end_units(&self) -> u64 {
+        let resident = self.registry.resident.last().map_or(0, |sample| sample.time);
+        let last_event = self.sums.last_time.max(resident);
+        self.registry.end.map_or(last_event, |end| end.max(last_event))
+    }
+}

@@ -1,0 +1,13 @@
+//! What reports show: plain data with names resolved and bytes as bytes. No behaviour, no rounding, no colours.
+
+pub mod quality;
+pub mod stats;
+pub mod summary;
+pub mod tree;
+
+pub use quality::{ProcessSummary, Quality, Sampling};
+pub use stats::{Histogram, LocationSum, Metadata, ModuleSum, SizeBin, Stats};
+pub use summary::{FunctionSum, Summary};
+pub use tree::{NodeKind, Tree, TreeNode};
+
+pub use crate::symbols::Location;

@@ -1,0 +1,8 @@
+//! Names for numbers: which function, file and line a frame is, and which module it belongs to.
+
+pub mod modules;
+pub mod names;
+pub mod python_lines;
+
+pub use modules::Modules;
+pub use names::{Location, LocationId, Names};

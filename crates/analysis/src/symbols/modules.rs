@@ -1,0 +1,103 @@
+//! Which module a file belongs to: the top package below the folder it was imported from.
+//!
+//! Judged by what the capture says of its interpreter, because the report may be made on another machine.
+
+use heaptide_capture::Header;
+
+/// Folders in which packages are installed, wherever they are.
+const PACKAGE_FOLDERS: [&str; 2] = ["/site-packages/", "/dist-packages/"];
+
+pub struct Modules<'a> {
+    stdlib: &'a [String],
+    /// Longest first, so that the closest folder wins.
+    imports: Vec<&'a str>,
+}
+
+impl<'a> Modules<'a> {
+    pub fn new(header: &'a Header) -> Modules<'a> {
+        let mut imports: Vec<&str> = header.import_paths.iter().map(String::as_str).collect();
+        imports.retain(|path| !path.is_empty());
+        imports.sort_by_key(|path| std::cmp::Reverse(path.len()));
+        Modules {
+            stdlib: &header.stdlib_paths,
+            imports,
+        }
+    }
+
+    /// The top module of a file, or `None` for the standard library and the import system.
+    pub fn of<'f>(&self, file: &'f str) -> Option<&'f str> {
+        if file.starts_with('<') {
+            return (!file.starts_with("<frozen ")).then_some(file);
+        }
+        for folder in PACKAGE_FOLDERS {
+            if let Some(at) = file.rfind(folder) {
+                return Some(top(&file[at + folder.len()..]));
+            }
+        }
+        let below = |folder: &str| {
+            let rest = file.strip_prefix(folder.trim_end_matches('/'))?;
+            rest.strip_prefix('/')
+        };
+        // A program's own folder may lie below the standard library's prefix, or the other way round.
+        let import = self.imports.iter().find_map(|folder| Some((folder.len(), below(folder)?)));
+        let stdlib = self.stdlib.iter().filter(|folder| below(folder).is_some());
+        let stdlib = stdlib.map(String::len).max();
+        match (stdlib, import) {
+            (Some(stdlib), Some((len, rest))) if len > stdlib => Some(top(rest)),
+            (Some(_), _) => None,
+            (None, Some((_, rest))) => Some(top(rest)),
+            (None, None) => Some(top(file.rsplit('/').next().unwrap_or(file))),
+        }
+    }
+}
+
+/// `pandas/core/frame.py` → `pandas`, `job.py` → `job`.
+fn top(path: &str) -> &str {
+    match path.split_once('/') {
+        Some((package, _)) => package,
+        None => path.split_once('.').map_or(path, |(stem, _)| stem),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(file: &str) -> Option<String> {
+        let header = Header {
+            stdlib_paths: vec!["/usr/lib/python3.11".into(), "/usr/lib/python3.11/lib-dynload".into()],
+            import_paths: vec![
+                "/srv/job".into(),
+                "/usr/lib/python3.11".into(),
+                "/usr/lib/python3.11/lib-dynload".into(),
+                "/srv/job/vendor".into(),
+                String::new(),
+            ],
+            ..Header::default()
+        };
+        Modules::new(&header).of(file).map(str::to_owned)
+    }
+
+    #[test]
+    fn file_belongs_to_the_top_package_below_its_import_folder() {
+        assert_eq!(module("/srv/job/etl/load/csv.py").as_deref(), Some("etl"));
+        assert_eq!(module("/srv/job/job.py").as_deref(), Some("job"));
+        assert_eq!(module("/srv/job/vendor/six.py").as_deref(), Some("six"));
+        assert_eq!(module("/elsewhere/x.py").as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn installed_package_is_no_part_of_the_standard_library_it_lies_in() {
+        let file = "/usr/lib/python3.11/site-packages/pandas/core/frame.py";
+        assert_eq!(module(file).as_deref(), Some("pandas"));
+        assert_eq!(module("/usr/lib/python3/dist-packages/yaml.py").as_deref(), Some("yaml"));
+    }
+
+    #[test]
+    fn standard_library_and_import_system_are_no_module_of_the_program() {
+        assert_eq!(module("/usr/lib/python3.11/json/decoder.py"), None);
+        assert_eq!(module("/usr/lib/python3.11/lib-dynload/x.so"), None);
+        assert_eq!(module("<frozen importlib._bootstrap>"), None);
+        assert_eq!(module("<string>").as_deref(), Some("<string>"));
+    }
+}

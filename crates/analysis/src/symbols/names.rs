@@ -1,0 +1,120 @@
+//! Locations, interned: the same function, file and line is one [`LocationId`], in whatever process it was seen.
+
+use std::rc::Rc;
+
+use heaptide_capture::{CodeText, Frame};
+use rustc_hash::FxHashMap;
+
+use super::python_lines::LineTable;
+
+/// A place in a program's source. Of two processes that ran the same line it is the same location.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Location {
+    pub function: Rc<str>,
+    pub file: Rc<str>,
+    pub line: i32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LocationId(pub u32);
+
+/// All locations of a session.
+#[derive(Default)]
+pub struct Names {
+    locations: Vec<Location>,
+    ids: FxHashMap<Location, LocationId>,
+    texts: FxHashMap<Rc<str>, ()>,
+}
+
+impl Names {
+    pub fn get(&self, id: LocationId) -> &Location {
+        &self.locations[id.0 as usize]
+    }
+
+    /// All of them, in the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = &Location> {
+        self.locations.iter()
+    }
+
+    fn text(&mut self, text: &str) -> Rc<str> {
+        if let Some((known, ())) = self.texts.get_key_value(text) {
+            return known.clone();
+        }
+        let text: Rc<str> = text.into();
+        self.texts.insert(text.clone(), ());
+        text
+    }
+
+    fn intern(&mut self, location: Location) -> LocationId {
+        if let Some(&id) = self.ids.get(&location) {
+            return id;
+        }
+        let id = LocationId(self.locations.len() as u32);
+        self.locations.push(location.clone());
+        self.ids.insert(location, id);
+        id
+    }
+}
+
+/// Finds locations for the frames of one process.
+pub struct Resolver<'a> {
+    codes: &'a std::collections::HashMap<u32, CodeText>,
+    python_version: u32,
+    lines: FxHashMap<u32, LineTable>,
+    known: FxHashMap<Frame, LocationId>,
+}
+
+impl<'a> Resolver<'a> {
+    pub fn new(codes: &'a std::collections::HashMap<u32, CodeText>, python_version: u32) -> Self {
+        Resolver {
+            codes,
+            python_version,
+            lines: FxHashMap::default(),
+            known: FxHashMap::default(),
+        }
+    }
+
+    pub fn locate(&mut self, frame: Frame, names: &mut Names) -> LocationId {
+        if let Some(&id) = self.known.get(&frame) {
+            return id;
+        }
+        let location = match self.codes.get(&frame.code) {
+            Some(code) => Location {
+                function: names.text(&code.name),
+                file: names.text(&code.file),
+                line: self.line_of(frame, code),
+            },
+            None => Location {
+                function: names.text("<unknown>"),
+                file: names.text("<unknown>"),
+                line: 0,
+            },
+        };
+        let id = names.intern(location);
+        self.known.insert(frame, id);
+        id
+    }
+
+    /// The line a frame stands on; 0 if its code is not in the capture.
+    pub fn line(&mut self, frame: Frame) -> i32 {
+        match self.codes.get(&frame.code) {
+            Some(code) => self.line_of(frame, code),
+            None => 0,
+        }
+    }
+
+    fn line_of(&mut self, frame: Frame, code: &CodeText) -> i32 {
+        if frame.instruction == Frame::AT_START {
+            return code.first_line;
+        }
+        let table = self.lines.entry(frame.code).or_insert_with(|| {
+            LineTable::new(self.python_version, code.first_line, &code.line_table)
+        });
+        table.line_of(frame.instruction)
+    }
+
+    /// How many different frames were located.
+    pub fn n_frames(&self) -> usize {
+        self.known.len()
+    }
+}

@@ -1,0 +1,171 @@
+//! What is wrong with a capture, in words: each note says which bytes, whose they were, and what became of them.
+//!
+//! A damaged capture is still a capture. Reading never fails half-way: it leaves out what cannot be trusted and
+//! says so with one of these.
+
+use std::fmt;
+
+use crate::area::REGISTRY_STREAM;
+
+/// One place in a capture that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where in the file the trouble begins.
+    pub offset: u64,
+    pub kind: DamageKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DamageKind {
+    /// No intact area begins between `offset` and `end`.
+    Unreadable { end: u64 },
+    /// The file ends inside the area that begins at `offset`. `stream` is known if enough of its head is there.
+    Cut { stream: Option<u32> },
+    /// The stored bytes are not those that were written.
+    WrongChecksum { end: u64, stream: u32 },
+    /// The head is intact but names a length that no chunk has.
+    ImplausibleLength { end: u64, stream: u32 },
+    /// The checksum is right and yet the bytes do not unpack.
+    NotUnpackable { end: u64, stream: u32 },
+    /// A slot's head says what cannot be.
+    WrongSlot,
+    /// From some record on, the chunk makes no sense; the records before it were used.
+    WrongRecord { stream: u32, number: u32 },
+    /// Chunks that must have existed are nowhere in the file.
+    Missing {
+        stream: u32,
+        first: u32,
+        n_chunks: u32,
+    },
+    /// The operating system refused to read.
+    ReadFailed {
+        stream: u32,
+        reason: std::io::ErrorKind,
+    },
+}
+
+/// Streams as a person sees them.
+struct Owner(u32);
+
+impl fmt::Display for Owner {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        match self.0 {
+            REGISTRY_STREAM => write!(out, "the registry"),
+            stream => write!(out, "thread {stream}"),
+        }
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        let offset = self.offset;
+        match self.kind {
+            DamageKind::Unreadable { end } => write!(
+                out,
+                "bytes {offset} to {end} are damaged: no intact block begins there and they were left out"
+            ),
+            DamageKind::Cut {
+                stream: Some(stream),
+            } => write!(
+                out,
+                "the file ends too early: the block of {} at byte {offset} is not whole and was left out",
+                Owner(stream)
+            ),
+            DamageKind::Cut { stream: None } => write!(
+                out,
+                "the file ends too early: what begins at byte {offset} is not whole and was left out"
+            ),
+            DamageKind::WrongChecksum { end, stream } => write!(
+                out,
+                "bytes {offset} to {end} are damaged: the block of {} does not match its checksum and was left out",
+                Owner(stream)
+            ),
+            DamageKind::ImplausibleLength { end, stream } => write!(
+                out,
+                "bytes {offset} to {end} are damaged: the block of {} has an impossible length and was left out",
+                Owner(stream)
+            ),
+            DamageKind::NotUnpackable { end, stream } => write!(
+                out,
+                "bytes {offset} to {end} are damaged: the block of {} cannot be unpacked and was left out",
+                Owner(stream)
+            ),
+            DamageKind::WrongSlot => write!(
+                out,
+                "the slot at byte {offset} is damaged: its head makes no sense and its events were left out"
+            ),
+            DamageKind::WrongRecord { stream, number } => write!(
+                out,
+                "the block at byte {offset} is damaged: chunk {number} of {} makes no sense from some record on, \
+                 and the rest of it was left out",
+                Owner(stream)
+            ),
+            DamageKind::Missing {
+                stream,
+                first,
+                n_chunks: 1,
+            } => write!(
+                out,
+                "chunk {first} of {} is missing from the file, and what it said was left out",
+                Owner(stream)
+            ),
+            DamageKind::Missing {
+                stream,
+                first,
+                n_chunks,
+            } => write!(
+                out,
+                "chunks {first} to {} of {} are missing from the file, and what they said was left out",
+                first.saturating_add(n_chunks - 1),
+                Owner(stream)
+            ),
+            DamageKind::ReadFailed { stream, reason } => write!(
+                out,
+                "the block of {} at byte {offset} could not be read ({reason}) and was left out",
+                Owner(stream)
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn note_names_the_bytes_the_owner_and_what_became_of_them() {
+        let note = Damage {
+            offset: 73_728,
+            kind: DamageKind::WrongChecksum {
+                end: 139_264,
+                stream: 3,
+            },
+        };
+        assert_eq!(
+            note.to_string(),
+            "bytes 73728 to 139264 are damaged: the block of thread 3 does not match its checksum and was left out"
+        );
+    }
+
+    #[test]
+    fn missing_chunks_are_counted_from_first_to_last() {
+        let missing = |first, n_chunks| Damage {
+            offset: 0,
+            kind: DamageKind::Missing {
+                stream: REGISTRY_STREAM,
+                first,
+                n_chunks,
+            },
+        };
+        assert_eq!(
+            missing(4, 3).to_string(),
+            "chunks 4 to 6 of the registry are missing from the file, and what they said was left out"
+        );
+        assert!(
+            missing(4, 1)
+                .to_string()
+                .starts_with("chunk 4 of the registry is")
+        );
+    }
+}

@@ -1,0 +1,420 @@
+//! A chunk's bytes as flat arrays: what happened, on which stacks, in which order and when.
+//!
+//! Everything in a [`DecodedChunk`] is local to the chunk; joining the call trees of many chunks is the reader's
+//! business. Any bytes can be decoded: where they stop making sense, decoding stops and `complete` is false.
+
+use crate::area::ChunkHead;
+use crate::event::{Frame, Record, Tables};
+use crate::wire::Reader;
+
+/// One allocation or release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Op {
+    /// The block's first byte; 0 for [`OpKind::Unfree`].
+    pub address: u64,
+    /// Bytes asked for, or the length of a released range; 0 otherwise.
+    pub size: u64,
+    /// The call stack: its innermost frame in [`DecodedChunk::nodes`]. Of a release it is the stack on which the
+    /// thread allocated last, because no stack is recorded for releases.
+    pub node: u32,
+    pub kind: OpKind,
+    /// Of an allocation: the number of its [`crate::Allocator`], known to be one of them; 0 otherwise.
+    pub allocator: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum OpKind {
+    #[default]
+    Alloc,
+    /// The block that begins at the address is released.
+    Free,
+    /// `size` bytes from the address on are released, whatever blocks they are part of.
+    FreeRange,
+    /// The previous release of the same thread, perhaps in an earlier chunk, did not happen.
+    Unfree,
+}
+
+/// A place in the chunk's call tree. Node 0 is the root and stands for no frame; parents stand before their children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Node {
+    pub parent: u32,
+    pub frame: Frame,
+}
+
+/// From `first_op` on, operations stand at this place in the order of all threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    pub sequence: u64,
+    pub first_op: u32,
+}
+
+/// From `first_op` on, the clock stands at this many units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeMark {
+    pub time: u64,
+    pub first_op: u32,
+}
+
+/// One chunk's events in a form that replay likes. Decoding again reuses the memory.
+#[derive(Clone, Debug, Default)]
+pub struct DecodedChunk {
+    pub head: ChunkHead,
+    pub ops: Vec<Op>,
+    /// The call tree. The same stack has, with rare exceptions, the same node throughout the chunk.
+    pub nodes: Vec<Node>,
+    /// Never empty: the first segment starts at operation 0 with the head's sequence number.
+    pub segments: Vec<Segment>,
+    /// Never empty: the first mark stands at operation 0. A chunk that begins with a time record starts at that time.
+    pub times: Vec<TimeMark>,
+    /// False if the payload made no sense from some byte on.
+    pub complete: bool,
+    places: NodePlaces,
+}
+
+impl DecodedChunk {
+    pub fn new() -> DecodedChunk {
+        DecodedChunk::default()
+    }
+
+    /// Replaces the content by what `raw`, the unpacked payload of a chunk with this head, says.
+    pub fn decode(&mut self, head: &ChunkHead, raw: &[u8]) {
+        self.reset(head);
+        let mut tables = Tables::new();
+        tables.reset(head.sequence, head.time);
+        let mut input = Reader::new(raw);
+        let mut node = ROOT;
+        loop {
+            let start = input.position();
+            let Some(record) = tables.read(&mut input) else {
+                self.complete = start == raw.len();
+                return;
+            };
+            match record {
+                Record::Alloc {
+                    address,
+                    size,
+                    allocator,
+                } => self.ops.push(Op {
+                    address,
+                    size,
+                    node,
+                    kind: OpKind::Alloc,
+                    allocator: allocator as u8,
+                }),
+                Record::Free { address } => self.release(OpKind::Free, address, 0, node),
+                Record::Push(frame) => node = self.places.child(&mut self.nodes, node, frame),
+                Record::Pop(n_frames) => node = self.ancestor(node, n_frames),
+                Record::Time(time) => self.mark_time(time),
+                Record::Switch(sequence) => self.segments.push(Segment {
+                    sequence,
+                    first_op: self.ops.len() as u32,
+                }),
+                Record::FreeRange { address, length } => {
+                    self.release(OpKind::FreeRange, address, length, node);
+                }
+                Record::Unfree => self.release(OpKind::Unfree, 0, 0, node),
+            }
+        }
+    }
+
+    fn reset(&mut self, head: &ChunkHead) {
+        self.head = *head;
+        self.ops.clear();
+        self.nodes.clear();
+        self.nodes.push(Node::default());
+        self.segments.clear();
+        self.segments.push(Segment {
+            sequence: head.sequence,
+            first_op: 0,
+        });
+        self.times.clear();
+        self.times.push(TimeMark {
+            time: head.time,
+            first_op: 0,
+        });
+        self.places.clear();
+        self.complete = false;
+    }
+
+    #[inline(always)]
+    fn release(&mut self, kind: OpKind, address: u64, size: u64, node: u32) {
+        self.ops.push(Op {
+            address,
+            size,
+            node,
+            kind,
+            allocator: 0,
+        });
+    }
+
+    /// The node `n_frames` above; the root is its own parent, so a damaged count leads no further than there.
+    #[inline(always)]
+    fn ancestor(&self, mut node: u32, n_frames: u32) -> u32 {
+        for _ in 0..n_frames {
+            if node == ROOT {
+                break;
+            }
+            node = self.nodes[node as usize].parent;
+        }
+        node
+    }
+
+    fn mark_time(&mut self, time: u64) {
+        let first_op = self.ops.len() as u32;
+        match self.times.last_mut() {
+            Some(last) if last.first_op == first_op => last.time = time,
+            _ => self.times.push(TimeMark { time, first_op }),
+        }
+    }
+
+    /// Bytes this holds in memory, to know when too many chunks are held at once.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.ops.capacity() * size_of::<Op>()
+            + self.nodes.capacity() * size_of::<Node>()
+            + self.segments.capacity() * size_of::<Segment>()
+            + self.times.capacity() * size_of::<TimeMark>()
+            + self.places.slots.capacity() * size_of::<u32>()
+    }
+}
+
+const ROOT: u32 = 0;
+
+/// Finds the child of a node by its frame: open addressing over `nodes`, which hold the keys.
+///
+/// A search gives up after [`NodePlaces::MAX_STEPS`] and makes a second node for the same stack. That costs a reader
+/// nothing but a little memory, and a file made to collide cannot make decoding slow.
+#[derive(Clone, Debug, Default)]
+struct NodePlaces {
+    /// Indices into `nodes`; 0, the root, which is nobody's child, marks an empty place. The length is a power of two.
+    slots: Vec<u32>,
+}
+
+impl NodePlaces {
+    const MAX_STEPS: usize = 16;
+    const SMALLEST: usize = 1024;
+
+    /// Forgets all nodes, and what a big chunk made it grow to.
+    fn clear(&mut self) {
+        self.slots.truncate(NodePlaces::SMALLEST);
+        self.slots.fill(ROOT);
+        self.slots.resize(NodePlaces::SMALLEST, ROOT);
+    }
+
+    #[inline(always)]
+    fn child(&mut self, nodes: &mut Vec<Node>, parent: u32, frame: Frame) -> u32 {
+        let wanted = Node { parent, frame };
+        let first = self.place(&wanted);
+        let node = self.slots[first];
+        if node != ROOT && nodes[node as usize] == wanted {
+            return node;
+        }
+        self.search_or_add(nodes, wanted, first)
+    }
+
+    #[inline(never)]
+    fn search_or_add(&mut self, nodes: &mut Vec<Node>, wanted: Node, first: usize) -> u32 {
+        let mask = self.slots.len() - 1;
+        let added = nodes.len() as u32;
+        for step in 0..NodePlaces::MAX_STEPS {
+            let slot = &mut self.slots[(first + step) & mask];
+            if *slot == ROOT {
+                *slot = added;
+                break;
+            }
+            if nodes[*slot as usize] == wanted {
+                return *slot;
+            }
+        }
+        nodes.push(wanted);
+        if nodes.len() * 2 > self.slots.len() {
+            self.grow(nodes);
+        }
+        added
+    }
+
+    fn grow(&mut self, nodes: &[Node]) {
+        let len = self.slots.len() * 2;
+        self.slots.clear();
+        self.slots.resize(len, ROOT);
+        for (index, node) in nodes.iter().enumerate().skip(1) {
+            let first = self.place(node);
+            let free = (first..first + NodePlaces::MAX_STEPS)
+                .map(|place| place & (len - 1))
+                .find(|place| self.slots[*place] == ROOT);
+            if let Some(place) = free {
+                self.slots[place] = index as u32;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn place(&self, node: &Node) -> usize {
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let frame = u64::from(node.frame.code) << 32 | u64::from(node.frame.instruction);
+        let mixed = (frame ^ u64::from(node.parent).rotate_left(40)).wrapping_mul(SPREAD);
+        (mixed >> 32) as usize & (self.slots.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Allocator;
+    use crate::event::MAX_RECORD_BYTES;
+    use crate::wire::Writer;
+    use proptest::prelude::*;
+
+    fn frame(code: u32) -> Frame {
+        Frame {
+            code,
+            instruction: 7,
+        }
+    }
+
+    fn decoded(write: impl FnOnce(&mut Tables, &mut Writer)) -> DecodedChunk {
+        let mut bytes = vec![0; 1 << 16];
+        let mut out = Writer::new(&mut bytes);
+        let mut tables = Tables::new();
+        tables.reset(5, 100);
+        write(&mut tables, &mut out);
+        let len = out.len();
+        let mut chunk = DecodedChunk::new();
+        let head = ChunkHead {
+            sequence: 5,
+            time: 100,
+            ..ChunkHead::default()
+        };
+        chunk.decode(&head, &bytes[..len]);
+        chunk
+    }
+
+    fn frames_of(chunk: &DecodedChunk, mut node: u32) -> Vec<u32> {
+        let mut codes = Vec::new();
+        while node != ROOT {
+            codes.push(chunk.nodes[node as usize].frame.code);
+            node = chunk.nodes[node as usize].parent;
+        }
+        codes
+    }
+
+    #[test]
+    fn operation_is_24_bytes() {
+        assert_eq!(size_of::<Op>(), 24);
+    }
+
+    #[test]
+    fn same_stack_has_the_same_node() {
+        let chunk = decoded(|tables, out| {
+            for _ in 0..2 {
+                tables.write_push(out, frame(1));
+                tables.write_push(out, frame(2));
+                tables.write_alloc(out, Allocator::Malloc, 8, 0x1000);
+                tables.write_pop(out, 1);
+                tables.write_push(out, frame(3));
+                tables.write_alloc(out, Allocator::Malloc, 8, 0x2000);
+                tables.write_pop(out, 2);
+            }
+        });
+        assert!(chunk.complete);
+        assert_eq!(chunk.nodes.len(), 4);
+        assert_eq!(frames_of(&chunk, chunk.ops[0].node), [2, 1]);
+        assert_eq!(frames_of(&chunk, chunk.ops[1].node), [3, 1]);
+        assert_eq!(chunk.ops[0].node, chunk.ops[2].node);
+        assert_eq!(chunk.ops[1].node, chunk.ops[3].node);
+    }
+
+    #[test]
+    fn segments_and_times_say_from_which_operation_on_they_hold() {
+        let chunk = decoded(|tables, out| {
+            tables.write_alloc(out, Allocator::Calloc, 8, 0x1000);
+            tables.write_time(out, 150);
+            tables.write_time(out, 160);
+            tables.write_free(out, 0x1000);
+            tables.write_switch(out, 9);
+            tables.write_free_range(out, 0x3000, 4096);
+            tables.write_unfree(out);
+        });
+        let kinds: Vec<_> = chunk.ops.iter().map(|op| op.kind).collect();
+        assert_eq!(
+            kinds,
+            [
+                OpKind::Alloc,
+                OpKind::Free,
+                OpKind::FreeRange,
+                OpKind::Unfree
+            ]
+        );
+        assert_eq!(chunk.ops[0].allocator, Allocator::Calloc as u8);
+        assert_eq!(chunk.ops[2].size, 4096);
+        let segments: Vec<_> = chunk
+            .segments
+            .iter()
+            .map(|s| (s.sequence, s.first_op))
+            .collect();
+        assert_eq!(segments, [(5, 0), (9, 2)]);
+        let times: Vec<_> = chunk.times.iter().map(|t| (t.time, t.first_op)).collect();
+        assert_eq!(times, [(100, 0), (160, 1)]);
+    }
+
+    #[test]
+    fn more_pops_than_frames_end_at_the_root() {
+        let chunk = decoded(|tables, out| {
+            tables.write_push(out, frame(1));
+            tables.write_pop(out, u32::MAX as usize);
+            tables.write_alloc(out, Allocator::Malloc, 8, 0x1000);
+            tables.write_push(out, frame(2));
+            tables.write_alloc(out, Allocator::Malloc, 8, 0x1000);
+        });
+        assert_eq!(chunk.ops[0].node, ROOT);
+        assert_eq!(frames_of(&chunk, chunk.ops[1].node), [2]);
+    }
+
+    #[test]
+    fn records_before_a_wrong_one_are_kept() {
+        let mut bytes = [0; MAX_RECORD_BYTES + 1];
+        let mut out = Writer::new(&mut bytes);
+        Tables::new().write_alloc(&mut out, Allocator::Malloc, 8, 0x1000);
+        out.u8(0x3f);
+        let len = out.len();
+        let mut chunk = DecodedChunk::new();
+        chunk.decode(&ChunkHead::default(), &bytes[..len]);
+        assert!(!chunk.complete);
+        assert_eq!(chunk.ops.len(), 1);
+    }
+
+    #[test]
+    fn thousands_of_distinct_stacks_are_all_told_apart() {
+        let mut nodes = vec![Node::default()];
+        let mut places = NodePlaces::default();
+        places.clear();
+        let made: Vec<u32> = (0..20_000)
+            .map(|n| places.child(&mut nodes, n / 7, frame(n)))
+            .collect();
+        for (n, node) in made.iter().enumerate() {
+            let expected = Node {
+                parent: n as u32 / 7,
+                frame: frame(n as u32),
+            };
+            assert_eq!(nodes[*node as usize], expected);
+        }
+        assert!(made.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_decode_to_a_tree_whose_parents_come_first(raw in prop::collection::vec(any::<u8>(), 0..2000)) {
+            let mut chunk = DecodedChunk::new();
+            chunk.decode(&ChunkHead::default(), &raw);
+            for (index, node) in chunk.nodes.iter().enumerate().skip(1) {
+                prop_assert!((node.parent as usize) < index);
+            }
+            for op in &chunk.ops {
+                prop_assert!((op.node as usize) < chunk.nodes.len());
+                prop_assert!(op.kind != OpKind::Alloc || Allocator::from_number(op.allocator).is_some());
+            }
+            prop_assert!(chunk.segments.is_sorted_by_key(|segment| segment.first_op));
+            prop_assert!(chunk.segments.iter().all(|segment| segment.first_op as usize <= chunk.ops.len()));
+        }
+    }
+}

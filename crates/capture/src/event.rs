@@ -1,0 +1,442 @@
+//! Events of one thread as bytes, and back: the encoding of a chunk's payload.
+//!
+//! A chunk can be read without any other chunk. Both sides start from the same empty [`Tables`], and both change
+//! them in the same way after each record, so a record can name "the address in place 17 of the table" in one byte.
+//! The first byte of a record is its tag:
+//!
+//! ```text
+//! 0x01 time      varint: clock units since the previous time record
+//! 0x02 switch    varint: sequence number minus the previous one of this thread (order between threads)
+//! 0x03 free      u8: place in the address table
+//! 0x04 free      signed varint: (address - previously freed address) / 16
+//! 0x05 free      u64: any address
+//! 0x06 alloc     u8 allocator, varint size, signed varint: (address - previous address of the shape's place) / 16
+//! 0x07 alloc     u8 allocator, varint size, u64: any address
+//! 0x08 free      u64 address, varint length: a range, which may cover several blocks or parts of them
+//! 0x09 unfree    the thread's previous free did not happen: the allocator refused
+//! 0x0b push      varint code, varint instruction: a frame below the present innermost one
+//! 0x0f pop       varint: that many frames returned
+//! 0x10…0x1f pop  1 to 16 frames
+//! 0x40…0x7f push place (6 bits) in the frame table
+//! 0x80…0xbf alloc  place (6 bits) in the shape table; u8: place in the address table
+//! 0xc0…0xff alloc  place (6 bits) in the shape table; signed varint: (address - the shape's previous address) / 16
+//! ```
+//!
+//! A *shape* is an allocator and a size. Tables are filled by hash, not by age, so that finding a place costs one
+//! multiplication. Example: `bytearray(600)` in a loop, where libc hands out the block freed just before:
+//! `9c 5b` allocate the shape in place 28 at the address in place 91; `03 5b` free it; four bytes for two events.
+
+use crate::allocator::Allocator;
+use crate::wire::{Reader, Writer};
+
+/// No record is longer; a writer that has this much room can write any one of them.
+pub const MAX_RECORD_BYTES: usize = 32;
+
+/// A Python frame: which code, and where in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Frame {
+    /// The number under which the registry describes the code object.
+    pub code: u32,
+    /// The instruction's offset in code units (two bytes each), or [`Frame::AT_START`].
+    pub instruction: u32,
+}
+
+impl Frame {
+    /// The frame has not run an instruction yet: it stands on the function's first line.
+    pub const AT_START: u32 = u32::MAX;
+}
+
+/// One thing that happened in a thread, as stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// From here on the clock stands at this many units.
+    Time(u64),
+    /// From here on events belong to this place in the order of all threads.
+    Switch(u64),
+    Pop(u32),
+    Push(Frame),
+    Alloc {
+        address: u64,
+        size: u64,
+        allocator: Allocator,
+    },
+    Free {
+        address: u64,
+    },
+    FreeRange {
+        address: u64,
+        length: u64,
+    },
+    /// The previous free of this thread did not happen after all.
+    Unfree,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Shape {
+    size: u64,
+    previous_address: u64,
+    allocator: u8,
+}
+
+/// What writer and reader remember alike. 4 KiB; emptied at the start of every chunk.
+pub struct Tables {
+    addresses: [u64; 256],
+    shapes: [Shape; 64],
+    frames: [Frame; 64],
+    previous_free: u64,
+    sequence: u64,
+    time: u64,
+}
+
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Tables {
+    pub const fn new() -> Self {
+        Tables {
+            addresses: [0; 256],
+            shapes: [Shape {
+                size: 0,
+                previous_address: 0,
+                allocator: 0,
+            }; 64],
+            frames: [Frame {
+                code: 0,
+                instruction: 0,
+            }; 64],
+            previous_free: 0,
+            sequence: 0,
+            time: 0,
+        }
+    }
+
+    /// Starts a chunk that begins at `sequence` and `time`, which its head carries.
+    pub fn reset(&mut self, sequence: u64, time: u64) {
+        *self = Tables::new();
+        self.sequence = sequence;
+        self.time = time;
+    }
+
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    #[inline(always)]
+    pub fn time(&self) -> u64 {
+        self.time
+    }
+
+    #[inline(always)]
+    fn address_place(address: u64) -> usize {
+        ((address >> 4).wrapping_mul(SPREAD) >> 56) as usize
+    }
+
+    #[inline(always)]
+    fn shape_place(allocator: u8, size: u64) -> usize {
+        ((size ^ (u64::from(allocator) << 40)).wrapping_mul(SPREAD) >> 58) as usize
+    }
+
+    #[inline(always)]
+    fn frame_place(frame: Frame) -> usize {
+        let key = u64::from(frame.code) << 32 | u64::from(frame.instruction);
+        (key.wrapping_mul(SPREAD) >> 58) as usize
+    }
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Tables::new()
+    }
+}
+
+/// Writing. Each function writes one record and needs [`MAX_RECORD_BYTES`] of room.
+impl Tables {
+    #[inline(always)]
+    pub fn write_time(&mut self, out: &mut Writer, time: u64) {
+        out.u8(0x01);
+        out.varint(time.wrapping_sub(self.time));
+        self.time = time;
+    }
+
+    pub fn write_switch(&mut self, out: &mut Writer, sequence: u64) {
+        out.u8(0x02);
+        out.varint(sequence.wrapping_sub(self.sequence));
+        self.sequence = sequence;
+    }
+
+    #[inline(always)]
+    pub fn write_pop(&mut self, out: &mut Writer, n_frames: usize) {
+        if n_frames <= 16 {
+            out.u8(0x0f + n_frames as u8);
+        } else {
+            out.u8(0x0f);
+            out.varint(n_frames as u64);
+        }
+    }
+
+    #[inline(always)]
+    pub fn write_push(&mut self, out: &mut Writer, frame: Frame) {
+        let place = Tables::frame_place(frame);
+        if self.frames[place] == frame {
+            out.u8(0x40 | place as u8);
+            return;
+        }
+        self.frames[place] = frame;
+        out.u8(0x0b);
+        out.varint(u64::from(frame.code));
+        out.varint(u64::from(frame.instruction.wrapping_add(1)));
+    }
+
+    #[inline(always)]
+    pub fn write_free(&mut self, out: &mut Writer, address: u64) {
+        let place = Tables::address_place(address);
+        if self.addresses[place] == address {
+            out.u8(0x03);
+            out.u8(place as u8);
+        } else if address & 15 == 0 {
+            out.u8(0x04);
+            out.signed(address.wrapping_sub(self.previous_free) as i64 >> 4);
+            self.addresses[place] = address;
+        } else {
+            out.u8(0x05);
+            out.u64(address);
+            return;
+        }
+        self.previous_free = address;
+    }
+
+    #[inline(always)]
+    pub fn write_alloc(&mut self, out: &mut Writer, allocator: Allocator, size: u64, address: u64) {
+        let allocator = allocator as u8;
+        if address & 15 != 0 {
+            out.u8(0x07);
+            out.u8(allocator);
+            out.varint(size);
+            out.u64(address);
+            return;
+        }
+        let place = Tables::shape_place(allocator, size);
+        let address_place = Tables::address_place(address);
+        let shape = &mut self.shapes[place];
+        let step = address.wrapping_sub(shape.previous_address) as i64 >> 4;
+        if shape.size == size && shape.allocator == allocator {
+            if self.addresses[address_place] == address {
+                out.u8(0x80 | place as u8);
+                out.u8(address_place as u8);
+            } else {
+                out.u8(0xc0 | place as u8);
+                out.signed(step);
+            }
+        } else {
+            out.u8(0x06);
+            out.u8(allocator);
+            out.varint(size);
+            out.signed(step);
+            shape.size = size;
+            shape.allocator = allocator;
+        }
+        shape.previous_address = address;
+        self.addresses[address_place] = address;
+    }
+
+    pub fn write_free_range(&mut self, out: &mut Writer, address: u64, length: u64) {
+        out.u8(0x08);
+        out.u64(address);
+        out.varint(length);
+    }
+
+    pub fn write_unfree(&mut self, out: &mut Writer) {
+        out.u8(0x09);
+    }
+}
+
+/// Reading.
+impl Tables {
+    /// The next record, or `None` where the bytes end or make no sense; `reader.is_at_end()` tells which.
+    #[inline]
+    pub fn read(&mut self, reader: &mut Reader) -> Option<Record> {
+        let tag = reader.u8()?;
+        let place = usize::from(tag & 0x3f);
+        match tag {
+            0x80..=0xff => {
+                let shape = &mut self.shapes[place];
+                let allocator = Allocator::from_number(shape.allocator)?;
+                let address = if tag < 0xc0 {
+                    self.addresses[usize::from(reader.u8()?)]
+                } else {
+                    step_from(shape.previous_address, reader.signed()?)
+                };
+                shape.previous_address = address;
+                self.addresses[Tables::address_place(address)] = address;
+                Some(Record::Alloc {
+                    address,
+                    size: shape.size,
+                    allocator,
+                })
+            }
+            0x40..=0x7f => Some(Record::Push(self.frames[place])),
+            0x03 | 0x04 => {
+                let address = if tag == 0x03 {
+                    self.addresses[usize::from(reader.u8()?)]
+                } else {
+                    step_from(self.previous_free, reader.signed()?)
+                };
+                self.addresses[Tables::address_place(address)] = address;
+                self.previous_free = address;
+                Some(Record::Free { address })
+            }
+            0x10..=0x1f => Some(Record::Pop(u32::from(tag - 0x0f))),
+            0x0f => Some(Record::Pop(u32::try_from(reader.varint()?).ok()?)),
+            0x0b => {
+                let code = u32::try_from(reader.varint()?).ok()?;
+                let instruction = u32::try_from(reader.varint()?).ok()?.wrapping_sub(1);
+                let frame = Frame { code, instruction };
+                self.frames[Tables::frame_place(frame)] = frame;
+                Some(Record::Push(frame))
+            }
+            0x01 => {
+                self.time = self.time.wrapping_add(reader.varint()?);
+                Some(Record::Time(self.time))
+            }
+            0x02 => {
+                self.sequence = self.sequence.wrapping_add(reader.varint()?);
+                Some(Record::Switch(self.sequence))
+            }
+            0x06 => {
+                let number = reader.u8()?;
+                let allocator = Allocator::from_number(number)?;
+                let size = reader.varint()?;
+                let shape = &mut self.shapes[Tables::shape_place(number, size)];
+                let address = step_from(shape.previous_address, reader.signed()?);
+                *shape = Shape {
+                    size,
+                    previous_address: address,
+                    allocator: number,
+                };
+                self.addresses[Tables::address_place(address)] = address;
+                Some(Record::Alloc {
+                    address,
+                    size,
+                    allocator,
+                })
+            }
+            0x05 => Some(Record::Free {
+                address: reader.u64()?,
+            }),
+            0x07 => {
+                let allocator = Allocator::from_number(reader.u8()?)?;
+                let size = reader.varint()?;
+                let address = reader.u64()?;
+                Some(Record::Alloc {
+                    address,
+                    size,
+                    allocator,
+                })
+            }
+            0x08 => Some(Record::FreeRange {
+                address: reader.u64()?,
+                length: reader.varint()?,
+            }),
+            0x09 => Some(Record::Unfree),
+            _ => None,
+        }
+    }
+}
+
+#[inline(always)]
+fn step_from(base: u64, steps_of_16: i64) -> u64 {
+    base.wrapping_add((steps_of_16 as u64) << 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_record() -> impl Strategy<Value = Record> {
+        // Few distinct addresses and sizes, so that the tables are hit; some wild ones, so that they are missed.
+        let address = prop_oneof![
+            (0u64..64).prop_map(|n| 0x7f00_0000_0000 + n * 48),
+            any::<u64>()
+        ];
+        let size = prop_oneof![0u64..8, any::<u64>()];
+        let allocator = prop::sample::select(Allocator::ALL.to_vec());
+        let frame = prop_oneof![(0u32..4, 0u32..4), any::<(u32, u32)>()];
+        prop_oneof![
+            any::<u64>().prop_map(Record::Time),
+            any::<u64>().prop_map(Record::Switch),
+            (1u32..).prop_map(Record::Pop),
+            frame.prop_map(|(code, instruction)| Record::Push(Frame { code, instruction })),
+            (address.clone(), size, allocator).prop_map(|(address, size, allocator)| {
+                Record::Alloc {
+                    address,
+                    size,
+                    allocator,
+                }
+            }),
+            address.clone().prop_map(|address| Record::Free { address }),
+            (address, any::<u64>())
+                .prop_map(|(address, length)| Record::FreeRange { address, length }),
+            Just(Record::Unfree),
+        ]
+    }
+
+    fn write(tables: &mut Tables, out: &mut Writer, record: Record) {
+        match record {
+            Record::Time(time) => tables.write_time(out, time),
+            Record::Switch(sequence) => tables.write_switch(out, sequence),
+            Record::Pop(n_frames) => tables.write_pop(out, n_frames as usize),
+            Record::Push(frame) => tables.write_push(out, frame),
+            Record::Alloc {
+                address,
+                size,
+                allocator,
+            } => tables.write_alloc(out, allocator, size, address),
+            Record::Free { address } => tables.write_free(out, address),
+            Record::FreeRange { address, length } => tables.write_free_range(out, address, length),
+            Record::Unfree => tables.write_unfree(out),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn records_come_back_as_they_went(records in prop::collection::vec(any_record(), 0..300), sequence: u64, time: u64) {
+            let mut bytes = vec![0; records.len() * MAX_RECORD_BYTES];
+            let mut writer = Writer::new(&mut bytes);
+            let mut tables = Tables::new();
+            tables.reset(sequence, time);
+            for &record in &records {
+                let before = writer.len();
+                write(&mut tables, &mut writer, record);
+                prop_assert!(writer.len() - before <= MAX_RECORD_BYTES);
+            }
+            let len = writer.len();
+            let mut reader = Reader::new(&bytes[..len]);
+            let mut tables = Tables::new();
+            tables.reset(sequence, time);
+            for &record in &records {
+                prop_assert_eq!(tables.read(&mut reader), Some(record));
+            }
+            prop_assert!(reader.is_at_end());
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let mut reader = Reader::new(&bytes);
+            let mut tables = Tables::new();
+            while tables.read(&mut reader).is_some() {}
+        }
+    }
+
+    #[test]
+    fn block_freed_and_handed_out_again_costs_two_bytes_an_event() {
+        let mut bytes = [0; 1024];
+        let mut writer = Writer::new(&mut bytes);
+        let mut tables = Tables::new();
+        tables.write_alloc(&mut writer, Allocator::Malloc, 600, 0x5555_0000);
+        tables.write_free(&mut writer, 0x5555_0000);
+        let first = writer.len();
+        tables.write_alloc(&mut writer, Allocator::Malloc, 600, 0x5555_0000);
+        tables.write_free(&mut writer, 0x5555_0000);
+        assert_eq!(writer.len() - first, 4);
+    }
+}

@@ -1,0 +1,295 @@
+//! The first bytes of a capture: what was profiled, how, and what the numbers in it mean.
+//!
+//! ```text
+//! 0 magic (8)   8 version (u32)   12 length of the fields (u32)   16 checksum of the fields (u64)   24 fields
+//! field: varint tag, varint length, bytes
+//! ```
+//! A reader steps over tags it does not know, so fields can be added without a new version. The version changes only
+//! when older readers would misread; this one reads all versions up to its own.
+
+use crate::wire::{Reader, Writer, checksum};
+
+pub const MAGIC: [u8; 8] = *b"\x89TIDE\r\n\x1a";
+pub const VERSION: u32 = 1;
+/// Magic, version, length, checksum.
+pub const PREFIX_LEN: usize = 24;
+/// Headers beyond this are damage, not data.
+pub const MAX_FIELDS_LEN: usize = 1 << 20;
+
+/// What is recorded of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Mode {
+    /// Python's own allocators are recorded too.
+    pub objects: bool,
+    /// Mean bytes between two recorded allocations; 0 records every one.
+    pub sample_bytes: u64,
+    /// The file is bounded: it holds sums and the last events, not every event.
+    pub aggregate: bool,
+    pub follow_fork: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Header {
+    /// Version of the file's format.
+    pub version: u32,
+    /// Shared by all processes of one run.
+    pub session: [u8; 16],
+    pub pid: u32,
+    pub parent_pid: u32,
+    /// Wall-clock time at which recording began.
+    pub started_unix_ns: u64,
+    pub mode: Mode,
+    /// The profiled program's arguments, as `sys.argv` or the process has them.
+    pub command: Vec<String>,
+    pub executable: String,
+    pub working_directory: String,
+    pub host: String,
+    /// As `sys.hexversion`: 0x030b07f0 is 3.11.7.
+    pub python_version: u32,
+    /// Which allocator Python itself uses: `pymalloc`, `malloc`, …
+    pub python_allocator: String,
+    /// Operating-system id of the main thread.
+    pub main_thread: u32,
+    /// Folders of the standard library; frames there are not the program's own.
+    pub stdlib_paths: Vec<String>,
+    /// Folders on the import path; a file below one of them belongs to the module named by the rest.
+    pub import_paths: Vec<String>,
+    /// Folders whose frames are the profiler's own and are left out at the root of a stack.
+    pub own_paths: Vec<String>,
+    /// Raw counter ticks per clock unit are `1 << tick_shift`.
+    pub tick_shift: u32,
+    pub sample_interval_ms: u32,
+    pub profiler_version: String,
+    /// Frees of blocks that are not in the file are to be expected: recording began in a running process.
+    pub joined_late: bool,
+}
+
+const SESSION: u64 = 1;
+const PID: u64 = 2;
+const PARENT_PID: u64 = 3;
+const STARTED: u64 = 4;
+const OBJECTS: u64 = 5;
+const SAMPLE_BYTES: u64 = 6;
+const AGGREGATE: u64 = 7;
+const FOLLOW_FORK: u64 = 8;
+const COMMAND: u64 = 9;
+const EXECUTABLE: u64 = 10;
+const WORKING_DIRECTORY: u64 = 11;
+const HOST: u64 = 12;
+const PYTHON_VERSION: u64 = 13;
+const PYTHON_ALLOCATOR: u64 = 14;
+const MAIN_THREAD: u64 = 15;
+const STDLIB_PATH: u64 = 16;
+const IMPORT_PATH: u64 = 17;
+const OWN_PATH: u64 = 18;
+const TICK_SHIFT: u64 = 19;
+const SAMPLE_INTERVAL: u64 = 20;
+const PROFILER_VERSION: u64 = 21;
+const JOINED_LATE: u64 = 22;
+
+/// Why the beginning of a file is not a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderError {
+    /// Some other kind of file.
+    Foreign,
+    /// Written by a later release.
+    Newer(u32),
+    /// Begins like a capture, but is cut or overwritten.
+    Damaged,
+}
+
+impl Header {
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut fields = Vec::new();
+        put(&mut fields, SESSION, &self.session);
+        put_number(&mut fields, PID, self.pid.into());
+        put_number(&mut fields, PARENT_PID, self.parent_pid.into());
+        put_number(&mut fields, STARTED, self.started_unix_ns);
+        put_number(&mut fields, OBJECTS, self.mode.objects.into());
+        put_number(&mut fields, SAMPLE_BYTES, self.mode.sample_bytes);
+        put_number(&mut fields, AGGREGATE, self.mode.aggregate.into());
+        put_number(&mut fields, FOLLOW_FORK, self.mode.follow_fork.into());
+        put_each(&mut fields, COMMAND, &self.command);
+        put(&mut fields, EXECUTABLE, self.executable.as_bytes());
+        put(
+            &mut fields,
+            WORKING_DIRECTORY,
+            self.working_directory.as_bytes(),
+        );
+        put(&mut fields, HOST, self.host.as_bytes());
+        put_number(&mut fields, PYTHON_VERSION, self.python_version.into());
+        put(
+            &mut fields,
+            PYTHON_ALLOCATOR,
+            self.python_allocator.as_bytes(),
+        );
+        put_number(&mut fields, MAIN_THREAD, self.main_thread.into());
+        put_each(&mut fields, STDLIB_PATH, &self.stdlib_paths);
+        put_each(&mut fields, IMPORT_PATH, &self.import_paths);
+        put_each(&mut fields, OWN_PATH, &self.own_paths);
+        put_number(&mut fields, TICK_SHIFT, self.tick_shift.into());
+        put_number(&mut fields, SAMPLE_INTERVAL, self.sample_interval_ms.into());
+        put(
+            &mut fields,
+            PROFILER_VERSION,
+            self.profiler_version.as_bytes(),
+        );
+        put_number(&mut fields, JOINED_LATE, self.joined_late.into());
+
+        let mut bytes = Vec::with_capacity(PREFIX_LEN + fields.len());
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&(fields.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&checksum(&fields).to_le_bytes());
+        bytes.extend_from_slice(&fields);
+        bytes
+    }
+
+    /// How many bytes the whole header takes, judged by its first [`PREFIX_LEN`] bytes.
+    pub fn total_len(prefix: &[u8]) -> Result<usize, HeaderError> {
+        if !prefix.starts_with(&MAGIC) {
+            return Err(HeaderError::Foreign);
+        }
+        let mut input = Reader::new(&prefix[MAGIC.len()..]);
+        let version = input.u32().ok_or(HeaderError::Damaged)?;
+        let fields_len = input.u32().ok_or(HeaderError::Damaged)? as usize;
+        if version > VERSION {
+            return Err(HeaderError::Newer(version));
+        }
+        if version == 0 || fields_len > MAX_FIELDS_LEN {
+            return Err(HeaderError::Damaged);
+        }
+        Ok(PREFIX_LEN + fields_len)
+    }
+
+    pub fn from_bytes(bytes: &[u8]) -> Result<Header, HeaderError> {
+        let total_len = Header::total_len(bytes)?;
+        let fields = bytes
+            .get(PREFIX_LEN..total_len)
+            .ok_or(HeaderError::Damaged)?;
+        let mut prefix = Reader::new(&bytes[MAGIC.len()..]);
+        let version = prefix.u32().ok_or(HeaderError::Damaged)?;
+        let expected = bytes.get(16..24).ok_or(HeaderError::Damaged)?;
+        if checksum(fields).to_le_bytes() != expected {
+            return Err(HeaderError::Damaged);
+        }
+        let mut header = Header {
+            version,
+            ..Header::default()
+        };
+        let mut input = Reader::new(fields);
+        while !input.is_at_end() {
+            let tag = input.varint().ok_or(HeaderError::Damaged)?;
+            let value = input.text().ok_or(HeaderError::Damaged)?;
+            header.set(tag, value).ok_or(HeaderError::Damaged)?;
+        }
+        Ok(header)
+    }
+
+    fn set(&mut self, tag: u64, value: &[u8]) -> Option<()> {
+        let text = || String::from_utf8_lossy(value).into_owned();
+        let number = || Reader::new(value).varint();
+        let small = || u32::try_from(number()?).ok();
+        match tag {
+            SESSION => self.session = value.try_into().ok()?,
+            PID => self.pid = small()?,
+            PARENT_PID => self.parent_pid = small()?,
+            STARTED => self.started_unix_ns = number()?,
+            OBJECTS => self.mode.objects = number()? != 0,
+            SAMPLE_BYTES => self.mode.sample_bytes = number()?,
+            AGGREGATE => self.mode.aggregate = number()? != 0,
+            FOLLOW_FORK => self.mode.follow_fork = number()? != 0,
+            COMMAND => self.command.push(text()),
+            EXECUTABLE => self.executable = text(),
+            WORKING_DIRECTORY => self.working_directory = text(),
+            HOST => self.host = text(),
+            PYTHON_VERSION => self.python_version = small()?,
+            PYTHON_ALLOCATOR => self.python_allocator = text(),
+            MAIN_THREAD => self.main_thread = small()?,
+            STDLIB_PATH => self.stdlib_paths.push(text()),
+            IMPORT_PATH => self.import_paths.push(text()),
+            OWN_PATH => self.own_paths.push(text()),
+            TICK_SHIFT => self.tick_shift = small()?,
+            SAMPLE_INTERVAL => self.sample_interval_ms = small()?,
+            PROFILER_VERSION => self.profiler_version = text(),
+            JOINED_LATE => self.joined_late = number()? != 0,
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+fn put(fields: &mut Vec<u8>, tag: u64, value: &[u8]) {
+    let mut head = [0; 20];
+    let mut out = Writer::new(&mut head);
+    out.varint(tag);
+    out.varint(value.len() as u64);
+    let len = out.len();
+    fields.extend_from_slice(&head[..len]);
+    fields.extend_from_slice(value);
+}
+
+fn put_number(fields: &mut Vec<u8>, tag: u64, value: u64) {
+    let mut bytes = [0; 10];
+    let mut out = Writer::new(&mut bytes);
+    out.varint(value);
+    let len = out.len();
+    put(fields, tag, &bytes[..len]);
+}
+
+fn put_each(fields: &mut Vec<u8>, tag: u64, values: &[String]) {
+    for value in values {
+        put(fields, tag, value.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header {
+            version: VERSION,
+            session: [7; 16],
+            pid: 4711,
+            command: vec!["job.py".into(), "--fast".into(), String::new()],
+            python_version: 0x030b_07f0,
+            mode: Mode {
+                sample_bytes: 1 << 19,
+                ..Mode::default()
+            },
+            import_paths: vec!["/srv/job".into()],
+            ..Header::default()
+        }
+    }
+
+    #[test]
+    fn header_comes_back_as_it_went() {
+        assert_eq!(Header::from_bytes(&header().to_bytes()), Ok(header()));
+    }
+
+    #[test]
+    fn field_of_a_later_release_is_stepped_over() {
+        let mut fields = header().to_bytes()[PREFIX_LEN..].to_vec();
+        put(&mut fields, 9_999, b"from the future");
+        let mut bytes = header().to_bytes();
+        bytes.truncate(MAGIC.len() + 4);
+        bytes.extend_from_slice(&(fields.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&checksum(&fields).to_le_bytes());
+        bytes.extend_from_slice(&fields);
+        assert_eq!(Header::from_bytes(&bytes), Ok(header()));
+    }
+
+    #[test]
+    fn other_files_newer_captures_and_cut_headers_are_told_apart() {
+        let bytes = header().to_bytes();
+        assert_eq!(Header::from_bytes(b"PK\x03\x04"), Err(HeaderError::Foreign));
+        assert_eq!(
+            Header::from_bytes(&bytes[..bytes.len() - 1]),
+            Err(HeaderError::Damaged)
+        );
+        let mut newer = bytes.clone();
+        newer[8] = 2;
+        assert_eq!(Header::from_bytes(&newer), Err(HeaderError::Newer(2)));
+    }
+}

@@ -1,0 +1,33 @@
+//! What a capture *is*: bytes ⇄ records.
+//!
+//! The one thing that the profiled program (`agent`) and everything that runs afterwards (`analysis`) agree on.
+//! `docs/format.md` draws the file. In reading order: [`header`] is the beginning of a file, [`area`] what follows it,
+//! [`event`] and [`registry`] what stands in the two kinds of chunks, [`wire`] how numbers become bytes.
+//!
+//! Absent here, on purpose: unsafe code, interpreters, clocks, and trust in what a file says.
+#![forbid(unsafe_code)]
+
+pub mod allocator;
+pub mod area;
+pub mod damage;
+pub mod decode;
+pub mod event;
+pub mod header;
+pub mod order;
+pub mod pack;
+pub mod read;
+pub mod registry;
+pub mod tally;
+pub mod wire;
+
+pub use allocator::Allocator;
+pub use damage::{Damage, DamageKind};
+pub use decode::{DecodedChunk, Node, Op, OpKind, Segment, TimeMark};
+pub use event::{Frame, Record, Tables};
+pub use header::{Header, Mode};
+pub use order::replay;
+pub use pack::Packer;
+pub use read::{
+    Capture, ChunkRef, ClockPoint, CodeText, OpenError, OpenFailure, Registry, Resident, ThreadInfo,
+};
+pub use registry::{Code, Entry, Lost};

@@ -1,0 +1,330 @@
+//! The events of all threads in the order in which they happened.
+//!
+//! Within a thread, events stand in order. Between threads, each *segment* (the operations between two switch records) has
+//! a number that was given once, so the next thing that happened is always the segment with the smallest number:
+//!
+//! ```text
+//! thread 1   |1: a a a|      |3: a a|4: a|
+//! thread 2            |2: b b|           |5: b b b|
+//! order       a a a    b b    a a    a    b b b
+//! ```
+//!
+//! A segment may continue in the next chunk of its thread; the number at that chunk's head is then the same.
+//! Memory: one decoded chunk for each thread that is in the middle of one, and a few decoded ahead; not more for more
+//! events.
+
+mod ahead;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+use std::thread;
+
+use crate::damage::Damage;
+use crate::decode::DecodedChunk;
+use crate::read::Capture;
+
+use ahead::Ahead;
+
+/// More cores than this do not help: the sink, which runs on one, is slower than so many decoders.
+const MAX_WORKERS: usize = 4;
+/// If the chunks that threads are in the middle of take more, those needed last are dropped and decoded again later.
+/// No ordinary program comes near: it is 700 threads with full chunks, all at once.
+const MAX_HELD_BYTES: usize = 512 << 20;
+
+/// Feeds every operation of the capture to `sink`, in the order in which things happened: a chunk, and which of its
+/// operations are next. Ranges of one chunk come one behind the other, with those of other threads between them, and
+/// are never empty. `on_progress` hears after each chunk how many events are done. Returns what could not be read.
+///
+/// Chunks are decoded on other threads; `sink` and `on_progress` run on the calling one.
+pub fn replay(
+    capture: &Capture,
+    on_progress: &mut dyn FnMut(u64),
+    sink: &mut impl FnMut(&DecodedChunk, Range<usize>),
+) -> Vec<Damage> {
+    let n_cores = thread::available_parallelism().map_or(1, |n| n.get());
+    // The calling thread decodes as well, when it has nothing to replay.
+    let n_workers = (n_cores - 1)
+        .min(MAX_WORKERS)
+        .min(capture.chunks.len().saturating_sub(1));
+    replay_with(capture, n_workers, MAX_HELD_BYTES, on_progress, sink)
+}
+
+fn replay_with(
+    capture: &Capture,
+    n_workers: usize,
+    max_held_bytes: usize,
+    on_progress: &mut dyn FnMut(u64),
+    sink: &mut impl FnMut(&DecodedChunk, Range<usize>),
+) -> Vec<Damage> {
+    let ahead = Ahead::new(capture, 2 * n_workers + 1);
+    thread::scope(|scope| {
+        let _stop = ahead.stop_at_the_end();
+        for _ in 0..n_workers {
+            // Without another thread the replay is slower, not wrong.
+            let _ = thread::Builder::new()
+                .name("heaptide-decode".into())
+                .spawn_scoped(scope, || ahead.work());
+        }
+        let mut merge = Merge::new(capture, &ahead, max_held_bytes);
+        while let Some(stream) = merge.next_stream() {
+            merge.advance(stream, on_progress, sink);
+        }
+        merge.damage
+    })
+}
+
+/// How far one thread's stream has been replayed.
+struct Stream {
+    /// The chunk at which it stands, and behind its last one: indices into the capture's chunks.
+    chunk: usize,
+    end: usize,
+    /// The segment of that chunk at which it stands.
+    segment: usize,
+    /// That segment's number.
+    sequence: u64,
+    /// That chunk, once it was wanted.
+    decoded: Option<DecodedChunk>,
+}
+
+struct Merge<'a> {
+    capture: &'a Capture,
+    ahead: &'a Ahead<'a>,
+    streams: Vec<Stream>,
+    /// Sequence number and index of each stream that is not at its end; the smallest comes first.
+    queue: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Bytes in all `decoded` together, and how many they may be.
+    held_bytes: usize,
+    max_held_bytes: usize,
+    raw: Vec<u8>,
+    n_done: u64,
+    damage: Vec<Damage>,
+}
+
+impl<'a> Merge<'a> {
+    fn new(capture: &'a Capture, ahead: &'a Ahead<'a>, max_held_bytes: usize) -> Self {
+        let mut streams = Vec::new();
+        let mut queue = BinaryHeap::new();
+        let mut chunk = 0;
+        for chunks in capture
+            .chunks
+            .chunk_by(|one, next| one.head.stream == next.head.stream)
+        {
+            let sequence = chunks[0].head.sequence;
+            queue.push(Reverse((sequence, streams.len())));
+            streams.push(Stream {
+                chunk,
+                end: chunk + chunks.len(),
+                segment: 0,
+                sequence,
+                decoded: None,
+            });
+            chunk += chunks.len();
+        }
+        Merge {
+            capture,
+            ahead,
+            streams,
+            queue,
+            held_bytes: 0,
+            max_held_bytes,
+            raw: Vec::new(),
+            n_done: 0,
+            damage: Vec::new(),
+        }
+    }
+
+    /// The stream in which the next thing happened.
+    fn next_stream(&mut self) -> Option<usize> {
+        self.queue.pop().map(|Reverse((_, stream))| stream)
+    }
+
+    /// Replays a stream up to where another one has its turn.
+    fn advance(
+        &mut self,
+        index: usize,
+        on_progress: &mut dyn FnMut(u64),
+        sink: &mut impl FnMut(&DecodedChunk, Range<usize>),
+    ) {
+        let turn_of_others = self.queue.peek().map(|Reverse(next)| *next);
+        let has_turn =
+            |sequence: u64| turn_of_others.is_none_or(|others| (sequence, index) < others);
+        loop {
+            let is_chunk_done = match self.chunk_of(index) {
+                None => true,
+                Some(chunk) => {
+                    let stream = &mut self.streams[index];
+                    let first = stream.segment;
+                    let n_more = chunk.segments[first + 1..]
+                        .iter()
+                        .take_while(|segment| has_turn(segment.sequence))
+                        .count();
+                    stream.segment = first + 1 + n_more;
+                    let start = chunk.segments[first].first_op as usize;
+                    let next = chunk.segments.get(stream.segment);
+                    let end = next.map_or(chunk.ops.len(), |segment| segment.first_op as usize);
+                    if start < end {
+                        sink(&chunk, start..end);
+                    }
+                    if let Some(next) = next {
+                        stream.sequence = next.sequence;
+                    }
+                    let is_done = next.is_none();
+                    self.held_bytes += chunk.heap_bytes();
+                    stream.decoded = Some(chunk);
+                    is_done
+                }
+            };
+            if is_chunk_done && !self.step_to_next_chunk(index, on_progress) {
+                return;
+            }
+            let sequence = self.streams[index].sequence;
+            if !has_turn(sequence) {
+                self.queue.push(Reverse((sequence, index)));
+                self.drop_those_needed_last();
+                return;
+            }
+        }
+    }
+
+    /// The chunk at which a stream stands, taken out of it; `None`, and a note, if it cannot be read.
+    fn chunk_of(&mut self, index: usize) -> Option<DecodedChunk> {
+        let stream = &mut self.streams[index];
+        if let Some(chunk) = stream.decoded.take() {
+            self.held_bytes = self.held_bytes.saturating_sub(chunk.heap_bytes());
+            return Some(chunk);
+        }
+        match self.ahead.take(stream.chunk, &mut self.raw) {
+            // Decoded a second time, it has as many segments as the first time, unless the file was changed meanwhile.
+            Ok(chunk) if stream.segment < chunk.segments.len() => Some(chunk),
+            Ok(_) => None,
+            Err(damage) => {
+                self.damage.push(damage);
+                None
+            }
+        }
+    }
+
+    /// False if the stream is at its end.
+    fn step_to_next_chunk(&mut self, index: usize, on_progress: &mut dyn FnMut(u64)) -> bool {
+        let stream = &mut self.streams[index];
+        let reference = &self.capture.chunks[stream.chunk];
+        if let Some(chunk) = stream.decoded.take() {
+            if !chunk.complete {
+                self.damage.push(reference.wrong_record());
+            }
+            self.held_bytes = self.held_bytes.saturating_sub(chunk.heap_bytes());
+            self.ahead.give_back(chunk);
+        }
+        self.n_done += u64::from(reference.n_events);
+        on_progress(self.n_done);
+        stream.chunk += 1;
+        stream.segment = 0;
+        if stream.chunk == stream.end {
+            return false;
+        }
+        stream.sequence = self.capture.chunks[stream.chunk].head.sequence;
+        true
+    }
+
+    fn drop_those_needed_last(&mut self) {
+        while self.held_bytes > self.max_held_bytes {
+            let last = self
+                .streams
+                .iter_mut()
+                .filter(|stream| stream.decoded.is_some())
+                .max_by_key(|stream| stream.sequence);
+            let Some(chunk) = last.and_then(|stream| stream.decoded.take()) else {
+                return;
+            };
+            self.held_bytes = self.held_bytes.saturating_sub(chunk.heap_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::area::{BlockHead, ChunkHead};
+    use crate::wire::Writer;
+    use crate::{Header, Packer, Tables};
+
+    const N_STREAMS: u64 = 5;
+    const N_CHUNKS: u64 = 4;
+    const SEGMENTS_PER_CHUNK: u64 = 30;
+    const N_OPS: u64 = N_STREAMS * N_CHUNKS * SEGMENTS_PER_CHUNK;
+
+    /// Threads that take turns after every event. Each frees, as its n-th event, the address that tells the place of
+    /// this event in the order of all.
+    fn taking_turns() -> Capture {
+        let mut bytes = Header::default().to_bytes();
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        let mut packer = Packer::new();
+        for stream in 0..N_STREAMS {
+            let place_of = |turn: u64| turn * N_STREAMS + stream;
+            for number in 0..N_CHUNKS {
+                let mut payload = vec![0; 4096];
+                let mut out = Writer::new(&mut payload);
+                let mut tables = Tables::new();
+                let first = number * SEGMENTS_PER_CHUNK;
+                tables.reset(place_of(first), 0);
+                for turn in first..first + SEGMENTS_PER_CHUNK {
+                    if turn > first {
+                        tables.write_switch(&mut out, place_of(turn));
+                    }
+                    tables.write_free(&mut out, place_of(turn));
+                }
+                let len = out.len();
+                let chunk = ChunkHead {
+                    stream: stream as u32 + 1,
+                    number: number as u32,
+                    sequence: place_of(first),
+                    ..ChunkHead::default()
+                };
+                let head = BlockHead {
+                    chunk,
+                    n_events: SEGMENTS_PER_CHUNK as u32,
+                    last_sequence: tables.sequence(),
+                    ..BlockHead::default()
+                };
+                bytes.extend_from_slice(packer.block(head, &payload[..len]));
+            }
+        }
+        Capture::from_bytes(bytes).unwrap()
+    }
+
+    fn addresses(capture: &Capture, n_workers: usize, max_held_bytes: usize) -> Vec<u64> {
+        let mut addresses = Vec::new();
+        let mut n_done = 0;
+        let damage = replay_with(
+            capture,
+            n_workers,
+            max_held_bytes,
+            &mut |n| n_done = n,
+            &mut |chunk, ops| addresses.extend(chunk.ops[ops].iter().map(|op| op.address)),
+        );
+        assert_eq!(damage, []);
+        assert_eq!(n_done, N_OPS);
+        addresses
+    }
+
+    #[test]
+    fn order_is_the_same_with_any_number_of_workers() {
+        let capture = taking_turns();
+        for n_workers in 0..4 {
+            let addresses = addresses(&capture, n_workers, MAX_HELD_BYTES);
+            assert!(addresses.into_iter().eq(0..N_OPS), "{n_workers} workers");
+        }
+    }
+
+    #[test]
+    fn order_is_the_same_if_chunks_must_be_dropped_and_decoded_again() {
+        let capture = taking_turns();
+        for n_workers in [0, 2] {
+            for max_held_bytes in [0, 20_000] {
+                let addresses = addresses(&capture, n_workers, max_held_bytes);
+                assert!(addresses.into_iter().eq(0..N_OPS));
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Making blocks: a finished chunk, compressed and sealed, ready to be appended to the file.
+//!
+//! Runs inside the profiled program, so nothing here panics, uses much stack, or allocates after the first call
+//! with a payload of the usual size: table and output are kept.
+
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
+
+use crate::area::{AREA_ALIGN, BlockHead, align_up};
+use crate::wire::checksum;
+
+/// Makes blocks one after the other in the same memory.
+pub struct Packer {
+    table: CompressTable,
+    area: Vec<u8>,
+}
+
+impl Packer {
+    pub fn new() -> Packer {
+        Packer {
+            table: CompressTable::small(),
+            area: Vec::new(),
+        }
+    }
+
+    /// A packer that has all the memory it will need for payloads of up to `max_len` bytes.
+    pub fn for_payloads_up_to(max_len: usize) -> Packer {
+        // The small table holds 16-bit positions; the compressor trades it for the large one where they are not enough.
+        let table = if max_len < usize::from(u16::MAX) {
+            CompressTable::small()
+        } else {
+            CompressTable::large()
+        };
+        let mut area = Vec::new();
+        // Without memory now, `block` tries again later.
+        let _ = area.try_reserve_exact(room_for(max_len));
+        Packer { table, area }
+    }
+
+    /// The whole area for `payload`: head, stored bytes and zeros up to a multiple of eight. The lengths and the
+    /// checksum in `head` are filled in here. Empty if there is no memory, or if the payload's length does not fit
+    /// the format.
+    pub fn block(&mut self, mut head: BlockHead, payload: &[u8]) -> &[u8] {
+        let room = room_for(payload.len());
+        let Ok(raw_len) = u32::try_from(payload.len()) else {
+            return &[];
+        };
+        self.area.clear();
+        if self.area.try_reserve_exact(room).is_err() {
+            return &[];
+        }
+        self.area.resize(room, 0);
+        let body = &mut self.area[BlockHead::LEN..];
+        let stored_len = match compress_into_with_table(payload, body, &mut self.table) {
+            Ok(len) if len < payload.len() => len,
+            _ => {
+                body[..payload.len()].copy_from_slice(payload);
+                payload.len()
+            }
+        };
+        head.raw_len = raw_len;
+        head.stored_len = stored_len as u32;
+        head.checksum = checksum(&body[..stored_len]);
+        // The compressor may have left bytes behind its result.
+        let end = head.area_len() as usize;
+        self.area[BlockHead::LEN + stored_len..end].fill(0);
+        self.area[..BlockHead::LEN].copy_from_slice(&head.to_bytes());
+        self.area.truncate(end);
+        &self.area
+    }
+}
+
+impl Default for Packer {
+    fn default() -> Self {
+        Packer::new()
+    }
+}
+
+/// Bytes in which any payload of this length can be compressed, head and padding included.
+fn room_for(payload_len: usize) -> usize {
+    let stored = get_maximum_output_size(payload_len).max(payload_len);
+    align_up((BlockHead::LEN + stored) as u64, AREA_ALIGN) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn unpacked(area: &[u8]) -> Vec<u8> {
+        let head = BlockHead::from_bytes(area).unwrap();
+        assert_eq!(area.len() as u64, head.area_len());
+        let (stored, padding) = area[BlockHead::LEN..].split_at(head.stored_len as usize);
+        assert!(padding.iter().all(|byte| *byte == 0));
+        assert_eq!(head.checksum, checksum(stored));
+        if head.stored_len == head.raw_len {
+            return stored.to_vec();
+        }
+        assert!(head.stored_len < head.raw_len);
+        lz4_flex::block::decompress(stored, head.raw_len as usize).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn payloads_come_back_from_a_packer_used_many_times(
+            payloads in prop::collection::vec(
+                prop_oneof![
+                    prop::collection::vec(any::<u8>(), 0..300),
+                    (any::<u8>(), 0..100_000usize).prop_map(|(byte, len)| vec![byte; len]),
+                ],
+                1..6,
+            )
+        ) {
+            let mut packer = Packer::for_payloads_up_to(1000);
+            for payload in payloads {
+                prop_assert_eq!(unpacked(packer.block(BlockHead::default(), &payload)), payload);
+            }
+        }
+    }
+
+    #[test]
+    fn payload_that_does_not_shrink_is_stored_as_it_is() {
+        let payload: Vec<u8> = (0..=255).collect();
+        let mut packer = Packer::new();
+        let head = BlockHead::from_bytes(packer.block(BlockHead::default(), &payload)).unwrap();
+        assert_eq!((head.raw_len, head.stored_len), (256, 256));
+    }
+
+    #[test]
+    fn memory_is_taken_once_for_payloads_of_the_expected_length() {
+        let mut packer = Packer::for_payloads_up_to(65_472);
+        let before = packer.area.capacity();
+        for byte in 0..3 {
+            packer.block(BlockHead::default(), &vec![byte; 65_472]);
+        }
+        assert!(before > 0);
+        assert_eq!(packer.area.capacity(), before);
+    }
+}

@@ -1,0 +1,265 @@
+//! Chunks: which of those found in the file count, and how one is unpacked.
+
+use std::io;
+
+use crate::area::{BlockHead, ChunkHead, REGISTRY_STREAM, SlotHead};
+use crate::damage::{Damage, DamageKind};
+use crate::wire::checksum;
+
+use super::Capture;
+use super::scan::{Scan, Unless, holds_chunk};
+
+/// Where a chunk lies and what is known of it without unpacking it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkRef {
+    pub head: ChunkHead,
+    /// Sequence number in force after the last record.
+    pub last_sequence: u64,
+    /// Allocations and releases in it.
+    pub n_events: u32,
+    /// Index in the capture's spares of another place with the same chunk, for the case that this one is damaged.
+    pub(super) spare: Option<u32>,
+    pub(super) offset: u64,
+    pub(super) raw_len: u32,
+    pub(super) stored_len: u32,
+    pub(super) place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    Block,
+    Slot,
+}
+
+/// The chunks that count, and what is missing between them.
+#[derive(Default)]
+pub(super) struct Sorted {
+    pub(super) registry: Vec<ChunkRef>,
+    pub(super) events: Vec<ChunkRef>,
+    pub(super) spares: Vec<ChunkRef>,
+    pub(super) damage: Vec<Damage>,
+}
+
+impl Sorted {
+    /// `is_bounded`: the header says that the file holds generations of chunks.
+    pub(super) fn new(scan: Scan, is_bounded: bool) -> Sorted {
+        let (registry, mut events) = scan
+            .chunks
+            .into_iter()
+            .partition::<Vec<_>, _>(|chunk| chunk.head.stream == REGISTRY_STREAM);
+        if is_bounded {
+            keep_current_generation(&mut events);
+        }
+        let mut sorted = Sorted {
+            damage: scan.damage,
+            ..Sorted::default()
+        };
+        sorted.registry = sorted.each_once(registry);
+        sorted.events = sorted.each_once(events);
+        let any_in_slot = sorted.all().any(|chunk| chunk.place == Place::Slot);
+        let mut confirmed: Vec<Damage> = scan
+            .doubts
+            .into_iter()
+            .filter(|doubt| match doubt.unless {
+                Unless::AnyInSlot => !any_in_slot,
+                Unless::Found(stream, number) => sorted.find(stream, number).is_none(),
+                Unless::InBlock(stream, number) => sorted
+                    .find(stream, number)
+                    .is_none_or(|chunk| chunk.place != Place::Block),
+            })
+            .map(|doubt| doubt.damage)
+            .collect();
+        sorted.damage.append(&mut confirmed);
+        sorted.note_missing();
+        sorted.damage.sort_by_key(|damage| damage.offset);
+        sorted
+    }
+
+    fn all(&self) -> impl Iterator<Item = &ChunkRef> {
+        self.registry.iter().chain(&self.events)
+    }
+
+    fn find(&self, stream: u32, number: u32) -> Option<&ChunkRef> {
+        let chunks = match stream {
+            REGISTRY_STREAM => &self.registry,
+            _ => &self.events,
+        };
+        let index = chunks
+            .binary_search_by_key(&(stream, number), |chunk| {
+                (chunk.head.stream, chunk.head.number)
+            })
+            .ok()?;
+        chunks.get(index)
+    }
+
+    /// Sorts by (stream, number). Of chunks that are there twice the block wins, and the other one becomes its spare.
+    fn each_once(&mut self, mut chunks: Vec<ChunkRef>) -> Vec<ChunkRef> {
+        chunks.sort_by_key(|chunk| {
+            (
+                chunk.head.stream,
+                chunk.head.number,
+                chunk.place,
+                chunk.offset,
+            )
+        });
+        let spares = &mut self.spares;
+        chunks.dedup_by(|later, kept| {
+            let same =
+                (later.head.stream, later.head.number) == (kept.head.stream, kept.head.number);
+            if same && kept.spare.is_none() {
+                kept.spare = u32::try_from(spares.len()).ok();
+                spares.push(later.clone());
+            }
+            same
+        });
+        chunks.shrink_to_fit();
+        chunks
+    }
+
+    fn note_missing(&mut self) {
+        let mut notes = Vec::new();
+        let mut expected = (REGISTRY_STREAM, 0);
+        for chunk in self.all() {
+            let ChunkHead {
+                stream,
+                number,
+                generation,
+                ..
+            } = chunk.head;
+            if expected.0 != stream {
+                // A bounded capture has dropped the beginning of its streams.
+                let first = if generation > 0 { number } else { 0 };
+                expected = (stream, first);
+            }
+            if number > expected.1 {
+                notes.push(Damage {
+                    offset: chunk.offset,
+                    kind: DamageKind::Missing {
+                        stream,
+                        first: expected.1,
+                        n_chunks: number - expected.1,
+                    },
+                });
+            }
+            expected.1 = number.saturating_add(1);
+        }
+        self.damage.append(&mut notes);
+    }
+}
+
+/// In a bounded capture older generations of chunks are void: only those of the newest one count. Other captures have one
+/// generation, 0; what their slots say is not asked, because a slot's head has no checksum and one changed bit there must
+/// not make everything else void.
+fn keep_current_generation(chunks: &mut Vec<ChunkRef>) {
+    let newest = chunks.iter().map(|chunk| chunk.head.generation).max();
+    chunks.retain(|chunk| Some(chunk.head.generation) == newest);
+}
+
+impl Capture {
+    /// Reads and unpacks one chunk into `raw`, whose memory is reused. Many threads may do so at once.
+    pub fn read_chunk(&self, chunk: &ChunkRef, raw: &mut Vec<u8>) -> Result<(), Damage> {
+        let result = self.read_place(chunk, raw);
+        let spare = chunk
+            .spare
+            .and_then(|index| self.spares.get(index as usize));
+        match (result, spare) {
+            (Err(damage), Some(spare)) => self.read_place(spare, raw).map_err(|_| damage),
+            (result, _) => result,
+        }
+    }
+
+    fn read_place(&self, chunk: &ChunkRef, raw: &mut Vec<u8>) -> Result<(), Damage> {
+        match chunk.place {
+            Place::Block => self.read_block(chunk, raw),
+            Place::Slot => self.read_slot(chunk, raw),
+        }
+        .map_err(|kind| Damage {
+            offset: chunk.offset,
+            kind,
+        })
+    }
+
+    fn read_block(&self, chunk: &ChunkRef, raw: &mut Vec<u8>) -> Result<(), DamageKind> {
+        let stream = chunk.head.stream;
+        let (raw_len, stored_len) = (chunk.raw_len as usize, chunk.stored_len as usize);
+        // The stored bytes are read behind the place where they are unpacked to: one buffer does for both.
+        raw.resize(raw_len + BlockHead::LEN + stored_len, 0);
+        let (unpacked, area) = raw.split_at_mut(raw_len);
+        let end = chunk.offset + area.len() as u64;
+        let n_read = self
+            .source
+            .read_at(chunk.offset, area)
+            .map_err(|error| read_failed(stream, &error))?;
+        if n_read < area.len() {
+            return Err(DamageKind::Cut {
+                stream: Some(stream),
+            });
+        }
+        let stored = &area[BlockHead::LEN..];
+        let is_intact = BlockHead::from_bytes(area).is_some_and(|head| {
+            head.chunk == chunk.head
+                && (head.raw_len, head.stored_len) == (chunk.raw_len, chunk.stored_len)
+                && head.checksum == checksum(stored)
+        });
+        if !is_intact {
+            return Err(DamageKind::WrongChecksum { end, stream });
+        }
+        if stored_len == raw_len {
+            unpacked.copy_from_slice(stored);
+        } else {
+            match lz4_flex::block::decompress_into(stored, unpacked) {
+                Ok(len) if len == raw_len => {}
+                _ => return Err(DamageKind::NotUnpackable { end, stream }),
+            }
+        }
+        raw.truncate(raw_len);
+        Ok(())
+    }
+
+    /// Reads the part of a slot that was there when the capture was opened, even if there is more by now.
+    fn read_slot(&self, chunk: &ChunkRef, raw: &mut Vec<u8>) -> Result<(), DamageKind> {
+        let stream = chunk.head.stream;
+        raw.resize(chunk.raw_len as usize, 0);
+        let payload_at = chunk.offset + SlotHead::LEN as u64;
+        let n_read = self
+            .source
+            .read_at(payload_at, raw)
+            .map_err(|error| read_failed(stream, &error))?;
+        let head = SlotHead {
+            chunk: chunk.head,
+            committed: 0,
+            in_use: true,
+        };
+        if n_read == raw.len() && holds_chunk(&self.source, chunk.offset, &head) {
+            return Ok(());
+        }
+        // The program runs on and has emptied the slot into a block, which lies behind all that was there before.
+        match self.find_appended_block(&chunk.head) {
+            Some(block) => {
+                self.read_block(&block, raw)?;
+                raw.truncate(chunk.raw_len as usize);
+                Ok(())
+            }
+            None => Err(DamageKind::Missing {
+                stream,
+                first: chunk.head.number,
+                n_chunks: 1,
+            }),
+        }
+    }
+
+    fn find_appended_block(&self, wanted: &ChunkHead) -> Option<ChunkRef> {
+        let appended = Scan::run(&self.source, self.settled_to);
+        appended
+            .chunks
+            .into_iter()
+            .find(|chunk| chunk.place == Place::Block && chunk.head == *wanted)
+    }
+}
+
+fn read_failed(stream: u32, error: &io::Error) -> DamageKind {
+    DamageKind::ReadFailed {
+        stream,
+        reason: error.kind(),
+    }
+}

@@ -1,0 +1,95 @@
+//! Why a file could not be opened as a capture, in words a user can act on.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::header::HeaderError;
+
+/// A file that is no readable capture.
+#[derive(Debug)]
+pub struct OpenError {
+    pub path: PathBuf,
+    pub reason: OpenFailure,
+}
+
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenFailure {
+    NotFound,
+    Directory,
+    Unreadable(io::Error),
+    Empty,
+    Foreign,
+    /// The format's version in the file.
+    Newer(u32),
+    DamagedHeader,
+}
+
+impl From<HeaderError> for OpenFailure {
+    fn from(error: HeaderError) -> Self {
+        match error {
+            HeaderError::Foreign => OpenFailure::Foreign,
+            HeaderError::Newer(version) => OpenFailure::Newer(version),
+            HeaderError::Damaged => OpenFailure::DamagedHeader,
+        }
+    }
+}
+
+impl From<io::Error> for OpenFailure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => OpenFailure::NotFound,
+            io::ErrorKind::IsADirectory => OpenFailure::Directory,
+            _ => OpenFailure::Unreadable(error),
+        }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        let path = self.path.display();
+        match &self.reason {
+            OpenFailure::NotFound => {
+                write!(
+                    out,
+                    "there is no file {path}: check the name and the folder"
+                )
+            }
+            OpenFailure::Directory => {
+                write!(out, "{path} is a folder: name one of the captures in it")
+            }
+            OpenFailure::Unreadable(error) => {
+                write!(
+                    out,
+                    "{path} cannot be read ({error}): check who may read it"
+                )
+            }
+            OpenFailure::Empty => write!(
+                out,
+                "{path} is empty: the program ended before recording began, so record it again"
+            ),
+            OpenFailure::Foreign => write!(
+                out,
+                "{path} is not a Heaptide capture: name a file that `heaptide run` has written"
+            ),
+            OpenFailure::Newer(version) => write!(
+                out,
+                "{path} was written by a later Heaptide (format {version}): open it with that release or a newer one"
+            ),
+            OpenFailure::DamagedHeader => write!(
+                out,
+                "{path} is damaged in its first bytes, without which nothing in it can be understood: record it again"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.reason {
+            OpenFailure::Unreadable(error) => Some(error),
+            _ => None,
+        }
+    }
+}

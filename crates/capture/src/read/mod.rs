@@ -1,0 +1,144 @@
+//! Reading a capture: opening it, finding its chunks, and unpacking them one by one.
+//!
+//! [`Capture::open`] looks at the heads of all areas and reads the registry; events are read later, chunk by chunk,
+//! from as many threads as the caller likes. The file may be growing meanwhile, or be cut and overwritten anywhere.
+
+mod chunk;
+mod error;
+mod registry;
+mod scan;
+mod source;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use crate::damage::{Damage, DamageKind};
+use crate::header::{Header, MAGIC, PREFIX_LEN};
+
+pub use chunk::ChunkRef;
+pub use error::{OpenError, OpenFailure};
+pub use registry::{ClockPoint, CodeText, Registry, Resident, ThreadInfo};
+
+use chunk::{Place, Sorted};
+use registry::RegistryBuilder;
+use scan::Scan;
+use source::Source;
+
+/// Longer chunks are damage, not data.
+pub const MAX_CHUNK_LEN: u32 = 1 << 20;
+
+/// An opened capture.
+#[derive(Debug)]
+pub struct Capture {
+    pub path: PathBuf,
+    pub header: Header,
+    pub registry: Registry,
+    /// The chunks that hold events, by (stream, number); each is here once.
+    pub chunks: Vec<ChunkRef>,
+    /// What was found damaged while opening, by place in the file.
+    pub damage: Vec<Damage>,
+    /// Second places of chunks; [`ChunkRef`]s name them by index.
+    spares: Vec<ChunkRef>,
+    /// Where to look for what was added to the file after it was opened.
+    settled_to: u64,
+    source: Source,
+}
+
+impl Capture {
+    pub fn open(path: &Path) -> Result<Capture, OpenError> {
+        let failed = |reason: OpenFailure| OpenError {
+            path: path.into(),
+            reason,
+        };
+        // Looked at before it is opened, because opening a pipe would wait for somebody to write to it.
+        let metadata = fs::metadata(path).map_err(|error| failed(error.into()))?;
+        if metadata.is_dir() {
+            return Err(failed(OpenFailure::Directory));
+        }
+        if !metadata.is_file() {
+            return Err(failed(OpenFailure::Foreign));
+        }
+        let file = File::open(path).map_err(|error| failed(error.into()))?;
+        Capture::from_source(path, Source::File(file)).map_err(failed)
+    }
+
+    /// A capture that is already in memory.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Capture, OpenError> {
+        let path = Path::new("(memory)");
+        Capture::from_source(path, Source::Bytes(bytes)).map_err(|reason| OpenError {
+            path: path.into(),
+            reason,
+        })
+    }
+
+    fn from_source(path: &Path, source: Source) -> Result<Capture, OpenFailure> {
+        let (header, header_len) = read_header(&source)?;
+        let scan = Scan::run(&source, header_len);
+        let settled_to = scan.settled_to;
+        let sorted = Sorted::new(scan, header.mode.aggregate);
+        let mut capture = Capture {
+            path: path.into(),
+            registry: Registry::new(header.tick_shift),
+            header,
+            chunks: sorted.events,
+            damage: sorted.damage,
+            spares: sorted.spares,
+            settled_to,
+            source,
+        };
+        capture.read_registry(&sorted.registry);
+        Ok(capture)
+    }
+
+    fn read_registry(&mut self, chunks: &[ChunkRef]) {
+        let mut builder = RegistryBuilder::new(self.header.tick_shift);
+        let mut raw = Vec::new();
+        for chunk in chunks {
+            match self.read_chunk(chunk, &mut raw) {
+                Err(damage) => self.damage.push(damage),
+                Ok(()) if builder.add_chunk(&raw) => {}
+                Ok(()) => self.damage.push(chunk.wrong_record()),
+            }
+        }
+        self.registry = builder.finish();
+        self.damage.sort_by_key(|damage| damage.offset);
+    }
+
+    /// Allocations and releases in all chunks.
+    pub fn n_events(&self) -> u64 {
+        self.chunks
+            .iter()
+            .map(|chunk| u64::from(chunk.n_events))
+            .sum()
+    }
+}
+
+impl ChunkRef {
+    /// The note for a chunk that makes no sense from some record on.
+    pub fn wrong_record(&self) -> Damage {
+        Damage {
+            offset: self.offset,
+            kind: DamageKind::WrongRecord {
+                stream: self.head.stream,
+                number: self.head.number,
+            },
+        }
+    }
+}
+
+/// The header, and how many bytes it takes.
+fn read_header(source: &Source) -> Result<(Header, u64), OpenFailure> {
+    let mut bytes = vec![0; PREFIX_LEN];
+    let n_read = source.read_at(0, &mut bytes)?;
+    if n_read == 0 {
+        return Err(OpenFailure::Empty);
+    }
+    if n_read < MAGIC.len() && MAGIC.starts_with(&bytes[..n_read]) {
+        return Err(OpenFailure::DamagedHeader);
+    }
+    let total_len = Header::total_len(&bytes[..n_read])?;
+    bytes.resize(total_len, 0);
+    let n_read = source.read_at(0, &mut bytes)?;
+    let header = Header::from_bytes(&bytes[..n_read])?;
+    Ok((header, total_len as u64))
+}

@@ -1,0 +1,102 @@
+//! Where a capture's bytes come from: a file, read at given positions so that many threads can read at once, or
+//! memory, for tests and fuzzing.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+#[derive(Debug)]
+pub(super) enum Source {
+    File(File),
+    Bytes(Vec<u8>),
+}
+
+impl Source {
+    /// The present length; a file may grow while it is read.
+    pub(super) fn len(&self) -> io::Result<u64> {
+        match self {
+            Source::File(file) => Ok(file.metadata()?.len()),
+            Source::Bytes(bytes) => Ok(bytes.len() as u64),
+        }
+    }
+
+    /// Fills `into` from `offset` on, as far as there are bytes; returns how many there were.
+    pub(super) fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Source::File(file) => {
+                let mut filled = 0;
+                while filled < into.len() {
+                    match file.read_at(&mut into[filled..], offset + filled as u64) {
+                        Ok(0) => break,
+                        Ok(n) => filled += n,
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(filled)
+            }
+            Source::Bytes(bytes) => {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX);
+                let there = bytes.get(start..).unwrap_or_default();
+                let n = there.len().min(into.len());
+                into[..n].copy_from_slice(&there[..n]);
+                Ok(n)
+            }
+        }
+    }
+}
+
+/// A moving view of a source, for reading many small pieces that lie near each other.
+pub(super) struct Window<'a> {
+    source: &'a Source,
+    bytes: Vec<u8>,
+    start: u64,
+    n_filled: usize,
+}
+
+impl<'a> Window<'a> {
+    pub(super) fn new(source: &'a Source, len: usize) -> Self {
+        Window {
+            source,
+            bytes: vec![0; len],
+            start: 0,
+            n_filled: 0,
+        }
+    }
+
+    /// `len` bytes from `offset` on; fewer at the end of the file, or where it cannot be read.
+    pub(super) fn get(&mut self, offset: u64, len: usize) -> &[u8] {
+        let len = len.min(self.bytes.len());
+        let inside = |start: u64, n_filled: usize| {
+            let skipped = usize::try_from(offset.checked_sub(start)?).ok()?;
+            (skipped + len <= n_filled).then_some(skipped)
+        };
+        let skipped = match inside(self.start, self.n_filled) {
+            Some(skipped) => skipped,
+            None => {
+                self.start = offset;
+                self.n_filled = self.source.read_at(offset, &mut self.bytes).unwrap_or(0);
+                0
+            }
+        };
+        &self.bytes[skipped..(skipped + len).min(self.n_filled)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_gives_what_is_there_and_less_at_the_end() {
+        let source = Source::Bytes((0..100).collect());
+        let mut window = Window::new(&source, 16);
+        assert_eq!(window.get(0, 3), [0, 1, 2]);
+        assert_eq!(window.get(10, 3), [10, 11, 12]);
+        assert_eq!(window.get(15, 3), [15, 16, 17]);
+        assert_eq!(window.get(2, 1), [2]);
+        assert_eq!(window.get(98, 8), [98, 99]);
+        assert!(window.get(100, 1).is_empty());
+        assert!(window.get(u64::MAX, 1).is_empty());
+    }
+}

@@ -1,0 +1,318 @@
+//! Records of the registry stream: what threads, code objects and memory samples the event streams refer to.
+//!
+//! Each is `u8 tag, varint length, fields`, so a reader steps over what it does not know.
+
+use crate::wire::{Reader, Writer};
+
+/// Room that any registry record but [`Entry::Code`] fits in.
+pub const MAX_SMALL_ENTRY_BYTES: usize = 512;
+
+/// One entry of the registry. Borrowed, because it is written where nothing may be allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry<'a> {
+    /// A code object. Frames name it by `id`.
+    Code(Code<'a>),
+    /// The thread behind a stream.
+    Thread { stream: u32, os_id: u32, time: u64 },
+    /// A thread's name; a later one replaces an earlier one.
+    ThreadName { stream: u32, name: &'a [u8] },
+    /// Resident size of the process.
+    Resident { time: u64, bytes: u64 },
+    /// The memory limit of the process's control group.
+    Limit { bytes: u64 },
+    /// What the raw counter, the monotonic and the wall clock said at one instant.
+    Clock {
+        ticks: u64,
+        monotonic_ns: u64,
+        unix_ns: u64,
+    },
+    /// Events that are missing from the capture, by reason; counts of one reason add up.
+    Lost { reason: Lost, count: u64 },
+    /// Bytes the profiler itself holds in the program.
+    OwnMemory { bytes: u64 },
+    /// Recording was ended in order; without this entry the program was killed or left through `_exit`.
+    End { time: u64 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code<'a> {
+    pub id: u32,
+    pub first_line: i32,
+    pub name: &'a [u8],
+    pub qualified_name: &'a [u8],
+    pub file: &'a [u8],
+    /// `co_linetable` as the interpreter has it; its format depends on the Python version in the header.
+    pub line_table: &'a [u8],
+}
+
+impl Code<'_> {
+    /// Room that this entry needs.
+    pub fn max_bytes(&self) -> usize {
+        64 + self.name.len() + self.qualified_name.len() + self.file.len() + self.line_table.len()
+    }
+}
+
+/// Why an event is not in the capture, or not whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Lost {
+    /// The file could not take more.
+    WriteFailed = 1,
+    /// A signal handler allocated while its thread was recording.
+    Reentered = 2,
+    /// No memory for the thread's own buffer.
+    NoThreadState = 3,
+    /// The stack was deeper than is recorded; its outermost frames are missing.
+    DeepStack = 4,
+    /// A code object could not be read; its frame shows as unknown.
+    UnreadableCode = 5,
+    /// No room to follow a sampled block until it is freed.
+    SampleTableFull = 6,
+}
+
+impl Lost {
+    pub const ALL: [Lost; 6] = [
+        Lost::WriteFailed,
+        Lost::Reentered,
+        Lost::NoThreadState,
+        Lost::DeepStack,
+        Lost::UnreadableCode,
+        Lost::SampleTableFull,
+    ];
+
+    pub fn from_number(number: u8) -> Option<Lost> {
+        Lost::ALL.into_iter().find(|reason| *reason as u8 == number)
+    }
+
+    /// The reason in words that a reader of a report understands.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Lost::WriteFailed => "events not written because the file could not take them",
+            Lost::Reentered => "allocations made by a signal handler during recording",
+            Lost::NoThreadState => "events of threads for which there was no memory left",
+            Lost::DeepStack => "stacks cut because they were too deep",
+            Lost::UnreadableCode => "frames whose code object could not be read",
+            Lost::SampleTableFull => "samples dropped because too many sampled blocks were alive",
+        }
+    }
+}
+
+const CODE: u8 = 1;
+const THREAD: u8 = 2;
+const THREAD_NAME: u8 = 3;
+const RESIDENT: u8 = 4;
+const LIMIT: u8 = 5;
+const CLOCK: u8 = 6;
+const LOST: u8 = 7;
+const OWN_MEMORY: u8 = 8;
+const END: u8 = 9;
+
+impl<'a> Entry<'a> {
+    /// Writes the entry. `out` needs [`MAX_SMALL_ENTRY_BYTES`], or [`Code::max_bytes`], of room.
+    pub fn write(&self, out: &mut [u8]) -> usize {
+        // The length stands before the fields and is not known yet: five bytes hold any 32-bit length.
+        const FIELDS_AT: usize = 6;
+        let Some((head, body)) = out.split_at_mut_checked(FIELDS_AT) else {
+            return 0;
+        };
+        let mut fields = Writer::new(body);
+        let tag = self.write_fields(&mut fields);
+        let len = fields.len();
+        head[0] = tag;
+        for (i, byte) in head[1..].iter_mut().enumerate() {
+            let more = if i < 4 { 0x80 } else { 0 };
+            *byte = ((len >> (7 * i)) & 0x7f) as u8 | more;
+        }
+        FIELDS_AT + len
+    }
+
+    fn write_fields(&self, out: &mut Writer) -> u8 {
+        match *self {
+            Entry::Code(code) => {
+                out.varint(code.id.into());
+                out.signed(code.first_line.into());
+                out.text(code.name);
+                out.text(code.qualified_name);
+                out.text(code.file);
+                out.text(code.line_table);
+                CODE
+            }
+            Entry::Thread {
+                stream,
+                os_id,
+                time,
+            } => {
+                out.varint(stream.into());
+                out.varint(os_id.into());
+                out.varint(time);
+                THREAD
+            }
+            Entry::ThreadName { stream, name } => {
+                out.varint(stream.into());
+                out.text(&name[..name.len().min(MAX_SMALL_ENTRY_BYTES - 64)]);
+                THREAD_NAME
+            }
+            Entry::Resident { time, bytes } => {
+                out.varint(time);
+                out.varint(bytes);
+                RESIDENT
+            }
+            Entry::Limit { bytes } => {
+                out.varint(bytes);
+                LIMIT
+            }
+            Entry::Clock {
+                ticks,
+                monotonic_ns,
+                unix_ns,
+            } => {
+                out.varint(ticks);
+                out.varint(monotonic_ns);
+                out.varint(unix_ns);
+                CLOCK
+            }
+            Entry::Lost { reason, count } => {
+                out.u8(reason as u8);
+                out.varint(count);
+                LOST
+            }
+            Entry::OwnMemory { bytes } => {
+                out.varint(bytes);
+                OWN_MEMORY
+            }
+            Entry::End { time } => {
+                out.varint(time);
+                END
+            }
+        }
+    }
+
+    /// The next entry of a registry chunk. `Some(None)` is an entry of a later release, stepped over;
+    /// `None` is the end of the chunk or of what can be understood.
+    pub fn read(input: &mut Reader<'a>) -> Option<Option<Entry<'a>>> {
+        let tag = input.u8()?;
+        let mut fields = Reader::new(input.text()?);
+        let small = |value: u64| u32::try_from(value).ok();
+        let entry = match tag {
+            CODE => Entry::Code(Code {
+                id: small(fields.varint()?)?,
+                first_line: i32::try_from(fields.signed()?).ok()?,
+                name: fields.text()?,
+                qualified_name: fields.text()?,
+                file: fields.text()?,
+                line_table: fields.text()?,
+            }),
+            THREAD => Entry::Thread {
+                stream: small(fields.varint()?)?,
+                os_id: small(fields.varint()?)?,
+                time: fields.varint()?,
+            },
+            THREAD_NAME => Entry::ThreadName {
+                stream: small(fields.varint()?)?,
+                name: fields.text()?,
+            },
+            RESIDENT => Entry::Resident {
+                time: fields.varint()?,
+                bytes: fields.varint()?,
+            },
+            LIMIT => Entry::Limit {
+                bytes: fields.varint()?,
+            },
+            CLOCK => Entry::Clock {
+                ticks: fields.varint()?,
+                monotonic_ns: fields.varint()?,
+                unix_ns: fields.varint()?,
+            },
+            LOST => match Lost::from_number(fields.u8()?) {
+                Some(reason) => Entry::Lost {
+                    reason,
+                    count: fields.varint()?,
+                },
+                None => return Some(None),
+            },
+            OWN_MEMORY => Entry::OwnMemory {
+                bytes: fields.varint()?,
+            },
+            END => Entry::End {
+                time: fields.varint()?,
+            },
+            _ => return Some(None),
+        };
+        Some(Some(entry))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn entries_come_back_as_they_went() {
+        let entries = [
+            Entry::Code(Code {
+                id: 9,
+                first_line: -1,
+                name: b"f",
+                qualified_name: "Klasse.größe".as_bytes(),
+                file: b"/srv/job.py",
+                line_table: &[0x80; 300],
+            }),
+            Entry::Thread {
+                stream: 1,
+                os_id: u32::MAX,
+                time: 7,
+            },
+            Entry::ThreadName {
+                stream: 1,
+                name: b"MainThread",
+            },
+            Entry::Resident {
+                time: 1,
+                bytes: 1 << 40,
+            },
+            Entry::Limit { bytes: 1 << 30 },
+            Entry::Clock {
+                ticks: 1,
+                monotonic_ns: 2,
+                unix_ns: u64::MAX,
+            },
+            Entry::Lost {
+                reason: Lost::WriteFailed,
+                count: 3,
+            },
+            Entry::OwnMemory { bytes: 5 },
+            Entry::End { time: 99 },
+        ];
+        let mut bytes = vec![0; 4096];
+        let mut len = 0;
+        for entry in &entries {
+            len += entry.write(&mut bytes[len..]);
+        }
+        let mut input = Reader::new(&bytes[..len]);
+        for entry in &entries {
+            assert_eq!(Entry::read(&mut input), Some(Some(*entry)));
+        }
+        assert_eq!(Entry::read(&mut input), None);
+        assert!(input.is_at_end());
+    }
+
+    #[test]
+    fn entry_of_a_later_release_is_stepped_over() {
+        let bytes = [200, 2, 0xaa, 0xbb, LIMIT, 1, 5];
+        let mut input = Reader::new(&bytes);
+        assert_eq!(Entry::read(&mut input), Some(None));
+        assert_eq!(
+            Entry::read(&mut input),
+            Some(Some(Entry::Limit { bytes: 5 }))
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let mut input = Reader::new(&bytes);
+            while Entry::read(&mut input).is_some() {}
+        }
+    }
+}

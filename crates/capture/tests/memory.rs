@@ -1,0 +1,102 @@
+//! The memory that a replay takes does not grow with the number of events. A binary of its own, with one test, because
+//! it counts every byte that the process allocates.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use heaptide_capture::area::{BlockHead, ChunkHead};
+use heaptide_capture::event::MAX_RECORD_BYTES;
+use heaptide_capture::wire::Writer;
+use heaptide_capture::{Allocator, Capture, Frame, Header, Packer, Tables, replay};
+
+struct Counting;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is handed to the system's allocator unchanged; the counters touch no memory it manages.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let held = HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(held, Ordering::Relaxed);
+        // SAFETY: the caller's promise about the layout is the one that `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: `pointer` came from `alloc` above, that is from `System`, with the same layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const PAYLOAD_LEN: usize = 65_472;
+const N_STREAMS: u32 = 3;
+
+/// Three threads in turns, each with so many full chunks; in every chunk other stacks.
+fn capture(n_chunks: u32) -> Capture {
+    let mut bytes = Header::default().to_bytes();
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    let mut packer = Packer::new();
+    let mut sequences = 0..;
+    for number in 0..n_chunks {
+        for stream in 1..=N_STREAMS {
+            let sequence = sequences.next().unwrap_or(0);
+            let mut payload = vec![0; PAYLOAD_LEN];
+            let mut out = Writer::new(&mut payload);
+            let mut tables = Tables::new();
+            tables.reset(sequence, 0);
+            let mut n_events = 0;
+            while out.len() + 4 * MAX_RECORD_BYTES < PAYLOAD_LEN {
+                let frame = Frame {
+                    code: number,
+                    instruction: n_events % 1000,
+                };
+                tables.write_push(&mut out, frame);
+                tables.write_alloc(&mut out, Allocator::Malloc, 64, 0x1000);
+                tables.write_pop(&mut out, 1);
+                n_events += 1;
+            }
+            let len = out.len();
+            let head = BlockHead {
+                chunk: ChunkHead {
+                    stream,
+                    number,
+                    sequence,
+                    ..ChunkHead::default()
+                },
+                n_events,
+                last_sequence: sequence,
+                ..BlockHead::default()
+            };
+            bytes.extend_from_slice(packer.block(head, &payload[..len]));
+        }
+    }
+    Capture::from_bytes(bytes).expect("just written")
+}
+
+/// Bytes that a replay holds at most, beyond those held before, and the events it replays.
+fn peak_of_replay(capture: &Capture) -> (usize, usize) {
+    let before = HELD.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    let mut n_events = 0;
+    let damage = replay(capture, &mut |_| {}, &mut |_, ops| n_events += ops.len());
+    assert_eq!(damage, []);
+    (PEAK.load(Ordering::Relaxed) - before, n_events)
+}
+
+#[test]
+fn memory_of_a_replay_does_not_grow_with_the_number_of_events() {
+    let (small_peak, small_count) = peak_of_replay(&capture(20));
+    let (large_peak, large_count) = peak_of_replay(&capture(250));
+    assert!(large_count > small_count * 10);
+    // How far ahead the workers are when the peak is taken differs from run to run; a few bytes a chunk are its place
+    // in the list of what to decode next.
+    assert!(
+        large_peak < small_peak * 2,
+        "{small_peak} bytes for {small_count} events, {large_peak} for {large_count}"
+    );
+}

@@ -1,0 +1,1 @@
+//! The worked examples in the format's description are true.

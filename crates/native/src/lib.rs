@@ -1,0 +1,23 @@
+//! The extension module `heaptide._native`: converts between Python and Rust, and decides nothing.
+
+mod command;
+mod recording;
+
+use heaptide_agent::own_memory::Counted;
+use pyo3::prelude::*;
+
+#[global_allocator]
+static ALLOCATOR: Counted = Counted;
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(recording::start, module)?)?;
+    module.add_function(wrap_pyfunction!(recording::stop, module)?)?;
+    module.add_function(wrap_pyfunction!(recording::active, module)?)?;
+    module.add_function(wrap_pyfunction!(recording::name_thread, module)?)?;
+    module.add_function(wrap_pyfunction!(recording::start_in_child, module)?)?;
+    module.add_function(wrap_pyfunction!(command::main, module)?)?;
+    module.add("RecordingError", module.py().get_type::<recording::RecordingError>())?;
+    Ok(())
+}

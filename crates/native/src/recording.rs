@@ -1,0 +1,102 @@
+//! Starting and stopping the agent from Python.
+
+use std::path::PathBuf;
+
+use heaptide_agent::{Config, Program, StartError, session};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyFileExistsError, PyOSError, PyRuntimeError};
+use pyo3::prelude::*;
+
+create_exception!(
+    heaptide,
+    RecordingError,
+    PyRuntimeError,
+    "Recording could not begin; the message says why and what to do."
+);
+
+/// Begins to record this process. Returns a sentence if Python stacks cannot be read.
+#[pyfunction]
+#[pyo3(signature = (path, *, overwrite, objects, sample_bytes, aggregate, follow_fork, interval_ms, whole_program, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths))]
+#[allow(clippy::too_many_arguments, reason = "keyword arguments, each with its name at the only caller")]
+pub fn start(
+    path: PathBuf,
+    overwrite: bool,
+    objects: bool,
+    sample_bytes: u64,
+    aggregate: bool,
+    follow_fork: bool,
+    interval_ms: u32,
+    whole_program: bool,
+    command: Vec<String>,
+    executable: String,
+    working_directory: String,
+    host: String,
+    python_version: u32,
+    python_allocator: String,
+    stdlib_paths: Vec<String>,
+    import_paths: Vec<String>,
+    own_paths: Vec<String>,
+) -> PyResult<Option<String>> {
+    let config = Config {
+        path,
+        overwrite,
+        objects,
+        sample_bytes,
+        aggregate,
+        follow_fork,
+        interval_ms,
+        whole_program,
+        program: Program {
+            command,
+            executable,
+            working_directory,
+            host,
+            python_version,
+            python_allocator,
+            stdlib_paths,
+            import_paths,
+            own_paths,
+        },
+    };
+    // SAFETY: a function called from Python runs with the GIL held.
+    unsafe { session::start(config) }.map_err(to_python)
+}
+
+/// Ends the recording. Returns the capture's path and whether it is incomplete, or None if nothing was recorded.
+#[pyfunction]
+pub fn stop() -> Option<(PathBuf, bool)> {
+    // SAFETY: a function called from Python runs with the GIL held.
+    let stopped = unsafe { session::stop() }?;
+    Some((stopped.path, stopped.abandoned))
+}
+
+/// The path this process is being recorded into, or None.
+#[pyfunction]
+pub fn active() -> Option<PathBuf> {
+    session::active_path()
+}
+
+/// Tells the recording the name of a thread, by its native id.
+#[pyfunction]
+pub fn name_thread(native_id: u32, name: &str) {
+    session::name_thread(native_id, name);
+}
+
+/// In a forked child whose parent follows forks: goes on recording into the child's own file.
+#[pyfunction]
+pub fn start_in_child() -> PyResult<Option<String>> {
+    // SAFETY: a function called from Python runs with the GIL held.
+    unsafe { session::start_in_child() }.map_err(to_python)
+}
+
+fn to_python(error: StartError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        StartError::Exists(_) => PyFileExistsError::new_err(message),
+        StartError::Open(_, cause) | StartError::Write(_, cause) => match cause.raw_os_error() {
+            Some(errno) => PyOSError::new_err((errno, message)),
+            None => PyOSError::new_err(message),
+        },
+        _ => RecordingError::new_err(message),
+    }
+}

@@ -1,0 +1,81 @@
+//! Any bytes can be read as a capture: as a whole file, as what follows a good header, and as the payloads of chunks
+//! whose checksums are right, where random changes would otherwise never get past the checksum.
+#![no_main]
+
+use heaptide_capture::area::{BlockHead, ChunkHead, SlotHead};
+use heaptide_capture::{Capture, DecodedChunk, Header, Packer, replay};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    read(data.to_vec());
+    read([good_header(), data.to_vec()].concat());
+    read([good_header(), chunks(data)].concat());
+    read([good_header(), slots(data)].concat());
+    DecodedChunk::new().decode(&ChunkHead::default(), data);
+});
+
+/// Opens and replays, and checks what every reader relies on.
+fn read(bytes: Vec<u8>) {
+    let n_bytes = bytes.len();
+    let Ok(capture) = Capture::from_bytes(bytes) else {
+        return;
+    };
+    for damage in &capture.damage {
+        assert!(!damage.to_string().is_empty());
+    }
+    let mut n_ops = 0;
+    replay(&capture, &mut |_| {}, &mut |chunk, ops| {
+        assert!(!ops.is_empty() && ops.end <= chunk.ops.len());
+        assert!(
+            chunk.ops[ops.clone()]
+                .iter()
+                .all(|op| (op.node as usize) < chunk.nodes.len())
+        );
+        n_ops += ops.len();
+    });
+    // LZ4 makes at most 255 bytes of one, slots may be found once more, and no operation is shorter than a byte.
+    assert!(n_ops <= n_bytes * 258);
+    for sample in &capture.registry.resident {
+        capture.registry.elapsed_ns(sample.time);
+    }
+}
+
+fn good_header() -> Vec<u8> {
+    let mut bytes = Header::default().to_bytes();
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes
+}
+
+/// The data cut into chunks of three streams, the registry among them.
+fn chunks(data: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut packer = Packer::new();
+    for (index, payload) in data.chunks(64).enumerate() {
+        let chunk = ChunkHead {
+            stream: index as u32 % 3,
+            number: index as u32 / 3,
+            // From the data, so that the order between threads is also whatever it likes.
+            sequence: u64::from(payload[0]),
+            ..ChunkHead::default()
+        };
+        let head = BlockHead {
+            chunk,
+            ..BlockHead::default()
+        };
+        bytes.extend_from_slice(packer.block(head, payload));
+    }
+    bytes
+}
+
+/// The data in a slot whose extent has lost its head.
+fn slots(data: &[u8]) -> Vec<u8> {
+    let head = SlotHead {
+        chunk: ChunkHead {
+            stream: 1,
+            ..ChunkHead::default()
+        },
+        committed: data.len() as u64,
+        in_use: true,
+    };
+    [&head.to_bytes(), data].concat()
+}

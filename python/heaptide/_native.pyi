@@ -1,0 +1,42 @@
+from os import PathLike
+
+__all__ = [
+    "RecordingError",
+    "__version__",
+    "active",
+    "main",
+    "name_thread",
+    "start",
+    "start_in_child",
+    "stop",
+]
+
+__version__: str
+
+class RecordingError(RuntimeError): ...
+
+def start(
+    path: str | PathLike[str],
+    *,
+    overwrite: bool,
+    objects: bool,
+    sample_bytes: int,
+    aggregate: bool,
+    follow_fork: bool,
+    interval_ms: int,
+    whole_program: bool,
+    command: list[str],
+    executable: str,
+    working_directory: str,
+    host: str,
+    python_version: int,
+    python_allocator: str,
+    stdlib_paths: list[str],
+    import_paths: list[str],
+    own_paths: list[str],
+) -> str | None: ...
+def stop() -> tuple[str, bool] | None: ...
+def active() -> str | None: ...
+def name_thread(native_id: int, name: str) -> None: ...
+def start_in_child() -> str | None: ...
+def main(arguments: list[str]) -> int: ...

@@ -1,0 +1,154 @@
+"""Recording a block of code in a running process."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import warnings
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from heaptide import _native, thread_names
+from heaptide.program import describe
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+DEFAULT_SAMPLE_BYTES = 512 * 1024
+
+_lifecycle = threading.Lock()
+_fork_hook_is_registered = False
+
+
+def active() -> bool:
+    """Tell whether this process is being recorded."""
+    return _native.active() is not None
+
+
+class Tracker:
+    """Record every allocation between :meth:`start` and :meth:`stop`, or within a ``with`` block.
+
+    destination   the capture file to write; an existing one is refused unless `overwrite` is true
+    objects       record Python's own allocators too: every object, not only what reaches the C library
+    sample        record one allocation per so many bytes on average; `True` means every 512 KiB
+    aggregate     keep the file bounded
+    follow_fork   forked children write captures of their own, named after this one and their pid
+    interval_ms   pause between two readings of the resident size
+
+    A process is recorded by one tracker at a time; starting a second one raises :class:`heaptide.RecordingError`.
+    A tracker can be started again after it was stopped if `overwrite` is true.
+    """
+
+    def __init__(
+        self,
+        destination: str | os.PathLike[str],
+        *,
+        objects: bool = False,
+        sample: int | bool | None = None,
+        aggregate: bool = False,
+        follow_fork: bool = False,
+        interval_ms: int = 10,
+        overwrite: bool = False,
+    ) -> None:
+        if sample is True:
+            sample = DEFAULT_SAMPLE_BYTES
+        if sample is not None and sample is not False and sample < 1:
+            raise ValueError(f"sample must be a number of bytes from 1 on, not {sample}")
+        if interval_ms < 1:
+            raise ValueError(f"interval_ms must be at least 1, not {interval_ms}")
+        self._path = os.path.abspath(destination)
+        self._objects = objects
+        self._sample_bytes = int(sample or 0)
+        self._aggregate = aggregate
+        self._follow_fork = follow_fork
+        self._interval_ms = interval_ms
+        self._overwrite = overwrite
+        self._is_recording = False
+
+    def start(self) -> None:
+        """Begin to record."""
+        start(
+            self._path,
+            overwrite=self._overwrite,
+            objects=self._objects,
+            sample_bytes=self._sample_bytes,
+            aggregate=self._aggregate,
+            follow_fork=self._follow_fork,
+            interval_ms=self._interval_ms,
+            whole_program=False,
+        )
+        self._is_recording = True
+
+    def stop(self) -> None:
+        """End the recording and complete the file. Does nothing if this tracker is not recording."""
+        if self._is_recording:
+            self._is_recording = False
+            stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def start(
+    path: str,
+    *,
+    overwrite: bool,
+    objects: bool,
+    sample_bytes: int,
+    aggregate: bool,
+    follow_fork: bool,
+    interval_ms: int,
+    whole_program: bool,
+    command: list[str] | None = None,
+) -> None:
+    """Begin to record this process; the one way in for the tracker and for ``heaptide run``."""
+    global _fork_hook_is_registered
+    with _lifecycle:
+        warning = _native.start(
+            path,
+            overwrite=overwrite,
+            objects=objects,
+            sample_bytes=sample_bytes,
+            aggregate=aggregate,
+            follow_fork=follow_fork,
+            interval_ms=interval_ms,
+            whole_program=whole_program,
+            **describe(command),
+        )
+        if warning is not None:
+            warnings.warn(f"{warning}; Python stacks are left out of {path}", RuntimeWarning, stacklevel=3)
+        thread_names.watch()
+        thread_names.tell_all()
+        atexit.register(stop)
+        if follow_fork and not _fork_hook_is_registered:
+            os.register_at_fork(after_in_child=_go_on_in_child)
+            _fork_hook_is_registered = True
+
+
+def stop() -> tuple[str, bool] | None:
+    """End whatever recording there is. Returns the capture's path and whether it is incomplete."""
+    with _lifecycle:
+        atexit.unregister(stop)
+        thread_names.tell_all()
+        thread_names.unwatch()
+        return _native.stop()
+
+
+def _go_on_in_child() -> None:
+    """In a forked child of a recording that follows forks: write a capture of its own. Never raises."""
+    global _lifecycle
+    _lifecycle = threading.Lock()
+    try:
+        warning = _native.start_in_child()
+        thread_names.tell_all()
+    except Exception as error:
+        warning = str(error)
+    if warning is not None:
+        os.write(2, f"heaptide: the forked process {os.getpid()} is not recorded: {warning}\n".encode())

@@ -1,0 +1,27 @@
+"""The layout tables of the agent against the headers of the interpreter that runs the tests."""
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+TABLES = HERE.parents[1] / "crates" / "agent" / "src" / "cpython" / "tables"
+HEADERS = Path(sysconfig.get_path("include")) / "internal"
+
+
+@pytest.mark.skipif(not HEADERS.is_dir(), reason="this interpreter has no internal headers installed")
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_the_table_of_this_version_is_what_its_headers_say() -> None:
+    table = TABLES / f"v{sys.version_info.major}_{sys.version_info.minor}.rs"
+    printed = subprocess.run([HERE / "generate", sys.executable], check=True, capture_output=True, text=True).stdout
+    assert without_spacing(printed) == without_spacing(table.read_text(encoding="utf-8"))
+
+
+def without_spacing(text: str) -> str:
+    """Formatting may differ where rustfmt is missing; the content may not."""
+    return re.sub(r"\s+", " ", text).strip()
