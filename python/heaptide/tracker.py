@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import warnings
 from types import TracebackType
@@ -126,7 +127,8 @@ def start(
             warnings.warn(f"{warning}; Python stacks are left out of {path}", RuntimeWarning, stacklevel=3)
         thread_names.watch()
         thread_names.tell_all()
-        atexit.register(stop)
+        if not whole_program:
+            atexit.register(stop)
         if follow_fork and not _fork_hook_is_registered:
             os.register_at_fork(after_in_child=_go_on_in_child)
             _fork_hook_is_registered = True
@@ -148,6 +150,10 @@ def _go_on_in_child() -> None:
     try:
         warning = _native.start_in_child()
         thread_names.tell_all()
+        processes = sys.modules.get("multiprocessing.util")
+        if processes is not None:
+            # Its children leave through os._exit; this is what they run before.
+            processes.Finalize(None, stop, exitpriority=-1000)
     except Exception as error:
         warning = str(error)
     if warning is not None:

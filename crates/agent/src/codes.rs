@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use heaptide_capture::{Code, Entry, Lost, wire};
 
+use crate::cpython::line_table::strip_columns;
 use crate::cpython::{CodeBuffers, Layout, Symbols, read_code};
 use crate::locks::lock;
 use crate::session;
@@ -36,6 +37,7 @@ struct Codes {
     dying: Vec<usize>,
     next_id: u32,
     buffers: Box<CodeBuffers>,
+    lines: Vec<u8>,
 }
 
 /// How many code objects that are known by address have died so far.
@@ -52,6 +54,7 @@ pub fn reset() {
         dying: Vec::new(),
         next_id: UNKNOWN + 1,
         buffers: Box::new(CodeBuffers::new()),
+        lines: Vec::new(),
     });
     N_DEATHS.fetch_add(1, Ordering::Relaxed);
 }
@@ -65,7 +68,9 @@ pub fn clear() {
 /// The number of the code object at `address`, which a frame of the calling thread refers to.
 pub fn id_of(layout: &Layout, address: usize) -> u32 {
     let mut codes = lock(&CODES);
-    let Some(codes) = codes.as_mut() else { return UNKNOWN };
+    let Some(codes) = codes.as_mut() else {
+        return UNKNOWN;
+    };
     if let Some(&id) = codes.by_address.get(&address) {
         return id;
     }
@@ -83,7 +88,9 @@ pub fn id_of(layout: &Layout, address: usize) -> u32 {
     let line_table = unsafe { text.linetable.as_slice() };
     let mut content = wire::checksum(line_table) ^ (text.first_line as u64).rotate_left(17);
     for part in [text.name.utf8, text.qualname.utf8, text.filename.utf8] {
-        content = (content ^ wire::checksum(part)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
+        content = (content ^ wire::checksum(part))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(31);
     }
     let id = match codes.by_content.get(&content) {
         Some(&id) => id,
@@ -91,13 +98,24 @@ pub fn id_of(layout: &Layout, address: usize) -> u32 {
             let id = codes.next_id;
             codes.next_id += 1;
             codes.by_content.insert(content, id);
+            codes.lines.clear();
+            if layout.version >= (3, 11) {
+                strip_columns(line_table, &mut codes.lines);
+            } else {
+                codes.lines.extend_from_slice(line_table);
+            }
             session::note(&Entry::Code(Code {
                 id,
                 first_line: text.first_line,
                 name: text.name.utf8,
-                qualified_name: text.qualname.utf8,
+                // The interpreter builds it so; a hand-made code object that differs keeps its name.
+                qualifier: text
+                    .qualname
+                    .utf8
+                    .strip_suffix(text.name.utf8)
+                    .unwrap_or_default(),
                 file: text.filename.utf8,
-                line_table,
+                line_table: &codes.lines,
             }));
             id
         }
@@ -138,7 +156,8 @@ unsafe extern "C" fn on_code_death(object: *mut c_void) {
     let address = object as usize;
     strike_out(address, true);
     // SAFETY: `watch_deaths` stored the type's own deallocator before ours could be called.
-    let real: unsafe extern "C" fn(*mut c_void) = unsafe { std::mem::transmute(REAL_DEALLOC.load(Ordering::Acquire)) };
+    let real: unsafe extern "C" fn(*mut c_void) =
+        unsafe { std::mem::transmute(REAL_DEALLOC.load(Ordering::Acquire)) };
     // SAFETY: called as the interpreter called us.
     unsafe { real(object) };
     strike_out(address, false);

@@ -32,14 +32,22 @@ pub fn prepare() {
     let page: *const session::OrderPage = &ORDER;
     // SAFETY: the range is a static of ours, in anonymous private memory; where the kernel refuses, the handlers do.
     unsafe {
-        libc::madvise(page.cast_mut().cast(), size_of::<session::OrderPage>(), libc::MADV_WIPEONFORK);
+        libc::madvise(
+            page.cast_mut().cast(),
+            size_of::<session::OrderPage>(),
+            libc::MADV_WIPEONFORK,
+        );
         libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child));
     }
 }
 
 /// How the parent recorded, once, if this child is to be followed.
 pub fn take_inheritance() -> Option<(Config, [u8; 16], u32)> {
-    let Inheritance { config, session, parent } = lock(&INHERITANCE).take()?;
+    let Inheritance {
+        config,
+        session,
+        parent,
+    } = lock(&INHERITANCE).take()?;
     Some((config, session, parent))
 }
 

@@ -4,6 +4,7 @@
 //! neither delay the interpreter nor be caught by its finalisation, and its own allocations are never recorded.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -19,12 +20,21 @@ static STOPPING: AtomicBool = AtomicBool::new(false);
 
 /// Between two clock points in the file.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
+/// Between two readings in the file of a resident size that stays the same.
+const SAME_SIZE_EVERY: Duration = Duration::from_millis(100);
 
 /// Wakes the keeper.
 pub fn wake() {
     CALLS.fetch_add(1, Ordering::Release);
     // SAFETY: the address is that of a static, which lives for ever.
-    unsafe { libc::syscall(libc::SYS_futex, CALLS.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            CALLS.as_ptr(),
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            1,
+        )
+    };
 }
 
 /// Sleeps until somebody calls or `timeout` has passed. `seen` is the number of calls taken care of.
@@ -49,13 +59,19 @@ fn wait(seen: u32, timeout: Duration) {
 pub fn start(session: &'static Session) -> std::io::Result<JoinHandle<()>> {
     STOPPING.store(false, Ordering::Release);
     let before = block_signals();
+    let (ready, is_ready) = mpsc::sync_channel(1);
     let handle = thread::Builder::new()
         .name("heaptide".to_owned())
         .stack_size(256 * 1024)
         .spawn(move || {
             threads::claim_as_ours();
+            let _ = ready.send(());
             run(session);
         });
+    if handle.is_ok() {
+        // Until then libc may allocate in the new thread, and that would look like the program's.
+        let _ = is_ready.recv();
+    }
     // SAFETY: restores the mask that `block_signals` saved.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
     handle
@@ -87,16 +103,21 @@ fn run(session: &Session) {
     let mut next_reading = Instant::now();
     let mut next_clock = Instant::now();
     let mut own_bytes_noted = 0;
+    let mut resident_noted = (0, Instant::now());
     while !STOPPING.load(Ordering::Acquire) {
         let calls = CALLS.load(Ordering::Acquire);
         session.store.pack_waiting();
         let now = Instant::now();
         if now >= next_reading {
             if let Some(bytes) = resident.bytes() {
-                session.note(&Entry::Resident {
-                    time: clock::ticks() >> session::tick_shift(),
-                    bytes,
-                });
+                // A size that does not change is told ten times a second, to show that somebody was looking.
+                if bytes != resident_noted.0 || now >= resident_noted.1 + SAME_SIZE_EVERY {
+                    resident_noted = (bytes, now);
+                    session.note(&Entry::Resident {
+                        time: clock::ticks() >> session::tick_shift(),
+                        bytes,
+                    });
+                }
             }
             libraries::patch_new();
             session.note_losses();

@@ -72,7 +72,9 @@ pub fn patch_new() {
         return;
     }
     let (loads, unloads) = counters();
-    if loads == LOADS_SEEN.load(Ordering::Acquire) && unloads == UNLOADS_SEEN.load(Ordering::Acquire) {
+    if loads == LOADS_SEEN.load(Ordering::Acquire)
+        && unloads == UNLOADS_SEEN.load(Ordering::Acquire)
+    {
         return;
     }
     walk(Task::Install);
@@ -87,7 +89,11 @@ pub extern "C" fn on_symbol_lookup() {
 
 /// How often the linker loaded and unloaded libraries so far.
 fn counters() -> (u64, u64) {
-    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+    unsafe extern "C" fn first(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        data: *mut c_void,
+    ) -> c_int {
         // SAFETY: the linker passes valid information, and `data` is the pair below.
         unsafe { *data.cast::<(u64, u64)>() = ((*info).dlpi_adds, (*info).dlpi_subs) };
         1
@@ -144,7 +150,8 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c
     if let Some(library) = unsafe { Library::new(info) } {
         let is_linker = walk.linker_base != 0 && library.base == walk.linker_base;
         let is_own = library.contains(walk.own_code);
-        if !is_linker && !is_own && (walk.task == Task::Remove || walk.done.insert(library.dynamic)) {
+        if !is_linker && !is_own && (walk.task == Task::Remove || walk.done.insert(library.dynamic))
+        {
             // SAFETY: as above.
             unsafe { library.rewrite(walk.task) };
         }
@@ -233,7 +240,11 @@ impl Library {
             // SAFETY: we have not passed the null tag yet.
             let [tag, value] = unsafe { entry.read() };
             // glibc turns these values into addresses when it loads a library; other linkers leave offsets.
-            let address = if value < self.base { self.base + value } else { value };
+            let address = if value < self.base {
+                self.base + value
+            } else {
+                value
+            };
             match tag {
                 0 => break,
                 STRTAB => self.names = address,
@@ -260,20 +271,30 @@ impl Library {
             }
             let n_entries = len / size_of::<libc::Elf64_Rela>();
             // SAFETY: the dynamic section gives the table's address and length.
-            let entries = unsafe { std::slice::from_raw_parts(table as *const libc::Elf64_Rela, n_entries) };
+            let entries =
+                unsafe { std::slice::from_raw_parts(table as *const libc::Elf64_Rela, n_entries) };
             for entry in entries {
                 let kind = entry.r_info as u32;
-                if !matches!(kind, relocation::JUMP_SLOT | relocation::GLOBAL_DATA | relocation::ABSOLUTE) {
+                if !matches!(
+                    kind,
+                    relocation::JUMP_SLOT | relocation::GLOBAL_DATA | relocation::ABSOLUTE
+                ) {
                     continue;
                 }
                 // SAFETY: the index comes from the library's own relocation table.
-                let symbol = unsafe { &*(self.symbols as *const libc::Elf64_Sym).add((entry.r_info >> 32) as usize) };
+                let symbol = unsafe {
+                    &*(self.symbols as *const libc::Elf64_Sym).add((entry.r_info >> 32) as usize)
+                };
                 // SAFETY: as above.
-                let Some(hook) = (unsafe { self.hook_for(symbol) }) else { continue };
+                let Some(hook) = (unsafe { self.hook_for(symbol) }) else {
+                    continue;
+                };
                 let slot = self.base.wrapping_add(entry.r_offset as usize);
                 // SAFETY: a relocated slot is a readable word of the library.
                 let value = unsafe { (slot as *const usize).read_volatile() };
-                let Some(new) = self.new_value(task, hook, kind, symbol, value) else { continue };
+                let Some(new) = self.new_value(task, hook, kind, symbol, value) else {
+                    continue;
+                };
                 let protected = slot.wrapping_sub(self.read_only.0) < self.read_only.1;
                 if protected && !writable {
                     writable = self.protect(libc::PROT_READ | libc::PROT_WRITE);
@@ -282,7 +303,8 @@ impl Library {
                     }
                 }
                 // SAFETY: the slot is writable now, aligned, and read by others as one word.
-                unsafe { &*(slot as *const std::sync::atomic::AtomicUsize) }.store(new, Ordering::Release);
+                unsafe { &*(slot as *const std::sync::atomic::AtomicUsize) }
+                    .store(new, Ordering::Release);
             }
         }
         if writable {
@@ -291,12 +313,20 @@ impl Library {
     }
 
     /// What the slot should hold, if that is to change.
-    fn new_value(&self, task: Task, hook: &Hook, kind: u32, symbol: &libc::Elf64_Sym, value: usize) -> Option<usize> {
+    fn new_value(
+        &self,
+        task: Task,
+        hook: &Hook,
+        kind: u32,
+        symbol: &libc::Elf64_Sym,
+        value: usize,
+    ) -> Option<usize> {
         let real = hook.real();
         match task {
             Task::Remove => hook.is_ours(value).then_some(real),
             Task::Install => {
-                let not_looked_up = kind == relocation::JUMP_SLOT && symbol.st_shndx == 0 && self.contains(value);
+                let not_looked_up =
+                    kind == relocation::JUMP_SLOT && symbol.st_shndx == 0 && self.contains(value);
                 (value == real || not_looked_up || (hook.is_ours(value) && value != hook.chosen()))
                     .then(|| hook.chosen())
             }
@@ -317,11 +347,19 @@ impl Library {
         if !matches!(first, b'a' | b'c' | b'd' | b'f' | b'm' | b'p' | b'r' | b'v') {
             return None;
         }
-        HOOKS.iter().find(|hook| hook.name == name && hook.real() != 0)
+        HOOKS
+            .iter()
+            .find(|hook| hook.name == name && hook.real() != 0)
     }
 
     fn protect(&self, protection: c_int) -> bool {
         // SAFETY: the range is the part of the library that its linker protects in the same way.
-        unsafe { libc::mprotect(self.read_only.0 as *mut c_void, self.read_only.1, protection) == 0 }
+        unsafe {
+            libc::mprotect(
+                self.read_only.0 as *mut c_void,
+                self.read_only.1,
+                protection,
+            ) == 0
+        }
     }
 }

@@ -28,7 +28,11 @@ impl ForkLock {
     /// For the fork handlers, where taking and letting go happen in different functions.
     pub fn acquire(&self) {
         let mut n_tries = 0u32;
-        while self.0.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        while self
+            .0
+            .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             n_tries += 1;
             if n_tries % 64 == 0 {
                 // SAFETY: no preconditions.

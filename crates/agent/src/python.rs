@@ -5,7 +5,7 @@
 use std::mem::transmute;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::cpython::{self, Layout, Symbols, Unsupported};
+use crate::cpython::{self, CurrentFrame, Layout, Symbols, Unsupported};
 
 struct Place(std::cell::UnsafeCell<Option<Layout>>);
 
@@ -53,4 +53,46 @@ pub unsafe fn prepare(symbols: &Symbols) -> Result<(), Unsupported> {
     unsafe { *LAYOUT.0.get() = Some(layout) };
     READY.store(true, Ordering::Release);
     Ok(())
+}
+
+/// Makes the calling thread look as if nothing had called what it calls next: until the guard goes, its innermost frame
+/// is none. A program that is started under it finds the bottom of the stack where a plain interpreter has it.
+pub struct NoCallers {
+    place: *mut usize,
+    frame: usize,
+}
+
+impl NoCallers {
+    /// # Safety
+    /// The calling thread holds the GIL and keeps it while the guard is made and dropped; between the two it only calls
+    /// Python and comes back, so that the interpreter has restored its own part when the frame is put back.
+    pub unsafe fn new() -> Option<NoCallers> {
+        let layout = layout()?;
+        let state = thread_state();
+        if state == 0 {
+            return None;
+        }
+        let place = match layout.current_frame {
+            CurrentFrame::Direct(offset) => state.wrapping_add(offset),
+            CurrentFrame::ViaCFrame {
+                cframe,
+                current_frame,
+            } => {
+                // SAFETY: a live thread state has a C frame record at this offset; the layout was checked.
+                let record = unsafe { (state.wrapping_add(cframe) as *const usize).read() };
+                record.wrapping_add(current_frame)
+            }
+        } as *mut usize;
+        // SAFETY: the place is the calling thread's own, and the interpreter treats null as "no caller", which is what
+        // it has when a program starts.
+        let frame = unsafe { place.replace(0) };
+        Some(NoCallers { place, frame })
+    }
+}
+
+impl Drop for NoCallers {
+    fn drop(&mut self) {
+        // SAFETY: the place lives as long as the thread state, or as the C frame record of a caller of ours.
+        unsafe { self.place.write(self.frame) };
+    }
 }

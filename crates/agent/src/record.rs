@@ -86,7 +86,8 @@ pub unsafe fn alloc(state: *mut ThreadState, allocator: Allocator, size: usize, 
             None => true,
         };
         if synced && room.left() >= MAX_RECORD_BYTES {
-            room.tables.write_alloc(&mut room.out, allocator, size as u64, address as u64);
+            room.tables
+                .write_alloc(&mut room.out, allocator, size as u64, address as u64);
             let n_bytes = room.out.len();
             // SAFETY: the writer stays within the room.
             unsafe { commit(state, start.add(n_bytes)) };
@@ -115,7 +116,11 @@ pub unsafe fn free(state: *mut ThreadState, address: usize) {
 /// As [`free`].
 pub unsafe fn free_range(state: *mut ThreadState, address: usize, length: usize) {
     // SAFETY: as `free`.
-    unsafe { one_record(state, |tables, out| tables.write_free_range(out, address as u64, length as u64)) };
+    unsafe {
+        one_record(state, |tables, out| {
+            tables.write_free_range(out, address as u64, length as u64)
+        })
+    };
 }
 
 /// The release that this thread recorded last did not happen.
@@ -159,7 +164,13 @@ unsafe fn begin(state: &mut ThreadState) -> bool {
     // Counters of two processors may differ by a hair; time never runs backwards in a stream.
     if now > state.tables.time() {
         // SAFETY: the position lies `EVENT_ROOM` before the slot's end, or more.
-        let mut room = unsafe { Room::new(&mut state.tables, state.position, state.position.add(MAX_RECORD_BYTES)) };
+        let mut room = unsafe {
+            Room::new(
+                &mut state.tables,
+                state.position,
+                state.position.add(MAX_RECORD_BYTES),
+            )
+        };
         room.tables.write_time(&mut room.out, now);
         let n_bytes = room.out.len();
         // SAFETY: within the slot.
@@ -199,7 +210,10 @@ fn switch(state: &mut ThreadState) -> bool {
         }
         let sequence = (word >> session::TOKEN_BITS) + 1;
         let next = sequence << session::TOKEN_BITS | token;
-        match ORDER.word.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Acquire) {
+        match ORDER
+            .word
+            .compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Acquire)
+        {
             Ok(_) => break sequence,
             Err(now) => word = now,
         }
@@ -208,11 +222,19 @@ fn switch(state: &mut ThreadState) -> bool {
     if state.position >= state.limit {
         // The chunk that begins now carries the number in its head.
         let time = state.tables.time();
-        state.tables.reset(sequence, time.max(clock::ticks() >> session::tick_shift()));
+        state
+            .tables
+            .reset(sequence, time.max(clock::ticks() >> session::tick_shift()));
         return roll(state);
     }
     // SAFETY: the position lies `EVENT_ROOM` before the slot's end, or more.
-    let mut room = unsafe { Room::new(&mut state.tables, state.position, state.position.add(MAX_RECORD_BYTES)) };
+    let mut room = unsafe {
+        Room::new(
+            &mut state.tables,
+            state.position,
+            state.position.add(MAX_RECORD_BYTES),
+        )
+    };
     room.tables.write_switch(&mut room.out, sequence);
     let n_bytes = room.out.len();
     // SAFETY: within the slot.
@@ -239,7 +261,9 @@ fn join(state: &mut ThreadState, session: &session::Session) {
 #[inline(never)]
 pub fn roll(state: &mut ThreadState) -> bool {
     let _errno = KeepErrno::new();
-    let Some(session) = session::current() else { return false };
+    let Some(session) = session::current() else {
+        return false;
+    };
     hand_over(state, session);
     let (sequence, time) = (state.tables.sequence(), state.tables.time());
     let head = ChunkHead {

@@ -36,7 +36,10 @@ impl RegistryStream {
             return;
         }
         // The first slot is a small one, so it may take two steps until the entry fits.
-        while self.slot.is_none_or(|slot| self.used + needed > slot.payload_len()) {
+        while self
+            .slot
+            .is_none_or(|slot| self.used + needed > slot.payload_len())
+        {
             self.hand_over(store);
             let head = self.next_head();
             self.slot = store.take(head);
@@ -53,7 +56,14 @@ impl RegistryStream {
     }
 
     pub fn announce_thread(&mut self, store: &Store, stream: u32, os_id: u32, time: u64) {
-        self.write(store, &Entry::Thread { stream, os_id, time });
+        self.write(
+            store,
+            &Entry::Thread {
+                stream,
+                os_id,
+                time,
+            },
+        );
         self.streams.insert(os_id, stream);
         if let Some(name) = self.names.remove(&os_id) {
             self.write(

@@ -23,7 +23,14 @@ impl Resident {
     pub fn bytes(&self) -> Option<u64> {
         let mut text = [0u8; 128];
         // SAFETY: the pointer and length are those of a live array.
-        let len = unsafe { libc::pread(self.file.as_ref()?.as_raw_fd(), text.as_mut_ptr().cast(), text.len(), 0) };
+        let len = unsafe {
+            libc::pread(
+                self.file.as_ref()?.as_raw_fd(),
+                text.as_mut_ptr().cast(),
+                text.len(),
+                0,
+            )
+        };
         let text = text.get(..usize::try_from(len).ok()?)?;
         let pages = std::str::from_utf8(text).ok()?.split(' ').nth(1)?;
         Some(pages.parse::<u64>().ok()? * self.page_len)
@@ -32,7 +39,10 @@ impl Resident {
 
 /// The smallest memory limit of the control groups the process is in, version 1 or 2.
 pub fn limit() -> Option<u64> {
-    limit_below("/sys/fs/cgroup", &fs::read_to_string("/proc/self/cgroup").ok()?)
+    limit_below(
+        "/sys/fs/cgroup",
+        &fs::read_to_string("/proc/self/cgroup").ok()?,
+    )
 }
 
 fn limit_below(root: &str, membership: &str) -> Option<u64> {
@@ -41,7 +51,8 @@ fn limit_below(root: &str, membership: &str) -> Option<u64> {
     let mut smallest: Option<u64> = None;
     for line in membership.lines() {
         let mut parts = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
+        else {
             continue;
         };
         let (folder, file) = if controllers.is_empty() {
@@ -90,15 +101,31 @@ mod tests {
 
     #[test]
     fn smallest_limit_on_the_way_to_the_root_counts_in_version_2() {
-        let root = folder("v2", &[("job/memory.max", "max\n"), ("memory.max", "1000000\n"), ("job/task/memory.max", "2000000\n")]);
+        let root = folder(
+            "v2",
+            &[
+                ("job/memory.max", "max\n"),
+                ("memory.max", "1000000\n"),
+                ("job/task/memory.max", "2000000\n"),
+            ],
+        );
         assert_eq!(limit_below(&root, "0::/job/task\n"), Some(1_000_000));
         fs::remove_dir_all(root).unwrap();
     }
 
     #[test]
     fn version_1_has_its_own_folder_and_a_number_for_no_limit() {
-        let root = folder("v1", &[("memory/memory.limit_in_bytes", "9223372036854771712\n"), ("memory/job/memory.limit_in_bytes", "512000\n")]);
-        assert_eq!(limit_below(&root, "5:cpu,memory:/job\n1:name=x:/\n"), Some(512_000));
+        let root = folder(
+            "v1",
+            &[
+                ("memory/memory.limit_in_bytes", "9223372036854771712\n"),
+                ("memory/job/memory.limit_in_bytes", "512000\n"),
+            ],
+        );
+        assert_eq!(
+            limit_below(&root, "5:cpu,memory:/job\n1:name=x:/\n"),
+            Some(512_000)
+        );
         assert_eq!(limit_below(&root, "5:memory:/\n"), None);
         fs::remove_dir_all(root).unwrap();
     }

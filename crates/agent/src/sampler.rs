@@ -65,7 +65,8 @@ impl Sampler {
         x ^= x << 25;
         x ^= x >> 27;
         self.random = x;
-        let uniform = ((x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        let uniform =
+            ((x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
         (-uniform.ln() * MEAN_BYTES.load(Ordering::Relaxed) as f64) as i64
     }
 }
@@ -74,7 +75,8 @@ impl Sampler {
 pub fn prepare(mean_bytes: u64) -> bool {
     MEAN_BYTES.store(mean_bytes, Ordering::Relaxed);
     let memory = physical_memory();
-    let entries = (memory / mean_bytes.max(1) * 4).clamp(MIN_ENTRIES as u64, MAX_ENTRIES as u64) as usize;
+    let entries =
+        (memory / mean_bytes.max(1) * 4).clamp(MIN_ENTRIES as u64, MAX_ENTRIES as u64) as usize;
     let entries = entries.next_power_of_two();
     let table = TABLE.load(Ordering::Acquire);
     let present = (SET_MASK.load(Ordering::Acquire) + 1) * WAYS;
@@ -99,7 +101,12 @@ pub fn prepare(mean_bytes: u64) -> bool {
 
 fn physical_memory() -> u64 {
     // SAFETY: no preconditions.
-    let (pages, page) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let (pages, page) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
     (pages.max(0) as u64).saturating_mul(page.max(0) as u64)
 }
 
@@ -109,21 +116,29 @@ fn set_of(address: usize) -> Option<&'static [AtomicUsize; WAYS]> {
     if table.is_null() {
         return None;
     }
-    let set = (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20 & SET_MASK.load(Ordering::Relaxed);
+    let set =
+        (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20 & SET_MASK.load(Ordering::Relaxed);
     // SAFETY: the mask keeps the set within the table, which is never unmapped and aligned to a page.
     Some(unsafe { &*table.add(set * WAYS).cast::<[AtomicUsize; WAYS]>() })
 }
 
 /// Remembers a sampled block. `false`: no place for it.
 pub fn follow(address: usize) -> bool {
-    let Some(set) = set_of(address) else { return false };
-    set.iter().any(|way| way.compare_exchange(0, address, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+    let Some(set) = set_of(address) else {
+        return false;
+    };
+    set.iter().any(|way| {
+        way.compare_exchange(0, address, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    })
 }
 
 /// Whether the block was sampled; it is forgotten with the question.
 #[inline(always)]
 pub fn unfollow(address: usize) -> bool {
-    let Some(set) = set_of(address) else { return false };
+    let Some(set) = set_of(address) else {
+        return false;
+    };
     for way in set {
         if way.load(Ordering::Relaxed) == address {
             way.store(0, Ordering::Release);
@@ -140,7 +155,10 @@ mod tests {
     #[test]
     fn samples_are_as_frequent_as_their_mean_says_and_blocks_are_followed_to_their_end() {
         assert!(prepare(10_000));
-        let mut sampler = Sampler { bytes_left: 0, random: 0 };
+        let mut sampler = Sampler {
+            bytes_left: 0,
+            random: 0,
+        };
         let n_taken = (0..1_000_000).filter(|_| sampler.takes(100)).count();
         // 10 000 expected; four standard deviations are 400.
         assert!((9_600..10_400).contains(&n_taken), "{n_taken}");

@@ -34,7 +34,9 @@ use crate::locks::lock;
 use crate::registry::RegistryStream;
 use crate::store::Store;
 use crate::threads::{self, RECORDING, ThreadState};
-use crate::{clock, codes, fork, hooks, keeper, own_memory, python, record, resident, sampler, sys};
+use crate::{
+    clock, codes, fork, hooks, keeper, own_memory, python, record, resident, sampler, sys,
+};
 
 /// Low bits of the order word: the thread that recorded last. The rest is its number in the order.
 pub const TOKEN_BITS: u32 = 16;
@@ -47,7 +49,9 @@ pub struct OrderPage {
 }
 
 /// The word that every event looks at; 0 while nothing is recorded.
-pub static ORDER: OrderPage = OrderPage { word: AtomicU64::new(0) };
+pub static ORDER: OrderPage = OrderPage {
+    word: AtomicU64::new(0),
+};
 static TICK_SHIFT: AtomicU32 = AtomicU32::new(20);
 static SESSION: AtomicPtr<Session> = AtomicPtr::new(null_mut());
 static N_SESSIONS: AtomicU32 = AtomicU32::new(0);
@@ -124,14 +128,18 @@ pub fn abandon(reason: &str) {
     ORDER.word.store(0, Ordering::SeqCst);
     if let Some(session) = current() {
         if !session.abandoned.swap(true, Ordering::AcqRel) {
-            sys::complain(&format!("{reason}; the program goes on without being recorded"));
+            sys::complain(&format!(
+                "{reason}; the program goes on without being recorded"
+            ));
         }
     }
 }
 
 /// Where the present session writes; `None` while nothing is recorded.
 pub fn active_path() -> Option<PathBuf> {
-    is_active().then(|| current().map(|session| session.config.path.clone())).flatten()
+    is_active()
+        .then(|| current().map(|session| session.config.path.clone()))
+        .flatten()
 }
 
 /// Begins to record. What is wrong with the Python stacks alone is returned as a warning.
@@ -159,19 +167,27 @@ pub unsafe fn start_in_child() -> Result<Option<String>, StartError> {
     unsafe { start_as(config, id, parent) }
 }
 
-unsafe fn start_as(config: Config, id: [u8; 16], parent: u32) -> Result<Option<String>, StartError> {
+unsafe fn start_as(
+    config: Config,
+    id: [u8; 16],
+    parent: u32,
+) -> Result<Option<String>, StartError> {
     let _unrecorded = threads::Unrecorded::new();
     let mut running = lock(&LIFECYCLE);
     if running.is_some() {
         return Err(StartError::AlreadyRunning(
-            current().map(|session| session.config.path.clone()).unwrap_or_default(),
+            current()
+                .map(|session| session.config.path.clone())
+                .unwrap_or_default(),
         ));
     }
     let symbols = Symbols::resolve().map_err(StartError::Interpreter)?;
     // SAFETY: the caller holds the GIL.
     let warning = match unsafe { python::prepare(&symbols) } {
         Ok(()) => None,
-        Err(unsupported) if unsupported.forbids_recording() => return Err(StartError::Interpreter(unsupported)),
+        Err(unsupported) if unsupported.forbids_recording() => {
+            return Err(StartError::Interpreter(unsupported));
+        }
         Err(unsupported) => Some(unsupported.to_string()),
     };
     if !threads::prepare() {
@@ -187,7 +203,8 @@ unsafe fn start_as(config: Config, id: [u8; 16], parent: u32) -> Result<Option<S
     TICK_SHIFT.store(shift, Ordering::Relaxed);
     let header = header_of(&config, id, parent, shift);
     let file = open(&config)?;
-    let store = Store::new(file, &header.to_bytes()).map_err(|error| StartError::Write(config.path.clone(), error))?;
+    let store = Store::new(file, &header.to_bytes())
+        .map_err(|error| StartError::Write(config.path.clone(), error))?;
     let number = N_SESSIONS.fetch_add(1, Ordering::Relaxed) + 1;
     let session: &'static Session = Box::leak(Box::new(Session {
         number,
@@ -275,7 +292,9 @@ pub fn forget_after_fork(inherit: impl FnOnce(&Config, [u8; 16])) {
     let was_active = SESSION.swap(null_mut(), Ordering::AcqRel);
     ORDER.word.store(0, Ordering::SeqCst);
     // SAFETY: the child has a copy of the session, which nobody else in this process uses.
-    let Some(session) = (unsafe { was_active.as_ref() }) else { return };
+    let Some(session) = (unsafe { was_active.as_ref() }) else {
+        return;
+    };
     // The lock may be held by a thread that does not exist here; then a stop was under way, and there is no keeper.
     if let Ok(mut running) = LIFECYCLE.try_lock() {
         std::mem::forget(running.take());
@@ -356,8 +375,16 @@ impl Session {
     }
 
     pub fn note_clock(&self) {
-        let ClockPoint { ticks, monotonic_ns, unix_ns } = clock::point();
-        self.note(&Entry::Clock { ticks, monotonic_ns, unix_ns });
+        let ClockPoint {
+            ticks,
+            monotonic_ns,
+            unix_ns,
+        } = clock::point();
+        self.note(&Entry::Clock {
+            ticks,
+            monotonic_ns,
+            unix_ns,
+        });
     }
 
     pub fn note_losses(&self) {
@@ -386,16 +413,22 @@ impl Session {
 
 fn open(config: &Config) -> Result<File, StartError> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o666).custom_flags(libc::O_CLOEXEC);
+    options
+        .read(true)
+        .write(true)
+        .mode(0o666)
+        .custom_flags(libc::O_CLOEXEC);
     if config.overwrite {
         options.create(true).truncate(true);
     } else {
         options.create_new(true);
     }
-    options.open(&config.path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => StartError::Exists(config.path.clone()),
-        _ => StartError::Open(config.path.clone(), error),
-    })
+    options
+        .open(&config.path)
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => StartError::Exists(config.path.clone()),
+            _ => StartError::Open(config.path.clone(), error),
+        })
 }
 
 fn header_of(config: &Config, session: [u8; 16], parent_pid: u32, tick_shift: u32) -> Header {

@@ -83,7 +83,11 @@ impl Stack {
     }
 
     fn n_written(&self, depth: usize) -> u32 {
-        if depth == 0 { 0 } else { self.entries[depth - 1].n_written }
+        if depth == 0 {
+            0
+        } else {
+            self.entries[depth - 1].n_written
+        }
     }
 
     /// Writes what changed in the calling thread's stack since the last event. `false`: the chunk is full; begin a
@@ -193,7 +197,11 @@ impl Stack {
         }
         self.depth = first_changed;
         for i in first_changed..depth {
-            let frame = if i < known { self.entries[i].frame } else { self.fresh[depth - 1 - i] };
+            let frame = if i < known {
+                self.entries[i].frame
+            } else {
+                self.fresh[depth - 1 - i]
+            };
             if room.left() < 2 * MAX_RECORD_BYTES {
                 return false;
             }
@@ -211,9 +219,20 @@ impl Stack {
     /// # Safety
     /// `frame` is in the calling thread's chain.
     #[inline(always)]
-    unsafe fn write_push(&mut self, layout: &Layout, frame: usize, i: usize, room: &mut Room) -> bool {
+    unsafe fn write_push(
+        &mut self,
+        layout: &Layout,
+        frame: usize,
+        i: usize,
+        room: &mut Room,
+    ) -> bool {
         // SAFETY: the frame is live, and these are its fields.
-        let (raw_code, instruction) = unsafe { (word(frame, layout.frame_code), word(frame, layout.frame_instr)) };
+        let (raw_code, instruction) = unsafe {
+            (
+                word(frame, layout.frame_code),
+                word(frame, layout.frame_instr),
+            )
+        };
         self.entries[i] = Entry {
             frame,
             code: raw_code,
@@ -228,7 +247,8 @@ impl Stack {
             }
         }
         let code = raw_code & layout.frame_code_mask;
-        let cached = self.codes[(code >> 5).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56 & (N_CACHED_CODES - 1)];
+        let cached = self.codes
+            [(code >> 5).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56 & (N_CACHED_CODES - 1)];
         let id = if cached.code == code {
             cached.id
         } else {
@@ -237,7 +257,11 @@ impl Stack {
         let offset = instr_offset(layout, code, instruction);
         room.push(Frame {
             code: id,
-            instruction: if offset == u32::MAX { Frame::AT_START } else { offset / 2 },
+            instruction: if offset == u32::MAX {
+                Frame::AT_START
+            } else {
+                offset / 2
+            },
         });
         true
     }
@@ -246,7 +270,8 @@ impl Stack {
     #[inline(never)]
     fn learn_code(&mut self, layout: &Layout, code: usize) -> u32 {
         let id = codes::id_of(layout, code);
-        self.codes[(code >> 5).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56 & (N_CACHED_CODES - 1)] = CachedCode { code, id };
+        self.codes[(code >> 5).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56 & (N_CACHED_CODES - 1)] =
+            CachedCode { code, id };
         id
     }
 
@@ -309,7 +334,10 @@ unsafe fn innermost(layout: &Layout, thread_state: usize) -> usize {
     match layout.current_frame {
         // SAFETY: as the caller says.
         CurrentFrame::Direct(offset) => unsafe { word(thread_state, offset) },
-        CurrentFrame::ViaCFrame { cframe, current_frame } => {
+        CurrentFrame::ViaCFrame {
+            cframe,
+            current_frame,
+        } => {
             // SAFETY: a live thread state always has a C frame record.
             let record = unsafe { word(thread_state, cframe) };
             if record == 0 {

@@ -23,7 +23,9 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use heaptide_capture::area::{AREA_ALIGN, BlockHead, ChunkHead, ExtentHead, PaddingHead, SlotHead, align_up};
+use heaptide_capture::area::{
+    AREA_ALIGN, BlockHead, ChunkHead, ExtentHead, PaddingHead, SlotHead, align_up,
+};
 use heaptide_capture::pack::Packer;
 
 use crate::locks::lock;
@@ -31,6 +33,8 @@ use crate::sys;
 
 /// Slots that may wait for the keeper before threads help with packing.
 const MAX_WAITING: usize = 24;
+/// A file up to this size is moved together as a whole at the end.
+const MAX_MOVED: u64 = 64 << 20;
 /// The keeper is woken early when so many slots wait.
 const WAKE_AT: usize = 3;
 
@@ -46,20 +50,24 @@ impl Size {
     pub fn slot_len(self) -> usize {
         match self {
             Size::Small => 16 * 1024,
-            Size::Large => 256 * 1024,
+            Size::Large => 128 * 1024,
         }
     }
 
     fn slots_per_extent(self) -> usize {
         match self {
             Size::Small => 16,
-            Size::Large => 4,
+            Size::Large => 8,
         }
     }
 
     /// The size for the chunk of this number in its stream.
     pub fn of_chunk(number: u32) -> Size {
-        if number == 0 { Size::Small } else { Size::Large }
+        if number == 0 {
+            Size::Small
+        } else {
+            Size::Large
+        }
     }
 }
 
@@ -93,7 +101,8 @@ impl Slot {
     pub fn commit(self, n_bytes: usize) {
         // SAFETY: the place lies within the slot's head and is aligned, because slots are page-aligned. Readers of
         // the file see either value; release keeps the payload's stores before it.
-        unsafe { AtomicU64::from_ptr(self.head.as_ptr().add(SlotHead::COMMITTED_AT).cast()) }.store(n_bytes as u64, Ordering::Release);
+        unsafe { AtomicU64::from_ptr(self.head.as_ptr().add(SlotHead::COMMITTED_AT).cast()) }
+            .store(n_bytes as u64, Ordering::Release);
     }
 
     fn begin(self, chunk: ChunkHead) {
@@ -111,12 +120,15 @@ impl Slot {
 
     fn set_in_use(self, in_use: bool) {
         // SAFETY: as in `commit`.
-        unsafe { AtomicU32::from_ptr(self.head.as_ptr().add(SlotHead::IN_USE_AT).cast()) }.store(in_use.into(), Ordering::Release);
+        unsafe { AtomicU32::from_ptr(self.head.as_ptr().add(SlotHead::IN_USE_AT).cast()) }
+            .store(in_use.into(), Ordering::Release);
     }
 
     fn read_head(self) -> Option<SlotHead> {
         // SAFETY: the head lies within the slot; the caller owns the slot, so nobody writes to it.
-        SlotHead::from_bytes(unsafe { std::slice::from_raw_parts(self.head.as_ptr(), SlotHead::LEN) })
+        SlotHead::from_bytes(unsafe {
+            std::slice::from_raw_parts(self.head.as_ptr(), SlotHead::LEN)
+        })
     }
 }
 
@@ -216,7 +228,11 @@ impl Store {
             if self.has_failed() {
                 return None;
             }
-            let gained = if keeper_lags { self.pack_one() } else { self.grow_or_pack(size) };
+            let gained = if keeper_lags {
+                self.pack_one()
+            } else {
+                self.grow_or_pack(size)
+            };
             if let Err(error) = gained {
                 self.fail(&error);
                 return None;
@@ -343,7 +359,8 @@ impl Store {
         for i in (0..n_slots).rev() {
             // SAFETY: the mapping is one page of head and `n_slots` slots long.
             let head = unsafe { memory.add(self.page_len as usize + i * slot_len) };
-            pool.free(size).extend(NonNull::new(head).map(|head| Slot { head, size }));
+            pool.free(size)
+                .extend(NonNull::new(head).map(|head| Slot { head, size }));
         }
         pool.extents.push(Extent {
             memory,
@@ -361,7 +378,11 @@ impl Store {
 
     /// Bytes of the program's address space that the slots take.
     pub fn mapped_bytes(&self) -> u64 {
-        lock(&self.pool).extents.iter().map(|extent| extent.area_len).sum()
+        lock(&self.pool)
+            .extents
+            .iter()
+            .map(|extent| extent.area_len)
+            .sum()
     }
 
     /// Ends the file in order: every slot becomes a block, the slots' space is filled with the last blocks, and the
@@ -376,58 +397,66 @@ impl Store {
         }
     }
 
-    /// At every instant of this the file can be read: a block is copied before its old place is given up, and until
-    /// its head is in place the space counts as padding.
+    /// Moves the blocks together over the space of the extents and cuts the file behind them. Of a large file only
+    /// the end is moved.
+    ///
+    /// At every instant of this the file can be read: a block is copied before its old place is given up, the space
+    /// between is padding at any time, and the copy counts from the moment its head is written. The first extent is
+    /// longer than any block, so a block and its copy never overlap.
     fn compact(&self) -> io::Result<()> {
         let mut tail = lock(&self.tail);
         let pool = lock(&self.pool);
-        let mut block = Vec::new();
+        let Some(first) = pool.extents.first() else {
+            return Ok(());
+        };
+        let mut place = first.offset;
         for extent in &pool.extents {
-            let (mut place, mut room) = (extent.offset, extent.area_len);
-            self.pad(place, room)?;
-            while let Some(&(offset, len)) = tail.blocks.last() {
-                let fits = len == room || len + PaddingHead::LEN as u64 <= room;
-                if offset < place || !fits {
-                    break;
-                }
-                block.resize(len as usize, 0);
-                sys::read_exact_at(self.fd(), &mut block, offset)?;
-                if len < room {
-                    self.pad(place + len, room - len)?;
-                }
-                let (head, payload) = block.split_at(BlockHead::LEN);
-                sys::write_all_at(self.fd(), payload, place + BlockHead::LEN as u64)?;
-                sys::write_all_at(self.fd(), head, place)?;
-                tail.blocks.pop();
-                place += len;
-                room -= len;
+            self.pad(extent.offset, extent.area_len)?;
+        }
+        let bytes_behind: u64 = tail.blocks.iter().map(|&(_, len)| len).sum();
+        let skip = if bytes_behind <= MAX_MOVED {
+            0
+        } else {
+            self.first_to_move(&tail.blocks, first.area_len)
+        };
+        let mut block = Vec::new();
+        for &(offset, len) in &tail.blocks[skip..] {
+            block.resize(len as usize, 0);
+            sys::read_exact_at(self.fd(), &mut block, offset)?;
+            // Behind the copy there is padding up to the block itself, or up to the end of the extent it moves into.
+            let gap_end = if skip == 0 {
+                offset
+            } else {
+                first.offset + first.area_len
+            };
+            self.pad(place + len, gap_end - place - len)?;
+            let (head, payload) = block.split_at(BlockHead::LEN);
+            sys::write_all_at(self.fd(), payload, place + BlockHead::LEN as u64)?;
+            sys::write_all_at(self.fd(), head, place)?;
+            place += len;
+            if skip == 0 {
+                // The block's old place joins the padding before the next one.
+                self.pad(place, offset + len - place)?;
             }
         }
-        let blocks_end = tail.blocks.last().map_or(0, |&(offset, len)| offset + len);
-        let mut end = blocks_end;
-        for extent in &pool.extents {
-            end = end.max(self.used_end(extent)?);
-        }
-        // A file without any block keeps its first extent's start: the header stands before it.
-        end = end.max(pool.extents.first().map_or(tail.offset, |extent| extent.offset));
+        let end = match tail.blocks[..skip].last() {
+            Some(&(offset, len)) => offset + len,
+            None => place,
+        };
         self.file.set_len(end)?;
         tail.offset = end;
         Ok(())
     }
 
-    /// Where the blocks that were moved into an extent end.
-    fn used_end(&self, extent: &Extent) -> io::Result<u64> {
-        let mut offset = extent.offset;
-        let end = extent.offset + extent.area_len;
-        let mut bytes = [0; BlockHead::LEN];
-        while offset + BlockHead::LEN as u64 <= end {
-            sys::read_exact_at(self.fd(), &mut bytes, offset)?;
-            match BlockHead::from_bytes(&bytes) {
-                Some(head) => offset += head.area_len(),
-                None => break,
-            }
+    /// Of a large file: the first of the last blocks that together fit into the first extent.
+    fn first_to_move(&self, blocks: &[(u64, u64)], room: u64) -> usize {
+        let mut left = room - PaddingHead::LEN as u64;
+        let mut first = blocks.len();
+        while first > 0 && blocks[first - 1].1 <= left {
+            first -= 1;
+            left -= blocks[first].1;
         }
-        Ok(if offset > extent.offset { offset } else { 0 })
+        first
     }
 
     fn pad(&self, offset: u64, len: u64) -> io::Result<()> {

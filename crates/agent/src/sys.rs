@@ -110,7 +110,14 @@ pub fn reserve(fd: RawFd, offset: u64, len: u64) -> io::Result<()> {
 pub fn write_all_at(fd: RawFd, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         // SAFETY: the pointer and length are those of a live slice.
-        let written = unsafe { libc::pwrite(fd, bytes.as_ptr().cast(), bytes.len(), offset as libc::off_t) };
+        let written = unsafe {
+            libc::pwrite(
+                fd,
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                offset as libc::off_t,
+            )
+        };
         match written {
             0 => return Err(io::ErrorKind::WriteZero.into()),
             1.. => {

@@ -76,7 +76,8 @@ pub struct ThreadState {
 static POOL: ForkLock = ForkLock::new();
 static FREE: AtomicPtr<ThreadState> = AtomicPtr::new(null_mut());
 static N_STATES: AtomicUsize = AtomicUsize::new(0);
-static STATES: [AtomicPtr<ThreadState>; MAX_STATES] = [const { AtomicPtr::new(null_mut()) }; MAX_STATES];
+static STATES: [AtomicPtr<ThreadState>; MAX_STATES] =
+    [const { AtomicPtr::new(null_mut()) }; MAX_STATES];
 /// Shared by threads that are beyond their destructors.
 static ORPHANS: AtomicPtr<ThreadState> = AtomicPtr::new(null_mut());
 /// The pthread key whose destructor ends a thread, plus 1; 0 before it exists.
@@ -130,7 +131,10 @@ fn enter_slowly(word: usize) -> *mut ThreadState {
         if !state.is_null() {
             // SAFETY: states are never unmapped.
             let busy = unsafe { &(*state).busy };
-            while busy.compare_exchange(IDLE, RECORDING, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            while busy
+                .compare_exchange(IDLE, RECORDING, Ordering::Acquire, Ordering::Relaxed)
+                .is_err()
+            {
                 // SAFETY: no preconditions.
                 unsafe { libc::sched_yield() };
             }

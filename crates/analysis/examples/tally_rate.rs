@@ -12,7 +12,11 @@ fn main() {
     for (name, n_live, random_frees) in [
         ("churn among 1 000 blocks", 1_000, true),
         ("churn among 100 000 blocks", 100_000, true),
-        ("churn among 3 000 000 blocks, oldest first", 3_000_000, false),
+        (
+            "churn among 3 000 000 blocks, oldest first",
+            3_000_000,
+            false,
+        ),
         ("churn among 3 000 000 blocks, any of them", 3_000_000, true),
     ] {
         let mut tally = Tally::new(0);
@@ -41,7 +45,9 @@ fn main() {
                 first_op: 0,
             }];
             while chunk.ops.len() < OPS_PER_CHUNK {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                state = state
+                    .wrapping_mul(6364136223846793005)
+                    .wrapping_add(1442695040888963407);
                 let mut op = Op {
                     address: next,
                     size: 16 + (state >> 33) % 600,
@@ -54,7 +60,11 @@ fn main() {
                     live.push(op.address);
                 } else {
                     oldest = (oldest + 1) % live.len();
-                    let at = if random_frees { (state >> 20) as usize % live.len() } else { oldest };
+                    let at = if random_frees {
+                        (state >> 20) as usize % live.len()
+                    } else {
+                        oldest
+                    };
                     let address = live[at];
                     chunk.ops.push(Op {
                         address,

@@ -1,7 +1,7 @@
 //! Turns captures into answers. Every number that the product shows is computed here, once, in bytes.
 //!
 //! In reading order: [`load`] replays captures into sums and gives frames their names ([`symbols`]); [`aggregate`]
-//! shapes the sums into what a report shows; [`model`] is the inert result.
+//! shapes the sums into what a report shows; [`model`] is the inert result. [`records`] tells a capture as it is.
 //!
 //! Absent here, on purpose: interpreters, networks, clocks, terminals, rounding and units.
 #![forbid(unsafe_code)]
@@ -9,7 +9,11 @@
 pub mod aggregate;
 pub mod load;
 pub mod model;
+pub mod records;
 pub mod symbols;
 
 pub use aggregate::{View, stats, summary, tree};
+/// The types of records, for those who render them as they are.
+pub use heaptide_capture as capture;
 pub use load::{Process, Session, load};
+pub use records::{RecordLine, records};

@@ -141,8 +141,14 @@ impl Process {
 
     /// Clock units at which the capture ends.
     pub fn end_units(&self) -> u64 {
-        let resident = self.registry.resident.last().map_or(0, |sample| sample.time);
+        let resident = self
+            .registry
+            .resident
+            .last()
+            .map_or(0, |sample| sample.time);
         let last_event = self.sums.last_time.max(resident);
-        self.registry.end.map_or(last_event, |end| end.max(last_event))
+        self.registry
+            .end
+            .map_or(last_event, |end| end.max(last_event))
     }
 }

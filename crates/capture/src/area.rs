@@ -54,7 +54,7 @@ pub struct BlockHead {
     pub chunk: ChunkHead,
     /// Length of the payload when unpacked.
     pub raw_len: u32,
-    /// Length in the file. Equal to `raw_len`: stored as it is; smaller: an LZ4 block.
+    /// Length in the file. Equal to `raw_len`: stored as it is; smaller: a zstd frame.
     pub stored_len: u32,
     /// Allocations and releases in the payload; 0 in the registry.
     pub n_events: u32,

@@ -252,7 +252,8 @@ impl Tables {
 /// Reading.
 impl Tables {
     /// The next record, or `None` where the bytes end or make no sense; `reader.is_at_end()` tells which.
-    #[inline]
+    // Readers' speed rests on this being part of their loop.
+    #[inline(always)]
     pub fn read(&mut self, reader: &mut Reader) -> Option<Record> {
         let tag = reader.u8()?;
         let place = usize::from(tag & 0x3f);

@@ -29,7 +29,7 @@ use ahead::Ahead;
 /// More cores than this do not help: the sink, which runs on one, is slower than so many decoders.
 const MAX_WORKERS: usize = 4;
 /// If the chunks that threads are in the middle of take more, those needed last are dropped and decoded again later.
-/// No ordinary program comes near: it is 700 threads with full chunks, all at once.
+/// Far above what ordinary programs need: a full chunk of 256 KiB takes about three megabytes.
 const MAX_HELD_BYTES: usize = 512 << 20;
 
 /// Feeds every operation of the capture to `sink`, in the order in which things happened: a chunk, and which of its
@@ -57,7 +57,7 @@ fn replay_with(
     on_progress: &mut dyn FnMut(u64),
     sink: &mut impl FnMut(&DecodedChunk, Range<usize>),
 ) -> Vec<Damage> {
-    let ahead = Ahead::new(capture, 2 * n_workers + 1);
+    let ahead = Ahead::new(capture, n_workers + 2);
     thread::scope(|scope| {
         let _stop = ahead.stop_at_the_end();
         for _ in 0..n_workers {

@@ -39,7 +39,8 @@ pub struct Code<'a> {
     pub id: u32,
     pub first_line: i32,
     pub name: &'a [u8],
-    pub qualified_name: &'a [u8],
+    /// What stands before the name in the qualified name: `Table.` of `Table.load`.
+    pub qualifier: &'a [u8],
     pub file: &'a [u8],
     /// `co_linetable` as the interpreter has it; its format depends on the Python version in the header.
     pub line_table: &'a [u8],
@@ -48,7 +49,7 @@ pub struct Code<'a> {
 impl Code<'_> {
     /// Room that this entry needs.
     pub fn max_bytes(&self) -> usize {
-        64 + self.name.len() + self.qualified_name.len() + self.file.len() + self.line_table.len()
+        64 + self.name.len() + self.qualifier.len() + self.file.len() + self.line_table.len()
     }
 }
 
@@ -117,13 +118,13 @@ impl<'a> Entry<'a> {
         };
         let mut fields = Writer::new(body);
         let tag = self.write_fields(&mut fields);
-        let len = fields.len();
-        head[0] = tag;
-        for (i, byte) in head[1..].iter_mut().enumerate() {
-            let more = if i < 4 { 0x80 } else { 0 };
-            *byte = ((len >> (7 * i)) & 0x7f) as u8 | more;
-        }
-        FIELDS_AT + len
+        let fields_len = fields.len();
+        let mut start = Writer::new(head);
+        start.u8(tag);
+        start.varint(fields_len as u64);
+        let start_len = start.len();
+        out.copy_within(FIELDS_AT..FIELDS_AT + fields_len, start_len);
+        start_len + fields_len
     }
 
     fn write_fields(&self, out: &mut Writer) -> u8 {
@@ -132,7 +133,7 @@ impl<'a> Entry<'a> {
                 out.varint(code.id.into());
                 out.signed(code.first_line.into());
                 out.text(code.name);
-                out.text(code.qualified_name);
+                out.text(code.qualifier);
                 out.text(code.file);
                 out.text(code.line_table);
                 CODE
@@ -198,7 +199,7 @@ impl<'a> Entry<'a> {
                 id: small(fields.varint()?)?,
                 first_line: i32::try_from(fields.signed()?).ok()?,
                 name: fields.text()?,
-                qualified_name: fields.text()?,
+                qualifier: fields.text()?,
                 file: fields.text()?,
                 line_table: fields.text()?,
             }),
@@ -254,7 +255,7 @@ mod tests {
                 id: 9,
                 first_line: -1,
                 name: b"f",
-                qualified_name: "Klasse.größe".as_bytes(),
+                qualifier: "Größe.".as_bytes(),
                 file: b"/srv/job.py",
                 line_table: &[0x80; 300],
             }),

@@ -1,1 +1,97 @@
-//! cli
+//! The `heaptide` command: arguments, printing, exit codes. The only crate that prints or exits.
+//!
+//! [`main`] does everything except running Python: `heaptide run` comes back as a [`RunPlan`] for whoever has an
+//! interpreter. In reading order: [`commands`] has one file for each subcommand, `input` opens captures for them,
+//! `output` is where they write, [`exit`] what they return.
+#![forbid(unsafe_code)]
+
+pub mod commands;
+pub mod exit;
+mod input;
+mod output;
+mod progress;
+mod sizes;
+
+use std::ffi::OsString;
+
+use clap::Command;
+use clap::error::ErrorKind;
+
+pub use commands::run::{RunPlan, Target};
+pub use exit::Failure;
+
+/// What is left to do after the command line was understood.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Nothing: leave with this code.
+    Exit(i32),
+    /// Run a program and record it.
+    Run(RunPlan),
+}
+
+const ABOUT: &str = "A memory profiler for Python jobs: every allocation, at almost no cost";
+
+const LONG_ABOUT: &str = "\
+A memory profiler for Python jobs: every allocation, at almost no cost.
+
+It answers four questions:
+  where was memory allocated?   by call stack, at the peak and still alive: tree, summary
+  when did it grow?             resident size and heap over time: stats, parse
+  what is it?                   how many blocks of which sizes, from which modules: stats
+  why is it still here?         what was alive at the end, and who allocated it: tree --leaks";
+
+const EXAMPLES: &str = "\
+Examples:
+  heaptide run job.py --its-own --options      record a program, from its first line to its last
+  heaptide run --sample -m package.worker      record a service all day, at next to no cost
+  heaptide stats heaptide-job.py.4711.tide     look at what was recorded; then summary and tree
+
+`heaptide COMMAND --help` says more about each command.";
+
+fn command() -> Command {
+    let command = Command::new("heaptide")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(ABOUT)
+        .long_about(LONG_ABOUT)
+        .after_help(EXAMPLES)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true);
+    commands::ALL.iter().fold(command, |command, subcommand| {
+        command.subcommand((subcommand.arguments)())
+    })
+}
+
+/// Understands and does what the arguments say. The first argument is the program's name.
+pub fn main(arguments: impl Iterator<Item = OsString>) -> Outcome {
+    let (arguments, rest) = commands::run::split(arguments.collect());
+    let matches = match command().try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error) => return explain(&error),
+    };
+    let Some((name, matches)) = matches.subcommand() else {
+        return Outcome::Exit(exit::USAGE);
+    };
+    if name == commands::run::NAME {
+        return match commands::run::plan(matches, rest) {
+            Ok(plan) => Outcome::Run(plan),
+            Err(failure) => failure.report(),
+        };
+    }
+    let subcommand = commands::ALL.iter().find(|known| known.name == name);
+    match subcommand.map(|known| (known.run)(matches)) {
+        Some(Ok(())) => Outcome::Exit(exit::OK),
+        Some(Err(failure)) => failure.report(),
+        None => Outcome::Exit(exit::USAGE),
+    }
+}
+
+/// Help and version are what was asked for; anything else is a mistake in the arguments.
+fn explain(error: &clap::Error) -> Outcome {
+    // A reader that went away does not need to be told.
+    let _ = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Outcome::Exit(exit::OK),
+        _ => Outcome::Exit(exit::USAGE),
+    }
+}

@@ -1,8 +1,43 @@
-//! The command line, handed through.
+//! The command line, handed through: what comes back is an exit code, or a program for Python to run.
 
+use std::ffi::OsString;
+
+use heaptide_cli::{Outcome, RunPlan, Target};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
+/// Does what the arguments say. Returns the exit code, or for ``run`` the plan as a dict.
 #[pyfunction]
-pub fn main(_arguments: Vec<String>) -> i32 {
-    0
+pub fn main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Py<PyAny>> {
+    let arguments = std::iter::once(OsString::from("heaptide")).chain(arguments);
+    // Reports take their time; other threads of the interpreter go on meanwhile.
+    match py.detach(|| heaptide_cli::main(arguments)) {
+        Outcome::Exit(code) => Ok(code.into_pyobject(py)?.into_any().unbind()),
+        Outcome::Run(plan) => Ok(plan_to_dict(py, plan)?.into_any().unbind()),
+    }
+}
+
+fn plan_to_dict(py: Python<'_>, plan: RunPlan) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    let (kind, target) = match plan.target {
+        Target::Script(path) => ("script", path.into_os_string()),
+        Target::Module(name) => ("module", name.into()),
+        Target::Code(text) => ("code", text.into()),
+        Target::Stdin => ("stdin", OsString::new()),
+    };
+    dict.set_item("kind", kind)?;
+    dict.set_item("target", target)?;
+    dict.set_item("arguments", plan.args)?;
+    dict.set_item(
+        "output",
+        plan.output.map(std::path::PathBuf::into_os_string),
+    )?;
+    dict.set_item("force", plan.force)?;
+    dict.set_item("quiet", plan.quiet)?;
+    dict.set_item("objects", plan.objects)?;
+    dict.set_item("sample_bytes", plan.sample_bytes.unwrap_or(0))?;
+    dict.set_item("aggregate", plan.aggregate)?;
+    dict.set_item("follow_fork", plan.follow_fork)?;
+    dict.set_item("interval_ms", plan.interval_ms)?;
+    Ok(dict)
 }

@@ -1,6 +1,7 @@
 //! The extension module `heaptide._native`: converts between Python and Rust, and decides nothing.
 
 mod command;
+mod main_program;
 mod recording;
 
 use heaptide_agent::own_memory::Counted;
@@ -17,7 +18,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(recording::active, module)?)?;
     module.add_function(wrap_pyfunction!(recording::name_thread, module)?)?;
     module.add_function(wrap_pyfunction!(recording::start_in_child, module)?)?;
+    module.add_function(wrap_pyfunction!(main_program::call_as_main, module)?)?;
+    module.add_function(wrap_pyfunction!(main_program::print_exception, module)?)?;
     module.add_function(wrap_pyfunction!(command::main, module)?)?;
-    module.add("RecordingError", module.py().get_type::<recording::RecordingError>())?;
+    module.add(
+        "RecordingError",
+        module.py().get_type::<recording::RecordingError>(),
+    )?;
     Ok(())
 }

@@ -17,7 +17,10 @@ create_exception!(
 /// Begins to record this process. Returns a sentence if Python stacks cannot be read.
 #[pyfunction]
 #[pyo3(signature = (path, *, overwrite, objects, sample_bytes, aggregate, follow_fork, interval_ms, whole_program, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths))]
-#[allow(clippy::too_many_arguments, reason = "keyword arguments, each with its name at the only caller")]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "keyword arguments, each with its name at the only caller"
+)]
 pub fn start(
     path: PathBuf,
     overwrite: bool,

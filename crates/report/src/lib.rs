@@ -1,1 +1,8 @@
-//! report
+//! Renders answers: for people as text, for other tools as JSON. Rounding, units and colours live here; numbers do not.
+//!
+//! In reading order: [`units`] writes sizes and times, [`text`] what a terminal shows, [`json`] what programs read.
+#![forbid(unsafe_code)]
+
+pub mod json;
+pub mod text;
+pub mod units;

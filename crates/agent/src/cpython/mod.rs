@@ -12,6 +12,7 @@ pub mod debug_offsets;
 pub mod detect;
 pub mod frames;
 pub mod layout;
+pub mod line_table;
 pub mod memory;
 pub mod symbols;
 pub mod tables;

@@ -143,11 +143,17 @@ pub unsafe extern "C" fn realloc<const SAMPLED: bool>(old: Pointer, size: usize)
     })
 }
 
-pub unsafe extern "C" fn reallocarray<const SAMPLED: bool>(old: Pointer, n_items: usize, item_len: usize) -> Pointer {
+pub unsafe extern "C" fn reallocarray<const SAMPLED: bool>(
+    old: Pointer,
+    n_items: usize,
+    item_len: usize,
+) -> Pointer {
     // A product that overflows makes the real function fail, which is not the same as a size of 0.
     let size = n_items.checked_mul(item_len).unwrap_or(usize::MAX);
     resized::<SAMPLED>(Allocator::Reallocarray, old, size, || {
-        real!(reallocarray as extern "C" fn(Pointer, usize, usize) -> Pointer)(old, n_items, item_len)
+        real!(reallocarray as extern "C" fn(Pointer, usize, usize) -> Pointer)(
+            old, n_items, item_len,
+        )
     })
 }
 
@@ -158,8 +164,14 @@ pub unsafe extern "C" fn free<const SAMPLED: bool>(block: Pointer) {
     real!(free as extern "C" fn(Pointer))(block);
 }
 
-pub unsafe extern "C" fn posix_memalign<const SAMPLED: bool>(place: *mut Pointer, align: usize, size: usize) -> c_int {
-    let result = real!(posix_memalign as extern "C" fn(*mut Pointer, usize, usize) -> c_int)(place, align, size);
+pub unsafe extern "C" fn posix_memalign<const SAMPLED: bool>(
+    place: *mut Pointer,
+    align: usize,
+    size: usize,
+) -> c_int {
+    let result = real!(posix_memalign as extern "C" fn(*mut Pointer, usize, usize) -> c_int)(
+        place, align, size,
+    );
     if result == 0 {
         // SAFETY: the real function has just written the block's address there.
         handed_out::<SAMPLED>(Allocator::PosixMemalign, size, unsafe { *place });
@@ -188,12 +200,21 @@ pub unsafe extern "C" fn pvalloc<const SAMPLED: bool>(size: usize) -> Pointer {
 }
 
 #[inline(always)]
-fn mapped<const SAMPLED: bool>(address: Pointer, length: usize, flags: c_int, call: impl FnOnce() -> Pointer) -> Pointer {
+fn mapped<const SAMPLED: bool>(
+    address: Pointer,
+    length: usize,
+    flags: c_int,
+    call: impl FnOnce() -> Pointer,
+) -> Pointer {
     // A mapping at a fixed place takes the place of whatever was there.
     let replaces = flags & libc::MAP_FIXED != 0 && releasing_range(address as usize, length);
     let mapping = call();
     if mapping != libc::MAP_FAILED {
-        let allocator = if flags & libc::MAP_ANONYMOUS != 0 { Allocator::Mmap } else { Allocator::MmapFile };
+        let allocator = if flags & libc::MAP_ANONYMOUS != 0 {
+            Allocator::Mmap
+        } else {
+            Allocator::MmapFile
+        };
         allocated::<SAMPLED>(allocator, length, mapping as usize);
     } else if replaces {
         not_released::<false>(address as usize);

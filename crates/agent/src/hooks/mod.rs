@@ -33,7 +33,11 @@ impl Hook {
 
     /// What is to be called instead in this session.
     pub fn chosen(&self) -> usize {
-        if SAMPLING.load(Ordering::Relaxed) { (self.sampled)() } else { (self.exact)() }
+        if SAMPLING.load(Ordering::Relaxed) {
+            (self.sampled)()
+        } else {
+            (self.exact)()
+        }
     }
 
     pub fn is_ours(&self, address: usize) -> bool {
@@ -51,7 +55,7 @@ pub mod real {
         )* };
     }
     places! { malloc calloc realloc reallocarray free posix_memalign aligned_alloc memalign valloc pvalloc
-              mmap mmap64 munmap mremap dlsym }
+    mmap mmap64 munmap mremap dlsym }
 }
 
 macro_rules! hooks {
@@ -96,7 +100,12 @@ pub fn prepare() -> Result<(), StartError> {
             hook.real.store(address, Ordering::Release);
         }
     }
-    for (real, name) in [(&real::malloc, "malloc"), (&real::free, "free"), (&real::mmap, "mmap"), (&real::dlsym, "dlsym")] {
+    for (real, name) in [
+        (&real::malloc, "malloc"),
+        (&real::free, "free"),
+        (&real::mmap, "mmap"),
+        (&real::dlsym, "dlsym"),
+    ] {
         if real.load(Ordering::Relaxed) == 0 {
             return Err(StartError::NoAllocator(name));
         }

@@ -44,7 +44,11 @@ pub unsafe fn install(symbols: &Symbols, sampled: bool) {
         }
         // SAFETY: see `Originals`.
         unsafe { (*ORIGINALS.0.get())[domain] = Some(present) };
-        let mut ours = if sampled { hooks::<true>(domain) } else { hooks::<false>(domain) };
+        let mut ours = if sampled {
+            hooks::<true>(domain)
+        } else {
+            hooks::<false>(domain)
+        };
         // SAFETY: as above.
         unsafe { (symbols.set_allocator)(domain as c_int, &mut ours) };
     }
@@ -82,8 +86,11 @@ fn hooks<const SAMPLED: bool>(domain: usize) -> MemAllocator {
 }
 
 fn is_ours(allocator: &MemAllocator) -> bool {
-    let free_address = allocator.free.map_or(0, |function| function as *const () as usize);
-    free_address == free::<false> as *const () as usize || free_address == free::<true> as *const () as usize
+    let free_address = allocator
+        .free
+        .map_or(0, |function| function as *const () as usize);
+    free_address == free::<false> as *const () as usize
+        || free_address == free::<true> as *const () as usize
 }
 
 /// The allocator behind the hook of this domain.
@@ -94,8 +101,12 @@ fn original(domain: Pointer) -> Option<&'static MemAllocator> {
 }
 
 unsafe extern "C" fn malloc<const SAMPLED: bool>(domain: Pointer, size: usize) -> Pointer {
-    let Some(real) = original(domain) else { return std::ptr::null_mut() };
-    let Some(call) = real.malloc else { return std::ptr::null_mut() };
+    let Some(real) = original(domain) else {
+        return std::ptr::null_mut();
+    };
+    let Some(call) = real.malloc else {
+        return std::ptr::null_mut();
+    };
     let inner = Inner::begin();
     // SAFETY: called as the interpreter called us.
     let block = unsafe { call(real.ctx, size) };
@@ -106,22 +117,42 @@ unsafe extern "C" fn malloc<const SAMPLED: bool>(domain: Pointer, size: usize) -
     block
 }
 
-unsafe extern "C" fn calloc<const SAMPLED: bool>(domain: Pointer, n_items: usize, item_len: usize) -> Pointer {
-    let Some(real) = original(domain) else { return std::ptr::null_mut() };
-    let Some(call) = real.calloc else { return std::ptr::null_mut() };
+unsafe extern "C" fn calloc<const SAMPLED: bool>(
+    domain: Pointer,
+    n_items: usize,
+    item_len: usize,
+) -> Pointer {
+    let Some(real) = original(domain) else {
+        return std::ptr::null_mut();
+    };
+    let Some(call) = real.calloc else {
+        return std::ptr::null_mut();
+    };
     let inner = Inner::begin();
     // SAFETY: called as the interpreter called us.
     let block = unsafe { call(real.ctx, n_items, item_len) };
     drop(inner);
     if !block.is_null() {
-        allocated::<SAMPLED>(Allocator::PymallocCalloc, n_items.wrapping_mul(item_len), block as usize);
+        allocated::<SAMPLED>(
+            Allocator::PymallocCalloc,
+            n_items.wrapping_mul(item_len),
+            block as usize,
+        );
     }
     block
 }
 
-unsafe extern "C" fn realloc<const SAMPLED: bool>(domain: Pointer, old: Pointer, size: usize) -> Pointer {
-    let Some(real) = original(domain) else { return std::ptr::null_mut() };
-    let Some(call) = real.realloc else { return std::ptr::null_mut() };
+unsafe extern "C" fn realloc<const SAMPLED: bool>(
+    domain: Pointer,
+    old: Pointer,
+    size: usize,
+) -> Pointer {
+    let Some(real) = original(domain) else {
+        return std::ptr::null_mut();
+    };
+    let Some(call) = real.realloc else {
+        return std::ptr::null_mut();
+    };
     let released = !old.is_null() && releasing::<SAMPLED>(old as usize);
     let inner = Inner::begin();
     // SAFETY: called as the interpreter called us.

@@ -23,7 +23,10 @@ pub fn hook() -> *const () {
 
 /// Fills in what the assembly jumps to.
 pub fn prepare() {
-    HEAPTIDE_ON_LOOKUP.store(libraries::on_symbol_lookup as *const () as usize, Ordering::Release);
+    HEAPTIDE_ON_LOOKUP.store(
+        libraries::on_symbol_lookup as *const () as usize,
+        Ordering::Release,
+    );
     HEAPTIDE_REAL_DLSYM.store(real::dlsym.load(Ordering::Acquire), Ordering::Release);
 }
 

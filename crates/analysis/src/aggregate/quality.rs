@@ -19,7 +19,9 @@ pub fn quality(session: &Session) -> Quality {
         }
         let path = &process.path;
         let damage = process.damage.iter();
-        quality.damage.extend(damage.map(|damage| (path.clone(), damage.clone())));
+        quality
+            .damage
+            .extend(damage.map(|damage| (path.clone(), damage.clone())));
         quality.n_unknown_frees += process.sums.n_unknown_frees;
         quality.n_overlaps += process.sums.n_overlaps;
         quality.mapped_files_bytes += process.sums.mapped_files.bytes;
@@ -54,7 +56,9 @@ fn describe(process: &Process) -> ProcessSummary {
 fn sampling(session: &Session) -> Option<Sampling> {
     let sampled = |process: &&Process| process.header.mode.sample_bytes > 0;
     let rates = session.processes.iter().filter(sampled);
-    let mean_bytes = rates.map(|process| process.header.mode.sample_bytes).max()?;
+    let mean_bytes = rates
+        .map(|process| process.header.mode.sample_bytes)
+        .max()?;
     let error = |variance: fn(&Process) -> f64| {
         1.96 * session.processes.iter().map(variance).sum::<f64>().sqrt()
     };

@@ -21,13 +21,16 @@ pub fn stats(session: &Session, n_largest: usize) -> Stats {
     let mut modules: FxHashMap<&str, Amount> = FxHashMap::default();
     for process in &session.processes {
         let known = Modules::new(&process.header);
-        let of_location: Vec<Option<&str>> = session.names.iter().map(|at| known.of(&at.file)).collect();
+        let of_location: Vec<Option<&str>> =
+            session.names.iter().map(|at| known.of(&at.file)).collect();
         total += process.sums.total;
         for site in &process.sums.sites {
             *allocators.entry(site.allocator).or_default() += site.total.count;
             let innermost = process.frames(site.stack).next();
             *locations.entry(innermost).or_default() += site.total;
-            let module = process.frames(site.stack).find_map(|id| of_location[id.0 as usize]);
+            let module = process
+                .frames(site.stack)
+                .find_map(|id| of_location[id.0 as usize]);
             *modules.entry(module.unwrap_or(NO_MODULE)).or_default() += site.total;
         }
     }
@@ -93,7 +96,11 @@ fn histogram(session: &Session) -> Option<Histogram> {
     }
     let smallest = counts.iter().map(|&(size, _)| size).min()?;
     let largest = counts.iter().map(|&(size, _)| size).max()?;
-    let least = counts.iter().map(|&(size, _)| size).filter(|&size| size > 0).min();
+    let least = counts
+        .iter()
+        .map(|&(size, _)| size)
+        .filter(|&size| size > 0)
+        .min();
     let mut low = (least.unwrap_or(1) as f64).ln();
     let high = (largest.max(1) as f64).ln();
     if low == high {
@@ -104,7 +111,11 @@ fn histogram(session: &Session) -> Option<Histogram> {
     let mut from = 0;
     for number in 1..=N_BINS {
         let edge = (low + step * number as f64).exp() as u64;
-        let to = if number == N_BINS { largest } else { edge.min(largest).max(from) };
+        let to = if number == N_BINS {
+            largest
+        } else {
+            edge.min(largest).max(from)
+        };
         let is_in = |size: u64| size >= from && (size < to || number == N_BINS);
         let inside = counts.iter().filter(|&&(size, _)| is_in(size));
         let count = inside.map(|&(_, n)| n).sum::<f64>().round() as u64;
@@ -122,17 +133,33 @@ fn metadata(session: &Session) -> Metadata {
     let Some(first) = session.processes.first() else {
         return Metadata::default();
     };
-    let starts = session.processes.iter().map(|process| process.header.started_unix_ns);
-    let ends = session.processes.iter().map(|process| process.unix_ns(process.end_units()));
+    let starts = session
+        .processes
+        .iter()
+        .map(|process| process.header.started_unix_ns);
+    let ends = session
+        .processes
+        .iter()
+        .map(|process| process.unix_ns(process.end_units()));
     Metadata {
         start_unix_ns: starts.min().unwrap_or(0),
         end_unix_ns: ends.max().unwrap_or(0),
-        n_frames: session.processes.iter().map(|process| process.n_frames).sum(),
+        n_frames: session
+            .processes
+            .iter()
+            .map(|process| process.n_frames)
+            .sum(),
         command: first.header.command.clone(),
         pid: first.header.pid,
         main_thread: first.header.main_thread,
         python_allocator: first.header.python_allocator.clone(),
-        objects: session.processes.iter().any(|process| process.header.mode.objects),
-        aggregate: session.processes.iter().any(|process| process.header.mode.aggregate),
+        objects: session
+            .processes
+            .iter()
+            .any(|process| process.header.mode.objects),
+        aggregate: session
+            .processes
+            .iter()
+            .any(|process| process.header.mode.aggregate),
     }
 }

@@ -5,7 +5,7 @@
 //! over time is kept in bins, each with its highest value, so the answer can be too high by what happened within one
 //! bin, a few thousandths of the run; it is never too low.
 
-use crate::load::{Process, Session};
+use crate::load::Session;
 
 /// The most that was alive in all processes at one time, in bytes. Exact for one process.
 pub fn peak_together(session: &Session) -> u64 {
@@ -14,12 +14,19 @@ pub fn peak_together(session: &Session) -> u64 {
     }
     let mut changes: Vec<(u64, usize, u64)> = Vec::new();
     for (number, process) in session.processes.iter().enumerate() {
-        let heights = process.sums.heap.highest.iter();
-        for (bin, &height) in heights.enumerate() {
-            let start = process.sums.heap.bin_units.saturating_mul(bin as u64);
-            changes.push((process.unix_ns(start), number, height));
+        let heights = &process.sums.heap.highest;
+        for (bin, &height) in heights.iter().enumerate() {
+            let start = process.unix_ns(process.sums.heap.bin_start(bin));
+            changes.push((start, number, height));
         }
-        changes.push((end_ns(process), number, 0));
+        let behind_last_bin = process.sums.heap.bin_start(heights.len());
+        changes.push((
+            process.unix_ns(behind_last_bin),
+            number,
+            process.sums.live.bytes,
+        ));
+        let end = process.end_units().max(behind_last_bin);
+        changes.push((process.unix_ns(end), number, 0));
     }
     // At one instant, those that rise come before those that fall: the sum is never taken too low.
     changes.sort_by_key(|&(time, number, height)| (time, std::cmp::Reverse(height), number));
@@ -31,11 +38,4 @@ pub fn peak_together(session: &Session) -> u64 {
         highest = highest.max(sum);
     }
     highest
-}
-
-/// When the process's memory was given back: one bin behind its last.
-fn end_ns(process: &Process) -> u64 {
-    let heap = &process.sums.heap;
-    let last_bin = heap.bin_units.saturating_mul(heap.highest.len() as u64);
-    process.unix_ns(process.end_units().max(last_bin))
 }

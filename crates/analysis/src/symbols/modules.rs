@@ -39,7 +39,10 @@ impl<'a> Modules<'a> {
             rest.strip_prefix('/')
         };
         // A program's own folder may lie below the standard library's prefix, or the other way round.
-        let import = self.imports.iter().find_map(|folder| Some((folder.len(), below(folder)?)));
+        let import = self
+            .imports
+            .iter()
+            .find_map(|folder| Some((folder.len(), below(folder)?)));
         let stdlib = self.stdlib.iter().filter(|folder| below(folder).is_some());
         let stdlib = stdlib.map(String::len).max();
         match (stdlib, import) {
@@ -65,7 +68,10 @@ mod tests {
 
     fn module(file: &str) -> Option<String> {
         let header = Header {
-            stdlib_paths: vec!["/usr/lib/python3.11".into(), "/usr/lib/python3.11/lib-dynload".into()],
+            stdlib_paths: vec![
+                "/usr/lib/python3.11".into(),
+                "/usr/lib/python3.11/lib-dynload".into(),
+            ],
             import_paths: vec![
                 "/srv/job".into(),
                 "/usr/lib/python3.11".into(),
@@ -90,7 +96,10 @@ mod tests {
     fn installed_package_is_no_part_of_the_standard_library_it_lies_in() {
         let file = "/usr/lib/python3.11/site-packages/pandas/core/frame.py";
         assert_eq!(module(file).as_deref(), Some("pandas"));
-        assert_eq!(module("/usr/lib/python3/dist-packages/yaml.py").as_deref(), Some("yaml"));
+        assert_eq!(
+            module("/usr/lib/python3/dist-packages/yaml.py").as_deref(),
+            Some("yaml")
+        );
     }
 
     #[test]

@@ -77,7 +77,9 @@ impl LineTable {
                 13 => signed(&mut bytes),
                 14 => {
                     let change = signed(&mut bytes);
-                    (0..3).try_for_each(|_| number(&mut bytes).map(|_| ())).and(change)
+                    (0..3)
+                        .try_for_each(|_| number(&mut bytes).map(|_| ()))
+                        .and(change)
                 }
                 _ => Some(0),
             };
@@ -107,7 +109,11 @@ fn number(bytes: &mut impl Iterator<Item = u8>) -> Option<u32> {
 fn signed(bytes: &mut impl Iterator<Item = u8>) -> Option<i32> {
     let value = number(bytes)?;
     let magnitude = (value >> 1) as i32;
-    Some(if value & 1 == 1 { -magnitude } else { magnitude })
+    Some(if value & 1 == 1 {
+        -magnitude
+    } else {
+        magnitude
+    })
 }
 
 #[cfg(test)]

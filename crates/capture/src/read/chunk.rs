@@ -1,5 +1,9 @@
 //! Chunks: which of those found in the file count, and how one is unpacked.
 
+use std::cell::RefCell;
+
+use zstd::bulk::Decompressor;
+
 use std::io;
 
 use crate::area::{BlockHead, ChunkHead, REGISTRY_STREAM, SlotHead};
@@ -207,8 +211,8 @@ impl Capture {
         if stored_len == raw_len {
             unpacked.copy_from_slice(stored);
         } else {
-            match lz4_flex::block::decompress_into(stored, unpacked) {
-                Ok(len) if len == raw_len => {}
+            match unpack(stored, unpacked) {
+                Some(len) if len == raw_len => {}
                 _ => return Err(DamageKind::NotUnpackable { end, stream }),
             }
         }
@@ -262,4 +266,21 @@ fn read_failed(stream: u32, error: &io::Error) -> DamageKind {
         stream,
         reason: error.kind(),
     }
+}
+
+/// Unpacks a block's bytes; how many came out, or `None` if they are not what the packer made.
+fn unpack(stored: &[u8], unpacked: &mut [u8]) -> Option<usize> {
+    thread_local! {
+        // Its working memory is worth keeping: a reader unpacks thousands of blocks on each of its threads.
+        static UNPACKER: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+    }
+    UNPACKER.with_borrow_mut(|unpacker| {
+        if unpacker.is_none() {
+            *unpacker = Decompressor::new().ok();
+        }
+        unpacker
+            .as_mut()?
+            .decompress_to_buffer(stored, unpacked)
+            .ok()
+    })
 }

@@ -246,7 +246,7 @@ impl CodeText {
         CodeText {
             first_line: code.first_line,
             name: text(code.name),
-            qualified_name: text(code.qualified_name),
+            qualified_name: text(code.qualifier) + &text(code.name),
             file: text(code.file),
             line_table: code.line_table.to_vec(),
         }

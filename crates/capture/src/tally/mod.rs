@@ -141,10 +141,9 @@ impl Tally {
 
     /// Takes some operations of a chunk. Chunks of several threads may alternate, those of one thread come in order.
     pub fn apply(&mut self, chunk: &DecodedChunk, ops: Range<usize>) {
-        let Some(range) = chunk.ops.get(ops.clone()) else {
+        if chunk.ops.get(ops.clone()).is_none_or(<[Op]>::is_empty) {
             return;
-        };
-        self.n_events += range.len() as u64;
+        }
         let slot = self.threads.slot(chunk.head.stream);
         let mut thread = self.threads.take(slot);
         self.threads.map_chunk(&mut thread, chunk, &mut self.stacks);
@@ -173,7 +172,10 @@ impl Tally {
 
     fn set_time(&mut self, time: u64) {
         if time > self.time {
-            self.note_height();
+            // Before the first event there is no height to note.
+            if self.n_events > 0 {
+                self.note_height();
+            }
             self.time = time;
         }
     }
@@ -186,6 +188,7 @@ impl Tally {
     }
 
     fn run(&mut self, ops: &[Op], thread: &mut Thread) {
+        self.n_events += ops.len() as u64;
         for batch in ops.chunks(BATCH) {
             if !self.blocks.is_small() {
                 let touch = |sum: u64, op: &Op| sum ^ self.blocks.touch(op.address);
@@ -365,7 +368,9 @@ impl Tally {
         // What is alive may be most of a report's memory, and is not needed any more.
         self.blocks = LiveBlocks::new();
         self.mark_peak();
-        self.note_height();
+        if self.n_events > 0 {
+            self.note_height();
+        }
         let weigher = self.weigher;
         let mut total = Amount::default();
         let mut sites = Vec::new();

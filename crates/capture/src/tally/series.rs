@@ -3,10 +3,12 @@
 /// Enough for any screen; each point is the highest value within its bin.
 pub const MAX_POINTS: usize = 4096;
 
-/// The highest number of bytes alive in each bin of time. Bins are equally wide and begin at time 0; when there are too
-/// many, each two become one.
+/// The highest number of bytes alive in each bin of time. Bins are equally wide; when there are too many, each two
+/// become one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeapSeries {
+    /// Clock units at which the first bin begins.
+    pub start_units: u64,
     /// Width of a bin in the capture's clock units.
     pub bin_units: u64,
     pub highest: Vec<u64>,
@@ -15,6 +17,7 @@ pub struct HeapSeries {
 impl Default for HeapSeries {
     fn default() -> Self {
         HeapSeries {
+            start_units: 0,
             bin_units: 1,
             highest: Vec::new(),
         }
@@ -22,8 +25,18 @@ impl Default for HeapSeries {
 }
 
 impl HeapSeries {
+    /// Clock units at which a bin begins.
+    pub fn bin_start(&self, bin: usize) -> u64 {
+        let elapsed = self.bin_units.saturating_mul(bin as u64);
+        self.start_units.saturating_add(elapsed)
+    }
+
     /// Between the previous call and `time` the heap stood at `before`; at `time` it was once as high as `highest`.
     pub fn add(&mut self, time: u64, before: u64, highest: u64) {
+        if self.highest.is_empty() {
+            self.start_units = time;
+        }
+        let time = time.saturating_sub(self.start_units);
         while time / self.bin_units >= MAX_POINTS as u64 {
             self.halve();
         }
@@ -55,6 +68,15 @@ mod tests {
         series.add(0, 0, 100);
         series.add(3, 60, 70);
         assert_eq!(series.highest, [100, 60, 60, 70]);
+    }
+
+    #[test]
+    fn first_bin_begins_with_the_first_event() {
+        let mut series = HeapSeries::default();
+        series.add(1 << 50, 0, 100);
+        series.add((1 << 50) + 2, 60, 70);
+        assert_eq!(series.highest, [100, 60, 70]);
+        assert_eq!(series.bin_start(2), (1 << 50) + 2);
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn registry_is_read_in_the_order_of_its_chunks() {
         id: 3,
         first_line: 12,
         name: b"load",
-        qualified_name: b"Table.load",
+        qualifier: b"Table.",
         file: b"job.py",
         line_table: &[1, 2, 3],
     });

@@ -1,0 +1,193 @@
+//! Every record of a capture, one after the other, in the order in which things happened: for `heaptide parse`.
+//!
+//! A capture stores call stacks as changes within a chunk; here they are told as changes within a thread, whatever the
+//! chunks were. Nothing is kept but each thread's present stack.
+
+use std::ops::Range;
+
+use heaptide_capture::{
+    Capture, CodeText, Damage, DecodedChunk, Frame, Header, Op, Registry, ThreadInfo, replay,
+};
+use rustc_hash::FxHashMap;
+
+use crate::symbols::names::Resolver;
+
+/// One record, with its names.
+#[derive(Clone, Copy, Debug)]
+pub enum RecordLine<'a> {
+    Header(&'a Header),
+    Registry(&'a Registry),
+    Code {
+        id: u32,
+        code: &'a CodeText,
+    },
+    Thread {
+        thread: &'a ThreadInfo,
+        elapsed_ns: u64,
+    },
+    Resident {
+        elapsed_ns: u64,
+        bytes: u64,
+    },
+    /// What follows happened in this thread.
+    Switch {
+        stream: u32,
+    },
+    Pop {
+        count: usize,
+    },
+    Push {
+        frame: Frame,
+        /// `None` if the capture does not describe it.
+        code: Option<&'a CodeText>,
+        line: i32,
+    },
+    Op {
+        elapsed_ns: u64,
+        stream: u32,
+        op: &'a Op,
+    },
+    /// The end, in order or not.
+    Trailer {
+        elapsed_ns: Option<u64>,
+        n_events: u64,
+    },
+}
+
+/// Tells all records. Returns what could not be read.
+pub fn records(capture: &Capture, sink: &mut dyn FnMut(RecordLine)) -> Vec<Damage> {
+    let registry = &capture.registry;
+    sink(RecordLine::Header(&capture.header));
+    sink(RecordLine::Registry(registry));
+    for thread in &registry.threads {
+        let elapsed_ns = registry.elapsed_ns(thread.started);
+        sink(RecordLine::Thread { thread, elapsed_ns });
+    }
+    let mut codes: Vec<(&u32, &CodeText)> = registry.codes.iter().collect();
+    codes.sort_unstable_by_key(|&(id, _)| id);
+    for (&id, code) in codes {
+        sink(RecordLine::Code { id, code });
+    }
+    let mut teller = Teller {
+        capture,
+        resolver: Resolver::new(&registry.codes, capture.header.python_version),
+        stacks: FxHashMap::default(),
+        stream: None,
+        n_resident: 0,
+        n_events: 0,
+        sink,
+    };
+    let found = replay(capture, &mut |_| {}, &mut |chunk, ops| {
+        teller.tell(chunk, ops)
+    });
+    teller.tell_resident_until(u64::MAX);
+    let n_events = teller.n_events;
+    sink(RecordLine::Trailer {
+        elapsed_ns: registry.end.map(|end| registry.elapsed_ns(end)),
+        n_events,
+    });
+    let mut damage = capture.damage.clone();
+    damage.extend(found);
+    damage
+}
+
+/// Where a thread's stack stands, and as which node of which chunk it was told.
+#[derive(Default)]
+struct Told {
+    frames: Vec<Frame>,
+    node: Option<(u32, u32)>,
+}
+
+struct Teller<'a, 's> {
+    capture: &'a Capture,
+    resolver: Resolver<'a>,
+    stacks: FxHashMap<u32, Told>,
+    stream: Option<u32>,
+    /// Resident samples already told.
+    n_resident: usize,
+    n_events: u64,
+    sink: &'s mut dyn FnMut(RecordLine),
+}
+
+impl Teller<'_, '_> {
+    fn tell(&mut self, chunk: &DecodedChunk, ops: Range<usize>) {
+        let stream = chunk.head.stream;
+        if self.stream.replace(stream) != Some(stream) {
+            (self.sink)(RecordLine::Switch { stream });
+        }
+        let mut mark = chunk
+            .times
+            .partition_point(|mark| mark.first_op as usize <= ops.start);
+        let mut elapsed_ns = 0;
+        let mut is_new_time = true;
+        for at in ops {
+            while chunk
+                .times
+                .get(mark)
+                .is_some_and(|next| next.first_op as usize <= at)
+            {
+                mark += 1;
+                is_new_time = true;
+            }
+            if std::mem::take(&mut is_new_time) {
+                let time = chunk
+                    .times
+                    .get(mark.wrapping_sub(1))
+                    .map_or(chunk.head.time, |mark| mark.time);
+                self.tell_resident_until(time);
+                elapsed_ns = self.capture.registry.elapsed_ns(time);
+            }
+            let op = &chunk.ops[at];
+            self.walk_to(chunk, op.node);
+            self.n_events += 1;
+            (self.sink)(RecordLine::Op {
+                elapsed_ns,
+                stream,
+                op,
+            });
+        }
+    }
+
+    fn tell_resident_until(&mut self, time: u64) {
+        let registry = &self.capture.registry;
+        while let Some(sample) = registry.resident.get(self.n_resident) {
+            if sample.time > time {
+                return;
+            }
+            self.n_resident += 1;
+            (self.sink)(RecordLine::Resident {
+                elapsed_ns: registry.elapsed_ns(sample.time),
+                bytes: sample.bytes,
+            });
+        }
+    }
+
+    fn walk_to(&mut self, chunk: &DecodedChunk, node: u32) {
+        let told = self.stacks.entry(chunk.head.stream).or_default();
+        let identity = Some((chunk.head.number, node));
+        if std::mem::replace(&mut told.node, identity) == identity {
+            return;
+        }
+        let mut frames = Vec::new();
+        let mut at = node as usize;
+        while let Some(node) = chunk.nodes.get(at).filter(|_| at != 0) {
+            frames.push(node.frame);
+            at = node.parent as usize;
+        }
+        frames.reverse();
+        let pairs = told.frames.iter().zip(&frames);
+        let n_common = pairs.take_while(|(one, other)| one == other).count();
+        let count = told.frames.len() - n_common;
+        if count > 0 {
+            (self.sink)(RecordLine::Pop { count });
+        }
+        for &frame in &frames[n_common..] {
+            (self.sink)(RecordLine::Push {
+                frame,
+                code: self.capture.registry.codes.get(&frame.code),
+                line: self.resolver.line(frame),
+            });
+        }
+        told.frames = frames;
+    }
+}

@@ -1,0 +1,34 @@
+//! Line tables of real interpreters: `fixtures/line_tables.py` writes the fixture and says how.
+
+use heaptide_analysis::symbols::python_lines::LineTable;
+
+#[test]
+fn every_instruction_has_the_line_that_its_interpreter_says() {
+    let mut versions = std::collections::BTreeSet::new();
+    for row in include_str!("fixtures/line_tables.txt").lines() {
+        let fields: Vec<&str> = row.split(' ').collect();
+        let version = u32::from_str_radix(fields[0], 16).expect("a version");
+        let first_line = fields[1].parse().expect("a line");
+        let hex = fields[2].as_bytes().chunks(2);
+        let table: Vec<u8> = hex
+            .map(|pair| {
+                u8::from_str_radix(std::str::from_utf8(pair).expect("hex"), 16).expect("hex")
+            })
+            .collect();
+        let table = LineTable::new(version, first_line, &table);
+        for (unit, line) in fields[3].split(',').enumerate() {
+            if line != "-" {
+                let found = table.line_of(unit as u32).to_string();
+                assert_eq!(
+                    found, line,
+                    "unit {unit} of a code object at {first_line}, {version:x}"
+                );
+            }
+        }
+        versions.insert(version >> 16);
+    }
+    assert!(
+        versions.len() >= 4,
+        "the fixture has several interpreters: {versions:x?}"
+    );
+}

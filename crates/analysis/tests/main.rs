@@ -1,0 +1,7 @@
+//! What reports show of programs that are written down as text.
+
+mod line_tables;
+mod peaks;
+mod places;
+mod sessions;
+mod support;

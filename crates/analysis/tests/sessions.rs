@@ -1,0 +1,75 @@
+//! Several processes in one report.
+
+use crate::support::{capture_bytes, header};
+use heaptide_analysis::{Session, View, load, stats, summary};
+use heaptide_capture::Capture;
+
+/// Processes with the time at which each began, in microseconds after the first.
+fn session(processes: &[(u64, &str)]) -> Session {
+    let captures = processes.iter().zip(1..).map(|(&(start, script), pid)| {
+        let mut header = header();
+        header.pid = pid;
+        header.started_unix_ns += start * 1_000;
+        Capture::from_bytes(capture_bytes(&header, script)).expect("a capture")
+    });
+    load(captures.collect(), &mut |_| {})
+}
+
+const RISE_AND_FALL: &str =
+    "alloc a 1000 at main; time 100; free a; alloc b 10 at main; time 900; end 1000";
+
+#[test]
+fn peaks_at_different_times_do_not_add_up() {
+    let together = stats(&session(&[(0, RISE_AND_FALL), (0, RISE_AND_FALL)]), 5);
+    assert_eq!(together.peak_bytes, 2000);
+    let apart = stats(&session(&[(0, RISE_AND_FALL), (500, RISE_AND_FALL)]), 5);
+    assert_eq!(apart.peak_bytes, 1010);
+    let after = stats(&session(&[(0, RISE_AND_FALL), (5_000, RISE_AND_FALL)]), 5);
+    assert_eq!(after.peak_bytes, 1000);
+    assert!(after.quality.peak_is_aligned);
+}
+
+#[test]
+fn same_place_in_two_processes_is_one_place() {
+    let session = session(&[
+        (0, "alloc a 10 at main:3"),
+        (0, "alloc x 1 at zero:1; alloc a 20 at main:3"),
+    ]);
+    let stats = stats(&session, 5);
+    assert_eq!(stats.top_by_size[0].bytes, 30);
+    assert_eq!(stats.n_allocations, 3);
+    let pids: Vec<u32> = stats
+        .quality
+        .processes
+        .iter()
+        .map(|process| process.pid)
+        .collect();
+    assert_eq!(pids, [1, 2]);
+    let summary = summary(&session, View::Peak);
+    let main = summary
+        .functions
+        .iter()
+        .find(|sum| &*sum.function == "main");
+    assert_eq!(main.map(|sum| sum.total_bytes), Some(30));
+}
+
+#[test]
+fn what_stands_beside_the_numbers_is_gathered_from_the_registry() {
+    let script = "
+        alloc a 10 at main; time 500; resident 70000; time 600; resident 60000
+        limit 1000000; own 5000; lost 3; lost 4; end 2000
+        thread 2 pool
+        alloc b 10 at work
+    ";
+    let stats = stats(&session(&[(0, script)]), 5);
+    let process = &stats.quality.processes[0];
+    assert_eq!(process.resident_peak_bytes, Some(70_000));
+    assert_eq!(process.limit_bytes, Some(1_000_000));
+    assert_eq!(process.own_memory_bytes, 5_000);
+    assert_eq!(process.n_threads, 2);
+    assert!(process.ended_in_order);
+    assert_eq!(stats.quality.lost.iter().map(|&(_, n)| n).sum::<u64>(), 7);
+    let elapsed = stats.metadata.end_unix_ns - stats.metadata.start_unix_ns;
+    assert_eq!(elapsed, 2_000_000);
+    assert_eq!(stats.metadata.n_frames, 2);
+}

@@ -1,0 +1,301 @@
+//! Captures from text, for tests: what a program did, a statement a line.
+//!
+//! ```text
+//! alloc x 64 at main:3 > load:7      64 bytes under the name x; frames from the root on, with their lines
+//! alloc m 8192 mmap at main          another allocator
+//! alloc y 10                         without a Python frame
+//! free x
+//! unmap m+4096 4096                  a range of it
+//! refuse                             the thread's previous release did not happen
+//! thread 2 worker                    what follows happens in this thread, which has this name
+//! time 1500                          microseconds since the start
+//! resident 70000 · limit 1000000 · own 5000 · lost 3 · end 2000
+//! ```
+//! A frame is `function[@file][:line]`; the file is `/srv/job/job.py` unless it is given.
+#![allow(dead_code)]
+
+use std::collections::HashMap;
+
+use heaptide_capture::area::{BlockHead, ChunkHead};
+use heaptide_capture::wire::Writer;
+use heaptide_capture::{Allocator, Capture, Code, Entry, Frame, Header, Lost, Packer, Tables};
+
+const N_LINES: i32 = 400;
+const BUFFER_BYTES: usize = 1 << 19;
+
+pub fn header() -> Header {
+    Header {
+        pid: 4711,
+        parent_pid: 1,
+        started_unix_ns: 1_794_776_072_315_000_000,
+        command: vec!["job.py".into(), "--fast".into()],
+        python_version: 0x030c_00f0,
+        python_allocator: "pymalloc".into(),
+        main_thread: 4711,
+        stdlib_paths: vec!["/usr/lib/python3.12".into()],
+        import_paths: vec!["/srv/job".into(), "/usr/lib/python3.12".into()],
+        own_paths: vec!["/opt/heaptide".into()],
+        ..Header::default()
+    }
+}
+
+/// The bytes of a capture of this program.
+pub fn capture_bytes(header: &Header, script: &str) -> Vec<u8> {
+    let mut builder = Builder::new();
+    for statement in script.split(['\n', ';', '·']).map(str::trim) {
+        if !statement.is_empty() && !statement.starts_with('#') {
+            builder.statement(statement);
+        }
+    }
+    builder.finish(header)
+}
+
+pub fn capture(script: &str) -> Capture {
+    Capture::from_bytes(capture_bytes(&header(), script)).expect("the builder writes captures")
+}
+
+struct Thread {
+    tables: Tables,
+    bytes: Vec<u8>,
+    head: ChunkHead,
+    stack: Vec<Frame>,
+    n_events: u32,
+}
+
+struct Builder {
+    threads: HashMap<u32, Thread>,
+    current: u32,
+    sequence: u64,
+    time: u64,
+    registry: Vec<u8>,
+    codes: HashMap<(String, String), u32>,
+    blocks: HashMap<String, u64>,
+    next_address: u64,
+}
+
+impl Builder {
+    fn new() -> Builder {
+        let mut builder = Builder {
+            threads: HashMap::new(),
+            current: 0,
+            sequence: 0,
+            time: 0,
+            registry: Vec::new(),
+            codes: HashMap::new(),
+            blocks: HashMap::new(),
+            next_address: 0x5555_0000_0000,
+        };
+        // One clock unit is a microsecond.
+        for seconds in [0, 1_000] {
+            builder.register(Entry::Clock {
+                ticks: seconds * 1_000_000,
+                monotonic_ns: seconds * 1_000_000_000,
+                unix_ns: header().started_unix_ns + seconds * 1_000_000_000,
+            });
+        }
+        builder.switch_to(1, "MainThread");
+        builder
+    }
+
+    fn register(&mut self, entry: Entry) {
+        let mut bytes = vec![0; 1 << 14];
+        let len = entry.write(&mut bytes);
+        self.registry.extend_from_slice(&bytes[..len]);
+    }
+
+    fn switch_to(&mut self, stream: u32, name: &str) {
+        self.sequence += 1;
+        self.current = stream;
+        let (sequence, time) = (self.sequence, self.time);
+        if let Some(thread) = self.threads.get_mut(&stream) {
+            let record = |tables: &mut Tables, out: &mut Writer| tables.write_switch(out, sequence);
+            thread.write(record);
+            thread.write(|tables, out| tables.write_time(out, time));
+            return;
+        }
+        let mut tables = Tables::new();
+        tables.reset(sequence, time);
+        let head = ChunkHead {
+            stream,
+            sequence,
+            time,
+            ..ChunkHead::default()
+        };
+        let thread = Thread {
+            tables,
+            bytes: Vec::new(),
+            head,
+            stack: Vec::new(),
+            n_events: 0,
+        };
+        self.threads.insert(stream, thread);
+        self.register(Entry::Thread {
+            stream,
+            os_id: 4710 + stream,
+            time,
+        });
+        let name = name.as_bytes();
+        self.register(Entry::ThreadName { stream, name });
+    }
+
+    fn thread(&mut self) -> &mut Thread {
+        self.threads
+            .get_mut(&self.current)
+            .expect("made by switch_to")
+    }
+
+    fn statement(&mut self, statement: &str) {
+        let words: Vec<&str> = statement.split_whitespace().collect();
+        let number = |at: usize| words[at].parse::<u64>().expect("a number");
+        match words[0] {
+            "alloc" => self.alloc(&words[1..]),
+            "free" => {
+                let address = self.blocks[words[1]];
+                self.thread()
+                    .event(|tables, out| tables.write_free(out, address));
+            }
+            "unmap" => {
+                let (name, offset) = words[1].split_once('+').unwrap_or((words[1], "0"));
+                let address = self.blocks[name] + offset.parse::<u64>().expect("an offset");
+                let length = number(2);
+                self.thread()
+                    .event(|tables, out| tables.write_free_range(out, address, length));
+            }
+            "refuse" => self.thread().event(|tables, out| tables.write_unfree(out)),
+            "thread" => self.switch_to(number(1) as u32, words.get(2).unwrap_or(&"worker")),
+            "time" => {
+                let time = number(1);
+                self.time = time;
+                self.thread()
+                    .write(|tables, out| tables.write_time(out, time));
+            }
+            "resident" => {
+                let (time, bytes) = (self.time, number(1));
+                self.register(Entry::Resident { time, bytes });
+            }
+            "limit" => self.register(Entry::Limit { bytes: number(1) }),
+            "own" => self.register(Entry::OwnMemory { bytes: number(1) }),
+            "lost" => self.register(Entry::Lost {
+                reason: Lost::WriteFailed,
+                count: number(1),
+            }),
+            "end" => self.register(Entry::End { time: number(1) }),
+            other => panic!("no such statement: {other}"),
+        }
+    }
+
+    /// `name size [allocator] [at frames]`
+    fn alloc(&mut self, words: &[&str]) {
+        let size: u64 = words[1].parse().expect("a size");
+        let mut rest = &words[2..];
+        let mut allocator = Allocator::Malloc;
+        if let Some(&name) = rest.first().filter(|&&word| word != "at") {
+            let is_it = |known: &Allocator| known.name().eq_ignore_ascii_case(name);
+            allocator = Allocator::ALL
+                .into_iter()
+                .find(is_it)
+                .expect("an allocator");
+            rest = &rest[1..];
+        }
+        let path = rest.get(1..).unwrap_or_default().join(" ");
+        let frames = path.split(" > ").filter(|frame| !frame.is_empty());
+        let frames: Vec<Frame> = frames.map(|frame| self.frame(frame)).collect();
+        let address = *self.blocks.entry(words[0].to_owned()).or_insert_with(|| {
+            let address = self.next_address;
+            self.next_address += size.next_multiple_of(4096) + 4096;
+            address
+        });
+        let thread = self.thread();
+        thread.walk_to(&frames);
+        thread.event(|tables, out| tables.write_alloc(out, allocator, size, address));
+    }
+
+    fn frame(&mut self, text: &str) -> Frame {
+        let (text, line) = match text.rsplit_once(':') {
+            Some((text, line)) => (text, line.parse().expect("a line")),
+            None => (text, 1),
+        };
+        let (name, file) = text.split_once('@').unwrap_or((text, "/srv/job/job.py"));
+        let key = (name.to_owned(), file.to_owned());
+        let id = self.codes.get(&key).copied().unwrap_or_else(|| {
+            let id = self.codes.len() as u32 + 1;
+            self.register(Entry::Code(Code {
+                id,
+                first_line: 1,
+                name: name.as_bytes(),
+                qualifier: b"",
+                file: file.as_bytes(),
+                line_table: &line_table(),
+            }));
+            self.codes.insert(key, id);
+            id
+        });
+        Frame {
+            code: id,
+            instruction: line - 1,
+        }
+    }
+
+    fn finish(mut self, header: &Header) -> Vec<u8> {
+        let mut bytes = header.to_bytes();
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        let mut packer = Packer::new();
+        let registry = std::mem::take(&mut self.registry);
+        bytes.extend_from_slice(packer.block(BlockHead::default(), &registry));
+        let mut streams: Vec<u32> = self.threads.keys().copied().collect();
+        streams.sort_unstable();
+        for stream in streams {
+            let thread = &self.threads[&stream];
+            let head = BlockHead {
+                chunk: thread.head,
+                n_events: thread.n_events,
+                last_sequence: thread.tables.sequence(),
+                ..BlockHead::default()
+            };
+            bytes.extend_from_slice(packer.block(head, &thread.bytes));
+        }
+        bytes
+    }
+}
+
+impl Thread {
+    fn write(&mut self, record: impl FnOnce(&mut Tables, &mut Writer)) {
+        let mut room = [0; 64];
+        let mut out = Writer::new(&mut room);
+        record(&mut self.tables, &mut out);
+        let len = out.len();
+        self.bytes.extend_from_slice(&room[..len]);
+        assert!(
+            self.bytes.len() < BUFFER_BYTES,
+            "the builder writes one chunk a thread"
+        );
+    }
+
+    fn event(&mut self, record: impl FnOnce(&mut Tables, &mut Writer)) {
+        self.n_events += 1;
+        self.write(record);
+    }
+
+    fn walk_to(&mut self, frames: &[Frame]) {
+        let pairs = self.stack.iter().zip(frames);
+        let n_common = pairs.take_while(|(one, other)| one == other).count();
+        let n_gone = self.stack.len() - n_common;
+        if n_gone > 0 {
+            self.write(|tables, out| tables.write_pop(out, n_gone));
+        }
+        for &frame in &frames[n_common..] {
+            self.write(|tables, out| tables.write_push(out, frame));
+        }
+        self.stack = frames.to_vec();
+    }
+}
+
+/// One code unit a line, in the format of Python 3.11 and later.
+fn line_table() -> Vec<u8> {
+    let unit = 0x80 | 13 << 3;
+    let mut bytes = vec![unit, 0];
+    for _ in 1..N_LINES {
+        bytes.extend_from_slice(&[unit, 2]);
+    }
+    bytes
+}

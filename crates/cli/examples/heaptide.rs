@@ -1,0 +1,10 @@
+//! The command without Python, for work on reports: `cargo run -p heaptide-cli --example heaptide -- stats FILE`.
+
+use heaptide_cli::{Outcome, main as heaptide};
+
+fn main() {
+    match heaptide(std::env::args_os()) {
+        Outcome::Exit(code) => std::process::exit(code),
+        Outcome::Run(plan) => println!("{plan:#?}"),
+    }
+}

@@ -1,0 +1,36 @@
+//! `heaptide parse`: every record as a line, for those who want to see what is really in a capture.
+
+use clap::{ArgMatches, Command};
+use heaptide_analysis::records;
+use heaptide_report::text::records::record;
+
+use crate::exit::{self, Failure};
+use crate::input;
+use crate::output::Output;
+
+pub fn arguments() -> Command {
+    Command::new("parse")
+        .about("Print every record of a capture as a line, in the order in which things happened")
+        .arg(input::argument())
+}
+
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let mut output = Output::standard();
+    for capture in input::open(matches)? {
+        let mut failed = None;
+        let damage = records(&capture, &mut |line| {
+            if failed.is_none() {
+                failed = output.write(|out| record(out, &line)).err();
+            }
+            // The rest of a long capture would be read for nobody.
+            if matches!(failed, Some(Failure::OutputClosed)) {
+                std::process::exit(exit::OK);
+            }
+        });
+        if let Some(failure) = failed {
+            return Err(failure);
+        }
+        input::tell_damage(&capture.path, &damage);
+    }
+    output.finish()
+}

@@ -1,0 +1,49 @@
+//! `heaptide stats`: totals, peak, sizes, and who allocated most.
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use heaptide_report::{json, text};
+
+use crate::exit::Failure;
+use crate::input;
+use crate::output::{self, Output};
+
+pub fn arguments() -> Command {
+    Command::new("stats")
+        .about("Show totals, the peak, sizes, and the places and modules that allocated most")
+        .arg(
+            Arg::new("n_largest")
+                .short('n')
+                .long("num-largest")
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(1..))
+                .default_value("5")
+                .help("how many places and modules to name"),
+        )
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("print JSON for other programs"),
+        )
+        .args(output::arguments())
+        .arg(input::argument())
+}
+
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let n_largest = matches
+        .get_one::<u32>("n_largest")
+        .map_or(5, |&n| n as usize);
+    Output::check(matches)?;
+    let session = input::session(matches)?;
+    let stats = heaptide_analysis::stats(&session, n_largest);
+    let mut output = Output::open(matches)?;
+    let style = output.style();
+    output.write(|out| {
+        if matches.get_flag("json") {
+            json::stats(&stats).write(out)
+        } else {
+            text::stats::stats(out, &stats, n_largest, style)
+        }
+    })?;
+    output.finish()
+}

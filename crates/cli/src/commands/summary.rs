@@ -1,0 +1,71 @@
+//! `heaptide summary`: a table of functions.
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use heaptide_analysis::View;
+use heaptide_report::text::summary::{self, Options, SortColumn};
+
+use crate::exit::Failure;
+use crate::input;
+use crate::output::Output;
+
+/// On a terminal: lines that the head, the foot and the prompt take.
+const OTHER_LINES: usize = 5;
+const LEAST_ROWS: usize = 10;
+
+pub fn arguments() -> Command {
+    Command::new("summary")
+        .about("Show functions with the memory that they, and what they called, held at the peak")
+        .arg(
+            Arg::new("sort")
+                .short('s')
+                .long("sort-column")
+                .value_name("1-5")
+                .value_parser(value_parser!(u8).range(1..=5))
+                .default_value("1")
+                .help(
+                    "sort by total memory (1, 2), own memory (3, 4) or number of allocations (5)",
+                ),
+        )
+        .arg(
+            Arg::new("max_rows")
+                .short('r')
+                .long("max-rows")
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(1..))
+                .help(
+                    "show so many functions [default: what fits the terminal; all if this is none]",
+                ),
+        )
+        .arg(
+            Arg::new("leaks")
+                .long("leaks")
+                .action(ArgAction::SetTrue)
+                .help("show what was alive at the end instead"),
+        )
+        .arg(input::argument())
+}
+
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let session = input::session(matches)?;
+    let view = if matches.get_flag("leaks") {
+        View::Leaked
+    } else {
+        View::Peak
+    };
+    let answer = heaptide_analysis::summary(&session, view);
+    let mut output = Output::standard();
+    let (columns, lines) = output.size();
+    let fitting = lines.map(|lines| lines.saturating_sub(OTHER_LINES).max(LEAST_ROWS));
+    let asked = matches.get_one::<u32>("max_rows").map(|&n| n as usize);
+    let sort = matches
+        .get_one::<u8>("sort")
+        .and_then(|&n| SortColumn::from_number(n));
+    let options = Options {
+        sort: sort.unwrap_or(SortColumn::TotalMemory),
+        max_rows: asked.or(fitting),
+        max_width: columns,
+        style: output.style(),
+    };
+    output.write(|out| summary::summary(out, &answer, &options))?;
+    output.finish()
+}

@@ -1,0 +1,59 @@
+//! How the command ends.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done; also if a capture was damaged and a report could be made of the rest |
+//! | 1 | failed; one sentence on standard error, beginning with `heaptide:`, says why |
+//! | 2 | the arguments were not understood |
+//!
+//! `heaptide run` ends with the exit code of the program it ran.
+
+use std::fmt;
+use std::io;
+
+use crate::Outcome;
+
+pub const OK: i32 = 0;
+pub const FAILED: i32 = 1;
+pub const USAGE: i32 = 2;
+
+/// Why a command could not do its work.
+#[derive(Debug)]
+pub enum Failure {
+    /// A sentence for the user: what happened, to which thing, what to do next.
+    Failed(String),
+    /// The arguments are not understood, or not together.
+    Usage(String),
+    /// Whoever read our output has gone: nothing is wrong, and nothing is left to do.
+    OutputClosed,
+}
+
+impl Failure {
+    pub fn failed(sentence: impl fmt::Display) -> Failure {
+        Failure::Failed(sentence.to_string())
+    }
+
+    /// Something could not be written to `what`.
+    pub fn writing(what: impl fmt::Display, error: &io::Error) -> Failure {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Failure::OutputClosed;
+        }
+        Failure::Failed(format!(
+            "{what} cannot be written ({error}): check the folder and the space left"
+        ))
+    }
+
+    pub(crate) fn report(self) -> Outcome {
+        match self {
+            Failure::Failed(sentence) => {
+                eprintln!("heaptide: {sentence}");
+                Outcome::Exit(FAILED)
+            }
+            Failure::Usage(sentence) => {
+                eprintln!("heaptide: {sentence}");
+                Outcome::Exit(USAGE)
+            }
+            Failure::OutputClosed => Outcome::Exit(OK),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Captures for report commands: the arguments that name them, opening, and saying what was damaged.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgMatches, value_parser};
+use heaptide_analysis::{Session, load};
+use heaptide_capture::{Capture, Damage};
+
+use crate::exit::Failure;
+use crate::progress::Progress;
+
+/// More notes about one file do not help anyone.
+const MAX_NOTES: usize = 5;
+
+pub fn argument() -> Arg {
+    Arg::new("captures")
+        .value_name("FILE")
+        .required(true)
+        .num_args(1..)
+        .value_parser(value_parser!(PathBuf))
+        .help("captures to read; those of several processes are merged")
+}
+
+/// The captures that were named.
+pub fn open(matches: &ArgMatches) -> Result<Vec<Capture>, Failure> {
+    let paths = matches
+        .get_many::<PathBuf>("captures")
+        .into_iter()
+        .flatten();
+    paths
+        .map(|path| Capture::open(path).map_err(Failure::failed))
+        .collect()
+}
+
+/// Opens and replays the captures that were named, with a progress bar if that takes long.
+pub fn session(matches: &ArgMatches) -> Result<Session, Failure> {
+    let captures = open(matches)?;
+    let n_events = captures.iter().map(Capture::n_events).sum();
+    let mut progress = Progress::new("reading", n_events);
+    let session = load(captures, &mut |n_done| progress.advance(n_done));
+    progress.finish();
+    for process in &session.processes {
+        tell_damage(&process.path, &process.damage);
+    }
+    Ok(session)
+}
+
+/// Notes on standard error: the report that follows is made of the rest.
+pub fn tell_damage(path: &std::path::Path, damage: &[Damage]) {
+    for note in damage.iter().take(MAX_NOTES) {
+        eprintln!("heaptide: {}: {note}", path.display());
+    }
+    if damage.len() > MAX_NOTES {
+        eprintln!(
+            "heaptide: {}: {} more places are damaged",
+            path.display(),
+            damage.len() - MAX_NOTES
+        );
+    }
+}

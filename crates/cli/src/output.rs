@@ -1,0 +1,135 @@
+//! Where a report goes: standard output, or a file that is not overwritten by accident.
+
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use heaptide_report::text::Style;
+
+use crate::exit::Failure;
+
+pub fn arguments() -> [Arg; 2] {
+    [
+        Arg::new("output")
+            .short('o')
+            .long("output")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("write the report into this file instead of printing it"),
+        Arg::new("force")
+            .short('f')
+            .long("force")
+            .action(ArgAction::SetTrue)
+            .help("overwrite the file if it exists"),
+    ]
+}
+
+/// An open place to write to.
+pub struct Output {
+    path: Option<PathBuf>,
+    out: BufWriter<Box<dyn Write>>,
+}
+
+impl Output {
+    pub fn standard() -> Output {
+        Output {
+            path: None,
+            out: BufWriter::with_capacity(1 << 16, Box::new(io::stdout())),
+        }
+    }
+
+    /// Refuses a file that would be overwritten, before any long work; [`Output::open`] makes sure of it afterwards.
+    pub fn check(matches: &ArgMatches) -> Result<(), Failure> {
+        match matches.get_one::<PathBuf>("output") {
+            Some(path) if !matches.get_flag("force") && path.symlink_metadata().is_ok() => {
+                Err(exists(path))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// As `-o` and `-f` say.
+    pub fn open(matches: &ArgMatches) -> Result<Output, Failure> {
+        let Some(path) = matches.get_one::<PathBuf>("output") else {
+            return Ok(Output::standard());
+        };
+        let mut options = OpenOptions::new();
+        options.write(true);
+        if matches.get_flag("force") {
+            options.create(true).truncate(true);
+        } else {
+            options.create_new(true);
+        }
+        let file = options.open(path).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => exists(path),
+            _ => Failure::writing(path.display(), &error),
+        })?;
+        Ok(Output {
+            path: Some(path.clone()),
+            out: BufWriter::new(Box::new(file)),
+        })
+    }
+
+    /// Colours are for a terminal whose owner has not said no to them.
+    pub fn style(&self) -> Style {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        if self.is_terminal() && !refused {
+            Style::Terminal
+        } else {
+            Style::Plain
+        }
+    }
+
+    pub fn is_terminal(&self) -> bool {
+        self.path.is_none() && io::stdout().is_terminal()
+    }
+
+    /// Columns and lines: of the terminal, or as the environment says; `None` if there is no bound.
+    pub fn size(&self) -> (Option<usize>, Option<usize>) {
+        let named = |name: &str| {
+            let number = std::env::var(name).ok()?.parse::<usize>().ok()?;
+            (number > 0).then_some(number)
+        };
+        let terminal = if self.is_terminal() {
+            terminal_size::terminal_size()
+        } else {
+            None
+        };
+        let columns = named("COLUMNS").or(terminal.map(|(width, _)| usize::from(width.0)));
+        let lines = named("LINES").or(terminal.map(|(_, height)| usize::from(height.0)));
+        (columns, lines)
+    }
+
+    pub fn write(
+        &mut self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        write(&mut self.out).map_err(|error| self.failure(&error))
+    }
+
+    /// Writes what is left, and says where the report is.
+    pub fn finish(mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(|error| self.failure(&error))?;
+        if let Some(path) = &self.path {
+            let line = format!("Wrote {}", path.display());
+            writeln!(io::stdout(), "{line}")
+                .map_err(|error| Failure::writing("standard output", &error))?;
+        }
+        Ok(())
+    }
+
+    fn failure(&self, error: &io::Error) -> Failure {
+        match &self.path {
+            Some(path) => Failure::writing(path.display(), error),
+            None => Failure::writing("standard output", error),
+        }
+    }
+}
+
+fn exists(path: &Path) -> Failure {
+    Failure::failed(format!(
+        "{} exists already: choose another name, or overwrite it with --force",
+        path.display()
+    ))
+}

@@ -1,0 +1,85 @@
+//! Files that are damaged, cut, or no captures at all; and captures that lack something.
+
+use crate::{Folder, error_text, printed, support};
+
+#[test]
+fn foreign_missing_and_empty_files_are_one_clear_sentence() {
+    let folder = Folder::new();
+    folder.write(
+        "song.mp3",
+        b"ID3 and so on, for a while, so that it is long enough",
+    );
+    folder.write("empty.tide", b"");
+    for (file, part) in [
+        ("song.mp3", "is not a Heaptide capture"),
+        ("missing.tide", "there is no file missing.tide"),
+        ("empty.tide", "is empty"),
+        (".", "is a folder"),
+    ] {
+        for command in ["stats", "summary", "tree", "parse"] {
+            let output = folder.heaptide(&format!("{command} {file}"));
+            assert_eq!(output.status.code(), Some(1), "{command} {file}");
+            let text = error_text(&output);
+            assert!(
+                text.starts_with("heaptide: ") && text.contains(part),
+                "{text}"
+            );
+            assert_eq!(text.lines().count(), 1, "{text}");
+            assert!(output.stdout.is_empty());
+        }
+    }
+}
+
+#[test]
+fn damaged_capture_is_reported_as_far_as_it_goes() {
+    let folder = Folder::new();
+    let script = "alloc a 100 at main; thread 2 pool; alloc b 50 at work";
+    let mut bytes = support::capture_bytes(&support::header(), script);
+    let last = bytes.len() - 10;
+    bytes[last] ^= 0xff;
+    folder.write("job.tide", &bytes);
+    for command in ["stats", "summary", "tree", "parse"] {
+        let output = folder.heaptide(&format!("{command} job.tide"));
+        assert_eq!(output.status.code(), Some(0), "{command}");
+        let note = error_text(&output);
+        assert!(note.starts_with("heaptide: job.tide: bytes "), "{note}");
+        assert!(note.contains("thread 2"), "{note}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("main"), "{command}: {text}");
+    }
+    let output = folder.heaptide("stats --json job.tide");
+    let json = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(json.contains("\"note\": \"bytes "), "{json}");
+}
+
+#[test]
+fn loss_and_sampling_are_said_in_every_report() {
+    let folder = Folder::new();
+    let mut header = support::header();
+    header.mode.sample_bytes = 512 << 10;
+    let script = "alloc a 10000000 at main; alloc b 100000 at main; lost 7; end 10";
+    folder.write("job.tide", &support::capture_bytes(&header, script));
+    for command in ["stats", "summary", "tree"] {
+        let text = printed(&folder.heaptide(&format!("{command} job.tide")));
+        assert!(
+            text.contains("sampled every 512 KiB on average: total ± "),
+            "{text}"
+        );
+        assert!(text.contains("missing: 7 events not written"), "{text}");
+    }
+}
+
+#[test]
+fn killed_programs_and_early_blocks_are_remarks_of_stats() {
+    let folder = Folder::new();
+    folder.capture("job.tide", "alloc a 100 at main; free a; free a");
+    let text = printed(&folder.heaptide("stats job.tide"));
+    assert!(
+        text.contains("- 1 frees of blocks allocated before recording began"),
+        "{text}"
+    );
+    assert!(
+        text.contains("- process 4711 did not end its recording"),
+        "{text}"
+    );
+}

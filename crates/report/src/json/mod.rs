@@ -1,0 +1,7 @@
+//! Answers for other programs.
+
+mod stats;
+mod value;
+
+pub use stats::stats;
+pub use value::Json;

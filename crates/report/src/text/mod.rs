@@ -1,0 +1,11 @@
+//! Answers for people at a terminal.
+
+pub mod notes;
+pub mod records;
+pub mod stats;
+pub mod style;
+pub mod summary;
+mod table;
+pub mod tree;
+
+pub use style::Style;

@@ -1,0 +1,86 @@
+//! Sentences about how far the numbers can be trusted. There is one only where there is something to say.
+
+use heaptide_analysis::model::Quality;
+
+use crate::units::{binary_size, percent, size};
+
+/// What every report must say: sampling, loss, damage.
+pub fn warnings(quality: &Quality) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(sampling) = &quality.sampling {
+        let sum = |number: fn(&heaptide_analysis::model::ProcessSummary) -> u64| {
+            quality.processes.iter().map(number).sum::<u64>()
+        };
+        let share = |error: f64, of: u64| percent(error.round() as u64, of);
+        notes.push(format!(
+            "sampled every {} on average: total ± {:.1} %, peak ± {:.1} % (95 %)",
+            binary_size(sampling.mean_bytes),
+            share(
+                sampling.total_error_bytes,
+                sum(|process| process.total_bytes)
+            ),
+            share(sampling.peak_error_bytes, sum(|process| process.peak_bytes)),
+        ));
+    }
+    for &(reason, count) in &quality.lost {
+        notes.push(format!("missing: {count} {}", reason.describe()));
+    }
+    if !quality.damage.is_empty() {
+        let n = quality.damage.len();
+        let places = if n == 1 {
+            "one place"
+        } else {
+            "several places"
+        };
+        notes.push(format!(
+            "the capture is damaged in {places}: what could be read is shown"
+        ));
+    }
+    if quality.n_overlaps > 0 {
+        notes.push(format!(
+            "{} blocks were allocated where another was still alive: their releases are missing",
+            quality.n_overlaps
+        ));
+    }
+    notes
+}
+
+/// What is good to know, in reports with room for it.
+pub fn remarks(quality: &Quality) -> Vec<String> {
+    let mut notes = Vec::new();
+    if quality.mapped_files_bytes > 0 {
+        notes.push(format!(
+            "files were mapped, at most {} at a time: not part of the peak, because their pages are the page cache's",
+            size(quality.mapped_files_bytes)
+        ));
+    }
+    if quality.n_unknown_frees > 0 {
+        notes.push(format!(
+            "{} frees of blocks allocated before recording began",
+            quality.n_unknown_frees
+        ));
+    }
+    for process in quality
+        .processes
+        .iter()
+        .filter(|process| !process.ended_in_order)
+    {
+        notes.push(format!(
+            "process {} did not end its recording: it was killed, left at once, or is still running",
+            process.pid
+        ));
+    }
+    if quality.peak_is_aligned {
+        notes.push(format!(
+            "{} processes: the peak is the most they held together, on a common time line",
+            quality.processes.len()
+        ));
+    }
+    notes
+}
+
+/// What a report of several processes at their peaks must say.
+pub fn own_peaks(quality: &Quality) -> Option<String> {
+    let n_processes = quality.processes.len();
+    (n_processes > 1).then(|| format!("{n_processes} processes, each at its own peak: they need not have been at the same time"))
+}

@@ -1,0 +1,159 @@
+//! `heaptide parse`: a line for each record, `NAME key=value …`.
+//!
+//! Times are seconds since recording began. `thread` is the number of the thread in the capture; its THREAD line has the
+//! operating system's number and the name.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::RecordLine;
+use heaptide_analysis::capture::{Allocator, Frame, Header, Op, OpKind, Registry};
+
+use super::stats::command_line;
+
+pub fn record(out: &mut dyn Write, record: &RecordLine) -> io::Result<()> {
+    match *record {
+        RecordLine::Header(head) => header(out, head),
+        RecordLine::Registry(facts) => registry(out, facts),
+        RecordLine::Code { id, code } => writeln!(
+            out,
+            "CODE_OBJECT code_id={id} function_name={} qualified_name={} filename={} firstlineno={} linetable_size={}",
+            code.name,
+            code.qualified_name,
+            code.file,
+            code.first_line,
+            code.line_table.len()
+        ),
+        RecordLine::Thread { thread, elapsed_ns } => writeln!(
+            out,
+            "THREAD thread={} tid={} time={} name={}",
+            thread.stream,
+            thread.os_id,
+            Seconds(elapsed_ns),
+            thread.name.as_deref().unwrap_or("")
+        ),
+        RecordLine::Resident { elapsed_ns, bytes } => {
+            writeln!(
+                out,
+                "MEMORY_RECORD time={} memory={bytes}",
+                Seconds(elapsed_ns)
+            )
+        }
+        RecordLine::Switch { stream } => writeln!(out, "CONTEXT_SWITCH thread={stream}"),
+        RecordLine::Pop { count } => writeln!(out, "FRAME_POP count={count}"),
+        RecordLine::Push { frame, code, line } => {
+            write!(
+                out,
+                "FRAME_PUSH code_object_id={} instruction_offset=",
+                frame.code
+            )?;
+            match frame.instruction {
+                Frame::AT_START => write!(out, "start")?,
+                instruction => write!(out, "{instruction}")?,
+            }
+            match code {
+                Some(code) => writeln!(out, " location={}:{}:{line}", code.name, code.file),
+                None => writeln!(out, " location=<unknown>"),
+            }
+        }
+        RecordLine::Op {
+            elapsed_ns,
+            stream,
+            op,
+        } => operation(out, elapsed_ns, stream, op),
+        RecordLine::Trailer {
+            elapsed_ns,
+            n_events,
+        } => match elapsed_ns {
+            Some(elapsed_ns) => writeln!(
+                out,
+                "TRAILER time={} n_events={n_events}",
+                Seconds(elapsed_ns)
+            ),
+            None => writeln!(out, "TRAILER time=unknown n_events={n_events}"),
+        },
+    }
+}
+
+fn header(out: &mut dyn Write, header: &Header) -> io::Result<()> {
+    write!(out, "HEADER magic=heaptide version={}", header.version)?;
+    write!(out, " python_version={:08x}", header.python_version)?;
+    write!(out, " pid={} parent_pid={}", header.pid, header.parent_pid)?;
+    write!(
+        out,
+        " main_tid={} start_time={}",
+        header.main_thread,
+        header.started_unix_ns / 1_000_000
+    )?;
+    write!(
+        out,
+        " objects={} sample_bytes={}",
+        header.mode.objects, header.mode.sample_bytes
+    )?;
+    write!(
+        out,
+        " aggregate={} follow_fork={}",
+        header.mode.aggregate, header.mode.follow_fork
+    )?;
+    write!(
+        out,
+        " python_allocator={} joined_late={}",
+        header.python_allocator, header.joined_late
+    )?;
+    write!(
+        out,
+        " host={} executable={}",
+        header.host, header.executable
+    )?;
+    write!(out, " working_directory={}", header.working_directory)?;
+    write!(out, " profiler_version={}", header.profiler_version)?;
+    write!(out, " stdlib=[{}]", header.stdlib_paths.join(", "))?;
+    write!(out, " sys.path=[{}]", header.import_paths.join(", "))?;
+    writeln!(out, " command_line={}", command_line(&header.command))
+}
+
+fn registry(out: &mut dyn Write, registry: &Registry) -> io::Result<()> {
+    if let Some(bytes) = registry.limit {
+        writeln!(out, "MEMORY_LIMIT memory={bytes}")?;
+    }
+    if registry.own_memory > 0 {
+        writeln!(out, "OWN_MEMORY memory={}", registry.own_memory)?;
+    }
+    for (reason, count) in &registry.lost {
+        writeln!(out, "LOST count={count} what={}", reason.describe())?;
+    }
+    Ok(())
+}
+
+fn operation(out: &mut dyn Write, elapsed_ns: u64, thread: u32, op: &Op) -> io::Result<()> {
+    let time = Seconds(elapsed_ns);
+    let Op { address, size, .. } = *op;
+    match op.kind {
+        OpKind::Alloc => {
+            let allocator = Allocator::from_number(op.allocator).map_or("unknown", Allocator::name);
+            writeln!(
+                out,
+                "ALLOCATION time={time} thread={thread} address={address:#x} size={size} allocator={}",
+                allocator.to_ascii_lowercase()
+            )
+        }
+        OpKind::Free => writeln!(out, "FREE time={time} thread={thread} address={address:#x}"),
+        OpKind::FreeRange => writeln!(
+            out,
+            "FREE_RANGE time={time} thread={thread} address={address:#x} size={size}"
+        ),
+        OpKind::Unfree => writeln!(out, "FREE_REFUSED time={time} thread={thread}"),
+    }
+}
+
+struct Seconds(u64);
+
+impl std::fmt::Display for Seconds {
+    fn fmt(&self, out: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(
+            out,
+            "{}.{:06}",
+            self.0 / 1_000_000_000,
+            self.0 % 1_000_000_000 / 1_000
+        )
+    }
+}

@@ -1,0 +1,164 @@
+//! `heaptide stats`, in the layout that memray's users know.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{Histogram, Location, Stats};
+
+use super::{Style, notes};
+use crate::units::size;
+
+const BAR_CELLS: u64 = 25;
+const SIZE_CELLS: usize = 9;
+
+/// `n_largest` is only named in the headings: the answer holds as many as were asked for.
+pub fn stats(out: &mut dyn Write, stats: &Stats, n_largest: usize, style: Style) -> io::Result<()> {
+    let mut page = Page {
+        out,
+        style,
+        is_first: true,
+    };
+    page.heading("📏", "Total allocations:")?;
+    page.line(&stats.n_allocations.to_string())?;
+    page.heading("📦", "Total memory allocated:")?;
+    page.line(&size(stats.total_bytes))?;
+    page.heading("📈", "Peak memory usage:")?;
+    page.line(&size(stats.peak_bytes))?;
+    page.heading("📊", "Histogram of allocation size:")?;
+    match &stats.histogram {
+        Some(histogram) => page.histogram(histogram)?,
+        None => page.line("<no data for histogram>")?,
+    }
+    page.heading("📂", "Allocator type distribution:")?;
+    for (allocator, count) in &stats.allocators {
+        page.line(&format!(" {}: {count}", allocator.name()))?;
+    }
+    page.heading(
+        "🥇",
+        &format!("Top {n_largest} largest allocating locations (by size):"),
+    )?;
+    for sum in &stats.top_by_size {
+        let place = location(sum.location.as_ref());
+        page.line(&format!("- {place} -> {}", size(sum.bytes)))?;
+    }
+    page.heading(
+        "🥇",
+        &format!("Top {n_largest} largest allocating locations (by number of allocations):"),
+    )?;
+    for sum in &stats.top_by_count {
+        let place = location(sum.location.as_ref());
+        page.line(&format!("- {place} -> {}", sum.count))?;
+    }
+    for (modules, by) in [
+        (&stats.modules_by_size, "by size"),
+        (&stats.modules_by_count, "by number of allocations"),
+    ] {
+        if modules.is_empty() {
+            continue;
+        }
+        page.heading("🥇", &format!("Top {n_largest} allocating modules ({by}):"))?;
+        for sum in modules {
+            let bytes = size(sum.bytes);
+            page.line(&format!(
+                "- {}: {bytes} total | {} allocations",
+                sum.module, sum.count
+            ))?;
+        }
+    }
+    page.beside(stats)
+}
+
+/// `function:file:line`, as it stands in texts and in JSON.
+pub fn location(location: Option<&Location>) -> String {
+    match location {
+        Some(at) => format!("{}:{}:{}", at.function, at.file, at.line),
+        None => "<stack trace unavailable>".to_owned(),
+    }
+}
+
+/// Arguments as one line.
+pub fn command_line(arguments: &[String]) -> String {
+    arguments.join(" ")
+}
+
+struct Page<'a> {
+    out: &'a mut dyn Write,
+    style: Style,
+    is_first: bool,
+}
+
+impl Page<'_> {
+    fn heading(&mut self, sign: &str, label: &str) -> io::Result<()> {
+        if !std::mem::take(&mut self.is_first) {
+            writeln!(self.out)?;
+        }
+        writeln!(self.out, "{sign} {}", self.style.bold(label))
+    }
+
+    fn line(&mut self, text: &str) -> io::Result<()> {
+        writeln!(self.out, "\t{text}")
+    }
+
+    fn histogram(&mut self, histogram: &Histogram) -> io::Result<()> {
+        let highest = histogram
+            .bins
+            .iter()
+            .map(|bin| bin.count)
+            .max()
+            .unwrap_or(0);
+        let digits = highest.to_string().len();
+        let rule =
+            "-".repeat("<=".len() + SIZE_CELLS + " :".len() + digits + 1 + BAR_CELLS as usize);
+        self.line(&format!("min: {}", size(histogram.smallest)))?;
+        self.line(&rule)?;
+        for (at, bin) in histogram.bins.iter().enumerate() {
+            let relation = if at + 1 == histogram.bins.len() {
+                "<="
+            } else {
+                "< "
+            };
+            let cells = (u128::from(bin.count) * u128::from(BAR_CELLS))
+                .div_ceil(u128::from(highest.max(1)));
+            let bar = "▇".repeat(cells as usize);
+            let edge = size(bin.to);
+            self.line(&format!(
+                "{relation}{edge:<SIZE_CELLS$}: {:>digits$} {bar}",
+                bin.count
+            ))?;
+        }
+        self.line(&rule)?;
+        self.line(&format!("max: {}", size(histogram.largest)))
+    }
+
+    /// What memray does not say: the process beside the heap, and how far the numbers can be trusted.
+    fn beside(&mut self, stats: &Stats) -> io::Result<()> {
+        let processes = &stats.quality.processes;
+        let resident = processes.iter().filter_map(|process| {
+            let peak = process.resident_peak_bytes?;
+            Some((process, peak))
+        });
+        let resident: Vec<_> = resident.collect();
+        if !resident.is_empty() {
+            self.heading("🏠", "Peak resident size:")?;
+        }
+        for (process, peak) in resident {
+            let of = if processes.len() > 1 {
+                format!(" in process {}", process.pid)
+            } else {
+                String::new()
+            };
+            let limit = process.limit_bytes.map_or(String::new(), |limit| {
+                format!(" of {} allowed", size(limit))
+            });
+            self.line(&format!("{}{limit}{of}", size(peak)))?;
+        }
+        let mut notes = notes::warnings(&stats.quality);
+        notes.extend(notes::remarks(&stats.quality));
+        if !notes.is_empty() {
+            self.heading("📝", "Notes:")?;
+        }
+        for note in notes {
+            self.line(&format!("- {note}"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! `heaptide summary`: a table of functions.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{FunctionSum, Summary};
+
+use super::table::{Row, Table};
+use super::{Style, notes};
+use crate::units::{percent, size};
+
+/// By which column the rows are sorted, largest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SortColumn {
+    TotalMemory = 1,
+    TotalPercent = 2,
+    OwnMemory = 3,
+    OwnPercent = 4,
+    AllocationCount = 5,
+}
+
+impl SortColumn {
+    /// The column with this number, counted from 1 behind the location.
+    pub fn from_number(number: u8) -> Option<SortColumn> {
+        match number {
+            1 => Some(SortColumn::TotalMemory),
+            2 => Some(SortColumn::TotalPercent),
+            3 => Some(SortColumn::OwnMemory),
+            4 => Some(SortColumn::OwnPercent),
+            5 => Some(SortColumn::AllocationCount),
+            _ => None,
+        }
+    }
+
+    fn number_of(self, sum: &FunctionSum) -> u64 {
+        match self {
+            SortColumn::TotalMemory | SortColumn::TotalPercent => sum.total_bytes,
+            SortColumn::OwnMemory | SortColumn::OwnPercent => sum.own_bytes,
+            SortColumn::AllocationCount => sum.n_allocations,
+        }
+    }
+}
+
+pub struct Options {
+    pub sort: SortColumn,
+    /// `None`: all of them.
+    pub max_rows: Option<usize>,
+    /// `None`: lines may be as long as they like.
+    pub max_width: Option<usize>,
+    pub style: Style,
+}
+
+pub fn summary(out: &mut dyn Write, summary: &Summary, options: &Options) -> io::Result<()> {
+    let mut functions: Vec<&FunctionSum> = summary.functions.iter().collect();
+    functions.sort_by_key(|sum| {
+        let number = options.sort.number_of(sum);
+        (
+            std::cmp::Reverse((number, sum.total_bytes)),
+            &sum.file,
+            &sum.function,
+        )
+    });
+    let n_all = functions.len();
+    functions.truncate(options.max_rows.unwrap_or(n_all));
+
+    let titles = [
+        "Location",
+        "Total Memory",
+        "Total Memory %",
+        "Own Memory",
+        "Own Memory %",
+        "Allocation Count",
+    ];
+    let titles = titles.iter().enumerate().map(|(at, title)| {
+        if at == options.sort as usize {
+            format!("<{title}>")
+        } else {
+            (*title).to_owned()
+        }
+    });
+    let table = Table {
+        titles: titles.collect(),
+        rows: functions
+            .iter()
+            .map(|sum| row(sum, summary.total_bytes))
+            .collect(),
+    };
+    table.write(out, options.max_width, options.style)?;
+    if functions.len() < n_all {
+        let n_more = n_all - functions.len();
+        writeln!(out, "{n_more} more functions: -r {n_all} shows all")?;
+    }
+    for note in notes::warnings(&summary.quality) {
+        writeln!(out, "{note}")?;
+    }
+    Ok(())
+}
+
+fn row(sum: &FunctionSum, whole: u64) -> Row {
+    let (total, own) = (
+        percent(sum.total_bytes, whole),
+        percent(sum.own_bytes, whole),
+    );
+    Row {
+        cells: vec![
+            format!("{} at {}", sum.function, sum.file),
+            size(sum.total_bytes),
+            format!("{total:.2}%"),
+            size(sum.own_bytes),
+            format!("{own:.2}%"),
+            sum.n_allocations.to_string(),
+        ],
+        shares: vec![None, Some(total), Some(total), Some(own), Some(own), None],
+    }
+}

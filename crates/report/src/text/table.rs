@@ -1,0 +1,201 @@
+//! Tables with a heavy head, as wide as the terminal. The first column wraps; numbers are never cut.
+
+use std::io::{self, Write};
+
+use super::Style;
+
+pub struct Table {
+    /// One for each column.
+    pub titles: Vec<String>,
+    pub rows: Vec<Row>,
+}
+
+pub struct Row {
+    pub cells: Vec<String>,
+    /// Share of the whole by which each cell is coloured; `None`: not at all.
+    pub shares: Vec<Option<f64>>,
+}
+
+/// If the first column would get less, the blanks beside the lines go.
+const COMFORTABLE_CELLS: usize = 40;
+/// Narrower than this the first column is unreadable: the table becomes wider than the terminal instead.
+const LEAST_CELLS: usize = 16;
+
+struct Layout {
+    widths: Vec<usize>,
+    padding: &'static str,
+}
+
+impl Table {
+    /// `max_width`: of the terminal; `None` if lines may be as long as they like.
+    pub fn write(
+        &self,
+        out: &mut dyn Write,
+        max_width: Option<usize>,
+        style: Style,
+    ) -> io::Result<()> {
+        let layout = self.layout(max_width);
+        let titles: Vec<Vec<String>> = self
+            .titles
+            .iter()
+            .zip(&layout.widths)
+            .map(|(title, &width)| wrap(title, width))
+            .collect();
+        let n_title_lines = titles.iter().map(Vec::len).max().unwrap_or(0);
+        layout.rule(out, '┏', '━', '┳', '┓')?;
+        for line in 0..n_title_lines {
+            // Titles stand at the bottom of the head.
+            let cells = titles.iter().map(|title| {
+                let skipped = n_title_lines - title.len();
+                let text = line.checked_sub(skipped).and_then(|at| title.get(at));
+                (
+                    text.map_or("", String::as_str),
+                    Style::bold as fn(Style, &str) -> String,
+                )
+            });
+            let cells = cells.map(|(text, bold)| (text.to_owned(), bold(style, text)));
+            layout.line(out, '┃', &cells.collect::<Vec<_>>())?;
+        }
+        layout.rule(out, '┡', '━', '╇', '┩')?;
+        for row in &self.rows {
+            self.write_row(out, &layout, row, style)?;
+        }
+        layout.rule(out, '└', '─', '┴', '┘')
+    }
+
+    fn write_row(
+        &self,
+        out: &mut dyn Write,
+        layout: &Layout,
+        row: &Row,
+        style: Style,
+    ) -> io::Result<()> {
+        let first = wrap(&row.cells[0], layout.widths[0]);
+        for (line, text) in first.iter().enumerate() {
+            let mut cells = vec![(text.clone(), text.clone())];
+            for (cell, share) in row.cells.iter().zip(&row.shares).skip(1) {
+                let text = if line == 0 { cell.as_str() } else { "" };
+                let painted = share.map_or(text.to_owned(), |share| style.share(share, text));
+                cells.push((text.to_owned(), painted));
+            }
+            layout.line(out, '│', &cells)?;
+        }
+        Ok(())
+    }
+
+    fn layout(&self, max_width: Option<usize>) -> Layout {
+        let n = self.titles.len();
+        let content = |column: usize| {
+            let cells = self
+                .rows
+                .iter()
+                .map(|row| row.cells[column].chars().count());
+            cells.max().unwrap_or(0)
+        };
+        let longest_word = |title: &str| {
+            let words = title.split(' ').map(|word| word.chars().count());
+            words.max().unwrap_or(0)
+        };
+        let roomy: Vec<usize> = (0..n)
+            .map(|at| content(at).max(self.titles[at].chars().count()))
+            .collect();
+        let tight: Vec<usize> = (0..n)
+            .map(|at| content(at).max(longest_word(&self.titles[at])))
+            .collect();
+        let Some(max_width) = max_width else {
+            return Layout {
+                widths: roomy,
+                padding: " ",
+            };
+        };
+        for (mut widths, padding, least) in [
+            (roomy, " ", COMFORTABLE_CELLS),
+            (tight.clone(), " ", COMFORTABLE_CELLS),
+            (tight, "", LEAST_CELLS),
+        ] {
+            let lines = n + 1 + 2 * padding.len() * n;
+            let numbers: usize = widths[1..].iter().sum();
+            let left = max_width.saturating_sub(lines + numbers);
+            if left >= least.min(widths[0]) || padding.is_empty() {
+                widths[0] = left.max(LEAST_CELLS);
+                return Layout { widths, padding };
+            }
+        }
+        unreachable!("the last layout is taken as it is")
+    }
+}
+
+impl Layout {
+    fn rule(
+        &self,
+        out: &mut dyn Write,
+        left: char,
+        line: char,
+        cross: char,
+        right: char,
+    ) -> io::Result<()> {
+        let pieces = self
+            .widths
+            .iter()
+            .map(|width| line.to_string().repeat(width + 2 * self.padding.len()));
+        let pieces: Vec<String> = pieces.collect();
+        writeln!(out, "{left}{}{right}", pieces.join(&cross.to_string()))
+    }
+
+    /// Cells as (text, text with colours); the first is flush left, the others flush right.
+    fn line(&self, out: &mut dyn Write, bar: char, cells: &[(String, String)]) -> io::Result<()> {
+        write!(out, "{bar}")?;
+        for (at, ((text, painted), width)) in cells.iter().zip(&self.widths).enumerate() {
+            let blanks = " ".repeat(width.saturating_sub(text.chars().count()));
+            let padding = self.padding;
+            match at {
+                0 => write!(out, "{padding}{painted}{blanks}{padding}{bar}")?,
+                _ => write!(out, "{padding}{blanks}{painted}{padding}{bar}")?,
+            }
+        }
+        writeln!(out)
+    }
+}
+
+/// Lines of at most `width` characters, broken behind a blank or a slash if there is one.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut rest: Vec<char> = text.chars().collect();
+    let mut lines = Vec::new();
+    while rest.len() > width {
+        let fitting = &rest[..width];
+        let blank_behind = rest[width] == ' ';
+        // The slash that begins a path is no seam.
+        let is_seam = |at: &usize| {
+            fitting[*at] == ' ' || *at > 0 && fitting[*at] == '/' && fitting[at - 1] != ' '
+        };
+        let seam = (0..width).rev().find(is_seam);
+        let at = match seam {
+            _ if blank_behind => width,
+            Some(seam) => seam + 1,
+            None => width,
+        };
+        let line: String = rest.drain(..at.max(1)).collect();
+        lines.push(line.trim_end().to_owned());
+        if rest.first() == Some(&' ') {
+            rest.remove(0);
+        }
+    }
+    lines.push(rest.into_iter().collect());
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_break_at_blanks_and_slashes_and_lose_nothing() {
+        assert_eq!(
+            wrap("load at /srv/job/etl/load.py", 12),
+            ["load at", "/srv/job/", "etl/load.py"]
+        );
+        assert_eq!(wrap("Total Memory %", 8), ["Total", "Memory %"]);
+        assert_eq!(wrap("abcdefghij", 4), ["abcd", "efgh", "ij"]);
+        assert_eq!(wrap("", 4), [""]);
+    }
+}

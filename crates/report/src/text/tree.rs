@@ -1,0 +1,103 @@
+//! `heaptide tree` as plain text: a line a node, indented.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{NodeKind, Tree, TreeNode};
+
+use super::{Style, notes};
+use crate::units::{percent, size};
+
+pub fn tree(out: &mut dyn Write, tree: &Tree, style: Style) -> io::Result<()> {
+    let whole = tree.nodes.first().map_or(0, |root| root.bytes);
+    if tree.nodes.len() <= 1 {
+        writeln!(out, "<No allocations>")?;
+    } else {
+        let mut guides = Guides::new(&tree.nodes);
+        for (at, node) in tree.nodes.iter().enumerate() {
+            writeln!(out, "{}{}", guides.next(at), label(node, whole, style))?;
+        }
+    }
+    for note in notes::warnings(&tree.quality) {
+        writeln!(out, "{note}")?;
+    }
+    Ok(())
+}
+
+fn label(node: &TreeNode, whole: u64, style: Style) -> String {
+    let share = percent(node.bytes, whole);
+    let sign = match node.kind {
+        NodeKind::Elided { .. } => "❓",
+        _ if node.has_children => "📂",
+        _ => "📄",
+    };
+    let amount = style.share(share, &format!("{} ({share:.2} %)", size(node.bytes)));
+    let what = match &node.kind {
+        NodeKind::Root => style.bold("<ROOT>"),
+        NodeKind::NoFrames => style.bold("<stack trace unavailable>"),
+        NodeKind::Frame(at) => {
+            let place = style.dim(&format!("{}:{}", at.file, at.line));
+            format!("{} {place}", style.bold(&at.function))
+        }
+        NodeKind::Elided { n_locations } => format!(
+            "{} allocations from {n_locations} locations below the configured threshold",
+            node.count
+        ),
+    };
+    format!("{sign} {amount} {what}")
+}
+
+/// The lines that lead from a node to its siblings.
+struct Guides {
+    /// For each node, whether a sibling follows.
+    has_next: Vec<bool>,
+    depths: Vec<usize>,
+    /// For each depth on the way to the present node, whether its line goes on.
+    open: Vec<bool>,
+}
+
+/// Deeper nodes are indented by this many levels only, and say how deep they are: lines stay readable and a report of
+/// a deep recursion does not grow with the square of its depth.
+const MAX_INDENTED: usize = 120;
+
+impl Guides {
+    fn new(nodes: &[TreeNode]) -> Guides {
+        let depths: Vec<usize> = nodes.iter().map(|node| node.depth).collect();
+        let mut has_next = vec![false; nodes.len()];
+        // From the end: which depths have a node further down, before their parent's next sibling.
+        let mut follows: Vec<bool> = Vec::new();
+        for (at, &depth) in depths.iter().enumerate().rev() {
+            follows.resize((depth + 1).max(follows.len()), false);
+            has_next[at] = follows[depth];
+            follows.truncate(depth + 1);
+            follows[depth] = true;
+        }
+        Guides {
+            has_next,
+            depths,
+            open: Vec::new(),
+        }
+    }
+
+    fn next(&mut self, at: usize) -> String {
+        let depth = self.depths[at];
+        self.open.truncate(depth);
+        self.open.resize(depth + 1, false);
+        self.open[depth] = self.has_next[at];
+        if depth == 0 {
+            return String::new();
+        }
+        let shown = depth.min(MAX_INDENTED);
+        let lines = self.open[depth + 1 - shown..depth].iter();
+        let mut text: String = lines
+            .map(|&goes_on| if goes_on { "│   " } else { "    " })
+            .collect();
+        if depth > MAX_INDENTED {
+            text += &format!("[{depth}] ");
+        }
+        text + if self.has_next[at] {
+            "├── "
+        } else {
+            "└── "
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Sizes, shares and times as people read them.
+
+/// A size with SI prefixes and three decimals: `41.810MB`.
+pub fn size(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "kB", "MB", "GB", "TB"] {
+        if value < 1000.0 {
+            return format!("{value:.3}{unit}");
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.3}PB")
+}
+
+/// A size that was given in powers of two, such as a sampling rate: `512 KiB`; others as [`size`].
+pub fn binary_size(bytes: u64) -> String {
+    for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
+        if bytes >> shift > 0 && bytes % (1 << shift) == 0 {
+            return format!("{} {unit}", bytes >> shift);
+        }
+    }
+    size(bytes)
+}
+
+/// `part` of `whole` in percent; 0 of nothing.
+pub fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        return 0.0;
+    }
+    part as f64 * 100.0 / whole as f64
+}
+
+/// A moment in universal time, the way Python prints an aware `datetime`: `2026-11-15 20:54:32.315000+00:00`.
+pub fn timestamp(unix_ns: u64) -> String {
+    let seconds = unix_ns / 1_000_000_000;
+    let micros = unix_ns % 1_000_000_000 / 1_000;
+    let (year, month, day) = date(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    let fraction = if micros == 0 {
+        String::new()
+    } else {
+        format!(".{micros:06}")
+    };
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}{fraction}+00:00")
+}
+
+/// The Gregorian date of a day, counted from 1 January 1970.
+fn date(day: u64) -> (u64, u64, u64) {
+    // Counted from 1 March 0000, leap days come last in a year, and 400 years have the same length.
+    let day = day + 719_468;
+    let (era, day) = (day / 146_097, day % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, next_year) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    (era * 400 + year + next_year, month, day_of_month)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_three_decimals_and_si_prefixes() {
+        assert_eq!(size(0), "0.000B");
+        assert_eq!(size(999), "999.000B");
+        assert_eq!(size(10_456), "10.456kB");
+        assert_eq!(size(41_810_000), "41.810MB");
+        assert_eq!(size(u64::MAX), "18446.744PB");
+    }
+
+    #[test]
+    fn sampling_rates_are_written_in_powers_of_two_if_they_are_such() {
+        assert_eq!(binary_size(512 << 10), "512 KiB");
+        assert_eq!(binary_size(1 << 20), "1 MiB");
+        assert_eq!(binary_size(100_000), "100.000kB");
+    }
+
+    #[test]
+    fn moments_are_those_that_python_prints() {
+        assert_eq!(timestamp(0), "1970-01-01 00:00:00+00:00");
+        assert_eq!(
+            timestamp(1_794_776_072_315_000_000),
+            "2026-11-15 20:54:32.315000+00:00"
+        );
+        assert_eq!(
+            timestamp(951_782_400_000_000_000),
+            "2000-02-29 00:00:00+00:00"
+        );
+        assert_eq!(
+            timestamp(4_107_542_399_000_001_000),
+            "2100-02-28 23:59:59.000001+00:00"
+        );
+    }
+}

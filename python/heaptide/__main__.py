@@ -1,0 +1,21 @@
+"""``python -m heaptide`` and the ``heaptide`` command: the same program."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Do what the command line says. Reports are made by the native part; only ``run`` comes back to Python."""
+    from heaptide import _native
+
+    outcome = _native.main(sys.argv[1:])
+    if isinstance(outcome, int):
+        return outcome
+    from heaptide.run import run
+
+    return run(outcome)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
