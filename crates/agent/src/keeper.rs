@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use heaptide_capture::Entry;
 
+use crate::checkpoint::Checkpoints;
 use crate::resident::Resident;
 use crate::session::{self, Session};
 use crate::{clock, libraries, own_memory, threads};
@@ -56,7 +57,7 @@ fn wait(seen: u32, timeout: Duration) {
 }
 
 /// Starts the keeper of `session`.
-pub fn start(session: &'static Session) -> std::io::Result<JoinHandle<()>> {
+pub fn start(session: &'static Session) -> std::io::Result<JoinHandle<Option<Checkpoints>>> {
     STOPPING.store(false, Ordering::Release);
     let before = block_signals();
     let (ready, is_ready) = mpsc::sync_channel(1);
@@ -66,7 +67,7 @@ pub fn start(session: &'static Session) -> std::io::Result<JoinHandle<()>> {
         .spawn(move || {
             threads::claim_as_ours();
             let _ = ready.send(());
-            run(session);
+            run(session)
         });
     if handle.is_ok() {
         // Until then libc may allocate in the new thread, and that would look like the program's.
@@ -89,15 +90,16 @@ fn block_signals() -> libc::sigset_t {
     }
 }
 
-/// Ends the keeper: it finishes what it is doing.
-pub fn stop(handle: JoinHandle<()>) {
+/// Ends the keeper: it finishes what it is doing. Of a bounded capture it leaves the sums so far.
+pub fn stop(handle: JoinHandle<Option<Checkpoints>>) -> Option<Checkpoints> {
     STOPPING.store(true, Ordering::Release);
     wake();
     // A keeper that panicked has nothing left to tell.
-    let _ = handle.join();
+    handle.join().ok().flatten()
 }
 
-fn run(session: &Session) {
+fn run(session: &Session) -> Option<Checkpoints> {
+    let mut checkpoints = session.config.aggregate.then(|| Checkpoints::new(session));
     let resident = Resident::new();
     let interval = Duration::from_millis(session.interval_ms.max(1).into());
     let mut next_reading = Instant::now();
@@ -107,6 +109,9 @@ fn run(session: &Session) {
     while !STOPPING.load(Ordering::Acquire) {
         let calls = CALLS.load(Ordering::Acquire);
         session.store.pack_waiting();
+        if let Some(checkpoints) = checkpoints.as_mut().filter(|checkpoints| checkpoints.is_due(session)) {
+            checkpoints.make(session);
+        }
         let now = Instant::now();
         if now >= next_reading {
             if let Some(bytes) = resident.bytes() {
@@ -140,4 +145,5 @@ fn run(session: &Session) {
             wait(calls, pause);
         }
     }
+    checkpoints
 }

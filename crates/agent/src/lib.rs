@@ -9,7 +9,9 @@
 //! event, and any effect on what the program itself sees.
 
 pub mod clock;
+pub mod checkpoint;
 pub mod codes;
+pub mod compaction;
 pub mod config;
 pub mod cpython;
 pub mod error;

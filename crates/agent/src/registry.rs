@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use heaptide_capture::Entry;
-use heaptide_capture::area::{ChunkHead, REGISTRY_STREAM, SlotHead};
+use heaptide_capture::area::{BlockHead, ChunkHead, REGISTRY_STREAM, SlotHead};
 use heaptide_capture::registry::MAX_SMALL_ENTRY_BYTES;
 
 use crate::store::{Filled, Size, Slot, Store};
@@ -32,7 +32,11 @@ impl RegistryStream {
             let mut bytes = vec![0; needed];
             let len = entry.write(&mut bytes);
             self.hand_over(store);
-            store.write_block(self.next_head(), &bytes[..len]);
+            let head = BlockHead {
+                chunk: self.next_head(),
+                ..BlockHead::default()
+            };
+            store.write_block(head, &bytes[..len]);
             return;
         }
         // The first slot is a small one, so it may take two steps until the entry fits.

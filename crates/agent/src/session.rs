@@ -26,6 +26,7 @@ use std::thread::JoinHandle;
 
 use heaptide_capture::{Entry, Header, Lost, Mode, header};
 
+use crate::checkpoint::Checkpoints;
 use crate::clock::ClockPoint;
 use crate::config::Config;
 use crate::cpython::Symbols;
@@ -60,7 +61,7 @@ static LIFECYCLE: Mutex<Option<Running>> = Mutex::new(None);
 
 /// What only start and stop need.
 struct Running {
-    keeper: JoinHandle<()>,
+    keeper: JoinHandle<Option<Checkpoints>>,
     symbols: Symbols,
 }
 
@@ -257,7 +258,7 @@ pub unsafe fn stop() -> Option<Stopped> {
         codes::stop_watching_deaths(&running.symbols);
     }
     let all_quiet = wait_for_recording_threads();
-    keeper::stop(running.keeper);
+    let checkpoints = keeper::stop(running.keeper);
     if all_quiet {
         threads::for_each_state(|state| {
             // SAFETY: no thread records any more, and none can begin: the order word is 0.
@@ -267,7 +268,7 @@ pub unsafe fn stop() -> Option<Stopped> {
                 state.session = 0;
             }
         });
-        session.end();
+        session.end(checkpoints);
     }
     let stopped = Stopped {
         path: session.config.path.clone(),
@@ -305,7 +306,7 @@ pub fn forget_after_fork(inherit: impl FnOnce(&Config, [u8; 16])) {
 }
 
 /// Waits until no thread is in the middle of recording. `false` if one does not come out: then its memory must stay.
-fn wait_for_recording_threads() -> bool {
+pub fn wait_for_recording_threads() -> bool {
     const PATIENCE_NS: u64 = 2_000_000_000;
     if !sys::barrier_on_all_threads() {
         // Without the barrier a thread's mark may be invisible for as long as a store can linger in a processor.
@@ -397,7 +398,7 @@ impl Session {
     }
 
     /// The last entries, then everything into blocks.
-    fn end(&self) {
+    fn end(&self, checkpoints: Option<Checkpoints>) {
         self.note_losses();
         self.note_clock();
         self.note(&Entry::OwnMemory {
@@ -407,6 +408,9 @@ impl Session {
             time: clock::ticks() >> tick_shift(),
         });
         lock(&self.registry).hand_over(&self.store);
+        if let Some(mut checkpoints) = checkpoints {
+            checkpoints.make_last(self);
+        }
         self.store.finish();
     }
 }

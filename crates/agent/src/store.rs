@@ -28,6 +28,7 @@ use heaptide_capture::area::{
 };
 use heaptide_capture::pack::Packer;
 
+use crate::compaction::{self, BlockPlace};
 use crate::locks::lock;
 use crate::sys;
 
@@ -132,6 +133,10 @@ impl Slot {
     }
 }
 
+fn is_event_stream(stream: u32) -> bool {
+    stream != REGISTRY_STREAM && stream != CHECKPOINT_STREAM
+}
+
 /// A slot that is full, with what its block's head says beyond the slot's own.
 #[derive(Clone, Copy, Debug)]
 pub struct Filled {
@@ -150,6 +155,8 @@ pub struct Store {
     /// Set once when the file cannot take more.
     failed: AtomicBool,
     page_len: u64,
+    /// Where the first area begins, behind the header.
+    first_area: u64,
 }
 
 #[derive(Default)]
@@ -175,14 +182,22 @@ struct Extent {
     area_len: u64,
 }
 
+impl Extent {
+    fn bounds(&self) -> (u64, u64) {
+        (self.offset, self.offset + self.area_len)
+    }
+}
+
 // SAFETY: the memory is only reached through slots, which have one owner each.
 unsafe impl Send for Extent {}
 
 struct Tail {
     /// Where the next area begins.
     offset: u64,
-    /// Blocks in the file, in order of their place: offset and area length.
-    blocks: Vec<(u64, u64)>,
+    /// Blocks in the file, in order of their place.
+    blocks: Vec<BlockPlace>,
+    /// Bytes of event blocks among them.
+    event_bytes: u64,
 }
 
 impl Store {
@@ -195,11 +210,13 @@ impl Store {
             tail: Mutex::new(Tail {
                 offset: align_up(header.len() as u64, AREA_ALIGN),
                 blocks: Vec::new(),
+                event_bytes: 0,
             }),
             packer: Mutex::new(Packer::for_payloads_up_to(Size::Large.slot_len())),
             n_waiting: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             page_len: sys::page_len(),
+            first_area: align_up(header.len() as u64, AREA_ALIGN),
         };
         store.grow(Size::Small)?;
         Ok(store)
@@ -280,7 +297,7 @@ impl Store {
                     last_sequence: filled.last_sequence,
                     ..BlockHead::default()
                 };
-                self.append(packer.block(head, payload))
+                self.append(head, packer.block(head, payload))
             }
             _ => Ok(()),
         };
@@ -296,27 +313,76 @@ impl Store {
         written
     }
 
-    /// Writes a chunk that is too long for a slot.
-    pub fn write_block(&self, chunk: ChunkHead, payload: &[u8]) {
-        let head = BlockHead {
-            chunk,
-            ..BlockHead::default()
-        };
-        let written = self.append(lock(&self.packer).block(head, payload));
-        if let Err(error) = written {
-            self.fail(&error);
+    /// Writes a chunk that does not come from a slot. `false` if the file cannot take it.
+    pub fn write_block(&self, head: BlockHead, payload: &[u8]) -> bool {
+        let written = self.append(head, lock(&self.packer).block(head, payload));
+        if let Err(error) = &written {
+            self.fail(error);
         }
+        written.is_ok()
     }
 
-    fn append(&self, block: &[u8]) -> io::Result<()> {
+    fn append(&self, head: BlockHead, block: &[u8]) -> io::Result<()> {
         if block.is_empty() {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         let mut tail = lock(&self.tail);
         let (offset, len) = (tail.offset, block.len() as u64);
         sys::write_all_at(self.fd(), block, offset)?;
-        tail.blocks.push((offset, len));
+        let ChunkHead { stream, generation, .. } = head.chunk;
+        tail.blocks.push(BlockPlace {
+            offset,
+            len,
+            stream,
+            generation,
+            last_sequence: head.last_sequence,
+        });
         tail.offset = offset + len;
+        if is_event_stream(stream) {
+            tail.event_bytes += len;
+        }
+        Ok(())
+    }
+
+    /// Bytes of events in blocks.
+    pub fn event_bytes(&self) -> u64 {
+        lock(&self.tail).event_bytes
+    }
+
+    /// The file, to be read while it is written.
+    pub fn reopen(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// Removes what a checkpoint stands for: event blocks that end before `cut`, and checkpoints of other generations.
+    pub fn drop_before(&self, cut: u64, generation: u32) {
+        if let Err(error) = self.try_drop_before(cut, generation) {
+            self.fail(&error);
+        }
+    }
+
+    fn try_drop_before(&self, cut: u64, generation: u32) -> io::Result<()> {
+        let mut tail = lock(&self.tail);
+        let pool = lock(&self.pool);
+        let mut obstacles: Vec<_> = pool.extents.iter().map(Extent::bounds).collect();
+        obstacles.sort_unstable();
+        let (mut kept, dropped): (Vec<_>, Vec<_>) = tail.blocks.iter().partition(|block| match block.stream {
+            REGISTRY_STREAM => true,
+            CHECKPOINT_STREAM => block.generation == generation,
+            _ => block.last_sequence >= cut,
+        });
+        for block in &dropped {
+            compaction::pad(self.fd(), block.offset, block.offset + block.len, &[])?;
+        }
+        let end = compaction::slide(self.fd(), &mut kept, &obstacles, self.first_area, tail.offset)?;
+        let last_obstacle = obstacles.last().map_or(0, |&(_, end)| end);
+        if end < last_obstacle {
+            compaction::pad(self.fd(), end, last_obstacle, &obstacles)?;
+        }
+        tail.offset = end.max(last_obstacle);
+        self.file.set_len(tail.offset)?;
+        tail.event_bytes = kept.iter().filter(|block| is_event_stream(block.stream)).map(|block| block.len).sum();
+        tail.blocks = kept;
         Ok(())
     }
 
@@ -397,70 +463,25 @@ impl Store {
         }
     }
 
-    /// Moves the blocks together over the space of the extents and cuts the file behind them. Of a large file only
-    /// the end is moved.
-    ///
-    /// At every instant of this the file can be read: a block is copied before its old place is given up, the space
-    /// between is padding at any time, and the copy counts from the moment its head is written. The first extent is
-    /// longer than any block, so a block and its copy never overlap.
+    /// Moves the blocks together over the space of the extents and cuts the file behind them. A large file
+    /// keeps its gaps: moving it would take longer than they are worth.
     fn compact(&self) -> io::Result<()> {
         let mut tail = lock(&self.tail);
         let pool = lock(&self.pool);
-        let Some(first) = pool.extents.first() else {
-            return Ok(());
-        };
-        let mut place = first.offset;
         for extent in &pool.extents {
-            self.pad(extent.offset, extent.area_len)?;
+            let (start, end) = extent.bounds();
+            compaction::pad(self.fd(), start, end, &[])?;
         }
-        let bytes_behind: u64 = tail.blocks.iter().map(|&(_, len)| len).sum();
-        let skip = if bytes_behind <= MAX_MOVED {
-            0
+        let n_bytes: u64 = tail.blocks.iter().map(|block| block.len).sum();
+        let file_end = tail.offset;
+        let end = if n_bytes <= MAX_MOVED {
+            compaction::slide(self.fd(), &mut tail.blocks, &[], self.first_area, file_end)?
         } else {
-            self.first_to_move(&tail.blocks, first.area_len)
-        };
-        let mut block = Vec::new();
-        for &(offset, len) in &tail.blocks[skip..] {
-            block.resize(len as usize, 0);
-            sys::read_exact_at(self.fd(), &mut block, offset)?;
-            // Behind the copy there is padding up to the block itself, or up to the end of the extent it moves into.
-            let gap_end = if skip == 0 {
-                offset
-            } else {
-                first.offset + first.area_len
-            };
-            self.pad(place + len, gap_end - place - len)?;
-            let (head, payload) = block.split_at(BlockHead::LEN);
-            sys::write_all_at(self.fd(), payload, place + BlockHead::LEN as u64)?;
-            sys::write_all_at(self.fd(), head, place)?;
-            place += len;
-            if skip == 0 {
-                // The block's old place joins the padding before the next one.
-                self.pad(place, offset + len - place)?;
-            }
-        }
-        let end = match tail.blocks[..skip].last() {
-            Some(&(offset, len)) => offset + len,
-            None => place,
+            tail.blocks.last().map_or(self.first_area, |block| block.offset + block.len)
         };
         self.file.set_len(end)?;
         tail.offset = end;
         Ok(())
-    }
-
-    /// Of a large file: the first of the last blocks that together fit into the first extent.
-    fn first_to_move(&self, blocks: &[(u64, u64)], room: u64) -> usize {
-        let mut left = room - PaddingHead::LEN as u64;
-        let mut first = blocks.len();
-        while first > 0 && blocks[first - 1].1 <= left {
-            first -= 1;
-            left -= blocks[first].1;
-        }
-        first
-    }
-
-    fn pad(&self, offset: u64, len: u64) -> io::Result<()> {
-        sys::write_all_at(self.fd(), &PaddingHead { area_len: len }.to_bytes(), offset)
     }
 
     /// # Safety

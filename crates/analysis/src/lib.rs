@@ -12,8 +12,9 @@ pub mod model;
 pub mod records;
 pub mod symbols;
 
-pub use aggregate::{View, stats, summary, tree};
+pub use aggregate::{stats, summary, tree};
 /// The types of records, for those who render them as they are.
 pub use heaptide_capture as capture;
 pub use load::{Process, Session, load};
+pub use model::View;
 pub use records::{RecordLine, records};

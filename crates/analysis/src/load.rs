@@ -9,7 +9,7 @@ use heaptide_capture::tally::{StackId, Stacks, Sums, Tally};
 use heaptide_capture::{Capture, Damage, Header, Registry, replay};
 
 use crate::symbols::names::Resolver;
-use crate::symbols::{LocationId, Names};
+use crate::symbols::{Location, LocationId, Names};
 
 /// Everything that was loaded, ready to be asked.
 pub struct Session {
@@ -79,8 +79,8 @@ pub fn load(captures: Vec<Capture>, on_progress: &mut dyn FnMut(u64)) -> Session
     Session { processes, names }
 }
 
-/// Names for all stacks. The profiler's own frames at the root, and those of `runpy` between them and the program, are
-/// not shown: the program would not have them if it ran alone.
+/// Names for all stacks. The profiler's own frames at the root are not shown, nor what started the profiler before them
+/// and what it used to start the program behind them: the program would not have them if it ran alone.
 fn show(stacks: &Stacks, capture: &Capture, names: &mut Names) -> (Vec<Shown>, u64) {
     let header = &capture.header;
     let mut resolver = Resolver::new(&capture.registry.codes, header.python_version);
@@ -88,21 +88,30 @@ fn show(stacks: &Stacks, capture: &Capture, names: &mut Names) -> (Vec<Shown>, u
         let mut folders = header.own_paths.iter();
         folders.any(|folder| is_below(file, folder))
     };
-    let mut shown = vec![Shown {
+    let root = Shown {
         parent: 0,
         location: None,
         part: Part::Own,
-    }];
+    };
+    let mut shown = vec![root];
+    // What may be a launcher is one only if the profiler's own frames follow; until then it is the program.
+    let mut may_be_launcher = vec![true];
     for (_, stack) in stacks.iter() {
-        let parent = shown[stack.parent.0 as usize];
+        let parent = stack.parent.0 as usize;
         let location = resolver.locate(stack.frame, names);
-        let file = &*names.get(location).file;
-        let is_first = stack.parent == StackId::EMPTY;
-        let part = match parent.part {
-            Part::Own if is_own(file) => Part::Own,
-            Part::Own | Part::Launch if !is_first && is_runpy(file) => Part::Launch,
+        let at = names.get(location);
+        let follows_launcher = may_be_launcher[parent];
+        let part = match shown[parent].part {
+            _ if follows_launcher && is_own(&at.file) => {
+                hide(&mut shown, parent);
+                Part::Own
+            }
+            Part::Own if is_own(&at.file) => Part::Own,
+            Part::Own | Part::Launch if parent != 0 && is_runpy(&at.file) => Part::Launch,
             _ => Part::Program,
         };
+        let is_launcher = part != Part::Own && (is_runpy(&at.file) || is_command(at));
+        may_be_launcher.push(follows_launcher && is_launcher);
         shown.push(Shown {
             parent: stack.parent.0,
             location: (part == Part::Program).then_some(location),
@@ -110,6 +119,20 @@ fn show(stacks: &Stacks, capture: &Capture, names: &mut Names) -> (Vec<Shown>, u
         });
     }
     (shown, resolver.n_frames() as u64)
+}
+
+/// Hides a stack and all that it was called from.
+fn hide(shown: &mut [Shown], mut at: usize) {
+    while at != 0 {
+        shown[at].location = None;
+        shown[at].part = Part::Own;
+        at = shown[at].parent as usize;
+    }
+}
+
+/// The script that an installer writes for the command.
+fn is_command(at: &Location) -> bool {
+    &*at.function == "<module>" && at.file.ends_with("/heaptide")
 }
 
 fn is_below(file: &str, folder: &str) -> bool {

@@ -74,6 +74,28 @@ fn frames_of_the_profiler_and_its_launcher_are_left_out_at_the_root() {
 }
 
 #[test]
+fn what_started_the_profiler_is_left_out_with_it() {
+    let own = "main@/opt/heaptide/__main__.py:9";
+    let module = "_run_module_as_main@<frozen runpy>:5 > _run_code@<frozen runpy>:6";
+    let command = "<module>@/venv/bin/heaptide:8";
+    let shown = |script: &str| places(&stats(&session(script), 5));
+    let script =
+        format!("alloc a 10 at {command} > {own} > main:3; alloc b 5 at {command} > {own}");
+    assert_eq!(shown(&script), ["main:/srv/job/job.py:3 10", "none 5"]);
+    let script = format!("alloc a 10 at {module}; alloc b 5 at {module} > {own} > main:3");
+    assert_eq!(shown(&script), ["none 10", "main:/srv/job/job.py:3 5"]);
+    // A program that python -m started, and that uses the profiler itself, keeps its frames.
+    let script = format!(
+        "alloc a 10 at {module} > main:3 > start@/opt/heaptide/tracker.py:4; alloc b 5 at {module}"
+    );
+    let expected = [
+        "start:/opt/heaptide/tracker.py:4 10",
+        "_run_code:<frozen runpy>:6 5",
+    ];
+    assert_eq!(shown(&script), expected);
+}
+
+#[test]
 fn module_is_that_of_the_first_frame_outside_the_standard_library() {
     let json = "loads@/usr/lib/python3.12/json/__init__.py:3";
     let pandas = "read@/usr/lib/python3.12/site-packages/pandas/io.py:3";

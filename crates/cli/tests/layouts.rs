@@ -297,4 +297,10 @@ fn several_captures_become_one_report() {
         text.contains("- 2 processes: the peak is the most they held together"),
         "{text}"
     );
+    let text = printed(&folder.heaptide("tree a.tide b.tide"));
+    assert!(
+        text.contains("<ROOT>\n└── 📄 200.000B (100.00 %) main"),
+        "{text}"
+    );
+    assert!(text.contains("2 processes, each at its own peak"), "{text}");
 }

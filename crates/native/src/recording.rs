@@ -1,5 +1,6 @@
 //! Starting and stopping the agent from Python.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use heaptide_agent::{Config, Program, StartError, session};
@@ -67,16 +68,16 @@ pub fn start(
 
 /// Ends the recording. Returns the capture's path and whether it is incomplete, or None if nothing was recorded.
 #[pyfunction]
-pub fn stop() -> Option<(PathBuf, bool)> {
+pub fn stop() -> Option<(OsString, bool)> {
     // SAFETY: a function called from Python runs with the GIL held.
     let stopped = unsafe { session::stop() }?;
-    Some((stopped.path, stopped.abandoned))
+    Some((stopped.path.into_os_string(), stopped.abandoned))
 }
 
 /// The path this process is being recorded into, or None.
 #[pyfunction]
-pub fn active() -> Option<PathBuf> {
-    session::active_path()
+pub fn active() -> Option<OsString> {
+    session::active_path().map(PathBuf::into_os_string)
 }
 
 /// Tells the recording the name of a thread, by its native id.

@@ -14,23 +14,13 @@ pub use tree::{TreeLimits, tree};
 
 use heaptide_capture::tally::{Amount, SiteSums};
 
-/// Which blocks a report is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
-    /// Alive when the heap was largest; of several processes, each at its own peak.
-    Peak,
-    /// Alive at the end.
-    Leaked,
-    /// Ever allocated.
-    Total,
-}
+use crate::model::View;
 
-impl View {
-    pub fn amount(self, site: &SiteSums) -> Amount {
-        match self {
-            View::Peak => site.peak,
-            View::Leaked => site.live,
-            View::Total => site.total,
-        }
+/// A site's share of what a report is about.
+fn amount(view: View, site: &SiteSums) -> Amount {
+    match view {
+        View::Peak => site.peak,
+        View::Leaked => site.live,
+        View::Total => site.total,
     }
 }

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use heaptide_capture::tally::Amount;
 use rustc_hash::FxHashMap;
 
-use super::{View, quality};
+use super::{amount, quality};
 use crate::load::Session;
-use crate::model::{FunctionSum, Summary};
+use crate::model::{FunctionSum, Summary, View};
 
 pub fn summary(session: &Session, view: View) -> Summary {
     let (of_location, mut functions) = functions(session);
@@ -17,7 +17,7 @@ pub fn summary(session: &Session, view: View) -> Summary {
     let mut site_number = 0;
     for process in &session.processes {
         for site in &process.sums.sites {
-            let amount = view.amount(site);
+            let amount = amount(view, site);
             if amount.count == 0 && amount.bytes == 0 {
                 continue;
             }
@@ -40,6 +40,7 @@ pub fn summary(session: &Session, view: View) -> Summary {
     Summary {
         functions,
         total_bytes: total.bytes,
+        view,
         quality: quality(session),
     }
 }

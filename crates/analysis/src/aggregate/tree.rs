@@ -2,9 +2,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{View, quality};
+use super::{amount, quality};
 use crate::load::Session;
-use crate::model::{NodeKind, Tree, TreeNode};
+use crate::model::{NodeKind, Tree, TreeNode, View};
 use crate::symbols::LocationId;
 
 /// How much of the tree is wanted.
@@ -39,7 +39,7 @@ pub fn tree(session: &Session, view: View, limits: TreeLimits) -> Tree {
     let mut leaves: FxHashMap<usize, (u64, u64)> = FxHashMap::default();
     for process in &session.processes {
         for site in &process.sums.sites {
-            let amount = view.amount(site);
+            let amount = amount(view, site);
             if amount.count == 0 && amount.bytes == 0 {
                 continue;
             }
@@ -102,6 +102,7 @@ pub fn tree(session: &Session, view: View, limits: TreeLimits) -> Tree {
     };
     Tree {
         nodes: shaper.shape(elided),
+        view,
         quality: quality(session),
     }
 }

@@ -11,3 +11,14 @@ pub use summary::{FunctionSum, Summary};
 pub use tree::{NodeKind, Tree, TreeNode};
 
 pub use crate::symbols::Location;
+
+/// Which blocks a report is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// Alive when the heap was largest; of several processes, each at its own peak.
+    Peak,
+    /// Alive at the end.
+    Leaked,
+    /// Ever allocated.
+    Total,
+}

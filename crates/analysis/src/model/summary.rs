@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::View;
 use super::quality::Quality;
 
 #[derive(Clone, Debug)]
@@ -10,6 +11,7 @@ pub struct Summary {
     pub functions: Vec<FunctionSum>,
     /// What 100 % is.
     pub total_bytes: u64,
+    pub view: View,
     pub quality: Quality,
 }
 

@@ -1,6 +1,6 @@
 //! Sentences about how far the numbers can be trusted. There is one only where there is something to say.
 
-use heaptide_analysis::model::Quality;
+use heaptide_analysis::model::{Quality, View};
 
 use crate::units::{binary_size, percent, size};
 
@@ -79,8 +79,14 @@ pub fn remarks(quality: &Quality) -> Vec<String> {
     notes
 }
 
-/// What a report of several processes at their peaks must say.
-pub fn own_peaks(quality: &Quality) -> Option<String> {
+/// Behind a table or a tree: what must be said of blocks seen like this.
+pub fn footer(quality: &Quality, view: View) -> Vec<String> {
+    let mut notes = warnings(quality);
     let n_processes = quality.processes.len();
-    (n_processes > 1).then(|| format!("{n_processes} processes, each at its own peak: they need not have been at the same time"))
+    if view == View::Peak && n_processes > 1 {
+        notes.push(format!(
+            "{n_processes} processes, each at its own peak: these need not have been at the same time"
+        ));
+    }
+    notes
 }

@@ -89,7 +89,7 @@ pub fn summary(out: &mut dyn Write, summary: &Summary, options: &Options) -> io:
         let n_more = n_all - functions.len();
         writeln!(out, "{n_more} more functions: -r {n_all} shows all")?;
     }
-    for note in notes::warnings(&summary.quality) {
+    for note in notes::footer(&summary.quality, summary.view) {
         writeln!(out, "{note}")?;
     }
     Ok(())

@@ -1,0 +1,102 @@
+//! Bounded captures: from time to time the events in the file are replaced by their sums.
+//!
+//! The keeper takes a number in the order of events for itself, the *cut*, and waits until no thread is in the middle of an
+//! event; then all events with smaller numbers are in the file and all others come later. It reads them back from its own
+//! file, adds them to its tally, writes the tally as a checkpoint and removes what that stands for. The threads notice
+//! nothing but the switch of numbers, and at any instant the file has all there is to know.
+//!
+//! Runs on: the keeper; at the end the thread that stops. Allocates: past the hooks, in proportion to live blocks. Locks:
+//! the store's. During fork: a child does not inherit it.
+
+use std::sync::atomic::Ordering;
+
+use heaptide_capture::area::{BlockHead, CHECKPOINT_STREAM, ChunkHead};
+use heaptide_capture::tally::Tally;
+use heaptide_capture::{Capture, replay_between};
+
+use crate::session::{self, ORDER, Session, TOKEN_BITS};
+use crate::clock;
+
+/// Events may take this much of the file before they are replaced.
+const MAX_EVENT_BYTES: u64 = 16 << 20;
+const PIECE_BYTES: usize = 512 * 1024;
+
+/// The sums so far. Belongs to the keeper.
+pub struct Checkpoints {
+    tally: Tally,
+    cut: u64,
+    generation: u32,
+    /// Bytes of the last checkpoint: events may take as much before the next one, so that writing stays in proportion.
+    last_len: u64,
+}
+
+impl Checkpoints {
+    pub fn new(session: &Session) -> Self {
+        Checkpoints {
+            tally: Tally::new(session.config.sample_bytes),
+            cut: 0,
+            generation: 0,
+            last_len: 0,
+        }
+    }
+
+    pub fn is_due(&self, session: &Session) -> bool {
+        session.store.event_bytes() > MAX_EVENT_BYTES.max(self.last_len)
+    }
+
+    /// Replaces the events so far by their sums.
+    pub fn make(&mut self, session: &Session) {
+        let mut word = ORDER.word.load(Ordering::Acquire);
+        let cut = loop {
+            if word == 0 {
+                return;
+            }
+            let cut = (word >> TOKEN_BITS) + 1;
+            // No thread has the token 0, so every thread takes a new number before its next event.
+            match ORDER.word.compare_exchange_weak(word, cut << TOKEN_BITS, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => break cut,
+                Err(now) => word = now,
+            }
+        };
+        if session::wait_for_recording_threads() {
+            self.replace(session, cut, true);
+        }
+    }
+
+    /// The last checkpoint, when no thread records any more: sums alone, because no block will be freed after it.
+    pub fn make_last(&mut self, session: &Session) {
+        session.store.pack_waiting();
+        self.replace(session, u64::MAX >> TOKEN_BITS, false);
+    }
+
+    fn replace(&mut self, session: &Session, cut: u64, with_blocks: bool) {
+        let file = session.store.reopen();
+        let capture = file.ok().and_then(|file| Capture::from_file(file, &session.config.path).ok());
+        let Some(capture) = capture else { return };
+        replay_between(&capture, self.cut, cut, 0, &mut |chunk, ops| self.tally.apply(chunk, ops));
+        drop(capture);
+        self.cut = cut;
+        self.generation += 1;
+        let bytes = self.tally.to_bytes(with_blocks);
+        self.last_len = bytes.len() as u64;
+        let n_pieces = bytes.len().div_ceil(PIECE_BYTES) as u32;
+        for (number, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
+            let head = BlockHead {
+                chunk: ChunkHead {
+                    stream: CHECKPOINT_STREAM,
+                    number: number as u32,
+                    sequence: cut,
+                    time: clock::ticks() >> session::tick_shift(),
+                    generation: self.generation,
+                },
+                n_events: n_pieces,
+                last_sequence: cut,
+                ..BlockHead::default()
+            };
+            if !session.store.write_block(head, piece) {
+                return;
+            }
+        }
+        session.store.drop_before(cut, self.generation);
+    }
+}
