@@ -63,6 +63,10 @@ bench: $(BENCH_VERSIONS:%=build/bench-%/.ready) ## Measure cost and size next to
 	build/bench-$(lastword $(BENCH_VERSIONS))/bin/python bench/overhead.py $(addprefix --reps ,$(REPS)) \
 	    $(BENCH_VERSIONS:%=--python build/bench-%/bin/python) --results bench/results --command 'make bench'
 
+.PHONY: sanitize
+sanitize: build/venv/.wheel ## Look for memory errors: Rust tests under AddressSanitizer, recorded programs under valgrind.
+	scripts/sanitize build/venv/bin/python
+
 .PHONY: wheel
 wheel: build/wheels/.built ## Build the release wheel into build/wheels, if a source changed.
 	@ls build/wheels/*.whl

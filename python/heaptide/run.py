@@ -90,12 +90,8 @@ def _finish(path: str, pid: int, quiet: bool) -> None:
     recorded = tracker.stop() if _native.active() is not None else None
     if recorded is None or quiet or os.getpid() != pid:
         return
-    try:
-        summary = _native.main(["summary-line", path])
-    except Exception:
-        summary = 1
-    if summary != 0:
-        _say(f"recorded into {path}")
+    for line in _native.closing_words(path):
+        _say(line)
 
 
 def _label(plan: Plan) -> str:

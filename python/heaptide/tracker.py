@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 DEFAULT_SAMPLE_BYTES = 512 * 1024
 
 _lifecycle = threading.Lock()
-_fork_hook_is_registered = False
 
 
 def active() -> bool:
@@ -110,7 +109,6 @@ def start(
     command: list[str] | None = None,
 ) -> None:
     """Begin to record this process; the one way in for the tracker and for ``heaptide run``."""
-    global _fork_hook_is_registered
     with _lifecycle:
         warning = _native.start(
             path,
@@ -129,9 +127,6 @@ def start(
         thread_names.tell_all()
         if not whole_program:
             atexit.register(stop)
-        if follow_fork and not _fork_hook_is_registered:
-            os.register_at_fork(after_in_child=_go_on_in_child)
-            _fork_hook_is_registered = True
 
 
 def stop() -> tuple[str, bool] | None:
@@ -143,12 +138,14 @@ def stop() -> tuple[str, bool] | None:
         return _native.stop()
 
 
-def _go_on_in_child() -> None:
-    """In a forked child of a recording that follows forks: write a capture of its own. Never raises."""
+def _after_fork_in_child() -> None:
+    """Make a forked child one that can be recorded, and record it if its parent's recording follows forks. Never raises."""
     global _lifecycle
-    _lifecycle = threading.Lock()
+    _lifecycle = threading.Lock()  # the parent's may be held by a thread that does not exist here
     try:
         warning = _native.start_in_child()
+        if _native.active() is None:
+            return
         thread_names.tell_all()
         processes = sys.modules.get("multiprocessing.util")
         if processes is not None:
@@ -158,3 +155,6 @@ def _go_on_in_child() -> None:
         warning = str(error)
     if warning is not None:
         os.write(2, f"heaptide: the forked process {os.getpid()} is not recorded: {warning}\n".encode())
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -2,7 +2,9 @@
  * same tests have in common. The calls leave the including library through its own import slots, which is what is
  * under test. Besides the result a caller learns what `errno` was afterwards, and what was stored into a variable of ours.
  */
-#define _GNU_SOURCE
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1
+#endif
 #include <dirent.h>
 #include <errno.h>
 #include <malloc.h>

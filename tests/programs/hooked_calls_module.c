@@ -1,8 +1,8 @@
-/* The hooked functions as an extension module. */
+/* The hooked functions as an extension module. Python.h comes second: it would turn `mmap` into `mmap64`. */
+#include "hooked_calls.h"
+
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-
-#include "hooked_calls.h"
 
 static PyObject *call(PyObject *self, PyObject *arguments)
 {

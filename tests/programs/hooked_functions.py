@@ -15,7 +15,8 @@ from hooked_calls import ask, call, errno_changes
 
 PAGE = constants.PAGESIZE
 PROTECTION = constants.PROT_READ | constants.PROT_WRITE
-PRIVATE, SHARED, ANONYMOUS = constants.MAP_PRIVATE, constants.MAP_SHARED, constants.MAP_PRIVATE | constants.MAP_ANONYMOUS
+PRIVATE, SHARED = constants.MAP_PRIVATE, constants.MAP_SHARED
+ANONYMOUS = PRIVATE | constants.MAP_ANONYMOUS
 FIXED, FIXED_NOREPLACE = 0x10, 0x100000
 MAYMOVE, REMAP_FIXED, DONTUNMAP = 1, 2, 4
 NO_FILE = -1
@@ -57,7 +58,7 @@ def every_allocator():
 
 
 def every_allocator_leaks():
-    call("malloc", 1_000_001)
+    call("malloc", 91_009)
     call("calloc", 3, 7_001)
     call("realloc", 0, 2_011)
     call("reallocarray", 0, 7, 1_103)
@@ -122,6 +123,12 @@ def reallocarray_that_overflows():
     return {"block": block, "result": answer.result, "error": answer.error}
 
 
+def reallocarray_that_is_too_large():
+    block = call("malloc", 80_071)
+    answer = ask("reallocarray", block, 2, TOO_MUCH // 2)
+    return {"block": block, "result": answer.result, "error": answer.error}
+
+
 def allocations_that_fail():
     answers = {
         "malloc": ask("malloc", TOO_MUCH),
@@ -160,13 +167,6 @@ def file_mappings():
 def odd_length():
     mapping = call("mmap", 0, 12_345, PROTECTION, ANONYMOUS, NO_FILE)
     call("munmap", mapping, 12_345)
-    return {"mapping": mapping}
-
-
-def munmap_of_a_part_of_a_page():
-    """The kernel releases whole pages, however few of their bytes are named."""
-    mapping = map_pages(2)
-    call("munmap", mapping, PAGE + 1)
     return {"mapping": mapping}
 
 
@@ -290,7 +290,17 @@ def folder():
 
 
 def error_numbers():
-    return {"changes": [errno_changes(60_000, 0), errno_changes(60_000, 1)]}
+    return {"changes": [errno_changes(20_000, 0), errno_changes(20_000, 1)]}
+
+
+def munmap_of_a_part_of_a_page():
+    """The kernel releases whole pages, however few of their bytes are named.
+
+    The last scenario, so that nothing is mapped over what it leaves.
+    """
+    mapping = map_pages(2)
+    call("munmap", mapping, PAGE + 1)
+    return {"mapping": mapping}
 
 
 def leave_room_for_objects():

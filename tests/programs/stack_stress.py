@@ -66,7 +66,10 @@ class Node:
 
 def fresh_function(thread, number):
     name = f"f_{thread}_{number % 50}"
-    lines = "\n" * (number % 40) + f"def {name}(n):\n    class Local:\n        data = bytes(n)\n    return len(Local.data)\n"
+    lines = (
+        "\n" * (number % 40)
+        + f"def {name}(n):\n    class Local:\n        data = bytes(n)\n    return len(Local.data)\n"
+    )
     namespace = {}
     exec(compile(lines, f"<fresh {thread}>", "exec"), namespace)
     return namespace[name](number + 512)

@@ -14,8 +14,8 @@ use heaptide_capture::area::{BlockHead, CHECKPOINT_STREAM, ChunkHead};
 use heaptide_capture::tally::Tally;
 use heaptide_capture::{Capture, replay_between};
 
-use crate::session::{self, ORDER, Session, TOKEN_BITS};
 use crate::clock;
+use crate::session::{self, ORDER, Session, TOKEN_BITS};
 
 /// Events may take this much of the file before they are replaced.
 const MAX_EVENT_BYTES: u64 = 16 << 20;
@@ -53,7 +53,12 @@ impl Checkpoints {
             }
             let cut = (word >> TOKEN_BITS) + 1;
             // No thread has the token 0, so every thread takes a new number before its next event.
-            match ORDER.word.compare_exchange_weak(word, cut << TOKEN_BITS, Ordering::AcqRel, Ordering::Acquire) {
+            match ORDER.word.compare_exchange_weak(
+                word,
+                cut << TOKEN_BITS,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
                 Ok(_) => break cut,
                 Err(now) => word = now,
             }
@@ -71,9 +76,13 @@ impl Checkpoints {
 
     fn replace(&mut self, session: &Session, cut: u64, with_blocks: bool) {
         let file = session.store.reopen();
-        let capture = file.ok().and_then(|file| Capture::from_file(file, &session.config.path).ok());
+        let capture = file
+            .ok()
+            .and_then(|file| Capture::events_from_file(file, &session.config.path).ok());
         let Some(capture) = capture else { return };
-        replay_between(&capture, self.cut, cut, 0, &mut |chunk, ops| self.tally.apply(chunk, ops));
+        replay_between(&capture, self.cut, cut, 0, &mut |chunk, ops| {
+            self.tally.apply(chunk, ops)
+        });
         drop(capture);
         self.cut = cut;
         self.generation += 1;

@@ -4,19 +4,18 @@
 //! the code type is wrapped: when a known code object dies its address is struck out and [`n_deaths`] moves, which
 //! makes every thread drop what it remembers by address. A code object that is just dying is never read.
 //!
-//! Runs on: any thread, outside the hot path. Allocates: past the hooks. Locks: its own. During fork/exit: a child's
-//! session begins with an empty list.
+//! Runs on: any thread, outside the hot path. Allocates: past the hooks. Locks: `CODES`, held
+//! across a fork. During fork/exit: a child's session begins with an empty list.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use heaptide_capture::{Code, Entry, Lost, wire};
 
 use crate::cpython::line_table::strip_columns;
 use crate::cpython::{CodeBuffers, Layout, Symbols, read_code};
-use crate::locks::lock;
+use crate::locks::ForkMutex;
 use crate::session;
 
 /// What frames show whose code could not be read. No code object gets this number.
@@ -25,11 +24,11 @@ const UNKNOWN: u32 = 0;
 const TP_DEALLOC: usize = 48;
 
 static N_DEATHS: AtomicU64 = AtomicU64::new(0);
-static CODES: Mutex<Option<Codes>> = Mutex::new(None);
+pub static CODES: ForkMutex<Option<Codes>> = ForkMutex::new(None);
 /// The type's own deallocator while ours stands in its place; 0 otherwise.
 static REAL_DEALLOC: AtomicUsize = AtomicUsize::new(0);
 
-struct Codes {
+pub struct Codes {
     by_address: HashMap<usize, u32>,
     /// Programs that compile the same text again and again would fill the file otherwise.
     by_content: HashMap<u64, u32>,
@@ -48,7 +47,7 @@ pub fn n_deaths() -> u64 {
 
 /// Forgets all numbers, for a new capture.
 pub fn reset() {
-    *lock(&CODES) = Some(Codes {
+    *CODES.lock() = Some(Codes {
         by_address: HashMap::new(),
         by_content: HashMap::new(),
         dying: Vec::new(),
@@ -61,13 +60,13 @@ pub fn reset() {
 
 /// Lets go of what a session remembered.
 pub fn clear() {
-    *lock(&CODES) = None;
+    *CODES.lock() = None;
     N_DEATHS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The number of the code object at `address`, which a frame of the calling thread refers to.
 pub fn id_of(layout: &Layout, address: usize) -> u32 {
-    let mut codes = lock(&CODES);
+    let mut codes = CODES.lock();
     let Some(codes) = codes.as_mut() else {
         return UNKNOWN;
     };
@@ -164,7 +163,7 @@ unsafe extern "C" fn on_code_death(object: *mut c_void) {
 }
 
 fn strike_out(address: usize, begins: bool) {
-    let mut codes = lock(&CODES);
+    let mut codes = CODES.lock();
     let Some(codes) = codes.as_mut() else { return };
     if begins {
         codes.dying.push(address);

@@ -102,7 +102,13 @@ mod tests {
     fn file_of(name: &str, lens: &[(usize, u64)]) -> (File, Vec<BlockPlace>, u64) {
         let path = std::env::temp_dir().join(format!("heaptide-{name}-{}", std::process::id()));
         let options = &mut std::fs::OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        let file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .unwrap();
         std::fs::remove_file(path).unwrap();
         let (mut offset, mut places) = (4096, Vec::new());
         let mut packer = Packer::new();
@@ -113,7 +119,13 @@ mod tests {
                 number: number as u32,
                 ..ChunkHead::default()
             };
-            let block = packer.block(BlockHead { chunk, ..BlockHead::default() }, &payload);
+            let block = packer.block(
+                BlockHead {
+                    chunk,
+                    ..BlockHead::default()
+                },
+                &payload,
+            );
             sys::write_all_at(file.as_raw_fd(), block, offset).unwrap();
             places.push(BlockPlace {
                 offset,
@@ -146,7 +158,11 @@ mod tests {
 
     #[test]
     fn blocks_stand_one_behind_the_other_afterwards_whatever_lay_between_them() {
-        let (places, end) = check("slide", &[(500, 0), (3000, 8), (100, 16), (9000, 80_000), (10, 0)], &[]);
+        let (places, end) = check(
+            "slide",
+            &[(500, 0), (3000, 8), (100, 16), (9000, 80_000), (10, 0)],
+            &[],
+        );
         let total: u64 = places.iter().map(|place| place.len).sum();
         assert_eq!(end, 4096 + total);
     }
@@ -154,7 +170,11 @@ mod tests {
     #[test]
     fn obstacles_stay_and_gaps_before_them_can_hold_a_padding_head() {
         let obstacle = (8192, 16_384);
-        let (places, _) = check("obstacles", &[(700, 20_000), (3200, 0), (600, 0), (600, 5_000)], &[obstacle]);
+        let (places, _) = check(
+            "obstacles",
+            &[(700, 20_000), (3200, 0), (600, 0), (600, 5_000)],
+            &[obstacle],
+        );
         let mut last_before = 4096;
         for place in &places {
             assert!(place.offset + place.len <= obstacle.0 || place.offset >= obstacle.1);

@@ -2,17 +2,19 @@
 //!
 //! The parent's slots are memory shared with its file, so a child must never write there. Two things see to that: the
 //! kernel wipes the page of the order word in the child, and the handler below, which libc runs in the child before
-//! anything else, forgets the session. Before the fork the handler waits until no thread of ours holds the linker's lock
-//! or the pool's, because a child would inherit them locked for ever.
+//! anything else, forgets the session. Before the fork a handler takes every lock that a child may need, so that
+//! no thread holds one of them, or the linker's, while the process is copied.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::codes::CODES;
 use crate::config::Config;
 use crate::libraries::LOADER;
 use crate::locks::lock;
-use crate::session::{self, ORDER};
-use crate::{sys, threads};
+use crate::session::{self, LIFECYCLE, ORDER};
+use crate::sys;
+use crate::threads::{self, POOL};
 
 static PREPARED: AtomicBool = AtomicBool::new(false);
 /// In a child that is to be followed: how the parent recorded.
@@ -51,20 +53,25 @@ pub fn take_inheritance() -> Option<(Config, [u8; 16], u32)> {
     Some((config, session, parent))
 }
 
+/// Always in this order, which is the one in which they are nested elsewhere.
 extern "C" fn before() {
+    LIFECYCLE.acquire();
     LOADER.acquire();
-    threads::before_fork();
+    POOL.acquire();
+    CODES.acquire();
 }
 
 extern "C" fn in_parent() {
-    threads::after_fork_in_parent();
+    CODES.release();
+    POOL.release();
     LOADER.release();
+    LIFECYCLE.release();
 }
 
 extern "C" fn in_child() {
     let _errno = sys::KeepErrno::new();
-    LOADER.release();
     threads::after_fork_in_child();
+    in_parent();
     // SAFETY: `getppid` has no preconditions.
     let parent = unsafe { libc::getppid() } as u32;
     session::forget_after_fork(|config, session| {

@@ -109,7 +109,10 @@ fn run(session: &Session) -> Option<Checkpoints> {
     while !STOPPING.load(Ordering::Acquire) {
         let calls = CALLS.load(Ordering::Acquire);
         session.store.pack_waiting();
-        if let Some(checkpoints) = checkpoints.as_mut().filter(|checkpoints| checkpoints.is_due(session)) {
+        if let Some(checkpoints) = checkpoints
+            .as_mut()
+            .filter(|checkpoints| checkpoints.is_due(session))
+        {
             checkpoints.make(session);
         }
         let now = Instant::now();

@@ -8,8 +8,8 @@
 //! Absent here, on purpose: panics, waiting for the GIL, calls into Python from a hook, formatting on the way of an
 //! event, and any effect on what the program itself sees.
 
-pub mod clock;
 pub mod checkpoint;
+pub mod clock;
 pub mod codes;
 pub mod compaction;
 pub mod config;

@@ -4,6 +4,9 @@
 //! change the slots of hooked functions, and later change them back. Nothing is preloaded and no code is modified, so
 //! recording can begin and end in a running process, and after the end no trace is left.
 //!
+//! A slot that has not been looked up yet is taken to mean what it means globally; only a library that is loaded with
+//! RTLD_DEEPBIND and brings an allocator of its own could differ.
+//!
 //! A slot is changed only if what it holds is the function we would call ourselves, or the library's own stub for a
 //! function not looked up yet: somebody else's interposer stays in charge of its own.
 //!
@@ -16,21 +19,18 @@
 
 use std::collections::HashSet;
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::hooks::{HOOKS, Hook};
-use crate::locks::{ForkLock, lock};
+use crate::locks::ForkMutex;
 use crate::{sys, threads};
 
-/// Taken before anything that takes the linker's lock.
-pub static LOADER: ForkLock = ForkLock::new();
+/// Taken before anything that takes the linker's lock. Holds which libraries are done, by their program headers.
+pub static LOADER: ForkMutex<Option<HashSet<usize>>> = ForkMutex::new(None);
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 /// How often libraries were loaded and unloaded when we looked last.
 static LOADS_SEEN: AtomicU64 = AtomicU64::new(0);
 static UNLOADS_SEEN: AtomicU64 = AtomicU64::new(0);
-/// Load addresses of libraries that are done.
-static DONE: Mutex<Option<HashSet<usize>>> = Mutex::new(None);
 
 #[cfg(target_arch = "x86_64")]
 mod relocation {
@@ -54,16 +54,16 @@ enum Task {
 
 /// Changes the slots of all libraries.
 pub fn install() {
-    *lock(&DONE) = Some(HashSet::new());
+    *LOADER.lock() = Some(HashSet::new());
     INSTALLED.store(true, Ordering::Release);
-    walk(Task::Install);
+    patch();
 }
 
 /// Changes them back.
 pub fn remove() {
     INSTALLED.store(false, Ordering::Release);
-    *lock(&DONE) = None;
-    walk(Task::Remove);
+    // A library that is just being loaded holds nothing of ours, so there is nobody to wait for.
+    walk(Task::Remove, &HashSet::new(), (0, 0));
 }
 
 /// Changes the slots of libraries that were loaded since the last look.
@@ -72,12 +72,26 @@ pub fn patch_new() {
         return;
     }
     let (loads, unloads) = counters();
-    if loads == LOADS_SEEN.load(Ordering::Acquire)
-        && unloads == UNLOADS_SEEN.load(Ordering::Acquire)
+    if loads != LOADS_SEEN.load(Ordering::Acquire)
+        || unloads != UNLOADS_SEEN.load(Ordering::Acquire)
     {
-        return;
+        patch();
     }
-    walk(Task::Install);
+}
+
+/// The linker shows a library while it is still relocating it, and would stumble over pages that we protect again. So:
+/// note which libraries there are, wait until nobody is inside `dlopen`, and change those of them that are still there.
+fn patch() {
+    let (present, counters) = look();
+    wait_for_loads();
+    walk(Task::Install, &present, counters);
+}
+
+/// Returns when no other thread is loading libraries: `dlsym` takes the lock that `dlopen` holds from beginning to end.
+/// Nothing of ours is locked meanwhile, because what a library does when it is loaded is not in our hands.
+fn wait_for_loads() {
+    // SAFETY: looking a symbol up has no preconditions; this one exists, so no error is left behind.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"dlsym".as_ptr()) };
 }
 
 /// Called by the `dlsym` hook before every look-up.
@@ -105,33 +119,56 @@ fn counters() -> (u64, u64) {
     counters
 }
 
-struct Walk {
+/// All loaded libraries by their program headers, and how often the linker loaded and unloaded any so far.
+fn look() -> (HashSet<usize>, (u64, u64)) {
+    unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+        // SAFETY: the linker passes valid information, and `data` is the pair below.
+        let (info, seen) = unsafe { (&*info, &mut *data.cast::<(HashSet<usize>, (u64, u64))>()) };
+        seen.1 = (info.dlpi_adds, info.dlpi_subs);
+        seen.0.insert(info.dlpi_phdr as usize);
+        0
+    }
+    let mut seen = (HashSet::new(), (0u64, 0u64));
+    let _loader = LOADER.lock();
+    // SAFETY: the callback writes to the pair and returns.
+    unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut seen).cast()) };
+    seen
+}
+
+struct Walk<'a> {
     task: Task,
+    /// Libraries that may be changed, by their program headers.
+    present: &'a HashSet<usize>,
+    /// Libraries that are done.
     done: HashSet<usize>,
     own_code: usize,
     linker_base: usize,
+    /// How often libraries had been loaded and unloaded when `present` was noted.
     counters: (u64, u64),
 }
 
-fn walk(task: Task) {
-    let mut done = lock(&DONE);
+fn walk(task: Task, present: &HashSet<usize>, counters: (u64, u64)) {
+    let mut loader = LOADER.lock();
+    let mut done = loader.take().unwrap_or_default();
+    if counters.1 != UNLOADS_SEEN.load(Ordering::Acquire) {
+        // An address may have been used again by another library: look at all of them.
+        done.clear();
+    }
     let mut walk = Walk {
         task,
-        done: done.take().unwrap_or_default(),
+        present,
+        done,
         own_code: on_symbol_lookup as *const () as usize,
         // SAFETY: no preconditions.
         linker_base: unsafe { libc::getauxval(libc::AT_BASE) } as usize,
-        counters: (0, 0),
+        counters,
     };
-    {
-        let _loader = LOADER.lock();
-        // SAFETY: `visit` keeps to the contract of the callback and gets the walk it expects.
-        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
-    }
+    // SAFETY: `visit` keeps to the contract of the callback and gets the walk it expects.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
     if task == Task::Install {
-        LOADS_SEEN.store(walk.counters.0, Ordering::Release);
-        UNLOADS_SEEN.store(walk.counters.1, Ordering::Release);
-        *done = Some(walk.done);
+        LOADS_SEEN.store(counters.0, Ordering::Release);
+        UNLOADS_SEEN.store(counters.1, Ordering::Release);
+        *loader = Some(walk.done);
     }
 }
 
@@ -139,19 +176,23 @@ fn walk(task: Task) {
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
     // SAFETY: the linker passes valid information, and `data` is the walk of our caller.
     let (info, walk) = unsafe { (&*info, &mut *data.cast::<Walk>()) };
-    if walk.counters == (0, 0) {
-        walk.counters = (info.dlpi_adds, info.dlpi_subs);
-        if info.dlpi_subs != UNLOADS_SEEN.load(Ordering::Acquire) {
-            // An address may have been used again by another library: look at all of them.
-            walk.done.clear();
-        }
+    if walk.task == Task::Install && info.dlpi_subs != walk.counters.1 {
+        // Something was unloaded since we looked: what is at a known address may be another library. The next look
+        // begins anew.
+        return 1;
     }
     // SAFETY: the linker's description of a loaded library is true while its lock is held.
     if let Some(library) = unsafe { Library::new(info) } {
         let is_linker = walk.linker_base != 0 && library.base == walk.linker_base;
         let is_own = library.contains(walk.own_code);
-        if !is_linker && !is_own && (walk.task == Task::Remove || walk.done.insert(library.dynamic))
-        {
+        let is_wanted = match walk.task {
+            Task::Remove => true,
+            Task::Install => {
+                let headers = info.dlpi_phdr as usize;
+                walk.present.contains(&headers) && walk.done.insert(headers)
+            }
+        };
+        if is_wanted && !is_linker && !is_own {
             // SAFETY: as above.
             unsafe { library.rewrite(walk.task) };
         }

@@ -1,5 +1,7 @@
 //! Locks inside somebody else's program: never a panic, and a known state after a fork.
 
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,24 +11,12 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A lock for a few instructions, which can be held across `fork` and let go on both sides of it.
-pub struct ForkLock(AtomicBool);
-
-/// Lets go of its lock at the end of the scope.
-pub struct ForkGuard<'a>(&'a ForkLock);
+/// A lock that can be held across `fork` and let go on both sides of it, so that no child inherits it locked by a
+/// thread that does not exist there.
+struct ForkLock(AtomicBool);
 
 impl ForkLock {
-    pub const fn new() -> Self {
-        ForkLock(AtomicBool::new(false))
-    }
-
-    pub fn lock(&self) -> ForkGuard<'_> {
-        self.acquire();
-        ForkGuard(self)
-    }
-
-    /// For the fork handlers, where taking and letting go happen in different functions.
-    pub fn acquire(&self) {
+    fn acquire(&self) {
         let mut n_tries = 0u32;
         while self
             .0
@@ -43,12 +33,64 @@ impl ForkLock {
         }
     }
 
-    pub fn release(&self) {
+    fn release(&self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
-impl Drop for ForkGuard<'_> {
+/// A value behind such a lock.
+pub struct ForkMutex<T> {
+    lock: ForkLock,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached through a guard only, and there is one guard at a time.
+unsafe impl<T: Send> Sync for ForkMutex<T> {}
+
+impl<T> ForkMutex<T> {
+    pub const fn new(value: T) -> Self {
+        ForkMutex {
+            lock: ForkLock(AtomicBool::new(false)),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    pub fn lock(&self) -> ForkGuard<'_, T> {
+        self.lock.acquire();
+        ForkGuard(self)
+    }
+
+    /// For the fork handlers, where taking and letting go happen in different functions.
+    pub fn acquire(&self) {
+        self.lock.acquire();
+    }
+
+    /// Undoes [`ForkMutex::acquire`], in the parent and in the child.
+    pub fn release(&self) {
+        self.lock.release();
+    }
+}
+
+/// Lets go of its lock at the end of the scope.
+pub struct ForkGuard<'a, T>(&'a ForkMutex<T>);
+
+impl<T> Deref for ForkGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the guard has the lock.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for ForkGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard has the lock, and is borrowed alone.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for ForkGuard<'_, T> {
     fn drop(&mut self) {
         self.0.release();
     }

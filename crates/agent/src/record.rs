@@ -195,15 +195,18 @@ unsafe fn commit(state: &mut ThreadState, position: *mut u8) {
 #[inline(never)]
 fn switch(state: &mut ThreadState) -> bool {
     let _errno = KeepErrno::new();
+    let mut word = ORDER.word.load(Ordering::Acquire);
+    if word == 0 {
+        // Nothing is recorded any more, and the session may be gone.
+        return false;
+    }
     let Some(session) = session::current() else {
-        state.token = NO_TOKEN;
         return false;
     };
-    if state.session != session.number {
+    if state.token == NO_TOKEN || state.session != session.number {
         join(state, session);
     }
     let token = u64::from(state.index) + 1;
-    let mut word = ORDER.word.load(Ordering::Acquire);
     let sequence = loop {
         if word == 0 {
             return false;

@@ -31,7 +31,7 @@ use crate::clock::ClockPoint;
 use crate::config::Config;
 use crate::cpython::Symbols;
 use crate::error::StartError;
-use crate::locks::lock;
+use crate::locks::{ForkMutex, lock};
 use crate::registry::RegistryStream;
 use crate::store::Store;
 use crate::threads::{self, RECORDING, ThreadState};
@@ -57,10 +57,10 @@ static TICK_SHIFT: AtomicU32 = AtomicU32::new(20);
 static SESSION: AtomicPtr<Session> = AtomicPtr::new(null_mut());
 static N_SESSIONS: AtomicU32 = AtomicU32::new(0);
 /// Held by whoever starts or stops.
-static LIFECYCLE: Mutex<Option<Running>> = Mutex::new(None);
+pub static LIFECYCLE: ForkMutex<Option<Running>> = ForkMutex::new(None);
 
 /// What only start and stop need.
-struct Running {
+pub struct Running {
     keeper: JoinHandle<Option<Checkpoints>>,
     symbols: Symbols,
 }
@@ -174,7 +174,7 @@ unsafe fn start_as(
     parent: u32,
 ) -> Result<Option<String>, StartError> {
     let _unrecorded = threads::Unrecorded::new();
-    let mut running = lock(&LIFECYCLE);
+    let mut running = LIFECYCLE.lock();
     if running.is_some() {
         return Err(StartError::AlreadyRunning(
             current()
@@ -249,7 +249,7 @@ unsafe fn start_as(
 /// The calling thread holds the GIL.
 pub unsafe fn stop() -> Option<Stopped> {
     let _unrecorded = threads::Unrecorded::new();
-    let running = lock(&LIFECYCLE).take()?;
+    let running = LIFECYCLE.lock().take()?;
     let session = current()?;
     ORDER.word.store(0, Ordering::SeqCst);
     // SAFETY: the caller holds the GIL.
@@ -296,10 +296,8 @@ pub fn forget_after_fork(inherit: impl FnOnce(&Config, [u8; 16])) {
     let Some(session) = (unsafe { was_active.as_ref() }) else {
         return;
     };
-    // The lock may be held by a thread that does not exist here; then a stop was under way, and there is no keeper.
-    if let Ok(mut running) = LIFECYCLE.try_lock() {
-        std::mem::forget(running.take());
-    }
+    // Its keeper does not exist in this process.
+    std::mem::forget(LIFECYCLE.lock().take());
     if session.config.follow_fork && !session.abandoned.load(Ordering::Acquire) {
         inherit(&session.config, session.id);
     }
@@ -333,10 +331,16 @@ pub fn wait_for_recording_threads() -> bool {
 /// # Safety
 /// `state` is the calling thread's own, marked busy.
 pub unsafe fn thread_ended(state: *mut ThreadState) {
+    // The mark before the look, as for an event.
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    if !is_active() {
+        // If a stop is under way, it hands the chunk over; the session must not be touched any more.
+        return;
+    }
     // SAFETY: as the caller says.
     let state = unsafe { &mut *state };
     if let Some(session) = current() {
-        if is_active() && state.session == session.number {
+        if state.session == session.number {
             record::hand_over(state, session);
         }
     }

@@ -24,7 +24,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use heaptide_capture::area::{
-    AREA_ALIGN, BlockHead, ChunkHead, ExtentHead, PaddingHead, SlotHead, align_up,
+    AREA_ALIGN, BlockHead, CHECKPOINT_STREAM, ChunkHead, ExtentHead, PaddingHead, REGISTRY_STREAM,
+    SlotHead, align_up,
 };
 use heaptide_capture::pack::Packer;
 
@@ -329,7 +330,9 @@ impl Store {
         let mut tail = lock(&self.tail);
         let (offset, len) = (tail.offset, block.len() as u64);
         sys::write_all_at(self.fd(), block, offset)?;
-        let ChunkHead { stream, generation, .. } = head.chunk;
+        let ChunkHead {
+            stream, generation, ..
+        } = head.chunk;
         tail.blocks.push(BlockPlace {
             offset,
             len,
@@ -366,22 +369,36 @@ impl Store {
         let pool = lock(&self.pool);
         let mut obstacles: Vec<_> = pool.extents.iter().map(Extent::bounds).collect();
         obstacles.sort_unstable();
-        let (mut kept, dropped): (Vec<_>, Vec<_>) = tail.blocks.iter().partition(|block| match block.stream {
-            REGISTRY_STREAM => true,
-            CHECKPOINT_STREAM => block.generation == generation,
-            _ => block.last_sequence >= cut,
-        });
+        let (mut kept, dropped): (Vec<_>, Vec<_>) =
+            tail.blocks
+                .iter()
+                .copied()
+                .partition(|block| match block.stream {
+                    REGISTRY_STREAM => true,
+                    CHECKPOINT_STREAM => block.generation == generation,
+                    _ => block.last_sequence >= cut,
+                });
         for block in &dropped {
             compaction::pad(self.fd(), block.offset, block.offset + block.len, &[])?;
         }
-        let end = compaction::slide(self.fd(), &mut kept, &obstacles, self.first_area, tail.offset)?;
+        let end = compaction::slide(
+            self.fd(),
+            &mut kept,
+            &obstacles,
+            self.first_area,
+            tail.offset,
+        )?;
         let last_obstacle = obstacles.last().map_or(0, |&(_, end)| end);
         if end < last_obstacle {
             compaction::pad(self.fd(), end, last_obstacle, &obstacles)?;
         }
         tail.offset = end.max(last_obstacle);
         self.file.set_len(tail.offset)?;
-        tail.event_bytes = kept.iter().filter(|block| is_event_stream(block.stream)).map(|block| block.len).sum();
+        tail.event_bytes = kept
+            .iter()
+            .filter(|block| is_event_stream(block.stream))
+            .map(|block| block.len)
+            .sum();
         tail.blocks = kept;
         Ok(())
     }
@@ -477,7 +494,9 @@ impl Store {
         let end = if n_bytes <= MAX_MOVED {
             compaction::slide(self.fd(), &mut tail.blocks, &[], self.first_area, file_end)?
         } else {
-            tail.blocks.last().map_or(self.first_area, |block| block.offset + block.len)
+            tail.blocks
+                .last()
+                .map_or(self.first_area, |block| block.offset + block.len)
         };
         self.file.set_len(end)?;
         tail.offset = end;

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use heaptide_capture::Tables;
 
-use crate::locks::ForkLock;
+use crate::locks::ForkMutex;
 use crate::own_memory;
 use crate::sampler::Sampler;
 use crate::stack::Stack;
@@ -73,7 +73,8 @@ pub struct ThreadState {
     pub stack: Stack,
 }
 
-static POOL: ForkLock = ForkLock::new();
+/// Held while the pool below changes.
+pub static POOL: ForkMutex<()> = ForkMutex::new(());
 static FREE: AtomicPtr<ThreadState> = AtomicPtr::new(null_mut());
 static N_STATES: AtomicUsize = AtomicUsize::new(0);
 static STATES: [AtomicPtr<ThreadState>; MAX_STATES] =
@@ -181,11 +182,10 @@ fn take_state() -> *mut ThreadState {
     // SAFETY: the state is ours now.
     unsafe {
         (*state).busy.store(RECORDING, Ordering::Relaxed);
+        // Session and slot stay as they are: if the last owner ended while a stop was under way, the stop needs them.
         (*state).token = NO_TOKEN;
-        (*state).session = 0;
         (*state).exit_rounds = 0;
         (*state).os_id = sys::thread_id();
-        (*state).stack.forget();
     }
     state
 }
@@ -344,16 +344,7 @@ impl Drop for Inner {
     }
 }
 
-/// The fork handlers' part: nobody may be inside the pool while the process is copied.
-pub fn before_fork() {
-    POOL.acquire();
-}
-
-pub fn after_fork_in_parent() {
-    POOL.release();
-}
-
-/// In the child only the calling thread exists: the states of all others return to the pool.
+/// In the child only the calling thread exists: the states of all others return to the pool. `POOL` is held.
 pub fn after_fork_in_child() {
     let own = tls::get() as *mut ThreadState;
     FREE.store(null_mut(), Ordering::Relaxed);
@@ -373,7 +364,6 @@ pub fn after_fork_in_child() {
             }
         }
     });
-    POOL.release();
 }
 
 /// The state's thread by the operating system's number.

@@ -12,7 +12,7 @@ pub mod model;
 pub mod records;
 pub mod symbols;
 
-pub use aggregate::{stats, summary, tree};
+pub use aggregate::{flame, stacks, stats, summary, tree};
 /// The types of records, for those who render them as they are.
 pub use heaptide_capture as capture;
 pub use load::{Process, Session, load};

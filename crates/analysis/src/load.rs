@@ -11,6 +11,9 @@ use heaptide_capture::{Capture, Damage, Header, Registry, replay};
 use crate::symbols::names::Resolver;
 use crate::symbols::{Location, LocationId, Names};
 
+/// How often a capture is read whose program is perhaps still changing it.
+const MAX_ATTEMPTS: usize = 3;
+
 /// Everything that was loaded, ready to be asked.
 pub struct Session {
     pub processes: Vec<Process>,
@@ -54,15 +57,10 @@ pub fn load(captures: Vec<Capture>, on_progress: &mut dyn FnMut(u64)) -> Session
     let mut names = Names::default();
     let mut n_before = 0;
     let mut processes = Vec::new();
-    for mut capture in captures {
-        let mut tally = Tally::new(capture.header.mode.sample_bytes);
-        let found = replay(
-            &capture,
-            &mut |n_done| on_progress(n_before + n_done),
-            &mut |chunk, ops| tally.apply(chunk, ops),
-        );
+    for capture in captures {
+        let (mut capture, sums, found) =
+            sum_up(capture, &mut |n_done| on_progress(n_before + n_done));
         n_before += capture.n_events();
-        let sums = tally.finish();
         let (shown, n_frames) = show(&sums.stacks, &capture, &mut names);
         capture.registry.codes.clear();
         capture.damage.extend(found);
@@ -77,6 +75,34 @@ pub fn load(captures: Vec<Capture>, on_progress: &mut dyn FnMut(u64)) -> Session
         });
     }
     Session { processes, names }
+}
+
+/// The sums of a capture: what its checkpoint says, if it has one, and all events since. Also what could not be read.
+fn sum_up(mut capture: Capture, on_progress: &mut dyn FnMut(u64)) -> (Capture, Sums, Vec<Damage>) {
+    let mut n_attempts = 1;
+    loop {
+        let (mut tally, mut found) = match capture.first_tally() {
+            Ok(tally) => (tally, Vec::new()),
+            Err(damage) => {
+                let sample_bytes = capture.header.mode.sample_bytes;
+                (Tally::new(sample_bytes), vec![damage])
+            }
+        };
+        found.extend(replay(&capture, on_progress, &mut |chunk, ops| {
+            tally.apply(chunk, ops);
+        }));
+        let is_whole = found.is_empty() && capture.damage.is_empty();
+        // A program that keeps its capture small moves things about in the file while it runs.
+        let may_have_moved = capture.header.mode.aggregate && capture.registry.end.is_none();
+        if !is_whole && may_have_moved && n_attempts < MAX_ATTEMPTS {
+            if let Ok(moved) = Capture::open(&capture.path) {
+                capture = moved;
+                n_attempts += 1;
+                continue;
+            }
+        }
+        return (capture, tally.finish(), found);
+    }
 }
 
 /// Names for all stacks. The profiler's own frames at the root are not shown, nor what started the profiler before them

@@ -43,6 +43,13 @@ pub struct ChunkHead {
 /// The stream that describes threads, code objects, memory samples and the end.
 pub const REGISTRY_STREAM: u32 = 0;
 
+/// The stream of the checkpoints of a bounded capture: what stands in place of the events that were removed.
+///
+/// A piece of a checkpoint is a block in which `number` counts the pieces from 0, `sequence` and `last_sequence` are the
+/// cut (the number in the order of all threads at which the sums stand), `generation` counts the checkpoints from 1, and
+/// `n_events` is the number of pieces.
+pub const CHECKPOINT_STREAM: u32 = u32::MAX;
+
 /// ```text
 ///  0 magic       8 stream   12 number   16 sequence      24 time
 /// 32 generation 36 raw_len  40 stored   44 n_events      48 last_sequence

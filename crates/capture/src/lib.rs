@@ -25,7 +25,7 @@ pub use damage::{Damage, DamageKind};
 pub use decode::{DecodedChunk, Node, Op, OpKind, Segment, TimeMark};
 pub use event::{Frame, Record, Tables};
 pub use header::{Header, Mode};
-pub use order::replay;
+pub use order::{replay, replay_between};
 pub use pack::Packer;
 pub use read::{
     Capture, ChunkRef, ClockPoint, CodeText, OpenError, OpenFailure, Registry, Resident, ThreadInfo,

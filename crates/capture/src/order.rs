@@ -17,24 +17,27 @@ mod ahead;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::thread;
 
 use crate::damage::Damage;
-use crate::decode::DecodedChunk;
-use crate::read::Capture;
+use crate::decode::{DecodedChunk, Segment};
+use crate::read::{Capture, ChunkRef};
 
 use ahead::Ahead;
 
 /// More cores than this do not help: the sink, which runs on one, is slower than so many decoders.
 const MAX_WORKERS: usize = 4;
 /// If the chunks that threads are in the middle of take more, those needed last are dropped and decoded again later.
-/// Far above what ordinary programs need: a full chunk of 256 KiB takes about three megabytes.
+/// Far above what ordinary programs need (a full chunk of 128 KiB takes about a megabyte and a half), because with threads that take
+/// turns after every event a dropped chunk is decoded again for every event.
 const MAX_HELD_BYTES: usize = 512 << 20;
 
 /// Feeds every operation of the capture to `sink`, in the order in which things happened: a chunk, and which of its
 /// operations are next. Ranges of one chunk come one behind the other, with those of other threads between them, and
 /// are never empty. `on_progress` hears after each chunk how many events are done. Returns what could not be read.
+///
+/// In a bounded capture it begins behind the checkpoint.
 ///
 /// Chunks are decoded on other threads; `sink` and `on_progress` run on the calling one.
 pub fn replay(
@@ -47,17 +50,53 @@ pub fn replay(
     let n_workers = (n_cores - 1)
         .min(MAX_WORKERS)
         .min(capture.chunks.len().saturating_sub(1));
-    replay_with(capture, n_workers, MAX_HELD_BYTES, on_progress, sink)
+    let first = match &capture.checkpoint {
+        Some(checkpoint) => checkpoint.cut.saturating_add(1),
+        None => 0,
+    };
+    let wanted = first..=u64::MAX;
+    replay_with(
+        capture,
+        wanted,
+        n_workers,
+        MAX_HELD_BYTES,
+        on_progress,
+        sink,
+    )
+}
+
+/// Like [`replay`], but only the segments whose numbers lie between `after` and `before`, neither included, and with this many
+/// threads beside the calling one.
+pub fn replay_between(
+    capture: &Capture,
+    after: u64,
+    before: u64,
+    n_workers: usize,
+    sink: &mut impl FnMut(&DecodedChunk, Range<usize>),
+) -> Vec<Damage> {
+    let (Some(first), Some(last)) = (after.checked_add(1), before.checked_sub(1)) else {
+        return Vec::new();
+    };
+    let wanted = first..=last;
+    replay_with(
+        capture,
+        wanted,
+        n_workers,
+        MAX_HELD_BYTES,
+        &mut |_| {},
+        sink,
+    )
 }
 
 fn replay_with(
     capture: &Capture,
+    wanted: RangeInclusive<u64>,
     n_workers: usize,
     max_held_bytes: usize,
     on_progress: &mut dyn FnMut(u64),
     sink: &mut impl FnMut(&DecodedChunk, Range<usize>),
 ) -> Vec<Damage> {
-    let ahead = Ahead::new(capture, n_workers + 2);
+    let ahead = Ahead::new(capture, &wanted, n_workers + 2);
     thread::scope(|scope| {
         let _stop = ahead.stop_at_the_end();
         for _ in 0..n_workers {
@@ -66,12 +105,17 @@ fn replay_with(
                 .name("heaptide-decode".into())
                 .spawn_scoped(scope, || ahead.work());
         }
-        let mut merge = Merge::new(capture, &ahead, max_held_bytes);
+        let mut merge = Merge::new(capture, wanted, &ahead, max_held_bytes);
         while let Some(stream) = merge.next_stream() {
             merge.advance(stream, on_progress, sink);
         }
         merge.damage
     })
+}
+
+/// Whether a chunk has segments with these numbers.
+fn is_wanted(chunk: &ChunkRef, wanted: &RangeInclusive<u64>) -> bool {
+    chunk.last_sequence >= *wanted.start() && chunk.head.sequence <= *wanted.end()
 }
 
 /// How far one thread's stream has been replayed.
@@ -89,6 +133,8 @@ struct Stream {
 
 struct Merge<'a> {
     capture: &'a Capture,
+    /// The numbers of the segments to replay.
+    wanted: RangeInclusive<u64>,
     ahead: &'a Ahead<'a>,
     streams: Vec<Stream>,
     /// Sequence number and index of each stream that is not at its end; the smallest comes first.
@@ -102,36 +148,44 @@ struct Merge<'a> {
 }
 
 impl<'a> Merge<'a> {
-    fn new(capture: &'a Capture, ahead: &'a Ahead<'a>, max_held_bytes: usize) -> Self {
-        let mut streams = Vec::new();
-        let mut queue = BinaryHeap::new();
-        let mut chunk = 0;
-        for chunks in capture
-            .chunks
-            .chunk_by(|one, next| one.head.stream == next.head.stream)
-        {
-            let sequence = chunks[0].head.sequence;
-            queue.push(Reverse((sequence, streams.len())));
-            streams.push(Stream {
-                chunk,
-                end: chunk + chunks.len(),
-                segment: 0,
-                sequence,
-                decoded: None,
-            });
-            chunk += chunks.len();
-        }
-        Merge {
+    fn new(
+        capture: &'a Capture,
+        wanted: RangeInclusive<u64>,
+        ahead: &'a Ahead<'a>,
+        max_held_bytes: usize,
+    ) -> Self {
+        let mut merge = Merge {
             capture,
+            wanted,
             ahead,
-            streams,
-            queue,
+            streams: Vec::new(),
+            queue: BinaryHeap::new(),
             held_bytes: 0,
             max_held_bytes,
             raw: Vec::new(),
             n_done: 0,
             damage: Vec::new(),
+        };
+        let mut chunk = 0;
+        for chunks in capture
+            .chunks
+            .chunk_by(|one, next| one.head.stream == next.head.stream)
+        {
+            merge.streams.push(Stream {
+                chunk,
+                end: chunk + chunks.len(),
+                segment: 0,
+                sequence: 0,
+                decoded: None,
+            });
+            let index = merge.streams.len() - 1;
+            if merge.is_at_wanted_chunk(index) {
+                let sequence = merge.streams[index].sequence;
+                merge.queue.push(Reverse((sequence, index)));
+            }
+            chunk += chunks.len();
         }
+        merge
     }
 
     /// The stream in which the next thing happened.
@@ -154,22 +208,29 @@ impl<'a> Merge<'a> {
                 None => true,
                 Some(chunk) => {
                     let stream = &mut self.streams[index];
-                    let first = stream.segment;
-                    let n_more = chunk.segments[first + 1..]
+                    let segments = &chunk.segments[stream.segment..];
+                    let first_op = |segment: &Segment| segment.first_op as usize;
+                    let n_unwanted = segments
                         .iter()
-                        .take_while(|segment| has_turn(segment.sequence))
+                        .take_while(|segment| segment.sequence < *self.wanted.start())
                         .count();
-                    stream.segment = first + 1 + n_more;
-                    let start = chunk.segments[first].first_op as usize;
-                    let next = chunk.segments.get(stream.segment);
-                    let end = next.map_or(chunk.ops.len(), |segment| segment.first_op as usize);
+                    let n_next = segments[n_unwanted..]
+                        .iter()
+                        .take_while(|segment| {
+                            has_turn(segment.sequence) && segment.sequence <= *self.wanted.end()
+                        })
+                        .count();
+                    let start = segments.get(n_unwanted).map_or(chunk.ops.len(), first_op);
+                    let next = segments.get(n_unwanted + n_next);
+                    let end = next.map_or(chunk.ops.len(), first_op);
                     if start < end {
                         sink(&chunk, start..end);
                     }
+                    stream.segment += n_unwanted + n_next;
                     if let Some(next) = next {
                         stream.sequence = next.sequence;
                     }
-                    let is_done = next.is_none();
+                    let is_done = next.is_none_or(|next| next.sequence > *self.wanted.end());
                     self.held_bytes += chunk.heap_bytes();
                     stream.decoded = Some(chunk);
                     is_done
@@ -220,10 +281,22 @@ impl<'a> Merge<'a> {
         on_progress(self.n_done);
         stream.chunk += 1;
         stream.segment = 0;
-        if stream.chunk == stream.end {
+        self.is_at_wanted_chunk(index)
+    }
+
+    /// Moves a stream over chunks that are not wanted, if it stands at one; false if that is its end.
+    fn is_at_wanted_chunk(&mut self, index: usize) -> bool {
+        let stream = &mut self.streams[index];
+        let chunks = &self.capture.chunks[stream.chunk..stream.end];
+        let Some(n_unwanted) = chunks
+            .iter()
+            .position(|chunk| is_wanted(chunk, &self.wanted))
+        else {
+            stream.chunk = stream.end;
             return false;
-        }
-        stream.sequence = self.capture.chunks[stream.chunk].head.sequence;
+        };
+        stream.sequence = chunks[n_unwanted].head.sequence;
+        stream.chunk += n_unwanted;
         true
     }
 
@@ -298,6 +371,7 @@ mod tests {
         let mut n_done = 0;
         let damage = replay_with(
             capture,
+            0..=u64::MAX,
             n_workers,
             max_held_bytes,
             &mut |n| n_done = n,

@@ -5,10 +5,13 @@
 //! `output` is where they write, [`exit`] what they return.
 #![forbid(unsafe_code)]
 
+mod closing;
 pub mod commands;
+mod destination;
 pub mod exit;
 mod input;
 mod output;
+mod page;
 mod progress;
 mod sizes;
 
@@ -17,6 +20,7 @@ use std::ffi::OsString;
 use clap::Command;
 use clap::error::ErrorKind;
 
+pub use closing::closing_words;
 pub use commands::run::{RunPlan, Target};
 pub use exit::Failure;
 

@@ -42,11 +42,17 @@ impl Output {
     /// Refuses a file that would be overwritten, before any long work; [`Output::open`] makes sure of it afterwards.
     pub fn check(matches: &ArgMatches) -> Result<(), Failure> {
         match matches.get_one::<PathBuf>("output") {
-            Some(path) if !matches.get_flag("force") && path.symlink_metadata().is_ok() => {
-                Err(exists(path))
-            }
-            _ => Ok(()),
+            Some(path) => Output::check_file(path, matches.get_flag("force")),
+            None => Ok(()),
         }
+    }
+
+    /// The same for a file that was not named by `-o`.
+    pub fn check_file(path: &Path, force: bool) -> Result<(), Failure> {
+        if !force && path.symlink_metadata().is_ok() {
+            return Err(exists(path));
+        }
+        Ok(())
     }
 
     /// As `-o` and `-f` say.
@@ -54,9 +60,13 @@ impl Output {
         let Some(path) = matches.get_one::<PathBuf>("output") else {
             return Ok(Output::standard());
         };
+        Output::file(path, matches.get_flag("force"))
+    }
+
+    pub fn file(path: &Path, force: bool) -> Result<Output, Failure> {
         let mut options = OpenOptions::new();
         options.write(true);
-        if matches.get_flag("force") {
+        if force {
             options.create(true).truncate(true);
         } else {
             options.create_new(true);
@@ -66,7 +76,7 @@ impl Output {
             _ => Failure::writing(path.display(), &error),
         })?;
         Ok(Output {
-            path: Some(path.clone()),
+            path: Some(path.to_owned()),
             out: BufWriter::new(Box::new(file)),
         })
     }

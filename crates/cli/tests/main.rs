@@ -7,6 +7,7 @@ mod damage;
 mod layouts;
 mod manners;
 mod records;
+mod transform;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -41,3 +41,9 @@ fn plan_to_dict(py: Python<'_>, plan: RunPlan) -> PyResult<Bound<'_, PyDict>> {
     dict.set_item("interval_ms", plan.interval_ms)?;
     Ok(dict)
 }
+
+/// What to say when a recorded program has ended, line by line.
+#[pyfunction]
+pub fn closing_words(py: Python<'_>, path: std::path::PathBuf) -> Vec<String> {
+    py.detach(|| heaptide_cli::closing_words(&path))
+}

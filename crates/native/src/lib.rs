@@ -21,6 +21,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(main_program::call_as_main, module)?)?;
     module.add_function(wrap_pyfunction!(main_program::print_exception, module)?)?;
     module.add_function(wrap_pyfunction!(command::main, module)?)?;
+    module.add_function(wrap_pyfunction!(command::closing_words, module)?)?;
     module.add(
         "RecordingError",
         module.py().get_type::<recording::RecordingError>(),

@@ -3,6 +3,8 @@
 //! In reading order: [`units`] writes sizes and times, [`text`] what a terminal shows, [`json`] what programs read.
 #![forbid(unsafe_code)]
 
+pub mod html;
 pub mod json;
 pub mod text;
+pub mod transform;
 pub mod units;

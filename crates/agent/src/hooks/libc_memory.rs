@@ -5,7 +5,6 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use heaptide_capture::{Allocator, Lost};
@@ -72,6 +71,8 @@ pub fn releasing<const SAMPLED: bool>(address: usize) -> bool {
 
 #[inline(always)]
 fn releasing_range(address: usize, length: usize) -> bool {
+    // The kernel releases whole pages, of 4096 bytes at least.
+    let length = length.checked_next_multiple_of(4096).unwrap_or(length);
     let state = threads::enter();
     if state.is_null() {
         return false;
@@ -151,6 +152,8 @@ pub unsafe extern "C" fn reallocarray<const SAMPLED: bool>(
     // A product that overflows makes the real function fail, which is not the same as a size of 0.
     let size = n_items.checked_mul(item_len).unwrap_or(usize::MAX);
     resized::<SAMPLED>(Allocator::Reallocarray, old, size, || {
+        // glibc's function is a call of `realloc` through an import slot, which is hooked too.
+        let _inner = threads::Inner::begin();
         real!(reallocarray as extern "C" fn(Pointer, usize, usize) -> Pointer)(
             old, n_items, item_len,
         )
@@ -279,10 +282,7 @@ pub unsafe extern "C" fn mremap<const SAMPLED: bool>(
         }
         return new;
     }
-    if flags & libc::MREMAP_FIXED != 0 && target != null_mut() {
-        // Nobody can have got the replaced range meanwhile: it is ours now.
-        releasing_range(target as usize, new_length);
-    }
+    // A fixed target replaces what was there; readers know that of every mapping.
     allocated::<SAMPLED>(Allocator::Mremap, new_length, new as usize);
     new
 }

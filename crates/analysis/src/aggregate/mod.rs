@@ -1,12 +1,17 @@
 //! From sums to what a report shows.
 
+mod flame;
 mod quality;
+mod stacks;
 mod stats;
 mod summary;
+mod timeline;
 mod together;
 mod tree;
 
+pub use flame::{FlameLimits, flame};
 pub use quality::quality;
+pub use stacks::stacks;
 pub use stats::stats;
 pub use summary::summary;
 pub use together::peak_together;

@@ -1,11 +1,15 @@
 //! What reports show: plain data with names resolved and bytes as bytes. No behaviour, no rounding, no colours.
 
+pub mod flame;
 pub mod quality;
+pub mod stacks;
 pub mod stats;
 pub mod summary;
 pub mod tree;
 
+pub use flame::Flame;
 pub use quality::{ProcessSummary, Quality, Sampling};
+pub use stacks::{ProcessStacks, Reading, SiteSum, StackModel, StackNode, ThreadName};
 pub use stats::{Histogram, LocationSum, Metadata, ModuleSum, SizeBin, Stats};
 pub use summary::{FunctionSum, Summary};
 pub use tree::{NodeKind, Tree, TreeNode};

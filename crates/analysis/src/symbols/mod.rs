@@ -3,6 +3,8 @@
 pub mod modules;
 pub mod names;
 pub mod python_lines;
+pub mod sources;
 
 pub use modules::Modules;
 pub use names::{Location, LocationId, Names};
+pub use sources::Sources;

@@ -5,11 +5,14 @@
 //! want a chunk out of turn; it then decodes that chunk itself, and nobody ever waits for work that nobody has begun.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::damage::Damage;
 use crate::decode::DecodedChunk;
 use crate::read::Capture;
+
+use super::is_wanted;
 
 pub(super) type Decoded = Result<DecodedChunk, Damage>;
 
@@ -46,9 +49,15 @@ enum State {
 
 impl<'a> Ahead<'a> {
     /// `max_ahead` bounds the memory: at most so many chunks are decoded before they are wanted.
-    pub(super) fn new(capture: &'a Capture, max_ahead: usize) -> Self {
+    pub(super) fn new(
+        capture: &'a Capture,
+        wanted: &RangeInclusive<u64>,
+        max_ahead: usize,
+    ) -> Self {
         let chunks = &capture.chunks;
-        let mut order: Vec<u32> = (0..chunks.len() as u32).collect();
+        let mut order: Vec<u32> = (0..chunks.len() as u32)
+            .filter(|index| is_wanted(&chunks[*index as usize], wanted))
+            .collect();
         order.sort_by_key(|index| {
             let head = &chunks[*index as usize].head;
             (head.sequence, head.stream, head.number)

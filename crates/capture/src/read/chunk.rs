@@ -1,17 +1,17 @@
 //! Chunks: which of those found in the file count, and how one is unpacked.
 
 use std::cell::RefCell;
+use std::{io, mem};
 
 use zstd::bulk::Decompressor;
 
-use std::io;
-
-use crate::area::{BlockHead, ChunkHead, REGISTRY_STREAM, SlotHead};
+use crate::area::{BlockHead, CHECKPOINT_STREAM, ChunkHead, REGISTRY_STREAM, SlotHead};
 use crate::damage::{Damage, DamageKind};
 use crate::wire::checksum;
 
 use super::Capture;
-use super::scan::{Scan, Unless, holds_chunk};
+use super::checkpoint::Checkpoint;
+use super::scan::{Doubt, Scan, Unless, holds_chunk};
 
 /// Where a chunk lies and what is known of it without unpacking it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,48 +35,75 @@ pub(super) enum Place {
     Slot,
 }
 
-/// The chunks that count, and what is missing between them.
+/// The chunks of a file, and what is missing between them.
 #[derive(Default)]
 pub(super) struct Sorted {
     pub(super) registry: Vec<ChunkRef>,
     pub(super) events: Vec<ChunkRef>,
+    /// Of checkpoints, whole or not.
+    pub(super) pieces: Vec<ChunkRef>,
     pub(super) spares: Vec<ChunkRef>,
     pub(super) damage: Vec<Damage>,
+    doubts: Vec<Doubt>,
 }
 
 impl Sorted {
-    /// `is_bounded`: the header says that the file holds generations of chunks.
-    pub(super) fn new(scan: Scan, is_bounded: bool) -> Sorted {
-        let (registry, mut events) = scan
-            .chunks
-            .into_iter()
-            .partition::<Vec<_>, _>(|chunk| chunk.head.stream == REGISTRY_STREAM);
-        if is_bounded {
-            keep_current_generation(&mut events);
-        }
+    pub(super) fn new(scan: Scan) -> Sorted {
         let mut sorted = Sorted {
             damage: scan.damage,
+            doubts: scan.doubts,
             ..Sorted::default()
         };
+        let (mut registry, mut events) = (Vec::new(), Vec::new());
+        for chunk in scan.chunks {
+            match chunk.head.stream {
+                REGISTRY_STREAM => &mut registry,
+                CHECKPOINT_STREAM => &mut sorted.pieces,
+                _ => &mut events,
+            }
+            .push(chunk);
+        }
         sorted.registry = sorted.each_once(registry);
         sorted.events = sorted.each_once(events);
-        let any_in_slot = sorted.all().any(|chunk| chunk.place == Place::Slot);
-        let mut confirmed: Vec<Damage> = scan
-            .doubts
+        sorted
+    }
+
+    /// Leaves out the events that the checkpoint stands for, and settles what is damage and what is not. `failed` is what
+    /// is wrong with checkpoints that are newer than the one that counts.
+    pub(super) fn settle(&mut self, checkpoint: Option<&Checkpoint>, failed: Vec<Damage>) {
+        let any_in_slot = self.all().any(|chunk| chunk.place == Place::Slot);
+        let lost_checkpoint = checkpoint.is_none() && !self.begins_with_the_first_events();
+        let mut confirmed: Vec<Damage> = mem::take(&mut self.doubts)
             .into_iter()
             .filter(|doubt| match doubt.unless {
                 Unless::AnyInSlot => !any_in_slot,
-                Unless::Found(stream, number) => sorted.find(stream, number).is_none(),
-                Unless::InBlock(stream, number) => sorted
+                // Killed while it was written: the events it was to replace are still there.
+                Unless::Found(CHECKPOINT_STREAM, _) => lost_checkpoint,
+                Unless::Found(stream, number) => self.find(stream, number).is_none(),
+                Unless::InBlock(stream, number) => self
                     .find(stream, number)
                     .is_none_or(|chunk| chunk.place != Place::Block),
             })
             .map(|doubt| doubt.damage)
             .collect();
-        sorted.damage.append(&mut confirmed);
-        sorted.note_missing();
-        sorted.damage.sort_by_key(|damage| damage.offset);
-        sorted
+        self.damage.append(&mut confirmed);
+        if lost_checkpoint {
+            self.damage.extend(failed);
+        }
+        if let Some(checkpoint) = checkpoint {
+            self.events
+                .retain(|chunk| chunk.last_sequence > checkpoint.cut);
+        }
+        self.note_missing(checkpoint.is_some());
+        self.damage.sort_by_key(|damage| damage.offset);
+    }
+
+    /// Whether no events were removed from the file, as far as it shows.
+    fn begins_with_the_first_events(&self) -> bool {
+        let mut streams = self
+            .events
+            .chunk_by(|one, next| one.head.stream == next.head.stream);
+        !self.events.is_empty() && streams.all(|chunks| chunks[0].head.number == 0)
     }
 
     fn all(&self) -> impl Iterator<Item = &ChunkRef> {
@@ -97,7 +124,7 @@ impl Sorted {
     }
 
     /// Sorts by (stream, number). Of chunks that are there twice the block wins, and the other one becomes its spare.
-    fn each_once(&mut self, mut chunks: Vec<ChunkRef>) -> Vec<ChunkRef> {
+    pub(super) fn each_once(&mut self, mut chunks: Vec<ChunkRef>) -> Vec<ChunkRef> {
         chunks.sort_by_key(|chunk| {
             (
                 chunk.head.stream,
@@ -120,20 +147,14 @@ impl Sorted {
         chunks
     }
 
-    fn note_missing(&mut self) {
+    /// `has_checkpoint`: the beginnings of the threads' streams have been removed.
+    fn note_missing(&mut self, has_checkpoint: bool) {
         let mut notes = Vec::new();
         let mut expected = (REGISTRY_STREAM, 0);
         for chunk in self.all() {
-            let ChunkHead {
-                stream,
-                number,
-                generation,
-                ..
-            } = chunk.head;
+            let ChunkHead { stream, number, .. } = chunk.head;
             if expected.0 != stream {
-                // A bounded capture has dropped the beginning of its streams.
-                let first = if generation > 0 { number } else { 0 };
-                expected = (stream, first);
+                expected = (stream, if has_checkpoint { number } else { 0 });
             }
             if number > expected.1 {
                 notes.push(Damage {
@@ -149,14 +170,6 @@ impl Sorted {
         }
         self.damage.append(&mut notes);
     }
-}
-
-/// In a bounded capture older generations of chunks are void: only those of the newest one count. Other captures have one
-/// generation, 0; what their slots say is not asked, because a slot's head has no checksum and one changed bit there must
-/// not make everything else void.
-fn keep_current_generation(chunks: &mut Vec<ChunkRef>) {
-    let newest = chunks.iter().map(|chunk| chunk.head.generation).max();
-    chunks.retain(|chunk| Some(chunk.head.generation) == newest);
 }
 
 impl Capture {

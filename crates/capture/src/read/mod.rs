@@ -3,6 +3,7 @@
 //! [`Capture::open`] looks at the heads of all areas and reads the registry; events are read later, chunk by chunk,
 //! from as many threads as the caller likes. The file may be growing meanwhile, or be cut and overwritten anywhere.
 
+mod checkpoint;
 mod chunk;
 mod error;
 mod registry;
@@ -10,11 +11,13 @@ mod scan;
 mod source;
 
 use std::fs::{self, File};
+use std::mem;
 use std::path::{Path, PathBuf};
 
 use crate::damage::{Damage, DamageKind};
 use crate::header::{Header, MAGIC, PREFIX_LEN};
 
+pub use checkpoint::{Checkpoint, MAX_CHECKPOINT_LEN};
 pub use chunk::ChunkRef;
 pub use error::{OpenError, OpenFailure};
 pub use registry::{ClockPoint, CodeText, Registry, Resident, ThreadInfo};
@@ -33,7 +36,10 @@ pub struct Capture {
     pub path: PathBuf,
     pub header: Header,
     pub registry: Registry,
-    /// The chunks that hold events, by (stream, number); each is here once.
+    /// In a bounded capture: what stands in place of the events that were removed.
+    pub checkpoint: Option<Checkpoint>,
+    /// The chunks that hold events, by (stream, number); each is here once. Those that lie before the checkpoint are not,
+    /// but one may begin before it and end behind it.
     pub chunks: Vec<ChunkRef>,
     /// What was found damaged while opening, by place in the file.
     pub damage: Vec<Damage>,
@@ -59,34 +65,52 @@ impl Capture {
             return Err(failed(OpenFailure::Foreign));
         }
         let file = File::open(path).map_err(|error| failed(error.into()))?;
-        Capture::from_source(path, Source::File(file)).map_err(failed)
+        Capture::from_file(file, path)
+    }
+
+    /// A capture in a file that is open already. `path` is only its name.
+    pub fn from_file(file: File, path: &Path) -> Result<Capture, OpenError> {
+        Capture::from_source(path, Source::File(file), true)
+    }
+
+    /// The events alone, all that are in the file: neither the registry nor a checkpoint is read. For the program
+    /// itself, which knows both and wants its memory for other things.
+    pub fn events_from_file(file: File, path: &Path) -> Result<Capture, OpenError> {
+        Capture::from_source(path, Source::File(file), false)
     }
 
     /// A capture that is already in memory.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Capture, OpenError> {
-        let path = Path::new("(memory)");
-        Capture::from_source(path, Source::Bytes(bytes)).map_err(|reason| OpenError {
-            path: path.into(),
-            reason,
-        })
+        Capture::from_source(Path::new("(memory)"), Source::Bytes(bytes), true)
     }
 
-    fn from_source(path: &Path, source: Source) -> Result<Capture, OpenFailure> {
-        let (header, header_len) = read_header(&source)?;
+    fn from_source(path: &Path, source: Source, whole: bool) -> Result<Capture, OpenError> {
+        let (header, header_len) = read_header(&source).map_err(|reason| OpenError {
+            path: path.into(),
+            reason,
+        })?;
         let scan = Scan::run(&source, header_len);
         let settled_to = scan.settled_to;
-        let sorted = Sorted::new(scan, header.mode.aggregate);
+        let mut sorted = Sorted::new(scan);
+        let checkpoints = sorted.checkpoints();
         let mut capture = Capture {
             path: path.into(),
             registry: Registry::new(header.tick_shift),
             header,
-            chunks: sorted.events,
-            damage: sorted.damage,
-            spares: sorted.spares,
+            checkpoint: None,
+            chunks: Vec::new(),
+            damage: Vec::new(),
+            spares: mem::take(&mut sorted.spares),
             settled_to,
             source,
         };
-        capture.read_registry(&sorted.registry);
+        if whole {
+            let failed = capture.choose_checkpoint(checkpoints);
+            sorted.settle(capture.checkpoint.as_ref(), failed);
+            capture.damage = sorted.damage;
+            capture.read_registry(&sorted.registry);
+        }
+        capture.chunks = sorted.events;
         Ok(capture)
     }
 
@@ -104,7 +128,7 @@ impl Capture {
         self.damage.sort_by_key(|damage| damage.offset);
     }
 
-    /// Allocations and releases in all chunks.
+    /// Allocations and releases in all chunks; not those that a checkpoint stands for.
     pub fn n_events(&self) -> u64 {
         self.chunks
             .iter()

@@ -5,8 +5,8 @@
 //! still in its slot. Such places are kept as *doubts* until all chunks are known.
 
 use crate::area::{
-    AREA_ALIGN, BLOCK_MAGIC, BlockHead, EXTENT_MAGIC, ExtentHead, PADDING_MAGIC, PaddingHead,
-    REGISTRY_STREAM, SLOT_MAGIC, SlotHead, align_up,
+    AREA_ALIGN, BLOCK_MAGIC, BlockHead, CHECKPOINT_STREAM, EXTENT_MAGIC, ExtentHead, PADDING_MAGIC,
+    PaddingHead, REGISTRY_STREAM, SLOT_MAGIC, SlotHead, align_up,
 };
 use crate::damage::{Damage, DamageKind};
 use crate::decode::{DecodedChunk, OpKind};
@@ -222,6 +222,7 @@ impl Scanner<'_> {
             }
             if head.committed > slot_len - SlotHead::LEN as u64
                 || head.committed > u64::from(MAX_CHUNK_LEN)
+                || head.chunk.stream == CHECKPOINT_STREAM
             {
                 return false;
             }
@@ -317,6 +318,8 @@ impl Scanner<'_> {
         match (only_zeros, found) {
             // Room that was never written to.
             (true, None) => {}
+            // Too little room for anything but the gap that is left for a moment while blocks are moved together.
+            (_, Some(next)) if next - broken < PaddingHead::LEN as u64 => {}
             // Room for a block that was not written any more, if its chunk is still in a slot.
             (true, Some(_)) => {
                 self.doubt(broken, DamageKind::Unreadable { end }, Unless::AnyInSlot)

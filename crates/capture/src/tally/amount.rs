@@ -72,6 +72,10 @@ impl Weigher {
         Weigher { mean: sample_bytes }
     }
 
+    pub fn sample_bytes(&self) -> u64 {
+        self.mean
+    }
+
     #[inline(always)]
     pub fn weigh(&self, size: u64) -> Raw {
         if self.mean == 0 {

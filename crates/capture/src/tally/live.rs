@@ -13,7 +13,9 @@
 //! the surplus of a segment that crafted addresses keep full — lives in an ordered map beside it.
 
 use std::collections::BTreeMap;
+use std::hint::black_box;
 
+use super::checkpoint::{Decoder, Encoder};
 use super::index::hash;
 
 const N_BUCKETS: usize = 1024;
@@ -27,11 +29,23 @@ const MAX_USED: u32 = (N_BUCKETS * WAYS) as u32 * 4 / 5;
 /// factor a segment is no longer split.
 const MAX_DIRECTORY_EXCESS: usize = 64;
 
+/// How many blocks are looked up ahead while all are written.
+const WRITE_BATCH: usize = 16;
+/// What a block takes in a checkpoint, roughly.
+const USUAL_BYTES: usize = 5;
+
 /// A block that is alive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Block {
     pub size: u64,
     pub site: u32,
+}
+
+/// The block before the present one, in a checkpoint.
+#[derive(Default)]
+struct Placed {
+    address: u64,
+    block: Block,
 }
 
 /// One cache line.
@@ -292,6 +306,69 @@ impl LiveBlocks {
             return None;
         }
         self.misfits.remove(&address)
+    }
+
+    fn get(&self, address: u64) -> Option<Block> {
+        if address != 0 && address < ONE_PAST {
+            let hash = hash(address);
+            let segment = &self.segments[self.segment_of(hash)];
+            if let Some((place, way)) = segment.find(hash, address) {
+                return Some(segment.buckets[place].blocks[way].into());
+            }
+        }
+        self.misfits.get(&address).copied()
+    }
+
+    /// The addresses of all blocks, in order.
+    fn addresses(&self) -> Vec<u64> {
+        let n_used: usize = self.segments.iter().map(|one| one.n_used as usize).sum();
+        let mut addresses = Vec::with_capacity(n_used + self.misfits.len());
+        for bucket in self.segments.iter().flat_map(|one| one.buckets.iter()) {
+            let here = bucket.addresses.map(|address| address & (ONE_PAST - 1));
+            addresses.extend(here.into_iter().filter(|&address| address != 0));
+        }
+        addresses.extend(self.misfits.keys());
+        addresses.sort_unstable();
+        addresses
+    }
+
+    /// Ordered by address, because neighbours are alike and what is alike takes little room. Only the addresses are
+    /// sorted: the memory of whole blocks, all at once, would be as much as the table's own.
+    pub fn write(&self, out: &mut Encoder) {
+        let addresses = self.addresses();
+        out.number(addresses.len() as u64);
+        out.reserve(addresses.len() * USUAL_BYTES);
+        let mut previous = Placed::default();
+        for batch in addresses.chunks(WRITE_BATCH) {
+            black_box(batch.iter().fold(0, |sum, &at| sum ^ self.touch(at)));
+            for &address in batch {
+                let block = self.get(address).unwrap_or(previous.block);
+                // Addresses are multiples of 16 nearly always.
+                out.number((address - previous.address).rotate_right(4));
+                out.number(block.size);
+                out.difference(block.site.into(), previous.block.site.into());
+                previous = Placed { address, block };
+            }
+        }
+    }
+
+    pub fn read(input: &mut Decoder, n_sites: usize) -> Option<LiveBlocks> {
+        let mut blocks = LiveBlocks::new();
+        let mut previous = Placed::default();
+        for _ in 0..input.length(3)? {
+            let step = input.number()?.rotate_left(4);
+            let address = previous.address.checked_add(step)?;
+            let size = input.number()?;
+            let site = input.difference(previous.block.site.into())?;
+            let site = u32::try_from(site).ok()?;
+            if step == 0 || site as usize >= n_sites {
+                return None;
+            }
+            let block = Block { size, site };
+            blocks.insert(address, block);
+            previous = Placed { address, block };
+        }
+        Some(blocks)
     }
 
     pub fn heap_bytes(&self) -> usize {

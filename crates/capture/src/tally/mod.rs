@@ -9,6 +9,9 @@
 //! cache, so they are in the totals but neither in the peak nor in the heap over time.
 
 pub mod amount;
+mod checkpoint;
+#[cfg(test)]
+mod checkpoint_tests;
 mod index;
 mod live;
 mod ranges;
@@ -30,7 +33,7 @@ use live::{Block, LiveBlocks};
 use ranges::Ranges;
 use sites::{SiteKey, Sites};
 use sizes::SizeCounts;
-use threads::{LastFree, NodeSlot, Thread, Threads};
+use threads::{LastFree, Thread, Threads};
 
 pub use amount::Amount;
 pub use series::HeapSeries;
@@ -146,7 +149,7 @@ impl Tally {
         }
         let slot = self.threads.slot(chunk.head.stream);
         let mut thread = self.threads.take(slot);
-        self.threads.map_chunk(&mut thread, chunk, &mut self.stacks);
+        self.threads.map_chunk(&mut thread, chunk);
         // The clock stands still between two marks.
         let mut at = ops.start;
         let passed = |op: usize| move |mark: &crate::decode::TimeMark| mark.first_op as usize <= op;
@@ -157,7 +160,7 @@ impl Tally {
         while at < ops.end {
             let mark = chunk.times.get(next_mark);
             let until = mark.map_or(ops.end, |mark| (mark.first_op as usize).clamp(at, ops.end));
-            self.run(&chunk.ops[at..until], &mut thread);
+            self.run(chunk, at..until, &mut thread);
             at = until;
             if let Some(mark) = mark.filter(|_| at < ops.end) {
                 self.set_time(mark.time);
@@ -187,7 +190,8 @@ impl Tally {
         self.bytes_highest = self.now.bytes;
     }
 
-    fn run(&mut self, ops: &[Op], thread: &mut Thread) {
+    fn run(&mut self, chunk: &DecodedChunk, ops: Range<usize>, thread: &mut Thread) {
+        let ops = &chunk.ops[ops];
         self.n_events += ops.len() as u64;
         for batch in ops.chunks(BATCH) {
             if !self.blocks.is_small() {
@@ -197,7 +201,7 @@ impl Tally {
             for op in batch {
                 match op.kind {
                     OpKind::Alloc => {
-                        let site = self.site_of(thread, op);
+                        let site = self.site_of(chunk, thread, op);
                         self.alloc(site, op.allocator, op.address, op.size);
                     }
                     OpKind::Free => self.free(thread, op.address),
@@ -209,23 +213,22 @@ impl Tally {
     }
 
     #[inline(always)]
-    fn site_of(&mut self, thread: &mut Thread, op: &Op) -> u32 {
-        let (stream, stack) = match thread.nodes.get(op.node as usize) {
-            Some(slot) if slot.allocator == op.allocator => return slot.site,
-            Some(slot) => (thread.stream, slot.stack),
-            None => (thread.stream, StackId::EMPTY),
-        };
+    fn site_of(&mut self, chunk: &DecodedChunk, thread: &mut Thread, op: &Op) -> u32 {
+        match thread.nodes.get(op.node as usize) {
+            Some(slot) if slot.allocator == op.allocator => slot.site,
+            _ => self.new_site_of(chunk, thread, op),
+        }
+    }
+
+    fn new_site_of(&mut self, chunk: &DecodedChunk, thread: &mut Thread, op: &Op) -> u32 {
         let site = self.sites.intern(SiteKey {
-            stack,
-            stream,
+            stack: thread.stack_of(op.node, chunk, &mut self.stacks),
+            stream: thread.stream,
             allocator: op.allocator,
         });
         if let Some(slot) = thread.nodes.get_mut(op.node as usize) {
-            *slot = NodeSlot {
-                stack,
-                site,
-                allocator: op.allocator,
-            };
+            slot.site = site;
+            slot.allocator = op.allocator;
         }
         site
     }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::amount::{Raw, Weigher};
+use super::checkpoint::{Decoder, Encoder};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
@@ -129,6 +130,88 @@ impl Ranges {
             mapping: released.mapping,
         };
         self.pieces.insert(released.start, piece);
+    }
+
+    pub fn write(&self, out: &mut Encoder) {
+        out.number(self.next_mapping);
+        out.number(self.mappings.len() as u64);
+        for (&number, mapping) in &self.mappings {
+            out.number(self.next_mapping - number);
+            out.number(mapping.site.into());
+            out.number(mapping.size);
+            out.amount(mapping.left);
+        }
+        out.number(self.pieces.len() as u64);
+        let mut end = 0;
+        for (&start, piece) in &self.pieces {
+            out.number(start - end);
+            out.number(piece.length);
+            out.number(self.next_mapping - piece.mapping);
+            end = start + piece.length;
+        }
+    }
+
+    pub fn read(input: &mut Decoder, n_sites: usize) -> Option<Ranges> {
+        let mut ranges = Ranges {
+            next_mapping: input.count()?,
+            ..Ranges::default()
+        };
+        for _ in 0..input.length(6)? {
+            let number = ranges.read_number(input)?;
+            let mapping = Mapping {
+                site: input.site(n_sites)?,
+                size: input.number()?,
+                n_pieces: 0,
+                left: input.amount()?,
+            };
+            ranges.mappings.insert(number, mapping);
+        }
+        let mut end = 0u64;
+        for _ in 0..input.length(3)? {
+            let start = end.checked_add(input.number()?)?;
+            let piece = Piece {
+                length: input.number()?,
+                mapping: ranges.read_number(input)?,
+            };
+            if piece.length == 0 {
+                return None;
+            }
+            end = start.checked_add(piece.length)?;
+            ranges.mappings.get_mut(&piece.mapping)?.n_pieces += 1;
+            ranges.pieces.insert(start, piece);
+        }
+        let mut mappings = ranges.mappings.values();
+        mappings
+            .all(|mapping| mapping.n_pieces > 0)
+            .then_some(ranges)
+    }
+
+    fn read_number(&self, input: &mut Decoder) -> Option<u64> {
+        let back = input.number()?;
+        let number = self.next_mapping.checked_sub(back)?;
+        (back > 0).then_some(number)
+    }
+
+    pub fn write_released(&self, piece: &Released, out: &mut Encoder) {
+        out.number(piece.start);
+        out.number(piece.length);
+        out.number(self.next_mapping - piece.mapping);
+        out.number(piece.size);
+        out.number(piece.site.into());
+        out.amount(piece.amount);
+    }
+
+    pub fn read_released(&self, input: &mut Decoder, n_sites: usize) -> Option<Released> {
+        let released = Released {
+            start: input.number()?,
+            length: input.number()?,
+            mapping: self.read_number(input)?,
+            size: input.number()?,
+            site: input.site(n_sites)?,
+            amount: input.amount()?,
+        };
+        released.start.checked_add(released.length)?;
+        (released.length > 0).then_some(released)
     }
 
     pub fn heap_bytes(&self) -> usize {

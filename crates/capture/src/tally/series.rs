@@ -1,5 +1,7 @@
 //! How large the heap was over time, in a bounded number of points.
 
+use super::checkpoint::{Decoder, Encoder};
+
 /// Enough for any screen; each point is the highest value within its bin.
 pub const MAX_POINTS: usize = 4096;
 
@@ -47,6 +49,36 @@ impl HeapSeries {
             self.highest.resize(bin + 1, before);
         }
         self.highest[bin] = self.highest[bin].max(highest);
+    }
+
+    pub(super) fn write(&self, out: &mut Encoder) {
+        out.number(self.start_units);
+        out.number(self.bin_units);
+        out.number(self.highest.len() as u64);
+        let mut previous = 0;
+        for &highest in &self.highest {
+            out.difference(highest, previous);
+            previous = highest;
+        }
+    }
+
+    pub(super) fn read(input: &mut Decoder) -> Option<HeapSeries> {
+        let (start_units, bin_units) = (input.number()?, input.number()?);
+        let n_points = input.length(1)?;
+        if bin_units == 0 || n_points > MAX_POINTS {
+            return None;
+        }
+        let mut previous = 0;
+        let mut highest = Vec::with_capacity(n_points);
+        for _ in 0..n_points {
+            previous = input.difference(previous)?;
+            highest.push(previous);
+        }
+        Some(HeapSeries {
+            start_units,
+            bin_units,
+            highest,
+        })
     }
 
     fn halve(&mut self) {

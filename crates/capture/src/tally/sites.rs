@@ -5,6 +5,7 @@
 //! numbered, and a site whose stamp is older than the last number still stands as it stood at that peak.
 
 use super::amount::Raw;
+use super::checkpoint::{Decoder, Encoder};
 use super::index::{Index, hash};
 use super::stacks::StackId;
 
@@ -75,6 +76,48 @@ impl Sites {
             self.change(at);
         }
         self.keys.iter().copied().zip(self.sites.iter().copied())
+    }
+
+    pub fn len(&self) -> usize {
+        self.sites.len()
+    }
+
+    pub fn write(&self, out: &mut Encoder) {
+        out.number(self.sites.len() as u64);
+        for (key, site) in self.keys.iter().zip(&self.sites) {
+            out.number(key.stack.0.into());
+            out.number(key.stream.into());
+            out.byte(key.allocator);
+            out.amount(site.total);
+            out.amount(site.live);
+            let is_settled = site.stamp == self.peak_number;
+            out.amount(if is_settled { site.peak } else { site.live });
+        }
+    }
+
+    pub fn read(input: &mut Decoder, n_stacks: usize) -> Option<Sites> {
+        let n_sites = input.length(12)?;
+        let mut sites = Sites::default();
+        sites.keys.reserve_exact(n_sites);
+        sites.sites.reserve_exact(n_sites);
+        for _ in 0..n_sites {
+            let key = SiteKey {
+                stack: StackId(input.number32()?),
+                stream: input.number32()?,
+                allocator: input.byte()?,
+            };
+            let number = sites.sites.len();
+            if key.stack.0 as usize >= n_stacks || sites.intern(key) as usize != number {
+                return None;
+            }
+            sites.sites[number] = Site {
+                total: input.amount()?,
+                live: input.amount()?,
+                peak: input.amount()?,
+                stamp: 0,
+            };
+        }
+        Some(sites)
     }
 
     pub fn heap_bytes(&self) -> usize {

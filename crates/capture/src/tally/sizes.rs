@@ -3,11 +3,13 @@
 //! Small sizes have a counter each in an array. Larger ones are found by hash as long as there are not too many
 //! different ones; what comes beyond is counted in bins of about 1 % width.
 
+use super::checkpoint::{Decoder, Encoder};
 use super::index::{Index, hash};
 
 const N_DIRECT: usize = 4096;
 const MAX_DISTINCT: usize = 1 << 20;
 const BINS_PER_OCTAVE: u32 = 64;
+const N_BINS: usize = 64 * BINS_PER_OCTAVE as usize;
 
 pub(super) struct SizeCounts {
     direct: Box<[u64]>,
@@ -43,16 +45,57 @@ impl SizeCounts {
         {
             large[at as usize].1 += 1;
         } else if large.len() < MAX_DISTINCT {
-            let at = large.len() as u32;
-            large.push((size, 1));
-            self.index
-                .insert(hash(size), at, |at| hash(large[at as usize].0));
+            self.add_large(size, 1);
         } else {
             if self.bins.is_empty() {
-                self.bins = vec![0; 64 * BINS_PER_OCTAVE as usize];
+                self.bins = vec![0; N_BINS];
             }
             self.bins[bin_of(size)] += 1;
         }
+    }
+
+    fn add_large(&mut self, size: u64, n: u64) {
+        let large = &mut self.large;
+        let at = large.len() as u32;
+        large.push((size, n));
+        self.index
+            .insert(hash(size), at, |at| hash(large[at as usize].0));
+    }
+
+    pub fn write(&self, out: &mut Encoder) {
+        let direct = self.direct.iter().zip(0u64..);
+        let mut counts: Vec<(u64, u64)> = direct.map(|(&n, size)| (size, n)).collect();
+        counts.retain(|&(_, n)| n > 0);
+        let mut large = self.large.clone();
+        large.sort_unstable();
+        counts.append(&mut large);
+        write_counts(&counts, out);
+        let bins = self.bins.iter().zip(0u64..);
+        let mut counts: Vec<(u64, u64)> = bins.map(|(&n, bin)| (bin, n)).collect();
+        counts.retain(|&(_, n)| n > 0);
+        write_counts(&counts, out);
+    }
+
+    pub fn read(input: &mut Decoder) -> Option<SizeCounts> {
+        let mut sizes = SizeCounts::new();
+        read_counts(input, |size, n| {
+            if size < N_DIRECT as u64 {
+                sizes.direct[size as usize] = n;
+            } else if sizes.large.len() < MAX_DISTINCT {
+                sizes.add_large(size, n);
+            } else {
+                return None;
+            }
+            Some(())
+        })?;
+        read_counts(input, |bin, n| {
+            if sizes.bins.is_empty() {
+                sizes.bins = vec![0; N_BINS];
+            }
+            *sizes.bins.get_mut(usize::try_from(bin).ok()?)? = n;
+            Some(())
+        })?;
+        Some(sizes)
     }
 
     /// Each size and its number of recorded allocations, smallest first.
@@ -72,6 +115,30 @@ impl SizeCounts {
             + self.index.heap_bytes()
             + (self.bins.capacity() + N_DIRECT) * size_of::<u64>()
     }
+}
+
+/// Keys, which ascend, and their counts.
+fn write_counts(counts: &[(u64, u64)], out: &mut Encoder) {
+    out.number(counts.len() as u64);
+    let mut previous = 0;
+    for &(key, n) in counts {
+        out.number(key - previous);
+        out.number(n);
+        previous = key;
+    }
+}
+
+fn read_counts(input: &mut Decoder, mut each: impl FnMut(u64, u64) -> Option<()>) -> Option<()> {
+    let mut key = 0u64;
+    for position in 0..input.length(2)? {
+        let step = input.number()?;
+        if position > 0 && step == 0 {
+            return None;
+        }
+        key = key.checked_add(step)?;
+        each(key, input.count()?)?;
+    }
+    Some(())
 }
 
 /// The octave and the six bits behind the leading one. `size` is at least [`N_DIRECT`].

@@ -1,5 +1,6 @@
 //! Every call stack of a capture as one tree: a stack is a frame and the stack it was called from.
 
+use super::checkpoint::{Decoder, Encoder};
 use super::index::{Index, hash};
 use crate::event::Frame;
 
@@ -70,6 +71,34 @@ impl Stacks {
     pub fn iter(&self) -> impl Iterator<Item = (StackId, Stack)> + '_ {
         let numbered = self.stacks.iter().enumerate().skip(1);
         numbered.map(|(at, &stack)| (StackId(at as u32), stack))
+    }
+
+    pub(super) fn write(&self, out: &mut Encoder) {
+        out.number(self.stacks.len() as u64 - 1);
+        for (id, stack) in self.iter() {
+            // Most stacks are made right after the one they are called from.
+            out.number(u64::from(id.0 - stack.parent.0));
+            out.number(stack.frame.code.into());
+            out.number(stack.frame.instruction.into());
+        }
+    }
+
+    pub(super) fn read(input: &mut Decoder) -> Option<Stacks> {
+        let n_stacks = input.length(3)?;
+        let mut stacks = Stacks::default();
+        stacks.stacks.reserve_exact(n_stacks);
+        for _ in 0..n_stacks {
+            let id = stacks.stacks.len() as u32;
+            let parent = StackId(id.checked_sub(input.number32()?)?);
+            let frame = Frame {
+                code: input.number32()?,
+                instruction: input.number32()?,
+            };
+            if parent.0 == id || stacks.intern(parent, frame).0 != id {
+                return None;
+            }
+        }
+        Some(stacks)
     }
 
     /// How many stacks there are, the empty one included.

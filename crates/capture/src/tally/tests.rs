@@ -23,7 +23,7 @@ fn nodes() -> Vec<Node> {
     ]
 }
 
-fn chunk(stream: u32, ops: Vec<Op>) -> DecodedChunk {
+pub(super) fn chunk(stream: u32, ops: Vec<Op>) -> DecodedChunk {
     let marks = (0..ops.len() as u32).step_by(5);
     let mark = |first_op: u32| TimeMark {
         time: u64::from(first_op / 5) * 3,
@@ -157,7 +157,7 @@ impl Naive {
 
 /// An operation on few addresses, so that blocks are freed, reused and cut. An unfree is only drawn directly behind a
 /// release of the same thread: the allocator refuses before anyone else can have the memory.
-fn step() -> impl Strategy<Value = Vec<(u32, Op)>> {
+pub(super) fn step() -> impl Strategy<Value = Vec<(u32, Op)>> {
     let block = (0u64..24).prop_map(|n| 0x1_0000 + n * 64);
     let page = (0u64..12).prop_map(|n| 0x100_0000 + n * 4096);
     let op = move |kind, address, size, node, allocator: u8| Op {

@@ -1,19 +1,28 @@
 //! What a tally remembers of each thread between its events: its previous release, which may be taken back, and the
 //! call tree of the chunk it is in, translated into the capture's.
 
+use super::checkpoint::{Decoder, Encoder};
 use super::index::{Index, hash};
 use super::live::Block;
-use super::ranges::Released;
+use super::ranges::{Ranges, Released};
 use super::stacks::{StackId, Stacks};
 use crate::decode::DecodedChunk;
 
 /// What a node of the present chunk is in the capture, and the site it was last used for.
 #[derive(Clone, Copy)]
 pub(super) struct NodeSlot {
-    pub stack: StackId,
+    stack: StackId,
     pub site: u32,
     /// 0: not used for a site yet.
     pub allocator: u8,
+}
+
+impl NodeSlot {
+    const UNKNOWN: NodeSlot = NodeSlot {
+        stack: StackId(u32::MAX),
+        site: 0,
+        allocator: 0,
+    };
 }
 
 #[derive(Default)]
@@ -34,6 +43,31 @@ pub(super) struct Thread {
     chunk: Option<(u32, u32)>,
     pub nodes: Vec<NodeSlot>,
     pub last_free: LastFree,
+}
+
+impl Thread {
+    /// The stack of a node of the chunk that is mapped. Stacks get their numbers when something is first allocated on
+    /// them, so that the numbers do not depend on how a thread's events lie in chunks, or on where a checkpoint cuts them.
+    pub fn stack_of(&mut self, node: u32, chunk: &DecodedChunk, stacks: &mut Stacks) -> StackId {
+        let unknown = NodeSlot::UNKNOWN.stack;
+        let mut below = Vec::new();
+        let mut at = node;
+        let mut stack = loop {
+            match self.nodes.get(at as usize) {
+                None => return StackId::EMPTY,
+                Some(slot) if slot.stack != unknown => break slot.stack,
+                Some(_) => below.push(at),
+            }
+            // Parents stand before their children; anything else would lead round in circles.
+            let parent = chunk.nodes[at as usize].parent;
+            at = if parent < at { parent } else { 0 };
+        };
+        while let Some(at) = below.pop() {
+            stack = stacks.intern(stack, chunk.nodes[at as usize].frame);
+            self.nodes[at as usize].stack = stack;
+        }
+        stack
+    }
 }
 
 #[derive(Default)]
@@ -80,8 +114,8 @@ impl Threads {
         self.threads[slot] = thread;
     }
 
-    /// Makes `thread.nodes` the translation of this chunk.
-    pub fn map_chunk(&mut self, thread: &mut Thread, chunk: &DecodedChunk, stacks: &mut Stacks) {
+    /// Makes `thread.nodes` the translation of this chunk, to be filled in as nodes are asked for.
+    pub fn map_chunk(&mut self, thread: &mut Thread, chunk: &DecodedChunk) {
         let identity = Some((chunk.head.number, chunk.head.generation));
         if thread.chunk == identity && thread.nodes.len() == chunk.nodes.len() {
             return;
@@ -91,17 +125,9 @@ impl Threads {
             thread.nodes = self.spare.pop().unwrap_or_default();
         }
         thread.nodes.clear();
-        for (at, node) in chunk.nodes.iter().enumerate() {
-            let parent = thread.nodes.get(node.parent as usize);
-            let stack = match parent {
-                Some(parent) if at > 0 => stacks.intern(parent.stack, node.frame),
-                _ => StackId::EMPTY,
-            };
-            thread.nodes.push(NodeSlot {
-                stack,
-                site: 0,
-                allocator: 0,
-            });
+        thread.nodes.resize(chunk.nodes.len(), NodeSlot::UNKNOWN);
+        if let Some(root) = thread.nodes.first_mut() {
+            root.stack = StackId::EMPTY;
         }
     }
 
@@ -109,6 +135,61 @@ impl Threads {
     pub fn forget_chunk(&mut self, thread: &mut Thread) {
         thread.chunk = None;
         self.spare.push(std::mem::take(&mut thread.nodes));
+    }
+
+    /// What each thread freed last. The rest of a thread is in its chunk.
+    pub fn write(&self, ranges: &Ranges, out: &mut Encoder) {
+        let may_undo = |thread: &&Thread| !matches!(thread.last_free, LastFree::Nothing);
+        let mut threads: Vec<&Thread> = self.threads.iter().filter(may_undo).collect();
+        threads.sort_unstable_by_key(|thread| thread.stream);
+        out.number(threads.len() as u64);
+        for thread in threads {
+            out.number(thread.stream.into());
+            match &thread.last_free {
+                LastFree::Nothing => {}
+                LastFree::Block { address, block } => {
+                    // No block stands at 0: there it says that pieces of ranges follow.
+                    out.number(*address);
+                    out.number(block.size);
+                    out.number(block.site.into());
+                }
+                LastFree::Pieces(pieces) => {
+                    out.number(0);
+                    out.number(pieces.len() as u64);
+                    for piece in pieces {
+                        ranges.write_released(piece, out);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The threads, and how many of them have a release that may be taken back.
+    pub fn read(input: &mut Decoder, ranges: &Ranges, n_sites: usize) -> Option<(Threads, u64)> {
+        let mut threads = Threads::default();
+        let n_threads = input.length(3)?;
+        for _ in 0..n_threads {
+            let slot = threads.slot(input.number32()?);
+            let last_free = match input.number()? {
+                0 => {
+                    let n_pieces = input.length(8)?;
+                    let mut pieces = Vec::with_capacity(n_pieces);
+                    for _ in 0..n_pieces {
+                        pieces.push(ranges.read_released(input, n_sites)?);
+                    }
+                    LastFree::Pieces(pieces)
+                }
+                address => LastFree::Block {
+                    address,
+                    block: Block {
+                        size: input.number()?,
+                        site: input.site(n_sites)?,
+                    },
+                },
+            };
+            threads.threads[slot].last_free = last_free;
+        }
+        Some((threads, n_threads as u64))
     }
 
     pub fn heap_bytes(&self) -> usize {

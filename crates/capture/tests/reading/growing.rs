@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
+use heaptide_capture::order::replay_between;
 use heaptide_capture::{Allocator, Capture};
 
 use crate::file::{FileBuilder, SLOT_LEN, fill_slot};
@@ -88,6 +89,68 @@ fn slot_that_was_filled_further_after_opening_ends_where_it_did() {
     let (happened, damage) = replayed(&capture);
     assert_eq!(damage, []);
     assert_eq!(happened, truth[..7]);
+}
+
+#[test]
+fn program_reads_its_own_events_up_to_a_number_while_its_threads_go_on() {
+    let address_of = |n: u64| 0x1_0000 * (n + 1);
+    let mut program = Program::new(2, SMALLEST_PAYLOAD);
+    let run = |program: &mut Program, events: std::ops::Range<u64>| {
+        for n in events {
+            let address = address_of(n);
+            program.run(n as usize / 9 % 2, Action::Free { address });
+        }
+    };
+    run(&mut program, 0..300);
+    let cut = program.cut();
+    run(&mut program, 300..310);
+
+    // When the program opens its file, both threads are in the middle of a chunk.
+    let mut file = FileBuilder::new();
+    let extent = file.bytes.len();
+    let slots: Vec<Chunk> = program.unfinished().cloned().collect();
+    assert_eq!(slots.len(), 2);
+    file.extent(&[Some(&slots[0]), Some(&slots[1])]);
+    for chunk in &program.chunks {
+        file.block(chunk);
+    }
+    let folder = Folder::new("own");
+    let path = folder.file(&file.bytes);
+    let both = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let captures = [
+        Capture::from_file(both.try_clone().unwrap(), &path).unwrap(),
+        Capture::events_from_file(both.try_clone().unwrap(), &path).unwrap(),
+    ];
+
+    // By the time it reads, they have filled those chunks and begun others in their slots.
+    let n_before = program.chunks.len();
+    run(&mut program, 310..1000);
+    let mut appended = FileBuilder::new();
+    let skipped = appended.bytes.len();
+    for chunk in &program.chunks[n_before..] {
+        appended.block(chunk);
+    }
+    both.write_all_at(&appended.bytes[skipped..], file.bytes.len() as u64)
+        .unwrap();
+    for (index, chunk) in program.unfinished().enumerate() {
+        let mut slot = vec![0; SLOT_LEN];
+        fill_slot(&mut slot, chunk);
+        both.write_all_at(&slot, FileBuilder::slot_offset(extent, index) as u64)
+            .unwrap();
+    }
+
+    for capture in &captures {
+        let mut addresses = Vec::new();
+        let damage = replay_between(capture, 0, cut, 0, &mut |chunk, ops| {
+            addresses.extend(chunk.ops[ops].iter().map(|op| op.address));
+        });
+        assert_eq!(damage, []);
+        assert!(addresses.into_iter().eq((0..300).map(address_of)));
+    }
 }
 
 #[test]

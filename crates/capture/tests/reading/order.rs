@@ -127,33 +127,6 @@ fn missing_chunk_is_noted_and_its_neighbours_are_replayed() {
 }
 
 #[test]
-fn only_the_newest_generation_of_a_bounded_capture_counts() {
-    let mut program = Program::new(1, SMALLEST_PAYLOAD);
-    for n in 0..2000 {
-        program.run(0, alloc(n * 0x1_0000));
-    }
-    let (mut chunks, _) = program.finish();
-    let mut header = crate::file::header();
-    header.mode.aggregate = true;
-    let mut file = FileBuilder::with_header(&header);
-    for chunk in &mut chunks {
-        chunk.head.generation = chunk.head.number / 3;
-        file.block(chunk);
-    }
-    let newest = chunks[chunks.len() - 1].head.generation;
-    let capture = Capture::from_bytes(file.bytes).unwrap();
-    assert!(newest > 0);
-    assert!(!capture.chunks.is_empty());
-    assert!(
-        capture
-            .chunks
-            .iter()
-            .all(|chunk| chunk.head.generation == newest)
-    );
-    assert_eq!(capture.damage, []);
-}
-
-#[test]
 fn sink_that_panics_does_not_leave_the_replay_hanging() {
     let mut program = Program::new(2, SMALLEST_PAYLOAD);
     for n in 0..5000 {

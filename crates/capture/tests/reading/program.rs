@@ -131,6 +131,19 @@ impl Program {
         }
     }
 
+    /// Takes a number for itself, so that every segment lies wholly before it or behind it.
+    pub fn cut(&mut self) -> u64 {
+        self.sequence += 1;
+        self.last = None;
+        self.sequence
+    }
+
+    /// The chunks that threads are filling.
+    pub fn unfinished(&self) -> impl Iterator<Item = &Chunk> {
+        let chunks = self.threads.iter().map(|thread| &thread.chunk);
+        chunks.filter(|chunk| !chunk.payload.is_empty())
+    }
+
     /// All chunks, full or not.
     pub fn finish(mut self) -> (Vec<Chunk>, Vec<Happened>) {
         for thread in 0..self.threads.len() {

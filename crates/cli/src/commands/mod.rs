@@ -1,9 +1,12 @@
 //! The subcommands, one file each. A new one is a file, a line in the module list and a line in [`ALL`].
 
+pub mod flamegraph;
 pub mod parse;
 pub mod run;
 pub mod stats;
 pub mod summary;
+pub mod table;
+pub mod transform;
 pub mod tree;
 
 use clap::{ArgMatches, Command};
@@ -25,6 +28,16 @@ pub const ALL: &[Subcommand] = &[
         run: |_| Ok(()),
     },
     Subcommand {
+        name: "flamegraph",
+        arguments: flamegraph::arguments,
+        run: flamegraph::run,
+    },
+    Subcommand {
+        name: "table",
+        arguments: table::arguments,
+        run: table::run,
+    },
+    Subcommand {
         name: "stats",
         arguments: stats::arguments,
         run: stats::run,
@@ -38,6 +51,11 @@ pub const ALL: &[Subcommand] = &[
         name: "tree",
         arguments: tree::arguments,
         run: tree::run,
+    },
+    Subcommand {
+        name: "transform",
+        arguments: transform::arguments,
+        run: transform::run,
     },
     Subcommand {
         name: "parse",

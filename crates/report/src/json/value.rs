@@ -102,7 +102,7 @@ fn start_line(out: &mut dyn Write, n_before: usize, depth: usize) -> io::Result<
     write!(out, "{comma}\n{:width$}", "", width = 2 * depth)
 }
 
-fn write_text(out: &mut dyn Write, text: &str) -> io::Result<()> {
+pub(crate) fn write_text(out: &mut dyn Write, text: &str) -> io::Result<()> {
     out.write_all(b"\"")?;
     for character in text.chars() {
         match character {

@@ -1,0 +1,187 @@
+//! All sites with their stacks, for exports. Nothing is left out and nothing is summed up, except that frames on one
+//! line are one.
+
+use heaptide_capture::tally::StackId;
+use rustc_hash::FxHashMap;
+
+use super::{peak_together, quality};
+use crate::load::{Process, Session};
+use crate::model::{ProcessStacks, Reading, SiteSum, StackModel, StackNode, ThreadName};
+use crate::symbols::LocationId;
+
+pub fn stacks(session: &Session) -> StackModel {
+    let mut nodes = Nodes::default();
+    let processes = session.processes.iter();
+    let processes: Vec<ProcessStacks> = processes
+        .map(|process| describe(process, session, &mut nodes))
+        .collect();
+    let ends = session.processes.iter();
+    let ends = ends.map(|process| process.unix_ns(process.end_units()));
+    StackModel {
+        start_unix_ns: processes
+            .iter()
+            .map(|process| process.start_unix_ns)
+            .min()
+            .unwrap_or(0),
+        end_unix_ns: ends.max().unwrap_or(0),
+        processes,
+        locations: nodes.locations,
+        stacks: nodes.stacks,
+        peak_bytes: peak_together(session),
+        quality: quality(session),
+    }
+}
+
+/// Stacks and locations that occur, of all processes.
+#[derive(Default)]
+struct Nodes {
+    stacks: Vec<StackNode>,
+    locations: Vec<crate::symbols::Location>,
+    known_stacks: FxHashMap<(Option<usize>, usize), usize>,
+    known_locations: FxHashMap<LocationId, usize>,
+}
+
+impl Nodes {
+    fn intern(&mut self, parent: Option<usize>, id: LocationId, session: &Session) -> usize {
+        let locations = &mut self.locations;
+        let location = *self.known_locations.entry(id).or_insert_with(|| {
+            locations.push(session.names.get(id).clone());
+            locations.len() - 1
+        });
+        let stacks = &mut self.stacks;
+        *self
+            .known_stacks
+            .entry((parent, location))
+            .or_insert_with(|| {
+                stacks.push(StackNode { parent, location });
+                stacks.len() - 1
+            })
+    }
+}
+
+fn describe(process: &Process, session: &Session, nodes: &mut Nodes) -> ProcessStacks {
+    let (header, registry, sums) = (&process.header, &process.registry, &process.sums);
+    let elapsed_ns = |units| registry.elapsed_ns(units);
+    let mut threads: Vec<ThreadName> = registry
+        .threads
+        .iter()
+        .map(|thread| ThreadName {
+            os_id: thread.os_id,
+            name: thread.name.clone(),
+            started_ns: elapsed_ns(thread.started),
+        })
+        .collect();
+    let sites = sites(process, session, nodes, &mut threads);
+    let resident = registry.resident.iter().map(|sample| Reading {
+        elapsed_ns: elapsed_ns(sample.time),
+        bytes: sample.bytes,
+    });
+    ProcessStacks {
+        start_unix_ns: header.started_unix_ns,
+        duration_ns: elapsed_ns(process.end_units()),
+        executable: header.executable.clone(),
+        working_directory: header.working_directory.clone(),
+        host: header.host.clone(),
+        python_version: header.python_version,
+        python_allocator: header.python_allocator.clone(),
+        mode: header.mode,
+        main_thread: header.main_thread,
+        threads,
+        sites,
+        total: sums.total,
+        peak: sums.peak,
+        peak_elapsed_ns: elapsed_ns(sums.peak_time),
+        leaked: sums.live,
+        heap: heap(process),
+        resident: resident.collect(),
+    }
+}
+
+/// The heap over time where it changed, and at the end.
+fn heap(process: &Process) -> Vec<Reading> {
+    let series = &process.sums.heap;
+    let mut readings: Vec<Reading> = Vec::new();
+    let bins = series.highest.iter().copied().enumerate();
+    let bins = bins.map(|(bin, bytes)| (series.bin_start(bin), bytes));
+    let reading = |units, bytes| Reading {
+        elapsed_ns: process.registry.elapsed_ns(units),
+        bytes,
+    };
+    for (units, bytes) in bins {
+        if readings.last().is_none_or(|last| last.bytes != bytes) {
+            readings.push(reading(units, bytes));
+        }
+    }
+    // The last bin has its highest value too; what is left when all is done comes behind it.
+    let behind = series.bin_start(series.highest.len());
+    let end = process.end_units().max(behind);
+    readings.push(reading(end, process.sums.live.bytes));
+    readings
+}
+
+fn sites(
+    process: &Process,
+    session: &Session,
+    nodes: &mut Nodes,
+    threads: &mut Vec<ThreadName>,
+) -> Vec<SiteSum> {
+    let sums = &process.sums;
+    let of_stack = nodes_of_stacks(process, session, nodes);
+    let streams = process.registry.threads.iter().enumerate();
+    let mut of_stream: FxHashMap<u32, usize> = streams
+        .map(|(index, thread)| (thread.stream, index))
+        .collect();
+    let mut known = FxHashMap::default();
+    let mut sites: Vec<SiteSum> = Vec::new();
+    for site in &sums.sites {
+        let stack = of_stack[site.stack.0 as usize];
+        let thread = *of_stream.entry(site.stream).or_insert_with(|| {
+            // The entry that describes it is lost.
+            threads.push(ThreadName::default());
+            threads.len() - 1
+        });
+        let at = *known
+            .entry((stack, thread, site.allocator))
+            .or_insert_with(|| {
+                sites.push(SiteSum {
+                    stack,
+                    thread,
+                    allocator: site.allocator,
+                    total: Default::default(),
+                    peak: Default::default(),
+                    leaked: Default::default(),
+                });
+                sites.len() - 1
+            });
+        sites[at].total += site.total;
+        sites[at].peak += site.peak;
+        sites[at].leaked += site.live;
+    }
+    sites
+}
+
+/// The node of each stack that has a site or leads to one that has. Callers have smaller numbers than those they
+/// called, so one pass does.
+fn nodes_of_stacks(process: &Process, session: &Session, nodes: &mut Nodes) -> Vec<Option<usize>> {
+    let stacks = &process.sums.stacks;
+    let mut is_wanted = vec![false; stacks.n_stacks()];
+    for site in &process.sums.sites {
+        let mut at = site.stack;
+        while at != StackId::EMPTY && !std::mem::replace(&mut is_wanted[at.0 as usize], true) {
+            at = stacks.get(at).map_or(StackId::EMPTY, |stack| stack.parent);
+        }
+    }
+    let mut of_stack = vec![None; stacks.n_stacks()];
+    for (id, stack) in stacks.iter() {
+        let at = id.0 as usize;
+        if !is_wanted[at] {
+            continue;
+        }
+        // A frame that is not shown, and all it was called from, end a stack.
+        if let Some(location) = process.frames(id).next() {
+            let parent = of_stack[stack.parent.0 as usize];
+            of_stack[at] = Some(nodes.intern(parent, location, session));
+        }
+    }
+    of_stack
+}

@@ -1,0 +1,83 @@
+//! Every site with its stack, and each process over time: what exports are made of.
+
+use heaptide_capture::tally::Amount;
+use heaptide_capture::{Allocator, Mode};
+
+use super::quality::Quality;
+
+#[derive(Clone, Debug, Default)]
+pub struct StackModel {
+    /// The frames that occur.
+    pub locations: Vec<super::Location>,
+    /// All stacks as one tree: a caller before those it called. Most stacks share most of their frames, so this is far
+    /// smaller than a list of frames for each.
+    pub stacks: Vec<StackNode>,
+    /// In the order in which the captures were named, as in [`Quality::processes`].
+    pub processes: Vec<ProcessStacks>,
+    /// From the first start to the last end.
+    pub start_unix_ns: u64,
+    pub end_unix_ns: u64,
+    /// The most that all processes held together.
+    pub peak_bytes: u64,
+    pub quality: Quality,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackNode {
+    /// Index of the stack this one was called from; `None` at the root.
+    pub parent: Option<usize>,
+    /// Index of the innermost frame.
+    pub location: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ProcessStacks {
+    pub start_unix_ns: u64,
+    pub duration_ns: u64,
+    pub executable: String,
+    pub working_directory: String,
+    pub host: String,
+    /// As `sys.hexversion`.
+    pub python_version: u32,
+    pub python_allocator: String,
+    pub mode: Mode,
+    pub main_thread: u32,
+    pub threads: Vec<ThreadName>,
+    pub sites: Vec<SiteSum>,
+    pub total: Amount,
+    pub peak: Amount,
+    /// Nanoseconds after the start.
+    pub peak_elapsed_ns: u64,
+    pub leaked: Amount,
+    /// Highest size of the heap within each stretch of time, and its size at the end.
+    pub heap: Vec<Reading>,
+    pub resident: Vec<Reading>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadName {
+    /// Of the operating system; 0 if the capture has lost it.
+    pub os_id: u32,
+    pub name: Option<String>,
+    pub started_ns: u64,
+}
+
+/// A stack, a thread and an allocator together. Frames that stand on the same line are the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SiteSum {
+    /// Index of the stack; `None` if no Python frame was on it.
+    pub stack: Option<usize>,
+    /// Index of the process's thread.
+    pub thread: usize,
+    pub allocator: Allocator,
+    pub total: Amount,
+    pub peak: Amount,
+    pub leaked: Amount,
+}
+
+/// A size at a time, from which on it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    pub elapsed_ns: u64,
+    pub bytes: u64,
+}

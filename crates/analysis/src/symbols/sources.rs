@@ -1,0 +1,111 @@
+//! The text of source lines, for reports made where the program's files are. The only file access of this crate.
+//!
+//! A capture may come from anywhere and name any file, so only regular files that are called like Python source are
+//! opened, only so much is read, and nothing is told of a file that changed after the program had read it.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustc_hash::FxHashMap;
+
+const ENDINGS: [&str; 4] = [".py", ".pyw", ".pyx", ".pxd"];
+const MAX_FILE_BYTES: u64 = 4 << 20;
+/// Longer lines are cut: they are data, not code.
+const MAX_LINE_CHARS: usize = 160;
+
+pub struct Sources {
+    working_directory: String,
+    /// Files changed later than this are not those that ran.
+    ended: SystemTime,
+    files: FxHashMap<String, Option<Vec<Box<str>>>>,
+    n_bytes_left: usize,
+}
+
+impl Sources {
+    /// `max_bytes` of text are given out at most.
+    pub fn new(working_directory: &str, ended_unix_ns: u64, max_bytes: usize) -> Sources {
+        Sources {
+            working_directory: working_directory.to_owned(),
+            ended: UNIX_EPOCH + Duration::from_nanos(ended_unix_ns),
+            files: FxHashMap::default(),
+            n_bytes_left: max_bytes,
+        }
+    }
+
+    /// The line without its indentation, or `None` if it is empty or cannot be had.
+    pub fn line(&mut self, file: &str, line: i32) -> Option<String> {
+        let at = usize::try_from(line).ok()?.checked_sub(1)?;
+        if !self.files.contains_key(file) {
+            let lines = read(&Path::new(&self.working_directory).join(file), self.ended);
+            self.files.insert(file.to_owned(), lines);
+        }
+        let text = self.files.get(file)?.as_ref()?.get(at)?.trim();
+        let mut cut: String = text.chars().take(MAX_LINE_CHARS).collect();
+        if cut.len() < text.len() {
+            cut.push('…');
+        }
+        self.n_bytes_left = self.n_bytes_left.checked_sub(cut.len())?;
+        (!cut.is_empty()).then_some(cut)
+    }
+}
+
+fn read(path: &Path, ended: SystemTime) -> Option<Vec<Box<str>>> {
+    let name = path.file_name()?.to_str()?;
+    if !ENDINGS.iter().any(|ending| name.ends_with(ending)) {
+        return None;
+    }
+    // Asked of the name first: opening a pipe would wait for its other end.
+    let known = fs::metadata(path).ok()?;
+    if !known.is_file() || known.len() > MAX_FILE_BYTES || known.modified().ok()? > ended {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).ok()?;
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    Some(text.lines().map(Box::from).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATER: u64 = u64::MAX;
+
+    fn folder(name: &str) -> std::path::PathBuf {
+        let name = format!("heaptide-sources-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("a temporary folder");
+        path
+    }
+
+    #[test]
+    fn line_is_told_without_its_indentation_and_cut_if_it_is_long() {
+        let folder = folder("lines");
+        let long = "x".repeat(500);
+        fs::write(folder.join("a.py"), format!("one\n    two\n\n{long}\n")).expect("written");
+        let mut sources = Sources::new(&folder.display().to_string(), LATER, 1000);
+        assert_eq!(sources.line("a.py", 2).as_deref(), Some("two"));
+        assert_eq!(sources.line("a.py", 3), None);
+        assert_eq!(sources.line("a.py", 9), None);
+        assert_eq!(sources.line("a.py", 0), None);
+        let cut = sources.line("a.py", 4).expect("a long line");
+        assert_eq!(cut.chars().count(), MAX_LINE_CHARS + 1);
+        fs::remove_dir_all(folder).expect("removed");
+    }
+
+    #[test]
+    fn only_python_source_that_has_not_changed_since_is_read() {
+        let folder = folder("refused");
+        fs::write(folder.join("key.pem"), "secret\n").expect("written");
+        fs::write(folder.join("a.py"), "one\n").expect("written");
+        let home = folder.display().to_string();
+        assert_eq!(Sources::new(&home, LATER, 100).line("key.pem", 1), None);
+        assert_eq!(Sources::new(&home, LATER, 100).line("missing.py", 1), None);
+        assert_eq!(Sources::new(&home, 1, 100).line("a.py", 1), None);
+        assert_eq!(Sources::new(&home, LATER, 2).line("a.py", 1), None);
+        fs::remove_dir_all(folder).expect("removed");
+    }
+}

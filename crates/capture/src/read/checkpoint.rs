@@ -1,0 +1,147 @@
+//! Checkpoints of a bounded capture: which one counts, and its bytes.
+//!
+//! A file may hold several, because a program can be killed between writing one and removing the one before. The newest
+//! counts that has all its pieces and whose pieces are what was written. An older one is as good as a newer one, as long as it
+//! is there: a program removes a checkpoint before it removes any of the events behind it.
+
+use std::cmp::Reverse;
+use std::mem;
+
+use crate::area::CHECKPOINT_STREAM;
+use crate::damage::{Damage, DamageKind};
+use crate::tally::Tally;
+
+use super::chunk::Sorted;
+use super::{Capture, ChunkRef};
+
+/// Longer ones are damage, not data: this is enough for more than a hundred million live blocks.
+pub const MAX_CHECKPOINT_LEN: u64 = 1 << 30;
+
+/// The sums of all events up to some moment, in place of the events.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    /// Segments with smaller numbers are in the sums, those with greater numbers are not; none has this one.
+    pub cut: u64,
+    /// Clock units at that moment.
+    pub time: u64,
+    /// Checkpoints of a capture are counted from 1.
+    pub generation: u32,
+    pieces: Vec<ChunkRef>,
+}
+
+impl Checkpoint {
+    /// `pieces` stand in the order of their numbers and are of one generation. Fails unless they are all there are.
+    fn new(pieces: Vec<ChunkRef>) -> Result<Checkpoint, Damage> {
+        let Some(ChunkRef { head, offset, .. }) = pieces.first().cloned() else {
+            return Err(missing(0, 0));
+        };
+        let n_pieces = pieces[0].n_events;
+        let belongs = |(number, piece): &(u32, &ChunkRef)| {
+            piece.head.number == *number
+                && piece.head.sequence == head.sequence
+                && piece.n_events == n_pieces
+        };
+        let n_there = (0..).zip(&pieces).take_while(belongs).count();
+        if n_there < pieces.len() || n_there != n_pieces as usize {
+            return Err(missing(offset, n_there as u32));
+        }
+        Ok(Checkpoint {
+            cut: head.sequence,
+            time: head.time,
+            generation: head.generation,
+            pieces,
+        })
+    }
+}
+
+fn missing(offset: u64, first: u32) -> Damage {
+    Damage {
+        offset,
+        kind: DamageKind::Missing {
+            stream: CHECKPOINT_STREAM,
+            first,
+            n_chunks: 1,
+        },
+    }
+}
+
+impl Sorted {
+    /// The checkpoints, newest first, or what they lack.
+    pub(super) fn checkpoints(&mut self) -> Vec<Result<Checkpoint, Damage>> {
+        let mut pieces = mem::take(&mut self.pieces);
+        pieces.sort_by_key(|piece| Reverse(piece.head.generation));
+        pieces
+            .chunk_by(|one, next| one.head.generation == next.head.generation)
+            .map(|pieces| Checkpoint::new(self.each_once(pieces.to_vec())))
+            .collect()
+    }
+}
+
+impl Capture {
+    /// Settles which of the checkpoints counts. Returns what is wrong with those that are newer.
+    pub(super) fn choose_checkpoint(
+        &mut self,
+        newest_first: Vec<Result<Checkpoint, Damage>>,
+    ) -> Vec<Damage> {
+        let mut failed = Vec::new();
+        let mut raw = Vec::new();
+        for checkpoint in newest_first {
+            let intact = checkpoint.and_then(|checkpoint| {
+                self.each_piece(&checkpoint, &mut raw, |_| {})?;
+                Ok(checkpoint)
+            });
+            match intact {
+                Ok(checkpoint) => {
+                    self.checkpoint = Some(checkpoint);
+                    break;
+                }
+                Err(damage) => failed.push(damage),
+            }
+        }
+        failed
+    }
+
+    /// The bytes of the checkpoint: what [`Tally::to_bytes`] made. Empty if the capture has none.
+    pub fn read_checkpoint(&self) -> Result<Vec<u8>, Damage> {
+        let mut bytes = Vec::new();
+        if let Some(checkpoint) = &self.checkpoint {
+            let mut raw = Vec::new();
+            self.each_piece(checkpoint, &mut raw, |piece| bytes.extend_from_slice(piece))?;
+        }
+        Ok(bytes)
+    }
+
+    /// The sums with which the capture begins, ready for the events that are in it: those of the checkpoint, or none.
+    pub fn first_tally(&self) -> Result<Tally, Damage> {
+        let Some(checkpoint) = &self.checkpoint else {
+            return Ok(Tally::new(self.header.mode.sample_bytes));
+        };
+        Tally::from_bytes(&self.read_checkpoint()?)
+            .ok_or_else(|| checkpoint.pieces[0].wrong_record())
+    }
+
+    fn each_piece(
+        &self,
+        checkpoint: &Checkpoint,
+        raw: &mut Vec<u8>,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(), Damage> {
+        let mut len = 0;
+        for piece in &checkpoint.pieces {
+            len += u64::from(piece.raw_len);
+            if len > MAX_CHECKPOINT_LEN {
+                let kind = DamageKind::ImplausibleLength {
+                    end: piece.offset + u64::from(piece.stored_len),
+                    stream: CHECKPOINT_STREAM,
+                };
+                let offset = piece.offset;
+                return Err(Damage { offset, kind });
+            }
+        }
+        for piece in &checkpoint.pieces {
+            self.read_chunk(piece, raw)?;
+            each(raw);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,50 @@
+//! What `heaptide run` says when the program has ended: the peak, the file, and how to look at it.
+
+use std::path::Path;
+
+use heaptide_capture::Capture;
+use heaptide_report::units;
+
+/// Beyond this the peak is left to the reports: nobody wants to wait for a line of farewell.
+const MAX_EVENTS: u64 = 30_000_000;
+
+/// The lines, without a prefix. Empty if the capture cannot be read.
+pub fn closing_words(path: &Path) -> Vec<String> {
+    let Ok(capture) = Capture::open(path) else {
+        return Vec::new();
+    };
+    let resident = capture
+        .registry
+        .resident
+        .iter()
+        .map(|sample| sample.bytes)
+        .max();
+    let resident = resident.map_or(String::new(), |bytes| {
+        format!("{} resident", units::size(bytes))
+    });
+    let peak = if capture.n_events() <= MAX_EVENTS {
+        let session = heaptide_analysis::load(vec![capture], &mut |_| {});
+        let heap: u64 = session
+            .processes
+            .iter()
+            .map(|process| process.sums.peak.bytes)
+            .sum();
+        format!("{} on the heap, {resident}", units::size(heap))
+    } else {
+        resident
+    };
+    let name = path.file_name().map(Path::new).unwrap_or(path);
+    let here = std::env::current_dir().is_ok_and(|here| path.parent() == Some(&here));
+    let shown = if here { name } else { path }.display().to_string();
+    let quoted =
+        if shown.contains(|c: char| c.is_whitespace() || "'\"\\$`*?&;|<>()[]{}!#~".contains(c)) {
+            format!("'{}'", shown.replace('\'', "'\\''"))
+        } else {
+            shown.clone()
+        };
+    vec![
+        format!("peak memory: {}", peak.trim_end_matches(", ")),
+        format!("recorded into {shown}"),
+        format!("look at it with: heaptide stats {quoted}"),
+    ]
+}

@@ -1,0 +1,69 @@
+//! `heaptide transform`: captures in the formats of other tools.
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use heaptide_analysis::View;
+use heaptide_report::transform::{self, Format};
+
+use crate::destination::{self, Destination};
+use crate::exit::Failure;
+use crate::input;
+
+pub fn arguments() -> Command {
+    Command::new("transform")
+        .about("Write what was recorded in the format of another tool")
+        .after_help(formats())
+        .arg(
+            Arg::new("format")
+                .value_name("FORMAT")
+                .required(true)
+                .help("one of the formats below"),
+        )
+        .arg(
+            Arg::new("leaks")
+                .long("leaks")
+                .action(ArgAction::SetTrue)
+                .help("export what was alive at the end instead of what was alive at the peak"),
+        )
+        .args(destination::arguments())
+        .arg(input::argument())
+}
+
+fn formats() -> String {
+    let lines = Format::ALL.map(|format| format!("\n  {:12}{}", format.name(), format.describe()));
+    format!("Formats:{}", lines.concat())
+}
+
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let name = matches.get_one::<String>("format");
+    let format = format_named(name.map_or("", String::as_str))?;
+    let is_leaks = matches.get_flag("leaks");
+    let refusal = match format {
+        Format::Json => Some("json holds what leaked beside the peak"),
+        Format::Chrome => Some("chrome shows sizes over time, which have no leaks"),
+        _ => None,
+    };
+    if let Some(reason) = refusal.filter(|_| is_leaks) {
+        return Err(Failure::Usage(format!("{reason}: leave out --leaks")));
+    }
+    let destination = Destination::choose(matches, format.name(), format.extension())?;
+    let session = input::session(matches)?;
+    let view = if is_leaks { View::Leaked } else { View::Peak };
+    let model = heaptide_analysis::stacks(&session);
+    let mut output = destination.open()?;
+    if format == Format::Pprof && output.is_terminal() {
+        return Err(Failure::Usage(
+            "pprof is not text: send it into a file or a pipe, not to a terminal".into(),
+        ));
+    }
+    output.write(|out| transform::write(format, &model, view, out))?;
+    output.finish()
+}
+
+fn format_named(name: &str) -> Result<Format, Failure> {
+    Format::from_name(name).ok_or_else(|| {
+        let names = Format::ALL.map(Format::name).join(", ");
+        Failure::Usage(format!(
+            "there is no format \"{name}\": choose one of {names}"
+        ))
+    })
+}

@@ -1,0 +1,318 @@
+//! The data inside the pages: the model of [`Flame`] as JSON in columns, which pack small and parse fast.
+//!
+//! ```text
+//! nodes.up         how far before a node its parent stands; parents come first, the first node is the root
+//! nodes.place      ≥ 0 a location, −1 the root, −2 no Python frame, −2 − n: n frames that were cut
+//! own.step         by how much the node's number is larger than that of the entry before
+//! own.<measure>    bytes and counts, a column each
+//! ```
+//! Names are in `texts`; a location without a module, or without a source text, has −1 or an empty text.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::capture::Mode;
+use heaptide_analysis::model::flame::{
+    Curves, Flame, FlameKind, FlameProcess, Measure, Measured, Own,
+};
+use heaptide_analysis::model::{ProcessSummary, View};
+
+use super::Json;
+use crate::text::notes;
+use crate::text::stats::command_line;
+use crate::units::{binary_size, timestamp};
+
+/// Raised when an older page would misread the data.
+const FORMAT: u32 = 1;
+
+/// What a page shows before anyone has touched it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FirstView {
+    pub leaked: bool,
+    pub inverted: bool,
+    pub split_threads: bool,
+}
+
+/// Writes the data of a page.
+pub fn flame(out: &mut dyn Write, flame: &Flame, first: FirstView) -> io::Result<()> {
+    out.write_all(b"{\"head\":")?;
+    head(flame, first).write(out)?;
+    out.write_all(b",\"timeline\":{")?;
+    write!(out, "\"bin_ns\":{},\"together\":", flame.timeline.bin_ns)?;
+    curves(out, &flame.timeline.together)?;
+    out.write_all(b",\"processes\":[")?;
+    for (number, process) in flame.timeline.processes.iter().enumerate() {
+        comma(out, number)?;
+        curves(out, process)?;
+    }
+    out.write_all(b"]},\"texts\":")?;
+    texts(out, flame.texts.iter().map(|text| &**text))?;
+    out.write_all(b",\"locations\":{")?;
+    let locations = &flame.locations;
+    column(out, "function", locations.iter().map(|at| at.function))?;
+    column(out, "file", locations.iter().map(|at| at.file))?;
+    column(out, "line", locations.iter().map(|at| at.line))?;
+    let modules = locations.iter().map(|at| at.module.map_or(-1, i64::from));
+    column(out, "module", modules)?;
+    let imports = locations.iter().map(|at| u8::from(at.is_import_system));
+    column(out, "import_system", imports)?;
+    out.write_all(b"\"source\":")?;
+    texts(
+        out,
+        locations
+            .iter()
+            .map(|at| at.source.as_deref().unwrap_or("")),
+    )?;
+    out.write_all(b"},\"nodes\":{")?;
+    let ups = flame.nodes.iter().enumerate();
+    column(
+        out,
+        "up",
+        ups.map(|(number, node)| number as u32 - node.parent),
+    )?;
+    last_column(
+        out,
+        "place",
+        flame.nodes.iter().map(|node| place(node.kind)),
+    )?;
+    out.write_all(b"},\"origins\":{")?;
+    column(
+        out,
+        "thread",
+        flame.origins.iter().map(|origin| origin.thread),
+    )?;
+    out.write_all(b"\"allocator\":")?;
+    let allocators = flame.origins.iter().map(|origin| origin.allocator.name());
+    texts(out, allocators)?;
+    out.write_all(b"},\"own\":{")?;
+    own(out, &flame.own)?;
+    out.write_all(b"}}\n")
+}
+
+fn own(out: &mut dyn Write, own: &[Own]) -> io::Result<()> {
+    let before = [0].into_iter().chain(own.iter().map(|entry| entry.node));
+    let steps = own
+        .iter()
+        .zip(before)
+        .map(|(entry, before)| entry.node - before);
+    column(out, "step", steps)?;
+    for (number, measure) in Measure::ALL.into_iter().enumerate() {
+        write!(out, "\"{}\":{{", name(measure))?;
+        let amounts =
+            |part: fn(&Measured) -> u64| own.iter().map(move |entry| part(&entry.amounts[number]));
+        column(out, "bytes", amounts(|amount| amount.bytes))?;
+        last_column(out, "count", amounts(|amount| amount.count))?;
+        out.write_all(b"},")?;
+    }
+    last_column(out, "origin", own.iter().map(|entry| entry.origin))
+}
+
+fn place(kind: FlameKind) -> i64 {
+    match kind {
+        FlameKind::Frame(location) => location.into(),
+        FlameKind::Root => -1,
+        FlameKind::NoFrames => -2,
+        FlameKind::Cut { n_frames } => -2 - i64::from(n_frames),
+    }
+}
+
+fn name(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Peak => "peak",
+        Measure::Leaked => "leaked",
+        Measure::Total => "total",
+    }
+}
+
+fn head(flame: &Flame, first: FirstView) -> Json {
+    let quality = &flame.quality;
+    let view = if first.leaked {
+        View::Leaked
+    } else {
+        View::Peak
+    };
+    let mut remarks = notes::remarks(quality);
+    let own_peaks = notes::footer(quality, View::Peak).split_off(notes::warnings(quality).len());
+    remarks.extend(own_peaks);
+    let processes = flame.processes.iter().zip(&quality.processes);
+    let threads = flame.threads.iter().map(|thread| {
+        Json::Object(vec![
+            ("process", thread.process.into()),
+            ("os_id", thread.os_id.into()),
+            (
+                "name",
+                thread.name.as_deref().map_or(Json::Null, Json::from),
+            ),
+            ("is_main", thread.is_main.into()),
+        ])
+    });
+    Json::Object(vec![
+        ("format", FORMAT.into()),
+        ("profiler", env!("CARGO_PKG_VERSION").into()),
+        ("start_time", timestamp(flame.start_unix_ns).into()),
+        ("start_unix_ms", (flame.start_unix_ns / 1_000_000).into()),
+        (
+            "duration_ns",
+            flame.end_unix_ns.saturating_sub(flame.start_unix_ns).into(),
+        ),
+        ("peak_bytes", flame.peak_bytes.into()),
+        ("min_share", Json::Fraction(flame.min_share)),
+        (
+            "measures",
+            Measure::ALL
+                .into_iter()
+                .map(|measure| name(measure).into())
+                .collect(),
+        ),
+        (
+            "first_view",
+            Json::Object(vec![
+                (
+                    "measure",
+                    if view == View::Leaked {
+                        "leaked"
+                    } else {
+                        "peak"
+                    }
+                    .into(),
+                ),
+                ("inverted", first.inverted.into()),
+                ("split_threads", first.split_threads.into()),
+            ]),
+        ),
+        (
+            "warnings",
+            notes::warnings(quality)
+                .into_iter()
+                .map(Json::from)
+                .collect(),
+        ),
+        ("remarks", remarks.into_iter().map(Json::from).collect()),
+        (
+            "processes",
+            processes
+                .map(|(more, known)| process(more, known))
+                .collect(),
+        ),
+        ("threads", threads.collect()),
+    ])
+}
+
+fn process(more: &FlameProcess, known: &ProcessSummary) -> Json {
+    Json::Object(vec![
+        ("file", known.path.display().to_string().into()),
+        ("pid", known.pid.into()),
+        ("parent_pid", known.parent_pid.into()),
+        ("command_line", command_line(&known.command).into()),
+        ("executable", more.executable.as_str().into()),
+        ("working_directory", more.working_directory.as_str().into()),
+        ("host", more.host.as_str().into()),
+        ("python", python(more.python_version).into()),
+        ("python_allocator", more.python_allocator.as_str().into()),
+        ("mode", mode(more.mode).into()),
+        ("start_ns", more.start_ns.into()),
+        ("end_ns", more.end_ns.into()),
+        ("peak_ns", more.peak_ns.into()),
+        ("num_allocations", known.n_allocations.into()),
+        ("total_bytes", known.total_bytes.into()),
+        ("peak_bytes", known.peak_bytes.into()),
+        ("live_bytes", known.live_bytes.into()),
+        ("resident_peak_bytes", known.resident_peak_bytes.into()),
+        ("limit_bytes", known.limit_bytes.into()),
+        ("own_memory_bytes", known.own_memory_bytes.into()),
+        ("ended_in_order", known.ended_in_order.into()),
+        ("joined_late", known.joined_late.into()),
+    ])
+}
+
+/// `sys.hexversion` as people write it: `3.12.1`, `3.15.0rc2`.
+fn python(hexversion: u32) -> String {
+    let [major, minor, micro, release] = hexversion.to_be_bytes();
+    let level = match release >> 4 {
+        0xa => format!("a{}", release & 15),
+        0xb => format!("b{}", release & 15),
+        0xc => format!("rc{}", release & 15),
+        _ => String::new(),
+    };
+    format!("{major}.{minor}.{micro}{level}")
+}
+
+fn mode(mode: Mode) -> String {
+    let mut text = match mode.sample_bytes {
+        0 => "exact".to_owned(),
+        bytes => format!("sampled every {}", binary_size(bytes)),
+    };
+    if mode.objects {
+        text.push_str(", with Python objects");
+    }
+    if mode.aggregate {
+        text.push_str(", bounded");
+    }
+    text
+}
+
+fn curves(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
+    out.write_all(b"{")?;
+    let text = |value: &Option<u64>| value.map_or_else(|| "null".to_owned(), |n| n.to_string());
+    column(out, "heap", curves.heap.iter().map(text))?;
+    last_column(out, "resident", curves.resident.iter().map(text))?;
+    out.write_all(b"}")
+}
+
+fn column<T: std::fmt::Display>(
+    out: &mut dyn Write,
+    name: &str,
+    values: impl Iterator<Item = T>,
+) -> io::Result<()> {
+    last_column(out, name, values)?;
+    out.write_all(b",")
+}
+
+fn last_column<T: std::fmt::Display>(
+    out: &mut dyn Write,
+    name: &str,
+    values: impl Iterator<Item = T>,
+) -> io::Result<()> {
+    write!(out, "\"{name}\":[")?;
+    for (number, value) in values.enumerate() {
+        comma(out, number)?;
+        write!(out, "{value}")?;
+    }
+    out.write_all(b"]")
+}
+
+fn texts<'a>(out: &mut dyn Write, texts: impl Iterator<Item = &'a str>) -> io::Result<()> {
+    texts.map(Json::from).collect::<Json>().write(out)
+}
+
+fn comma(out: &mut dyn Write, n_before: usize) -> io::Result<()> {
+    if n_before > 0 {
+        out.write_all(b",")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_is_written_as_python_writes_it() {
+        assert_eq!(python(0x030c_01f0), "3.12.1");
+        assert_eq!(python(0x030f_00c2), "3.15.0rc2");
+    }
+
+    #[test]
+    fn mode_names_everything_that_was_chosen() {
+        assert_eq!(mode(Mode::default()), "exact");
+        let all = Mode {
+            objects: true,
+            sample_bytes: 512 << 10,
+            aggregate: true,
+            follow_fork: false,
+        };
+        assert_eq!(
+            mode(all),
+            "sampled every 512 KiB, with Python objects, bounded"
+        );
+    }
+}

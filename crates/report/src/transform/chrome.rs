@@ -1,0 +1,91 @@
+//! Trace events for Perfetto and Chrome: counters of the heap and the resident size, and a mark at the peak.
+//!
+//! A counter keeps its value until the next event, so there is one only where a value changes.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{ProcessStacks, ProcessSummary, Reading, StackModel};
+
+use super::lines;
+use crate::json::Json;
+use crate::text::stats::command_line;
+use crate::units::timestamp;
+
+pub fn write(model: &StackModel, out: &mut dyn Write) -> io::Result<()> {
+    let other = Json::Object(vec![
+        (
+            "exporter",
+            format!("heaptide {}", env!("CARGO_PKG_VERSION")).into(),
+        ),
+        ("start_time", timestamp(model.start_unix_ns).into()),
+    ]);
+    out.write_all(b"{\"displayTimeUnit\":\"ms\",\"otherData\":")?;
+    lines::value(out, &other)?;
+    out.write_all(b",\n\"traceEvents\":")?;
+    let processes = model.processes.iter().zip(&model.quality.processes);
+    let events = processes.flat_map(|(process, summary)| {
+        // Processes of a session lie on one time line, which begins with the first of them.
+        let offset = process.start_unix_ns.saturating_sub(model.start_unix_ns);
+        events(process, summary, offset)
+    });
+    lines::array(out, events)?;
+    out.write_all(b"}\n")
+}
+
+fn events<'a>(
+    process: &'a ProcessStacks,
+    summary: &'a ProcessSummary,
+    offset_ns: u64,
+) -> impl Iterator<Item = Json> + 'a {
+    let pid = summary.pid;
+    let name = Json::Object(vec![
+        ("name", "process_name".into()),
+        ("ph", "M".into()),
+        ("pid", pid.into()),
+        (
+            "args",
+            Json::Object(vec![("name", command_line(&summary.command).into())]),
+        ),
+    ]);
+    let mark = Json::Object(vec![
+        ("name", "peak of the heap".into()),
+        ("ph", "i".into()),
+        ("s", "p".into()),
+        ("ts", micros(process.peak_elapsed_ns, offset_ns)),
+        ("pid", pid.into()),
+        ("tid", process.main_thread.into()),
+        (
+            "args",
+            Json::Object(vec![("bytes", process.peak.bytes.into())]),
+        ),
+    ]);
+    let counters = |name: &'static str, readings: &'a [Reading]| {
+        let changed = readings.iter().enumerate().filter(|&(at, reading)| {
+            at + 1 == readings.len() || at == 0 || readings[at - 1].bytes != reading.bytes
+        });
+        changed.map(move |(_, reading)| {
+            Json::Object(vec![
+                ("name", name.into()),
+                ("ph", "C".into()),
+                ("ts", micros(reading.elapsed_ns, offset_ns)),
+                ("pid", pid.into()),
+                ("args", Json::Object(vec![("bytes", reading.bytes.into())])),
+            ])
+        })
+    };
+    [name]
+        .into_iter()
+        .chain(counters("heap", &process.heap))
+        .chain(counters("resident size", &process.resident))
+        .chain([mark])
+}
+
+/// The format counts in microseconds.
+fn micros(elapsed_ns: u64, offset_ns: u64) -> Json {
+    let ns = elapsed_ns.saturating_add(offset_ns);
+    if ns % 1000 == 0 {
+        Json::Number(ns / 1000)
+    } else {
+        Json::Fraction(ns as f64 / 1000.0)
+    }
+}

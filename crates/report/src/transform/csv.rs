@@ -1,0 +1,71 @@
+//! Comma-separated values with memray's columns: a row for each stack, thread and allocator, the largest first.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use heaptide_analysis::View;
+use heaptide_analysis::model::{ProcessStacks, SiteSum, StackModel};
+
+use super::merged;
+
+const HEADER: &str = "allocator,num_allocations,size,tid,thread_name,stack_trace";
+
+pub fn write(model: &StackModel, view: View, out: &mut dyn Write) -> io::Result<()> {
+    let mut rows: Vec<(&ProcessStacks, &SiteSum)> = Vec::new();
+    for process in &model.processes {
+        let held = process.sites.iter().filter(|site| {
+            let amount = merged::amount(site, view);
+            amount.count > 0 || amount.bytes > 0
+        });
+        rows.extend(held.map(|site| (process, site)));
+    }
+    rows.sort_by_key(|(_, site)| Reverse(merged::amount(site, view).bytes));
+    writeln!(out, "{HEADER}")?;
+    for (process, site) in rows {
+        let amount = merged::amount(site, view);
+        let thread = &process.threads[site.thread];
+        write!(
+            out,
+            "{},{},{},{},",
+            site.allocator.name(),
+            amount.count,
+            amount.bytes,
+            thread.os_id
+        )?;
+        field(out, thread.name.as_deref().unwrap_or_default())?;
+        out.write_all(b",")?;
+        let frames = merged::frames(model, site.stack).map(|frame| {
+            let at = &model.locations[frame];
+            format!("{};{};{}", at.function, at.file, at.line)
+        });
+        let frames: Vec<String> = frames.collect();
+        field(out, &frames.join("|"))?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+/// Quoted where it must be.
+fn field(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    if text.contains(['"', ',', '\n', '\r']) {
+        write!(out, "\"{}\"", text.replace('"', "\"\""))
+    } else {
+        out.write_all(text.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::field;
+
+    #[test]
+    fn fields_are_quoted_only_where_a_reader_would_divide_them() {
+        let mut out = Vec::new();
+        for text in ["plain name", "a,b", "say \"x\"", "two\nlines"] {
+            field(&mut out, text).expect("a vector takes everything");
+            out.push(b' ');
+        }
+        let expected = "plain name \"a,b\" \"say \"\"x\"\"\" \"two\nlines\" ";
+        assert_eq!(String::from_utf8_lossy(&out), expected);
+    }
+}

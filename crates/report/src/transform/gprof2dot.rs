@@ -1,0 +1,57 @@
+//! gprof2dot's JSON: functions, and for each stack which of them it goes through and how many bytes it holds.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::rc::Rc;
+
+use heaptide_analysis::View;
+use heaptide_analysis::model::StackModel;
+
+use super::{NO_FRAMES, lines, merged};
+use crate::json::Json;
+
+pub fn write(model: &StackModel, view: View, out: &mut dyn Write) -> io::Result<()> {
+    let (of_location, functions) = functions(model);
+    out.write_all(
+        b"{\"version\":0,\"costs\":[{\"description\":\"Memory\",\"unit\":\"bytes\"}],\n\"events\":",
+    )?;
+    let stacks = merged::stacks(model, view).into_iter();
+    let events = stacks.map(|(stack, amount)| {
+        let chain = merged::frames(model, stack).map(|frame| of_location[frame]);
+        let mut chain: Vec<Json> = chain.map(|function| Json::from(function as u64)).collect();
+        if chain.is_empty() {
+            chain.push(Json::from(functions.len() as u64));
+        }
+        Json::Object(vec![
+            ("callchain", Json::Array(chain)),
+            ("cost", Json::Array(vec![amount.bytes.into()])),
+        ])
+    });
+    lines::array(out, events)?;
+    out.write_all(b",\n\"functions\":")?;
+    let named = functions.iter().map(|(name, file)| function(name, file));
+    lines::array(out, named.chain([function(NO_FRAMES, "")]))?;
+    out.write_all(b"}\n")
+}
+
+fn function(name: &str, module: &str) -> Json {
+    Json::Object(vec![("name", name.into()), ("module", module.into())])
+}
+
+/// Name and file.
+type Function = (Rc<str>, Rc<str>);
+
+/// For each location which function it is in, and all functions.
+fn functions(model: &StackModel) -> (Vec<usize>, Vec<Function>) {
+    let mut known: HashMap<Function, usize> = HashMap::new();
+    let mut functions = Vec::new();
+    let of_location = model.locations.iter().map(|at| {
+        let key = (at.function.clone(), at.file.clone());
+        *known.entry(key).or_insert_with_key(|key| {
+            functions.push(key.clone());
+            functions.len() - 1
+        })
+    });
+    let of_location = of_location.collect();
+    (of_location, functions)
+}

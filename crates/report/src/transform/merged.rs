@@ -1,0 +1,68 @@
+//! Stacks with their sums, whatever thread, allocator and process they belong to.
+
+use heaptide_analysis::View;
+use heaptide_analysis::capture::tally::Amount;
+use heaptide_analysis::model::{SiteSum, StackModel};
+
+/// A site's share of what the export is about.
+pub fn amount(site: &SiteSum, view: View) -> Amount {
+    match view {
+        View::Peak => site.peak,
+        View::Leaked => site.leaked,
+        View::Total => site.total,
+    }
+}
+
+/// The stacks that hold something, with how much that is: each directly behind its caller's earlier calls, so that
+/// neighbours share as many frames as can be. `None` is the empty stack, and comes first.
+pub fn stacks(model: &StackModel, view: View) -> Vec<(Option<usize>, Amount)> {
+    let mut empty = Amount::default();
+    let mut sums = vec![Amount::default(); model.stacks.len()];
+    for site in model.processes.iter().flat_map(|process| &process.sites) {
+        match site.stack {
+            Some(stack) => sums[stack] += amount(site, view),
+            None => empty += amount(site, view),
+        }
+    }
+    let ordered = depth_first(model).into_iter();
+    let ordered = ordered.map(|stack| (Some(stack), sums[stack]));
+    let held = |&(_, amount): &(_, Amount)| amount.count > 0 || amount.bytes > 0;
+    [(None, empty)]
+        .into_iter()
+        .chain(ordered)
+        .filter(held)
+        .collect()
+}
+
+/// The frames of a stack as indices of locations, innermost first.
+pub fn frames(model: &StackModel, stack: Option<usize>) -> impl Iterator<Item = usize> + '_ {
+    let mut next = stack;
+    std::iter::from_fn(move || {
+        let node = model.stacks[next?];
+        next = node.parent;
+        Some(node.location)
+    })
+}
+
+/// All stacks, each before those that were called from it. Without recursion, because stacks can be deep.
+fn depth_first(model: &StackModel) -> Vec<usize> {
+    let n_stacks = model.stacks.len();
+    let mut first_called: Vec<Option<usize>> = vec![None; n_stacks];
+    let mut next_beside: Vec<Option<usize>> = vec![None; n_stacks];
+    let mut first_root = None;
+    for (at, node) in model.stacks.iter().enumerate().rev() {
+        let first = match node.parent {
+            Some(parent) => &mut first_called[parent],
+            None => &mut first_root,
+        };
+        next_beside[at] = first.replace(at);
+    }
+    let mut ordered = Vec::with_capacity(n_stacks);
+    let mut waiting: Vec<usize> = first_root.into_iter().collect();
+    while let Some(at) = waiting.pop() {
+        ordered.push(at);
+        waiting.extend(next_beside[at]);
+        waiting.extend(first_called[at]);
+    }
+    ordered
+}

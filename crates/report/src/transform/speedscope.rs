@@ -1,0 +1,93 @@
+//! speedscope's own file format: one list of frames, and three sampled profiles that use it.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::View;
+use heaptide_analysis::model::StackModel;
+
+use super::{NO_FRAMES, lines, merged};
+use crate::json::Json;
+use crate::text::stats::command_line;
+
+/// The format is recognised by this name, which is not fetched.
+const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
+
+pub fn write(model: &StackModel, view: View, out: &mut dyn Write) -> io::Result<()> {
+    let first = model.quality.processes.first();
+    let name = first.map_or(String::new(), |process| command_line(&process.command));
+    let active = u64::from(view == View::Leaked);
+    for (before, value) in [
+        ("{\"$schema\":", SCHEMA.into()),
+        (",\n\"exporter\":", exporter().into()),
+        (",\n\"name\":", Json::from(name)),
+        (",\n\"activeProfileIndex\":", active.into()),
+    ] {
+        out.write_all(before.as_bytes())?;
+        lines::value(out, &value)?;
+    }
+    out.write_all(b",\n\"shared\":{\"frames\":")?;
+    lines::array(out, frames(model))?;
+    out.write_all(b"},\n\"profiles\":[")?;
+    profile(out, model, "Memory at the peak", View::Peak, true)?;
+    out.write_all(b",")?;
+    profile(out, model, "Leaked", View::Leaked, true)?;
+    out.write_all(b",")?;
+    profile(out, model, "Allocations", View::Total, false)?;
+    out.write_all(b"]}\n")
+}
+
+fn exporter() -> String {
+    format!("heaptide@{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// The locations, and behind them one for stacks without any.
+fn frames(model: &StackModel) -> impl Iterator<Item = Json> + '_ {
+    let named = model.locations.iter().map(|at| {
+        let mut members = vec![
+            ("name", Json::from(&*at.function)),
+            ("file", (&*at.file).into()),
+        ];
+        if let Ok(line @ 1..) = u64::try_from(at.line) {
+            members.push(("line", line.into()));
+        }
+        Json::Object(members)
+    });
+    named.chain([Json::Object(vec![("name", NO_FRAMES.into())])])
+}
+
+/// Bytes, or else a number of allocations.
+fn profile(
+    out: &mut dyn Write,
+    model: &StackModel,
+    name: &str,
+    view: View,
+    is_bytes: bool,
+) -> io::Result<()> {
+    let stacks = merged::stacks(model, view).into_iter();
+    let weighed = stacks.map(|(stack, amount)| {
+        let weight = if is_bytes { amount.bytes } else { amount.count };
+        (stack, weight)
+    });
+    let weighed: Vec<(Option<usize>, u64)> = weighed.filter(|&(_, weight)| weight > 0).collect();
+    let sum: u64 = weighed.iter().map(|&(_, weight)| weight).sum();
+    let unit = if is_bytes { "bytes" } else { "none" };
+    write!(
+        out,
+        "\n{{\"type\":\"sampled\",\"name\":\"{name}\",\"unit\":\"{unit}\",\"startValue\":0,\"endValue\":{sum},\n\
+         \"samples\":"
+    )?;
+    let samples = weighed.iter().map(|&(stack, _)| {
+        let frames = merged::frames(model, stack);
+        let mut frames: Vec<Json> = frames.map(|frame| Json::from(frame as u64)).collect();
+        if frames.is_empty() {
+            frames.push(Json::from(model.locations.len() as u64));
+        }
+        frames.reverse();
+        Json::Array(frames)
+    });
+    lines::array(out, samples)?;
+    out.write_all(b",\n\"weights\":")?;
+    let weights = weighed.iter().map(|&(_, weight)| Json::from(weight));
+    lines::value(out, &weights.collect())?;
+    out.write_all(b"}")
+}

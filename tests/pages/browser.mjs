@@ -1,0 +1,60 @@
+/** Chromium for the tests and pictures: one browser, a fresh context a page, nothing that would talk to a network. */
+import { existsSync, mkdtempSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+// The packages belong to web/, whose lock file names them.
+const require = createRequire(new URL('../../web/package.json', import.meta.url));
+const { chromium } = require('playwright-core');
+
+const PLACES = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
+
+export async function launch() {
+  const executablePath = PLACES.find((place) => place && existsSync(place));
+  if (!executablePath) {
+    throw new Error('no Chromium found: install the package chromium, or name the program in CHROMIUM');
+  }
+  return chromium.launch({
+    executablePath,
+    args: [
+      '--no-sandbox',
+      '--disable-gpu',
+      '--disable-quic',
+      '--no-first-run',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+    ],
+  });
+}
+
+/** Opens a file and waits until it is drawn. What it asked a network for, and what went wrong in it, is noted. */
+export async function open(browser, file, options = {}) {
+  const { hash = '', ...context } = options;
+  const inside = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...context });
+  const page = await inside.newPage();
+  const requests = [];
+  const errors = [];
+  const address = pathToFileURL(file).href;
+  page.on('request', (request) => {
+    const url = request.url();
+    if (url.split('#')[0] !== address && !url.startsWith('data:') && !url.startsWith('blob:')) requests.push(url);
+  });
+  page.on('pageerror', (error) => errors.push(String(error)));
+  page.on('console', (message) => {
+    if (message.type() === 'error') errors.push(message.text());
+  });
+  await page.addInitScript(() => {
+    window.heaptideDrawings = [];
+  });
+  await page.goto(address + hash);
+  await page.waitForSelector('html[data-ready=true]');
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  return { page, requests, errors, close: () => inside.close() };
+}
+
+export function folder() {
+  return mkdtempSync(join(tmpdir(), 'heaptide-pages-'));
+}

@@ -1,0 +1,42 @@
+/* A library with a dependency, which also asks the linker questions whose answers depend on who asks. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+
+extern void *dependency_allocate(size_t size);
+
+void *dependent_allocate(size_t size)
+{
+    return malloc(size);
+}
+
+void *allocate_in_dependency(size_t size)
+{
+    return dependency_allocate(size);
+}
+
+const char *who_am_i(void)
+{
+    return "dependent";
+}
+
+/* The next one after ourselves, which is our dependency's. */
+const char *who_is_next(void)
+{
+    const char *(*next)(void) = (const char *(*)(void))dlsym(RTLD_NEXT, "who_am_i");
+    return next == NULL ? "nobody" : next();
+}
+
+/* The first one in our own scope: loaded with RTLD_LOCAL, nobody else can see us. */
+const char *who_is_first(void)
+{
+    const char *(*first)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "who_am_i");
+    return first == NULL ? "nobody" : first();
+}
+
+/* What the linker says about a name that does not exist. */
+const char *complaint_about(const char *name)
+{
+    dlerror();
+    return dlsym(RTLD_DEFAULT, name) == NULL ? dlerror() : "found";
+}

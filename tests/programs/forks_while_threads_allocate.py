@@ -1,0 +1,48 @@
+"""Forks again and again while four threads allocate; every child runs Python and leaves, in one of three ways."""
+
+import os
+import sys
+import threading
+import warnings
+
+warnings.simplefilter("ignore", DeprecationWarning)  # Python itself warns of forks with threads from 3.12 on.
+N_FORKS = int(sys.argv[1])
+sys.setswitchinterval(1e-5)
+stop = threading.Event()
+
+
+def allocate():
+    held = []
+    # The pauses keep the capture small; most forks meet a thread that is allocating all the same.
+    while not stop.wait(0.0001):
+        held = [bytes(3000 + len(held)) for _ in range(30)]
+
+
+def child(turn):
+    held = [bytes(5000) for _ in range(50)]
+    thread = threading.Thread(target=lambda: held.append(bytes(70000)))
+    thread.start()
+    thread.join()
+    if turn % 3 == 0:
+        os._exit(7)
+    if turn % 3 == 1:
+        os.execv("/bin/sh", ["sh", "-c", "exit 7"])
+    # The third way is the ordinary one: handlers, threads, finalization.
+    sys.exit(7)
+
+
+threads = [threading.Thread(target=allocate) for _ in range(4)]
+for thread in threads:
+    thread.start()
+codes = []
+for turn in range(N_FORKS):
+    pid = os.fork()
+    if pid == 0:
+        stop.set()
+        child(turn)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+stop.set()
+for thread in threads:
+    thread.join()
+marked = [bytes(1_234_567) for _ in range(11)]
+print(codes.count(7), len(codes))

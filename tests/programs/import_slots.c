@@ -1,0 +1,112 @@
+/* Looks into the import slots of all loaded libraries, independently of the profiler: how many of them lead into the
+ * library that holds a given address. And calls through slots of its own, directly and by a pointer kept from before.
+ */
+#define _GNU_SOURCE
+#include <elf.h>
+#include <link.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#ifdef __aarch64__
+#define IS_SLOT(kind) ((kind) == R_AARCH64_JUMP_SLOT || (kind) == R_AARCH64_GLOB_DAT || (kind) == R_AARCH64_ABS64)
+#else
+#define IS_SLOT(kind) ((kind) == R_X86_64_JUMP_SLOT || (kind) == R_X86_64_GLOB_DAT || (kind) == R_X86_64_64)
+#endif
+
+struct search {
+    uintptr_t target;
+    uintptr_t start, end;
+    size_t n_found, n_slots;
+};
+
+static int spans(struct dl_phdr_info *info, uintptr_t address, uintptr_t *start, uintptr_t *end)
+{
+    *start = UINTPTR_MAX, *end = 0;
+    for (int at = 0; at < info->dlpi_phnum; at++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[at];
+        if (header->p_type != PT_LOAD) continue;
+        uintptr_t from = info->dlpi_addr + header->p_vaddr, to = from + header->p_memsz;
+        if (from < *start) *start = from;
+        if (to > *end) *end = to;
+    }
+    return address >= *start && address < *end;
+}
+
+static int find_target(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct search *search = data;
+    return spans(info, search->target, &search->start, &search->end);
+}
+
+static void count_in(struct search *search, uintptr_t base, uintptr_t table, size_t length)
+{
+    const ElfW(Rela) *entry = (const ElfW(Rela) *)table;
+    for (size_t at = 0; at < length / sizeof *entry; at++) {
+        if (!IS_SLOT(ELF64_R_TYPE(entry[at].r_info))) continue;
+        uintptr_t value = *(const uintptr_t *)(base + entry[at].r_offset);
+        search->n_slots++;
+        search->n_found += value >= search->start && value < search->end;
+    }
+}
+
+static int count_slots(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct search *search = data;
+    uintptr_t start, end;
+    if (spans(info, search->target, &start, &end)) return 0;
+    for (int at = 0; at < info->dlpi_phnum; at++) {
+        if (info->dlpi_phdr[at].p_type != PT_DYNAMIC) continue;
+        uintptr_t rela = 0, jmprel = 0;
+        size_t rela_length = 0, jmprel_length = 0;
+        const ElfW(Dyn) *entry = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[at].p_vaddr);
+        for (; entry->d_tag != DT_NULL; entry++) {
+            if (entry->d_tag == DT_RELA) rela = entry->d_un.d_ptr;
+            if (entry->d_tag == DT_RELASZ) rela_length = entry->d_un.d_val;
+            if (entry->d_tag == DT_JMPREL) jmprel = entry->d_un.d_ptr;
+            if (entry->d_tag == DT_PLTRELSZ) jmprel_length = entry->d_un.d_val;
+        }
+        /* The kernel's own library keeps offsets and has no slots of ours. */
+        if (rela > info->dlpi_addr) count_in(search, info->dlpi_addr, rela, rela_length);
+        if (jmprel > info->dlpi_addr) count_in(search, info->dlpi_addr, jmprel, jmprel_length);
+    }
+    return 0;
+}
+
+/* Slots of other libraries that lead into the library of `target`; with 0 the number of all slots. */
+size_t slots_into(uintptr_t target)
+{
+    struct search search = {.target = target, .start = 1, .end = 1};
+    if (target != 0) dl_iterate_phdr(find_target, &search);
+    dl_iterate_phdr(count_slots, &search);
+    return target != 0 ? search.n_found : search.n_slots;
+}
+
+static void *(*volatile kept_malloc)(size_t);
+static void (*volatile kept_free)(void *);
+
+/* The address of `malloc`, as a program that keeps function pointers has it. */
+uintptr_t keep_pointers(void)
+{
+    kept_malloc = malloc;
+    kept_free = free;
+    return (uintptr_t)kept_malloc;
+}
+
+int use_kept_pointers(size_t size)
+{
+    char *block = kept_malloc(size);
+    if (block == NULL) return 0;
+    block[size - 1] = 1;
+    kept_free(block);
+    return 1;
+}
+
+void *allocate(size_t size)
+{
+    return malloc(size);
+}
+
+void release(void *block)
+{
+    free(block);
+}

@@ -1,0 +1,15 @@
+/* A library that takes the loader long to load: tens of thousands of slots with addresses of functions, half of them
+   ones that Heaptide hooks. */
+#include <stdlib.h>
+#include <string.h>
+
+#define TWO (void *)malloc, (void *)strlen,
+#define EIGHT TWO TWO TWO TWO
+#define SIXTY_FOUR EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT
+#define MANY SIXTY_FOUR SIXTY_FOUR SIXTY_FOUR SIXTY_FOUR SIXTY_FOUR SIXTY_FOUR SIXTY_FOUR SIXTY_FOUR
+#define MORE MANY MANY MANY MANY MANY MANY MANY MANY
+#define MOST MORE MORE MORE MORE MORE MORE MORE MORE
+
+void *const many_relocations[] = {MOST};
+
+void *allocate(size_t size) { return ((void *(*)(size_t))many_relocations[0])(size); }

@@ -1,0 +1,39 @@
+/* A library with a `malloc` of its own, which must go on being the one it calls. With -DVISIBLE it is exported, so that
+ * calls go through an import slot; without, the name means nothing to the linker.
+ */
+#include <stddef.h>
+
+#ifdef VISIBLE
+#define SCOPE
+#else
+#define SCOPE static
+#endif
+
+static char pool[1 << 20];
+static size_t used;
+
+__attribute__((noinline)) SCOPE void *malloc(size_t size)
+{
+    void *block = pool + used;
+    used += (size + 15) / 16 * 16;
+    return block;
+}
+
+__attribute__((noinline)) SCOPE void free(void *block)
+{
+    (void)block;
+}
+
+int is_of_pool(void *block)
+{
+    return (char *)block >= pool && (char *)block < pool + sizeof pool;
+}
+
+/* Whether a block of this size, asked for from here, comes from the pool. */
+int takes_from_its_pool(size_t size)
+{
+    void *block = malloc(size);
+    int own = is_of_pool(block);
+    if (own) free(block);
+    return own;
+}

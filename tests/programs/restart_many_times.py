@@ -1,0 +1,29 @@
+"""Starts and stops recording many times, in all modes, and prints what the process holds on to after each half."""
+
+import json
+import os
+import sys
+
+import heaptide
+
+MODES = [{}, {"objects": True}, {"sample": 4096}, {"objects": True, "sample": True}, {"aggregate": True}]
+PAGE_KB = os.sysconf("SC_PAGESIZE") // 1024
+
+
+def held():
+    with open("/proc/self/statm") as memory, open("/proc/self/maps") as maps:
+        resident_kb = int(memory.read().split()[1]) * PAGE_KB
+        n_maps = len(maps.readlines())
+    n_files, n_threads = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+    return {"files": n_files, "threads": n_threads, "maps": n_maps, "resident_kb": resident_kb}
+
+
+def record(n_times):
+    for n in range(n_times):
+        with heaptide.Tracker("capture.tide", overwrite=True, **MODES[n % len(MODES)]):
+            bytearray(5000)
+    return held()
+
+
+n_times = int(sys.argv[1])
+print(json.dumps([record(n_times // 4), record(n_times - n_times // 4)]))

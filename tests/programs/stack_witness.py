@@ -1,0 +1,268 @@
+"""Walks through every way of calling Python, by chance but always the same way, and says what each stack really was.
+
+For each of its allocations `bytes(n)` the program asks the interpreter for the frames at that very place. It prints them
+as JSON: n, then name, file and line of each frame from the outermost one in. Takes a seed and a number of allocations.
+"""
+
+import contextlib
+import functools
+import gc
+import json
+import random
+import re
+import sys
+import threading
+
+SEED, LIMIT = int(sys.argv[1]), int(sys.argv[2])
+MAX_DEPTH = 25
+truth = {}
+ways = []
+lock = threading.Lock()
+
+
+def way(function):
+    ways.append(function)
+    return function
+
+
+def witness():
+    with lock:
+        n = 1_000_000 + len(truth)
+        truth[n] = None
+    bytes(n), note(n, sys._getframe())
+
+
+def note(n, frame):
+    frames = []
+    while frame is not None:
+        frames.append((frame.f_code.co_name, frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    truth[n] = frames[::-1]
+
+
+def go(state, depth):
+    if len(truth) >= LIMIT:
+        return 0
+    witness()
+    if depth < MAX_DEPTH:
+        for _ in range(state.rng.choice((1, 1, 2, 3))):
+            state.rng.choice(ways)(state, depth + 1)
+    witness()
+    return depth
+
+
+class State:
+    def __init__(self, seed):
+        self.rng = random.Random(seed)
+        self.suspended = []
+
+
+@way
+def plain(state, depth):
+    go(state, depth)
+    return go(
+        state,
+        depth,
+    )
+
+
+@way
+def recursive(state, depth):
+    def dive(n):
+        return dive(n - 1) if n else go(state, depth)
+
+    dive(state.rng.randrange(30))
+
+
+def counting(state, depth):
+    for _ in range(4):
+        go(state, depth)
+        yield
+    try:
+        yield go(state, depth)
+    finally:
+        witness()
+
+
+@way
+def generator(state, depth):
+    one = counting(state, depth)
+    next(one)
+    state.suspended.append(one)
+    if len(state.suspended) > 8:
+        state.suspended.pop(0).close()
+
+
+@way
+def resume_somebody(state, depth):
+    for one in state.rng.sample(state.suspended, min(2, len(state.suspended))):
+        with contextlib.suppress(StopIteration, ValueError):
+            next(one)
+
+
+@way
+def delegated(state, depth):
+    def outer():
+        witness()
+        yield from counting(state, depth)
+
+    for _ in outer():
+        if state.rng.random() < 0.5:
+            break
+
+
+@way
+def coroutine(state, depth):
+    class Pause:
+        def __await__(self):
+            yield go(state, depth)
+
+    async def inner():
+        await Pause()
+        witness()
+
+    async def outer():
+        await inner()
+        async for _ in stream():
+            witness()
+
+    async def stream():
+        yield go(state, depth)
+        await Pause()
+
+    one = outer()
+    try:
+        while True:
+            one.send(None)
+            witness()
+    except StopIteration:
+        pass
+
+
+@way
+def from_c(state, depth):
+    sorted([1, 2], key=lambda _: go(state, depth))
+    list(map(lambda _: go(state, depth), "a"))
+    functools.reduce(lambda total, _: total + go(state, depth), [1], 0)
+    re.sub("x", lambda _: str(go(state, depth)), "x")
+
+
+@way
+def fresh_code(state, depth):
+    name = f"fresh_{state.rng.randrange(1000)}"
+    text = "\n" * state.rng.randrange(300) + f"def {name}():\n  witness()\n  return go(state, depth)\n{name}()"
+    exec(compile(text, f"<{name}>", "exec"), {"witness": witness, "go": go, "state": state, "depth": depth})
+    eval("go(state, depth)")
+
+
+@way
+def class_body(state, depth):
+    class Body:
+        value = go(state, depth)
+
+        def __init__(self):
+            go(state, depth)
+
+        @property
+        def prop(self):
+            return go(state, depth)
+
+        def __getattr__(self, name):
+            return go(state, depth)
+
+        def __add__(self, other):
+            return go(state, depth)
+
+        def __del__(self):
+            witness()
+
+    body = Body()
+    body.prop
+    body.missing
+    body + body
+    body.itself = body
+    del body
+    if state.rng.random() < 0.1:
+        gc.collect()
+
+
+@way
+def exceptions(state, depth):
+    try:
+        try:
+            go(state, depth)
+            raise KeyError(depth)
+        except KeyError:
+            go(state, depth)
+            raise
+        finally:
+            witness()
+    except KeyError as error:
+        error.__traceback__ = None
+        witness()
+
+
+@contextlib.contextmanager
+def managed():
+    witness()
+    try:
+        yield
+    finally:
+        witness()
+
+
+@way
+def contexts(state, depth):
+    with managed(), managed():
+        go(state, depth)
+
+
+@way
+def comprehensions(state, depth):
+    [go(state, depth) for _ in "a"]
+    {go(state, depth): witness() for _ in "a"}
+    sum(go(state, depth) for _ in "a")
+
+
+@way
+def thread(state, depth):
+    if depth < 6:
+        helper = State(state.rng.random())
+        other = threading.Thread(target=go, args=(helper, depth))
+        other.start()
+        go(state, depth)
+        other.join()
+
+
+@way
+def traced(state, depth):
+    # Trace functions are Python code that runs between two lines.
+    if sys.gettrace() is None:
+        sys.settrace(lambda *_: None)
+        go(state, depth)
+        sys.settrace(None)
+
+
+if "greenlet" in sys.argv[3:]:
+    import greenlet
+
+    @way
+    def greenlets(state, depth):
+        def other():
+            go(state, depth)
+            parent.switch()
+            witness()
+
+        parent = greenlet.getcurrent()
+        one = greenlet.greenlet(other)
+        one.switch()
+        witness()
+        one.switch()
+
+
+gc.disable()
+sys.setrecursionlimit(20_000)
+start = State(SEED)
+while len(truth) < LIMIT:
+    go(start, 0)
+json.dump(truth, sys.stdout)

@@ -1,0 +1,49 @@
+/**
+ * Puts a page's script and style into its HTML, and allows exactly these two by their checksums: whatever else the page
+ * might be made to contain, no browser will run it or ask a network for it.
+ */
+import { createHash } from 'node:crypto';
+import type { Plugin } from 'vite';
+
+export function oneFile(): Plugin {
+  return {
+    name: 'heaptide-one-file',
+    enforce: 'post',
+    apply: 'build',
+    generateBundle(_, bundle) {
+      const files = Object.values(bundle);
+      const html = files.find((file) => file.type === 'asset' && file.fileName.endsWith('.html'));
+      if (html?.type !== 'asset') throw new Error('the build made no page');
+      let script = '';
+      let style = '';
+      for (const file of files) {
+        if (file.type === 'chunk') script += file.code;
+        else if (file.fileName.endsWith('.css')) style += file.source;
+        else continue;
+        delete bundle[file.fileName];
+      }
+      // Inside a script element these two would end it or change how it is read.
+      script = script.replaceAll('</script', '<\\/script').replaceAll('<!--', '<\\!--').trim();
+      style = style.trim();
+      const policy = [
+        "default-src 'none'",
+        `script-src '${checksum(script)}'`,
+        `style-src '${checksum(style)}'`,
+        'img-src data:',
+        "base-uri 'none'",
+        "form-action 'none'",
+      ].join('; ');
+      // Functions, because a text that replaces could hold a `$` with a meaning.
+      html.source = String(html.source)
+        .replace(/\s*<script type="module"[^>]*><\/script>/, '')
+        .replace(/\s*<link rel="stylesheet"[^>]*>/, '')
+        .replace('<!-- policy -->', () => `<meta http-equiv="Content-Security-Policy" content="${policy}">`)
+        .replace('<!-- style -->', () => `<style>${style}</style>`)
+        .replace('<!-- script -->', () => `<script type="module">${script}</script>`);
+    },
+  };
+}
+
+function checksum(text: string): string {
+  return `sha256-${createHash('sha256').update(text).digest('base64')}`;
+}

@@ -1,0 +1,149 @@
+/** Memory over time: what the kernel gave (resident), what the program held (heap), its limit and the peak. */
+import { useEffect, useRef } from 'preact/hooks';
+import uPlot from 'uplot';
+import 'uplot/dist/uPlot.min.css';
+import type { Data } from '../model/data.ts';
+import { bytes, duration } from '../model/format.ts';
+import { isDark, settings } from '../state.ts';
+
+const HEIGHT = 132;
+
+interface Series {
+  seconds: number[];
+  heap: (number | null)[];
+  resident: (number | null)[];
+  limit: number | null;
+  peakAt: number;
+  peakBytes: number;
+}
+
+/** What is drawn for a process; −1 for all together. */
+export function series(data: Data, process: number): Series {
+  const { timeline, head } = data;
+  const known = head.processes[process] ?? (head.processes.length === 1 ? head.processes[0] : undefined);
+  const curves = timeline.processes[process] ?? timeline.together;
+  const binSeconds = timeline.bin_ns / 1e9;
+  const seconds = curves.heap.map((_, bin) => bin * binSeconds);
+  let highest = 0;
+  curves.heap.forEach((value, bin) => {
+    if ((value ?? 0) > (curves.heap[highest] ?? 0)) highest = bin;
+  });
+  return {
+    seconds,
+    heap: curves.heap,
+    resident: curves.resident,
+    limit: known?.limit_bytes ?? null,
+    peakAt: known ? known.peak_ns / 1e9 : (seconds[highest] ?? 0),
+    peakBytes: known ? known.peak_bytes : head.peak_bytes,
+  };
+}
+
+export function Timeline({ data }: { data: Data }) {
+  const box = useRef<HTMLDivElement>(null);
+  const { process } = settings.value;
+  const dark = isDark.value;
+  useEffect(() => {
+    const shown = series(data, process);
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name: string) => style.getPropertyValue(name).trim();
+    const options = chartOptions(shown, colour, box.current!.clientWidth);
+    const chart = new uPlot(options, [shown.seconds, shown.resident, shown.heap] as uPlot.AlignedData, box.current!);
+    const resized = new ResizeObserver(() => chart.setSize({ width: box.current!.clientWidth, height: HEIGHT }));
+    resized.observe(box.current!);
+    return () => {
+      resized.disconnect();
+      chart.destroy();
+    };
+  }, [data, process, dark]);
+  const shown = series(data, process);
+  const said = `Memory over time: the heap was largest, ${bytes(shown.peakBytes)}, after ${duration(shown.peakAt * 1e9)}`;
+  return <section class="timeline" ref={box} role="img" aria-label={said} />;
+}
+
+function chartOptions(shown: Series, colour: (name: string) => string, width: number): uPlot.Options {
+  const values = [...shown.heap, ...shown.resident].map((value) => value ?? 0);
+  const highest = Math.max(1, ...values);
+  // A limit far away would press everything to the ground: then it is only said.
+  const limit = shown.limit !== null && shown.limit < highest * 4 ? shown.limit : null;
+  const top = Math.max(highest, limit ?? 0) * 1.15;
+  const last = shown.seconds.at(-1) || 1e-3;
+  const axis = {
+    stroke: colour('--muted'),
+    font: '11px ui-sans-serif, system-ui, sans-serif',
+    grid: { stroke: colour('--line'), width: 1 },
+    ticks: { show: false },
+  };
+  const value = (_: uPlot, raw: number | null) => (raw === null || raw === undefined ? '' : bytes(raw));
+  return {
+    width,
+    height: HEIGHT,
+    padding: [6, 12, 0, 0],
+    legend: { live: true },
+    cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
+    scales: { x: { time: false, range: [0, last] }, y: { range: [0, top] } },
+    axes: [
+      { ...axis, size: 26, values: (_, splits) => splits.map((at) => (at === 0 ? '0' : duration(at * 1e9))) },
+      { ...axis, size: 62, space: 28, values: (_, splits) => splits.map((at) => (at === 0 ? '0' : bytes(at))) },
+    ],
+    series: [
+      { label: 'after', value: (_, raw) => (raw === null || raw === undefined ? '' : duration(raw * 1e9)) },
+      {
+        label: 'resident',
+        stroke: colour('--resident'),
+        fill: colour('--resident-fill'),
+        width: 1.25,
+        value,
+        points: { show: false },
+      },
+      {
+        label: 'heap',
+        stroke: colour('--accent'),
+        fill: colour('--heap-fill'),
+        width: 1.75,
+        value,
+        points: { show: false },
+        paths: uPlot.paths.stepped!({ align: 1 }),
+      },
+    ],
+    hooks: { draw: [(chart) => drawMarks(chart, shown, limit, colour)] },
+  };
+}
+
+function drawMarks(chart: uPlot, shown: Series, limit: number | null, colour: (name: string) => string): void {
+  const { ctx, bbox } = chart;
+  const density = uPlot.pxRatio;
+  ctx.save();
+  ctx.font = `${11 * density}px ui-sans-serif, system-ui, sans-serif`;
+  ctx.lineWidth = density;
+  const x = Math.round(chart.valToPos(shown.peakAt, 'x', true));
+  const y = Math.round(chart.valToPos(shown.peakBytes, 'y', true));
+  ctx.setLineDash([3 * density, 3 * density]);
+  ctx.strokeStyle = colour('--ink');
+  ctx.beginPath();
+  ctx.moveTo(x, bbox.top + bbox.height);
+  ctx.lineTo(x, y);
+  ctx.stroke();
+  ctx.setLineDash([]);
+  ctx.fillStyle = colour('--ink');
+  ctx.beginPath();
+  ctx.arc(x, y, 3 * density, 0, 2 * Math.PI);
+  ctx.fill();
+  const text = `peak ${bytes(shown.peakBytes)}`;
+  const isRight = x + 8 * density + ctx.measureText(text).width < bbox.left + bbox.width;
+  ctx.textAlign = isRight ? 'left' : 'right';
+  ctx.textBaseline = 'middle';
+  ctx.fillText(text, x + (isRight ? 8 : -8) * density, Math.max(y - 9 * density, bbox.top + 7 * density));
+  if (limit !== null) {
+    const at = Math.round(chart.valToPos(limit, 'y', true));
+    ctx.strokeStyle = ctx.fillStyle = colour('--warn');
+    ctx.setLineDash([6 * density, 4 * density]);
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, at);
+    ctx.lineTo(bbox.left + bbox.width, at);
+    ctx.stroke();
+    ctx.textAlign = 'left';
+    ctx.textBaseline = 'bottom';
+    ctx.fillText(`limit ${bytes(limit)}`, bbox.left + 6 * density, at - 2 * density);
+  }
+  ctx.restore();
+}

@@ -1,0 +1,129 @@
+/**
+ * Colours of frames: one for each large module, greys for what is not the program's own, and three shades of each so that
+ * neighbours can be told apart. The rest of the page has its colours in `style.css`.
+ */
+import { type Data, CUT, NO_FRAMES, ROOT } from './model/data.ts';
+import { THREADS } from './model/tree.ts';
+
+interface Palette {
+  modules: string[];
+  otherModules: string;
+  standardLibrary: string;
+  importSystem: string;
+  nothing: string;
+  cut: string;
+  match: string;
+  text: string;
+  faintText: string;
+  /** Drawn over frames that are not meant, to step back. */
+  veil: string;
+  haze: string;
+  edge: string;
+}
+
+const LIGHT: Palette = {
+  modules: ['#86cbc1', '#f3c77a', '#a9c4ec', '#efaa98', '#c6b5ea', '#b3d69a', '#eab0cc', '#d8c79c'],
+  otherModules: '#c9cfb9',
+  standardLibrary: '#c3d0d6',
+  importSystem: '#dde3e6',
+  nothing: '#d3d7dd',
+  cut: '#e7e5e0',
+  match: '#e5509f',
+  text: '#14201f',
+  faintText: '#6b787c',
+  veil: 'rgba(255,255,255,0.62)',
+  haze: '#d5dbdd',
+  edge: '#0b5f57',
+};
+
+const DARK: Palette = {
+  modules: ['#2a7d74', '#8a6a24', '#3c6397', '#97523f', '#65509a', '#4d7536', '#8a4a6c', '#6d6340'],
+  otherModules: '#54593f',
+  standardLibrary: '#43525a',
+  importSystem: '#333e43',
+  nothing: '#3c4247',
+  cut: '#2c3133',
+  match: '#d8478f',
+  text: '#eef3f3',
+  faintText: '#9aa7ab',
+  veil: 'rgba(20,25,27,0.58)',
+  haze: '#2e383c',
+  edge: '#7ce3d5',
+};
+
+export function palette(isDark: boolean): Palette {
+  return isDark ? DARK : LIGHT;
+}
+
+export interface Kind {
+  name: string;
+  /** −1: not one of the large modules. */
+  module: number;
+  colour: (palette: Palette) => string;
+}
+
+/** Frames that have the same colour have the same kind. */
+export interface Colouring {
+  kinds: Kind[];
+  kindOf: (key: number) => number;
+  /** As [`modulesOfNodes`] says. */
+  moduleOf: Int32Array;
+}
+
+const N_FIXED = 5;
+
+/** Modules get their colours by what they ever allocated, so that a module keeps its colour in every view. */
+export function colouring(data: Data): Colouring {
+  const { module, import_system } = data.locations;
+  const sums = new Map<number, number>();
+  const { node, amounts, n } = data.own;
+  const modules = modulesOfNodes(data);
+  for (let entry = 0; entry < n; entry++) {
+    const name = modules[node[entry]!]!;
+    if (name >= 0) sums.set(name, (sums.get(name) ?? 0) + amounts.total.bytes[entry]!);
+  }
+  const largest = [...sums].sort((one, other) => other[1] - one[1]).slice(0, LIGHT.modules.length);
+  const kinds: Kind[] = [
+    { name: 'other modules', module: -1, colour: (palette) => palette.otherModules },
+    { name: 'standard library', module: -1, colour: (palette) => palette.standardLibrary },
+    { name: 'import system', module: -1, colour: (palette) => palette.importSystem },
+    { name: 'no Python frame', module: -1, colour: (palette) => palette.nothing },
+    { name: 'too small to show', module: -1, colour: (palette) => palette.cut },
+    ...largest.map(([name], rank) => ({
+      name: data.texts[name]!,
+      module: name,
+      colour: (palette: Palette) => palette.modules[rank]!,
+    })),
+  ];
+  const kindOfModule = new Map(largest.map(([name], rank) => [name, rank + N_FIXED]));
+  return {
+    kinds,
+    moduleOf: modules,
+    kindOf: (key) => {
+      if (key === CUT) return 4;
+      if (key === NO_FRAMES || key === ROOT || key <= THREADS) return 3;
+      if (import_system[key]) return 2;
+      const name = module[key]!;
+      return name < 0 ? 1 : (kindOfModule.get(name) ?? 0);
+    },
+  };
+}
+
+/** For each node its module: that of the innermost frame that belongs to one; −1 if none does. */
+export function modulesOfNodes(data: Data): Int32Array {
+  const { n, parent, place } = data.nodes;
+  const modules = new Int32Array(n).fill(-1);
+  for (let node = 1; node < n; node++) {
+    const at = place[node]!;
+    const own = at < 0 ? -1 : data.locations.module[at]!;
+    modules[node] = own < 0 ? modules[parent[node]!]! : own;
+  }
+  return modules;
+}
+
+/** The colour a little lighter or darker: three shades. */
+export function shade(colour: string, step: number): string {
+  const factor = 1 + (step - 1) * 0.035;
+  const part = (at: number) => Math.min(255, Math.round(parseInt(colour.slice(at, at + 2), 16) * factor));
+  return `#${[1, 3, 5].map((at) => part(at).toString(16).padStart(2, '0')).join('')}`;
+}

@@ -1,0 +1,151 @@
+/** The small controls that both pages have. */
+import { type Data, threadName } from '../model/data.ts';
+import { change, settings } from '../state.ts';
+
+/** One of a few, as buttons side by side. */
+export function Choice<T extends string>(props: {
+  label: string;
+  value: T;
+  options: readonly (readonly [T, string, string?])[];
+  onChange: (value: T) => void;
+}) {
+  return (
+    <div class="choice" role="radiogroup" aria-label={props.label}>
+      {props.options.map(([value, text, title]) => (
+        <button
+          key={value}
+          type="button"
+          role="radio"
+          aria-checked={value === props.value}
+          title={title}
+          onClick={() => props.onChange(value)}
+        >
+          {text}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+/** On or off. */
+export function Toggle(props: { text: string; title: string; value: boolean; onChange: (value: boolean) => void }) {
+  return (
+    <button
+      type="button"
+      class="toggle"
+      aria-pressed={props.value}
+      title={props.title}
+      onClick={() => props.onChange(!props.value)}
+    >
+      {props.text}
+    </button>
+  );
+}
+
+export function MeasureChoice() {
+  return (
+    <Choice
+      label="Which blocks"
+      value={settings.value.measure}
+      options={[
+        ['peak', 'At the peak', 'Blocks that were alive when the heap was largest (m)'],
+        ['leaked', 'Leaked', 'Blocks that were alive when recording ended (m)'],
+        ['total', 'Total', 'Everything that was ever allocated (m)'],
+      ]}
+      onChange={(measure) => change({ measure })}
+    />
+  );
+}
+
+export function UnitChoice() {
+  return (
+    <Choice
+      label="Unit"
+      value={settings.value.unit}
+      options={[
+        ['bytes', 'Bytes', 'Compare by bytes (b)'],
+        ['count', 'Allocations', 'Compare by number of allocations (b)'],
+      ]}
+      onChange={(unit) => change({ unit })}
+    />
+  );
+}
+
+/** Process and thread, where there is more than one. */
+export function WhoChoice({ data }: { data: Data }) {
+  const { processes, threads } = data.head;
+  const { process, thread } = settings.value;
+  const used = new Set(data.origins.thread);
+  const offered = threads.map((_, at) => at).filter((at) => used.has(at) && (process < 0 || threads[at]!.process === process));
+  return (
+    <>
+      {processes.length > 1 && (
+        <select
+          id="process"
+          aria-label="Process"
+          title="Process (p)"
+          value={process}
+          onChange={(event) => change({ process: Number(event.currentTarget.value), thread: -1 })}
+        >
+          <option value={-1}>all processes</option>
+          {processes.map((known, at) => (
+            <option key={at} value={at}>
+              {`${known.pid} · ${known.command_line.slice(0, 60)}`}
+            </option>
+          ))}
+        </select>
+      )}
+      {used.size > 1 && (
+        <select
+          id="thread"
+          aria-label="Thread"
+          title="Thread (t)"
+          value={thread}
+          onChange={(event) => change({ thread: Number(event.currentTarget.value) })}
+        >
+          <option value={-1}>all threads</option>
+          {offered.map((at) => (
+            <option key={at} value={at}>
+              {threadName(data, at)}
+            </option>
+          ))}
+        </select>
+      )}
+    </>
+  );
+}
+
+/** Keys that both pages have. True if the key was one of them. */
+export function commonKey(key: string, help: () => void, theme: () => void): boolean {
+  const { measure, unit } = settings.value;
+  const measures = ['peak', 'leaked', 'total'] as const;
+  switch (key) {
+    case '?':
+      help();
+      return true;
+    case 'd':
+      theme();
+      return true;
+    case 'm':
+      change({ measure: measures[(measures.indexOf(measure) + 1) % measures.length]! });
+      return true;
+    case 'b':
+      change({ unit: unit === 'bytes' ? 'count' : 'bytes' });
+      return true;
+    case 't':
+    case 'p':
+      document.getElementById(key === 't' ? 'thread' : 'process')?.focus();
+      return true;
+    case '/':
+      document.querySelector<HTMLInputElement>('input[type=search]')?.focus();
+      return true;
+    default:
+      return false;
+  }
+}
+
+/** Whether a key belongs to the control that has the focus. */
+export function isTyping(event: KeyboardEvent): boolean {
+  const target = event.target as HTMLElement | null;
+  return event.ctrlKey || event.metaKey || event.altKey || ['INPUT', 'SELECT', 'TEXTAREA'].includes(target?.tagName ?? '');
+}

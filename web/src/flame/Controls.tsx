@@ -1,0 +1,94 @@
+/** Search and choices above the flame graph. */
+import { useRef } from 'preact/hooks';
+import { Choice, MeasureChoice, Toggle, UnitChoice, WhoChoice } from '../controls/Choice.tsx';
+import { amount, percent, plural } from '../model/format.ts';
+import { change, settings } from '../state.ts';
+import type { Session } from './session.ts';
+
+export function Controls({ session }: { session: Session }) {
+  const now = settings.value;
+  const hasImports = session.data.locations.import_system.some(Boolean);
+  const hasThreads = new Set(session.data.origins.thread).size > 1;
+  return (
+    <nav class="controls" aria-label="What is shown">
+      <MeasureChoice />
+      <UnitChoice />
+      <WhoChoice data={session.data} />
+      <span class="group">
+        <Toggle text="Inverted" title="Who allocated first, and below it who called it (i)" value={now.inverted} onChange={(inverted) => change({ inverted, zoom: [] })} />
+        <Toggle
+          text="By function"
+          title="Merge frames on different lines of one function (l)"
+          value={now.merge === 'function'}
+          onChange={(on) => change({ merge: on ? 'function' : 'line' })}
+        />
+        {hasImports && (
+          <Toggle text="Hide imports" title="Leave out frames of the import system (h)" value={now.hideImports} onChange={(hideImports) => change({ hideImports })} />
+        )}
+        {hasThreads && (
+          <Toggle text="Split threads" title="A tree for each thread (s)" value={now.splitThreads} onChange={(splitThreads) => change({ splitThreads, zoom: [] })} />
+        )}
+      </span>
+      <Choice
+        label="Direction"
+        value={now.orientation}
+        options={[
+          ['icicle', '▼', 'Root at the top (o)'],
+          ['flame', '▲', 'Root at the bottom (o)'],
+        ]}
+        onChange={(orientation) => change({ orientation })}
+      />
+      <Search session={session} />
+    </nav>
+  );
+}
+
+function Search({ session }: { session: Session }) {
+  const input = useRef<HTMLInputElement>(null);
+  const found = session.found.value;
+  const tree = session.tree.value;
+  const onKey = (event: KeyboardEvent) => {
+    if (event.key === 'Escape') {
+      if (settings.value.search) change({ search: '' });
+      else input.current!.blur();
+    } else if (event.key === 'Enter') {
+      nextMatch(session, event.shiftKey ? -1 : 1);
+    } else {
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  let said = '';
+  if (session.isBadSearch.value) said = 'no regular expression';
+  else if (found) {
+    const share = percent(found.amount, tree.total[tree.unit][0]!);
+    said = `${plural(found.nodes.length, 'frame')} · ${amount(found.amount, tree.unit)} · ${share}`;
+  }
+  return (
+    <span class="search">
+      <input
+        ref={input}
+        type="search"
+        placeholder="Search: function, file, module, regular expression"
+        aria-label="Search frames by a regular expression"
+        aria-invalid={session.isBadSearch.value}
+        spellcheck={false}
+        value={settings.value.search}
+        onInput={(event) => change({ search: event.currentTarget.value })}
+        onKeyDown={onKey}
+      />
+      <output aria-live="polite">{said}</output>
+    </span>
+  );
+}
+
+/** Chooses the next match, from left to right and row by row. */
+export function nextMatch(session: Session, step: number): void {
+  const found = session.found.value;
+  if (!found || found.nodes.length === 0) return;
+  const at = found.nodes.indexOf(session.selected.value);
+  const next = at < 0 ? (step > 0 ? 0 : found.nodes.length - 1) : (at + step + found.nodes.length) % found.nodes.length;
+  session.select(found.nodes[next]!);
+  session.zoomTo(session.tree.value.parent[found.nodes[next]!]!);
+}

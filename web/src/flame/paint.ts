@@ -1,0 +1,238 @@
+/**
+ * Draws the visible part of a tree on a canvas. Children are sorted by size, so as soon as one is too narrow to be seen
+ * all behind it are: they become one strip, and the work is bounded by what fits on the screen, not by the tree.
+ */
+import type { Colouring } from '../colours.ts';
+import { palette, shade } from '../colours.ts';
+import type { Found } from '../model/search.ts';
+import type { Tree } from '../model/tree.ts';
+
+export const ROW = 22;
+const GAP = 1;
+const MIN_WIDTH = 1.2;
+const MIN_TEXT_WIDTH = 26;
+const N_SHADES = 3;
+
+export interface Picture {
+  tree: Tree;
+  colouring: Colouring;
+  isDark: boolean;
+  /** First and last value that are visible. */
+  from: number;
+  to: number;
+  width: number;
+  height: number;
+  scroll: number;
+  isFlame: boolean;
+  found: Found | undefined;
+  /** Callers of this node step back; 0 if nothing is zoomed to. */
+  zoom: number;
+  /** Framed; −1 if none. */
+  selected: number;
+  hovered: number;
+  font: string;
+  label: (node: number) => { name: string; place: string };
+}
+
+/** Top of a row on the canvas. */
+export function rowTop(picture: Pick<Picture, 'tree' | 'isFlame' | 'scroll' | 'height'>, depth: number): number {
+  const all = contentHeight(picture.tree);
+  const y = picture.isFlame ? Math.max(all, picture.height) - (depth + 1) * ROW : depth * ROW;
+  return y - picture.scroll;
+}
+
+export function contentHeight(tree: Tree): number {
+  return (tree.maxDepth + 1) * ROW;
+}
+
+/** The node at a point of the canvas, or −1. */
+export function nodeAt(picture: Picture, x: number, y: number): number {
+  const { tree, from, to, width } = picture;
+  const value = from + (x / width) * (to - from);
+  const size = tree.total[tree.unit];
+  let node = 0;
+  if (value < 0 || value >= size[0]!) return -1;
+  for (;;) {
+    const top = rowTop(picture, tree.depth[node]!);
+    if (y >= top && y < top + ROW) return node;
+    const at = childAt(tree, node, value);
+    if (at < 0) return -1;
+    node = at;
+  }
+}
+
+/** The child that covers a value, or −1. */
+function childAt(tree: Tree, node: number, value: number): number {
+  const at = firstBehind(tree, node, value);
+  if (at >= tree.firstChild[node + 1]!) return -1;
+  const child = tree.children[at]!;
+  return tree.start[child]! <= value ? child : -1;
+}
+
+/** Position in `children` of the first child that ends behind a value. */
+function firstBehind(tree: Tree, node: number, value: number): number {
+  const size = tree.total[tree.unit];
+  let low = tree.firstChild[node]!;
+  let high = tree.firstChild[node + 1]!;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const child = tree.children[middle]!;
+    if (tree.start[child]! + size[child]! <= value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+interface Text {
+  node: number;
+  x: number;
+  y: number;
+  width: number;
+  isFaint: boolean;
+}
+
+/** Draws everything. Returns how many frames were drawn. */
+export function paint(context: CanvasRenderingContext2D, picture: Picture): number {
+  const { tree, colouring, from, to, width, height, found, zoom } = picture;
+  const colours = palette(picture.isDark);
+  context.clearRect(0, 0, width, height);
+  const size = tree.total[tree.unit];
+  if (size[0] === 0) return 0;
+  const scale = width / (to - from);
+  // Rectangles of one colour are filled together.
+  const buckets: number[][] = colouring.kinds.flatMap(() => Array.from({ length: N_SHADES }, (): number[] => []));
+  const matches: number[] = [];
+  const veiled: number[] = [];
+  const haze: number[] = [];
+  const texts: Text[] = [];
+  const zoomDepth = tree.depth[zoom]!;
+  let nDrawn = 0;
+  const waiting = [0];
+  for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {
+    const left = Math.max(0, (tree.start[node]! - from) * scale);
+    const right = Math.min(width, (tree.start[node]! + size[node]! - from) * scale);
+    const depth = tree.depth[node]!;
+    const y = rowTop(picture, depth);
+    const isPast = picture.isFlame ? y < -ROW : y > height;
+    if (isPast) continue;
+    if (y > -ROW && y < height) {
+      nDrawn++;
+      const key = tree.key[node]!;
+      const isMatch = found !== undefined && found.isMatch[node] === 1;
+      const bucket = isMatch ? matches : buckets[colouring.kindOf(key) * N_SHADES + ((key * 7 + depth) % 3 + 3) % 3]!;
+      bucket.push(left, y, Math.max(0.6, right - left - GAP));
+      const isFaint = depth < zoomDepth || (found !== undefined && !isMatch && !found.isBelow[node]);
+      if (isFaint) veiled.push(left, y, Math.max(0.6, right - left - GAP));
+      if (right - left >= MIN_TEXT_WIDTH) texts.push({ node, x: left, y, width: right - left, isFaint });
+    }
+    const end = tree.firstChild[node + 1]!;
+    for (let at = firstBehind(tree, node, from); at < end; at++) {
+      const child = tree.children[at]!;
+      const x = (tree.start[child]! - from) * scale;
+      if (x >= width) break;
+      if (size[child]! * scale < MIN_WIDTH) {
+        const last = tree.children[end - 1]!;
+        const stop = Math.min(width, (tree.start[last]! + size[last]! - from) * scale);
+        haze.push(Math.max(0, x), rowTop(picture, depth + 1), Math.max(0.6, stop - Math.max(0, x)));
+        break;
+      }
+      waiting.push(child);
+    }
+  }
+  fill(context, colours.haze, haze);
+  buckets.forEach((rectangles, at) => {
+    if (rectangles.length === 0) return;
+    const kind = colouring.kinds[Math.floor(at / N_SHADES)]!;
+    fill(context, shade(kind.colour(colours), at % N_SHADES), rectangles);
+  });
+  fill(context, colours.match, matches);
+  fill(context, colours.veil, veiled);
+  context.font = picture.font;
+  context.textBaseline = 'middle';
+  for (const text of texts) write(context, picture, text, colours);
+  outline(context, picture, picture.hovered, colours.edge, 1, scale);
+  outline(context, picture, picture.selected, colours.edge, 2, scale);
+  return nDrawn;
+}
+
+function fill(context: CanvasRenderingContext2D, colour: string, rectangles: number[]): void {
+  if (rectangles.length === 0) return;
+  context.fillStyle = colour;
+  context.beginPath();
+  for (let at = 0; at < rectangles.length; at += 3) {
+    context.rect(rectangles[at]!, rectangles[at + 1]!, rectangles[at + 2]!, ROW - GAP);
+  }
+  context.fill();
+}
+
+function write(
+  context: CanvasRenderingContext2D,
+  picture: Picture,
+  text: Text,
+  colours: { text: string; faintText: string },
+): void {
+  const { name, place } = picture.label(text.node);
+  const room = text.width - 12;
+  const middle = text.y + (ROW - GAP) / 2 + 0.5;
+  const isMatch = picture.found?.isMatch[text.node] === 1;
+  const shown = cut(context, name, room);
+  if (!shown) return;
+  context.fillStyle = isMatch ? '#fff' : text.isFaint ? colours.faintText : colours.text;
+  context.fillText(shown, text.x + 6, middle);
+  if (shown.length < name.length || !place) return;
+  const used = widthOf(context, name) + 8;
+  const rest = cut(context, place, room - used);
+  if (!rest || (rest.length < place.length && rest.length < 6)) return;
+  context.globalAlpha = 0.62;
+  context.fillText(rest, text.x + 6 + used, middle);
+  context.globalAlpha = 1;
+}
+
+const widths = new Map<string, Map<string, number>>();
+
+/** Width of a text, from the widths of its letters: asking the canvas for each text would take most of the time. */
+function widthOf(context: CanvasRenderingContext2D, text: string): number {
+  let known = widths.get(context.font);
+  if (!known) widths.set(context.font, (known = new Map()));
+  let width = 0;
+  for (const letter of text) {
+    let one = known.get(letter);
+    if (one === undefined) known.set(letter, (one = context.measureText(letter).width));
+    width += one;
+  }
+  return width;
+}
+
+function cut(context: CanvasRenderingContext2D, text: string, room: number): string {
+  if (room < 8) return '';
+  if (widthOf(context, text) <= room) return text;
+  const mark = widthOf(context, '…');
+  let width = mark;
+  let n = 0;
+  for (const letter of text) {
+    width += widthOf(context, letter);
+    if (width > room) break;
+    n += letter.length;
+  }
+  return n < 2 ? '' : `${text.slice(0, n)}…`;
+}
+
+function outline(
+  context: CanvasRenderingContext2D,
+  picture: Picture,
+  node: number,
+  colour: string,
+  thickness: number,
+  scale: number,
+): void {
+  if (node < 0 || node >= picture.tree.n) return;
+  const { tree, from, width } = picture;
+  const left = Math.max(0, (tree.start[node]! - from) * scale);
+  const right = Math.min(width, (tree.start[node]! + tree.total[tree.unit][node]! - from) * scale);
+  if (right <= 0 || left >= width) return;
+  const y = rowTop(picture, tree.depth[node]!);
+  const inset = thickness / 2;
+  context.strokeStyle = colour;
+  context.lineWidth = thickness;
+  context.strokeRect(left + inset, y + inset, Math.max(1, right - left - GAP - thickness), ROW - GAP - thickness);
+}

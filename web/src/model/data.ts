@@ -1,0 +1,186 @@
+/**
+ * What a page is about: the data that lies packed inside it, as `report::json::flame` writes it, in typed columns.
+ * Nothing here knows how it is shown.
+ */
+
+export type Measure = 'peak' | 'leaked' | 'total';
+export type Unit = 'bytes' | 'count';
+
+export interface Process {
+  file: string;
+  pid: number;
+  parent_pid: number;
+  command_line: string;
+  executable: string;
+  working_directory: string;
+  host: string;
+  python: string;
+  python_allocator: string;
+  mode: string;
+  start_ns: number;
+  end_ns: number;
+  peak_ns: number;
+  num_allocations: number;
+  total_bytes: number;
+  peak_bytes: number;
+  live_bytes: number;
+  resident_peak_bytes: number | null;
+  limit_bytes: number | null;
+  own_memory_bytes: number;
+  ended_in_order: boolean;
+  joined_late: boolean;
+}
+
+export interface Thread {
+  process: number;
+  os_id: number;
+  name: string | null;
+  is_main: boolean;
+}
+
+export interface Head {
+  format: number;
+  profiler: string;
+  start_time: string;
+  start_unix_ms: number;
+  duration_ns: number;
+  peak_bytes: number;
+  min_share: number;
+  measures: Measure[];
+  first_view: { measure: Measure; inverted: boolean; split_threads: boolean };
+  warnings: string[];
+  remarks: string[];
+  processes: Process[];
+  threads: Thread[];
+}
+
+export interface Curves {
+  heap: (number | null)[];
+  resident: (number | null)[];
+}
+
+/** The data as it is written. */
+export interface Packed {
+  head: Head;
+  timeline: { bin_ns: number; together: Curves; processes: Curves[] };
+  texts: string[];
+  locations: {
+    function: number[];
+    file: number[];
+    line: number[];
+    module: number[];
+    import_system: number[];
+    source: string[];
+  };
+  nodes: { up: number[]; place: number[] };
+  origins: { thread: number[]; allocator: string[] };
+  own: { step: number[]; origin: number[] } & Record<Measure, { bytes: number[]; count: number[] }>;
+}
+
+/** Where a node is, if it is no location. */
+export const ROOT = -1;
+export const NO_FRAMES = -2;
+/** Frames that were too small to be shown; how many is said elsewhere. */
+export const CUT = -3;
+
+export interface Amounts {
+  bytes: Float64Array;
+  count: Float64Array;
+}
+
+export interface Data {
+  head: Head;
+  timeline: Packed['timeline'];
+  texts: string[];
+  locations: Packed['locations'];
+  /** For each location the first one in the same function. */
+  functionOf: Int32Array;
+  nodes: {
+    n: number;
+    /** Parents come before their children; the root is its own. */
+    parent: Int32Array;
+    /** A location, or one of the three above. */
+    place: Int32Array;
+    /** How many frames were cut; 0 unless the place is CUT. */
+    nCut: Int32Array;
+  };
+  origins: { thread: number[]; allocator: string[] };
+  own: { n: number; node: Int32Array; origin: Int32Array; amounts: Record<Measure, Amounts> };
+}
+
+/** Reads the data inside this document. */
+export async function dataOfPage(): Promise<Data> {
+  const text = document.getElementById('data')?.textContent?.trim() ?? '';
+  if (!text || text.startsWith('HEAPTIDE')) throw new Error('this page holds no data: make it with the heaptide command');
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
+  return unpack((await new Response(stream).json()) as Packed);
+}
+
+export function unpack(packed: Packed): Data {
+  if (packed.head.format !== 1) throw new Error(`this page cannot read data of format ${packed.head.format}`);
+  const { up, place } = packed.nodes;
+  const n = up.length;
+  const nodes = { n, parent: new Int32Array(n), place: new Int32Array(n), nCut: new Int32Array(n) };
+  for (let node = 0; node < n; node++) {
+    nodes.parent[node] = node - up[node]!;
+    const at = place[node]!;
+    nodes.place[node] = at < NO_FRAMES ? CUT : at;
+    nodes.nCut[node] = at < NO_FRAMES ? NO_FRAMES - at : 0;
+  }
+  const { step, origin } = packed.own;
+  const node = new Int32Array(step.length);
+  for (let entry = 0, at = 0; entry < step.length; entry++) node[entry] = at += step[entry]!;
+  const columns = (measure: Measure): Amounts => ({
+    bytes: Float64Array.from(packed.own[measure].bytes),
+    count: Float64Array.from(packed.own[measure].count),
+  });
+  return {
+    head: packed.head,
+    timeline: packed.timeline,
+    texts: packed.texts,
+    locations: packed.locations,
+    functionOf: functions(packed.locations),
+    nodes,
+    origins: packed.origins,
+    own: {
+      n: step.length,
+      node,
+      origin: Int32Array.from(origin),
+      amounts: { peak: columns('peak'), leaked: columns('leaked'), total: columns('total') },
+    },
+  };
+}
+
+function functions(locations: Packed['locations']): Int32Array {
+  const first = new Map<string, number>();
+  return Int32Array.from(locations.function, (name, at) => {
+    const key = `${name} ${locations.file[at]}`;
+    const known = first.get(key);
+    if (known === undefined) first.set(key, at);
+    return known ?? at;
+  });
+}
+
+/** Process and thread that a view is limited to; −1 for all. */
+export interface Filter {
+  process: number;
+  thread: number;
+}
+
+/** For each origin, whether a filter lets it pass. */
+export function passing(data: Data, filter: Filter): Uint8Array {
+  return Uint8Array.from(data.origins.thread, (thread) => {
+    const process = data.head.threads[thread]?.process ?? 0;
+    const passes = (filter.thread < 0 || filter.thread === thread) && (filter.process < 0 || filter.process === process);
+    return passes ? 1 : 0;
+  });
+}
+
+export function threadName(data: Data, thread: number): string {
+  const known = data.head.threads[thread];
+  if (!known) return 'unknown thread';
+  const name = known.name ?? (known.is_main ? 'MainThread' : known.os_id ? `thread ${known.os_id}` : 'unknown thread');
+  const process = data.head.processes[known.process];
+  return data.head.processes.length > 1 && process ? `${name} (process ${process.pid})` : name;
+}

@@ -1,0 +1,86 @@
+/** Numbers and names as people read them. The only place that rounds. */
+import { CUT, type Data, NO_FRAMES, ROOT, threadName, type Unit } from './data.ts';
+import { THREADS, type Tree } from './tree.ts';
+
+const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
+
+/** Three digits that count: `72.6 MB`, `999 B`. */
+export function bytes(value: number): string {
+  let at = 0;
+  while (value >= 999.5 && at < UNITS.length - 1) {
+    value /= 1000;
+    at++;
+  }
+  const digits = at === 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  return `${value.toFixed(digits)} ${UNITS[at]}`;
+}
+
+/** All digits, in groups of three. */
+export function whole(value: number): string {
+  return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ',');
+}
+
+export function amount(value: number, unit: Unit): string {
+  return unit === 'bytes' ? bytes(value) : whole(value);
+}
+
+export function percent(part: number, all: number): string {
+  if (all === 0) return '0 %';
+  const value = (part / all) * 100;
+  if (value > 0 && value < 0.01) return '< 0.01 %';
+  return `${value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2)} %`;
+}
+
+export function duration(ns: number): string {
+  const seconds = ns / 1e9;
+  if (seconds < 1) return `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
+  if (seconds < 100) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
+  const minutes = Math.floor(seconds / 60);
+  const two = (value: number) => String(Math.floor(value)).padStart(2, '0');
+  if (minutes < 60) return `${minutes}:${two(seconds % 60)} min`;
+  return `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${two(seconds % 60)} h`;
+}
+
+export function plural(n: number, one: string, many = `${one}s`): string {
+  return `${whole(n)} ${n === 1 ? one : many}`;
+}
+
+/** The file without the folders that say nothing: what follows `site-packages`, or the last three parts. */
+export function shortFile(file: string): string {
+  const installed = /(?:site|dist)-packages\/(.*)$/.exec(file)?.[1];
+  if (installed) return installed;
+  const parts = file.split('/');
+  return parts.length > 3 ? `…/${parts.slice(-2).join('/')}` : file;
+}
+
+export interface Label {
+  name: string;
+  /** Empty for what has no place in a file. */
+  place: string;
+}
+
+/** What a frame is called. `byLine`: whether its line belongs to its name. */
+export function label(data: Data, tree: Tree, node: number, byLine: boolean): Label {
+  const key = tree.key[node]!;
+  if (key <= THREADS) return { name: threadName(data, THREADS - key), place: '' };
+  if (key === ROOT) return { name: 'all', place: '' };
+  if (key === NO_FRAMES) return { name: 'no Python frame', place: '' };
+  if (key === CUT) {
+    const n = tree.nCut[node]!;
+    return { name: `… ${plural(n, 'frame')} below ${share(tree.minShare)}`, place: '' };
+  }
+  return { name: functionName(data, key), place: placeName(data, key, byLine) };
+}
+
+export function functionName(data: Data, location: number): string {
+  return data.texts[data.locations.function[location]!]!;
+}
+
+export function placeName(data: Data, location: number, byLine: boolean): string {
+  const file = data.texts[data.locations.file[location]!]!;
+  return byLine ? `${file}:${data.locations.line[location]}` : file;
+}
+
+function share(value: number): string {
+  return `${Number((value * 100).toPrecision(2))} %`;
+}

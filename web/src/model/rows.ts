@@ -1,0 +1,186 @@
+/** The rows of the table: what each location, function, file or module holds by itself and with what it called. */
+import { CUT, type Data, type Filter, type Measure, NO_FRAMES, passing, threadName } from './data.ts';
+import { functionName, placeName, plural } from './format.ts';
+import type { Grouping } from '../state.ts';
+
+export interface Cut extends Filter {
+  measure: Measure;
+  grouping: Grouping;
+  splitThreads: boolean;
+  splitAllocators: boolean;
+}
+
+export interface Row {
+  name: string;
+  place: string;
+  source: string;
+  ownBytes: number;
+  totalBytes: number;
+  ownCount: number;
+  totalCount: number;
+  thread: string;
+  allocator: string;
+}
+
+export interface Rows {
+  rows: Row[];
+  /** Everything that the filter lets pass. */
+  allBytes: number;
+  allCount: number;
+}
+
+interface Sums {
+  key: number;
+  own: [number, number];
+  total: [number, number];
+  threads: Set<number>;
+  allocators: Set<string>;
+}
+
+/** Keys of what belongs to no module, behind those that a place has. */
+const STANDARD_LIBRARY = -10;
+const IMPORT_SYSTEM = -11;
+
+export function buildRows(data: Data, cut: Cut): Rows {
+  const { n, parent, place } = data.nodes;
+  const keyOf = Int32Array.from(place, (at) => key(data, at, cut.grouping));
+  const passes = passing(data, cut);
+  const { bytes, count } = data.own.amounts[cut.measure];
+  const sums = new Map<string | number, Sums>();
+  // The entry that last counted a key: one that calls itself holds a block once.
+  const counted = new Map<number, number>();
+  let allBytes = 0;
+  let allCount = 0;
+  for (let entry = 0; entry < data.own.n; entry++) {
+    const origin = data.own.origin[entry]!;
+    if (!passes[origin] || (bytes[entry] === 0 && count[entry] === 0)) continue;
+    const thread = data.origins.thread[origin]!;
+    const allocator = data.origins.allocator[origin]!;
+    const node = data.own.node[entry]!;
+    allBytes += bytes[entry]!;
+    allCount += count[entry]!;
+    for (let at = node; at !== 0 && at < n; at = parent[at]!) {
+      const known = keyOf[at]!;
+      if (counted.get(known) === entry) continue;
+      counted.set(known, entry);
+      const name = rowName(known, thread, allocator, cut);
+      let sum = sums.get(name);
+      if (!sum) {
+        sum = { key: known, own: [0, 0], total: [0, 0], threads: new Set(), allocators: new Set() };
+        sums.set(name, sum);
+      }
+      sum.total[0] += bytes[entry]!;
+      sum.total[1] += count[entry]!;
+      sum.threads.add(thread);
+      sum.allocators.add(allocator);
+      if (at === node) {
+        sum.own[0] += bytes[entry]!;
+        sum.own[1] += count[entry]!;
+      }
+    }
+  }
+  return { rows: [...sums.values()].map((sum) => row(data, sum, cut)), allBytes, allCount };
+}
+
+function rowName(key: number, thread: number, allocator: string, cut: Cut): string | number {
+  if (!cut.splitThreads && !cut.splitAllocators) return key;
+  return `${key} ${cut.splitThreads ? thread : ''} ${cut.splitAllocators ? allocator : ''}`;
+}
+
+function key(data: Data, place: number, grouping: Grouping): number {
+  if (place < 0) return place;
+  const { file, module, import_system } = data.locations;
+  switch (grouping) {
+    case 'location':
+      return place;
+    case 'function':
+      return data.functionOf[place]!;
+    case 'file':
+      return file[place]!;
+    case 'module':
+      if (import_system[place]) return IMPORT_SYSTEM;
+      return module[place]! < 0 ? STANDARD_LIBRARY : module[place]!;
+  }
+}
+
+function row(data: Data, sum: Sums, cut: Cut): Row {
+  const { key: at, own, total, threads, allocators } = sum;
+  const isPlace = at >= 0 && (cut.grouping === 'location' || cut.grouping === 'function');
+  const byLine = cut.grouping === 'location';
+  return {
+    name: isPlace ? functionName(data, at) : groupName(data, at),
+    place: isPlace ? placeName(data, at, byLine) : '',
+    source: isPlace && byLine ? data.locations.source[at]! : '',
+    ownBytes: own[0],
+    ownCount: own[1],
+    totalBytes: total[0],
+    totalCount: total[1],
+    thread: threads.size === 1 ? threadName(data, [...threads][0]!) : plural(threads.size, 'thread'),
+    allocator: [...allocators].sort().join(', '),
+  };
+}
+
+function groupName(data: Data, key: number): string {
+  switch (key) {
+    case NO_FRAMES:
+      return 'no Python frame';
+    case CUT:
+      return '… frames too small to be listed';
+    case STANDARD_LIBRARY:
+      return 'standard library';
+    case IMPORT_SYSTEM:
+      return 'import system';
+    default:
+      return data.texts[key]!;
+  }
+}
+
+export const COLUMNS = ['own', 'total', 'allocations', 'name', 'thread', 'allocator'] as const;
+export type Column = (typeof COLUMNS)[number];
+
+/** `sort` is a column, with a minus before it for the largest first. Equal rows are in the order of their names. */
+export function sorted(rows: Row[], sort: string): Row[] {
+  const isDown = sort.startsWith('-');
+  const column = sort.replace('-', '') as Column;
+  const value = (row: Row): number | string => {
+    switch (column) {
+      case 'total':
+        return row.totalBytes;
+      case 'allocations':
+        return row.ownCount;
+      case 'name':
+        return `${row.name} ${row.place}`;
+      case 'thread':
+        return row.thread;
+      case 'allocator':
+        return row.allocator;
+      default:
+        return row.ownBytes;
+    }
+  };
+  const compare = (one: number | string, other: number | string) => (one < other ? -1 : one > other ? 1 : 0);
+  const place = (row: Row) => `${row.name} ${row.place}`;
+  return [...rows].sort((one, other) => {
+    const order = compare(value(one), value(other)) || compare(one.totalBytes, other.totalBytes);
+    return (isDown ? -order : order) || compare(place(one), place(other));
+  });
+}
+
+/** Rows as other programs read them: RFC 4180, whole numbers. */
+export function csv(rows: Row[]): string {
+  const head = ['own_bytes', 'total_bytes', 'own_allocations', 'total_allocations', 'name', 'place', 'thread', 'allocator'];
+  const lines = rows.map((row) => [
+    row.ownBytes,
+    row.totalBytes,
+    row.ownCount,
+    row.totalCount,
+    ...[row.name, row.place, row.thread, row.allocator].map(cell),
+  ]);
+  return [head, ...lines].map((line) => line.join(',')).join('\r\n') + '\r\n';
+}
+
+/** A spreadsheet would take some texts for formulas: those get an apostrophe, which it hides. */
+function cell(text: string): string {
+  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}

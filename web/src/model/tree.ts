@@ -1,0 +1,207 @@
+/**
+ * The tree that is looked at: filtered, merged, split or inverted, with children in the order in which they are drawn,
+ * largest first, and each node's place on the value axis.
+ */
+import { CUT, type Data, type Filter, type Measure, NO_FRAMES, passing, ROOT, type Unit } from './data.ts';
+import { growInverted } from './inverted.ts';
+
+export interface Shape extends Filter {
+  measure: Measure;
+  unit: Unit;
+  inverted: boolean;
+  merge: 'line' | 'function';
+  hideImports: boolean;
+  splitThreads: boolean;
+}
+
+/** Keys at and below this are threads. */
+export const THREADS = -1_000_000;
+
+export interface Tree {
+  n: number;
+  /** Parents have smaller numbers; the root, 0, is its own parent. */
+  parent: Int32Array;
+  /** What the node is: a location, ROOT, NO_FRAMES, CUT, or THREADS minus the number of a thread. */
+  key: Int32Array;
+  depth: Int32Array;
+  nCut: Int32Array;
+  /** Here and below, and here alone, in both units. */
+  total: Record<Unit, Float64Array>;
+  own: Record<Unit, Float64Array>;
+  /** Where the node begins, in the unit that is looked at. */
+  start: Float64Array;
+  /** Children of node `i` are `children[firstChild[i] … firstChild[i + 1]]`. */
+  firstChild: Int32Array;
+  children: Int32Array;
+  maxDepth: number;
+  unit: Unit;
+  /** Frames with a smaller share of all may be cut. */
+  minShare: number;
+}
+
+/** A tree while it grows: nodes are only ever added behind their parents. */
+export class Growing {
+  readonly parent: number[] = [0];
+  readonly key: number[] = [ROOT];
+  readonly nCut: number[] = [0];
+  readonly bytes: number[] = [0];
+  readonly count: number[] = [0];
+  private readonly known = new Map<number, number>();
+
+  add(parent: number, key: number): number {
+    this.parent.push(parent);
+    this.key.push(key);
+    this.nCut.push(0);
+    this.bytes.push(0);
+    this.count.push(0);
+    return this.parent.length - 1;
+  }
+
+  /** The child with this key, made if there is none. */
+  child(parent: number, key: number): number {
+    const name = parent * 2 ** 31 + (key + 2 ** 30);
+    let node = this.known.get(name);
+    if (node === undefined) {
+      node = this.add(parent, key);
+      this.known.set(name, node);
+    }
+    return node;
+  }
+}
+
+/** What a source node is called in the tree; `undefined` if it is left out and its caller takes what it allocated. */
+export function keys(data: Data, shape: Shape): (place: number) => number | undefined {
+  const { import_system } = data.locations;
+  const merges = shape.merge === 'function';
+  return (place) => {
+    if (place < 0) return place;
+    if (shape.hideImports && import_system[place]) return undefined;
+    return merges ? data.functionOf[place]! : place;
+  };
+}
+
+export function buildTree(data: Data, shape: Shape): Tree {
+  const growing = new Growing();
+  if (shape.splitThreads) {
+    const threads = new Set(data.origins.thread);
+    for (const thread of [...threads].sort((one, other) => one - other)) {
+      if (shape.thread >= 0 && shape.thread !== thread) continue;
+      const amounts = ownAmounts(data, { ...shape, thread });
+      if (!amounts.bytes.some((value) => value > 0) && !amounts.count.some((value) => value > 0)) continue;
+      grow(data, shape, amounts, growing, growing.add(0, THREADS - thread));
+    }
+  } else {
+    grow(data, shape, ownAmounts(data, shape), growing, 0);
+  }
+  return finish(growing, shape.unit, minShare(data, shape));
+}
+
+/** Upside down every allocation has as many places as its stack is deep, so smaller ones are cut sooner. */
+export function minShare(data: Data, shape: Shape): number {
+  return shape.inverted ? Math.max(data.head.min_share, 1e-4) : data.head.min_share;
+}
+
+function grow(data: Data, shape: Shape, amounts: NodeAmounts, growing: Growing, root: number): void {
+  if (shape.inverted) growInverted(data, shape, amounts, growing, root);
+  else growUpright(data, shape, amounts, growing, root);
+}
+
+export type NodeAmounts = Record<Unit, Float64Array>;
+
+/** What each source node allocated itself. */
+function ownAmounts(data: Data, shape: Shape): NodeAmounts {
+  const passes = passing(data, shape);
+  const { n, node, origin, amounts } = data.own;
+  const { bytes, count } = amounts[shape.measure];
+  const sums = { bytes: new Float64Array(data.nodes.n), count: new Float64Array(data.nodes.n) };
+  for (let entry = 0; entry < n; entry++) {
+    if (!passes[origin[entry]!]) continue;
+    sums.bytes[node[entry]!]! += bytes[entry]!;
+    sums.count[node[entry]!]! += count[entry]!;
+  }
+  return sums;
+}
+
+function growUpright(data: Data, shape: Shape, own: NodeAmounts, growing: Growing, root: number): void {
+  const { n, parent, place, nCut } = data.nodes;
+  const below = own[shape.unit].slice();
+  for (let node = n - 1; node > 0; node--) below[parent[node]!]! += below[node]!;
+  const keyOf = keys(data, shape);
+  // Without merging, two source nodes never become one.
+  const merges = shape.merge === 'function' || shape.hideImports;
+  const standsFor = new Int32Array(n);
+  standsFor[0] = root;
+  for (let node = 1; node < n; node++) {
+    const above = standsFor[parent[node]!]!;
+    if (below[node] === 0) continue;
+    const key = keyOf(place[node]!);
+    const at = key === undefined ? above : merges ? growing.child(above, key) : growing.add(above, key);
+    standsFor[node] = at;
+    growing.bytes[at]! += own.bytes[node]!;
+    growing.count[at]! += own.count[node]!;
+    growing.nCut[at]! += nCut[node]!;
+  }
+  growing.bytes[root]! += own.bytes[0]!;
+  growing.count[root]! += own.count[0]!;
+}
+
+/** Sums, order and places. */
+function finish(growing: Growing, unit: Unit, minShare: number): Tree {
+  const n = growing.parent.length;
+  const parent = Int32Array.from(growing.parent);
+  const key = Int32Array.from(growing.key);
+  const own = { bytes: Float64Array.from(growing.bytes), count: Float64Array.from(growing.count) };
+  const total = { bytes: own.bytes.slice(), count: own.count.slice() };
+  for (let node = n - 1; node > 0; node--) {
+    total.bytes[parent[node]!]! += total.bytes[node]!;
+    total.count[parent[node]!]! += total.count[node]!;
+  }
+  const depth = new Int32Array(n);
+  const firstChild = new Int32Array(n + 1);
+  let maxDepth = 0;
+  for (let node = 1; node < n; node++) {
+    depth[node] = depth[parent[node]!]! + 1;
+    maxDepth = Math.max(maxDepth, depth[node]!);
+    firstChild[parent[node]! + 1]!++;
+  }
+  for (let node = 0; node < n; node++) firstChild[node + 1]! += firstChild[node]!;
+  const children = new Int32Array(n - 1);
+  const next = firstChild.slice();
+  for (let node = 1; node < n; node++) children[next[parent[node]!]!++] = node;
+  const size = total[unit];
+  const start = new Float64Array(n);
+  for (let node = 0; node < n; node++) {
+    const mine = children.subarray(firstChild[node], firstChild[node + 1]);
+    if (mine.length > 1) mine.sort((one, other) => size[other]! - size[one]! || one - other);
+    let at = start[node]!;
+    for (const child of mine) {
+      start[child] = at;
+      at += size[child]!;
+    }
+  }
+  const nCut = Int32Array.from(growing.nCut);
+  return { n, parent, key, depth, nCut, total, own, start, firstChild, children, maxDepth, unit, minShare };
+}
+
+/** Keys from the root's child down to a node: its name in every tree of the same data. */
+export function pathTo(tree: Tree, node: number): number[] {
+  const path: number[] = [];
+  for (let at = node; at !== 0; at = tree.parent[at]!) path.push(tree.key[at]!);
+  return path.reverse();
+}
+
+/** The node at the end of a path, or the deepest one on the way to it. */
+export function follow(tree: Tree, path: number[], keyOf: (place: number) => number | undefined): number {
+  let node = 0;
+  for (const step of path) {
+    const key = keyOf(step);
+    if (key === undefined) continue;
+    const children = tree.children.subarray(tree.firstChild[node], tree.firstChild[node + 1]);
+    const child = children.find((at) => tree.key[at] === key);
+    if (child === undefined) return node;
+    node = child;
+  }
+  return node;
+}
+
+export { CUT, NO_FRAMES, ROOT };

@@ -1,0 +1,137 @@
+/**
+ * What is looked at, in signals, and the same in the address behind the `#`, so that a view can be shared as a link.
+ * Only what differs from the first view is written there.
+ */
+import { computed, effect, signal } from '@preact/signals';
+import type { Data, Measure, Unit } from './model/data.ts';
+import type { Shape } from './model/tree.ts';
+
+export type Theme = 'auto' | 'light' | 'dark';
+export type Grouping = 'location' | 'function' | 'file' | 'module';
+
+export interface Settings {
+  measure: Measure;
+  unit: Unit;
+  process: number;
+  thread: number;
+  inverted: boolean;
+  merge: 'line' | 'function';
+  hideImports: boolean;
+  splitThreads: boolean;
+  /** Where the root is: at the top or at the bottom. */
+  orientation: 'icicle' | 'flame';
+  search: string;
+  /** Keys from the root down to the frame that is zoomed to. */
+  zoom: number[];
+  theme: Theme;
+  grouping: Grouping;
+  splitAllocators: boolean;
+  sort: string;
+}
+
+export const FIRST: Settings = {
+  measure: 'peak',
+  unit: 'bytes',
+  process: -1,
+  thread: -1,
+  inverted: false,
+  merge: 'line',
+  // Six frames of the import system stand between any two modules: they hide what is looked for.
+  hideImports: true,
+  splitThreads: false,
+  orientation: 'icicle',
+  search: '',
+  zoom: [],
+  theme: 'auto',
+  grouping: 'location',
+  splitAllocators: false,
+  sort: '-own',
+};
+
+/** Allowed values, where they are words. */
+const WORDS: Partial<Record<keyof Settings, readonly string[]>> = {
+  measure: ['peak', 'leaked', 'total'],
+  unit: ['bytes', 'count'],
+  merge: ['line', 'function'],
+  orientation: ['icicle', 'flame'],
+  theme: ['auto', 'light', 'dark'],
+  grouping: ['location', 'function', 'file', 'module'],
+};
+
+export function toHash(settings: Settings, first: Settings): string {
+  const parameters = new URLSearchParams();
+  for (const name of Object.keys(first) as (keyof Settings)[]) {
+    const value = String(settings[name]);
+    if (value !== String(first[name])) parameters.set(name, name === 'zoom' ? settings.zoom.join('.') : value);
+  }
+  return parameters.toString();
+}
+
+/** Settings of a hash. What makes no sense in it is as in the first view. */
+export function fromHash(hash: string, first: Settings, data: Data): Settings {
+  const parameters = new URLSearchParams(hash.replace(/^#/, ''));
+  const settings: Settings = { ...first };
+  const numbers = { process: data.head.processes.length, thread: data.head.threads.length };
+  for (const [name, text] of parameters) {
+    if (!(name in first)) continue;
+    const key = name as keyof Settings;
+    const words = WORDS[key];
+    if (key === 'zoom') {
+      const zoom = text.split('.').filter(Boolean).map(Number);
+      settings.zoom = zoom.every(Number.isInteger) ? zoom : [];
+    } else if (key === 'process' || key === 'thread') {
+      const number = Number(text);
+      if (Number.isInteger(number) && number >= -1 && number < numbers[key]) settings[key] = number;
+    } else if (typeof first[key] === 'boolean') {
+      Object.assign(settings, { [key]: text === 'true' });
+    } else if (!words || words.includes(text)) {
+      Object.assign(settings, { [key]: text });
+    }
+  }
+  return settings;
+}
+
+export const settings = signal<Settings>(FIRST);
+/** What 100 % and the tree depend on; equal values keep their identity, so that a theme change builds no tree. */
+export const shape = computed<Shape>(() => {
+  const { measure, unit, process, thread, inverted, merge, hideImports, splitThreads } = settings.value;
+  const next: Shape = { measure, unit, process, thread, inverted, merge, hideImports, splitThreads };
+  const isSame = lastShape && (Object.keys(next) as (keyof Shape)[]).every((name) => next[name] === lastShape![name]);
+  return isSame ? lastShape! : (lastShape = next);
+});
+let lastShape: Shape | undefined;
+
+export function change(some: Partial<Settings>): void {
+  settings.value = { ...settings.value, ...some };
+}
+
+/** Reads the address, and keeps it true from now on. */
+export function startState(data: Data): void {
+  const { measure, inverted, split_threads } = data.head.first_view;
+  const first: Settings = { ...FIRST, measure, inverted, splitThreads: split_threads };
+  settings.value = fromHash(location.hash, first, data);
+  window.addEventListener('hashchange', () => {
+    if (location.hash.replace(/^#/, '') !== toHash(settings.value, first)) {
+      settings.value = fromHash(location.hash, first, data);
+    }
+  });
+  effect(() => {
+    const hash = toHash(settings.value, first);
+    if (hash !== location.hash.replace(/^#/, '')) {
+      history.replaceState(null, '', hash ? `#${hash}` : location.pathname + location.search);
+    }
+  });
+  effect(() => {
+    const { theme } = settings.value;
+    if (theme === 'auto') delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
+  });
+}
+
+const prefersDark = matchMedia('(prefers-color-scheme: dark)');
+const systemIsDark = signal(prefersDark.matches);
+prefersDark.addEventListener('change', (event) => (systemIsDark.value = event.matches));
+
+export const isDark = computed(() =>
+  settings.value.theme === 'auto' ? systemIsDark.value : settings.value.theme === 'dark',
+);

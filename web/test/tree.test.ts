@@ -1,0 +1,143 @@
+import { describe, expect, test } from 'vitest';
+import { CUT, type Data, NO_FRAMES } from '../src/model/data.ts';
+import { label } from '../src/model/format.ts';
+import { expression, find } from '../src/model/search.ts';
+import { buildTree, follow, keys, pathTo, type Shape, type Tree } from '../src/model/tree.ts';
+import { move } from '../src/flame/steps.ts';
+import { smallData } from './small-data.ts';
+
+const SHAPE: Shape = {
+  measure: 'peak',
+  unit: 'bytes',
+  process: -1,
+  thread: -1,
+  inverted: false,
+  merge: 'line',
+  hideImports: false,
+  splitThreads: false,
+};
+
+/** The tree as text: a line a node, indented by depth, in the order in which it is drawn. */
+function drawn(data: Data, tree: Tree, byLine = true): string[] {
+  const lines: string[] = [];
+  const visit = (node: number) => {
+    const { name, place } = label(data, tree, node, byLine);
+    const line = /:\d+$/.exec(place)?.[0] ?? '';
+    lines.push(`${'  '.repeat(tree.depth[node]!)}${name}${line} ${tree.total[tree.unit][node]} at ${tree.start[node]}`);
+    for (const child of tree.children.subarray(tree.firstChild[node], tree.firstChild[node + 1])) visit(child);
+  };
+  visit(0);
+  return lines;
+}
+
+const check = (shape: Partial<Shape>): string[] => {
+  const data = smallData();
+  return drawn(data, buildTree(data, { ...SHAPE, ...shape }), shape.merge !== 'function');
+};
+
+describe('the tree', () => {
+  test('has the largest child first and every child within its parent', () => {
+    expect(check({})).toEqual([
+      'all 1000 at 0',
+      '  <module>:10 900 at 0',
+      '    load:20 500 at 0',
+      '      parse:5 500 at 0',
+      '    load:21 250 at 500',
+      '      parse:5 250 at 500',
+      '        … 7 frames below 0.1 % 50 at 500',
+      '    _find_and_load:1 150 at 750',
+      '      parse:5 150 at 750',
+      '  no Python frame 100 at 900',
+    ]);
+  });
+
+  test('merges lines of one function when asked', () => {
+    expect(check({ merge: 'function' }).slice(2, 5)).toEqual([
+      '    load 750 at 0',
+      '      parse 750 at 0',
+      '        … 7 frames below 0.1 % 50 at 0',
+    ]);
+  });
+
+  test('gives what a hidden import frame held to its caller', () => {
+    expect(check({ hideImports: true })).not.toContain('    _find_and_load:1 150 at 750');
+    expect(check({ hideImports: true })).toContain('    parse:5 150 at 750');
+  });
+
+  test('shows one thread when asked, and splits by thread when asked', () => {
+    expect(check({ thread: 1 })).toEqual([
+      'all 200 at 0',
+      '  <module>:10 100 at 0',
+      '    load:20 100 at 0',
+      '      parse:5 100 at 0',
+      '  no Python frame 100 at 100',
+    ]);
+    const split = check({ splitThreads: true });
+    expect(split[1]).toBe('  MainThread 800 at 0');
+    expect(split).toContain('  thread 2 200 at 800');
+  });
+
+  test('upside down begins with who allocated and keeps every byte', () => {
+    const lines = check({ inverted: true });
+    expect(lines[0]).toBe('all 1000 at 0');
+    expect(lines[1]).toBe('  parse:5 850 at 0');
+    expect(lines.slice(2, 4)).toEqual(['    load:20 500 at 0', '      <module>:10 500 at 0']);
+  });
+
+  test('counts allocations when asked, and blocks that leaked', () => {
+    expect(check({ unit: 'count' })[0]).toBe('all 16 at 0');
+    expect(check({ measure: 'leaked' })).toEqual([
+      'all 10 at 0',
+      '  <module>:10 10 at 0',
+      '    load:21 10 at 0',
+      '      parse:5 10 at 0',
+    ]);
+  });
+
+  test('finds a path again in another tree, as far as it goes', () => {
+    const data = smallData();
+    const tree = buildTree(data, SHAPE);
+    const node = tree.key.indexOf(CUT);
+    const path = pathTo(tree, node);
+    expect(follow(tree, path, keys(data, SHAPE))).toBe(node);
+    const leaked = buildTree(data, { ...SHAPE, measure: 'leaked' });
+    expect(pathTo(leaked, follow(leaked, path, keys(data, SHAPE)))).toEqual(path.slice(0, 3));
+  });
+});
+
+describe('a search', () => {
+  test('counts what is below a match once', () => {
+    const data = smallData();
+    const tree = buildTree(data, SHAPE);
+    const found = find(data, tree, expression('load|parse')!);
+    expect(found.nodes.length).toBe(6);
+    expect(found.amount).toBe(900);
+  });
+
+  test('looks at files and modules, and lets capitals decide', () => {
+    const data = smallData();
+    const tree = buildTree(data, SHAPE);
+    expect(find(data, tree, expression('lib\\.py:5')!).nodes.length).toBe(3);
+    expect(find(data, tree, expression('PARSE')!).nodes.length).toBe(0);
+    expect(expression('(')).toBeUndefined();
+  });
+});
+
+describe('arrow keys', () => {
+  test('move inwards, outwards and along a row', () => {
+    const data = smallData();
+    const tree = buildTree(data, SHAPE);
+    const name = (node: number) => label(data, tree, node, false).name;
+    const module = move(tree, 0, 'ArrowDown', false);
+    expect(name(module)).toBe('<module>');
+    expect(tree.key[move(tree, module, 'ArrowRight', false)]).toBe(NO_FRAMES);
+    const load = move(tree, module, 'ArrowDown', false);
+    const parse = move(tree, load, 'ArrowDown', false);
+    const next = move(tree, parse, 'ArrowRight', false);
+    expect(name(next)).toBe('parse');
+    expect(tree.start[next]).toBe(500);
+    expect(move(tree, next, 'ArrowLeft', false)).toBe(parse);
+    expect(move(tree, load, 'ArrowUp', false)).toBe(module);
+    expect(move(tree, module, 'ArrowUp', true)).toBe(load);
+  });
+});
