@@ -3,18 +3,20 @@
 import os
 import sys
 import threading
+import time
 import warnings
 
 warnings.simplefilter("ignore", DeprecationWarning)  # Python itself warns of forks with threads from 3.12 on.
 N_FORKS = int(sys.argv[1])
 sys.setswitchinterval(1e-5)
-stop = threading.Event()
+going_on = True  # Not an Event: its lock may be held when a child is forked.
 
 
 def allocate():
     held = []
     # The pauses keep the capture small; most forks meet a thread that is allocating all the same.
-    while not stop.wait(0.0001):
+    while going_on:
+        time.sleep(0.001)
         held = [bytes(3000 + len(held)) for _ in range(30)]
 
 
@@ -38,10 +40,9 @@ codes = []
 for turn in range(N_FORKS):
     pid = os.fork()
     if pid == 0:
-        stop.set()
         child(turn)
     codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-stop.set()
+going_on = False
 for thread in threads:
     thread.join()
 marked = [bytes(1_234_567) for _ in range(11)]

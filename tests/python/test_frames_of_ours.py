@@ -22,7 +22,7 @@ import traceback
 
 def chain(frame):
     while frame is not None:
-        print("chain", frame.f_code.co_name, frame.f_code.co_filename, frame.f_lineno, sorted(frame.f_globals)[:3])
+        print("chain", frame.f_code.co_name, frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
 
 

@@ -192,12 +192,11 @@ def test_a_library_with_a_malloc_of_its_own_goes_on_calling_it(
     assert 30_011 not in sizes_of(parse(done.capture))
 
 
-@pytest.mark.parametrize("binding", ["lazy", "now"])
 def test_a_library_bound_to_its_dependencys_malloc_goes_on_calling_it(
-    build: Callable[..., Path], heaptide_run: Run, parse: Parse, binding: str
+    build: Callable[..., Path], heaptide_run: Run, parse: Parse
 ) -> None:
     dependency = build("libraries", "private_malloc", "-DVISIBLE", "-Wl,-Bsymbolic")
-    links = ["-Wl,--no-as-needed", str(dependency), "-Wl,-rpath,$ORIGIN", f"-Wl,-z,{binding}"]
+    links = ["-Wl,--no-as-needed", str(dependency), "-Wl,-rpath,$ORIGIN", "-Wl,-z,now"]
     library = build("libraries", "brings_allocator", *links)
     done = heaptide_run(
         """

@@ -223,5 +223,5 @@ def test_a_sub_interpreter_does_no_harm_and_its_stacks_are_right(
     assert recorded.stack(2_000_002) == ["<module>@between"]
     assert recorded.stack(2_000_003) == ["<module>@after"]
     for n in range(1_000_000, 1_000_020):
-        inside = [[(call.name, call.line) for call in one.stack if call.file == "<string>"] for one in recorded.of(n)]
+        inside = [[(call.name, call.line) for call in one.stack] for one in recorded.of(n)]
         assert inside == [[("<module>", 9), ("work", 6), ("leaf", 3)]] * 3

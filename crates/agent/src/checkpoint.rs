@@ -11,6 +11,7 @@
 use std::sync::atomic::Ordering;
 
 use heaptide_capture::area::{BlockHead, CHECKPOINT_STREAM, ChunkHead};
+use heaptide_capture::read::MAX_CHECKPOINT_LEN;
 use heaptide_capture::tally::Tally;
 use heaptide_capture::{Capture, replay_between};
 
@@ -80,13 +81,22 @@ impl Checkpoints {
             .ok()
             .and_then(|file| Capture::events_from_file(file, &session.config.path).ok());
         let Some(capture) = capture else { return };
-        replay_between(&capture, self.cut, cut, 0, &mut |chunk, ops| {
+        let damage = replay_between(&capture, self.cut, cut, 0, &mut |chunk, ops| {
             self.tally.apply(chunk, ops)
         });
+        if !damage.is_empty() {
+            // The sums would be wrong: keep the events, and let readers see what is the matter with them.
+            session::abandon("the capture was changed by somebody else while it was written");
+            return;
+        }
         drop(capture);
         self.cut = cut;
         self.generation += 1;
         let bytes = self.tally.to_bytes(with_blocks);
+        if bytes.len() as u64 > MAX_CHECKPOINT_LEN {
+            session::abandon("more blocks are alive than a bounded capture can hold");
+            return;
+        }
         self.last_len = bytes.len() as u64;
         let n_pieces = bytes.len().div_ceil(PIECE_BYTES) as u32;
         for (number, piece) in bytes.chunks(PIECE_BYTES).enumerate() {

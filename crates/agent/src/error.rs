@@ -38,7 +38,7 @@ impl fmt::Display for StartError {
             StartError::NoThreadKey => f.write_str(
                 "could not record: the process has used up its thread-specific keys; start recording earlier",
             ),
-            StartError::NoMemory => f.write_str("could not record: no memory left for the table of samples"),
+            StartError::NoMemory => f.write_str("could not record: the process may not take any more memory; raise its limit"),
             StartError::NoKeeper(error) => {
                 write!(f, "could not record: the writing thread did not start: {error}")
             }

@@ -69,7 +69,7 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    let _errno = sys::KeepErrno::new();
+    let _errno = sys::KeepErrno::now();
     threads::after_fork_in_child();
     in_parent();
     // SAFETY: `getppid` has no preconditions.

@@ -100,7 +100,7 @@ pub fn stop(handle: JoinHandle<Option<Checkpoints>>) -> Option<Checkpoints> {
 
 fn run(session: &Session) -> Option<Checkpoints> {
     let mut checkpoints = session.config.aggregate.then(|| Checkpoints::new(session));
-    let resident = Resident::new();
+    let resident = Resident::open();
     let interval = Duration::from_millis(session.interval_ms.max(1).into());
     let mut next_reading = Instant::now();
     let mut next_clock = Instant::now();
@@ -129,6 +129,9 @@ fn run(session: &Session) -> Option<Checkpoints> {
             }
             libraries::patch_new();
             session.note_losses();
+            if own_memory::ran_out() {
+                session::abandon("the process may not take any more memory");
+            }
             let own_bytes = own_memory::bytes() as u64;
             if own_bytes > own_bytes_noted + own_bytes_noted / 8 {
                 own_bytes_noted = own_bytes;

@@ -96,8 +96,8 @@ fn wait_for_loads() {
 
 /// Called by the `dlsym` hook before every look-up.
 pub extern "C" fn on_symbol_lookup() {
-    let _errno = sys::KeepErrno::new();
-    let _unrecorded = threads::Unrecorded::new();
+    let _errno = sys::KeepErrno::now();
+    let _unrecorded = threads::Unrecorded::begin();
     patch_new();
 }
 

@@ -1,9 +1,22 @@
-//! How much memory the agent itself holds in the program: counted, so that it can be shown.
+//! The agent's own memory: counted, so that it can be shown, and with a reserve for the moment when there is none left.
+//!
+//! A Rust program whose allocator says no is ended on the spot. Inside somebody else's process that must not happen: when
+//! libc has nothing for us, a small reserve that was mapped at the start takes over, and recording is given up.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::sys;
 
 static BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Address space, not memory, as long as it is not needed.
+const RESERVE_BYTES: usize = 8 << 20;
+/// Where the reserve begins; 0 before it exists.
+static RESERVE: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of it that are given out. Never given back: the session ends soon after.
+static RESERVE_USED: AtomicUsize = AtomicUsize::new(0);
+static RAN_OUT: AtomicBool = AtomicBool::new(false);
 
 pub fn add(n_bytes: usize) {
     BYTES.fetch_add(n_bytes, Ordering::Relaxed);
@@ -17,33 +30,111 @@ pub fn bytes() -> usize {
     BYTES.load(Ordering::Relaxed)
 }
 
-/// libc's allocator with a count: the global allocator of the extension module.
+/// Maps the reserve, or fills it up again. `false` if there is no memory even for that.
+pub fn prepare_reserve() -> bool {
+    RAN_OUT.store(false, Ordering::Relaxed);
+    if RESERVE.load(Ordering::Acquire) != 0 && RESERVE_USED.load(Ordering::Relaxed) == 0 {
+        return true;
+    }
+    // A reserve that was begun stays mapped: somebody may still hold a part of it.
+    let memory = sys::map_private(RESERVE_BYTES);
+    if !memory.is_null() {
+        RESERVE_USED.store(0, Ordering::Relaxed);
+        RESERVE.store(memory as usize, Ordering::Release);
+    }
+    !memory.is_null()
+}
+
+/// Whether libc had no memory for us since the reserve was prepared.
+pub fn ran_out() -> bool {
+    RAN_OUT.load(Ordering::Relaxed)
+}
+
+fn is_reserve(pointer: *mut u8) -> bool {
+    let reserve = RESERVE.load(Ordering::Acquire);
+    reserve != 0 && (pointer as usize).wrapping_sub(reserve) < RESERVE_BYTES
+}
+
+/// Zeroed memory from the reserve; null when that is used up, too.
+#[cold]
+fn from_reserve(layout: Layout) -> *mut u8 {
+    RAN_OUT.store(true, Ordering::Relaxed);
+    let reserve = RESERVE.load(Ordering::Acquire);
+    let align = layout.align().max(16);
+    let used = RESERVE_USED.fetch_add(layout.size() + align, Ordering::Relaxed);
+    if reserve == 0 || used + layout.size() + align > RESERVE_BYTES {
+        return std::ptr::null_mut();
+    }
+    (reserve + used).next_multiple_of(align) as *mut u8
+}
+
+/// libc's allocator with a count and a reserve: the global allocator of the extension module.
 pub struct Counted;
 
-// SAFETY: every call goes to the system's allocator with unchanged arguments; counting has no effect on memory.
+// SAFETY: every call goes to the system's allocator with unchanged arguments, or to the reserve: memory of ours that is
+// given out once, aligned, in pieces that do not overlap, and never unmapped.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size());
         // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
+        let block = unsafe { System.alloc(layout) };
+        if block.is_null() { from_reserve(layout) } else { block }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         remove(layout.size());
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
+        if !is_reserve(pointer) {
+            // SAFETY: the caller keeps the contract of `dealloc`, and the block is the system's.
+            unsafe { System.dealloc(pointer, layout) }
+        }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         add(layout.size());
         // SAFETY: the caller keeps the contract of `alloc_zeroed`.
-        unsafe { System.alloc_zeroed(layout) }
+        let block = unsafe { System.alloc_zeroed(layout) };
+        if block.is_null() { from_reserve(layout) } else { block }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         add(new_size);
         remove(layout.size());
-        // SAFETY: the caller keeps the contract of `realloc`.
-        unsafe { System.realloc(pointer, layout, new_size) }
+        if !is_reserve(pointer) {
+            // SAFETY: the caller keeps the contract of `realloc`, and the block is the system's.
+            let block = unsafe { System.realloc(pointer, layout, new_size) };
+            if !block.is_null() {
+                return block;
+            }
+        }
+        let Ok(new_layout) = Layout::from_size_align(new_size, layout.align()) else {
+            return std::ptr::null_mut();
+        };
+        let block = from_reserve(new_layout);
+        if !block.is_null() {
+            // SAFETY: both blocks are at least this long, and the new one is nobody else's. The old one, if it is the
+            // system's, is given up: there is no memory, and recording ends.
+            unsafe { std::ptr::copy_nonoverlapping(pointer, block, layout.size().min(new_size)) };
+        }
+        block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserve_gives_aligned_pieces_that_do_not_overlap_until_it_is_used_up() {
+        assert!(prepare_reserve());
+        assert!(!ran_out());
+        let layout = Layout::from_size_align(1000, 64).unwrap();
+        let (first, second) = (from_reserve(layout), from_reserve(layout));
+        assert!(is_reserve(first) && is_reserve(second));
+        assert_eq!(first as usize % 64, 0);
+        assert!(second as usize >= first as usize + 1000);
+        assert!(ran_out());
+        assert!(from_reserve(Layout::from_size_align(RESERVE_BYTES, 16).unwrap()).is_null());
+        assert!(prepare_reserve());
+        assert!(!ran_out());
     }
 }

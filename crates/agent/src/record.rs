@@ -80,8 +80,8 @@ pub unsafe fn alloc(state: *mut ThreadState, allocator: Allocator, size: usize, 
         let start = state.position;
         // SAFETY: from the position to the slot's end the chunk is this thread's.
         let mut room = unsafe { Room::new(&mut state.tables, start, slot.end()) };
-        // SAFETY: `python::thread_state` gives this thread's own state or 0, under a layout that was checked.
         let synced = match python::layout() {
+            // SAFETY: `python::thread_state` gives this thread's own state or 0, under a layout that was checked.
             Some(layout) => unsafe { state.stack.sync(layout, python::thread_state(), &mut room) },
             None => true,
         };
@@ -194,7 +194,7 @@ unsafe fn commit(state: &mut ThreadState, position: *mut u8) {
 #[cold]
 #[inline(never)]
 fn switch(state: &mut ThreadState) -> bool {
-    let _errno = KeepErrno::new();
+    let _errno = KeepErrno::now();
     let mut word = ORDER.word.load(Ordering::Acquire);
     if word == 0 {
         // Nothing is recorded any more, and the session may be gone.
@@ -263,7 +263,7 @@ fn join(state: &mut ThreadState, session: &session::Session) {
 #[cold]
 #[inline(never)]
 pub fn roll(state: &mut ThreadState) -> bool {
-    let _errno = KeepErrno::new();
+    let _errno = KeepErrno::now();
     let Some(session) = session::current() else {
         return false;
     };

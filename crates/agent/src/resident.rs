@@ -12,7 +12,7 @@ pub struct Resident {
 }
 
 impl Resident {
-    pub fn new() -> Self {
+    pub fn open() -> Self {
         Resident {
             file: File::open("/proc/self/statm").ok(),
             page_len: sys::page_len(),
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn resident_size_of_this_process_is_plausible() {
-        let bytes = Resident::new().bytes().unwrap();
+        let bytes = Resident::open().bytes().unwrap();
         assert!((1 << 20..1 << 40).contains(&bytes), "{bytes}");
     }
 

@@ -173,7 +173,7 @@ unsafe fn start_as(
     id: [u8; 16],
     parent: u32,
 ) -> Result<Option<String>, StartError> {
-    let _unrecorded = threads::Unrecorded::new();
+    let _unrecorded = threads::Unrecorded::begin();
     let mut running = LIFECYCLE.lock();
     if running.is_some() {
         return Err(StartError::AlreadyRunning(
@@ -195,7 +195,8 @@ unsafe fn start_as(
         return Err(StartError::NoThreadKey);
     }
     fork::prepare();
-    if config.sample_bytes > 0 && !sampler::prepare(config.sample_bytes) {
+    let has_memory = own_memory::prepare_reserve() && (config.sample_bytes == 0 || sampler::prepare(config.sample_bytes));
+    if !has_memory {
         return Err(StartError::NoMemory);
     }
     hooks::prepare()?;
@@ -248,7 +249,7 @@ unsafe fn start_as(
 /// # Safety
 /// The calling thread holds the GIL.
 pub unsafe fn stop() -> Option<Stopped> {
-    let _unrecorded = threads::Unrecorded::new();
+    let _unrecorded = threads::Unrecorded::begin();
     let running = LIFECYCLE.lock().take()?;
     let session = current()?;
     ORDER.word.store(0, Ordering::SeqCst);
@@ -349,7 +350,7 @@ pub unsafe fn thread_ended(state: *mut ThreadState) {
 
 /// A thread's name, told by whoever knows it.
 pub fn name_thread(os_id: u32, name: &str) {
-    let _unrecorded = threads::Unrecorded::new();
+    let _unrecorded = threads::Unrecorded::begin();
     if let Some(session) = current() {
         if is_active() {
             session.name_thread(os_id, name);

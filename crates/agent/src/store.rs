@@ -378,7 +378,10 @@ impl Store {
                     CHECKPOINT_STREAM => block.generation == generation,
                     _ => block.last_sequence >= cut,
                 });
-        for block in &dropped {
+        // Checkpoints first: one that is there must have its events behind it.
+        let (checkpoints, events): (Vec<_>, Vec<_>) =
+            dropped.into_iter().partition(|block| block.stream == CHECKPOINT_STREAM);
+        for block in checkpoints.iter().chain(&events) {
             compaction::pad(self.fd(), block.offset, block.offset + block.len, &[])?;
         }
         let end = compaction::slide(

@@ -12,7 +12,7 @@ use std::os::fd::RawFd;
 pub struct KeepErrno(libc::c_int);
 
 impl KeepErrno {
-    pub fn new() -> Self {
+    pub fn now() -> Self {
         // SAFETY: libc gives every thread a valid errno place.
         KeepErrno(unsafe { *libc::__errno_location() })
     }

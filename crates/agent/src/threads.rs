@@ -126,7 +126,7 @@ fn enter_slowly(word: usize) -> *mut ThreadState {
     if word == OURS || !session::is_active() {
         return null_mut();
     }
-    let _errno = sys::KeepErrno::new();
+    let _errno = sys::KeepErrno::now();
     if word == EXITED {
         let state = orphans();
         if !state.is_null() {
@@ -225,7 +225,7 @@ fn give_back(state: *mut ThreadState) {
 
 /// Called by libc when a thread ends.
 extern "C" fn on_thread_exit(state: *mut libc::c_void) {
-    let _errno = sys::KeepErrno::new();
+    let _errno = sys::KeepErrno::now();
     let state: *mut ThreadState = state.cast();
     // SAFETY: the value of the key is the state of the thread that ends, which is this one.
     unsafe {
@@ -275,7 +275,7 @@ pub struct Unrecorded {
 }
 
 impl Unrecorded {
-    pub fn new() -> Self {
+    pub fn begin() -> Self {
         let word = tls::get();
         if word < FIRST_POINTER {
             if word == 0 {

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::area::REGISTRY_STREAM;
+use crate::area::{CHECKPOINT_STREAM, REGISTRY_STREAM};
 
 /// One place in a capture that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +52,7 @@ impl fmt::Display for Owner {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         match self.0 {
             REGISTRY_STREAM => write!(out, "the registry"),
+            CHECKPOINT_STREAM => write!(out, "the checkpoint"),
             stream => write!(out, "thread {stream}"),
         }
     }

@@ -140,12 +140,11 @@ mod tests {
     #[test]
     fn captures_with_different_names_have_different_pages() {
         let names = [
+            "heaptide-job.py.1.tide",
+            "heaptide-job.py.2.tide",
             "heaptide-a.tide",
             "a.tide",
-            "a",
-            "heaptide-a",
             "heaptide-.tide",
-            "heaptide-a.tide.tide",
         ];
         let mut pages: Vec<PathBuf> = names
             .iter()

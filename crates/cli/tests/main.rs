@@ -6,6 +6,7 @@ mod support;
 mod damage;
 mod layouts;
 mod manners;
+mod pages;
 mod records;
 mod transform;
 

@@ -77,7 +77,7 @@ function chartOptions(shown: Series, colour: (name: string) => string, width: nu
   return {
     width,
     height: HEIGHT,
-    padding: [6, 12, 0, 0],
+    padding: [6, 26, 0, 0],
     legend: { live: true },
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
     scales: { x: { time: false, range: [0, last] }, y: { range: [0, top] } },

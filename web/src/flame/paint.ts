@@ -10,7 +10,8 @@ import type { Tree } from '../model/tree.ts';
 export const ROW = 22;
 const GAP = 1;
 const MIN_WIDTH = 1.2;
-const MIN_TEXT_WIDTH = 26;
+const MIN_TEXT_WIDTH = 30;
+const MIN_PLACE_WIDTH = 56;
 const N_SHADES = 3;
 
 export interface Picture {
@@ -175,46 +176,42 @@ function write(
   const room = text.width - 12;
   const middle = text.y + (ROW - GAP) / 2 + 0.5;
   const isMatch = picture.found?.isMatch[text.node] === 1;
-  const shown = cut(context, name, room);
+  const { shown, used } = fit(context, picture.font, name, room);
   if (!shown) return;
   context.fillStyle = isMatch ? '#fff' : text.isFaint ? colours.faintText : colours.text;
   context.fillText(shown, text.x + 6, middle);
-  if (shown.length < name.length || !place) return;
-  const used = widthOf(context, name) + 8;
-  const rest = cut(context, place, room - used);
-  if (!rest || (rest.length < place.length && rest.length < 6)) return;
+  if (shown.length < name.length || !place || room - used < MIN_PLACE_WIDTH) return;
+  const rest = fit(context, picture.font, place, room - used - 8).shown;
   context.globalAlpha = 0.62;
-  context.fillText(rest, text.x + 6 + used, middle);
+  context.fillText(rest, text.x + 6 + used + 8, middle);
   context.globalAlpha = 1;
 }
 
 const widths = new Map<string, Map<string, number>>();
 
-/** Width of a text, from the widths of its letters: asking the canvas for each text would take most of the time. */
-function widthOf(context: CanvasRenderingContext2D, text: string): number {
-  let known = widths.get(context.font);
-  if (!known) widths.set(context.font, (known = new Map()));
-  let width = 0;
-  for (const letter of text) {
-    let one = known.get(letter);
-    if (one === undefined) known.set(letter, (one = context.measureText(letter).width));
-    width += one;
-  }
+/** Width of a letter. Asking the canvas for every text, or even for its font, would take most of the time. */
+function letterWidth(context: CanvasRenderingContext2D, known: Map<string, number>, letter: string): number {
+  let width = known.get(letter);
+  if (width === undefined) known.set(letter, (width = context.measureText(letter).width));
   return width;
 }
 
-function cut(context: CanvasRenderingContext2D, text: string, room: number): string {
-  if (room < 8) return '';
-  if (widthOf(context, text) <= room) return text;
-  const mark = widthOf(context, '…');
-  let width = mark;
+/** As much of a text as there is room for, and how wide that is; empty if it would say nothing. */
+function fit(context: CanvasRenderingContext2D, font: string, text: string, room: number): { shown: string; used: number } {
+  let known = widths.get(font);
+  if (!known) widths.set(font, (known = new Map()));
+  const mark = letterWidth(context, known, '…');
+  let used = 0;
+  /** Letters that leave room for the mark. */
   let n = 0;
+  let at = 0;
   for (const letter of text) {
-    width += widthOf(context, letter);
-    if (width > room) break;
-    n += letter.length;
+    used += letterWidth(context, known, letter);
+    if (used > room) return n < 2 ? { shown: '', used: 0 } : { shown: `${text.slice(0, n)}…`, used: room };
+    at += letter.length;
+    if (used + mark <= room) n = at;
   }
-  return n < 2 ? '' : `${text.slice(0, n)}…`;
+  return { shown: text, used };
 }
 
 function outline(

@@ -150,7 +150,7 @@ pub unsafe extern "C" fn reallocarray<const SAMPLED: bool>(
     item_len: usize,
 ) -> Pointer {
     // A product that overflows makes the real function fail, which is not the same as a size of 0.
-    let size = n_items.checked_mul(item_len).unwrap_or(usize::MAX);
+    let size = n_items.saturating_mul(item_len);
     resized::<SAMPLED>(Allocator::Reallocarray, old, size, || {
         // glibc's function is a call of `realloc` through an import slot, which is hooked too.
         let _inner = threads::Inner::begin();

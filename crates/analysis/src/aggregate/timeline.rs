@@ -24,7 +24,7 @@ pub(super) fn timeline(processes: &[ProcessStacks], start_unix_ns: u64) -> Timel
             end_ns: start(process).saturating_add(process.duration_ns),
         };
         Curves {
-            heap: line.highest(&process.heap),
+            heap: line.highest(&from_nothing(&process.heap)),
             resident: line.highest(&process.resident),
         }
     };
@@ -44,6 +44,14 @@ pub(super) fn timeline(processes: &[ProcessStacks], start_unix_ns: u64) -> Timel
         },
         processes: of_processes,
     }
+}
+
+/// A heap is empty until something is allocated.
+fn from_nothing(readings: &[Reading]) -> Vec<Reading> {
+    let empty = Reading::default();
+    let is_late = readings.first().is_none_or(|first| first.elapsed_ns > 0);
+    let empty = is_late.then_some(empty).into_iter();
+    empty.chain(readings.iter().copied()).collect()
 }
 
 struct Line {
@@ -90,13 +98,13 @@ mod tests {
 
     #[test]
     fn reading_holds_until_the_next_one_and_a_process_is_nothing_before_its_start() {
-        let first = process(10, 5, &[(0, 7), (2, 3)]);
+        let first = process(10, 5, &[(1, 7), (2, 3)]);
         let second = process(12, 1, &[(0, 100)]);
         let line = timeline(&[first, second], 10 * MIN_BIN_NS);
         let heap = |number: usize| line.processes[number].heap.clone();
-        assert_eq!(heap(0), [7, 7, 7, 3, 3, 3].map(Some));
+        assert_eq!(heap(0), [0, 7, 7, 3, 3, 3].map(Some));
         assert_eq!(heap(1), [None, None, Some(100), Some(100), None, None]);
-        assert_eq!(line.together.heap, [7, 7, 107, 103, 3, 3].map(Some));
+        assert_eq!(line.together.heap, [0, 7, 107, 103, 3, 3].map(Some));
         assert_eq!(line.together.resident, [None; 6]);
     }
 

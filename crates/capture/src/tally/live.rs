@@ -29,8 +29,8 @@ const MAX_USED: u32 = (N_BUCKETS * WAYS) as u32 * 4 / 5;
 /// factor a segment is no longer split.
 const MAX_DIRECTORY_EXCESS: usize = 64;
 
-/// How many blocks are looked up ahead while all are written.
-const WRITE_BATCH: usize = 16;
+/// How many blocks are looked up ahead while all are written or read, so that their cache misses overlap.
+const BATCH: usize = 16;
 /// What a block takes in a checkpoint, roughly.
 const USUAL_BYTES: usize = 5;
 
@@ -41,11 +41,31 @@ pub(super) struct Block {
     pub site: u32,
 }
 
-/// The block before the present one, in a checkpoint.
-#[derive(Default)]
+/// A block and where it is, as checkpoints have them.
+#[derive(Clone, Copy, Default)]
 struct Placed {
     address: u64,
     block: Block,
+}
+
+impl Placed {
+    /// Writes the block behind this one.
+    fn write_next(&self, next: &Placed, out: &mut Encoder) {
+        // Addresses are multiples of 16 nearly always.
+        out.number((next.address - self.address).rotate_right(4));
+        out.number(next.block.size);
+        out.difference(next.block.site.into(), self.block.site.into());
+    }
+
+    fn read_next(&self, input: &mut Decoder, n_sites: usize) -> Option<Placed> {
+        let step = input.number()?.rotate_left(4);
+        let size = input.number()?;
+        let site = u32::try_from(input.difference(self.block.site.into())?).ok()?;
+        let address = self.address.checked_add(step)?;
+        let block = Block { size, site };
+        let is_possible = step > 0 && (site as usize) < n_sites;
+        is_possible.then_some(Placed { address, block })
+    }
 }
 
 /// One cache line.
@@ -339,15 +359,13 @@ impl LiveBlocks {
         out.number(addresses.len() as u64);
         out.reserve(addresses.len() * USUAL_BYTES);
         let mut previous = Placed::default();
-        for batch in addresses.chunks(WRITE_BATCH) {
+        for batch in addresses.chunks(BATCH) {
             black_box(batch.iter().fold(0, |sum, &at| sum ^ self.touch(at)));
             for &address in batch {
                 let block = self.get(address).unwrap_or(previous.block);
-                // Addresses are multiples of 16 nearly always.
-                out.number((address - previous.address).rotate_right(4));
-                out.number(block.size);
-                out.difference(block.site.into(), previous.block.site.into());
-                previous = Placed { address, block };
+                let next = Placed { address, block };
+                previous.write_next(&next, out);
+                previous = next;
             }
         }
     }
@@ -355,18 +373,20 @@ impl LiveBlocks {
     pub fn read(input: &mut Decoder, n_sites: usize) -> Option<LiveBlocks> {
         let mut blocks = LiveBlocks::new();
         let mut previous = Placed::default();
-        for _ in 0..input.length(3)? {
-            let step = input.number()?.rotate_left(4);
-            let address = previous.address.checked_add(step)?;
-            let size = input.number()?;
-            let site = input.difference(previous.block.site.into())?;
-            let site = u32::try_from(site).ok()?;
-            if step == 0 || site as usize >= n_sites {
-                return None;
+        let mut n_left = input.length(3)?;
+        let mut batch = Vec::with_capacity(BATCH);
+        while n_left > 0 {
+            batch.clear();
+            for _ in 0..n_left.min(BATCH) {
+                previous = previous.read_next(input, n_sites)?;
+                batch.push(previous);
             }
-            let block = Block { size, site };
-            blocks.insert(address, block);
-            previous = Placed { address, block };
+            n_left -= batch.len();
+            let touch = |sum: u64, placed: &Placed| sum ^ blocks.touch(placed.address);
+            black_box(batch.iter().fold(0, touch));
+            for placed in &batch {
+                blocks.insert(placed.address, placed.block);
+            }
         }
         Some(blocks)
     }

@@ -201,6 +201,7 @@ impl Tally {
             for op in batch {
                 match op.kind {
                     OpKind::Alloc => {
+                        let op = &self.as_seen(thread, *op);
                         let site = self.site_of(chunk, thread, op);
                         self.alloc(site, op.allocator, op.address, op.size);
                     }
@@ -210,6 +211,22 @@ impl Tally {
                 }
             }
         }
+    }
+
+    /// A mapping of a file that the kernel resized or moved is still one: what the thread released just before tells.
+    #[inline(always)]
+    fn as_seen(&self, thread: &Thread, mut op: Op) -> Op {
+        if op.allocator == Allocator::Mremap as u8 {
+            if let LastFree::Pieces(pieces) = &thread.last_free {
+                let is_file = |piece: &ranges::Released| {
+                    self.sites.allocator(piece.site) == Allocator::MmapFile as u8
+                };
+                if pieces.iter().any(is_file) {
+                    op.allocator = Allocator::MmapFile as u8;
+                }
+            }
+        }
+        op
     }
 
     #[inline(always)]

@@ -122,6 +122,13 @@ impl Naive {
                 self.total.1 += 1;
                 self.n_blocks += 1;
                 let is_range = is_range(op.allocator);
+                let released = self.previous.iter().find(|(owner, _)| *owner == stream);
+                let was_file = released.is_some_and(|(_, gone)| gone.iter().any(|b| b.is_file));
+                // What is made of a mapping of a file is one, too.
+                let allocator = match op.allocator == Allocator::Mremap as u8 && was_file {
+                    true => Allocator::MmapFile as u8,
+                    false => op.allocator,
+                };
                 if is_range {
                     self.cut(op.address, op.size);
                 } else {
@@ -132,8 +139,8 @@ impl Naive {
                     start: op.address,
                     length: op.size,
                     is_range,
-                    is_file: op.allocator == Allocator::MmapFile as u8,
-                    site: (stream, op.node, op.allocator),
+                    is_file: allocator == Allocator::MmapFile as u8,
+                    site: (stream, op.node, allocator),
                 });
             }
             OpKind::Free | OpKind::FreeRange => {

@@ -1,0 +1,145 @@
+/** Pages with made-up data: the committed templates, and data as `report::json::flame` writes it. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { deflateRawSync, inflateRawSync } from 'node:zlib';
+
+const PLACE = 'HEAPTIDE-DATA-GOES-HERE';
+
+/** Writes a page of a kind (`flamegraph`, `table`) with this data, and returns its path. */
+export function pageOf(folder, kind, data, name = kind) {
+  const template = readFileSync(new URL(`../../web/dist/${kind}.html`, import.meta.url), 'utf8');
+  const packed = deflateRawSync(Buffer.from(JSON.stringify(data))).toString('base64');
+  const path = join(folder, `${name}.html`);
+  writeFileSync(path, template.replace(PLACE, () => packed));
+  return path;
+}
+
+/** The data inside a page. */
+export function dataOf(path) {
+  const [, text] = /id="data">([^<]*)</.exec(readFileSync(path, 'utf8'));
+  return JSON.parse(inflateRawSync(Buffer.from(text, 'base64')).toString());
+}
+
+const process = (more) => ({
+  file: 'heaptide-job.py.4711.tide',
+  pid: 4711,
+  parent_pid: 1,
+  command_line: 'job.py --fast',
+  executable: '/usr/bin/python3',
+  working_directory: '/srv',
+  host: 'worker-7',
+  python: '3.12.1',
+  python_allocator: 'pymalloc',
+  mode: 'exact',
+  start_ns: 0,
+  end_ns: 2e9,
+  peak_ns: 1e9,
+  num_allocations: 0,
+  total_bytes: 0,
+  peak_bytes: 0,
+  live_bytes: 0,
+  resident_peak_bytes: 3_000_000,
+  limit_bytes: null,
+  own_memory_bytes: 0,
+  ended_in_order: true,
+  joined_late: false,
+  ...more,
+});
+
+/**
+ * Data of a tree. `frames` are [parent, function, file, line] with the root as number 0; `own` are
+ * [frame, thread, peak, leaked, total], with one allocation for each byte size that is not 0.
+ */
+export function madeUp({ frames, own, threads = ['MainThread'], head = {}, first = {} }) {
+  const texts = [];
+  const known = new Map();
+  const text = (value) => {
+    if (!known.has(value)) {
+      known.set(value, texts.length);
+      texts.push(value);
+    }
+    return known.get(value);
+  };
+  const locations = { function: [], file: [], line: [], module: [], import_system: [], source: [] };
+  const places = new Map();
+  const nodes = { up: [0], place: [-1] };
+  frames.forEach(([parent, name, file, line], at) => {
+    const key = `${name}\n${file}\n${line}`;
+    if (!places.has(key)) {
+      places.set(key, locations.line.length);
+      locations.function.push(text(name));
+      locations.file.push(text(file));
+      locations.line.push(line);
+      locations.module.push(text(file.split('/')[2] ?? 'job'));
+      locations.import_system.push(file.startsWith('<frozen importlib') ? 1 : 0);
+      locations.source.push('');
+    }
+    nodes.up.push(at + 1 - parent);
+    nodes.place.push(places.get(key));
+  });
+  const entries = [...own].sort((one, other) => one[0] - other[0] || one[1] - other[1]);
+  const column = (at) => entries.map((entry) => entry[at]);
+  const measure = (at) => ({ bytes: column(at), count: column(at).map((bytes) => (bytes ? 1 : 0)) });
+  const sum = (values) => values.reduce((all, value) => all + value, 0);
+  const totals = { peak_bytes: sum(column(2)), live_bytes: sum(column(3)), total_bytes: sum(column(4)) };
+  return {
+    head: {
+      format: 1,
+      profiler: '0.1.0',
+      start_time: '2026-11-15 20:54:32+00:00',
+      start_unix_ms: 0,
+      duration_ns: 2e9,
+      peak_bytes: totals.peak_bytes,
+      min_share: 0,
+      measures: ['peak', 'leaked', 'total'],
+      first_view: { measure: 'peak', inverted: false, split_threads: false, ...first },
+      warnings: [],
+      remarks: [],
+      processes: [process({ ...totals, num_allocations: entries.length })],
+      threads: threads.map((name, at) => ({ process: 0, os_id: 4711 + at, name, is_main: at === 0 })),
+      ...head,
+    },
+    timeline: {
+      bin_ns: 1e9,
+      together: { heap: [0, totals.peak_bytes, totals.live_bytes], resident: [null, 3e6, 3e6] },
+      processes: [{ heap: [0, totals.peak_bytes, totals.live_bytes], resident: [null, 3e6, 3e6] }],
+    },
+    texts,
+    locations,
+    nodes,
+    origins: { thread: threads.map((_, at) => at), allocator: threads.map(() => 'MALLOC') },
+    own: {
+      step: entries.map(([frame], at) => frame - (at ? entries[at - 1][0] : 0)),
+      origin: column(1),
+      peak: measure(2),
+      leaked: measure(3),
+      total: measure(4),
+    },
+  };
+}
+
+/**
+ * A tree with so many frames, always the same. Every fourth row branches into three of about the same size, so that
+ * thousands of frames are wide enough to be seen at once: the worst that a screen can be asked for.
+ */
+export function large(nFrames) {
+  let state = 1;
+  const random = () => (state = (state * 48271) % 2147483647) / 2147483647;
+  const frames = [];
+  const own = [];
+  let row = [0];
+  for (let depth = 1; frames.length < nFrames; depth++) {
+    const next = [];
+    for (const parent of row) {
+      for (let child = 0; child < (depth % 4 === 1 ? 3 : 1) && frames.length < nFrames; child++) {
+        const at = frames.length + 1;
+        frames.push([parent, `function_${at % 3000}`, `/srv/package_${at % 12}/module_${at % 300}.py`, at % 997]);
+        const size = 1000 + Math.floor(random() * 1000);
+        own.push([at, 0, size, at % 5 ? 0 : size, size * 2]);
+        next.push(at);
+      }
+    }
+    row = next;
+  }
+  return madeUp({ frames, own });
+}

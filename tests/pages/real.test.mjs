@@ -1,0 +1,80 @@
+/** Pages of a real run: the numbers on the screen are those that `heaptide stats` prints. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { copyFileSync, existsSync, rmSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { folder, launch, open } from './browser.mjs';
+import { dataOf } from './made-up.mjs';
+
+/** The command under test, of an environment in which it is installed. */
+const HEAPTIDE = process.env.HEAPTIDE ?? fileURLToPath(new URL('../../build/venv/bin/heaptide', import.meta.url));
+const EXAMPLE = fileURLToPath(new URL('../../examples/memory-leak/job.py', import.meta.url));
+
+let browser;
+let place;
+let stats;
+const heaptide = (...words) => execFileSync(HEAPTIDE, words, { cwd: place, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+
+before(async () => {
+  assert.ok(existsSync(HEAPTIDE), `no command at ${HEAPTIDE}: make wheel, or name one in HEAPTIDE`);
+  place = folder();
+  copyFileSync(EXAMPLE, join(place, 'job.py'));
+  heaptide('run', '-o', 'heaptide-job.py.1.tide', 'job.py');
+  stats = JSON.parse(heaptide('stats', '--json', 'heaptide-job.py.1.tide'));
+  browser = await launch();
+});
+after(async () => {
+  await browser?.close();
+  rmSync(place, { recursive: true });
+});
+
+/** Three digits that count, as the pages write sizes of megabytes. */
+const megabytes = (bytes) => `${(bytes / 1e6).toPrecision(3)} MB`;
+const figure = (page, name) => page.locator(`[data-figure="${name}"]`);
+
+describe('pages of a real run', () => {
+  test('the flame graph shows the peak of stats, and the line that leaks with its text', async () => {
+    assert.equal(heaptide('flamegraph', 'heaptide-job.py.1.tide'), 'Wrote heaptide-flamegraph-job.py.1.html\n');
+    const file = join(place, 'heaptide-flamegraph-job.py.1.html');
+    assert.ok(statSync(file).size < 500_000);
+    const { page, requests, errors, close } = await open(browser, file, { hash: '#measure=leaked&search=perform' });
+    assert.equal(await figure(page, 'peak').innerText(), megabytes(stats.metadata.peak_memory));
+    const exact = await figure(page, 'peak').locator('..').getAttribute('title');
+    assert.equal(Number(exact.replace(/\D/g, '')), stats.metadata.peak_memory);
+    assert.match(await page.locator('.search output').innerText(), /^1 frame · 24\.0 MB/);
+    await page.keyboard.press('n');
+    await page.locator('canvas[role=application]').focus();
+    assert.match(await page.locator('#spoken').innerText(), /^perform, .*job\.py:7, 24\.0 MB/);
+    assert.deepEqual([requests, errors], [[], []]);
+    await close();
+  });
+
+  test('the sums of its data are those of stats', () => {
+    const { own } = dataOf(join(place, 'heaptide-flamegraph-job.py.1.html'));
+    const sum = (values) => values.reduce((all, value) => all + value, 0);
+    assert.equal(sum(own.peak.bytes), stats.metadata.peak_memory);
+    assert.equal(sum(own.total.bytes), stats.total_bytes_allocated);
+    assert.equal(sum(own.total.count), stats.total_num_allocations);
+    assert.equal(sum(own.leaked.bytes), stats.heaptide.processes[0].live_bytes);
+  });
+
+  test('the table has the largest place of stats first', async () => {
+    heaptide('table', '-o', 'table.html', 'heaptide-job.py.1.tide');
+    const { page, close } = await open(browser, join(place, 'table.html'), { hash: '#measure=total' });
+    const [largest] = stats.top_allocations_by_size;
+    assert.equal(await page.locator('tbody td.own .size').first().innerText(), megabytes(largest.size));
+    const title = await page.locator('tbody td.own').first().getAttribute('title');
+    assert.equal(Number(title.replace(/\D/g, '')), largest.size);
+    assert.match(await page.locator('tbody td.name').first().innerText(), /^perform .*job\.py:7/);
+    await close();
+  });
+
+  test('source lines stay out of the page when they are not wanted', () => {
+    heaptide('flamegraph', '--no-source', '-o', 'bare.html', 'heaptide-job.py.1.tide');
+    const sources = (name) => dataOf(join(place, name)).locations.source.filter(Boolean);
+    assert.deepEqual(sources('bare.html'), []);
+    assert.ok(sources('heaptide-flamegraph-job.py.1.html').includes('kept.append([None] * 1_000_000)'));
+  });
+});

@@ -1,0 +1,101 @@
+/** The table in a browser. */
+import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import { after, before, describe, test } from 'node:test';
+import { folder, launch, open } from './browser.mjs';
+import { large, madeUp, pageOf } from './made-up.mjs';
+
+const SMALL = {
+  frames: [
+    [0, '<module>', '/srv/job/job.py', 10],
+    [1, 'load', '/srv/job/job.py', 20],
+    [2, 'parse', '/srv/lib/parse.py', 5],
+    [1, 'load', '/srv/job/job.py', 21],
+  ],
+  own: [
+    [3, 0, 6_000_000, 0, 8_000_000],
+    [4, 1, 2_000_000, 500_000, 2_000_000],
+    [1, 0, 1_000_000, 0, 1_000_000],
+  ],
+  threads: ['MainThread', 'reader'],
+};
+
+let browser;
+let place;
+before(async () => {
+  browser = await launch();
+  place = folder();
+});
+after(async () => {
+  await browser.close();
+  rmSync(place, { recursive: true });
+});
+
+const small = (options = {}) => open(browser, pageOf(place, 'table', madeUp(SMALL)), options);
+const cells = (page, column) => page.locator(`tbody td.${column}`).allInnerTexts();
+
+describe('the table', () => {
+  test('asks no network for anything and shows the numbers of its data', async () => {
+    const { page, requests, errors, close } = await small();
+    assert.deepEqual(await page.locator('tbody td.own .size').allInnerTexts(), ['6.00 MB', '2.00 MB', '1.00 MB', '0 B']);
+    assert.deepEqual(await page.locator('tbody td.total .size').allInnerTexts(), ['6.00 MB', '2.00 MB', '9.00 MB', '6.00 MB']);
+    assert.deepEqual(await cells(page, 'thread'), ['MainThread', 'reader', '2 threads', 'MainThread']);
+    assert.deepEqual([requests, errors], [[], []]);
+    await close();
+  });
+
+  test('sorts by a column, and the other way round', async () => {
+    const { page, close } = await small();
+    const sizes = () => page.locator('tbody td.total .size').allInnerTexts();
+    await page.getByRole('button', { name: 'Total', exact: true }).click();
+    assert.deepEqual(await sizes(), ['9.00 MB', '6.00 MB', '6.00 MB', '2.00 MB']);
+    await page.keyboard.press('2');
+    assert.deepEqual(await sizes(), ['2.00 MB', '6.00 MB', '6.00 MB', '9.00 MB']);
+    assert.match(page.url(), /sort=total/);
+    await close();
+  });
+
+  test('groups by function, file and module', async () => {
+    const { page, close } = await small();
+    await page.getByRole('radio', { name: 'Function' }).click();
+    assert.equal((await cells(page, 'name')).length, 3);
+    await page.getByRole('radio', { name: 'Module' }).click();
+    assert.deepEqual((await cells(page, 'name')).map((text) => text.trim()), ['lib', 'job']);
+    await close();
+  });
+
+  test('searches by a regular expression and copies what is left as CSV', async () => {
+    const { page, close } = await small({ permissions: ['clipboard-read', 'clipboard-write'] });
+    await page.keyboard.press('/');
+    await page.keyboard.type('^load');
+    assert.equal((await cells(page, 'name')).length, 2);
+    assert.equal(await page.locator('.search output').innerText(), '2 rows of 4 · own 2.00 MB');
+    await page.getByRole('button', { name: 'Copy as CSV' }).click();
+    await page.waitForFunction(() => document.querySelector('.search output').textContent === '2 rows copied');
+    const copied = await page.evaluate(() => navigator.clipboard.readText());
+    assert.match(copied, /^2000000,2000000,1,1,load,\/srv\/job\/job\.py:21,reader,MALLOC\r?$/m);
+    await close();
+  });
+
+  test('makes only the rows that can be seen', async () => {
+    const { page, close } = await open(browser, pageOf(place, 'table', large(50_000), 'large-table'));
+    const [n, rows] = await page.evaluate(() => [
+      Number(document.querySelector('.rows table').getAttribute('aria-rowcount')),
+      document.querySelectorAll('tbody tr').length,
+    ]);
+    assert.ok(n > 10_000 && rows < 100, `${rows} of ${n} rows`);
+    await page.locator('.rows').evaluate((box) => (box.scrollTop = box.scrollHeight));
+    await page.waitForFunction((last) => document.querySelector(`tr[aria-rowindex="${last}"]`), n);
+    await close();
+  });
+
+  test('shows hostile names as text', async () => {
+    const name = '</script><img src=x onerror="window.hacked=1">';
+    const data = madeUp({ frames: [[0, name, `/srv/${name}.py`, 1]], own: [[1, 0, 10, 10, 10]], threads: [name] });
+    const { page, close } = await open(browser, pageOf(place, 'table', data, 'hostile-table'));
+    assert.match((await cells(page, 'name'))[0], /<img src=x onerror=/);
+    assert.equal(await page.locator('img').count(), 0);
+    assert.equal(await page.evaluate(() => window.hacked), undefined);
+    await close();
+  });
+});
