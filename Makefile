@@ -14,7 +14,7 @@ endif
 
 TOOLS := build/tools/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
-SOURCES := $(shell find crates python -type f -not -path '*/__pycache__/*' -not -name '*.so') Cargo.toml Cargo.lock pyproject.toml
+SOURCES := $(shell find crates python web/dist -type f -not -path '*/__pycache__/*' -not -name '*.so') Cargo.toml Cargo.lock pyproject.toml
 # A pattern for the shell, not for make: make may have listed the folder before the wheel was built.
 WHEEL := build/wheels/heaptide-*.whl
 # A test binary of the Python module would need a shared libpython, which many machines lack; pytest covers it.
@@ -41,7 +41,7 @@ demo: build/venv/.wheel ## Build the wheel, install it, profile a job that leaks
 	@echo "The heaptide command of this demo is build/venv/bin/heaptide"
 
 .PHONY: test
-test: lint test-rust test-python ## Check everything: formatting, lints, types, Rust tests, pytest on every Python found.
+test: lint test-rust test-python test-pages ## Check everything: formatting, lints, types, Rust tests, pytest on every Python found, pages.
 
 .PHONY: lint
 lint: lint-rust lint-python ## Check formatting, clippy, ruff, mypy and the stubs; change nothing.
@@ -57,6 +57,14 @@ test-rust: build/tools/.ready ## Run the Rust tests.
 .PHONY: test-python
 test-python: build/wheels/.built ## Run pytest on the installed wheel; ONLY=3.12 one version, ARGS='-k name' for pytest.
 	$(TOOLS)/python -B scripts/test_all_pythons.py --wheel $(WHEEL) $(addprefix --only ,$(ONLY)) -- $(ARGS)
+
+.PHONY: test-pages
+test-pages: build/venv/.wheel ## Check the pages: their sources, that the committed ones are fresh, and in a browser.
+	HEAPTIDE=$(CURDIR)/build/venv/bin/heaptide scripts/test-pages
+
+.PHONY: web
+web: ## Build the pages from web/src into web/dist; needs Node, unlike everything else.
+	cd web && npm ci --no-audit --no-fund && npm run build
 
 .PHONY: bench
 bench: $(BENCH_VERSIONS:%=build/bench-%/.ready) ## Measure cost and size next to memray; write bench/results. REPS=5 repeats more.

@@ -14,8 +14,8 @@ const images = join(root, 'docs/images');
 
 /** File, program, command, address, colours, and where the pointer rests: share of the width, row. */
 const PICTURES = [
-  ['flamegraph-light', 'bench/workloads/frames.py', 'flamegraph', '', 'light', [0.47, 3]],
-  ['flamegraph-dark', 'bench/workloads/frames.py', 'flamegraph', '', 'dark', [0.47, 3]],
+  ['flamegraph-light', 'bench/workloads/frames.py', 'flamegraph', '', 'light', [0.47, 1]],
+  ['flamegraph-dark', 'bench/workloads/frames.py', 'flamegraph', '', 'dark', [0.47, 1]],
   ['flamegraph-search', 'bench/workloads/frames.py', 'flamegraph', '#inverted=true&search=take', 'light', null],
   ['flamegraph-leak', 'examples/memory-leak/job.py', 'flamegraph', '#measure=leaked', 'light', [0.5, 2]],
   ['table-light', 'bench/workloads/frames.py', 'table', '', 'light', null],

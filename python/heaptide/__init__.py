@@ -10,8 +10,7 @@ import sys
 
 if "t" in getattr(sys, "abiflags", ""):
     raise ImportError(
-        "heaptide does not support free-threaded builds of Python yet; "
-        "use the build with the GIL of the same version"
+        "heaptide does not support free-threaded builds of Python yet; use the build with the GIL of the same version"
     )
 
 from heaptide._native import RecordingError, __version__

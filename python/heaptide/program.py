@@ -56,4 +56,8 @@ def _allocator() -> str:
     if sys.flags.dev_mode:
         return "pymalloc_debug"
     chosen = "" if sys.flags.ignore_environment else os.environ.get("PYTHONMALLOC", "")
-    return chosen if chosen and chosen not in ("default", "debug") else "pymalloc" + ("_debug" if chosen == "debug" else "")
+    return (
+        chosen
+        if chosen and chosen not in ("default", "debug")
+        else "pymalloc" + ("_debug" if chosen == "debug" else "")
+    )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import atexit
 import builtins
+import contextlib
 import io
 import os
 import sys
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from types import ModuleType
-from typing import Any, TypedDict
+from typing import Any, NoReturn, TypedDict
 
 from heaptide import _native, tracker
 
@@ -39,11 +40,18 @@ def run(plan: Plan) -> int:
     prepare = {"script": _script, "module": _module, "code": _code, "stdin": _stdin}[plan["kind"]]
     try:
         call = prepare(plan["target"], plan["arguments"])
-    except (OSError, SyntaxError, ValueError) as error:
-        return _cannot_run(plan, error)
+    except (OSError, SyntaxError, ValueError, EOFError, TypeError) as error:
+        if plan["kind"] == "stdin":
+            _native.print_exception(error.with_traceback(None))
+            return 1
+        _leave_to_python(plan)
     if not _start_recording(plan):
         return 1
     error = _native.call_as_main(*call)
+    if plan["kind"] in ("script", "stdin") and call[0] is exec:
+        # Exit handlers do not find these two any more.
+        call[2].pop("__file__", None)
+        call[2].pop("__cached__", None)
     del call
     if error is None:
         return 0
@@ -107,24 +115,24 @@ def _command(plan: Plan) -> list[str]:
     return first[plan["kind"]] + plan["arguments"]
 
 
-def _cannot_run(plan: Plan, error: Exception) -> int:
-    """Say why there is no program to run, in the interpreter's words and with its exit code."""
-    if isinstance(error, SyntaxError):
-        _native.print_exception(error.with_traceback(None))
-        return 1
-    target = os.path.abspath(plan["target"])
-    errno = getattr(error, "errno", None)
-    reason = f"[Errno {errno}] {os.strerror(errno)}" if errno else str(error)
-    print(f"{sys.executable}: can't open file {target!r}: {reason}", file=sys.stderr)
-    return 2
+def _leave_to_python(plan: Plan) -> NoReturn:
+    """Let plain Python say, in its own words and with its own exit code, why the program cannot begin."""
+    import subprocess
+
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    words = {"script": [plan["target"]], "code": ["-c", plan["target"]]}[plan["kind"]]
+    os.execv(sys.executable, [sys.executable, *flags, *words, *plan["arguments"]])
 
 
 def _script(target: str, arguments: list[str]) -> tuple[Any, ...]:
     sys.argv = [target, *arguments]
-    path = os.path.abspath(target)
+    path = _absolute(target)
     if _is_importable(path):
-        # A folder or an archive with a __main__ module.
-        _set_first_import_path(path)
+        # A folder or an archive with a __main__ module: its place on the import path does not depend on any flag.
+        if _may_set_first_import_path():
+            sys.path[0] = path
+        else:
+            sys.path.insert(0, path)
         return _runpy(), "__main__", False
     _set_first_import_path(os.path.dirname(os.path.realpath(path)))
     if path.endswith(".pyc"):
@@ -140,10 +148,9 @@ def _script(target: str, arguments: list[str]) -> tuple[Any, ...]:
         with io.open_code(path) as file:
             code = compile(file.read(), path, "exec", dont_inherit=True)
     namespace = _new_main()
-    namespace["__file__"] = path
-    if sys.version_info < (3, 15):
-        namespace["__cached__"] = None
-    namespace["__loader__"] = SourceFileLoader("__main__", path)
+    _name_file(namespace, path)
+    loader = SourcelessFileLoader if path.endswith(".pyc") else SourceFileLoader
+    namespace["__loader__"] = loader("__main__", path)
     return exec, code, namespace
 
 
@@ -156,13 +163,22 @@ def _module(target: str, arguments: list[str]) -> tuple[Any, ...]:
 def _code(target: str, arguments: list[str]) -> tuple[Any, ...]:
     sys.argv = ["-c", *arguments]
     _set_first_import_path("")
-    return exec, compile(target, "<string>", "exec", dont_inherit=True), _new_main()
+    code = compile(target, "<string>", "exec", dont_inherit=True)
+    if sys.version_info >= (3, 13):
+        import linecache
+
+        with contextlib.suppress(Exception):  # so that tracebacks can show the text
+            linecache._register_code(code, target, "<string>")  # type: ignore[attr-defined]
+    return exec, code, _new_main()
 
 
 def _stdin(_target: str, arguments: list[str]) -> tuple[Any, ...]:
     sys.argv = ["-", *arguments]
     _set_first_import_path("")
-    return exec, compile(sys.stdin.read(), "<stdin>", "exec", dont_inherit=True), _new_main()
+    code = compile(sys.stdin.read(), "<stdin>", "exec", dont_inherit=True)
+    namespace = _new_main()
+    _name_file(namespace, "<stdin>")
+    return exec, code, namespace
 
 
 def _runpy() -> Any:
@@ -196,13 +212,26 @@ def _is_importable(path: str) -> bool:
     return False
 
 
+def _absolute(path: str) -> str:
+    """Return the path as the interpreter would: with the current directory before it, and otherwise as it is."""
+    return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+
+
+def _name_file(namespace: dict[str, Any], path: str) -> None:
+    namespace["__file__"] = path
+    if sys.version_info < (3, 15):
+        namespace["__cached__"] = None
+
+
+def _may_set_first_import_path() -> bool:
+    return not getattr(sys.flags, "safe_path", False) and not sys.flags.isolated
+
+
 def _set_first_import_path(path: str) -> None:
-    if not getattr(sys.flags, "safe_path", False) and not sys.flags.isolated:
+    if _may_set_first_import_path():
         sys.path[0] = path
 
 
 def _say(message: str) -> None:
-    try:
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # standard error may be closed
         print(f"heaptide: {message}", file=sys.stderr, flush=True)
-    except (OSError, ValueError, AttributeError):  # standard error is closed
-        pass

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 DEFAULT_SAMPLE_BYTES = 512 * 1024
+MAX_SAMPLE_BYTES = 1 << 50
+MAX_INTERVAL_MS = 86_400_000
 
 _lifecycle = threading.Lock()
 
@@ -53,10 +55,10 @@ class Tracker:
     ) -> None:
         if sample is True:
             sample = DEFAULT_SAMPLE_BYTES
-        if sample is not None and sample is not False and sample < 1:
-            raise ValueError(f"sample must be a number of bytes from 1 on, not {sample}")
-        if interval_ms < 1:
-            raise ValueError(f"interval_ms must be at least 1, not {interval_ms}")
+        if sample is not None and sample is not False and not 1 <= sample <= MAX_SAMPLE_BYTES:
+            raise ValueError(f"sample must be a number of bytes from 1 to {MAX_SAMPLE_BYTES}, not {sample}")
+        if not 1 <= interval_ms <= MAX_INTERVAL_MS:
+            raise ValueError(f"interval_ms must be a number from 1 to {MAX_INTERVAL_MS}, not {interval_ms}")
         self._path = os.path.abspath(destination)
         self._objects = objects
         self._sample_bytes = int(sample or 0)
@@ -139,7 +141,7 @@ def stop() -> tuple[str, bool] | None:
 
 
 def _after_fork_in_child() -> None:
-    """Make a forked child one that can be recorded, and record it if its parent's recording follows forks. Never raises."""
+    """Make a forked child one that can be recorded, and record it if its parent follows forks. Never raises."""
     global _lifecycle
     _lifecycle = threading.Lock()  # the parent's may be held by a thread that does not exist here
     try:
@@ -149,12 +151,16 @@ def _after_fork_in_child() -> None:
         thread_names.tell_all()
         processes = sys.modules.get("multiprocessing.util")
         if processes is not None:
-            # Its children leave through os._exit; this is what they run before.
-            processes.Finalize(None, stop, exitpriority=-1000)
+            # Its children leave through os._exit after their finalizers, and they first forget those of the parent.
+            processes.register_after_fork(stop, _stop_with_process)
     except Exception as error:
         warning = str(error)
     if warning is not None:
         os.write(2, f"heaptide: the forked process {os.getpid()} is not recorded: {warning}\n".encode())
+
+
+def _stop_with_process(_stop: object) -> None:
+    sys.modules["multiprocessing.util"].Finalize(None, stop, exitpriority=-1000)
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

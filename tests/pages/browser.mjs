@@ -51,8 +51,21 @@ export async function open(browser, file, options = {}) {
   });
   await page.goto(address + hash);
   await page.waitForSelector('html[data-ready=true]');
-  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  await drawn(page);
   return { page, requests, errors, close: () => inside.close() };
+}
+
+/** Waits until what was asked of a page before this is on the screen: rendered, its effects run, and drawn. */
+export function drawn(page) {
+  return page.evaluate(
+    () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done)))),
+  );
+}
+
+/** What the address says behind its `#`, as the page itself sees it. */
+export async function hashOf(page) {
+  await drawn(page);
+  return page.evaluate(() => location.hash);
 }
 
 export function folder() {

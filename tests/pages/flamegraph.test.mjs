@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
-import { folder, launch, open } from './browser.mjs';
+import { drawn, folder, hashOf, launch, open } from './browser.mjs';
 import { large, madeUp, pageOf } from './made-up.mjs';
 
 const FRAMES = [
@@ -36,12 +36,20 @@ after(async () => {
 async function hover(page, x, row) {
   const box = await page.locator('canvas[role=application]').boundingBox();
   await page.mouse.move(box.x + x * box.width, box.y + row * 22 + 11);
+  await drawn(page);
   const tooltip = page.locator('.tooltip');
   return (await tooltip.count()) ? tooltip.innerText() : '';
 }
 
 const figure = (page, name) => page.locator(`[data-figure="${name}"]`).innerText();
-const said = (page) => page.locator('.search output').innerText();
+const said = async (page) => {
+  await drawn(page);
+  return page.locator('.search output').innerText();
+};
+const spoken = async (page) => {
+  await drawn(page);
+  return page.locator('#spoken').innerText();
+};
 
 async function small(options = {}, more = {}) {
   return open(browser, pageOf(place, 'flamegraph', madeUp({ ...SMALL, ...more })), { reducedMotion: 'reduce', ...options });
@@ -51,7 +59,7 @@ describe('the flame graph', () => {
   test('asks no network for anything and makes no mistake while it is used', async () => {
     const { page, requests, errors, close } = await small();
     for (const key of ['i', 'l', 'h', 's', 'o', 'm', 'b', 'd', 'm', 'm', 'b', 's', 'i', '?', 'Escape']) await page.keyboard.press(key);
-    await page.evaluate(() => new Promise(requestAnimationFrame));
+    await drawn(page);
     assert.deepEqual(requests, []);
     assert.deepEqual(errors, []);
     await close();
@@ -76,12 +84,12 @@ describe('the flame graph', () => {
     await hover(page, 0.3, 2);
     await page.mouse.down();
     await page.mouse.up();
-    assert.match(page.url(), /#zoom=0\.1$/);
+    assert.match(await hashOf(page), /#zoom=0\.1$/);
     assert.match(await hover(page, 0.99, 2), /load/);
     await page.keyboard.press('Backspace');
-    assert.match(page.url(), /#zoom=0$/);
+    assert.match(await hashOf(page), /#zoom=0$/);
     await page.keyboard.press('Escape');
-    assert.doesNotMatch(page.url(), /zoom/);
+    assert.doesNotMatch(await hashOf(page), /zoom/);
     await close();
   });
 
@@ -136,22 +144,22 @@ describe('the flame graph', () => {
   test('is steered by arrow keys, and says where it stands', async () => {
     const { page, close } = await small();
     for (const key of ['ArrowDown', 'ArrowDown', 'ArrowDown']) await page.keyboard.press(key);
-    assert.match(await page.locator('#spoken').innerText(), /^load, \/srv\/job\/job\.py:20, 6\.00 MB/);
+    assert.match(await spoken(page), /^load, \/srv\/job\/job\.py:20, 6\.00 MB/);
     await page.keyboard.press('ArrowRight');
-    assert.match(await page.locator('#spoken').innerText(), /^load, \/srv\/job\/job\.py:21, 2\.00 MB/);
+    assert.match(await spoken(page), /^load, \/srv\/job\/job\.py:21, 2\.00 MB/);
     await page.keyboard.press('Enter');
-    assert.match(page.url(), /#zoom=0\./);
+    assert.match(await hashOf(page), /#zoom=0\./);
     await page.keyboard.press('?');
-    assert.ok(await page.getByRole('dialog').isVisible());
+    await page.getByRole('dialog').waitFor();
     await page.keyboard.press('Escape');
-    assert.equal(await page.getByRole('dialog').count(), 0);
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
     await close();
   });
 
   test('is restored from its address', async () => {
     const hash = '#measure=total&unit=count&inverted=true&merge=function&orientation=flame&search=parse&theme=dark';
     const { page, close } = await small({ hash });
-    assert.equal(new URL(page.url()).hash, hash);
+    assert.equal(await hashOf(page), hash);
     for (const name of ['Total', 'Allocations', '▲']) {
       assert.equal(await page.getByRole('radio', { name }).getAttribute('aria-checked'), 'true', name);
     }
@@ -169,7 +177,10 @@ describe('the flame graph', () => {
   });
 
   test('has the colours of the system, or those that were chosen', async () => {
-    const background = (page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const background = async (page) => {
+      await drawn(page);
+      return page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    };
     const light = await small({ colorScheme: 'light' });
     const dark = await small({ colorScheme: 'dark' });
     const [white, black] = [await background(light.page), await background(dark.page)];

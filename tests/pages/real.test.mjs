@@ -5,7 +5,7 @@ import { copyFileSync, existsSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { folder, launch, open } from './browser.mjs';
+import { drawn, folder, launch, open } from './browser.mjs';
 import { dataOf } from './made-up.mjs';
 
 /** The command under test, of an environment in which it is installed. */
@@ -45,7 +45,7 @@ describe('pages of a real run', () => {
     assert.equal(Number(exact.replace(/\D/g, '')), stats.metadata.peak_memory);
     assert.match(await page.locator('.search output').innerText(), /^1 frame · 24\.0 MB/);
     await page.keyboard.press('n');
-    await page.locator('canvas[role=application]').focus();
+    await drawn(page);
     assert.match(await page.locator('#spoken').innerText(), /^perform, .*job\.py:7, 24\.0 MB/);
     assert.deepEqual([requests, errors], [[], []]);
     await close();

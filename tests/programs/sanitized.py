@@ -1,4 +1,5 @@
 """A short program that goes through many corners of recording, for runs under a memory checker."""
+
 import ctypes
 import gc
 import threading

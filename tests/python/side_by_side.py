@@ -42,7 +42,9 @@ def run_twice(
     plain, recorded = outcomes
     for stream in ("stderr", "stdout"):
         expected, seen = (getattr(outcome, stream).decode() for outcome in outcomes)
-        difference = difflib.unified_diff(expected.splitlines(), seen.splitlines(), "plain", "recorded", lineterm="", n=1)
+        difference = difflib.unified_diff(
+            expected.splitlines(), seen.splitlines(), "plain", "recorded", lineterm="", n=1
+        )
         assert seen == expected, f"{stream} of {arguments} differs:\n" + "\n".join(difference)
     assert recorded.returncode == plain.returncode, f"{arguments}: {recorded.returncode} instead of {plain.returncode}"
     assert capture.exists() or not records, "nothing was recorded"

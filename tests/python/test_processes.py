@@ -86,7 +86,9 @@ def test_child_of_a_fork_past_libc_is_not_recorded_and_the_parents_capture_stays
     heaptide_run: Run, tmp_path: Path
 ) -> None:
     # SIGCHLD is 17; the number of the call is that of x86-64 or aarch64.
-    create = "__import__('ctypes').CDLL(None).syscall({'x86_64': 56, 'aarch64': 220}[os.uname().machine], 17, 0, 0, 0, 0)"
+    create = (
+        "__import__('ctypes').CDLL(None).syscall({'x86_64': 56, 'aarch64': 220}[os.uname().machine], 17, 0, 0, 0, 0)"
+    )
     done = heaptide_run(FORKING.replace("CREATE_CHILD", create).replace("LEAVE", "os._exit(3)"))
     assert (done.stdout, done.stderr) == ("child ended with 3\n", "")
     assert all_captures(tmp_path) == [done.capture]
@@ -214,7 +216,9 @@ def test_reports_merge_the_files_of_a_session(heaptide_run: Run, tmp_path: Path)
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_forks_of_a_program_with_threads_neither_hang_nor_crash(heaptide_run: Run, tmp_path: Path, follow: bool) -> None:
+def test_forks_of_a_program_with_threads_neither_hang_nor_crash(
+    heaptide_run: Run, tmp_path: Path, follow: bool
+) -> None:
     options = ["--follow-fork"] if follow else []
     n_forks = 45 if follow else 200
     done = heaptide_run(PROGRAMS / "forks_while_threads_allocate.py", *options, args=[str(n_forks)])

@@ -9,7 +9,6 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-
 from side_by_side import run_twice, write
 
 EXITS = {

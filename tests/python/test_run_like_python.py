@@ -14,7 +14,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
 from side_by_side import run_twice, write
 
 MIRROR = '''
@@ -113,7 +112,8 @@ def test_a_compiled_script_sees_what_it_always_sees(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "flags", [["-O"], ["-OO"], ["-B", "-s"], ["-X", "dev"], ["-X", "utf8"], ["-W", "error", "-X", "faulthandler"], ["-u"]]
+    "flags",
+    [["-O"], ["-OO"], ["-B", "-s"], ["-X", "dev"], ["-X", "utf8"], ["-W", "error", "-X", "faulthandler"], ["-u"]],
 )
 def test_the_flags_of_the_interpreter_stay(tmp_path: Path, flags: list[str]) -> None:
     write(tmp_path / "job.py", MIRROR)
@@ -130,9 +130,7 @@ def test_the_flags_of_the_interpreter_stay(tmp_path: Path, flags: list[str]) -> 
         ([], {"PYTHONSAFEPATH": "1", "PYTHONPATH": "elsewhere"}),
     ],
 )
-def test_the_import_path_follows_the_flags(
-    tmp_path: Path, target: str, flags: list[str], env: dict[str, str]
-) -> None:
+def test_the_import_path_follows_the_flags(tmp_path: Path, target: str, flags: list[str], env: dict[str, str]) -> None:
     write(tmp_path / "job.py", MIRROR)
     write(tmp_path / "folder" / "__main__.py", MIRROR)
     write(tmp_path / "elsewhere" / "job.py", MIRROR)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from conftest import heaptide
-
 from side_by_side import write
 
 CODE = "x = bytes(1_000_000); print('ran')"
@@ -48,7 +47,9 @@ def test_default_file_is_named_after_program_and_process_in_the_current_folder(
 
 @pytest.mark.parametrize("spelling", ["-o FILE", "-oFILE", "--output FILE", "--output=FILE", "-qo FILE"])
 def test_output_option_names_the_file(tmp_path: Path, spelling: str) -> None:
-    done = run(tmp_path, *spelling.replace("FILE", "named.tide").split(), "-c", "import os; os.mkdir('x'); os.chdir('x')")
+    done = run(
+        tmp_path, *spelling.replace("FILE", "named.tide").split(), "-c", "import os; os.mkdir('x'); os.chdir('x')"
+    )
     assert done.returncode == 0
     assert captures(tmp_path) == ["named.tide"] and captures(tmp_path / "x") == []
 
@@ -108,7 +109,12 @@ def test_options_behind_the_program_are_the_programs_own(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "words",
     [["--nonsense", "job.py"], ["-z", "job.py"], [], ["-q"], ["-o"], ["-m"], ["-c"], ["--interval", "0", "job.py"]]
-    + [["--interval", "soon", "job.py"], ["--sample=none", "job.py"], ["--sample=0", "job.py"], ["--force=1", "job.py"]],
+    + [
+        ["--interval", "soon", "job.py"],
+        ["--sample=none", "job.py"],
+        ["--sample=0", "job.py"],
+        ["--force=1", "job.py"],
+    ],
 )
 def test_mistakes_in_the_options_end_with_2_and_run_nothing(tmp_path: Path, words: list[str]) -> None:
     write(tmp_path / "job.py", "print('ran')")
@@ -133,7 +139,8 @@ def test_command_and_module_are_the_same_program() -> None:
         pytest.skip(f"no heaptide command beside {sys.executable}")
     for words in (["--version"], ["--help"], ["run", "--help"], ["nonsense"]):
         first, second = (
-            subprocess.run([*start, *words], capture_output=True) for start in ([command], [sys.executable, "-m", "heaptide"])
+            subprocess.run([*start, *words], capture_output=True)
+            for start in ([command], [sys.executable, "-m", "heaptide"])
         )
         assert (first.returncode, first.stdout, first.stderr) == (second.returncode, second.stdout, second.stderr)
 

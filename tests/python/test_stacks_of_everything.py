@@ -28,7 +28,7 @@ def test_every_stack_is_what_the_interpreter_says(
     record: Callable[..., Recording], seed: int, options: list[str]
 ) -> None:
     with_greenlets = ["greenlet"] if importlib.util.find_spec("greenlet") else []
-    count = 100 if options else 800
+    count = 60 if options else 500
     recorded = record(PROGRAMS / "stack_witness.py", *options, args=[str(seed), str(count), *with_greenlets])
     truth = json.loads(recorded.stdout)
     assert len(truth) >= count

@@ -106,7 +106,7 @@ def test_what_the_profiler_itself_allocates_is_in_no_report(track: Callable[[str
     folder = str(Path(recorded.stdout.strip()).parent)
     for command in (["tree"], ["tree", "--leaks"], ["stats", "-n", "10000"], ["summary"]):
         report = heaptide(*command, tmp_path / "tracked.tide").stdout
-        assert str(recorded.script) in report or "--leaks" in command
+        assert recorded.script.name in report or "--leaks" in command
         assert [line for line in report.splitlines() if folder in line] == []
 
 
@@ -182,9 +182,8 @@ def test_a_second_recording_of_the_same_process_is_as_exact_as_the_first(
 SUB_INTERPRETERS = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="sub-interpreters have no module that fits every older version")
-@pytest.mark.parametrize("objects", [False, True])
-def test_a_sub_interpreter_does_no_harm_and_its_stacks_are_right(
+@pytest.mark.parametrize("objects", [False, True], ids=["exact", "objects"])
+def test_a_sub_interpreter_does_no_harm_and_has_its_own_stacks_from_3_12_on(
     track: Callable[[str], Recording], objects: bool
 ) -> None:
     recorded = track(f"""
@@ -223,5 +222,10 @@ def test_a_sub_interpreter_does_no_harm_and_its_stacks_are_right(
     assert recorded.stack(2_000_002) == ["<module>@between"]
     assert recorded.stack(2_000_003) == ["<module>@after"]
     for n in range(1_000_000, 1_000_020):
-        inside = [[(call.name, call.line) for call in one.stack] for one in recorded.of(n)]
-        assert inside == [[("<module>", 9), ("work", 6), ("leaf", 3)]] * 3
+        if sys.version_info >= (3, 12):
+            inside = [[(call.name, call.line) for call in one.stack] for one in recorded.of(n)]
+            assert inside == [[("<module>", 9), ("work", 6), ("leaf", 3)]] * 3
+        else:
+            # Older versions do not tell which interpreter a thread is in: what it does there belongs to the line that
+            # sent it there.
+            assert recorded.stacks(n) == [[f"<module>@{line}", "run@run"] for line in ("first", "second", "third")]

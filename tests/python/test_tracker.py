@@ -24,7 +24,9 @@ def python(tmp_path: Path) -> Python:
     """Run a program that uses the API; unless told otherwise it must end well and say nothing on standard error."""
 
     def run(program: str, *, flags: tuple[str, ...] = (), check: bool = True) -> subprocess.CompletedProcess[str]:
-        start = "import gc, os, sys, threading\nfrom pathlib import Path\nimport heaptide\nfrom heaptide import Tracker\n"
+        start = (
+            "import gc, os, sys, threading\nfrom pathlib import Path\nimport heaptide\nfrom heaptide import Tracker\n"
+        )
         command = [sys.executable, *flags, "-c", start + textwrap.dedent(program)]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         if check:
@@ -117,7 +119,9 @@ def test_second_start_says_so_and_the_first_goes_on(python: Python, tmp_path: Pa
     assert not (tmp_path / "second.tide").exists()
 
 
-def test_tracker_under_heaptide_run_says_so_and_the_run_goes_on(heaptide_run: Callable[..., Any], tmp_path: Path) -> None:
+def test_tracker_under_heaptide_run_says_so_and_the_run_goes_on(
+    heaptide_run: Callable[..., Any], tmp_path: Path
+) -> None:
     done = heaptide_run(f"""
     import heaptide
     try:

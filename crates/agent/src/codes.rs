@@ -20,6 +20,8 @@ use crate::session;
 
 /// What frames show whose code could not be read. No code object gets this number.
 const UNKNOWN: u32 = 0;
+/// Not a function of anybody's: the frame that 3.13 and later put between a class and its `__init__`.
+pub const NOBODY: u32 = u32::MAX;
 /// `tp_dealloc` in a type object, the same in all versions: refcount, type, size, name, two sizes stand before it.
 const TP_DEALLOC: usize = 48;
 
@@ -83,6 +85,10 @@ pub fn id_of(layout: &Layout, address: usize) -> u32 {
         session::count_lost(Lost::UnreadableCode, 1);
         return UNKNOWN;
     };
+    if text.name.utf8 == b"__init__" && text.filename.utf8 == b"__init__" {
+        codes.by_address.insert(address, NOBODY);
+        return NOBODY;
+    }
     // SAFETY: as above; the slice is not used beyond this function.
     let line_table = unsafe { text.linetable.as_slice() };
     let mut content = wire::checksum(line_table) ^ (text.first_line as u64).rotate_left(17);

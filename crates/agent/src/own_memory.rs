@@ -78,7 +78,11 @@ unsafe impl GlobalAlloc for Counted {
         add(layout.size());
         // SAFETY: the caller keeps the contract of `alloc`.
         let block = unsafe { System.alloc(layout) };
-        if block.is_null() { from_reserve(layout) } else { block }
+        if block.is_null() {
+            from_reserve(layout)
+        } else {
+            block
+        }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
@@ -93,7 +97,11 @@ unsafe impl GlobalAlloc for Counted {
         add(layout.size());
         // SAFETY: the caller keeps the contract of `alloc_zeroed`.
         let block = unsafe { System.alloc_zeroed(layout) };
-        if block.is_null() { from_reserve(layout) } else { block }
+        if block.is_null() {
+            from_reserve(layout)
+        } else {
+            block
+        }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {

@@ -60,6 +60,8 @@ pub unsafe fn prepare(symbols: &Symbols) -> Result<(), Unsupported> {
 pub struct NoCallers {
     place: *mut usize,
     frame: usize,
+    /// Where the interpreter counts how deep calls may still go, and what it said.
+    recursion: Option<(*mut i32, i32)>,
 }
 
 impl NoCallers {
@@ -86,12 +88,55 @@ impl NoCallers {
         // SAFETY: the place is the calling thread's own, and the interpreter treats null as "no caller", which is what
         // it has when a program starts.
         let frame = unsafe { place.replace(0) };
-        Some(NoCallers { place, frame })
+        // SAFETY: `state` is the calling thread's own.
+        let recursion = unsafe { recursion_counter(layout, state) }.map(|(counter, at_bottom)| {
+            // SAFETY: the counter is the calling thread's own; what is written is what it is when a program starts.
+            (counter, unsafe { counter.replace(at_bottom) })
+        });
+        Some(NoCallers {
+            place,
+            frame,
+            recursion,
+        })
     }
+}
+
+/// Where the thread state counts the depth of calls, and the value that a program finds when it starts. It is recognised
+/// by what stands there: from 3.11 on what is left, followed by the limit that `Py_GetRecursionLimit` tells; before that
+/// the depth itself.
+///
+/// # Safety
+/// `state` is a live thread state.
+unsafe fn recursion_counter(layout: &Layout, state: usize) -> Option<(*mut i32, i32)> {
+    // SAFETY: looking a symbol up has no preconditions.
+    let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"Py_GetRecursionLimit".as_ptr()) };
+    if function.is_null() {
+        return None;
+    }
+    // SAFETY: the function of this name takes nothing and returns an int in all versions.
+    let limit = unsafe { transmute::<*mut libc::c_void, extern "C" fn() -> i32>(function) }();
+    // SAFETY: a thread state is much longer than these first words.
+    let word = |offset: usize| unsafe { ((state + offset) as *const i32).read() };
+    if layout.version < (3, 11) {
+        const DEPTH: usize = 32;
+        return (1..100)
+            .contains(&word(DEPTH))
+            .then_some(((state + DEPTH) as *mut i32, 0));
+    }
+    let is_counter = |&offset: &usize| {
+        word(offset + 4) == limit && (limit - 100..=limit).contains(&word(offset))
+    };
+    let mut places = (24..72).step_by(4).filter(is_counter);
+    let offset = places.next().filter(|_| places.next().is_none())?;
+    Some(((state + offset) as *mut i32, limit))
 }
 
 impl Drop for NoCallers {
     fn drop(&mut self) {
+        if let Some((counter, value)) = self.recursion {
+            // SAFETY: as when it was replaced; every call made since has returned.
+            unsafe { counter.write(value) };
+        }
         // SAFETY: the place lives as long as the thread state, or as the C frame record of a caller of ours.
         unsafe { self.place.write(self.frame) };
     }

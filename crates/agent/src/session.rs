@@ -149,7 +149,13 @@ pub fn active_path() -> Option<PathBuf> {
 /// The calling thread holds the GIL.
 pub unsafe fn start(config: Config) -> Result<Option<String>, StartError> {
     // SAFETY: as the caller says.
-    unsafe { start_as(config, new_session_id(), std::process::id()) }
+    unsafe {
+        start_as(
+            config,
+            new_session_id(),
+            std::os::unix::process::parent_id(),
+        )
+    }
 }
 
 /// Goes on recording in a forked child, under the parent's session and into a file of the child's own.
@@ -195,7 +201,8 @@ unsafe fn start_as(
         return Err(StartError::NoThreadKey);
     }
     fork::prepare();
-    let has_memory = own_memory::prepare_reserve() && (config.sample_bytes == 0 || sampler::prepare(config.sample_bytes));
+    let has_memory = own_memory::prepare_reserve()
+        && (config.sample_bytes == 0 || sampler::prepare(config.sample_bytes));
     if !has_memory {
         return Err(StartError::NoMemory);
     }

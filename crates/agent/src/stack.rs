@@ -254,6 +254,9 @@ impl Stack {
         } else {
             self.learn_code(layout, code)
         };
+        if id == codes::NOBODY {
+            return false;
+        }
         let offset = instr_offset(layout, code, instruction);
         room.push(Frame {
             code: id,

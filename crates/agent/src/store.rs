@@ -379,8 +379,9 @@ impl Store {
                     _ => block.last_sequence >= cut,
                 });
         // Checkpoints first: one that is there must have its events behind it.
-        let (checkpoints, events): (Vec<_>, Vec<_>) =
-            dropped.into_iter().partition(|block| block.stream == CHECKPOINT_STREAM);
+        let (checkpoints, events): (Vec<_>, Vec<_>) = dropped
+            .into_iter()
+            .partition(|block| block.stream == CHECKPOINT_STREAM);
         for block in checkpoints.iter().chain(&events) {
             compaction::pad(self.fd(), block.offset, block.offset + block.len, &[])?;
         }

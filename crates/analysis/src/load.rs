@@ -140,7 +140,8 @@ fn show(stacks: &Stacks, capture: &Capture, names: &mut Names) -> (Vec<Shown>, u
         may_be_launcher.push(follows_launcher && is_launcher);
         shown.push(Shown {
             parent: stack.parent.0,
-            location: (part == Part::Program).then_some(location),
+            // Deeper in a stack, what our own code did for the program counts as its caller's.
+            location: (part == Part::Program && !is_own(&at.file)).then_some(location),
             part,
         });
     }
@@ -176,9 +177,13 @@ impl Process {
     pub fn frames(&self, stack: StackId) -> impl Iterator<Item = LocationId> + '_ {
         let mut at = stack.0 as usize;
         std::iter::from_fn(move || {
-            let shown = self.shown.get(at)?;
-            at = shown.parent as usize;
-            shown.location
+            loop {
+                let shown = self.shown.get(at).filter(|_| at != 0)?;
+                at = shown.parent as usize;
+                if shown.location.is_some() {
+                    return shown.location;
+                }
+            }
         })
     }
 

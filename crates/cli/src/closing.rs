@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use heaptide_capture::Capture;
-use heaptide_report::units;
+use heaptide_report::{shell, units};
 
 /// Beyond this the peak is left to the reports: nobody wants to wait for a line of farewell.
 const MAX_EVENTS: u64 = 30_000_000;
@@ -36,12 +36,7 @@ pub fn closing_words(path: &Path) -> Vec<String> {
     let name = path.file_name().map(Path::new).unwrap_or(path);
     let here = std::env::current_dir().is_ok_and(|here| path.parent() == Some(&here));
     let shown = if here { name } else { path }.display().to_string();
-    let quoted =
-        if shown.contains(|c: char| c.is_whitespace() || "'\"\\$`*?&;|<>()[]{}!#~".contains(c)) {
-            format!("'{}'", shown.replace('\'', "'\\''"))
-        } else {
-            shown.clone()
-        };
+    let quoted = shell::quote(&shown);
     vec![
         format!("peak memory: {}", peak.trim_end_matches(", ")),
         format!("recorded into {shown}"),

@@ -8,6 +8,9 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyFileExistsError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 
+/// What the operating system calls "exists already".
+const EEXIST: i32 = 17;
+
 create_exception!(
     heaptide,
     RecordingError,
@@ -96,7 +99,7 @@ pub fn start_in_child() -> PyResult<Option<String>> {
 fn to_python(error: StartError) -> PyErr {
     let message = error.to_string();
     match error {
-        StartError::Exists(_) => PyFileExistsError::new_err(message),
+        StartError::Exists(_) => PyFileExistsError::new_err((EEXIST, message)),
         StartError::Open(_, cause) | StartError::Write(_, cause) => match cause.raw_os_error() {
             Some(errno) => PyOSError::new_err((errno, message)),
             None => PyOSError::new_err(message),

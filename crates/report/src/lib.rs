@@ -5,6 +5,7 @@
 
 pub mod html;
 pub mod json;
+pub mod shell;
 pub mod text;
 pub mod transform;
 pub mod units;

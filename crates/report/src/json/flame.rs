@@ -17,8 +17,8 @@ use heaptide_analysis::model::flame::{
 use heaptide_analysis::model::{ProcessSummary, View};
 
 use super::Json;
+use crate::shell::command_line;
 use crate::text::notes;
-use crate::text::stats::command_line;
 use crate::units::{binary_size, timestamp};
 
 /// Raised when an older page would misread the data.
@@ -125,14 +125,13 @@ fn name(measure: Measure) -> &'static str {
 
 fn head(flame: &Flame, first: FirstView) -> Json {
     let quality = &flame.quality;
-    let view = if first.leaked {
-        View::Leaked
-    } else {
-        View::Peak
-    };
     let mut remarks = notes::remarks(quality);
     let own_peaks = notes::footer(quality, View::Peak).split_off(notes::warnings(quality).len());
-    remarks.extend(own_peaks);
+    remarks.extend(
+        own_peaks
+            .iter()
+            .map(|note| format!("at the peak, below: {note}")),
+    );
     let processes = flame.processes.iter().zip(&quality.processes);
     let threads = flame.threads.iter().map(|thread| {
         Json::Object(vec![
@@ -168,12 +167,7 @@ fn head(flame: &Flame, first: FirstView) -> Json {
             Json::Object(vec![
                 (
                     "measure",
-                    if view == View::Leaked {
-                        "leaked"
-                    } else {
-                        "peak"
-                    }
-                    .into(),
+                    if first.leaked { "leaked" } else { "peak" }.into(),
                 ),
                 ("inverted", first.inverted.into()),
                 ("split_threads", first.split_threads.into()),

@@ -3,7 +3,8 @@
 use heaptide_analysis::model::{Histogram, LocationSum, ModuleSum, ProcessSummary, Quality, Stats};
 
 use super::Json;
-use crate::text::stats::{command_line, location};
+use crate::shell::command_line;
+use crate::text::stats::location;
 use crate::units::timestamp;
 
 pub fn stats(stats: &Stats) -> Json {

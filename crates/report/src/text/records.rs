@@ -8,7 +8,25 @@ use std::io::{self, Write};
 use heaptide_analysis::RecordLine;
 use heaptide_analysis::capture::{Allocator, Frame, Header, Op, OpKind, Registry};
 
-use super::stats::command_line;
+use crate::shell::command_line;
+
+/// A text on one line: control characters are written as escapes.
+fn plain(text: &str) -> std::borrow::Cow<'_, str> {
+    if text.contains(char::is_control) {
+        text.chars()
+            .map(|c| {
+                if c.is_control() {
+                    c.escape_default().to_string()
+                } else {
+                    c.to_string()
+                }
+            })
+            .collect::<String>()
+            .into()
+    } else {
+        text.into()
+    }
+}
 
 pub fn record(out: &mut dyn Write, record: &RecordLine) -> io::Result<()> {
     match *record {
@@ -17,9 +35,9 @@ pub fn record(out: &mut dyn Write, record: &RecordLine) -> io::Result<()> {
         RecordLine::Code { id, code } => writeln!(
             out,
             "CODE_OBJECT code_id={id} function_name={} qualified_name={} filename={} firstlineno={} linetable_size={}",
-            code.name,
-            code.qualified_name,
-            code.file,
+            plain(&code.name),
+            plain(&code.qualified_name),
+            plain(&code.file),
             code.first_line,
             code.line_table.len()
         ),
@@ -29,7 +47,7 @@ pub fn record(out: &mut dyn Write, record: &RecordLine) -> io::Result<()> {
             thread.stream,
             thread.os_id,
             Seconds(elapsed_ns),
-            thread.name.as_deref().unwrap_or("")
+            plain(thread.name.as_deref().unwrap_or(""))
         ),
         RecordLine::Resident { elapsed_ns, bytes } => {
             writeln!(
@@ -51,7 +69,12 @@ pub fn record(out: &mut dyn Write, record: &RecordLine) -> io::Result<()> {
                 instruction => write!(out, "{instruction}")?,
             }
             match code {
-                Some(code) => writeln!(out, " location={}:{}:{line}", code.name, code.file),
+                Some(code) => writeln!(
+                    out,
+                    " location={}:{}:{line}",
+                    plain(&code.name),
+                    plain(&code.file)
+                ),
                 None => writeln!(out, " location=<unknown>"),
             }
         }

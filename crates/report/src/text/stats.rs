@@ -75,11 +75,6 @@ pub fn location(location: Option<&Location>) -> String {
     }
 }
 
-/// Arguments as one line.
-pub fn command_line(arguments: &[String]) -> String {
-    arguments.join(" ")
-}
-
 struct Page<'a> {
     out: &'a mut dyn Write,
     style: Style,

@@ -8,7 +8,7 @@ use heaptide_analysis::model::{ProcessStacks, ProcessSummary, Reading, StackMode
 
 use super::lines;
 use crate::json::Json;
-use crate::text::stats::command_line;
+use crate::shell::command_line;
 use crate::units::timestamp;
 
 pub fn write(model: &StackModel, out: &mut dyn Write) -> io::Result<()> {

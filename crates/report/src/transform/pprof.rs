@@ -14,8 +14,8 @@ use heaptide_analysis::model::{ProcessStacks, SiteSum, StackModel, ThreadName};
 
 use super::protobuf::Message;
 use super::{NO_FRAMES, merged};
+use crate::shell::command_line;
 use crate::text::notes::{remarks, warnings};
-use crate::text::stats::command_line;
 
 const SAMPLE_TYPES: [(&str, &str); 6] = [
     ("alloc_objects", "count"),

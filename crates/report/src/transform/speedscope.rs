@@ -7,7 +7,7 @@ use heaptide_analysis::model::StackModel;
 
 use super::{NO_FRAMES, lines, merged};
 use crate::json::Json;
-use crate::text::stats::command_line;
+use crate::shell::command_line;
 
 /// The format is recognised by this name, which is not fetched.
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
