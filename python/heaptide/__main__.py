@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import cast
 
 
 def main() -> int:
@@ -12,9 +13,9 @@ def main() -> int:
     outcome = _native.main(sys.argv[1:])
     if isinstance(outcome, int):
         return outcome
-    from heaptide.run import run
+    from heaptide.run import Plan, run
 
-    return run(outcome)
+    return run(cast("Plan", outcome))
 
 
 if __name__ == "__main__":

@@ -40,9 +40,9 @@ def run(plan: Plan) -> int:
     prepare = {"script": _script, "module": _module, "code": _code, "stdin": _stdin}[plan["kind"]]
     try:
         call = prepare(plan["target"], plan["arguments"])
-    except (OSError, SyntaxError, ValueError, EOFError, TypeError) as error:
+    except (OSError, SyntaxError, ValueError, EOFError, TypeError) as reason:
         if plan["kind"] == "stdin":
-            _native.print_exception(error.with_traceback(None))
+            _native.print_exception(reason.with_traceback(None))
             return 1
         _leave_to_python(plan)
     if not _start_recording(plan):
@@ -197,7 +197,7 @@ def _new_main() -> dict[str, Any]:
     namespace["__builtins__"] = builtins
     if sys.version_info < (3, 14):
         namespace["__annotations__"] = {}
-    namespace["__loader__"] = builtins.__loader__  # type: ignore[attr-defined]
+    namespace["__loader__"] = builtins.__loader__
     return namespace
 
 

@@ -94,7 +94,7 @@ def test_a_file_with_a_flipped_byte_yields_the_rest(tmp_path: Path, request: pyt
     chance = random.Random(47)
     damaged = tmp_path / "damaged.tide"
     n_noted = 0
-    for _ in range(40):
+    for _ in range(25):
         at = chance.randrange(header_length(capture), len(content))
         damaged.write_bytes(content[:at] + bytes([content[at] ^ (1 << chance.randrange(8))]) + content[at + 1 :])
         result, notes = statistics(damaged)

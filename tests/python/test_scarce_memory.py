@@ -51,8 +51,11 @@ def in_thread():
 RESULT = sum(5000 + number for number in range(2000))
 
 
-@pytest.mark.parametrize("options", [[], ["--objects"], ["--sample=4k"], ["--aggregate"]])
-@pytest.mark.parametrize("spare", [0, 100_000, 3_000_000, 40_000_000])
+@pytest.mark.parametrize(
+    ("options", "spare"),
+    [([], 0), ([], 100_000), ([], 3_000_000), ([], 40_000_000)]
+    + [([option], 3_000_000) for option in ("--objects", "--sample=4k", "--aggregate", "--follow-fork")],
+)
 def test_program_that_uses_up_its_memory_goes_on(tmp_path: Path, options: list[str], spare: int) -> None:
     program = f"""{PROGRAM}
 limit({spare})
@@ -87,7 +90,7 @@ held = [bytearray(1_234_567) for _ in range(4)]
     assert sum(" size=1234568 " in line for line in lines) == 4
 
 
-@pytest.mark.parametrize("spare", [0, 20_000, 100_000, 300_000, 600_000, 1_200_000, 2_500_000, 5_000_000])
+@pytest.mark.parametrize("spare", [0, 100_000, 300_000, 600_000, 2_500_000, 9_000_000])
 def test_recording_that_cannot_begin_for_lack_of_memory_raises_and_the_program_goes_on(
     tmp_path: Path, spare: int
 ) -> None:

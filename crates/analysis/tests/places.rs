@@ -34,7 +34,7 @@ fn location_is_the_innermost_function_file_and_line() {
 }
 
 #[test]
-fn frames_of_the_profiler_and_its_launcher_are_left_out_at_the_root() {
+fn frames_of_the_profiler_are_left_out_everywhere_and_those_of_its_launcher_at_the_root() {
     let own = "_run@/opt/heaptide/run.py:9 > main@/opt/heaptide/x.py:2";
     let runpy = "run_module@<frozen runpy>:5 > _run_code@/usr/lib/python3.12/runpy.py:6";
     let script = format!(
@@ -68,7 +68,6 @@ fn frames_of_the_profiler_and_its_launcher_are_left_out_at_the_root() {
         "  main 30",
         " NoFrames 20",
         " main 10",
-        "  helper 10",
     ];
     assert_eq!(shown, expected);
 }
@@ -88,10 +87,7 @@ fn what_started_the_profiler_is_left_out_with_it() {
     let script = format!(
         "alloc a 10 at {module} > main:3 > start@/opt/heaptide/tracker.py:4; alloc b 5 at {module}"
     );
-    let expected = [
-        "start:/opt/heaptide/tracker.py:4 10",
-        "_run_code:<frozen runpy>:6 5",
-    ];
+    let expected = ["main:/srv/job/job.py:3 10", "_run_code:<frozen runpy>:6 5"];
     assert_eq!(shown(&script), expected);
 }
 
