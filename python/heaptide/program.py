@@ -33,9 +33,16 @@ def describe(command: list[str] | None = None) -> Program:
         "python_version": sys.hexversion,
         "python_allocator": _allocator(),
         "stdlib_paths": _stdlib_paths(),
-        "import_paths": [os.path.abspath(path or os.curdir) for path in sys.path if isinstance(path, str)],
+        "import_paths": [_absolute(path) for path in sys.path if isinstance(path, str)],
         "own_paths": [package],
     }
+
+
+def _absolute(path: str) -> str:
+    try:
+        return os.path.abspath(path or os.curdir)
+    except OSError:  # the current folder was deleted
+        return path
 
 
 def _working_directory() -> str:

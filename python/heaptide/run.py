@@ -67,13 +67,11 @@ def run(plan: Plan) -> int:
 
 def _start_recording(plan: Plan) -> bool:
     """Begin to record; False if the program must not even start, because the output file is somebody else's."""
-    path = plan["output"] or f"heaptide-{_label(plan)}.{os.getpid()}.tide"
-    path = os.path.abspath(path)
-    quiet = plan["quiet"]
-    # Registered before anything of the program's, so that it runs after everything of the program's.
-    atexit.register(_finish, path, os.getpid(), quiet)
     try:
-        tracker.start(
+        path = os.path.abspath(plan["output"] or f"heaptide-{_label(plan)}.{os.getpid()}.tide")
+        # Registered before anything of the program's, so that it runs after everything of the program's.
+        atexit.register(_finish, path, os.getpid(), plan["quiet"])
+        warning = tracker.start(
             path,
             overwrite=plan["force"],
             objects=plan["objects"],
@@ -84,6 +82,8 @@ def _start_recording(plan: Plan) -> bool:
             whole_program=True,
             command=_command(plan),
         )
+        if warning is not None:
+            _say(f"{warning}; Python stacks are left out of the capture")
     except FileExistsError as error:
         _say(str(error))
         return False
@@ -98,7 +98,7 @@ def _finish(path: str, pid: int, quiet: bool) -> None:
     recorded = tracker.stop() if _native.active() is not None else None
     if recorded is None or quiet or os.getpid() != pid:
         return
-    for line in _native.closing_words(path):
+    for line in _native.closing_words(path) or [f"the capture {path} is gone: somebody removed it during the run"]:
         _say(line)
 
 
@@ -168,7 +168,8 @@ def _code(target: str, arguments: list[str]) -> tuple[Any, ...]:
         import linecache
 
         with contextlib.suppress(Exception):  # so that tracebacks can show the text
-            linecache._register_code(code, target, "<string>")  # type: ignore[attr-defined]
+            key = code if hasattr(linecache, "_interactive_cache") else "<string>"
+            linecache._register_code(key, target, "<string>")  # type: ignore[attr-defined]
     return exec, code, _new_main()
 
 

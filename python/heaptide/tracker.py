@@ -70,7 +70,10 @@ class Tracker:
 
     def start(self) -> None:
         """Begin to record."""
-        start(
+        self._start()
+
+    def _start(self) -> None:
+        warning = start(
             self._path,
             overwrite=self._overwrite,
             objects=self._objects,
@@ -81,6 +84,13 @@ class Tracker:
             whole_program=False,
         )
         self._is_recording = True
+        if warning is not None:
+            try:
+                # For whoever called `start` or opened the `with` block.
+                warnings.warn(f"{warning}; Python stacks are left out of {self._path}", RuntimeWarning, stacklevel=3)
+            except RuntimeWarning:
+                self.stop()
+                raise
 
     def stop(self) -> None:
         """End the recording and complete the file. Does nothing if this tracker is not recording."""
@@ -89,7 +99,7 @@ class Tracker:
             stop()
 
     def __enter__(self) -> Self:
-        self.start()
+        self._start()
         return self
 
     def __exit__(
@@ -109,8 +119,11 @@ def start(
     interval_ms: int,
     whole_program: bool,
     command: list[str] | None = None,
-) -> None:
-    """Begin to record this process; the one way in for the tracker and for ``heaptide run``."""
+) -> str | None:
+    """Begin to record this process: the one way in for the tracker and for ``heaptide run``.
+
+    Returns a sentence if Python stacks cannot be read in this interpreter.
+    """
     with _lifecycle:
         warning = _native.start(
             path,
@@ -123,12 +136,11 @@ def start(
             whole_program=whole_program,
             **describe(command),
         )
-        if warning is not None:
-            warnings.warn(f"{warning}; Python stacks are left out of {path}", RuntimeWarning, stacklevel=3)
         thread_names.watch()
         thread_names.tell_all()
         if not whole_program:
             atexit.register(stop)
+        return warning
 
 
 def stop() -> tuple[str, bool] | None:

@@ -104,7 +104,9 @@ def test_sudden_end_leaves_everything_up_to_it(
 def test_faulthandler_shows_the_programs_stack_and_no_frame_of_ours(heaptide_run: Callable[..., Any]) -> None:
     done = end(heaptide_run, "import faulthandler; faulthandler.enable(); os.abort()")
     assert "Fatal Python error: Aborted" in done.stderr
-    assert "program1.py" in done.stderr and "heaptide" not in done.stderr.split("Extension modules")[0]
+    # Newer versions show the C stack behind the Python one, and there our library is.
+    frames = [line for line in done.stderr.splitlines() if line.startswith("  File ")]
+    assert len(frames) == 1 and "program1.py" in frames[0]
 
 
 def test_daemon_threads_are_recorded_until_the_end(heaptide_run: Callable[..., Any]) -> None:

@@ -95,12 +95,6 @@ def test_child_of_a_fork_past_libc_is_not_recorded_and_the_parents_capture_stays
     assert counts(done.capture) == [5, 0, 11]
 
 
-def test_program_without_threads_may_fork_without_being_warned_of_ours(heaptide_run: Run) -> None:
-    # From 3.12 on Python warns of forks in processes with several threads.
-    done = heaptide_run("import os; pid = os.fork(); pid or os._exit(0); os.wait()", env={"PYTHONWARNINGS": "always"})
-    assert done.stderr == ""
-
-
 def test_child_says_that_it_is_not_active_and_may_record_itself(heaptide_run: Run, tmp_path: Path) -> None:
     done = heaptide_run(f"""
     import heaptide, os, warnings

@@ -20,6 +20,7 @@ pub mod hooks;
 pub mod keeper;
 pub mod libraries;
 pub mod locks;
+pub mod own_file;
 pub mod own_memory;
 pub mod python;
 pub mod record;

@@ -135,6 +135,57 @@ fn look() -> (HashSet<usize>, (u64, u64)) {
     seen
 }
 
+/// The function that calls to `name` reach. The dynamic linker's answer for an executable at a fixed address may be a stub in
+/// that executable; then it is the first library, in the order of loading, that has the function.
+pub fn definition(name: &CStr) -> usize {
+    struct Loaded {
+        name: *const libc::c_char,
+        start: usize,
+        end: usize,
+    }
+    unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+        // SAFETY: the linker passes valid information, and `data` is the list below.
+        let (info, loaded) = unsafe { (&*info, &mut *data.cast::<Vec<Loaded>>()) };
+        // SAFETY: as above.
+        let (start, end) = unsafe { Library::bounds(info) };
+        loaded.push(Loaded {
+            name: info.dlpi_name,
+            start,
+            end,
+        });
+        0
+    }
+    // SAFETY: looking a symbol up has no preconditions.
+    let default = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) } as usize;
+    let mut loaded: Vec<Loaded> = Vec::new();
+    // SAFETY: the callback adds to the list and returns.
+    unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut loaded).cast()) };
+    let is_stub = loaded
+        .first()
+        .is_some_and(|main| (main.start..main.end).contains(&default));
+    if !is_stub {
+        return default;
+    }
+    for library in &loaded[1..] {
+        // SAFETY: the name belongs to a loaded library; asking for one that is loaded already loads nothing.
+        let handle = unsafe { libc::dlopen(library.name, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if handle.is_null() {
+            continue;
+        }
+        // SAFETY: the handle is valid, and given back afterwards.
+        let address = unsafe {
+            let address = libc::dlsym(handle, name.as_ptr()) as usize;
+            libc::dlclose(handle);
+            address
+        };
+        if (library.start..library.end).contains(&address) {
+            return address;
+        }
+    }
+    // The executable has the function itself.
+    default
+}
+
 struct Walk<'a> {
     task: Task,
     /// Libraries that may be changed, by their program headers.
@@ -216,6 +267,28 @@ struct Library {
 }
 
 impl Library {
+    /// The lowest and the highest address of what is loaded.
+    ///
+    /// # Safety
+    /// `info` describes a library that stays loaded during the call.
+    unsafe fn bounds(info: &libc::dl_phdr_info) -> (usize, usize) {
+        if info.dlpi_phdr.is_null() {
+            return (0, 0);
+        }
+        // SAFETY: the linker gives the address and number of the program headers.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        let (mut start, mut end) = (usize::MAX, 0);
+        for header in headers
+            .iter()
+            .filter(|header| header.p_type == libc::PT_LOAD)
+        {
+            let address = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
+            start = start.min(address);
+            end = end.max(address + header.p_memsz as usize);
+        }
+        (start, end)
+    }
+
     /// # Safety
     /// `info` describes a library that stays loaded during the call.
     unsafe fn new(info: &libc::dl_phdr_info) -> Option<Library> {
@@ -223,7 +296,7 @@ impl Library {
         let mut library = Library {
             base,
             dynamic: 0,
-            start: usize::MAX,
+            start: 0,
             end: 0,
             read_only: (0, 0),
             symbols: 0,
@@ -240,10 +313,6 @@ impl Library {
         for header in headers {
             let address = base.wrapping_add(header.p_vaddr as usize);
             match header.p_type {
-                libc::PT_LOAD => {
-                    library.start = library.start.min(address);
-                    library.end = library.end.max(address + header.p_memsz as usize);
-                }
                 libc::PT_DYNAMIC => library.dynamic = address,
                 libc::PT_GNU_RELRO => {
                     // The linker protects whole pages only, and rounds the end down.
@@ -257,6 +326,8 @@ impl Library {
         if library.dynamic == 0 {
             return None;
         }
+        // SAFETY: as our caller says.
+        (library.start, library.end) = unsafe { Library::bounds(info) };
         // SAFETY: the dynamic section is part of the loaded library and ends with a null tag.
         unsafe { library.read_dynamic() };
         (library.symbols != 0 && library.names != 0).then_some(library)

@@ -30,18 +30,15 @@ pub fn bytes() -> usize {
     BYTES.load(Ordering::Relaxed)
 }
 
-/// Maps the reserve, or fills it up again. `false` if there is no memory even for that.
+/// Maps the reserve, once. `false` if there is no memory even for that, or if too little of it is left.
 pub fn prepare_reserve() -> bool {
     RAN_OUT.store(false, Ordering::Relaxed);
-    if RESERVE.load(Ordering::Acquire) != 0 && RESERVE_USED.load(Ordering::Relaxed) == 0 {
-        return true;
+    if RESERVE.load(Ordering::Acquire) != 0 {
+        // It is never replaced: somebody may still hold a part of it.
+        return RESERVE_USED.load(Ordering::Relaxed) < RESERVE_BYTES / 2;
     }
-    // A reserve that was begun stays mapped: somebody may still hold a part of it.
     let memory = sys::map_private(RESERVE_BYTES);
-    if !memory.is_null() {
-        RESERVE_USED.store(0, Ordering::Relaxed);
-        RESERVE.store(memory as usize, Ordering::Release);
-    }
+    RESERVE.store(memory as usize, Ordering::Release);
     !memory.is_null()
 }
 
@@ -141,8 +138,9 @@ mod tests {
         assert_eq!(first as usize % 64, 0);
         assert!(second as usize >= first as usize + 1000);
         assert!(ran_out());
-        assert!(from_reserve(Layout::from_size_align(RESERVE_BYTES, 16).unwrap()).is_null());
         assert!(prepare_reserve());
         assert!(!ran_out());
+        assert!(from_reserve(Layout::from_size_align(RESERVE_BYTES, 16).unwrap()).is_null());
+        assert!(!prepare_reserve());
     }
 }

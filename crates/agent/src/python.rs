@@ -121,14 +121,15 @@ unsafe fn recursion_counter(layout: &Layout, state: usize) -> Option<(*mut i32, 
         const DEPTH: usize = 32;
         return (1..100)
             .contains(&word(DEPTH))
-            .then_some(((state + DEPTH) as *mut i32, 0));
+            .then_some(((state + DEPTH) as *mut i32, -1));
     }
     let is_counter = |&offset: &usize| {
         word(offset + 4) == limit && (limit - 100..=limit).contains(&word(offset))
     };
     let mut places = (24..72).step_by(4).filter(is_counter);
     let offset = places.next().filter(|_| places.next().is_none())?;
-    Some(((state + offset) as *mut i32, limit))
+    let of_exec = i32::from(layout.version < (3, 12));
+    Some(((state + offset) as *mut i32, limit + of_exec))
 }
 
 impl Drop for NoCallers {

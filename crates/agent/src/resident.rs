@@ -1,20 +1,20 @@
 //! How much memory the process occupies, and how much it may: cheap reads from the kernel.
 
 use std::fs::{self, File};
-use std::os::fd::AsRawFd;
 
+use crate::own_file::OwnFile;
 use crate::sys;
 
 /// An open view of the process's size, read again and again.
 pub struct Resident {
-    file: Option<File>,
+    file: Option<OwnFile>,
     page_len: u64,
 }
 
 impl Resident {
     pub fn open() -> Self {
         Resident {
-            file: File::open("/proc/self/statm").ok(),
+            file: File::open("/proc/self/statm").and_then(OwnFile::new).ok(),
             page_len: sys::page_len(),
         }
     }
@@ -25,7 +25,7 @@ impl Resident {
         // SAFETY: the pointer and length are those of a live array.
         let len = unsafe {
             libc::pread(
-                self.file.as_ref()?.as_raw_fd(),
+                self.file.as_ref()?.fd().ok()?,
                 text.as_mut_ptr().cast(),
                 text.len(),
                 0,

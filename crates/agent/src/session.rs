@@ -435,6 +435,12 @@ fn open(config: &Config) -> Result<File, StartError> {
         .mode(0o666)
         .custom_flags(libc::O_CLOEXEC);
     if config.overwrite {
+        // A regular file is replaced, not emptied: another process may be recording into it.
+        let is_file = std::fs::metadata(&config.path).is_ok_and(|metadata| metadata.is_file());
+        let is_replaceable = is_file && OpenOptions::new().write(true).open(&config.path).is_ok();
+        if is_replaceable {
+            let _ = std::fs::remove_file(&config.path);
+        }
         options.create(true).truncate(true);
     } else {
         options.create_new(true);

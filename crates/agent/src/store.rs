@@ -18,7 +18,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -31,6 +31,7 @@ use heaptide_capture::pack::Packer;
 
 use crate::compaction::{self, BlockPlace};
 use crate::locks::lock;
+use crate::own_file::OwnFile;
 use crate::sys;
 
 /// Slots that may wait for the keeper before threads help with packing.
@@ -147,7 +148,7 @@ pub struct Filled {
 }
 
 pub struct Store {
-    file: File,
+    file: OwnFile,
     pool: Mutex<Pool>,
     tail: Mutex<Tail>,
     packer: Mutex<Packer>,
@@ -204,7 +205,8 @@ struct Tail {
 impl Store {
     /// Begins the file: `header` is written now, the first slots are reserved.
     pub fn new(file: File, header: &[u8]) -> io::Result<Store> {
-        sys::write_all_at(file.as_raw_fd(), header, 0)?;
+        let file = OwnFile::new(file)?;
+        sys::write_all_at(file.fd()?, header, 0)?;
         let store = Store {
             file,
             pool: Mutex::default(),
@@ -223,8 +225,8 @@ impl Store {
         Ok(store)
     }
 
-    fn fd(&self) -> RawFd {
-        self.file.as_raw_fd()
+    fn fd(&self) -> io::Result<RawFd> {
+        self.file.fd()
     }
 
     pub fn has_failed(&self) -> bool {
@@ -329,7 +331,7 @@ impl Store {
         }
         let mut tail = lock(&self.tail);
         let (offset, len) = (tail.offset, block.len() as u64);
-        sys::write_all_at(self.fd(), block, offset)?;
+        sys::write_all_at(self.fd()?, block, offset)?;
         let ChunkHead {
             stream, generation, ..
         } = head.chunk;
@@ -354,7 +356,7 @@ impl Store {
 
     /// The file, to be read while it is written.
     pub fn reopen(&self) -> io::Result<File> {
-        self.file.try_clone()
+        self.file.file()?.try_clone()
     }
 
     /// Removes what a checkpoint stands for: event blocks that end before `cut`, and checkpoints of other generations.
@@ -383,10 +385,10 @@ impl Store {
             .into_iter()
             .partition(|block| block.stream == CHECKPOINT_STREAM);
         for block in checkpoints.iter().chain(&events) {
-            compaction::pad(self.fd(), block.offset, block.offset + block.len, &[])?;
+            compaction::pad(self.fd()?, block.offset, block.offset + block.len, &[])?;
         }
         let end = compaction::slide(
-            self.fd(),
+            self.fd()?,
             &mut kept,
             &obstacles,
             self.first_area,
@@ -394,10 +396,10 @@ impl Store {
         )?;
         let last_obstacle = obstacles.last().map_or(0, |&(_, end)| end);
         if end < last_obstacle {
-            compaction::pad(self.fd(), end, last_obstacle, &obstacles)?;
+            compaction::pad(self.fd()?, end, last_obstacle, &obstacles)?;
         }
         tail.offset = end.max(last_obstacle);
-        self.file.set_len(tail.offset)?;
+        self.file.file()?.set_len(tail.offset)?;
         tail.event_bytes = kept
             .iter()
             .filter(|block| is_event_stream(block.stream))
@@ -427,11 +429,11 @@ impl Store {
             offset += self.page_len;
             gap += self.page_len;
         }
-        sys::reserve(self.fd(), offset, area_len)?;
-        let memory = sys::map_file(self.fd(), offset, area_len as usize)?;
+        sys::reserve(self.fd()?, offset, area_len)?;
+        let memory = sys::map_file(self.fd()?, offset, area_len as usize)?;
         if gap > 0 {
             let padding = PaddingHead { area_len: gap };
-            sys::write_all_at(self.fd(), &padding.to_bytes(), tail.offset)?;
+            sys::write_all_at(self.fd()?, &padding.to_bytes(), tail.offset)?;
         }
         let head = ExtentHead {
             area_len,
@@ -439,7 +441,7 @@ impl Store {
             slot_len: slot_len as u32,
             n_slots: n_slots as u32,
         };
-        sys::write_all_at(self.fd(), &head.to_bytes(), offset)?;
+        sys::write_all_at(self.fd()?, &head.to_bytes(), offset)?;
         tail.offset = offset + area_len;
         drop(tail);
         let mut pool = lock(&self.pool);
@@ -491,18 +493,18 @@ impl Store {
         let pool = lock(&self.pool);
         for extent in &pool.extents {
             let (start, end) = extent.bounds();
-            compaction::pad(self.fd(), start, end, &[])?;
+            compaction::pad(self.fd()?, start, end, &[])?;
         }
         let n_bytes: u64 = tail.blocks.iter().map(|block| block.len).sum();
         let file_end = tail.offset;
         let end = if n_bytes <= MAX_MOVED {
-            compaction::slide(self.fd(), &mut tail.blocks, &[], self.first_area, file_end)?
+            compaction::slide(self.fd()?, &mut tail.blocks, &[], self.first_area, file_end)?
         } else {
             tail.blocks
                 .last()
                 .map_or(self.first_area, |block| block.offset + block.len)
         };
-        self.file.set_len(end)?;
+        self.file.file()?.set_len(end)?;
         tail.offset = end;
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Captures for report commands: the arguments that name them, opening, and saying what was damaged.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, value_parser};
@@ -27,7 +28,10 @@ pub fn open(matches: &ArgMatches) -> Result<Vec<Capture>, Failure> {
         .get_many::<PathBuf>("captures")
         .into_iter()
         .flatten();
+    let mut seen = HashSet::new();
     paths
+        // A file that is named twice, by whatever path, counts once.
+        .filter(|path| path.canonicalize().map_or(true, |real| seen.insert(real)))
         .map(|path| Capture::open(path).map_err(Failure::failed))
         .collect()
 }

@@ -95,9 +95,8 @@ hooks! {
 pub fn prepare() -> Result<(), StartError> {
     for hook in HOOKS {
         if hook.real() == 0 {
-            // SAFETY: the name is a C string; looking a symbol up has no other precondition.
-            let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, hook.name.as_ptr()) } as usize;
-            hook.real.store(address, Ordering::Release);
+            hook.real
+                .store(libraries::definition(hook.name), Ordering::Release);
         }
     }
     for (real, name) in [

@@ -1,0 +1,88 @@
+//! A file of ours in somebody else's table of open files.
+//!
+//! A program may close descriptors that it did not open (`os.closerange` before it becomes a daemon, for example), and the
+//! number then means another file. So ours gets a number out of the way, remembers which file it is, and is asked before
+//! every use whether it still is that one. If not, it is left alone: neither written to nor closed.
+
+use std::fs::File;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+
+pub struct OwnFile {
+    file: ManuallyDrop<File>,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl OwnFile {
+    /// Takes `file` over, under a number that programs do not expect to get next.
+    pub fn new(file: File) -> io::Result<OwnFile> {
+        let mut file = file;
+        for lowest in [700, 100, 3] {
+            // SAFETY: works on file descriptors alone.
+            let fd = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) };
+            if fd >= 0 {
+                // SAFETY: the descriptor was made just now and belongs to nobody else.
+                file = unsafe { File::from_raw_fd(fd) };
+                break;
+            }
+        }
+        let identity = identity(file.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
+        Ok(OwnFile {
+            file: ManuallyDrop::new(file),
+            identity,
+        })
+    }
+
+    /// The descriptor, if it is still ours.
+    pub fn fd(&self) -> io::Result<RawFd> {
+        let fd = self.file.as_raw_fd();
+        if identity(fd) == Some(self.identity) {
+            Ok(fd)
+        } else {
+            Err(io::Error::other("the program has closed the file"))
+        }
+    }
+
+    /// The file, if it is still ours.
+    pub fn file(&self) -> io::Result<&File> {
+        self.fd().map(|_| &*self.file)
+    }
+}
+
+fn identity(fd: RawFd) -> Option<(u64, u64)> {
+    // SAFETY: the structure is plain numbers, which `fstat` fills in.
+    unsafe {
+        let mut status: libc::stat = std::mem::zeroed();
+        (libc::fstat(fd, &mut status) == 0).then_some((status.st_dev, status.st_ino))
+    }
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        if self.fd().is_ok() {
+            // SAFETY: dropped once, here; the descriptor is ours.
+            unsafe { ManuallyDrop::drop(&mut self.file) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptor_that_became_another_file_is_neither_used_nor_closed() {
+        let own = OwnFile::new(File::open("/proc/self/statm").unwrap()).unwrap();
+        let fd = own.fd().unwrap();
+        let other = File::open("/dev/null").unwrap();
+        // SAFETY: what the program under test may do to its own descriptors.
+        unsafe { libc::dup2(other.as_raw_fd(), fd) };
+        assert!(own.fd().is_err());
+        drop(own);
+        assert!(identity(fd).is_some());
+        // SAFETY: made by `dup2` above.
+        unsafe { libc::close(fd) };
+    }
+}
