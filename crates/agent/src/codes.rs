@@ -16,7 +16,7 @@ use heaptide_capture::{Code, Entry, Lost, wire};
 use crate::cpython::line_table::strip_columns;
 use crate::cpython::{CodeBuffers, Layout, Symbols, read_code};
 use crate::locks::ForkMutex;
-use crate::session;
+use crate::{session, threads};
 
 /// What frames show whose code could not be read. No code object gets this number.
 const UNKNOWN: u32 = 0;
@@ -169,6 +169,8 @@ unsafe extern "C" fn on_code_death(object: *mut c_void) {
 }
 
 fn strike_out(address: usize, begins: bool) {
+    // What happens here is not the program's; recorded, it would ask for the lock that is held.
+    let _unrecorded = threads::Unrecorded::begin();
     let mut codes = CODES.lock();
     let Some(codes) = codes.as_mut() else { return };
     if begins {

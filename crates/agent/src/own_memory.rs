@@ -3,7 +3,7 @@
 //! A Rust program whose allocator says no is ended on the spot. Inside somebody else's process that must not happen: when
 //! libc has nothing for us, a small reserve that was mapped at the start takes over, and recording is given up.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::sys;
@@ -65,6 +65,55 @@ fn from_reserve(layout: Layout) -> *mut u8 {
     (reserve + used).next_multiple_of(align) as *mut u8
 }
 
+/// The C library's own functions. In an executable at a fixed address even our calls of `malloc` would otherwise go through
+/// the executable's import slot, where our hook stands.
+mod real {
+    use std::alloc::{GlobalAlloc, Layout, System};
+    use std::ffi::{c_int, c_void};
+    use std::mem::transmute;
+    use std::sync::atomic::Ordering;
+
+    use crate::hooks::real as place;
+
+    /// What libc aligns every block to.
+    const ALIGN: usize = 16;
+
+    pub unsafe fn alloc(layout: Layout) -> *mut u8 {
+        let (malloc, align) = (
+            place::malloc.load(Ordering::Relaxed),
+            place::posix_memalign.load(Ordering::Relaxed),
+        );
+        if malloc == 0 || align == 0 {
+            // SAFETY: the caller keeps the contract of `alloc`.
+            return unsafe { System.alloc(layout) };
+        }
+        if layout.align() <= ALIGN {
+            // SAFETY: the place holds the address of the C library's `malloc`.
+            let malloc: extern "C" fn(usize) -> *mut c_void = unsafe { transmute(malloc) };
+            return malloc(layout.size()).cast();
+        }
+        // SAFETY: as above, of `posix_memalign`.
+        let align: unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int =
+            unsafe { transmute(align) };
+        let mut block = std::ptr::null_mut();
+        // SAFETY: `block` is a valid place, and the alignment of a layout is a power of two, here above 16.
+        unsafe { align(&mut block, layout.align(), layout.size()) };
+        block.cast()
+    }
+
+    pub unsafe fn free(pointer: *mut u8, layout: Layout) {
+        let free = place::free.load(Ordering::Relaxed);
+        if free == 0 {
+            // SAFETY: the caller keeps the contract of `dealloc`; System's blocks are libc's.
+            return unsafe { System.dealloc(pointer, layout) };
+        }
+        // SAFETY: the place holds the address of the C library's `free`, and the block is from its `malloc`.
+        let free: unsafe extern "C" fn(*mut c_void) = unsafe { transmute(free) };
+        // SAFETY: as above.
+        unsafe { free(pointer.cast()) };
+    }
+}
+
 /// libc's allocator with a count and a reserve: the global allocator of the extension module.
 pub struct Counted;
 
@@ -74,7 +123,7 @@ unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size());
         // SAFETY: the caller keeps the contract of `alloc`.
-        let block = unsafe { System.alloc(layout) };
+        let block = unsafe { real::alloc(layout) };
         if block.is_null() {
             from_reserve(layout)
         } else {
@@ -86,39 +135,32 @@ unsafe impl GlobalAlloc for Counted {
         remove(layout.size());
         if !is_reserve(pointer) {
             // SAFETY: the caller keeps the contract of `dealloc`, and the block is the system's.
-            unsafe { System.dealloc(pointer, layout) }
+            unsafe { real::free(pointer, layout) }
         }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        add(layout.size());
-        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
-        let block = unsafe { System.alloc_zeroed(layout) };
-        if block.is_null() {
-            from_reserve(layout)
-        } else {
-            block
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`, which is that of `alloc`.
+        let block = unsafe { self.alloc(layout) };
+        if !block.is_null() {
+            // SAFETY: the block is that long.
+            unsafe { block.write_bytes(0, layout.size()) };
         }
+        block
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        add(new_size);
-        remove(layout.size());
-        if !is_reserve(pointer) {
-            // SAFETY: the caller keeps the contract of `realloc`, and the block is the system's.
-            let block = unsafe { System.realloc(pointer, layout, new_size) };
-            if !block.is_null() {
-                return block;
-            }
-        }
         let Ok(new_layout) = Layout::from_size_align(new_size, layout.align()) else {
             return std::ptr::null_mut();
         };
-        let block = from_reserve(new_layout);
+        // SAFETY: the caller keeps the contract of `realloc`, which includes that of `alloc` for the new size.
+        let block = unsafe { self.alloc(new_layout) };
         if !block.is_null() {
-            // SAFETY: both blocks are at least this long, and the new one is nobody else's. The old one, if it is the
-            // system's, is given up: there is no memory, and recording ends.
-            unsafe { std::ptr::copy_nonoverlapping(pointer, block, layout.size().min(new_size)) };
+            // SAFETY: both blocks are at least this long, and the new one is nobody else's; the old one is given back.
+            unsafe {
+                std::ptr::copy_nonoverlapping(pointer, block, layout.size().min(new_size));
+                self.dealloc(pointer, layout);
+            }
         }
         block
     }
