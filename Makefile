@@ -64,7 +64,7 @@ test-pages: build/venv/.wheel ## Check the pages: their sources, that the commit
 
 .PHONY: web
 web: ## Build the pages from web/src into web/dist; needs Node, unlike everything else.
-	cd web && npm ci --no-audit --no-fund && npm run build
+	cd web && npm install --no-save --no-audit --no-fund && npm run build
 
 .PHONY: bench
 bench: $(BENCH_VERSIONS:%=build/bench-%/.ready) ## Measure cost and size next to memray; write bench/results. REPS=5 repeats more.
