@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from conftest import PROGRAMS, heaptide
 
+# Readers are the same program under every Python.
+pytestmark = pytest.mark.once
 READERS = ("stats", "summary", "tree", "parse")
 JOB = PROGRAMS / "goes_on_whatever_happens.py"
 

@@ -235,6 +235,9 @@ def work(number):
 if __name__ == "__main__":
     with multiprocessing.get_context(METHOD).Pool(2) as pool:
         print(pool.map(work, range(8), chunksize=1))
+        # A pool that is left without this ends its workers by a signal, maybe before one of them has begun.
+        pool.close()
+        pool.join()
     process = multiprocessing.get_context(METHOD).Process(target=work, args=(3,))
     process.start()
     process.join()

@@ -21,6 +21,8 @@ from typing import Any
 import pytest
 from conftest import Finished, heaptide
 
+# Readers are the same program under every Python.
+pytestmark = pytest.mark.once
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "schema" / "model-1.json"
 MIB = 1 << 20
 
