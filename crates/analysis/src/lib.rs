@@ -1,18 +1,20 @@
 //! Turns captures into answers. Every number that the product shows is computed here, once, in bytes.
 //!
 //! In reading order: [`load`] replays captures into sums and gives frames their names ([`symbols`]); [`aggregate`]
-//! shapes the sums into what a report shows; [`model`] is the inert result. [`records`] tells a capture as it is.
+//! shapes the sums into what a report shows; [`diff`] sets two sessions side by side; [`model`] is the inert result. [`records`] tells a capture as it is.
 //!
 //! Absent here, on purpose: interpreters, networks, clocks, terminals, rounding and units.
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
+pub mod diff;
 pub mod load;
 pub mod model;
 pub mod records;
 pub mod symbols;
 
-pub use aggregate::{flame, stacks, stats, summary, tree};
+pub use aggregate::{FlameLimits, flame, stacks, stats, summary, tree};
+pub use diff::Comparison;
 /// The types of records, for those who render them as they are.
 pub use heaptide_capture as capture;
 pub use load::{Process, Session, load};

@@ -4,9 +4,11 @@
 //! is in memory beside the sums.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use heaptide_capture::tally::{StackId, Stacks, Sums, Tally};
 use heaptide_capture::{Capture, Damage, Header, Registry, replay};
+use rustc_hash::FxHashMap;
 
 use crate::symbols::names::Resolver;
 use crate::symbols::{Location, LocationId, Names};
@@ -170,6 +172,31 @@ fn is_below(file: &str, folder: &str) -> bool {
 
 fn is_runpy(file: &str) -> bool {
     file == "<frozen runpy>" || file.ends_with("/runpy.py")
+}
+
+impl Session {
+    /// Puts the processes of another session before those of this one. `file` says under which name a location's file is
+    /// known here, if it is under another.
+    pub fn put_before(
+        &mut self,
+        other: Session,
+        file: &mut dyn FnMut(&Process, &Location) -> Option<Rc<str>>,
+    ) {
+        let mut processes = other.processes;
+        for process in &mut processes {
+            let mut known: FxHashMap<LocationId, LocationId> = FxHashMap::default();
+            let mut shown = std::mem::take(&mut process.shown);
+            for location in shown.iter_mut().filter_map(|shown| shown.location.as_mut()) {
+                *location = *known.entry(*location).or_insert_with(|| {
+                    let at = other.names.get(*location);
+                    self.names.renamed(at, file(process, at))
+                });
+            }
+            process.shown = shown;
+        }
+        processes.append(&mut self.processes);
+        self.processes = processes;
+    }
 }
 
 impl Process {

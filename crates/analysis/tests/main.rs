@@ -1,5 +1,6 @@
 //! What reports show of programs that are written down as text.
 
+mod diffs;
 mod flames;
 mod line_tables;
 mod peaks;

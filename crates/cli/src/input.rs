@@ -24,10 +24,11 @@ pub fn argument() -> Arg {
 
 /// The captures that were named.
 pub fn open(matches: &ArgMatches) -> Result<Vec<Capture>, Failure> {
-    let paths = matches
-        .get_many::<PathBuf>("captures")
-        .into_iter()
-        .flatten();
+    let paths = matches.get_many::<PathBuf>("captures");
+    open_all(paths.into_iter().flatten())
+}
+
+fn open_all<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<Vec<Capture>, Failure> {
     let mut seen = HashSet::new();
     paths
         // A file that is named twice, by whatever path, counts once.
@@ -38,7 +39,13 @@ pub fn open(matches: &ArgMatches) -> Result<Vec<Capture>, Failure> {
 
 /// Opens and replays the captures that were named, with a progress bar if that takes long.
 pub fn session(matches: &ArgMatches) -> Result<Session, Failure> {
-    let captures = open(matches)?;
+    let paths = matches.get_many::<PathBuf>("captures");
+    session_of(paths.into_iter().flatten())
+}
+
+/// The same for captures that were named in another way.
+pub fn session_of<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<Session, Failure> {
+    let captures = open_all(paths)?;
     let n_events = captures.iter().map(Capture::n_events).sum();
     let mut progress = Progress::new("reading", n_events);
     let session = load(captures, &mut |n_done| progress.advance(n_done));

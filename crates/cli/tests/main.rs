@@ -4,6 +4,7 @@
 mod support;
 
 mod damage;
+mod diff;
 mod layouts;
 mod manners;
 mod pages;

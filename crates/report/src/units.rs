@@ -30,6 +30,21 @@ pub fn percent(part: u64, whole: u64) -> f64 {
     part as f64 * 100.0 / whole as f64
 }
 
+/// A change of size: `+4.000MB`, `-12.000kB`.
+pub fn signed_size(bytes: i64) -> String {
+    let sign = if bytes < 0 { "-" } else { "+" };
+    format!("{sign}{}", size(bytes.unsigned_abs()))
+}
+
+/// A change in percent of what was there before: `+40.0 %`; `new` if there was nothing.
+pub fn change_percent(before: u64, change: i64) -> String {
+    match (before, change) {
+        (_, 0) => "0 %".to_owned(),
+        (0, _) => "new".to_owned(),
+        _ => format!("{:+.1} %", change as f64 * 100.0 / before as f64),
+    }
+}
+
 /// A moment in universal time, the way Python prints an aware `datetime`: `2026-11-15 20:54:32.315000+00:00`.
 pub fn timestamp(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
@@ -79,6 +94,16 @@ mod tests {
         assert_eq!(binary_size(512 << 10), "512 KiB");
         assert_eq!(binary_size(1 << 20), "1 MiB");
         assert_eq!(binary_size(100_000), "100.000kB");
+    }
+
+    #[test]
+    fn changes_have_a_sign_and_a_share_of_what_was_before() {
+        assert_eq!(signed_size(4_000_000), "+4.000MB");
+        assert_eq!(signed_size(-12_000), "-12.000kB");
+        assert_eq!(change_percent(10, 4), "+40.0 %");
+        assert_eq!(change_percent(10, -10), "-100.0 %");
+        assert_eq!(change_percent(0, 4), "new");
+        assert_eq!(change_percent(0, 0), "0 %");
     }
 
     #[test]

@@ -35,6 +35,8 @@ impl Default for FlameLimits {
     }
 }
 
+const SQUARE_KIB: f64 = 1024.0 * 1024.0;
+
 type Amounts = [Measured; Measure::ALL.len()];
 
 pub fn flame(session: &Session, limits: FlameLimits) -> Flame {
@@ -178,6 +180,7 @@ impl Building {
         let measured = |amount: heaptide_capture::tally::Amount| Measured {
             bytes: amount.bytes,
             count: amount.count,
+            variance: (amount.variance / SQUARE_KIB).round() as u64,
         };
         let amounts = Measure::ALL.map(|measure| match measure {
             Measure::Peak => measured(site.peak),
@@ -289,6 +292,7 @@ fn add(sum: &mut Amounts, more: &Amounts) {
     for (sum, more) in sum.iter_mut().zip(more) {
         sum.bytes = sum.bytes.saturating_add(more.bytes);
         sum.count = sum.count.saturating_add(more.count);
+        sum.variance = sum.variance.saturating_add(more.variance);
     }
 }
 

@@ -130,6 +130,8 @@ pub struct Own {
 pub struct Measured {
     pub bytes: u64,
     pub count: u64,
+    /// Of `bytes`, in square KiB; 0 where every allocation was recorded. What is less than that is no noise to speak of.
+    pub variance: u64,
 }
 
 /// Which blocks are counted.

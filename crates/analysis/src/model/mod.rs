@@ -1,5 +1,6 @@
 //! What reports show: plain data with names resolved and bytes as bytes. No behaviour, no rounding, no colours.
 
+pub mod diff;
 pub mod flame;
 pub mod quality;
 pub mod stacks;
@@ -7,6 +8,7 @@ pub mod stats;
 pub mod summary;
 pub mod tree;
 
+pub use diff::{Change, Diff, DiffSide, DiffStack, Estimate};
 pub use flame::Flame;
 pub use quality::{ProcessSummary, Quality, Sampling};
 pub use stacks::{ProcessStacks, Reading, SiteSum, StackModel, StackNode, ThreadName};

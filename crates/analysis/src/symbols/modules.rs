@@ -52,6 +52,24 @@ impl<'a> Modules<'a> {
             (None, None) => Some(top(file.rsplit('/').next().unwrap_or(file))),
         }
     }
+
+    /// The part of a file's path that does not depend on where its package is installed, or the whole path if that is not
+    /// known.
+    pub fn path_below<'f>(&self, file: &'f str) -> &'f str {
+        for folder in PACKAGE_FOLDERS {
+            if let Some(at) = file.rfind(folder) {
+                return &file[at + folder.len()..];
+            }
+        }
+        let below = |folder: &str| {
+            let rest = file.strip_prefix(folder.trim_end_matches('/'))?;
+            rest.strip_prefix('/').filter(|rest| !rest.is_empty())
+        };
+        let stdlib = self.stdlib.iter().map(String::as_str);
+        let known = self.imports.iter().copied().chain(stdlib);
+        let rests = known.filter(|folder| !folder.is_empty()).filter_map(below);
+        rests.min_by_key(|rest| rest.len()).unwrap_or(file)
+    }
 }
 
 /// `pandas/core/frame.py` → `pandas`, `job.py` → `job`.
@@ -100,6 +118,33 @@ mod tests {
             module("/usr/lib/python3/dist-packages/yaml.py").as_deref(),
             Some("yaml")
         );
+    }
+
+    #[test]
+    fn same_file_of_two_installations_has_the_same_path_below_them() {
+        let header = |version: &str, home: &str| Header {
+            stdlib_paths: vec![format!("/usr/lib/python{version}")],
+            import_paths: vec![home.into(), format!("/usr/lib/python{version}")],
+            ..Header::default()
+        };
+        let (old, new) = (header("3.11", "/srv/old/"), header("3.12", "/srv/new"));
+        let pairs = [
+            ("/srv/old/etl/load.py", "/srv/new/etl/load.py"),
+            (
+                "/usr/lib/python3.11/json/decoder.py",
+                "/usr/lib/python3.12/json/decoder.py",
+            ),
+            (
+                "/v/lib/python3.11/site-packages/x/y.py",
+                "/w/lib/python3.12/site-packages/x/y.py",
+            ),
+            ("<frozen runpy>", "<frozen runpy>"),
+        ];
+        for (one, other) in pairs {
+            let (old, new) = (Modules::new(&old), Modules::new(&new));
+            assert_eq!(old.path_below(one), new.path_below(other));
+        }
+        assert_eq!(Modules::new(&old).path_below("/opt/x.py"), "/opt/x.py");
     }
 
     #[test]

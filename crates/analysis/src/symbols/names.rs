@@ -36,6 +36,19 @@ impl Names {
         self.locations.iter()
     }
 
+    /// The same location under another file name.
+    pub fn renamed(&mut self, location: &Location, file: Option<Rc<str>>) -> LocationId {
+        let location = Location {
+            function: self.text(&location.function),
+            file: match file {
+                Some(file) => file,
+                None => self.text(&location.file),
+            },
+            line: location.line,
+        };
+        self.intern(location)
+    }
+
     fn text(&mut self, text: &str) -> Rc<str> {
         if let Some((known, ())) = self.texts.get_key_value(text) {
             return known.clone();

@@ -1,5 +1,6 @@
 //! The subcommands, one file each. A new one is a file, a line in the module list and a line in [`ALL`].
 
+pub mod diff;
 pub mod flamegraph;
 pub mod parse;
 pub mod run;
@@ -51,6 +52,11 @@ pub const ALL: &[Subcommand] = &[
         name: "tree",
         arguments: tree::arguments,
         run: tree::run,
+    },
+    Subcommand {
+        name: "diff",
+        arguments: diff::arguments,
+        run: diff::run,
     },
     Subcommand {
         name: "transform",

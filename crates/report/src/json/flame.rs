@@ -115,7 +115,7 @@ fn place(kind: FlameKind) -> i64 {
     }
 }
 
-fn name(measure: Measure) -> &'static str {
+pub(super) fn name(measure: Measure) -> &'static str {
     match measure {
         Measure::Peak => "peak",
         Measure::Leaked => "leaked",

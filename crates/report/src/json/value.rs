@@ -7,6 +7,7 @@ pub enum Json {
     Null,
     Bool(bool),
     Number(u64),
+    Signed(i64),
     Fraction(f64),
     Text(String),
     Array(Vec<Json>),
@@ -22,6 +23,12 @@ impl From<u64> for Json {
 impl From<u32> for Json {
     fn from(number: u32) -> Json {
         Json::Number(number.into())
+    }
+}
+
+impl From<i64> for Json {
+    fn from(number: i64) -> Json {
+        Json::Signed(number)
     }
 }
 
@@ -67,6 +74,7 @@ impl Json {
             Json::Null => out.write_all(b"null"),
             Json::Bool(value) => write!(out, "{value}"),
             Json::Number(number) => write!(out, "{number}"),
+            Json::Signed(number) => write!(out, "{number}"),
             // JSON has no word for what is not a number.
             Json::Fraction(number) if !number.is_finite() => out.write_all(b"null"),
             Json::Fraction(number) => write!(out, "{number}"),

@@ -1,5 +1,6 @@
 //! Answers for people at a terminal.
 
+pub mod diff;
 pub mod notes;
 pub mod records;
 pub mod stats;

@@ -29,6 +29,7 @@ pub fn value(out: &mut dyn Write, value: &Json) -> io::Result<()> {
         Json::Null => out.write_all(b"null"),
         Json::Bool(value) => write!(out, "{value}"),
         Json::Number(number) => write!(out, "{number}"),
+        Json::Signed(number) => write!(out, "{number}"),
         Json::Fraction(number) if number.is_finite() => write!(out, "{number}"),
         Json::Fraction(_) => out.write_all(b"null"),
     }

@@ -1,0 +1,163 @@
+//! Two recordings beside each other: what changed, by stack.
+//!
+//! Both sides are brought together in one [`Session`], the earlier one's processes first. Files are the same if they have
+//! the same path below the folder they were imported from, so that two checkouts, two virtual environments or two versions
+//! of Python can be compared; a file is then shown under its path on the later side. Both sides begin at the same instant.
+
+mod rows;
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use crate::aggregate::{peak_together, quality};
+use crate::load::{Process, Session};
+use crate::model::Flame;
+use crate::model::diff::{Diff, DiffSide, Estimate};
+use crate::model::flame::Measure;
+use crate::symbols::{Location, Modules};
+use crate::{FlameLimits, flame};
+
+/// Two sessions as one.
+pub struct Comparison {
+    session: Session,
+    /// So many of the session's processes are the earlier side's.
+    n_before: usize,
+    before: DiffSide,
+    after: DiffSide,
+}
+
+impl Comparison {
+    pub fn new(before: Session, mut after: Session) -> Comparison {
+        let sides = [&before, &after].map(side);
+        let [first, second] = sides;
+        let n_before = before.processes.len();
+        let later = start(&after);
+        let earlier = start(&before);
+        let files = files_by_path(&after);
+        after.put_before(before, &mut |process, location| {
+            let path = Modules::new(&process.header).path_below(&location.file);
+            files.get(path).cloned()
+        });
+        for process in &mut after.processes[..n_before] {
+            let started = &mut process.header.started_unix_ns;
+            *started = (*started - earlier).saturating_add(later);
+        }
+        Comparison {
+            session: after,
+            n_before,
+            before: first,
+            after: second,
+        }
+    }
+
+    pub fn n_before(&self) -> usize {
+        self.n_before
+    }
+
+    /// The numbers. `by_line`: whether lines of one function are told apart, which they should not be if the program
+    /// was edited in between.
+    pub fn diff(&self, measure: Measure, by_line: bool) -> Diff {
+        let (locations, stacks) = rows::rows(&self.session, self.n_before, measure, by_line);
+        Diff {
+            measure,
+            by_line,
+            before: self.before.clone(),
+            after: self.after.clone(),
+            locations,
+            stacks,
+        }
+    }
+
+    /// Both sides as one tree, in which each process is on its side.
+    pub fn flame(&self, limits: FlameLimits) -> Flame {
+        let mut both = flame(&self.session, limits);
+        forget_old_lines(&mut both, self.n_before);
+        both
+    }
+}
+
+fn side(session: &Session) -> DiffSide {
+    let quality = quality(session);
+    let processes = session.processes.iter();
+    let sum = |amount: fn(&Process) -> heaptide_capture::tally::Amount| {
+        let amounts = session.processes.iter().map(amount);
+        amounts.fold(Estimate::default(), |sum, amount| Estimate {
+            bytes: sum.bytes.saturating_add(amount.bytes),
+            count: sum.count.saturating_add(amount.count),
+            variance: sum.variance + amount.variance,
+        })
+    };
+    let end = processes.map(|process| process.unix_ns(process.end_units()));
+    DiffSide {
+        peak: Estimate {
+            bytes: peak_together(session),
+            ..sum(|process| process.sums.peak)
+        },
+        leaked: sum(|process| process.sums.live),
+        total: sum(|process| process.sums.total),
+        duration_ns: end.max().unwrap_or(0).saturating_sub(start(session)),
+        resident_peak_bytes: quality
+            .processes
+            .iter()
+            .filter_map(|process| process.resident_peak_bytes)
+            .max(),
+        quality,
+    }
+}
+
+fn start(session: &Session) -> u64 {
+    let starts = session.processes.iter();
+    let starts = starts.map(|process| process.header.started_unix_ns);
+    starts.min().unwrap_or(0)
+}
+
+/// The files of a session by their path below the folder they were imported from.
+fn files_by_path(session: &Session) -> FxHashMap<String, Rc<str>> {
+    let mut files = FxHashMap::default();
+    let modules: Vec<Modules> = session
+        .processes
+        .iter()
+        .map(|process| Modules::new(&process.header))
+        .collect();
+    for location in session.names.iter() {
+        for modules in &modules {
+            let path = modules.path_below(&location.file);
+            if path.len() < location.file.len() && !files.contains_key(path) {
+                files.insert(path.to_owned(), location.file.clone());
+            }
+        }
+    }
+    files
+}
+
+/// The text of a line that only the earlier side has would be read from the later side's file, where it may be
+/// another one.
+fn forget_old_lines(both: &mut Flame, n_before: usize) {
+    let mut is_new = vec![false; both.locations.len()];
+    for own in &both.own {
+        let thread = both.origins[own.origin as usize].thread;
+        let process = both.threads[thread as usize].process;
+        let mut at = own.node;
+        while process as usize >= n_before && at != 0 {
+            let node = both.nodes[at as usize];
+            if let crate::model::flame::FlameKind::Frame(location) = node.kind {
+                is_new[location as usize] = true;
+            }
+            at = node.parent;
+        }
+    }
+    for (location, is_new) in both.locations.iter_mut().zip(is_new) {
+        if !is_new {
+            location.source = None;
+        }
+    }
+}
+
+/// A location without its line.
+fn function_of(location: &Location) -> Location {
+    Location {
+        line: 0,
+        ..location.clone()
+    }
+}

@@ -1,0 +1,256 @@
+//! `heaptide diff`: what changed from one recording to another, for people, programs, browsers and CI.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
+use heaptide_analysis::model::Diff;
+use heaptide_analysis::model::flame::Measure;
+use heaptide_analysis::{Comparison, Session};
+use heaptide_report::{json, text, units};
+
+use crate::exit::Failure;
+use crate::input;
+use crate::output::{self, Output};
+use crate::sizes;
+
+pub fn arguments() -> Command {
+    let side = |name: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name("FILE")
+            .num_args(1..)
+            .value_parser(value_parser!(PathBuf))
+            .conflicts_with("sides")
+            .help(help)
+    };
+    Command::new("diff")
+        .about("Show what changed between two recordings, by call stack; fail in CI if memory grew")
+        .long_about(
+            "Show what changed between two recordings, by call stack; fail in CI if memory grew.\n\n\
+             Stacks are the same if they have the same functions in the same files, whatever folder the program or its \
+             packages were installed in. Lines are merged, because an edit moves them; --by-line tells them apart. If a side \
+             was sampled, changes smaller than their noise (95 %) are not listed, and --fail-above only counts growth that is \
+             certain.",
+        )
+        .after_help(
+            "Exit codes: 0 done; 1 if memory grew by more than --fail-above allows, or if no report could be made (one \
+             sentence on standard error says which); 2 if the arguments were not understood.\n\n\
+             Examples:\n  \
+             heaptide diff monday.tide tuesday.tide\n  \
+             heaptide diff --leaks --html monday.tide tuesday.tide\n  \
+             heaptide diff --before old/*.tide --after new/*.tide\n  \
+             heaptide diff --fail-above 5% main.tide branch.tide",
+        )
+        .arg(
+            Arg::new("sides")
+                .value_name("FILE")
+                .num_args(2)
+                .value_names(["BEFORE", "AFTER"])
+                .value_parser(value_parser!(PathBuf))
+                .required_unless_present_all(["before", "after"])
+                .help("the two captures; a folder stands for all captures in it"),
+        )
+        .arg(side("before", "several captures for the earlier side: processes of one run").requires("after"))
+        .arg(side("after", "several captures for the later side").requires("before"))
+        .arg(
+            Arg::new("leaks")
+                .long("leaks")
+                .action(ArgAction::SetTrue)
+                .help("compare what was alive at the end instead of what was alive at the peak"),
+        )
+        .arg(
+            Arg::new("total")
+                .long("total")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("leaks")
+                .help("compare all that was ever allocated"),
+        )
+        .arg(
+            Arg::new("by_line")
+                .long("by-line")
+                .action(ArgAction::SetTrue)
+                .help("tell lines of one function apart"),
+        )
+        .arg(
+            Arg::new("n_rows")
+                .short('n')
+                .long("num-largest")
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(1..))
+                .default_value("20")
+                .help("how many stacks to list"),
+        )
+        .arg(
+            Arg::new("fail_above")
+                .long("fail-above")
+                .value_name("SIZE|PERCENT")
+                .value_parser(Allowance::parse)
+                .help("end with 1 if the whole grew by more: 20MB, or 5% of what it was before"),
+        )
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("print JSON for other programs"),
+        )
+        .group(ArgGroup::new("format").args(["json"]))
+        .args(output::arguments())
+}
+
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    Output::check(matches)?;
+    let measure = if matches.get_flag("leaks") {
+        Measure::Leaked
+    } else if matches.get_flag("total") {
+        Measure::Total
+    } else {
+        Measure::Peak
+    };
+    let [before, after] = sides(matches)?;
+    let comparison = Comparison::new(read(before)?, read(after)?);
+    let diff = comparison.diff(measure, matches.get_flag("by_line"));
+    let n_rows = matches.get_one::<u32>("n_rows").map_or(20, |&n| n as usize);
+    let mut output = Output::open(matches)?;
+    let style = output.style();
+    let max_width = output.size().0;
+    output.write(|out| {
+        if matches.get_flag("json") {
+            return json::diff(&diff).write(out);
+        }
+        let options = text::diff::Options {
+            max_rows: n_rows,
+            max_width,
+            style,
+        };
+        text::diff::diff(out, &diff, &options)
+    })?;
+    output.finish()?;
+    match matches.get_one::<Allowance>("fail_above") {
+        Some(allowance) => allowance.judge(&diff),
+        None => Ok(()),
+    }
+}
+
+fn sides(matches: &ArgMatches) -> Result<[Vec<PathBuf>; 2], Failure> {
+    let named = |name: &str| -> Vec<PathBuf> {
+        let paths = matches.get_many::<PathBuf>(name);
+        paths.into_iter().flatten().cloned().collect()
+    };
+    let sides = named("sides");
+    let sides = match &sides[..] {
+        [before, after] => [vec![before.clone()], vec![after.clone()]],
+        _ => [named("before"), named("after")],
+    };
+    let [before, after] = sides.map(|paths| {
+        let files: Result<Vec<Vec<PathBuf>>, Failure> =
+            paths.iter().map(|path| files(path)).collect();
+        files.map(|files| files.concat())
+    });
+    Ok([before?, after?])
+}
+
+/// A file, or all captures in a folder.
+fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let unreadable = |error: std::io::Error| {
+        Failure::failed(format!(
+            "the folder {} cannot be read ({error}): name the captures one by one",
+            path.display()
+        ))
+    };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?.path();
+        let name = entry.file_name().unwrap_or_default().to_string_lossy();
+        // Captures of forked processes have their number behind the ending.
+        let is_capture = name.ends_with(".tide") || name.contains(".tide.");
+        if is_capture && entry.is_file() {
+            files.push(entry);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(Failure::failed(format!(
+            "the folder {} holds no captures: name a folder with .tide files, or the files themselves",
+            path.display()
+        )));
+    }
+    Ok(files)
+}
+
+fn read(files: Vec<PathBuf>) -> Result<Session, Failure> {
+    input::session_of(files.iter())
+}
+
+/// By how much the whole may grow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Allowance {
+    Bytes(u64),
+    Percent(f64),
+}
+
+impl Allowance {
+    fn parse(text: &str) -> Result<Allowance, String> {
+        if text == "0" {
+            return Ok(Allowance::Bytes(0));
+        }
+        let Some(number) = text.strip_suffix('%') else {
+            return sizes::parse(text).map(Allowance::Bytes);
+        };
+        match number.trim().parse::<f64>() {
+            Ok(percent) if percent.is_finite() && percent >= 0.0 => Ok(Allowance::Percent(percent)),
+            _ => Err("a share is a number with % behind it, such as 5% or 2.5%".into()),
+        }
+    }
+
+    fn judge(self, diff: &Diff) -> Result<(), Failure> {
+        let change = diff.whole(diff.measure);
+        let allowed = match self {
+            Allowance::Bytes(bytes) => bytes as f64,
+            Allowance::Percent(percent) => change.before.bytes as f64 * percent / 100.0,
+        };
+        if change.certain_growth() as f64 <= allowed {
+            return Ok(());
+        }
+        let what = match diff.measure {
+            Measure::Peak => "the peak",
+            Measure::Leaked => "what was alive at the end",
+            Measure::Total => "what was allocated in all",
+        };
+        let noise = if change.error_bytes() > 0.0 {
+            format!(
+                ", of which {} are certain",
+                units::size(change.certain_growth())
+            )
+        } else {
+            String::new()
+        };
+        let limit = match self {
+            Allowance::Bytes(bytes) => units::size(bytes),
+            Allowance::Percent(percent) => format!("{percent} %"),
+        };
+        Err(Failure::failed(format!(
+            "{what} grew by {} ({}){noise}, more than the {limit} that --fail-above allows: see which stacks changed",
+            units::size(change.bytes().unsigned_abs()),
+            units::change_percent(change.before.bytes, change.bytes()),
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allowance_is_a_size_or_a_share() {
+        assert_eq!(Allowance::parse("20MB"), Ok(Allowance::Bytes(20_000_000)));
+        assert_eq!(Allowance::parse("5%"), Ok(Allowance::Percent(5.0)));
+        assert_eq!(Allowance::parse("0"), Ok(Allowance::Bytes(0)));
+        assert_eq!(Allowance::parse("0%"), Ok(Allowance::Percent(0.0)));
+        for text in ["", "%", "-5%", "nan%", "five", "5 percent"] {
+            assert!(Allowance::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! `heaptide diff`: what it prints, and how it ends.
+
+use crate::{Folder, error_text, printed};
+
+const BEFORE: &str =
+    "alloc a 4000000 at main:3 > load:7; alloc b 1000000 at main:5 > gone:1; end 5";
+const AFTER: &str = "alloc a 7000000 at main:3 > load:8; alloc c 500000 at main:6 > fresh:1; end 5";
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.capture("a.tide", BEFORE);
+    folder.capture("b.tide", AFTER);
+    folder
+}
+
+#[test]
+fn change_is_printed_by_stack_and_as_a_whole() {
+    let text = printed(&folder().heaptide("diff a.tide b.tide"));
+    let expected = "\
+┏━━━━━━━━━━━━━━━━━━┳━━━━━━━━━┳━━━━━━━━━┳━━━━━━━━━━┳━━━━━━━━━━┓
+┃                  ┃  Before ┃   After ┃   Change ┃ Change % ┃
+┡━━━━━━━━━━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━━━╇━━━━━━━━━━┩
+│ peak             │ 5.000MB │ 7.500MB │ +2.500MB │  +50.0 % │
+│ alive at the end │ 5.000MB │ 7.500MB │ +2.500MB │  +50.0 % │
+│ allocated in all │ 5.000MB │ 7.500MB │ +2.500MB │  +50.0 % │
+│ allocations      │       2 │       2 │       +0 │      0 % │
+└──────────────────┴─────────┴─────────┴──────────┴──────────┘
+
+What changed most, at the peak
+┏━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━┳━━━━━━━━━━━┳━━━━━━━━━━━━┳━━━━━━━━━━┓
+┃ Where                           ┃  Before ┃     After ┃     Change ┃ Change % ┃
+┡━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━━━━╇━━━━━━━━━━━━╇━━━━━━━━━━┩
+│ load at /srv/job/job.py ← main  │ 4.000MB │   7.000MB │   +3.000MB │  +75.0 % │
+│ gone at /srv/job/job.py ← main  │ 1.000MB │    0.000B │   -1.000MB │ -100.0 % │
+│ fresh at /srv/job/job.py ← main │  0.000B │ 500.000kB │ +500.000kB │      new │
+└─────────────────────────────────┴─────────┴───────────┴────────────┴──────────┘
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn nothing_that_changed_is_said_in_words() {
+    let text = printed(&folder().heaptide("diff a.tide a.tide"));
+    assert!(text.ends_with("no stack changed, at the peak\n"), "{text}");
+}
+
+#[test]
+fn json_holds_every_stack_with_its_frames() {
+    let text = printed(&folder().heaptide("diff --json --by-line --total a.tide b.tide"));
+    for part in [
+        "\"measure\": \"total\"",
+        "\"by_line\": true",
+        "\"change_bytes\": -4000000",
+        "\"change_bytes\": 2500000",
+        "\"line\": 8",
+        "\"is_noise\": false",
+        "\"file\": \"a.tide\"",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn growth_above_what_is_allowed_ends_with_1_and_says_so_behind_the_report() {
+    let folder = folder();
+    for (allowed, code) in [("3MB", 0), ("50%", 0), ("2.4MB", 1), ("49%", 1), ("0", 1)] {
+        let output = folder.heaptide(&format!("diff --fail-above {allowed} a.tide b.tide"));
+        assert_eq!(output.status.code(), Some(code), "{allowed}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("What changed most"));
+    }
+    let output = folder.heaptide("diff --fail-above 2MB a.tide b.tide");
+    let expected = "heaptide: the peak grew by 2.500MB (+50.0 %), more than the 2.000MB that --fail-above \
+                    allows: see which stacks changed\n";
+    assert_eq!(error_text(&output), expected);
+    // What shrank, and what is equal, is never too much.
+    for line in [
+        "diff --fail-above 0 b.tide a.tide",
+        "diff --fail-above 0% a.tide a.tide",
+    ] {
+        assert_eq!(folder.heaptide(line).status.code(), Some(0), "{line}");
+    }
+}
+
+#[test]
+fn side_may_be_several_files_or_a_folder() {
+    let folder = folder();
+    std::fs::create_dir(folder.path().join("old")).expect("made");
+    std::fs::create_dir(folder.path().join("new")).expect("made");
+    folder.capture("old/x.tide", BEFORE);
+    folder.capture("old/x.tide.12", BEFORE);
+    folder.write("old/notes.txt", b"no capture");
+    folder.capture("new/x.tide", AFTER);
+    let by_folder = printed(&folder.heaptide("diff --json --total old new/x.tide"));
+    assert!(
+        by_folder.contains("\"before_bytes\": 10000000"),
+        "{by_folder}"
+    );
+    let by_files = printed(
+        &folder
+            .heaptide("diff --json --total --before old/x.tide old/x.tide.12 --after new/x.tide"),
+    );
+    assert_eq!(by_files, by_folder);
+}
+
+#[test]
+fn what_cannot_be_compared_is_told_in_one_sentence() {
+    let folder = folder();
+    std::fs::create_dir(folder.path().join("empty")).expect("made");
+    for (line, code) in [
+        ("diff a.tide missing.tide", 1),
+        ("diff a.tide empty", 1),
+        ("diff a.tide", 2),
+        ("diff --before a.tide", 2),
+        ("diff --fail-above lots a.tide b.tide", 2),
+        ("diff --leaks --total a.tide b.tide", 2),
+    ] {
+        let output = folder.heaptide(line);
+        assert_eq!(output.status.code(), Some(code), "{line}");
+        assert!(!error_text(&output).is_empty(), "{line}");
+        assert!(output.stdout.is_empty(), "{line}");
+    }
+}

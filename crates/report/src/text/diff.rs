@@ -1,0 +1,172 @@
+//! `heaptide diff`: the whole first, then the stacks that changed most.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::flame::Measure;
+use heaptide_analysis::model::{Change, Diff, DiffStack};
+
+use super::stats::location;
+use super::table::{Row, Table};
+use super::{Style, notes};
+use crate::units::{change_percent, signed_size, size};
+
+/// Callers that are named behind a place; more would not fit a line.
+const MAX_CALLERS: usize = 3;
+
+pub struct Options {
+    /// Stacks that are listed.
+    pub max_rows: usize,
+    /// `None`: lines may be as long as they like.
+    pub max_width: Option<usize>,
+    pub style: Style,
+}
+
+pub fn diff(out: &mut dyn Write, diff: &Diff, options: &Options) -> io::Result<()> {
+    whole(diff).write(out, options.max_width, options.style)?;
+    let sure: Vec<&DiffStack> = diff
+        .stacks
+        .iter()
+        .filter(|stack| !stack.change.is_noise())
+        .collect();
+    let n_noise = diff.stacks.len() - sure.len();
+    let about = describe(diff.measure);
+    if sure.is_empty() {
+        let how = if n_noise > 0 {
+            "no stack changed by more than its noise"
+        } else {
+            "no stack changed"
+        };
+        writeln!(out, "\n{how}, {about}")?;
+    } else {
+        let heading = format!("What changed most, {about}");
+        writeln!(out, "\n{}", options.style.bold(&heading))?;
+        let is_sampled = is_sampled(diff);
+        let shown = sure.iter().take(options.max_rows);
+        let table = Table {
+            titles: titles("Where", is_sampled),
+            rows: shown
+                .map(|stack| stack_row(diff, stack, is_sampled))
+                .collect(),
+        };
+        table.write(out, options.max_width, options.style)?;
+    }
+    if sure.len() > options.max_rows {
+        let (n_more, n_all) = (sure.len() - options.max_rows, sure.len());
+        writeln!(out, "{n_more} more stacks changed: -n {n_all} shows all")?;
+    }
+    if n_noise > 0 {
+        writeln!(
+            out,
+            "{n_noise} stacks changed by less than sampling makes of two equal runs (95 %): not listed"
+        )?;
+    }
+    for (side, name) in [(&diff.before, "before"), (&diff.after, "after")] {
+        for note in notes::warnings(&side.quality) {
+            writeln!(out, "{name}: {note}")?;
+        }
+    }
+    Ok(())
+}
+
+/// The measure as it stands behind a comma.
+pub fn describe(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Peak => "at the peak",
+        Measure::Leaked => "alive at the end",
+        Measure::Total => "of all that was allocated",
+    }
+}
+
+fn is_sampled(diff: &Diff) -> bool {
+    let sides = [&diff.before, &diff.after];
+    sides.iter().any(|side| side.quality.sampling.is_some())
+}
+
+fn titles(first: &str, is_sampled: bool) -> Vec<String> {
+    let noise = is_sampled.then_some("±");
+    let titles = [first, "Before", "After", "Change"]
+        .into_iter()
+        .chain(noise);
+    titles.chain(["Change %"]).map(str::to_owned).collect()
+}
+
+fn whole(diff: &Diff) -> Table {
+    let is_sampled = is_sampled(diff);
+    let mut rows: Vec<Row> = [
+        ("peak", Measure::Peak),
+        ("alive at the end", Measure::Leaked),
+        ("allocated in all", Measure::Total),
+    ]
+    .into_iter()
+    .map(|(name, measure)| row(name.to_owned(), &diff.whole(measure), is_sampled))
+    .collect();
+    let mut plain = |name: &str, before: u64, after: u64, text: fn(u64) -> String| {
+        let change = after as i64 - before as i64;
+        let sign = if change < 0 { "-" } else { "+" };
+        let mut cells = vec![
+            name.to_owned(),
+            text(before),
+            text(after),
+            format!("{sign}{}", text(change.unsigned_abs())),
+        ];
+        cells.extend(is_sampled.then(String::new));
+        cells.push(change_percent(before, change));
+        rows.push(Row {
+            shares: vec![None; cells.len()],
+            cells,
+        });
+    };
+    let count = |number: u64| number.to_string();
+    plain(
+        "allocations",
+        diff.before.total.count,
+        diff.after.total.count,
+        count,
+    );
+    if let (Some(before), Some(after)) = (
+        diff.before.resident_peak_bytes,
+        diff.after.resident_peak_bytes,
+    ) {
+        plain("largest resident size", before, after, size);
+    }
+    Table {
+        titles: titles("", is_sampled),
+        rows,
+    }
+}
+
+fn row(name: String, change: &Change, is_sampled: bool) -> Row {
+    let mut cells = vec![
+        name,
+        size(change.before.bytes),
+        size(change.after.bytes),
+        signed_size(change.bytes()),
+    ];
+    cells.extend(is_sampled.then(|| size(change.error_bytes().round() as u64)));
+    cells.push(change_percent(change.before.bytes, change.bytes()));
+    Row {
+        shares: vec![None; cells.len()],
+        cells,
+    }
+}
+
+fn stack_row(diff: &Diff, stack: &DiffStack, is_sampled: bool) -> Row {
+    let place = |&number: &u32| &diff.locations[number as usize];
+    let mut frames = stack.frames.iter().map(place);
+    let first = match frames.next() {
+        Some(at) if diff.by_line => format!("{} at {}:{}", at.function, at.file, at.line),
+        Some(at) => format!("{} at {}", at.function, at.file),
+        None => location(None),
+    };
+    let n_callers = frames.len();
+    let callers = frames.take(MAX_CALLERS).map(|at| &*at.function);
+    let mut name = [first.as_str()]
+        .into_iter()
+        .chain(callers)
+        .collect::<Vec<_>>()
+        .join(" ← ");
+    if n_callers > MAX_CALLERS {
+        name.push_str(" ← …");
+    }
+    row(name, &stack.change, is_sampled)
+}
