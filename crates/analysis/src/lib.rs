@@ -1,13 +1,15 @@
 //! Turns captures into answers. Every number that the product shows is computed here, once, in bytes.
 //!
-//! In reading order: [`load`] replays captures into sums and gives frames their names ([`symbols`]); [`aggregate`]
-//! shapes the sums into what a report shows; [`diff`] sets two sessions side by side; [`model`] is the inert result. [`records`] tells a capture as it is.
+//! In reading order: [`load`] replays captures into sums, restricted by a [`filter`], and gives frames their names
+//! ([`symbols`]); [`aggregate`] shapes the sums into what a report shows; [`diff`] sets two sessions side by side;
+//! [`model`] is the inert result. [`records`] tells a capture as it is.
 //!
 //! Absent here, on purpose: interpreters, networks, clocks, terminals, rounding and units.
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
 pub mod diff;
+pub mod filter;
 pub mod load;
 pub mod model;
 pub mod records;
@@ -15,8 +17,9 @@ pub mod symbols;
 
 pub use aggregate::{FlameLimits, flame, stacks, stats, summary, tree};
 pub use diff::Comparison;
+pub use filter::{Filter, NoMatch};
 /// The types of records, for those who render them as they are.
 pub use heaptide_capture as capture;
-pub use load::{Process, Session, load};
+pub use load::{Process, Session, load, load_filtered};
 pub use model::View;
 pub use records::{RecordLine, records};

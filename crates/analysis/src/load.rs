@@ -10,8 +10,9 @@ use heaptide_capture::tally::{StackId, Stacks, Sums, Tally};
 use heaptide_capture::{Capture, Damage, Header, Registry, replay};
 use rustc_hash::FxHashMap;
 
+use crate::filter::{Filter, NoMatch, SiteFilter};
 use crate::symbols::names::Resolver;
-use crate::symbols::{Location, LocationId, Names};
+use crate::symbols::{Location, LocationId, Names, is_import_system};
 
 /// How often a capture is read whose program is perhaps still changing it.
 const MAX_ATTEMPTS: usize = 3;
@@ -20,6 +21,8 @@ const MAX_ATTEMPTS: usize = 3;
 pub struct Session {
     pub processes: Vec<Process>,
     pub names: Names,
+    /// What the sums were restricted to.
+    pub filter: Filter,
 }
 
 /// One process of a session: what its capture says, summed up.
@@ -56,14 +59,37 @@ enum Part {
 
 /// Replays the captures. `on_progress` hears how many events of all captures are done.
 pub fn load(captures: Vec<Capture>, on_progress: &mut dyn FnMut(u64)) -> Session {
+    read(captures, Filter::default(), on_progress)
+}
+
+/// The same, restricted to what passes a filter.
+pub fn load_filtered(
+    captures: Vec<Capture>,
+    filter: Filter,
+    on_progress: &mut dyn FnMut(u64),
+) -> Result<Session, NoMatch> {
+    let captures = filter.choose_processes(captures)?;
+    filter.check_threads(&captures)?;
+    let session = read(captures, filter, on_progress);
+    let is_something =
+        |process: &Process| process.sums.total.count > 0 || process.sums.peak.count > 0;
+    if session.filter.chooses_sites() && !session.processes.iter().any(is_something) {
+        let filters = session.filter.describe();
+        return Err(NoMatch::Nothing { filters });
+    }
+    Ok(session)
+}
+
+fn read(captures: Vec<Capture>, filter: Filter, on_progress: &mut dyn FnMut(u64)) -> Session {
     let mut names = Names::default();
     let mut n_before = 0;
     let mut processes = Vec::new();
     for capture in captures {
-        let (mut capture, sums, found) =
-            sum_up(capture, &mut |n_done| on_progress(n_before + n_done));
+        let (mut capture, sums, found) = sum_up(capture, &filter, &mut |n_done| {
+            on_progress(n_before + n_done);
+        });
         n_before += capture.n_events();
-        let (shown, n_frames) = show(&sums.stacks, &capture, &mut names);
+        let (shown, n_frames) = show(&sums.stacks, &capture, &filter, &mut names);
         capture.registry.codes.clear();
         capture.damage.extend(found);
         processes.push(Process {
@@ -76,13 +102,23 @@ pub fn load(captures: Vec<Capture>, on_progress: &mut dyn FnMut(u64)) -> Session
             shown,
         });
     }
-    Session { processes, names }
+    Session {
+        processes,
+        names,
+        filter,
+    }
 }
 
 /// The sums of a capture: what its checkpoint says, if it has one, and all events since. Also what could not be read.
-fn sum_up(mut capture: Capture, on_progress: &mut dyn FnMut(u64)) -> (Capture, Sums, Vec<Damage>) {
+fn sum_up(
+    mut capture: Capture,
+    filter: &Filter,
+    on_progress: &mut dyn FnMut(u64),
+) -> (Capture, Sums, Vec<Damage>) {
     let mut n_attempts = 1;
     loop {
+        let mut sites = SiteFilter::new(filter, &capture);
+        let mut wanted = |stacks: &Stacks, stack, stream| sites.wants(stacks, stack, stream);
         let (mut tally, mut found) = match capture.first_tally() {
             Ok(tally) => (tally, Vec::new()),
             Err(damage) => {
@@ -91,7 +127,7 @@ fn sum_up(mut capture: Capture, on_progress: &mut dyn FnMut(u64)) -> (Capture, S
             }
         };
         found.extend(replay(&capture, on_progress, &mut |chunk, ops| {
-            tally.apply(chunk, ops);
+            tally.apply_wanted(chunk, ops, &mut wanted);
         }));
         let is_whole = found.is_empty() && capture.damage.is_empty();
         // A program that keeps its capture small moves things about in the file while it runs.
@@ -103,13 +139,24 @@ fn sum_up(mut capture: Capture, on_progress: &mut dyn FnMut(u64)) -> (Capture, S
                 continue;
             }
         }
-        return (capture, tally.finish(), found);
+        let has_unfiltered_sizes = capture.checkpoint.is_some() && filter.chooses_sites();
+        let mut sums = tally.finish_wanted(&mut wanted);
+        if has_unfiltered_sizes {
+            // A checkpoint has no site for its sizes.
+            sums.sizes.clear();
+        }
+        return (capture, sums, found);
     }
 }
 
 /// Names for all stacks. The profiler's own frames at the root are not shown, nor what started the profiler before them
 /// and what it used to start the program behind them: the program would not have them if it ran alone.
-fn show(stacks: &Stacks, capture: &Capture, names: &mut Names) -> (Vec<Shown>, u64) {
+fn show(
+    stacks: &Stacks,
+    capture: &Capture,
+    filter: &Filter,
+    names: &mut Names,
+) -> (Vec<Shown>, u64) {
     let header = &capture.header;
     let mut resolver = Resolver::new(&capture.registry.codes, header.python_version);
     let is_own = |file: &str| {
@@ -140,10 +187,12 @@ fn show(stacks: &Stacks, capture: &Capture, names: &mut Names) -> (Vec<Shown>, u
         };
         let is_launcher = part != Part::Own && (is_runpy(&at.file) || is_command(at));
         may_be_launcher.push(follows_launcher && is_launcher);
+        let is_hidden = filter.hide_imports && is_import_system(&at.file);
+        // Deeper in a stack, what our own code did for the program counts as its caller's.
+        let is_shown = part == Part::Program && !is_own(&at.file) && !is_hidden;
         shown.push(Shown {
             parent: stack.parent.0,
-            // Deeper in a stack, what our own code did for the program counts as its caller's.
-            location: (part == Part::Program && !is_own(&at.file)).then_some(location),
+            location: is_shown.then_some(location),
             part,
         });
     }
@@ -200,6 +249,11 @@ impl Session {
 }
 
 impl Process {
+    /// The innermost frame of a stack, if it is shown.
+    pub fn innermost(&self, stack: StackId) -> Option<LocationId> {
+        self.shown.get(stack.0 as usize)?.location
+    }
+
     /// The frames of a stack that are shown, innermost first.
     pub fn frames(&self, stack: StackId) -> impl Iterator<Item = LocationId> + '_ {
         let mut at = stack.0 as usize;

@@ -8,8 +8,9 @@ use std::ops::Range;
 use heaptide_capture::{
     Capture, CodeText, Damage, DecodedChunk, Frame, Header, Op, Registry, ThreadInfo, replay,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::filter::Filter;
 use crate::symbols::names::Resolver;
 
 /// One record, with its names.
@@ -54,12 +55,22 @@ pub enum RecordLine<'a> {
     },
 }
 
-/// Tells all records. Returns what could not be read.
-pub fn records(capture: &Capture, sink: &mut dyn FnMut(RecordLine)) -> Vec<Damage> {
+/// Tells the records that pass a filter of threads. Returns what could not be read.
+pub fn records(
+    capture: &Capture,
+    filter: &Filter,
+    sink: &mut dyn FnMut(RecordLine),
+) -> Vec<Damage> {
     let registry = &capture.registry;
+    let main_thread = capture.header.main_thread;
+    let is_wanted = |thread: &&ThreadInfo| filter.wants_thread(thread, main_thread);
+    let wanted: FxHashSet<u32> = {
+        let threads = registry.threads.iter().filter(is_wanted);
+        threads.map(|thread| thread.stream).collect()
+    };
     sink(RecordLine::Header(&capture.header));
     sink(RecordLine::Registry(registry));
-    for thread in &registry.threads {
+    for thread in registry.threads.iter().filter(is_wanted) {
         let elapsed_ns = registry.elapsed_ns(thread.started);
         sink(RecordLine::Thread { thread, elapsed_ns });
     }
@@ -78,7 +89,9 @@ pub fn records(capture: &Capture, sink: &mut dyn FnMut(RecordLine)) -> Vec<Damag
         sink,
     };
     let found = replay(capture, &mut |_| {}, &mut |chunk, ops| {
-        teller.tell(chunk, ops)
+        if filter.threads.is_empty() || wanted.contains(&chunk.head.stream) {
+            teller.tell(chunk, ops);
+        }
     });
     teller.tell_resident_until(u64::MAX);
     let n_events = teller.n_events;

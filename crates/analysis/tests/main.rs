@@ -1,6 +1,7 @@
 //! What reports show of programs that are written down as text.
 
 mod diffs;
+mod filters;
 mod flames;
 mod line_tables;
 mod peaks;

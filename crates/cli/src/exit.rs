@@ -5,6 +5,7 @@
 //! | 0 | done; also if a capture was damaged and a report could be made of the rest |
 //! | 1 | failed, or `heaptide diff --fail-above` found too much growth; one sentence on standard error says why |
 //! | 2 | the arguments were not understood |
+//! | 3 | nothing that was recorded passes the filters; one sentence says what there is |
 //!
 //! `heaptide run` ends with the exit code of the program it ran.
 
@@ -16,6 +17,7 @@ use crate::Outcome;
 pub const OK: i32 = 0;
 pub const FAILED: i32 = 1;
 pub const USAGE: i32 = 2;
+pub const NO_MATCH: i32 = 3;
 
 /// Why a command could not do its work.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub enum Failure {
     Failed(String),
     /// The arguments are not understood, or not together.
     Usage(String),
+    /// The filters leave nothing to report.
+    NoMatch(String),
     /// Whoever read our output has gone: nothing is wrong, and nothing is left to do.
     OutputClosed,
 }
@@ -31,6 +35,10 @@ pub enum Failure {
 impl Failure {
     pub fn failed(sentence: impl fmt::Display) -> Failure {
         Failure::Failed(sentence.to_string())
+    }
+
+    pub fn no_match(sentence: impl fmt::Display) -> Failure {
+        Failure::NoMatch(sentence.to_string())
     }
 
     /// Something could not be written to `what`.
@@ -52,6 +60,10 @@ impl Failure {
             Failure::Usage(sentence) => {
                 eprintln!("heaptide: {sentence}");
                 Outcome::Exit(USAGE)
+            }
+            Failure::NoMatch(sentence) => {
+                eprintln!("heaptide: {sentence}");
+                Outcome::Exit(NO_MATCH)
             }
             Failure::OutputClosed => Outcome::Exit(OK),
         }

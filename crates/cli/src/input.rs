@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, value_parser};
-use heaptide_analysis::{Session, load};
+use heaptide_analysis::{Filter, Session, load_filtered};
 use heaptide_capture::{Capture, Damage};
 
 use crate::exit::Failure;
+use crate::filters::filter;
 use crate::progress::Progress;
 
 /// More notes about one file do not help anyone.
@@ -40,16 +41,22 @@ fn open_all<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<Vec<Capture>
 /// Opens and replays the captures that were named, with a progress bar if that takes long.
 pub fn session(matches: &ArgMatches) -> Result<Session, Failure> {
     let paths = matches.get_many::<PathBuf>("captures");
-    session_of(paths.into_iter().flatten())
+    session_of(paths.into_iter().flatten(), filter(matches))
 }
 
 /// The same for captures that were named in another way.
-pub fn session_of<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<Session, Failure> {
+pub fn session_of<'a>(
+    paths: impl Iterator<Item = &'a PathBuf>,
+    filter: Filter,
+) -> Result<Session, Failure> {
     let captures = open_all(paths)?;
     let n_events = captures.iter().map(Capture::n_events).sum();
     let mut progress = Progress::new("reading", n_events);
-    let session = load(captures, &mut |n_done| progress.advance(n_done));
+    let session = load_filtered(captures, filter, &mut |n_done| {
+        progress.advance(n_done);
+    });
     progress.finish();
+    let session = session.map_err(Failure::no_match)?;
     for process in &session.processes {
         tell_damage(&process.path, &process.damage);
     }

@@ -9,6 +9,7 @@ mod closing;
 pub mod commands;
 mod destination;
 pub mod exit;
+mod filters;
 mod input;
 mod output;
 mod page;

@@ -12,6 +12,7 @@ use heaptide_report::html::{self, Page};
 use heaptide_report::json::flame::FirstView;
 
 use crate::exit::Failure;
+use crate::filters;
 use crate::input;
 use crate::output::Output;
 
@@ -48,6 +49,7 @@ pub fn arguments(command: Command) -> Command {
                 .action(ArgAction::SetTrue)
                 .help("overwrite the file if it exists"),
         )
+        .args(filters::arguments())
         .arg(input::argument())
 }
 

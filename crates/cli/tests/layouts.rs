@@ -148,6 +148,7 @@ fn stats_as_json_have_memrays_keys_in_its_order_and_ours_behind() {
     "file_format": 0
   },
   "heaptide": {
+    "filters": [],
     "sampling": null,
     "lost": [],
     "damage": [],

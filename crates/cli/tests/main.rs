@@ -5,6 +5,7 @@ mod support;
 
 mod damage;
 mod diff;
+mod filters;
 mod layouts;
 mod manners;
 mod pages;

@@ -12,7 +12,7 @@ use crate::model::flame::{
     Origin, Own,
 };
 use crate::model::{Location, SiteSum, StackModel};
-use crate::symbols::{Modules, Sources};
+use crate::symbols::{Modules, Sources, is_import_system};
 
 /// How much of the tree a page gets.
 #[derive(Clone, Copy, Debug)]
@@ -336,8 +336,4 @@ impl<'a> Places<'a> {
             source: sources.and_then(|sources| sources.line(&at.file, at.line)),
         }
     }
-}
-
-fn is_import_system(file: &str) -> bool {
-    file.starts_with("<frozen importlib.") || file == "<frozen zipimport>"
 }

@@ -7,7 +7,9 @@ use crate::model::{ProcessSummary, Quality, Sampling};
 
 pub fn quality(session: &Session) -> Quality {
     let mut quality = Quality {
-        peak_is_aligned: session.processes.len() > 1,
+        peak_is_aligned: session.processes.len() > 1 && !session.filter.chooses_sites(),
+        filters: session.filter.describe(),
+        is_part: session.filter.chooses_sites(),
         sampling: sampling(session),
         ..Quality::default()
     };

@@ -177,11 +177,12 @@ fn nodes_of_stacks(process: &Process, session: &Session, nodes: &mut Nodes) -> V
         if !is_wanted[at] {
             continue;
         }
-        // A frame that is not shown, and all it was called from, end a stack.
-        if let Some(location) = process.frames(id).next() {
-            let parent = of_stack[stack.parent.0 as usize];
-            of_stack[at] = Some(nodes.intern(parent, location, session));
-        }
+        // What a frame that is not shown allocates is its caller's.
+        let parent = of_stack[stack.parent.0 as usize];
+        of_stack[at] = match process.innermost(id) {
+            Some(location) => Some(nodes.intern(parent, location, session)),
+            None => parent,
+        };
     }
     of_stack
 }

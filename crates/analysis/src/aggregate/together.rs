@@ -7,10 +7,12 @@
 
 use crate::load::Session;
 
-/// The most that was alive in all processes at one time, in bytes. Exact for one process.
+/// The most that was alive in all processes at one time, in bytes. Exact for one process. Of a part of the sites only
+/// their share of each process's own peak is known, and these are summed up.
 pub fn peak_together(session: &Session) -> u64 {
-    if let [process] = &session.processes[..] {
-        return process.sums.peak.bytes;
+    if session.processes.len() == 1 || session.filter.chooses_sites() {
+        let peaks = session.processes.iter();
+        return peaks.map(|process| process.sums.peak.bytes).sum();
     }
     let mut changes: Vec<(u64, usize, u64)> = Vec::new();
     for (number, process) in session.processes.iter().enumerate() {

@@ -8,6 +8,10 @@ use heaptide_capture::{Damage, Lost};
 pub struct Quality {
     /// One for each capture, in the order in which they were named.
     pub processes: Vec<ProcessSummary>,
+    /// The filters in force, in the words of the command line.
+    pub filters: Vec<String>,
+    /// True if they leave only a part of the sites, while the peak and the curves are the whole process's.
+    pub is_part: bool,
     /// `None` if every allocation was recorded.
     pub sampling: Option<Sampling>,
     /// Missing events by reason, of all processes.

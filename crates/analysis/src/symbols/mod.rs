@@ -5,6 +5,6 @@ pub mod names;
 pub mod python_lines;
 pub mod sources;
 
-pub use modules::Modules;
+pub use modules::{Modules, is_import_system};
 pub use names::{Location, LocationId, Names};
 pub use sources::Sources;

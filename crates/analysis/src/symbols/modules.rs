@@ -80,6 +80,11 @@ fn top(path: &str) -> &str {
     }
 }
 
+/// Part of how Python imports modules, not of what they do.
+pub fn is_import_system(file: &str) -> bool {
+    file.starts_with("<frozen importlib.") || file == "<frozen zipimport>"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -39,6 +39,9 @@ pub use amount::Amount;
 pub use series::HeapSeries;
 pub use stacks::{Stack, StackId, Stacks};
 
+/// Which sites are wanted: a stack and the stream of a thread.
+pub type Wanted<'a> = dyn FnMut(&Stacks, StackId, u32) -> bool + 'a;
+
 /// How many operations are looked up ahead, so that their cache misses overlap.
 const BATCH: usize = 16;
 
@@ -76,7 +79,7 @@ pub struct Sums {
     pub total: Amount,
     /// Alive on the heap at the end.
     pub live: Amount,
-    /// Alive on the heap when it was largest.
+    /// Alive on the heap when it was largest; the moment is that of all sites, also of those that are not wanted.
     pub peak: Amount,
     /// Clock units at which that was.
     pub peak_time: u64,
@@ -144,6 +147,12 @@ impl Tally {
 
     /// Takes some operations of a chunk. Chunks of several threads may alternate, those of one thread come in order.
     pub fn apply(&mut self, chunk: &DecodedChunk, ops: Range<usize>) {
+        self.apply_wanted(chunk, ops, &mut |_, _, _| true);
+    }
+
+    /// The same; sizes are counted of the sites that are wanted only. All sites are on the heap, whose peak is theirs together:
+    /// [`Tally::finish_wanted`] chooses among them.
+    pub fn apply_wanted(&mut self, chunk: &DecodedChunk, ops: Range<usize>, wanted: &mut Wanted) {
         if chunk.ops.get(ops.clone()).is_none_or(<[Op]>::is_empty) {
             return;
         }
@@ -160,7 +169,7 @@ impl Tally {
         while at < ops.end {
             let mark = chunk.times.get(next_mark);
             let until = mark.map_or(ops.end, |mark| (mark.first_op as usize).clamp(at, ops.end));
-            self.run(chunk, at..until, &mut thread);
+            self.run(chunk, at..until, &mut thread, wanted);
             at = until;
             if let Some(mark) = mark.filter(|_| at < ops.end) {
                 self.set_time(mark.time);
@@ -190,7 +199,13 @@ impl Tally {
         self.bytes_highest = self.now.bytes;
     }
 
-    fn run(&mut self, chunk: &DecodedChunk, ops: Range<usize>, thread: &mut Thread) {
+    fn run(
+        &mut self,
+        chunk: &DecodedChunk,
+        ops: Range<usize>,
+        thread: &mut Thread,
+        wanted: &mut Wanted,
+    ) {
         let ops = &chunk.ops[ops];
         self.n_events += ops.len() as u64;
         for batch in ops.chunks(BATCH) {
@@ -202,7 +217,10 @@ impl Tally {
                 match op.kind {
                     OpKind::Alloc => {
                         let op = &self.as_seen(thread, *op);
-                        let site = self.site_of(chunk, thread, op);
+                        let (site, is_wanted) = self.site_of(chunk, thread, op, wanted);
+                        if is_wanted {
+                            self.sizes.count(op.size);
+                        }
                         self.alloc(site, op.allocator, op.address, op.size);
                     }
                     OpKind::Free => self.free(thread, op.address),
@@ -230,30 +248,45 @@ impl Tally {
     }
 
     #[inline(always)]
-    fn site_of(&mut self, chunk: &DecodedChunk, thread: &mut Thread, op: &Op) -> u32 {
+    fn site_of(
+        &mut self,
+        chunk: &DecodedChunk,
+        thread: &mut Thread,
+        op: &Op,
+        wanted: &mut Wanted,
+    ) -> (u32, bool) {
         match thread.nodes.get(op.node as usize) {
-            Some(slot) if slot.allocator == op.allocator => slot.site,
-            _ => self.new_site_of(chunk, thread, op),
+            Some(slot) if slot.allocator == op.allocator => (slot.site, slot.is_wanted),
+            _ => self.new_site_of(chunk, thread, op, wanted),
         }
     }
 
-    fn new_site_of(&mut self, chunk: &DecodedChunk, thread: &mut Thread, op: &Op) -> u32 {
+    #[cold]
+    fn new_site_of(
+        &mut self,
+        chunk: &DecodedChunk,
+        thread: &mut Thread,
+        op: &Op,
+        wanted: &mut Wanted,
+    ) -> (u32, bool) {
+        let stack = thread.stack_of(op.node, chunk, &mut self.stacks);
         let site = self.sites.intern(SiteKey {
-            stack: thread.stack_of(op.node, chunk, &mut self.stacks),
+            stack,
             stream: thread.stream,
             allocator: op.allocator,
         });
+        let is_wanted = wanted(&self.stacks, stack, thread.stream);
         if let Some(slot) = thread.nodes.get_mut(op.node as usize) {
             slot.site = site;
             slot.allocator = op.allocator;
+            slot.is_wanted = is_wanted;
         }
-        site
+        (site, is_wanted)
     }
 
     #[inline(always)]
     fn alloc(&mut self, site: u32, allocator: u8, address: u64, size: u64) {
         let amount = self.weigher.weigh(size);
-        self.sizes.count(size);
         if is_range(allocator) {
             return self.map(site, allocator, address, size, amount);
         }
@@ -384,7 +417,12 @@ impl Tally {
     }
 
     /// The sums, after the last event.
-    pub fn finish(mut self) -> Sums {
+    pub fn finish(self) -> Sums {
+        self.finish_wanted(&mut |_, _, _| true)
+    }
+
+    /// The sums of the sites that are wanted. When the peak was is decided by all of them.
+    pub fn finish_wanted(mut self, wanted: &mut Wanted) -> Sums {
         // What is alive may be most of a report's memory, and is not needed any more.
         self.blocks = LiveBlocks::new();
         self.mark_peak();
@@ -392,30 +430,37 @@ impl Tally {
             self.note_height();
         }
         let weigher = self.weigher;
-        let mut total = Amount::default();
+        let (mut total, mut live, mut peak) = (Raw::default(), Raw::default(), Raw::default());
         let mut sites = Vec::new();
         for (key, site) in self.sites.finish() {
             let Some(allocator) = Allocator::from_number(key.allocator) else {
                 continue;
             };
-            let on_heap = allocator != Allocator::MmapFile;
-            let sums = SiteSums {
+            if !wanted(&self.stacks, key.stack, key.stream) {
+                continue;
+            }
+            let on_heap = |amount: Raw| match allocator {
+                Allocator::MmapFile => Raw::default(),
+                _ => amount,
+            };
+            total += site.total;
+            live += on_heap(site.live);
+            peak += on_heap(site.peak);
+            sites.push(SiteSums {
                 stack: key.stack,
                 stream: key.stream,
                 allocator,
                 total: weigher.finish(site.total),
-                live: weigher.finish(if on_heap { site.live } else { Raw::default() }),
-                peak: weigher.finish(if on_heap { site.peak } else { Raw::default() }),
-            };
-            total += sums.total;
-            sites.push(sums);
+                live: weigher.finish(on_heap(site.live)),
+                peak: weigher.finish(on_heap(site.peak)),
+            });
         }
         Sums {
             stacks: self.stacks,
             sites,
-            total,
-            live: weigher.finish(self.now),
-            peak: weigher.finish(self.peak),
+            total: weigher.finish(total),
+            live: weigher.finish(live),
+            peak: weigher.finish(peak),
             peak_time: self.peak_time,
             mapped_files: weigher.finish(self.files_highest),
             sizes: self.sizes.finish(),

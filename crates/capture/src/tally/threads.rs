@@ -15,6 +15,8 @@ pub(super) struct NodeSlot {
     pub site: u32,
     /// 0: not used for a site yet.
     pub allocator: u8,
+    /// Of the site.
+    pub is_wanted: bool,
 }
 
 impl NodeSlot {
@@ -22,6 +24,7 @@ impl NodeSlot {
         stack: StackId(u32::MAX),
         site: 0,
         allocator: 0,
+        is_wanted: false,
     };
 }
 

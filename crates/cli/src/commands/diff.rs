@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use heaptide_analysis::model::Diff;
 use heaptide_analysis::model::flame::Measure;
-use heaptide_analysis::{Comparison, Session};
+use heaptide_analysis::{Comparison, Filter, Session};
 use heaptide_report::{json, text, units};
 
 use crate::exit::Failure;
+use crate::filters;
 use crate::input;
 use crate::output::{self, Output};
 use crate::sizes;
@@ -34,7 +35,7 @@ pub fn arguments() -> Command {
         )
         .after_help(
             "Exit codes: 0 done; 1 if memory grew by more than --fail-above allows, or if no report could be made (one \
-             sentence on standard error says which); 2 if the arguments were not understood.\n\n\
+             sentence on standard error says which); 2 if the arguments were not understood; 3 if nothing passes the filters.\n\n\
              Examples:\n  \
              heaptide diff monday.tide tuesday.tide\n  \
              heaptide diff --leaks --html monday.tide tuesday.tide\n  \
@@ -94,6 +95,7 @@ pub fn arguments() -> Command {
                 .help("print JSON for other programs"),
         )
         .group(ArgGroup::new("format").args(["json"]))
+        .args(filters::arguments())
         .args(output::arguments())
 }
 
@@ -107,7 +109,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Measure::Peak
     };
     let [before, after] = sides(matches)?;
-    let comparison = Comparison::new(read(before)?, read(after)?);
+    let filter = filters::filter(matches);
+    let comparison = Comparison::new(read(before, &filter)?, read(after, &filter)?);
     let diff = comparison.diff(measure, matches.get_flag("by_line"));
     let n_rows = matches.get_one::<u32>("n_rows").map_or(20, |&n| n as usize);
     let mut output = Output::open(matches)?;
@@ -180,8 +183,8 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-fn read(files: Vec<PathBuf>) -> Result<Session, Failure> {
-    input::session_of(files.iter())
+fn read(files: Vec<PathBuf>, filter: &Filter) -> Result<Session, Failure> {
+    input::session_of(files.iter(), filter.clone())
 }
 
 /// By how much the whole may grow.

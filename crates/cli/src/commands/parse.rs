@@ -5,20 +5,26 @@ use heaptide_analysis::records;
 use heaptide_report::text::records::record;
 
 use crate::exit::{self, Failure};
+use crate::filters;
 use crate::input;
 use crate::output::Output;
 
 pub fn arguments() -> Command {
     Command::new("parse")
         .about("Print every record of a capture as a line, in the order in which things happened")
+        .args(filters::of_records())
         .arg(input::argument())
 }
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut output = Output::standard();
-    for capture in input::open(matches)? {
+    let filter = filters::filter(matches);
+    let captures = filter.choose_processes(input::open(matches)?);
+    let captures = captures.map_err(Failure::no_match)?;
+    filter.check_threads(&captures).map_err(Failure::no_match)?;
+    for capture in captures {
         let mut failed = None;
-        let damage = records(&capture, &mut |line| {
+        let damage = records(&capture, &filter, &mut |line| {
             if failed.is_none() {
                 failed = output.write(|out| record(out, &line)).err();
             }

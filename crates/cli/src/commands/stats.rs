@@ -4,6 +4,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_report::{json, text};
 
 use crate::exit::Failure;
+use crate::filters;
 use crate::input;
 use crate::output::{self, Output};
 
@@ -26,6 +27,7 @@ pub fn arguments() -> Command {
                 .help("print JSON for other programs"),
         )
         .args(output::arguments())
+        .args(filters::arguments())
         .arg(input::argument())
 }
 

@@ -5,6 +5,7 @@ use heaptide_analysis::View;
 use heaptide_report::text::summary::{self, Options, SortColumn};
 
 use crate::exit::Failure;
+use crate::filters;
 use crate::input;
 use crate::output::Output;
 
@@ -42,6 +43,7 @@ pub fn arguments() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("show what was alive at the end instead"),
         )
+        .args(filters::arguments())
         .arg(input::argument())
 }
 

@@ -6,6 +6,7 @@ use heaptide_report::transform::{self, Format};
 
 use crate::destination::{self, Destination};
 use crate::exit::Failure;
+use crate::filters;
 use crate::input;
 
 pub fn arguments() -> Command {
@@ -25,6 +26,7 @@ pub fn arguments() -> Command {
                 .help("export what was alive at the end instead of what was alive at the peak"),
         )
         .args(destination::arguments())
+        .args(filters::arguments())
         .arg(input::argument())
 }
 

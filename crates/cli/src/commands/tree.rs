@@ -6,6 +6,7 @@ use heaptide_analysis::aggregate::TreeLimits;
 use heaptide_report::text::tree;
 
 use crate::exit::Failure;
+use crate::filters;
 use crate::input;
 use crate::output::Output;
 
@@ -42,6 +43,7 @@ pub fn arguments() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("show what was alive at the end instead"),
         )
+        .args(filters::arguments())
         .arg(input::argument())
 }
 

@@ -163,6 +163,14 @@ fn head(flame: &Flame, first: FirstView) -> Json {
                 .collect(),
         ),
         (
+            "filters",
+            quality
+                .filters
+                .iter()
+                .map(|it| it.as_str().into())
+                .collect(),
+        ),
+        (
             "first_view",
             Json::Object(vec![
                 (

@@ -141,6 +141,14 @@ fn beside(quality: &Quality) -> Json {
         ])
     });
     Json::Object(vec![
+        (
+            "filters",
+            quality
+                .filters
+                .iter()
+                .map(|it| it.as_str().into())
+                .collect(),
+        ),
         ("sampling", sampling.unwrap_or(Json::Null)),
         ("lost", lost.collect()),
         ("damage", damage.collect()),

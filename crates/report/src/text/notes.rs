@@ -4,9 +4,12 @@ use heaptide_analysis::model::{Quality, View};
 
 use crate::units::{binary_size, percent, size};
 
-/// What every report must say: sampling, loss, damage.
+/// What every report must say: filters, sampling, loss, damage.
 pub fn warnings(quality: &Quality) -> Vec<String> {
     let mut notes = Vec::new();
+    if !quality.filters.is_empty() {
+        notes.push(format!("only what passes {}", quality.filters.join(" ")));
+    }
     if let Some(sampling) = &quality.sampling {
         let sum = |number: fn(&heaptide_analysis::model::ProcessSummary) -> u64| {
             quality.processes.iter().map(number).sum::<u64>()
@@ -48,6 +51,13 @@ pub fn warnings(quality: &Quality) -> Vec<String> {
 /// What is good to know, in reports with room for it.
 pub fn remarks(quality: &Quality) -> Vec<String> {
     let mut notes = Vec::new();
+    if quality.is_part {
+        notes.push(
+            "the peak is the moment at which the whole process held most, of which the filter's share is shown; the \
+             heap over time is the whole process's"
+                .to_owned(),
+        );
+    }
     if quality.mapped_files_bytes > 0 {
         notes.push(format!(
             "files were mapped, at most {} at a time: not part of the peak, because their pages are the page cache's",

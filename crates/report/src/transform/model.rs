@@ -30,6 +30,7 @@ pub fn write(model: &StackModel, out: &mut dyn Write) -> io::Result<()> {
         ),
         (",\"duration_ns\":", duration_ns.into()),
         (",\n\"peak_bytes\":", model.peak_bytes.into()),
+        (",\n\"filters\":", texts(&quality.filters)),
         (",\n\"sampling\":", sampling(quality)),
         (",\n\"lost\":", lost(quality)),
         (",\n\"damage\":", damage(quality)),

@@ -1,0 +1,147 @@
+//! What of a session a report is about: chosen modules, threads, processes, a stretch of time.
+//!
+//! A filter is applied while captures are read, once, so that every view and every output is made of the same sums and
+//! none of them has to know. A peak stays the moment at which the whole process held most: a filter chooses what is
+//! shown of that moment, so that rows keep the numbers they have without it.
+
+mod pattern;
+mod sites;
+
+use std::fmt;
+
+use heaptide_capture::{Capture, ThreadInfo};
+
+pub use pattern::Pattern;
+pub(crate) use sites::SiteFilter;
+
+/// Nothing chosen is everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only stacks with a frame that one of these fits.
+    pub include: Vec<Pattern>,
+    /// No stack with a frame that one of these fits.
+    pub exclude: Vec<Pattern>,
+    /// Threads by name or number, `main` for the main one.
+    pub threads: Vec<String>,
+    /// Numbers of processes.
+    pub processes: Vec<u32>,
+    /// The frames with which Python imports modules are not shown.
+    pub hide_imports: bool,
+}
+
+impl Filter {
+    /// True if it chooses among sites, so that sums are of a part only.
+    pub fn chooses_sites(&self) -> bool {
+        !(self.include.is_empty() && self.exclude.is_empty() && self.threads.is_empty())
+    }
+
+    /// What is in force, in the words of the command line; nothing if it is everything.
+    pub fn describe(&self) -> Vec<String> {
+        let patterns = |name: &str, patterns: &[Pattern]| -> Vec<String> {
+            let all = patterns.iter();
+            all.map(|pattern| format!("--{name} {pattern}")).collect()
+        };
+        let mut words = patterns("include", &self.include);
+        words.extend(patterns("exclude", &self.exclude));
+        words.extend(self.threads.iter().map(|name| format!("--thread {name}")));
+        words.extend(self.processes.iter().map(|pid| format!("--process {pid}")));
+        if self.hide_imports {
+            words.push("--hide-imports".to_owned());
+        }
+        words
+    }
+
+    /// The captures of the processes that are wanted.
+    pub fn choose_processes(&self, captures: Vec<Capture>) -> Result<Vec<Capture>, NoMatch> {
+        if self.processes.is_empty() {
+            return Ok(captures);
+        }
+        let known: Vec<u32> = captures.iter().map(|capture| capture.header.pid).collect();
+        let is_wanted = |capture: &Capture| self.processes.contains(&capture.header.pid);
+        let chosen: Vec<Capture> = captures.into_iter().filter(is_wanted).collect();
+        if chosen.is_empty() {
+            return Err(NoMatch::Process { known });
+        }
+        Ok(chosen)
+    }
+
+    /// A misspelt thread is told before the captures are read.
+    pub fn check_threads(&self, captures: &[Capture]) -> Result<(), NoMatch> {
+        let threads = captures.iter().flat_map(|capture| {
+            let main_thread = capture.header.main_thread;
+            let threads = capture.registry.threads.iter();
+            threads.map(move |thread| (thread, main_thread))
+        });
+        let threads: Vec<_> = threads.collect();
+        let mut all = threads.iter();
+        if threads.is_empty() || all.any(|(thread, main)| self.wants_thread(thread, *main)) {
+            return Ok(());
+        }
+        let name = |thread: &ThreadInfo| match &thread.name {
+            Some(name) => format!("{name} ({})", thread.os_id),
+            None => thread.os_id.to_string(),
+        };
+        let known = threads.iter().map(|(thread, _)| name(thread)).collect();
+        Err(NoMatch::Thread { known })
+    }
+
+    pub fn wants_thread(&self, thread: &ThreadInfo, main_thread: u32) -> bool {
+        let is_it = |wanted: &String| {
+            thread.name.as_ref() == Some(wanted)
+                || wanted.parse() == Ok(thread.os_id)
+                || (wanted == "main" && thread.os_id == main_thread)
+        };
+        self.threads.is_empty() || self.threads.iter().any(is_it)
+    }
+}
+
+/// A filter that leaves nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoMatch {
+    Process {
+        known: Vec<u32>,
+    },
+    Thread {
+        known: Vec<String>,
+    },
+    /// The words of the filter.
+    Nothing {
+        filters: Vec<String>,
+    },
+}
+
+/// Longer lists do not help anyone.
+const MAX_NAMED: usize = 8;
+
+impl fmt::Display for NoMatch {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            NoMatch::Process { known } => {
+                let known: Vec<String> = known.iter().map(u32::to_string).collect();
+                write!(
+                    f,
+                    "none of these captures is of that process: there is {}",
+                    listed(&known)
+                )
+            }
+            NoMatch::Thread { known } => {
+                write!(f, "no thread is called that: there is {}", listed(known))
+            }
+            NoMatch::Nothing { filters } => write!(
+                f,
+                "nothing that was recorded passes {}: widen the filter or leave it out",
+                filters.join(" ")
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NoMatch {}
+
+fn listed(names: &[String]) -> String {
+    let mut text = names[..names.len().min(MAX_NAMED)].join(", ");
+    if names.len() > MAX_NAMED {
+        text += &format!(" and {} more", names.len() - MAX_NAMED);
+    }
+    text
+}

@@ -1,0 +1,170 @@
+//! Patterns for modules and files, as people type them.
+//!
+//! `pandas` is a module, or a file or folder of that name without its ending; `pandas.core` what lies below it;
+//! `etl/load.py` a file by the end of its path. `*` stands for any text and `?` for any character, in paths too; a pattern
+//! with one of them has to fit the module, the whole path, or a part of it that begins behind a `/`.
+
+use std::fmt;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    text: String,
+    /// As it has to stand in a path, without wildcards: `/pandas/core/` and `/pandas/core.`.
+    folder: String,
+    stem: String,
+    is_wild: bool,
+}
+
+impl Pattern {
+    /// `None` if there is nothing in it.
+    pub fn new(text: &str) -> Option<Pattern> {
+        let text = text.trim();
+        if text.is_empty() {
+            return None;
+        }
+        let is_path = text.contains('/') || text.ends_with(".py");
+        let path = if is_path {
+            text.trim_matches('/').to_owned()
+        } else {
+            text.replace('.', "/")
+        };
+        Some(Pattern {
+            text: text.to_owned(),
+            folder: format!("/{path}/"),
+            stem: format!("/{path}."),
+            is_wild: text.contains(['*', '?']),
+        })
+    }
+
+    /// Does a frame in this file, of this module, fit?
+    pub fn fits(&self, file: &str, module: Option<&str>) -> bool {
+        if module == Some(self.text.as_str()) || file == self.text {
+            return true;
+        }
+        if self.is_wild {
+            return module.is_some_and(|module| is_like(&self.text, module))
+                || is_like(&self.text, file)
+                || self.fits_part(file);
+        }
+        // A path is found from any folder on, a file with or without its ending.
+        let ends_with_path = file
+            .strip_suffix(self.text.trim_start_matches('/'))
+            .is_some_and(|before| before.ends_with('/'));
+        ends_with_path || contains(file, &self.folder) || is_stem(file, &self.stem)
+    }
+
+    fn fits_part(&self, file: &str) -> bool {
+        let mut parts = file.match_indices('/');
+        parts.any(|(at, _)| is_like(&self.text, &file[at + 1..]))
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn contains(file: &str, folder: &str) -> bool {
+    file.contains(folder) || file.starts_with(&folder[1..])
+}
+
+/// `/srv/etl/load.py` for `/etl/load.`: what follows is the ending, and nothing more.
+fn is_stem(file: &str, stem: &str) -> bool {
+    let ending = match file.rfind(stem) {
+        Some(at) => &file[at + stem.len()..],
+        None => match file.strip_prefix(&stem[1..]) {
+            Some(ending) => ending,
+            None => return false,
+        },
+    };
+    !ending.contains('/')
+}
+
+/// Fits a text with `*` and `?`, without backtracking further than to the last `*`.
+fn is_like(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), text.chars().collect());
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(&c) if c == '?' || c == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => {
+                let Some((at, from)) = star else {
+                    return false;
+                };
+                star = Some((at, from + 1));
+                (p, t) = (at + 1, from + 1);
+            }
+        }
+    }
+    pattern[p..].iter().all(|&c| c == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fits(pattern: &str, file: &str, module: Option<&str>) -> bool {
+        Pattern::new(pattern).expect("a pattern").fits(file, module)
+    }
+
+    const FRAME: &str = "/usr/lib/site-packages/pandas/core/frame.py";
+
+    #[test]
+    fn module_is_found_by_its_name_and_what_is_below_it_by_dots() {
+        assert!(fits("pandas", FRAME, Some("pandas")));
+        assert!(fits("pandas.core", FRAME, Some("pandas")));
+        assert!(fits("pandas.core.frame", FRAME, Some("pandas")));
+        assert!(!fits("pandas.io", FRAME, Some("pandas")));
+        assert!(!fits("panda", FRAME, Some("pandas")));
+        assert!(fits("json", "/usr/lib/python3.12/json/decoder.py", None));
+    }
+
+    #[test]
+    fn file_is_found_by_its_whole_path_its_end_or_its_name() {
+        for pattern in [
+            FRAME,
+            "frame.py",
+            "core/frame.py",
+            "/core/frame.py",
+            "frame",
+        ] {
+            assert!(fits(pattern, FRAME, Some("pandas")), "{pattern}");
+        }
+        for pattern in [
+            "rame.py",
+            "core/frame",
+            "core/fram.py",
+            "py",
+            "ore/frame.py",
+        ] {
+            let expected = pattern == "core/frame";
+            assert_eq!(fits(pattern, FRAME, Some("pandas")), expected, "{pattern}");
+        }
+        assert!(fits("job.py", "job.py", Some("job")));
+        assert!(fits("<string>", "<string>", Some("<string>")));
+    }
+
+    #[test]
+    fn stars_stand_for_any_text_in_modules_and_paths() {
+        assert!(fits("pan*", FRAME, Some("pandas")));
+        assert!(fits("*/pandas/*.py", FRAME, Some("pandas")));
+        assert!(fits("core/f?ame.py", FRAME, Some("pandas")));
+        assert!(!fits("core/f?me.py", FRAME, Some("pandas")));
+        assert!(fits("*", "<string>", None));
+    }
+
+    #[test]
+    fn pattern_of_nothing_is_no_pattern() {
+        assert_eq!(Pattern::new("  "), None);
+    }
+}
