@@ -175,4 +175,8 @@ def _stop_with_process(_stop: object) -> None:
     sys.modules["multiprocessing.util"].Finalize(None, stop, exitpriority=-1000)
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=_native.before_fork,
+    after_in_parent=_native.after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)

@@ -95,6 +95,26 @@ def test_child_of_a_fork_past_libc_is_not_recorded_and_the_parents_capture_stays
     assert counts(done.capture) == [5, 0, 11]
 
 
+@pytest.mark.parametrize("option", [[], ["--follow-fork"], ["--aggregate"]])
+def test_program_without_threads_may_fork_without_being_warned_of_ours(heaptide_run: Run, option: list[str]) -> None:
+    # From 3.12 on Python warns of forks in processes with several threads.
+    program = f"""
+    import os, warnings
+    warnings.simplefilter("error")
+    for _ in range(20):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+    after = bytes({PARENT})
+    """
+    done = heaptide_run(program, *option)
+    assert done.stderr == ""
+    assert "--aggregate" in option or counts(done.capture) == [0, 0, 1]
+    about = statistics([done.capture])
+    assert about["metadata"]["peak_memory"] > PARENT and about["heaptide"]["allocations_over_live_blocks"] == 0
+
+
 def test_child_says_that_it_is_not_active_and_may_record_itself(heaptide_run: Run, tmp_path: Path) -> None:
     done = heaptide_run(f"""
     import heaptide, os, warnings

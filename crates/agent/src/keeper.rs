@@ -3,9 +3,9 @@
 //! It sleeps until its next reading is due or so many chunks wait that it is woken. It never takes the GIL, so it can
 //! neither delay the interpreter nor be caught by its finalisation, and its own allocations are never recorded.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use heaptide_capture::Entry;
@@ -18,7 +18,10 @@ use crate::{clock, libraries, own_memory, threads};
 /// Moves when the keeper should look before its time.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 static STOPPING: AtomicBool = AtomicBool::new(false);
+/// The kernel's number of the thread.
+static THREAD: AtomicI32 = AtomicI32::new(0);
 
+const STACK_BYTES: usize = 256 * 1024;
 /// Between two clock points in the file.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
 /// Between two readings in the file of a resident size that stays the same.
@@ -56,26 +59,65 @@ fn wait(seen: u32, timeout: Duration) {
     };
 }
 
-/// Starts the keeper of `session`.
-pub fn start(session: &'static Session) -> std::io::Result<JoinHandle<Option<Checkpoints>>> {
+/// A running keeper. Not a thread of the standard library, which would allocate before it can be declared ours.
+pub struct Handle(libc::pthread_t);
+
+/// What a keeper is born with, and what it leaves: the sums so far of a bounded capture.
+struct Task {
+    session: &'static Session,
+    checkpoints: Option<Checkpoints>,
+}
+
+/// Starts the keeper of `session`. `checkpoints` are the sums so far of a bounded capture.
+pub fn start(
+    session: &'static Session,
+    checkpoints: Option<Checkpoints>,
+) -> std::io::Result<Handle> {
     STOPPING.store(false, Ordering::Release);
+    let task = Box::into_raw(Box::new(Task {
+        session,
+        checkpoints,
+    }));
     let before = block_signals();
-    let (ready, is_ready) = mpsc::sync_channel(1);
-    let handle = thread::Builder::new()
-        .name("heaptide".to_owned())
-        .stack_size(256 * 1024)
-        .spawn(move || {
-            threads::claim_as_ours();
-            let _ = ready.send(());
-            run(session)
-        });
-    if handle.is_ok() {
-        // Until then libc may allocate in the new thread, and that would look like the program's.
-        let _ = is_ready.recv();
+    // SAFETY: the attributes are initialised before they are used, and destroyed after. The task is the thread's from here
+    // on, unless there is no thread.
+    let (error, thread) = unsafe {
+        let mut thread = std::mem::zeroed();
+        let mut attributes = std::mem::zeroed();
+        libc::pthread_attr_init(&mut attributes);
+        libc::pthread_attr_setstacksize(&mut attributes, STACK_BYTES);
+        let error = libc::pthread_create(&mut thread, &attributes, body, task.cast());
+        libc::pthread_attr_destroy(&mut attributes);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        (error, thread)
+    };
+    if error != 0 {
+        // SAFETY: no thread has it.
+        drop(unsafe { Box::from_raw(task) });
+        return Err(std::io::Error::from_raw_os_error(error));
     }
-    // SAFETY: restores the mask that `block_signals` saved.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
-    handle
+    Ok(Handle(thread))
+}
+
+extern "C" fn body(task: *mut c_void) -> *mut c_void {
+    threads::claim_as_ours();
+    // SAFETY: both look at and name the calling thread alone; the name is a C string of fewer than 16 bytes.
+    unsafe {
+        THREAD.store(libc::gettid(), Ordering::Release);
+        libc::pthread_setname_np(libc::pthread_self(), c"heaptide".as_ptr());
+    }
+    // SAFETY: `start` handed the task over.
+    let task = unsafe { Box::from_raw(task.cast::<Task>()) };
+    let Task {
+        session,
+        checkpoints,
+    } = *task;
+    // A panic must not leave through a C function. A keeper that panicked has nothing left to tell.
+    let run = std::panic::AssertUnwindSafe(|| run(session, checkpoints));
+    let left = std::panic::catch_unwind(run).ok().flatten();
+    left.map_or(std::ptr::null_mut(), |checkpoints| {
+        Box::into_raw(Box::new(checkpoints)).cast()
+    })
 }
 
 /// The program's signals are for its own threads: the keeper is born with all of them blocked.
@@ -91,15 +133,26 @@ fn block_signals() -> libc::sigset_t {
 }
 
 /// Ends the keeper: it finishes what it is doing. Of a bounded capture it leaves the sums so far.
-pub fn stop(handle: JoinHandle<Option<Checkpoints>>) -> Option<Checkpoints> {
+pub fn stop(handle: Handle) -> Option<Checkpoints> {
     STOPPING.store(true, Ordering::Release);
     wake();
-    // A keeper that panicked has nothing left to tell.
-    handle.join().ok().flatten()
+    let mut left = std::ptr::null_mut();
+    // SAFETY: the thread was started joinable, and its handle is used up here.
+    unsafe { libc::pthread_join(handle.0, &mut left) };
+    // SAFETY: the body leaves null or a box of this type.
+    (!left.is_null()).then(|| *unsafe { Box::from_raw(left.cast::<Checkpoints>()) })
 }
 
-fn run(session: &Session) -> Option<Checkpoints> {
-    let mut checkpoints = session.config.aggregate.then(|| Checkpoints::new(session));
+/// Waits until the kernel, too, no longer counts the keeper, which has ended, among the threads of the process.
+pub fn wait_until_gone() {
+    let thread = THREAD.load(Ordering::Acquire);
+    // SAFETY: signal 0 only asks whether the thread is there. Its number cannot be another thread's so soon.
+    while unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) } == 0 {
+        thread::yield_now();
+    }
+}
+
+fn run(session: &Session, mut checkpoints: Option<Checkpoints>) -> Option<Checkpoints> {
     let resident = Resident::open();
     let interval = Duration::from_millis(session.interval_ms.max(1).into());
     let mut next_reading = Instant::now();

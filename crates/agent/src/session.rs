@@ -22,7 +22,6 @@ use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 
 use heaptide_capture::{Entry, Header, Lost, Mode, header};
 
@@ -61,8 +60,14 @@ pub static LIFECYCLE: ForkMutex<Option<Running>> = ForkMutex::new(None);
 
 /// What only start and stop need.
 pub struct Running {
-    keeper: JoinHandle<Option<Checkpoints>>,
+    keeper: Keeper,
     symbols: Symbols,
+}
+
+enum Keeper {
+    Running(keeper::Handle),
+    /// Ended for as long as a fork takes. What it knew of a bounded capture.
+    Paused(Option<Checkpoints>),
 }
 
 pub struct Session {
@@ -232,8 +237,9 @@ unsafe fn start_as(
     if let Some(bytes) = resident::limit() {
         session.note(&Entry::Limit { bytes });
     }
-    let keeper = match keeper::start(session) {
-        Ok(keeper) => keeper,
+    let checkpoints = session.config.aggregate.then(|| Checkpoints::new(session));
+    let keeper = match keeper::start(session, checkpoints) {
+        Ok(keeper) => Keeper::Running(keeper),
         Err(error) => {
             SESSION.store(null_mut(), Ordering::Release);
             return Err(StartError::NoKeeper(error));
@@ -266,7 +272,10 @@ pub unsafe fn stop() -> Option<Stopped> {
         codes::stop_watching_deaths(&running.symbols);
     }
     let all_quiet = wait_for_recording_threads();
-    let checkpoints = keeper::stop(running.keeper);
+    let checkpoints = match running.keeper {
+        Keeper::Running(keeper) => keeper::stop(keeper),
+        Keeper::Paused(checkpoints) => checkpoints,
+    };
     if all_quiet {
         threads::for_each_state(|state| {
             // SAFETY: no thread records any more, and none can begin: the order word is 0.
@@ -292,6 +301,34 @@ pub unsafe fn stop() -> Option<Stopped> {
         }
     }
     Some(stopped)
+}
+
+/// Ends the keeper for as long as Python forks: a program without threads of its own stays one, and is not warned.
+pub fn pause_keeper() {
+    let _unrecorded = threads::Unrecorded::begin();
+    let mut lifecycle = LIFECYCLE.lock();
+    let Some(running) = lifecycle.as_mut() else {
+        return;
+    };
+    if let Keeper::Running(keeper) = std::mem::replace(&mut running.keeper, Keeper::Paused(None)) {
+        running.keeper = Keeper::Paused(keeper::stop(keeper));
+        keeper::wait_until_gone();
+    }
+}
+
+/// In the parent, after the fork.
+pub fn resume_keeper() {
+    let _unrecorded = threads::Unrecorded::begin();
+    let mut lifecycle = LIFECYCLE.lock();
+    let (Some(running), Some(session)) = (lifecycle.as_mut(), current()) else {
+        return;
+    };
+    if let Keeper::Paused(checkpoints) = &mut running.keeper {
+        match keeper::start(session, checkpoints.take()) {
+            Ok(keeper) => running.keeper = Keeper::Running(keeper),
+            Err(error) => abandon(&format!("no thread can be started ({error})")),
+        }
+    }
 }
 
 /// In a forked child: nothing is recorded here any more. The parent's session is leaked, file and mappings included:

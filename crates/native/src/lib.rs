@@ -17,6 +17,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(recording::stop, module)?)?;
     module.add_function(wrap_pyfunction!(recording::active, module)?)?;
     module.add_function(wrap_pyfunction!(recording::name_thread, module)?)?;
+    module.add_function(wrap_pyfunction!(recording::before_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(recording::after_fork_in_parent, module)?)?;
     module.add_function(wrap_pyfunction!(recording::start_in_child, module)?)?;
     module.add_function(wrap_pyfunction!(main_program::call_as_main, module)?)?;
     module.add_function(wrap_pyfunction!(main_program::print_exception, module)?)?;

@@ -89,6 +89,18 @@ pub fn name_thread(native_id: u32, name: &str) {
     session::name_thread(native_id, name);
 }
 
+/// Before Python forks: takes the thread of the recording out of the way.
+#[pyfunction]
+pub fn before_fork() {
+    session::pause_keeper();
+}
+
+/// In the parent, after the fork.
+#[pyfunction]
+pub fn after_fork_in_parent() {
+    session::resume_keeper();
+}
+
 /// In a forked child whose parent follows forks: goes on recording into the child's own file.
 #[pyfunction]
 pub fn start_in_child() -> PyResult<Option<String>> {
