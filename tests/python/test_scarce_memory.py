@@ -10,6 +10,7 @@ import pytest
 from conftest import heaptide
 
 # Takes all memory in ever smaller blocks, lets go, and goes on; what it prints does not depend on how much there was.
+# Of bytes, not bytearrays: those of 3.15 crash by themselves when there is no memory for them.
 PROGRAM = """
 import resource, sys, threading
 def limit(spare):
@@ -21,7 +22,7 @@ def fill():
     for size in (1 << 24, 1 << 20, 1 << 16, 1 << 12, 600):
         try:
             while True:
-                held.append(bytearray(size))
+                held.append(bytes(size))
         except MemoryError:
             pass
     # With nothing left: code that has not run before, new stacks, new sizes.
@@ -33,7 +34,7 @@ def fill():
     return bool(held)
 def new_code(number):
     names = {}
-    exec(f"def f{number}(): return bytearray(5000 + {number})", names)
+    exec(f"def f{number}(): return bytes(5000 + {number})", names)
     return names[f"f{number}"]
 prepared = [new_code(number) for number in range(3000)]
 def work():
@@ -78,7 +79,7 @@ def test_requests_that_were_refused_are_not_in_the_capture(tmp_path: Path) -> No
 limit(400_000_000)
 for _ in range(7):
     try:
-        bytearray(3_000_000_000)
+        bytes(3_000_000_000)
     except MemoryError:
         pass
 held = [bytes(1_234_567) for _ in range(4)]
@@ -99,7 +100,7 @@ import heaptide
 # The heap's own reserve is used up first, so that little is left besides what the limit allows.
 limit({spare})
 tracker = heaptide.Tracker("block.tide", overwrite=True)
-reserve = bytearray(100)
+reserve = bytes(100)
 try:
     tracker.start()
 except (MemoryError, OSError, heaptide.RecordingError) as error:
