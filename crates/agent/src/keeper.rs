@@ -65,13 +65,13 @@ pub struct Handle(libc::pthread_t);
 /// What a keeper is born with, and what it leaves: the sums so far of a bounded capture.
 struct Task {
     session: &'static Session,
-    checkpoints: Option<Checkpoints>,
+    checkpoints: Option<Box<Checkpoints>>,
 }
 
 /// Starts the keeper of `session`. `checkpoints` are the sums so far of a bounded capture.
 pub fn start(
     session: &'static Session,
-    checkpoints: Option<Checkpoints>,
+    checkpoints: Option<Box<Checkpoints>>,
 ) -> std::io::Result<Handle> {
     STOPPING.store(false, Ordering::Release);
     let task = Box::into_raw(Box::new(Task {
@@ -116,7 +116,7 @@ extern "C" fn body(task: *mut c_void) -> *mut c_void {
     let run = std::panic::AssertUnwindSafe(|| run(session, checkpoints));
     let left = std::panic::catch_unwind(run).ok().flatten();
     left.map_or(std::ptr::null_mut(), |checkpoints| {
-        Box::into_raw(Box::new(checkpoints)).cast()
+        Box::into_raw(checkpoints).cast()
     })
 }
 
@@ -133,14 +133,14 @@ fn block_signals() -> libc::sigset_t {
 }
 
 /// Ends the keeper: it finishes what it is doing. Of a bounded capture it leaves the sums so far.
-pub fn stop(handle: Handle) -> Option<Checkpoints> {
+pub fn stop(handle: Handle) -> Option<Box<Checkpoints>> {
     STOPPING.store(true, Ordering::Release);
     wake();
     let mut left = std::ptr::null_mut();
     // SAFETY: the thread was started joinable, and its handle is used up here.
     unsafe { libc::pthread_join(handle.0, &mut left) };
     // SAFETY: the body leaves null or a box of this type.
-    (!left.is_null()).then(|| *unsafe { Box::from_raw(left.cast::<Checkpoints>()) })
+    (!left.is_null()).then(|| unsafe { Box::from_raw(left.cast::<Checkpoints>()) })
 }
 
 /// Waits until the kernel, too, no longer counts the keeper, which has ended, among the threads of the process.
@@ -152,7 +152,7 @@ pub fn wait_until_gone() {
     }
 }
 
-fn run(session: &Session, mut checkpoints: Option<Checkpoints>) -> Option<Checkpoints> {
+fn run(session: &Session, mut checkpoints: Option<Box<Checkpoints>>) -> Option<Box<Checkpoints>> {
     let resident = Resident::open();
     let interval = Duration::from_millis(session.interval_ms.max(1).into());
     let mut next_reading = Instant::now();

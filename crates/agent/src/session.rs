@@ -67,7 +67,7 @@ pub struct Running {
 enum Keeper {
     Running(keeper::Handle),
     /// Ended for as long as a fork takes. What it knew of a bounded capture.
-    Paused(Option<Checkpoints>),
+    Paused(Option<Box<Checkpoints>>),
 }
 
 pub struct Session {
@@ -237,7 +237,10 @@ unsafe fn start_as(
     if let Some(bytes) = resident::limit() {
         session.note(&Entry::Limit { bytes });
     }
-    let checkpoints = session.config.aggregate.then(|| Checkpoints::new(session));
+    let checkpoints = session
+        .config
+        .aggregate
+        .then(|| Box::new(Checkpoints::new(session)));
     let keeper = match keeper::start(session, checkpoints) {
         Ok(keeper) => Keeper::Running(keeper),
         Err(error) => {
@@ -447,7 +450,7 @@ impl Session {
     }
 
     /// The last entries, then everything into blocks.
-    fn end(&self, checkpoints: Option<Checkpoints>) {
+    fn end(&self, checkpoints: Option<Box<Checkpoints>>) {
         self.note_losses();
         self.note_clock();
         self.note(&Entry::OwnMemory {
