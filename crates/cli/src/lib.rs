@@ -2,7 +2,7 @@
 //!
 //! [`main`] does everything except running Python: `heaptide run` comes back as a [`RunPlan`] for whoever has an
 //! interpreter. In reading order: [`commands`] has one file for each subcommand, `input` opens captures for them,
-//! `output` is where they write, [`exit`] what they return.
+//! `output` is where they write, [`terminal`] what they show to people in front of one, [`exit`] what they return.
 #![forbid(unsafe_code)]
 
 mod closing;
@@ -15,6 +15,7 @@ mod output;
 mod page;
 mod progress;
 mod sizes;
+mod terminal;
 
 use std::ffi::OsString;
 

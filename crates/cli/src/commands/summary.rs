@@ -45,6 +45,10 @@ pub fn arguments() -> Command {
         )
         .args(filters::arguments())
         .arg(input::argument())
+        .after_help(
+            "On a terminal file names are shortened so that each function takes one line. They are whole in a \
+             wider terminal, with COLUMNS=200 before the command, and in a file or a pipe.",
+        )
 }
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
-//! `heaptide tree`: who called whom on the way to each allocation.
+//! `heaptide tree`: who called whom on the way to each allocation. To be walked through on a terminal, text otherwise.
 
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_analysis::View;
 use heaptide_analysis::aggregate::TreeLimits;
@@ -9,6 +10,21 @@ use crate::exit::Failure;
 use crate::filters;
 use crate::input;
 use crate::output::Output;
+use crate::terminal::{self, Paint};
+
+/// On a terminal calls are opened one by one, so there is room for more of them than in a text.
+const N_BIGGEST_ON_A_TERMINAL: usize = 20_000;
+
+const TERMINAL_HELP: &str = "\
+On a terminal the tree can be walked through:
+  up, down           move; PgUp, PgDn, Home, End move further
+  right, left        open a call, close it or go to its caller; Enter opens and closes
+  e, c               open or close everything below
+  /                  search functions and files; n and N go to the next and the previous one
+  s                  sort calls by size, by number of allocations, by name
+  q                  leave
+
+Plain text is printed instead if it goes to a file or a pipe, or with --plain.";
 
 pub fn arguments() -> Command {
     Command::new("tree")
@@ -44,7 +60,14 @@ pub fn arguments() -> Command {
                 .help("show what was alive at the end instead"),
         )
         .args(filters::arguments())
+        .arg(
+            Arg::new("plain")
+                .long("plain")
+                .action(ArgAction::SetTrue)
+                .help("print the tree as text, on a terminal too"),
+        )
         .arg(input::argument())
+        .after_help(TERMINAL_HELP)
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -63,14 +86,25 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     } else {
         View::Peak
     };
+    let is_interactive = !matches.get_flag("plain") && terminal::is_possible();
+    let n_biggest = matches
+        .get_one::<u32>("biggest")
+        .map_or(200, |&n| n as usize);
+    let is_said = matches.value_source("biggest") == Some(ValueSource::CommandLine);
     let limits = TreeLimits {
-        n_biggest: matches
-            .get_one::<u32>("biggest")
-            .map_or(200, |&n| n as usize),
+        n_biggest: if is_interactive && !is_said {
+            N_BIGGEST_ON_A_TERMINAL
+        } else {
+            n_biggest
+        },
         max_depth: matches.get_one::<u32>("depth").map(|&n| n as usize),
         min_percent: matches.get_one::<f64>("threshold").copied().unwrap_or(0.0),
     };
     let answer = heaptide_analysis::tree(&session, view, limits);
+    if is_interactive {
+        terminal::show_tree(&answer, Paint::of_environment())?.obey();
+        return Ok(());
+    }
     let mut output = Output::standard();
     let style = output.style();
     output.write(|out| tree::tree(out, &answer, style))?;

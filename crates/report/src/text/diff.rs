@@ -6,7 +6,7 @@ use heaptide_analysis::model::flame::Measure;
 use heaptide_analysis::model::{Change, Diff, DiffStack};
 
 use super::stats::location;
-use super::table::{Row, Table};
+use super::table::{FirstColumn, Row, Table};
 use super::{Style, notes};
 use crate::units::{change_percent, signed_size, size};
 
@@ -47,6 +47,7 @@ pub fn diff(out: &mut dyn Write, diff: &Diff, options: &Options) -> io::Result<(
             rows: shown
                 .map(|stack| stack_row(diff, stack, is_sampled))
                 .collect(),
+            first_column: FirstColumn::Wraps,
         };
         table.write(out, options.max_width, options.style)?;
     }
@@ -132,6 +133,7 @@ fn whole(diff: &Diff) -> Table {
     Table {
         titles: titles("", is_sampled),
         rows,
+        first_column: FirstColumn::Wraps,
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod diff;
 pub mod notes;
 pub mod records;
+pub mod shorten;
 pub mod stats;
 pub mod style;
 pub mod summary;

@@ -4,9 +4,12 @@ use std::io::{self, Write};
 
 use heaptide_analysis::model::{FunctionSum, Summary};
 
-use super::table::{Row, Table};
+use super::table::{FirstColumn, Row, Table, wrap};
 use super::{Style, notes};
 use crate::units::{percent, size};
+
+/// Notes are not broken into shorter lines than this.
+const LEAST_NOTE: usize = 40;
 
 /// By which column the rows are sorted, largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,14 +86,21 @@ pub fn summary(out: &mut dyn Write, summary: &Summary, options: &Options) -> io:
             .iter()
             .map(|sum| row(sum, summary.total_bytes))
             .collect(),
+        first_column: FirstColumn::Shortened,
     };
     table.write(out, options.max_width, options.style)?;
+    let mut notes = notes::footer(&summary.quality, summary.view);
     if functions.len() < n_all {
         let n_more = n_all - functions.len();
-        writeln!(out, "{n_more} more functions: -r {n_all} shows all")?;
+        notes.insert(0, format!("{n_more} more functions: -r {n_all} shows all"));
     }
-    for note in notes::footer(&summary.quality, summary.view) {
-        writeln!(out, "{note}")?;
+    for note in notes {
+        let width = options
+            .max_width
+            .map_or(usize::MAX, |width| width.max(LEAST_NOTE));
+        for line in wrap(&note, width) {
+            writeln!(out, "{line}")?;
+        }
     }
     Ok(())
 }

@@ -1,13 +1,23 @@
-//! Tables with a heavy head, as wide as the terminal. The first column wraps; numbers are never cut.
+//! Tables with a heavy head, as wide as the terminal. The first column wraps or is shortened; numbers are never cut.
 
 use std::io::{self, Write};
 
-use super::Style;
+use super::{Style, shorten};
 
 pub struct Table {
     /// One for each column.
     pub titles: Vec<String>,
     pub rows: Vec<Row>,
+    pub first_column: FirstColumn,
+}
+
+/// What is done with texts that are too long for their column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstColumn {
+    /// Shown in several lines.
+    Wraps,
+    /// `function at file`, shortened so that a row is a line.
+    Shortened,
 }
 
 pub struct Row {
@@ -70,7 +80,14 @@ impl Table {
         row: &Row,
         style: Style,
     ) -> io::Result<()> {
-        let first = wrap(&row.cells[0], layout.widths[0]);
+        let (text, width) = (&row.cells[0], layout.widths[0]);
+        let first = match (self.first_column, text.split_once(" at ")) {
+            (FirstColumn::Wraps, _) => wrap(text, width),
+            (FirstColumn::Shortened, Some((function, file))) => {
+                vec![shorten::place(function, file, width)]
+            }
+            (FirstColumn::Shortened, None) => vec![shorten::end(text, width)],
+        };
         for (line, text) in first.iter().enumerate() {
             let mut cells = vec![(text.clone(), text.clone())];
             for (cell, share) in row.cells.iter().zip(&row.shares).skip(1) {
@@ -89,7 +106,7 @@ impl Table {
             let cells = self
                 .rows
                 .iter()
-                .map(|row| row.cells[column].chars().count());
+                .map(|row| shorten::width(&row.cells[column]));
             cells.max().unwrap_or(0)
         };
         let longest_word = |title: &str| {
@@ -146,7 +163,7 @@ impl Layout {
     fn line(&self, out: &mut dyn Write, bar: char, cells: &[(String, String)]) -> io::Result<()> {
         write!(out, "{bar}")?;
         for (at, ((text, painted), width)) in cells.iter().zip(&self.widths).enumerate() {
-            let blanks = " ".repeat(width.saturating_sub(text.chars().count()));
+            let blanks = " ".repeat(width.saturating_sub(shorten::width(text)));
             let padding = self.padding;
             match at {
                 0 => write!(out, "{padding}{painted}{blanks}{padding}{bar}")?,
@@ -158,7 +175,7 @@ impl Layout {
 }
 
 /// Lines of at most `width` characters, broken behind a blank or a slash if there is one.
-fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut rest: Vec<char> = text.chars().collect();
     let mut lines = Vec::new();
     while rest.len() > width {

@@ -1,0 +1,79 @@
+//! The line in which one types what to search for.
+
+use ratatui::crossterm::event::KeyCode;
+
+/// A search: what was typed, and whether it is being typed now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Search {
+    text: String,
+    lowered: String,
+    is_typing: bool,
+}
+
+impl Search {
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub fn is_typing(&self) -> bool {
+        self.is_typing
+    }
+
+    /// Begins anew.
+    pub fn open(&mut self) {
+        self.clear();
+        self.is_typing = true;
+    }
+
+    pub fn clear(&mut self) {
+        *self = Search::default();
+    }
+
+    /// A key while it is being typed. Enter keeps what is there, Esc drops it.
+    pub fn key(&mut self, key: KeyCode) {
+        match key {
+            KeyCode::Char(letter) => self.text.push(letter),
+            KeyCode::Backspace => {
+                self.text.pop();
+            }
+            KeyCode::Enter => self.is_typing = false,
+            KeyCode::Esc => self.clear(),
+            _ => {}
+        }
+        self.lowered = self.text.to_lowercase();
+    }
+
+    /// Whether anything is searched for.
+    pub fn is_on(&self) -> bool {
+        !self.text.is_empty()
+    }
+
+    /// Whether one of the texts has what was typed in it, in whatever case. Nothing typed is in every text.
+    pub fn finds(&self, texts: &[&str]) -> bool {
+        texts
+            .iter()
+            .any(|text| text.to_lowercase().contains(&self.lowered))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_is_found_in_any_case_until_it_is_dropped() {
+        let mut search = Search::default();
+        search.open();
+        for letter in "LoaX".chars() {
+            search.key(KeyCode::Char(letter));
+        }
+        search.key(KeyCode::Backspace);
+        search.key(KeyCode::Enter);
+        assert!(!search.is_typing() && search.is_on());
+        assert!(search.finds(&["x", "reload"]) && !search.finds(&["store"]));
+        search.open();
+        search.key(KeyCode::Char('q'));
+        search.key(KeyCode::Esc);
+        assert!(!search.is_on() && search.finds(&["store"]));
+    }
+}

@@ -1,0 +1,15 @@
+//! What fills the whole terminal: `heaptide tree` and `heaptide live` for people who sit in front of one.
+//!
+//! In reading order: [`screen`] takes the terminal and gives it back however we leave; `paint` is
+//! how things look and `input` the line in which one types what to search for; `tree_state` and `tree_view` are the call tree, `live_state` and `live_view` the running
+//! program. The states know nothing of terminals; the views draw a state and decide nothing.
+
+mod input;
+mod paint;
+pub mod screen;
+mod tree_state;
+mod tree_view;
+
+pub use paint::Paint;
+pub use screen::is_possible;
+pub use tree_view::show as show_tree;

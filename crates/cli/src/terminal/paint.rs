@@ -1,0 +1,139 @@
+//! How things look: the same colours and the same bottom line in every view, or no colours at all.
+
+use heaptide_report::text::shorten;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use super::input::Search;
+
+/// Whether colours may be used. Without them weight and inversion are left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paint {
+    Plain,
+    Colours,
+}
+
+impl Paint {
+    /// Colours, unless the owner of the terminal has said no to them.
+    pub fn of_environment() -> Paint {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        if refused {
+            Paint::Plain
+        } else {
+            Paint::Colours
+        }
+    }
+
+    fn colour(self, colour: Color) -> Style {
+        match self {
+            Paint::Plain => Style::new(),
+            Paint::Colours => Style::new().fg(colour),
+        }
+    }
+
+    pub fn dim(self) -> Style {
+        Style::new().add_modifier(Modifier::DIM)
+    }
+
+    pub fn chosen(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    pub fn found(self) -> Style {
+        let style = Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED);
+        style.patch(self.colour(Color::Yellow))
+    }
+
+    /// The colour of a share of the whole, as in the printed reports.
+    pub fn share(self, percent: f64) -> Style {
+        self.colour(match percent {
+            percent if percent > 60.0 => Color::Red,
+            percent if percent > 20.0 => Color::Yellow,
+            percent if percent > 5.0 => Color::Green,
+            _ => Color::LightGreen,
+        })
+    }
+
+    pub fn title(self, text: &str, width: usize) -> Line<'static> {
+        let style = self.colour(Color::Cyan).add_modifier(Modifier::BOLD);
+        Line::styled(shorten::end(text, width), style)
+    }
+
+    /// The line that says which keys do what. The last one is always there; of the others, those that fit.
+    pub fn keys(self, keys: &[(&str, &str)], width: usize) -> Line<'static> {
+        let columns = |(key, what): &(&str, &str)| shorten::width(key) + shorten::width(what) + 3;
+        let mut left = (width + 2).saturating_sub(keys.last().map_or(0, columns));
+        let mut spans = Vec::new();
+        for (number, (key, what)) in keys.iter().enumerate() {
+            if number + 1 < keys.len() {
+                match left.checked_sub(columns(&(key, what))) {
+                    Some(rest) => left = rest,
+                    None => continue,
+                }
+            }
+            let bold = self.colour(Color::Cyan).add_modifier(Modifier::BOLD);
+            let between = if spans.is_empty() { "" } else { "  " };
+            spans.push(Span::styled(format!("{between}{key}"), bold));
+            spans.push(Span::raw(format!(" {what}")));
+        }
+        Line::from(spans)
+    }
+
+    /// The line in which a search is typed; `None` if none is.
+    pub fn search(self, search: &Search, result: &str) -> Option<Line<'static>> {
+        search.is_typing().then(|| {
+            let text = format!("/{}▏ ", shorten::harmless(search.text()));
+            let hint = format!("{result}  Enter keep  Esc drop");
+            Line::from(vec![Span::raw(text), Span::styled(hint, self.dim())])
+        })
+    }
+}
+
+/// Draws a line at a height of the area; nothing if the area is not that high.
+pub fn line(frame: &mut Frame, area: Rect, y: u16, line: Line) {
+    if y < area.height {
+        let place = Rect {
+            y: area.y + y,
+            height: 1,
+            ..area
+        };
+        frame.render_widget(line, place);
+    }
+}
+
+/// The first row to show, so that the chosen one can be seen and the picture moves as little as possible.
+pub fn scroll(first: usize, chosen: usize, n_rows: usize) -> usize {
+    let least = (chosen + 1).saturating_sub(n_rows);
+    first.clamp(least, chosen.max(least))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_to_leave_is_named_however_little_room_there_is() {
+        let keys = [
+            ("a", "one"),
+            ("b", "a long word"),
+            ("c", "two"),
+            ("q", "leave"),
+        ];
+        let text = |width| Paint::Plain.keys(&keys, width).to_string();
+        assert_eq!(text(80), "a one  b a long word  c two  q leave");
+        assert_eq!(text(21), "a one  c two  q leave");
+        assert_eq!(text(20), "a one  q leave");
+        assert_eq!(text(3), "q leave");
+    }
+
+    #[test]
+    fn chosen_row_can_be_seen_and_the_picture_stands_still_if_it_can() {
+        assert_eq!(scroll(0, 3, 10), 0);
+        assert_eq!(scroll(0, 12, 10), 3);
+        assert_eq!(scroll(8, 12, 10), 8);
+        assert_eq!(scroll(8, 4, 10), 4);
+        assert_eq!(scroll(0, 5, 0), 6);
+    }
+}

@@ -1,0 +1,169 @@
+//! The terminal, borrowed: full-screen and raw while a [`Screen`] exists, as it was before when it is gone.
+//!
+//! It is given back when the view ends, when something panics (before the message is printed, so that it can be
+//! read), and when a signal asks us to go. A terminal that goes away is the end of the view, not an error.
+
+use std::io::{self, IsTerminal, Stdout, Write};
+use std::panic;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui::crossterm::{cursor, execute};
+use ratatui::{Frame, Terminal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::{SigId, flag, low_level};
+
+use crate::exit::Failure;
+
+/// How often signals are looked at while nobody types.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Why a view ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Whoever looked has seen enough.
+    ByKey,
+    /// Somebody sent this signal, or closed the terminal.
+    BySignal(i32),
+}
+
+impl Left {
+    /// Ends as the signal would have ended us, now that the terminal is as it was.
+    pub fn obey(self) {
+        if let Left::BySignal(signal) = self {
+            // If it cannot be done we simply end in order.
+            let _ = low_level::emulate_default_handler(signal);
+        }
+    }
+}
+
+/// What happened while a view waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happened {
+    Key(KeyCode),
+    /// Ctrl and a letter.
+    Control(char),
+    /// The size changed, or something else that is answered by drawing again.
+    Redraw,
+    /// Nothing, for as long as was allowed.
+    Nothing,
+    Left(Left),
+}
+
+/// Whether there is somebody to show something to: keys come in and pictures go out.
+pub fn is_possible() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_none_or(|name| name == "dumb" || name.is_empty());
+    io::stdout().is_terminal() && io::stdin().is_terminal() && !is_dumb
+}
+
+pub struct Screen {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+    signal: Arc<AtomicUsize>,
+    registered: Vec<SigId>,
+}
+
+impl Screen {
+    pub fn open() -> Result<Screen, Failure> {
+        let failed = |error: io::Error| {
+            Failure::failed(format!(
+                "the terminal cannot be used ({error}): ask for plain text instead"
+            ))
+        };
+        let signal = Arc::new(AtomicUsize::new(0));
+        let registered = [SIGTERM, SIGHUP, SIGINT, SIGQUIT]
+            .into_iter()
+            .filter_map(|number| {
+                flag::register_usize(number, Arc::clone(&signal), number as usize).ok()
+            })
+            .collect();
+        let previous = panic::take_hook();
+        panic::set_hook(Box::new(move |panicked| {
+            give_back();
+            previous(panicked);
+        }));
+        enable_raw_mode().map_err(failed)?;
+        let entered = execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)
+            .and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())));
+        match entered {
+            Ok(terminal) => Ok(Screen {
+                terminal,
+                signal,
+                registered,
+            }),
+            Err(error) => {
+                give_back();
+                Err(failed(error))
+            }
+        }
+    }
+
+    /// Draws one picture. A terminal that is gone ends the view.
+    pub fn draw(&mut self, picture: impl FnOnce(&mut Frame)) -> Result<(), Left> {
+        match self.terminal.draw(picture) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Left::BySignal(SIGHUP)),
+        }
+    }
+
+    /// The next thing that happens, or nothing if that takes longer than `limit`.
+    pub fn wait(&mut self, limit: Duration) -> Happened {
+        let until = Instant::now() + limit;
+        loop {
+            let number = self.signal.load(Ordering::Relaxed);
+            if number != 0 {
+                return Happened::Left(Left::BySignal(number as i32));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            match event::poll(left.min(PATIENCE)) {
+                Ok(true) => match event::read() {
+                    Ok(event) => {
+                        if let Some(happened) = understand(&event) {
+                            return happened;
+                        }
+                    }
+                    Err(_) => return Happened::Left(Left::BySignal(SIGHUP)),
+                },
+                Ok(false) if left <= PATIENCE => return Happened::Nothing,
+                Ok(false) => {}
+                Err(_) => return Happened::Left(Left::BySignal(SIGHUP)),
+            }
+        }
+    }
+}
+
+fn understand(event: &Event) -> Option<Happened> {
+    match event {
+        Event::Key(KeyEvent { kind, .. }) if *kind == KeyEventKind::Release => None,
+        Event::Key(KeyEvent {
+            code: KeyCode::Char(letter),
+            modifiers,
+            ..
+        }) if modifiers.contains(KeyModifiers::CONTROL) => Some(Happened::Control(*letter)),
+        Event::Key(key) => Some(Happened::Key(key.code)),
+        Event::Resize(..) => Some(Happened::Redraw),
+        _ => None,
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        give_back();
+        // The hook of before is inside ours; ours does no harm to a terminal that is as it should be.
+        for id in self.registered.drain(..) {
+            low_level::unregister(id);
+        }
+    }
+}
+
+/// Undoes what [`Screen::open`] did. A terminal that is gone does not need it.
+fn give_back() {
+    let _ = disable_raw_mode();
+    let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);
+    let _ = io::stdout().flush();
+}

@@ -1,0 +1,385 @@
+//! The call tree as one walks through it: which nodes are open, which one is chosen, in what order they stand.
+
+use std::cmp::Reverse;
+
+use heaptide_analysis::model::{NodeKind, Tree, TreeNode};
+
+use super::input::Search;
+
+/// In what order the calls from one place stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Size,
+    Count,
+    Name,
+}
+
+impl Order {
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Size => "size",
+            Order::Count => "allocations",
+            Order::Name => "name",
+        }
+    }
+
+    fn next(self) -> Order {
+        match self {
+            Order::Size => Order::Count,
+            Order::Count => Order::Name,
+            Order::Name => Order::Size,
+        }
+    }
+}
+
+/// Nodes are named by their places in the tree's list.
+pub struct TreeState<'a> {
+    nodes: &'a [TreeNode],
+    parents: Vec<usize>,
+    children: Vec<Vec<usize>>,
+    is_open: Vec<bool>,
+    /// What can be seen, from top to bottom.
+    rows: Vec<usize>,
+    /// Index in `rows`.
+    chosen: usize,
+    pub order: Order,
+    pub search: Search,
+}
+
+impl<'a> TreeState<'a> {
+    pub fn new(tree: &'a Tree) -> TreeState<'a> {
+        let nodes = &tree.nodes[..];
+        let mut parents = Vec::with_capacity(nodes.len());
+        let mut children = vec![Vec::new(); nodes.len()];
+        let mut way: Vec<usize> = Vec::new();
+        for (at, node) in nodes.iter().enumerate() {
+            way.truncate(node.depth);
+            let parent = way.last().copied().unwrap_or(0);
+            parents.push(parent);
+            if at > 0 {
+                children[parent].push(at);
+            }
+            way.push(at);
+        }
+        let mut state = TreeState {
+            nodes,
+            parents,
+            children,
+            is_open: vec![false; nodes.len()],
+            rows: Vec::new(),
+            chosen: 0,
+            order: Order::Size,
+            search: Search::default(),
+        };
+        state.open_the_way_to_the_largest();
+        state.lay_out();
+        state
+    }
+
+    /// From the root on, while one call has most of what its caller has.
+    fn open_the_way_to_the_largest(&mut self) {
+        let mut at = 0;
+        while at < self.nodes.len() {
+            self.is_open[at] = true;
+            let largest = self.children[at].iter().copied();
+            let Some(child) =
+                largest.max_by_key(|&child| (self.nodes[child].bytes, Reverse(child)))
+            else {
+                return;
+            };
+            if self.nodes[child].bytes < self.nodes[at].bytes / 2 {
+                return;
+            }
+            at = child;
+        }
+    }
+
+    /// Finds out what can be seen.
+    fn lay_out(&mut self) {
+        self.rows.clear();
+        let mut waiting = if self.nodes.is_empty() {
+            vec![]
+        } else {
+            vec![0]
+        };
+        while let Some(at) = waiting.pop() {
+            self.rows.push(at);
+            if self.is_open[at] {
+                waiting.extend(self.children[at].iter().rev());
+            }
+        }
+        self.chosen = self.chosen.min(self.rows.len().saturating_sub(1));
+    }
+
+    pub fn rows(&self) -> &[usize] {
+        &self.rows
+    }
+
+    pub fn chosen_row(&self) -> usize {
+        self.chosen
+    }
+
+    /// The chosen node; `None` in an empty tree.
+    pub fn chosen(&self) -> Option<usize> {
+        self.rows.get(self.chosen).copied()
+    }
+
+    pub fn node(&self, at: usize) -> &'a TreeNode {
+        &self.nodes[at]
+    }
+
+    pub fn parent(&self, at: usize) -> &'a TreeNode {
+        &self.nodes[self.parents[at]]
+    }
+
+    /// Whether it can be opened or closed, and whether it is open.
+    pub fn fold(&self, at: usize) -> Option<bool> {
+        (!self.children[at].is_empty()).then_some(self.is_open[at])
+    }
+
+    pub fn whole(&self) -> u64 {
+        self.nodes.first().map_or(0, |root| root.bytes)
+    }
+
+    pub fn step(&mut self, by: isize) {
+        let last = self.rows.len().saturating_sub(1);
+        self.chosen = self.chosen.saturating_add_signed(by).min(last);
+    }
+
+    fn choose(&mut self, at: usize) {
+        if let Some(row) = self.rows.iter().position(|&row| row == at) {
+            self.chosen = row;
+        }
+    }
+
+    /// Opens what is chosen; if it is open already, goes to the first call from it.
+    pub fn open(&mut self) {
+        let Some(at) = self.chosen() else { return };
+        match self.fold(at) {
+            Some(false) => self.set_open(at, true),
+            Some(true) => self.step(1),
+            None => {}
+        }
+    }
+
+    /// Closes what is chosen; if there is nothing to close, goes to its caller.
+    pub fn close(&mut self) {
+        let Some(at) = self.chosen() else { return };
+        if self.fold(at) == Some(true) {
+            self.set_open(at, false);
+        } else {
+            self.choose(self.parents[at]);
+        }
+    }
+
+    pub fn toggle(&mut self) {
+        if let Some(at) = self.chosen() {
+            self.set_open(at, !self.is_open[at]);
+        }
+    }
+
+    fn set_open(&mut self, at: usize, open: bool) {
+        self.is_open[at] = open;
+        self.lay_out();
+    }
+
+    /// Opens or closes what is chosen and everything below.
+    pub fn set_all_below(&mut self, open: bool) {
+        let Some(first) = self.chosen() else { return };
+        let depth = self.nodes[first].depth;
+        let below = self.nodes[first + 1..].iter();
+        let n_below = below.take_while(|node| node.depth > depth).count();
+        self.is_open[first..=first + n_below].fill(open);
+        self.lay_out();
+        self.choose(first);
+    }
+
+    pub fn next_order(&mut self) {
+        self.order = self.order.next();
+        let (nodes, order) = (self.nodes, self.order);
+        for children in &mut self.children {
+            children.sort_by(|&one, &other| {
+                let (one_node, other_node) = (&nodes[one], &nodes[other]);
+                let largest_first = match order {
+                    Order::Size => other_node.bytes.cmp(&one_node.bytes),
+                    Order::Count => other_node.count.cmp(&one_node.count),
+                    Order::Name => name(one_node).cmp(&name(other_node)),
+                };
+                largest_first.then(one.cmp(&other))
+            });
+        }
+        let chosen = self.chosen();
+        self.lay_out();
+        if let Some(at) = chosen {
+            self.choose(at);
+        }
+    }
+
+    pub fn is_found(&self, at: usize) -> bool {
+        self.search.is_on()
+            && match &self.nodes[at].kind {
+                NodeKind::Frame(place) => self.search.finds(&[&place.function, &place.file]),
+                _ => false,
+            }
+    }
+
+    pub fn n_found(&self) -> usize {
+        (0..self.nodes.len())
+            .filter(|&at| self.is_found(at))
+            .count()
+    }
+
+    /// Goes to the next node that was searched for, opening the way to it; behind the last one comes the first.
+    pub fn find(&mut self, forward: bool) {
+        let Some(from) = self.chosen() else { return };
+        let n = self.nodes.len();
+        let others = (1..=n).map(|step| match forward {
+            true => (from + step) % n,
+            false => (from + n - step) % n,
+        });
+        let Some(found) = others.into_iter().find(|&at| self.is_found(at)) else {
+            return;
+        };
+        self.reveal(found);
+    }
+
+    /// Goes to what is being typed: where one is, if it fits, else the next.
+    pub fn find_while_typing(&mut self) {
+        if self.search.is_on() && self.chosen().is_some_and(|at| !self.is_found(at)) {
+            self.find(true);
+        }
+    }
+
+    fn reveal(&mut self, at: usize) {
+        let mut caller = at;
+        while caller != 0 {
+            caller = self.parents[caller];
+            self.is_open[caller] = true;
+        }
+        self.lay_out();
+        self.choose(at);
+    }
+}
+
+fn name(node: &TreeNode) -> (u8, &str) {
+    match &node.kind {
+        NodeKind::Frame(place) => (0, &place.function),
+        NodeKind::Root | NodeKind::NoFrames => (1, ""),
+        NodeKind::Elided { .. } => (2, ""),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use heaptide_analysis::View;
+    use heaptide_analysis::model::{Location, Quality};
+    use ratatui::crossterm::event::KeyCode;
+
+    pub fn tree(nodes: &[(usize, &str, u64, u64)]) -> Tree {
+        let node = |&(depth, name, bytes, count): &(usize, &str, u64, u64)| TreeNode {
+            depth,
+            kind: match name {
+                "" => NodeKind::Root,
+                name => NodeKind::Frame(Location {
+                    function: name.into(),
+                    file: "/x/y.py".into(),
+                    line: 7,
+                }),
+            },
+            bytes,
+            count,
+            has_children: false,
+        };
+        Tree {
+            nodes: nodes.iter().map(node).collect(),
+            view: View::Peak,
+            quality: Quality::default(),
+        }
+    }
+
+    fn example() -> Tree {
+        tree(&[
+            (0, "", 100, 9),
+            (1, "main", 90, 4),
+            (2, "load", 40, 1),
+            (3, "read", 40, 1),
+            (2, "parse", 38, 3),
+            (1, "helper", 10, 5),
+        ])
+    }
+
+    fn names<'a>(state: &TreeState<'a>) -> Vec<&'a str> {
+        let rows = state.rows().iter();
+        rows.map(|&at| name(state.node(at)).1).collect()
+    }
+
+    #[test]
+    fn way_to_what_holds_most_is_open_at_first() {
+        let tree = example();
+        let state = TreeState::new(&tree);
+        assert_eq!(names(&state), ["", "main", "load", "parse", "helper"]);
+        assert_eq!(state.fold(2), Some(false));
+        assert_eq!(state.fold(3), None);
+    }
+
+    #[test]
+    fn nodes_open_and_close_and_the_choice_stays_on_what_can_be_seen() {
+        let tree = example();
+        let mut state = TreeState::new(&tree);
+        state.step(2);
+        state.open();
+        assert_eq!(
+            names(&state),
+            ["", "main", "load", "read", "parse", "helper"]
+        );
+        state.open();
+        assert_eq!(state.chosen(), Some(3), "into what is open");
+        state.close();
+        assert_eq!(state.chosen(), Some(2), "a leaf leads to its caller");
+        state.step(-2);
+        state.set_all_below(false);
+        assert_eq!(names(&state), [""]);
+        state.set_all_below(true);
+        assert_eq!(state.rows().len(), 6);
+        state.step(100);
+        assert_eq!(state.chosen(), Some(5));
+    }
+
+    #[test]
+    fn calls_can_be_sorted_without_losing_the_chosen_one() {
+        let tree = example();
+        let mut state = TreeState::new(&tree);
+        state.step(3);
+        assert_eq!(state.chosen(), Some(4));
+        state.next_order();
+        assert_eq!(names(&state), ["", "helper", "main", "parse", "load"]);
+        assert_eq!(state.chosen(), Some(4));
+        state.next_order();
+        assert_eq!(names(&state), ["", "helper", "main", "load", "parse"]);
+        state.next_order();
+        assert_eq!(names(&state), ["", "main", "load", "parse", "helper"]);
+    }
+
+    #[test]
+    fn search_opens_the_way_to_what_it_finds_and_goes_round() {
+        let tree = example();
+        let mut state = TreeState::new(&tree);
+        state.search.open();
+        for letter in "REA".chars() {
+            state.search.key(KeyCode::Char(letter));
+            state.find_while_typing();
+        }
+        assert_eq!((state.chosen(), state.n_found()), (Some(3), 1));
+        state.search.clear();
+        state.search.key(KeyCode::Char('r'));
+        state.find(true);
+        assert_eq!(state.chosen(), Some(4));
+        state.find(true);
+        assert_eq!(state.chosen(), Some(5));
+        state.find(true);
+        assert_eq!(state.chosen(), Some(3));
+        state.find(false);
+        assert_eq!(state.chosen(), Some(5));
+    }
+}

@@ -1,0 +1,133 @@
+//! Texts that fit: what is too long for its place loses the part that is missed least, and says so with `…`.
+//!
+//! Widths are columns of a terminal: some characters take two, some none. Names come from captures, which may come
+//! from anywhere, so characters that would steer a terminal are shown as `�`.
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+const CUT: char = '…';
+
+/// Columns that a text takes.
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// The text without anything that a terminal would obey.
+pub fn harmless(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+/// At most `max` columns from the beginning.
+pub fn end(text: &str, max: usize) -> String {
+    let text = harmless(text);
+    if width(&text) <= max {
+        return text;
+    }
+    let Some(room) = max.checked_sub(1) else {
+        return String::new();
+    };
+    let (mut kept, mut taken) = (String::new(), 0);
+    for c in text.chars() {
+        taken += c.width().unwrap_or(0);
+        if taken > room {
+            break;
+        }
+        kept.push(c);
+    }
+    kept.push(CUT);
+    kept
+}
+
+/// At most `max` columns from the end: of a path that is the file's name, with whole folders before it where they fit.
+pub fn start(text: &str, max: usize) -> String {
+    let text = harmless(text);
+    if width(&text) <= max {
+        return text;
+    }
+    let Some(room) = max.checked_sub(1) else {
+        return String::new();
+    };
+    let (mut from, mut taken) = (text.len(), 0);
+    for (at, c) in text.char_indices().rev() {
+        taken += c.width().unwrap_or(0);
+        if taken > room {
+            break;
+        }
+        from = at;
+    }
+    let kept = &text[from..];
+    // `…/etl/load.py` reads better than `…job/etl/load.py`.
+    let whole = kept.find('/').map_or(kept, |slash| &kept[slash..]);
+    format!("{CUT}{whole}")
+}
+
+/// `function at file`: the file loses its first folders, and only then the function its end.
+pub fn place(function: &str, file: &str, max: usize) -> String {
+    const BETWEEN: &str = " at ";
+    let function = harmless(function);
+    let whole = format!("{function}{BETWEEN}{}", harmless(file));
+    if width(&whole) <= max {
+        return whole;
+    }
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let least_file = (width(name) + 2).min(max / 2);
+    let room = max.saturating_sub(BETWEEN.len());
+    let for_function = width(&function).min(room.saturating_sub(least_file));
+    let function = end(&function, for_function);
+    let file = start(file, room.saturating_sub(width(&function)));
+    end(&format!("{function}{BETWEEN}{file}"), max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_fit_stay_as_they_are() {
+        assert_eq!(place("load", "/srv/job.py", 19), "load at /srv/job.py");
+        assert_eq!(end("abc", 3), "abc");
+        assert_eq!(start("abc", 3), "abc");
+    }
+
+    #[test]
+    fn places_lose_folders_first_and_keep_the_names_that_matter() {
+        let file = "/srv/jobs/etl/load_tables.py";
+        assert_eq!(place("load", file, 30), "load at …/etl/load_tables.py");
+        assert_eq!(place("load", file, 25), "load at …/load_tables.py");
+        assert_eq!(
+            place("a_function_with_a_long_name", file, 32),
+            "a_function_… at …/load_tables.py"
+        );
+    }
+
+    #[test]
+    fn nothing_is_wider_than_its_place() {
+        let texts = [
+            "",
+            "x",
+            "/a/b/c.py",
+            "数据处理模块",
+            "e\u{301}e\u{301}e\u{301}",
+            "<module>",
+        ];
+        for function in texts {
+            for file in texts {
+                for max in 0..40 {
+                    assert!(
+                        width(&place(function, file, max)) <= max,
+                        "{function} {file} {max}"
+                    );
+                    assert!(width(&start(file, max)) <= max);
+                    assert!(width(&end(file, max)) <= max);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_do_not_steer_the_terminal() {
+        assert_eq!(end("a\u{1b}[2Jb\n", 20), "a\u{fffd}[2Jb\u{fffd}");
+    }
+}
