@@ -1,4 +1,4 @@
-/** Builds one page a run: `vite build --mode flamegraph` and `vite build --mode table`. */
+/** Builds one page a run, named by the mode: `vite build --mode flamegraph`. */
 import { defineConfig } from 'vite';
 import { oneFile } from './one-file.ts';
 

@@ -62,6 +62,15 @@ export function drawn(page) {
   );
 }
 
+/** What the tooltip says at a share of the width, in a row counted from the top. */
+export async function hover(page, x, row) {
+  const box = await page.locator('canvas[role=application]').boundingBox();
+  await page.mouse.move(box.x + x * box.width, box.y + row * 22 + 11);
+  await drawn(page);
+  const tooltip = page.locator('.tooltip');
+  return (await tooltip.count()) ? tooltip.innerText() : '';
+}
+
 /** What the address says behind its `#`, as the page itself sees it. */
 export async function hashOf(page) {
   await drawn(page);

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
-import { drawn, folder, hashOf, launch, open } from './browser.mjs';
+import { drawn, folder, hashOf, hover, launch, open } from './browser.mjs';
 import { large, madeUp, pageOf } from './made-up.mjs';
 
 const FRAMES = [
@@ -31,15 +31,6 @@ after(async () => {
   await browser.close();
   rmSync(place, { recursive: true });
 });
-
-/** What the tooltip says at a share of the width, in a row counted from the top. */
-async function hover(page, x, row) {
-  const box = await page.locator('canvas[role=application]').boundingBox();
-  await page.mouse.move(box.x + x * box.width, box.y + row * 22 + 11);
-  await drawn(page);
-  const tooltip = page.locator('.tooltip');
-  return (await tooltip.count()) ? tooltip.innerText() : '';
-}
 
 const figure = (page, name) => page.locator(`[data-figure="${name}"]`).innerText();
 const said = async (page) => {

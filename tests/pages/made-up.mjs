@@ -119,6 +119,43 @@ export function madeUp({ frames, own, threads = ['MainThread'], head = {}, first
 }
 
 /**
+ * A comparison: `own` is `[frame, bytes before, bytes after]`, the same in every measure. `variance`: of each of these bytes,
+ * in square KiB.
+ */
+export function madeUpDiff({ frames, own, variance }) {
+  const entries = own.flatMap(([frame, before, after]) => [
+    [frame, 0, before, before, before],
+    [frame, 1, after, after, after],
+  ]);
+  const data = madeUp({ frames, own: entries, threads: ['MainThread', 'MainThread'] });
+  const [known] = data.head.processes;
+  data.head.processes = [known, { ...known, pid: 4712, file: 'heaptide-job.py.4712.tide' }];
+  data.head.threads[1].process = 1;
+  data.timeline.processes.push({ heap: [0, 5e6, 4e6], resident: [null, null, null] });
+  const sum = (at) => own.reduce((all, entry) => all + entry[at], 0);
+  const [before_bytes, after_bytes] = [sum(1), sum(2)];
+  const error_bytes = variance ? Math.round(1.96 * Math.sqrt(2 * own.length * variance) * 1024) : 0;
+  const change_bytes = after_bytes - before_bytes;
+  const change = { before_bytes, after_bytes, change_bytes, error_bytes, is_noise: Math.abs(change_bytes) <= error_bytes };
+  const side = (file) => ({
+    duration_ns: 2e9,
+    num_allocations: own.length,
+    resident_peak_bytes: null,
+    sampled_every_bytes: variance ? 1 << 19 : null,
+    processes: [{ file, pid: 4711, command_line: 'job.py --fast' }],
+    warnings: [],
+  });
+  data.head.diff = {
+    n_before: 1,
+    before: side('before.tide'),
+    after: side('after.tide'),
+    whole: { peak: change, leaked: change, total: change },
+  };
+  if (variance) for (const measure of data.head.measures) data.own[measure].variance = data.own.step.map(() => variance);
+  return data;
+}
+
+/**
  * A tree with so many frames, always the same. Every fourth row branches into three of about the same size, so that
  * thousands of frames are wide enough to be seen at once: the worst that a screen can be asked for.
  */

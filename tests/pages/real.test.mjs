@@ -10,6 +10,7 @@ import { dataOf } from './made-up.mjs';
 
 /** The command under test, of an environment in which it is installed. */
 const HEAPTIDE = process.env.HEAPTIDE ?? fileURLToPath(new URL('../../build/venv/bin/heaptide', import.meta.url));
+const REGRESSION = fileURLToPath(new URL('../../examples/regression/job.py', import.meta.url));
 const EXAMPLE = fileURLToPath(new URL('../../examples/memory-leak/job.py', import.meta.url));
 
 let browser;
@@ -68,6 +69,25 @@ describe('pages of a real run', () => {
     const title = await page.locator('tbody td.own').first().getAttribute('title');
     assert.equal(Number(title.replace(/\D/g, '')), largest.size);
     assert.match(await page.locator('tbody td.name').first().innerText(), /^perform .*job\.py:7/);
+    await close();
+  });
+
+  test('the page of a comparison shows the numbers of its JSON', async () => {
+    copyFileSync(REGRESSION, join(place, 'orders.py'));
+    heaptide('run', '-o', 'before.tide', 'orders.py');
+    heaptide('run', '-o', 'after.tide', 'orders.py', '--cache');
+    const json = JSON.parse(heaptide('diff', '--json', 'before.tide', 'after.tide'));
+    heaptide('diff', '--html', '-o', 'diff.html', 'before.tide', 'after.tide');
+    const { page, requests, errors, close } = await open(browser, join(place, 'diff.html'), { hash: '#view=table&hideImports=false' });
+    const title = await figure(page, 'peak').locator('..').getAttribute('title');
+    const { before_bytes, after_bytes } = json.whole.peak;
+    assert.deepEqual(title.split('→').map((text) => Number(text.replace(/\D/g, ''))), [before_bytes, after_bytes]);
+    const shown = await page.locator('.rows tbody td.change').evaluateAll((cells) => cells.map((cell) => cell.title));
+    const numbers = shown.map((text) => Number(text.replace('−', '-').replace(/[^-\d]/g, '')));
+    const expected = json.stacks.map((stack) => stack.change_bytes).sort((one, other) => other - one);
+    assert.deepEqual(numbers, expected.slice(0, numbers.length));
+    assert.ok(numbers.length > 3 && numbers[0] > 5_000_000, `${numbers}`);
+    assert.deepEqual([requests, errors], [[], []]);
     await close();
   });
 

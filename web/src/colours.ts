@@ -3,9 +3,9 @@
  * neighbours can be told apart. The rest of the page has its colours in `style.css`.
  */
 import { type Data, CUT, NO_FRAMES, ROOT } from './model/data.ts';
-import { THREADS } from './model/tree.ts';
+import { THREADS, type Tree } from './model/tree.ts';
 
-interface Palette {
+export interface Palette {
   modules: string[];
   otherModules: string;
   standardLibrary: string;
@@ -19,6 +19,9 @@ interface Palette {
   veil: string;
   haze: string;
   edge: string;
+  /** In a comparison, from a little to all of it. */
+  grown: string[];
+  shrunk: string[];
 }
 
 const LIGHT: Palette = {
@@ -34,6 +37,8 @@ const LIGHT: Palette = {
   veil: 'rgba(255,255,255,0.62)',
   haze: '#d5dbdd',
   edge: '#0b5f57',
+  grown: ['#f8ded9', '#f3bfb5', '#eb9585', '#e06c59'],
+  shrunk: ['#dcefdb', '#b8e0b7', '#8bcb8e', '#5eb366'],
 };
 
 const DARK: Palette = {
@@ -49,6 +54,8 @@ const DARK: Palette = {
   veil: 'rgba(20,25,27,0.58)',
   haze: '#2e383c',
   edge: '#7ce3d5',
+  grown: ['#4b3430', '#6d3d35', '#94463a', '#b94f3e'],
+  shrunk: ['#2c3f2e', '#345a37', '#3c7642', '#44914c'],
 };
 
 export function palette(isDark: boolean): Palette {
@@ -65,7 +72,7 @@ export interface Kind {
 /** Frames that have the same colour have the same kind. */
 export interface Colouring {
   kinds: Kind[];
-  kindOf: (key: number) => number;
+  kindOf: (tree: Tree, node: number) => number;
   /** As [`modulesOfNodes`] says. */
   moduleOf: Int32Array;
 }
@@ -99,7 +106,8 @@ export function colouring(data: Data): Colouring {
   return {
     kinds,
     moduleOf: modules,
-    kindOf: (key) => {
+    kindOf: (tree, node) => {
+      const key = tree.key[node]!;
       if (key === CUT) return 4;
       if (key === NO_FRAMES || key === ROOT || key <= THREADS) return 3;
       if (import_system[key]) return 2;

@@ -5,13 +5,14 @@ import { useEffect } from 'preact/hooks';
 import { Timeline } from './chart/Timeline.tsx';
 import { commonKey, isTyping } from './controls/Choice.tsx';
 import { Help, type Keys } from './controls/Help.tsx';
-import { Controls, nextMatch } from './flame/Controls.tsx';
-import { FlameView, resetZoom } from './flame/FlameView.tsx';
+import { Controls } from './flame/Controls.tsx';
+import { FlameView } from './flame/FlameView.tsx';
+import { graphKey } from './flame/keys.ts';
 import { Legend } from './flame/Legend.tsx';
 import { openSession, type Session } from './flame/session.ts';
 import { Header, toggleTheme } from './header/Header.tsx';
 import { type Data, dataOfPage } from './model/data.ts';
-import { change, settings, startState } from './state.ts';
+import { startState } from './state.ts';
 import './style.css';
 
 const KEYS: Keys = [
@@ -32,7 +33,7 @@ function Page({ session }: { session: Session }) {
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (isHelp.value || isTyping(event)) return;
-      if (commonKey(event.key, () => (isHelp.value = true), toggleTheme) || graphKey(session, event.key)) {
+      if (commonKey(session.data, event.key, () => (isHelp.value = true), toggleTheme) || graphKey(session, event.key)) {
         event.preventDefault();
       }
     };
@@ -55,52 +56,6 @@ function Page({ session }: { session: Session }) {
       )}
     </main>
   );
-}
-
-function graphKey(session: Session, key: string): boolean {
-  const now = settings.value;
-  switch (key) {
-    case 'i':
-      change({ inverted: !now.inverted, zoom: [] });
-      return true;
-    case 'l':
-      change({ merge: now.merge === 'line' ? 'function' : 'line' });
-      return true;
-    case 'h':
-      change({ hideImports: !now.hideImports });
-      return true;
-    case 's':
-      change({ splitThreads: !now.splitThreads, zoom: [] });
-      return true;
-    case 'o':
-      change({ orientation: now.orientation === 'icicle' ? 'flame' : 'icicle' });
-      return true;
-    case 'n':
-    case 'N':
-      nextMatch(session, key === 'n' ? 1 : -1);
-      return true;
-    case 'Backspace':
-      session.zoomTo(session.tree.value.parent[session.zoom.value]!);
-      return true;
-    case 'Escape':
-      if (now.search) change({ search: '' });
-      else resetZoom();
-      return true;
-    case 'ArrowDown':
-    case 'ArrowUp':
-    case 'ArrowLeft':
-    case 'ArrowRight':
-    case 'Enter': {
-      // The keys of the graph work from anywhere but a control.
-      const canvas = document.querySelector('canvas[role=application]') as HTMLCanvasElement | null;
-      if (!canvas || document.activeElement !== document.body) return false;
-      canvas.focus();
-      canvas.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: false }));
-      return true;
-    }
-    default:
-      return false;
-  }
 }
 
 export function start(data: Data): void {

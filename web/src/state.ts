@@ -4,10 +4,10 @@
  */
 import { computed, effect, signal } from '@preact/signals';
 import type { Data, Measure, Unit } from './model/data.ts';
-import type { Shape } from './model/tree.ts';
+import type { Shape, Width } from './model/tree.ts';
 
 export type Theme = 'auto' | 'light' | 'dark';
-export type Grouping = 'location' | 'function' | 'file' | 'module';
+export type Grouping = 'stack' | 'location' | 'function' | 'file' | 'module';
 
 export interface Settings {
   measure: Measure;
@@ -27,6 +27,9 @@ export interface Settings {
   grouping: Grouping;
   splitAllocators: boolean;
   sort: string;
+  /** In a comparison: what makes a frame wide, and whether the graph or the table is shown. */
+  width: Width;
+  view: 'graph' | 'table';
 }
 
 export const FIRST: Settings = {
@@ -46,6 +49,8 @@ export const FIRST: Settings = {
   grouping: 'location',
   splitAllocators: false,
   sort: '-own',
+  width: 'change',
+  view: 'graph',
 };
 
 /** Allowed values, where they are words. */
@@ -55,7 +60,9 @@ const WORDS: Partial<Record<keyof Settings, readonly string[]>> = {
   merge: ['line', 'function'],
   orientation: ['icicle', 'flame'],
   theme: ['auto', 'light', 'dark'],
-  grouping: ['location', 'function', 'file', 'module'],
+  width: ['change', 'both', 'after', 'before'],
+  view: ['graph', 'table'],
+  grouping: ['stack', 'location', 'function', 'file', 'module'],
 };
 
 export function toHash(settings: Settings, first: Settings): string {
@@ -94,8 +101,8 @@ export function fromHash(hash: string, first: Settings, data: Data): Settings {
 export const settings = signal<Settings>(FIRST);
 /** What 100 % and the tree depend on; equal values keep their identity, so that a theme change builds no tree. */
 export const shape = computed<Shape>(() => {
-  const { measure, unit, process, thread, inverted, merge, hideImports, splitThreads } = settings.value;
-  const next: Shape = { measure, unit, process, thread, inverted, merge, hideImports, splitThreads };
+  const { measure, unit, process, thread, inverted, merge, hideImports, splitThreads, width } = settings.value;
+  const next: Shape = { measure, unit, process, thread, inverted, merge, hideImports, splitThreads, width };
   const isSame = lastShape && (Object.keys(next) as (keyof Shape)[]).every((name) => next[name] === lastShape![name]);
   return isSame ? lastShape! : (lastShape = next);
 });
@@ -105,10 +112,25 @@ export function change(some: Partial<Settings>): void {
   settings.value = { ...settings.value, ...some };
 }
 
+function firstSettings({ head }: Data): Settings {
+  const { measure, inverted, split_threads, by_line } = head.first_view;
+  const first: Settings = { ...FIRST, measure, inverted, splitThreads: split_threads };
+  if (!head.diff) return first;
+  const isSampled = head.diff.before.sampled_every_bytes !== null || head.diff.after.sampled_every_bytes !== null;
+  return {
+    ...first,
+    // An edit moves lines; functions stay what they are.
+    merge: by_line ? 'line' : 'function',
+    grouping: 'stack',
+    sort: '-change',
+    // Of samples, each frame changed by some chance.
+    width: isSampled ? 'both' : 'change',
+  };
+}
+
 /** Reads the address, and keeps it true from now on. */
 export function startState(data: Data): void {
-  const { measure, inverted, split_threads } = data.head.first_view;
-  const first: Settings = { ...FIRST, measure, inverted, splitThreads: split_threads };
+  const first = firstSettings(data);
   settings.value = fromHash(location.hash, first, data);
   window.addEventListener('hashchange', () => {
     if (location.hash.replace(/^#/, '') !== toHash(settings.value, first)) {

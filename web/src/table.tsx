@@ -7,11 +7,12 @@ import { commonKey, isTyping } from './controls/Choice.tsx';
 import { Help, type Keys } from './controls/Help.tsx';
 import { Header, toggleTheme } from './header/Header.tsx';
 import { type Data, dataOfPage } from './model/data.ts';
-import { buildRows, COLUMNS, sorted } from './model/rows.ts';
+import { buildRows, COLUMNS, sorted, TEXT_COLUMNS } from './model/rows.ts';
 import { expression } from './model/search.ts';
 import { change, type Grouping, settings, startState } from './state.ts';
 import { Controls } from './table/Controls.tsx';
-import { sortBy, TableView } from './table/TableView.tsx';
+import { columns } from './table/columns.tsx';
+import { sortBy, VirtualTable } from './table/VirtualTable.tsx';
 import './style.css';
 import './table/table.css';
 
@@ -48,7 +49,7 @@ function Page({ data }: { data: Data }) {
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (isHelp.value || isTyping(event)) return;
-      if (commonKey(event.key, () => (isHelp.value = true), toggleTheme) || tableKey(event.key)) event.preventDefault();
+      if (commonKey(data, event.key, () => (isHelp.value = true), toggleTheme) || tableKey(event.key)) event.preventDefault();
     };
     window.addEventListener('keydown', onKey);
     return () => window.removeEventListener('keydown', onKey);
@@ -59,7 +60,7 @@ function Page({ data }: { data: Data }) {
       <Header data={data} what="table" onHelp={() => (isHelp.value = true)} />
       <Timeline data={data} />
       <Controls data={data} rows={rows.value} all={all.value} isBadSearch={isBadSearch} />
-      <TableView rows={rows.value} all={all.value} />
+      <VirtualTable rows={rows.value} columns={columns(all.value)} label="Table of allocations" />
       {isHelp.value && (
         <Help
           keys={KEYS}
@@ -75,7 +76,7 @@ function tableKey(key: string): boolean {
   const now = settings.value;
   const column = COLUMNS[Number(key) - 1];
   if (column) {
-    sortBy(column);
+    sortBy({ id: column, isText: TEXT_COLUMNS.includes(column) });
     return true;
   }
   switch (key) {

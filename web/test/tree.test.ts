@@ -15,6 +15,7 @@ const SHAPE: Shape = {
   merge: 'line',
   hideImports: false,
   splitThreads: false,
+  width: 'change',
 };
 
 /** The tree as text: a line a node, indented by depth, in the order in which it is drawn. */

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_analysis::aggregate::FlameLimits;
+use heaptide_analysis::model::flame::Measure;
 use heaptide_report::html::{self, Page};
 use heaptide_report::json::flame::FirstView;
 
@@ -51,6 +52,15 @@ pub fn arguments(command: Command) -> Command {
         )
         .args(filters::arguments())
         .arg(input::argument())
+}
+
+/// What a page shows first.
+pub fn measure(matches: &ArgMatches) -> Measure {
+    if matches.get_flag("leaks") {
+        Measure::Leaked
+    } else {
+        Measure::Peak
+    }
 }
 
 pub struct PageOutput<'a> {
@@ -104,6 +114,11 @@ fn beside(capture: &Path, page: Page) -> PathBuf {
         Page::FlameGraph => "flamegraph",
         Page::Table => "table",
     };
+    named_after(capture, kind)
+}
+
+/// The page of a kind that lies beside a capture.
+pub fn named_after(capture: &Path, kind: &str) -> PathBuf {
     let name = capture.file_name().unwrap_or_default();
     // A name that is no text has no ending that could be taken off.
     let stem = name.to_str().map(stem).map(OsString::from);

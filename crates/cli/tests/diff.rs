@@ -120,3 +120,25 @@ fn what_cannot_be_compared_is_told_in_one_sentence() {
         assert!(output.stdout.is_empty(), "{line}");
     }
 }
+
+#[test]
+fn page_lies_beside_the_later_capture_and_holds_no_markup_of_names() {
+    let folder = folder();
+    let hostile = "</script><img/src=x/onerror=alert(1)>";
+    folder.capture(
+        "heaptide-job.py.7.tide",
+        &format!("alloc a 10 at {hostile}:3"),
+    );
+    let line = "diff --html --leaks a.tide heaptide-job.py.7.tide";
+    assert_eq!(
+        printed(&folder.heaptide(line)),
+        "Wrote heaptide-diff-job.py.7.html\n"
+    );
+    assert_eq!(folder.heaptide(line).status.code(), Some(1));
+    let page = std::fs::read_to_string(folder.path().join("heaptide-diff-job.py.7.html"));
+    let page = page.expect("a page");
+    assert!(page.starts_with("<!doctype html>") && !page.contains("onerror"));
+    let to_pipe = folder.heaptide("diff --html -o - a.tide heaptide-job.py.7.tide --fail-above 0");
+    assert!(to_pipe.stdout.starts_with(b"<!doctype html>"));
+    assert_eq!(to_pipe.status.code(), Some(0));
+}

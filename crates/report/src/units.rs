@@ -36,11 +36,15 @@ pub fn signed_size(bytes: i64) -> String {
     format!("{sign}{}", size(bytes.unsigned_abs()))
 }
 
-/// A change in percent of what was there before: `+40.0 %`; `new` if there was nothing.
+/// A change in percent of what was there before: `+40.0 %`, `× 100`; `new` if there was nothing.
 pub fn change_percent(before: u64, change: i64) -> String {
     match (before, change) {
         (_, 0) => "0 %".to_owned(),
         (0, _) => "new".to_owned(),
+        // Beyond that, percent are hard to read.
+        _ if change >= 0 && change as u64 / before >= 10 => {
+            format!("× {:.0}", (before as f64 + change as f64) / before as f64)
+        }
         _ => format!("{:+.1} %", change as f64 * 100.0 / before as f64),
     }
 }
@@ -102,6 +106,7 @@ mod tests {
         assert_eq!(signed_size(-12_000), "-12.000kB");
         assert_eq!(change_percent(10, 4), "+40.0 %");
         assert_eq!(change_percent(10, -10), "-100.0 %");
+        assert_eq!(change_percent(10, 990), "× 100");
         assert_eq!(change_percent(0, 4), "new");
         assert_eq!(change_percent(0, 0), "0 %");
     }

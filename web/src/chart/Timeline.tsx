@@ -5,13 +5,14 @@ import 'uplot/dist/uPlot.min.css';
 import type { Data } from '../model/data.ts';
 import { bytes, duration } from '../model/format.ts';
 import { isDark, settings } from '../state.ts';
+import { attach, type Colour, FONT, highestOf, plotOptions, steps, styleColours, type Values } from './plot.ts';
 
 const HEIGHT = 132;
 
 interface Series {
   seconds: number[];
-  heap: (number | null)[];
-  resident: (number | null)[];
+  heap: Values;
+  resident: Values;
   limit: number | null;
   peakAt: number;
   peakBytes: number;
@@ -44,76 +45,31 @@ export function Timeline({ data }: { data: Data }) {
   const dark = isDark.value;
   useEffect(() => {
     const shown = series(data, process);
-    const style = getComputedStyle(document.documentElement);
-    const colour = (name: string) => style.getPropertyValue(name).trim();
-    const options = chartOptions(shown, colour, box.current!.clientWidth);
-    const chart = new uPlot(options, [shown.seconds, shown.resident, shown.heap] as uPlot.AlignedData, box.current!);
-    const resized = new ResizeObserver(() => chart.setSize({ width: box.current!.clientWidth, height: HEIGHT }));
-    resized.observe(box.current!);
-    return () => {
-      resized.disconnect();
-      chart.destroy();
-    };
+    const options = chartOptions(shown, styleColours(), box.current!.clientWidth);
+    return attach(box.current!, options, [shown.seconds, shown.resident, shown.heap] as uPlot.AlignedData);
   }, [data, process, dark]);
   const shown = series(data, process);
   const said = `Memory over time: the heap was largest, ${bytes(shown.peakBytes)}, after ${duration(shown.peakAt * 1e9)}`;
   return <section class="timeline" ref={box} role="img" aria-label={said} />;
 }
 
-function chartOptions(shown: Series, colour: (name: string) => string, width: number): uPlot.Options {
-  const values = [...shown.heap, ...shown.resident].map((value) => value ?? 0);
-  const highest = Math.max(1, ...values);
+function chartOptions(shown: Series, colour: Colour, width: number): uPlot.Options {
+  const highest = highestOf(shown.heap, shown.resident);
   // A limit far away would press everything to the ground: then it is only said.
   const limit = shown.limit !== null && shown.limit < highest * 4 ? shown.limit : null;
-  const top = Math.max(highest, limit ?? 0) * 1.15;
-  const last = shown.seconds.at(-1) || 1e-3;
-  const axis = {
-    stroke: colour('--muted'),
-    font: '11px ui-sans-serif, system-ui, sans-serif',
-    grid: { stroke: colour('--line'), width: 1 },
-    ticks: { show: false },
-  };
-  const value = (_: uPlot, raw: number | null) => (raw === null || raw === undefined ? '' : bytes(raw));
-  return {
-    width,
-    height: HEIGHT,
-    padding: [6, 26, 0, 0],
-    legend: { live: true },
-    cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
-    scales: { x: { time: false, range: [0, last] }, y: { range: [0, top] } },
-    axes: [
-      { ...axis, size: 26, values: (_, splits) => splits.map((at) => (at === 0 ? '0' : duration(at * 1e9))) },
-      { ...axis, size: 62, space: 28, values: (_, splits) => splits.map((at) => (at === 0 ? '0' : bytes(at))) },
-    ],
-    series: [
-      { label: 'after', value: (_, raw) => (raw === null || raw === undefined ? '' : duration(raw * 1e9)) },
-      {
-        label: 'resident',
-        stroke: colour('--resident'),
-        fill: colour('--resident-fill'),
-        width: 1.25,
-        value,
-        points: { show: false },
-      },
-      {
-        label: 'heap',
-        stroke: colour('--accent'),
-        fill: colour('--heap-fill'),
-        width: 1.75,
-        value,
-        points: { show: false },
-        paths: uPlot.paths.stepped!({ align: 1 }),
-      },
-    ],
-    hooks: { draw: [(chart) => drawMarks(chart, shown, limit, colour)] },
-  };
+  const range = { seconds: shown.seconds.at(-1) ?? 0, bytes: Math.max(highest, limit ?? 0) };
+  const options = plotOptions(colour, { width, height: HEIGHT }, range, [
+    { label: 'resident', stroke: colour('--resident'), fill: colour('--resident-fill'), width: 1.25 },
+    { label: 'heap', stroke: colour('--accent'), fill: colour('--heap-fill'), width: 1.75, paths: steps },
+  ]);
+  return { ...options, hooks: { draw: [(chart) => drawMarks(chart, shown, limit, colour)] } };
 }
 
-function drawMarks(chart: uPlot, shown: Series, limit: number | null, colour: (name: string) => string): void {
+function drawMarks(chart: uPlot, shown: Series, limit: number | null, colour: Colour): void {
   const { ctx, bbox } = chart;
   const density = uPlot.pxRatio;
   ctx.save();
-  ctx.font = `${11 * density}px ui-sans-serif, system-ui, sans-serif`;
+  ctx.font = `${11 * density}px ${FONT}`;
   ctx.lineWidth = density;
   const x = Math.round(chart.valToPos(shown.peakAt, 'x', true));
   const y = Math.round(chart.valToPos(shown.peakBytes, 'y', true));

@@ -1,5 +1,5 @@
-/** The small controls that both pages have. */
-import { type Data, threadName } from '../model/data.ts';
+/** The small controls that the pages share. */
+import { type Data, type Measure, threadName } from '../model/data.ts';
 import { change, settings } from '../state.ts';
 
 /** One of a few, as buttons side by side. */
@@ -42,16 +42,18 @@ export function Toggle(props: { text: string; title: string; value: boolean; onC
   );
 }
 
-export function MeasureChoice() {
+const MEASURES: Record<Measure, readonly [string, string]> = {
+  peak: ['At the peak', 'Blocks that were alive when the heap was largest (m)'],
+  leaked: ['Leaked', 'Blocks that were alive when recording ended (m)'],
+  total: ['Total', 'Everything that was ever allocated (m)'],
+};
+
+export function MeasureChoice({ data }: { data: Data }) {
   return (
     <Choice
       label="Which blocks"
       value={settings.value.measure}
-      options={[
-        ['peak', 'At the peak', 'Blocks that were alive when the heap was largest (m)'],
-        ['leaked', 'Leaked', 'Blocks that were alive when recording ended (m)'],
-        ['total', 'Total', 'Everything that was ever allocated (m)'],
-      ]}
+      options={data.head.measures.map((measure) => [measure, ...MEASURES[measure]] as const)}
       onChange={(measure) => change({ measure })}
     />
   );
@@ -115,10 +117,10 @@ export function WhoChoice({ data }: { data: Data }) {
   );
 }
 
-/** Keys that both pages have. True if the key was one of them. */
-export function commonKey(key: string, help: () => void, theme: () => void): boolean {
+/** Keys that all pages have. True if the key was one of them. */
+export function commonKey(data: Data, key: string, help: () => void, theme: () => void): boolean {
   const { measure, unit } = settings.value;
-  const measures = ['peak', 'leaked', 'total'] as const;
+  const { measures } = data.head;
   switch (key) {
     case '?':
       help();

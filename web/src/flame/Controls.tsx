@@ -1,7 +1,7 @@
 /** Search and choices above the flame graph. */
 import { useRef } from 'preact/hooks';
 import { Choice, MeasureChoice, Toggle, UnitChoice, WhoChoice } from '../controls/Choice.tsx';
-import { amount, percent, plural } from '../model/format.ts';
+import { amount, percent, plural, signed } from '../model/format.ts';
 import { change, settings } from '../state.ts';
 import type { Session } from './session.ts';
 
@@ -11,7 +11,7 @@ export function Controls({ session }: { session: Session }) {
   const hasThreads = new Set(session.data.origins.thread).size > 1;
   return (
     <nav class="controls" aria-label="What is shown">
-      <MeasureChoice />
+      <MeasureChoice data={session.data} />
       <UnitChoice />
       <WhoChoice data={session.data} />
       <span class="group">
@@ -43,7 +43,7 @@ export function Controls({ session }: { session: Session }) {
   );
 }
 
-function Search({ session }: { session: Session }) {
+export function Search({ session }: { session: Session }) {
   const input = useRef<HTMLInputElement>(null);
   const found = session.found.value;
   const tree = session.tree.value;
@@ -62,8 +62,9 @@ function Search({ session }: { session: Session }) {
   let said = '';
   if (session.isBadSearch.value) said = 'no regular expression';
   else if (found) {
-    const share = percent(found.amount, tree.total[tree.unit][0]!);
-    said = `${plural(found.nodes.length, 'frame')} · ${amount(found.amount, tree.unit)} · ${share}`;
+    const frames = plural(found.nodes.length, 'frame');
+    if (tree.sides) said = `${frames} · ${signed(found.amount, tree.unit)}`;
+    else said = `${frames} · ${amount(found.amount, tree.unit)} · ${percent(found.amount, tree.total[tree.unit][0]!)}`;
   }
   return (
     <span class="search">

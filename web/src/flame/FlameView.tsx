@@ -1,7 +1,8 @@
 /** The flame graph: a canvas that is drawn when something changed, a tooltip, and the keys that move over frames. */
 import { effect, useSignal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
-import { label, shortFile } from '../model/format.ts';
+import { label, shortFile, signed } from '../model/format.ts';
+import { changeAt } from '../model/sides.ts';
 import { change, isDark, settings } from '../state.ts';
 import { contentHeight, nodeAt, paint, type Picture, ROW, rowTop } from './paint.ts';
 import type { Session } from './session.ts';
@@ -92,7 +93,7 @@ export function FlameView({ session }: { session: Session }) {
         onKeyDown={onKey}
         onBlur={() => (pointer.value = null)}
       />
-      {isEmpty && <p class="nothing">{emptyReason()}</p>}
+      {isEmpty && <p class="nothing">{emptyReason(session.tree.value.sides !== undefined)}</p>}
       <p id="spoken" class="spoken" aria-live="polite">
         {session.selected.value >= 0 ? describe(session, session.selected.value) : ''}
       </p>
@@ -101,8 +102,9 @@ export function FlameView({ session }: { session: Session }) {
   );
 }
 
-function emptyReason(): string {
+function emptyReason(isDiff: boolean): string {
   const { measure, thread, process } = settings.value;
+  if (isDiff) return 'Nothing changed.';
   const where = thread >= 0 ? ' by this thread' : process >= 0 ? ' by this process' : '';
   if (measure === 'leaked') return `Nothing allocated${where} was alive at the end.`;
   if (measure === 'peak') return `Nothing allocated${where} was alive at the peak.`;
@@ -168,6 +170,11 @@ class Painter {
       font: FONT,
       label: (node) => {
         const { name, place } = label(session.data, tree, node, merge === 'line');
+        if (tree.sides) {
+          // Not by colour alone: those who cannot tell red from green see the sign.
+          const { change } = changeAt(tree, node);
+          return { name: name === '<module>' ? shortFile(place) : name, place: change === 0 ? '' : signed(change, tree.unit) };
+        }
         // Every module's top level has the same name: its file says more.
         return name === '<module>' ? { name: shortFile(place), place: name } : { name, place: shortFile(place) };
       },

@@ -1,6 +1,7 @@
 /** Everything about one frame. */
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { amount, bytes, label, percent, plural, whole } from '../model/format.ts';
+import { changeFacts } from '../diff/facts.ts';
 import { shape } from '../state.ts';
 import type { Session } from './session.ts';
 
@@ -19,6 +20,7 @@ export function facts(session: Session, node: number): Facts {
   const { name, place } = label(data, tree, node, merge === 'line');
   const key = tree.key[node]!;
   const source = key >= 0 && merge === 'line' ? data.locations.source[key]! : '';
+  if (tree.sides) return { name, place, source, rows: changeFacts(tree, node) };
   const total = tree.total[unit][node]!;
   const caller = tree.total[unit][tree.parent[node]!]!;
   const size = (value: number) => (value >= 1000 ? `${bytes(value)} (${whole(value)} bytes)` : plural(value, 'byte'));
@@ -37,6 +39,7 @@ export function facts(session: Session, node: number): Facts {
 export function describe(session: Session, node: number): string {
   const tree = session.tree.value;
   const { name, place, rows } = facts(session, node);
+  if (tree.sides) return [name, place, ...rows.map(([what, value]) => `${what} ${value}`.trim())].filter(Boolean).join(', ');
   const [, ...others] = rows.map(([what, value]) => `${what} ${value}`);
   return [name, place, amount(tree.total.bytes[node]!, 'bytes'), ...others].filter(Boolean).join(', ');
 }

@@ -120,7 +120,7 @@ export function paint(context: CanvasRenderingContext2D, picture: Picture): numb
       nDrawn++;
       const key = tree.key[node]!;
       const isMatch = found !== undefined && found.isMatch[node] === 1;
-      const bucket = isMatch ? matches : buckets[colouring.kindOf(key) * N_SHADES + ((key * 7 + depth) % 3 + 3) % 3]!;
+      const bucket = isMatch ? matches : buckets[colouring.kindOf(tree, node) * N_SHADES + ((key * 7 + depth) % 3 + 3) % 3]!;
       bucket.push(left, y, Math.max(0.6, right - left - GAP));
       const isFaint = depth < zoomDepth || (found !== undefined && !isMatch && !found.isBelow[node]);
       if (isFaint) veiled.push(left, y, Math.max(0.6, right - left - GAP));
@@ -131,6 +131,8 @@ export function paint(context: CanvasRenderingContext2D, picture: Picture): numb
       const child = tree.children[at]!;
       const x = (tree.start[child]! - from) * scale;
       if (x >= width) break;
+      // In a comparison, what did not change has no width at all.
+      if (size[child] === 0) break;
       if (size[child]! * scale < MIN_WIDTH) {
         const last = tree.children[end - 1]!;
         const stop = Math.min(width, (tree.start[last]! + size[last]! - from) * scale);

@@ -1,8 +1,10 @@
 /** The tree that is looked at and what was found in it, made anew whenever a setting asks for it. */
 import { computed, signal } from '@preact/signals';
 import { colouring } from '../colours.ts';
+import { diffColouring } from '../diff/colouring.ts';
 import type { Data } from '../model/data.ts';
 import { expression, find } from '../model/search.ts';
+import { changes } from '../model/sides.ts';
 import { buildTree, follow, keys, pathTo } from '../model/tree.ts';
 import { change, settings, shape } from '../state.ts';
 
@@ -14,7 +16,8 @@ export function openSession(data: Data) {
   const found = computed(() => {
     if (searchText.value === '') return undefined;
     const wanted = expression(searchText.value);
-    return wanted ? find(data, tree.value, wanted) : undefined;
+    if (!wanted) return undefined;
+    return find(data, tree.value, wanted, tree.value.sides ? changes(tree.value) : undefined);
   });
   const zoomPath = computed(() => settings.value.zoom);
   const zoom = computed(() => follow(tree.value, zoomPath.value, keys(data, shape.value)));
@@ -23,7 +26,7 @@ export function openSession(data: Data) {
   const selected = computed(() => (chosen.value.tree === tree.value ? chosen.value.node : -1));
   return {
     data,
-    colouring: colouring(data),
+    colouring: data.head.diff ? diffColouring() : colouring(data),
     tree,
     found,
     zoom,

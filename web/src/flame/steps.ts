@@ -11,7 +11,8 @@ export function move(tree: Tree, node: number, key: string, isFlame: boolean, is
   if (key === outwards) return node === 0 ? -1 : tree.parent[node]!;
   if (key === inwards) {
     const first = tree.firstChild[node]!;
-    return first < tree.firstChild[node + 1]! ? tree.children[first]! : -1;
+    const child = first < tree.firstChild[node + 1]! ? tree.children[first]! : -1;
+    return child >= 0 && tree.total[tree.unit][child]! > 0 ? child : -1;
   }
   return node === 0 ? -1 : beside(tree, node, key === 'ArrowRight' ? 1 : -1);
 }

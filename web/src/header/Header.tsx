@@ -31,27 +31,7 @@ export function Header({ data, what, onHelp }: { data: Data; what: string; onHel
   ].filter(Boolean);
   return (
     <header class="head">
-      <div class="bar">
-        <span class="brand">
-          <svg viewBox="0 0 16 16" width="18" height="18" aria-hidden="true">
-            <path d="M1 12q3.500-4 7 0t7 0v3H1zM1 7q3.500-4 7 0t7 0v3q-3.500 4-7 0T1 10z" />
-          </svg>
-          heaptide <em>{what}</em>
-        </span>
-        <h1 title={first?.command_line}>{first?.command_line || 'a Python program'}</h1>
-        <button
-          type="button"
-          class="quiet"
-          title="Change between light and dark (d)"
-          aria-label={isDark.value ? 'Use light colours' : 'Use dark colours'}
-          onClick={toggleTheme}
-        >
-          {isDark.value ? '☀' : '☾'}
-        </button>
-        <button type="button" class="quiet" title="Keys (?)" aria-label="Show all keys" onClick={onHelp}>
-          ?
-        </button>
-      </div>
+      <Bar what={what} title={first?.command_line || 'a Python program'} onHelp={onHelp} />
       <div class="facts">
         <dl class="figures">
           {figures.map(([name, value, title]) => (
@@ -63,21 +43,57 @@ export function Header({ data, what, onHelp }: { data: Data; what: string; onHel
         </dl>
         <p class="about">{facts.join(' · ')}</p>
       </div>
-      {head.warnings.length > 0 && (
-        <ul class="warnings" role="note">
-          {head.warnings.map((text) => (
-            <li key={text}>{text}</li>
-          ))}
-        </ul>
-      )}
-      {head.remarks.length > 0 && (
-        <ul class="remarks">
-          {head.remarks.map((text) => (
-            <li key={text}>{text}</li>
-          ))}
-        </ul>
-      )}
+      <Notes warnings={head.warnings} remarks={head.remarks} />
     </header>
+  );
+}
+
+/** The first line of every page. */
+export function Bar({ what, title, onHelp }: { what: string; title: string; onHelp: () => void }) {
+  return (
+    <div class="bar">
+      <span class="brand">
+        <svg viewBox="0 0 16 16" width="18" height="18" aria-hidden="true">
+          <path d="M1 12q3.500-4 7 0t7 0v3H1zM1 7q3.500-4 7 0t7 0v3q-3.500 4-7 0T1 10z" />
+        </svg>
+        heaptide <em>{what}</em>
+      </span>
+      <h1 title={title}>{title}</h1>
+      <button
+        type="button"
+        class="quiet"
+        title="Change between light and dark (d)"
+        aria-label={isDark.value ? 'Use light colours' : 'Use dark colours'}
+        onClick={toggleTheme}
+      >
+        {isDark.value ? '☀' : '☾'}
+      </button>
+      <button type="button" class="quiet" title="Keys (?)" aria-label="Show all keys" onClick={onHelp}>
+        ?
+      </button>
+    </div>
+  );
+}
+
+/** How far the numbers can be trusted, and what is good to know. */
+export function Notes({ warnings, remarks }: { warnings: string[]; remarks: string[] }) {
+  return (
+    <>
+      {warnings.length > 0 && (
+        <ul class="warnings" role="note">
+          {warnings.map((text) => (
+            <li key={text}>{text}</li>
+          ))}
+        </ul>
+      )}
+      {remarks.length > 0 && (
+        <ul class="remarks">
+          {remarks.map((text) => (
+            <li key={text}>{text}</li>
+          ))}
+        </ul>
+      )}
+    </>
   );
 }
 

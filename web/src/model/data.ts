@@ -47,11 +47,37 @@ export interface Head {
   peak_bytes: number;
   min_share: number;
   measures: Measure[];
-  first_view: { measure: Measure; inverted: boolean; split_threads: boolean };
+  first_view: { measure: Measure; inverted: boolean; split_threads: boolean; by_line?: boolean };
   warnings: string[];
   remarks: string[];
   processes: Process[];
   threads: Thread[];
+  /** Only in a comparison: the first so many processes are those before. */
+  diff?: DiffHead;
+}
+
+export interface DiffHead {
+  n_before: number;
+  before: DiffSide;
+  after: DiffSide;
+  whole: Record<Measure, WholeChange>;
+}
+
+export interface DiffSide {
+  duration_ns: number;
+  num_allocations: number;
+  resident_peak_bytes: number | null;
+  sampled_every_bytes: number | null;
+  processes: { file: string; pid: number; command_line: string }[];
+  warnings: string[];
+}
+
+export interface WholeChange {
+  before_bytes: number;
+  after_bytes: number;
+  change_bytes: number;
+  error_bytes: number;
+  is_noise: boolean;
 }
 
 export interface Curves {
@@ -74,7 +100,7 @@ export interface Packed {
   };
   nodes: { up: number[]; place: number[] };
   origins: { thread: number[]; allocator: string[] };
-  own: { step: number[]; origin: number[] } & Record<Measure, { bytes: number[]; count: number[] }>;
+  own: { step: number[]; origin: number[] } & Record<Measure, { bytes: number[]; count: number[]; variance?: number[] }>;
 }
 
 /** Where a node is, if it is no location. */
@@ -86,6 +112,8 @@ export const CUT = -3;
 export interface Amounts {
   bytes: Float64Array;
   count: Float64Array;
+  /** Of the bytes, in square KiB; only where something was sampled. */
+  variance: Float64Array | undefined;
 }
 
 export interface Data {
@@ -134,6 +162,7 @@ export function unpack(packed: Packed): Data {
   const columns = (measure: Measure): Amounts => ({
     bytes: Float64Array.from(packed.own[measure].bytes),
     count: Float64Array.from(packed.own[measure].count),
+    variance: packed.own[measure].variance && Float64Array.from(packed.own[measure].variance!),
   });
   return {
     head: packed.head,
@@ -166,12 +195,16 @@ function functions(locations: Packed['locations']): Int32Array {
 export interface Filter {
   process: number;
   thread: number;
+  /** In a comparison: only what one side allocated. */
+  side?: 'before' | 'after';
 }
 
 /** For each origin, whether a filter lets it pass. */
 export function passing(data: Data, filter: Filter): Uint8Array {
+  const nBefore = data.head.diff?.n_before ?? 0;
   return Uint8Array.from(data.origins.thread, (thread) => {
     const process = data.head.threads[thread]?.process ?? 0;
+    if (filter.side && (process < nBefore) !== (filter.side === 'before')) return 0;
     const passes = (filter.thread < 0 || filter.thread === thread) && (filter.process < 0 || filter.process === process);
     return passes ? 1 : 0;
   });

@@ -24,6 +24,21 @@ export function amount(value: number, unit: Unit): string {
   return unit === 'bytes' ? bytes(value) : whole(value);
 }
 
+/** With its sign: `+4.00 MB`. */
+export function signed(value: number, unit: Unit): string {
+  const sign = value < 0 ? '−' : '+';
+  return `${sign}${amount(Math.abs(value), unit)}`;
+}
+
+/** A change as a share of what was there before; `new` if there was nothing. */
+export function changePercent(before: number, change: number): string {
+  if (change === 0) return '0 %';
+  if (before === 0) return 'new';
+  // Beyond that, percent are hard to read.
+  if (change >= 10 * before) return `× ${whole((before + change) / before)}`;
+  return `${change < 0 ? '−' : '+'}${percent(Math.abs(change), before)}`;
+}
+
 export function percent(part: number, all: number): string {
   if (all === 0) return '0 %';
   const value = (part / all) * 100;

@@ -4,14 +4,14 @@
  * are cut on the way, because every allocation has as many places here as its stack is deep.
  */
 import { CUT, type Data, NO_FRAMES } from './data.ts';
-import { type Growing, keys, minShare, type NodeAmounts, type Shape } from './tree.ts';
+import { BYTES, channelOf, COUNT, type Growing, keys, minShare, type NodeAmounts, type Shape } from './tree.ts';
 
 interface Group {
   node: number;
   /** Source nodes, and what reached this group through each. */
   at: number[];
-  bytes: number[];
-  count: number[];
+  /** A list for each channel. */
+  amounts: number[][];
 }
 
 export function growInverted(data: Data, shape: Shape, own: NodeAmounts, growing: Growing, root: number): void {
@@ -22,31 +22,30 @@ export function growInverted(data: Data, shape: Shape, own: NodeAmounts, growing
   for (let node = 1; node < n; node++) {
     shown[node] = keyOf(place[node]!) === undefined ? shown[parent[node]!]! : node;
   }
-  const first: Group = { node: root, at: [], bytes: [], count: [] };
+  const unit = channelOf(shape.unit);
+  const empty = (node: number): Group => ({ node, at: [], amounts: own.map(() => []) });
+  const first = empty(root);
   let all = 0;
   for (let node = 0; node < n; node++) {
-    if (own.bytes[node] === 0 && own.count[node] === 0) continue;
+    if (own[BYTES]![node] === 0 && own[COUNT]![node] === 0) continue;
     first.at.push(node);
-    first.bytes.push(own.bytes[node]!);
-    first.count.push(own.count[node]!);
-    all += own[shape.unit][node]!;
+    own.forEach((values, channel) => first.amounts[channel]!.push(values[node]!));
+    all += own[unit]![node]!;
   }
   const least = all * minShare(data, shape);
   const waiting: Group[] = [first];
   for (let group = waiting.pop(); group; group = waiting.pop()) {
     const isFirst = group.node === root;
     for (const [key, found] of callers(group, isFirst)) {
-      const size = sum(shape.unit === 'bytes' ? found.bytes : found.count);
+      const size = sum(found.amounts[unit]!);
       if (size === 0) continue;
       const isSmall = size < least;
       const node = growing.child(group.node, isSmall ? CUT : key);
       if (isSmall) growing.nCut[node]! += found.at.length;
       else if (key === CUT) for (const at of found.at) growing.nCut[node]! += nCut[at]!;
       // Sums go up from where a chain of callers ends, so all that ends here is this node's own; see below.
-      const [bytes, count] = isSmall ? [sum(found.bytes), sum(found.count)] : [0, 0];
-      growing.bytes[node]! += bytes;
-      growing.count[node]! += count;
-      if (!isSmall) waiting.push({ ...found, node });
+      if (isSmall) found.amounts.forEach((values, channel) => (growing.own[channel]![node]! += sum(values)));
+      else waiting.push({ ...found, node });
     }
   }
 
@@ -57,25 +56,20 @@ export function growInverted(data: Data, shape: Shape, own: NodeAmounts, growing
     for (let entry = 0; entry < group.at.length; entry++) {
       const from = group.at[entry]!;
       const at = isFirst ? shown[from]! : shown[parent[from]!]!;
-      const bytes = group.bytes[entry]!;
-      const count = group.count[entry]!;
       if (at === 0 && !isFirst) {
-        growing.bytes[group.node]! += bytes;
-        growing.count[group.node]! += count;
+        group.amounts.forEach((values, channel) => (growing.own[channel]![group.node]! += values[entry]!));
         continue;
       }
       const key = at === 0 ? NO_FRAMES : keyOf(place[at]!)!;
       let found = groups.get(key);
-      if (!found) groups.set(key, (found = { node: 0, at: [], bytes: [], count: [] }));
+      if (!found) groups.set(key, (found = empty(0)));
       const known = places.get(at);
       if (known === undefined) {
         places.set(at, found.at.length);
         found.at.push(at);
-        found.bytes.push(bytes);
-        found.count.push(count);
+        group.amounts.forEach((values, channel) => found.amounts[channel]!.push(values[entry]!));
       } else {
-        found.bytes[known]! += bytes;
-        found.count[known]! += count;
+        group.amounts.forEach((values, channel) => (found.amounts[channel]![known]! += values[entry]!));
       }
     }
     return groups;

@@ -11,6 +11,8 @@ export interface Cut extends Filter {
 }
 
 export interface Row {
+  /** The same in the rows of another filter. */
+  id: string | number;
   name: string;
   place: string;
   source: string;
@@ -18,6 +20,8 @@ export interface Row {
   totalBytes: number;
   ownCount: number;
   totalCount: number;
+  /** Of the own bytes, in square KiB. */
+  ownVariance: number;
   thread: string;
   allocator: string;
 }
@@ -33,6 +37,7 @@ interface Sums {
   key: number;
   own: [number, number];
   total: [number, number];
+  variance: number;
   threads: Set<number>;
   allocators: Set<string>;
 }
@@ -45,7 +50,7 @@ export function buildRows(data: Data, cut: Cut): Rows {
   const { n, parent, place } = data.nodes;
   const keyOf = Int32Array.from(place, (at) => key(data, at, cut.grouping));
   const passes = passing(data, cut);
-  const { bytes, count } = data.own.amounts[cut.measure];
+  const { bytes, count, variance } = data.own.amounts[cut.measure];
   const sums = new Map<string | number, Sums>();
   // The entry that last counted a key: one that calls itself holds a block once.
   const counted = new Map<number, number>();
@@ -66,7 +71,7 @@ export function buildRows(data: Data, cut: Cut): Rows {
       const name = rowName(known, thread, allocator, cut);
       let sum = sums.get(name);
       if (!sum) {
-        sum = { key: known, own: [0, 0], total: [0, 0], threads: new Set(), allocators: new Set() };
+        sum = { key: known, own: [0, 0], total: [0, 0], variance: 0, threads: new Set(), allocators: new Set() };
         sums.set(name, sum);
       }
       sum.total[0] += bytes[entry]!;
@@ -76,10 +81,11 @@ export function buildRows(data: Data, cut: Cut): Rows {
       if (at === node) {
         sum.own[0] += bytes[entry]!;
         sum.own[1] += count[entry]!;
+        if (variance) sum.variance += variance[entry]!;
       }
     }
   }
-  return { rows: [...sums.values()].map((sum) => row(data, sum, cut)), allBytes, allCount };
+  return { rows: [...sums].map(([id, sum]) => row(data, id, sum, cut)), allBytes, allCount };
 }
 
 function rowName(key: number, thread: number, allocator: string, cut: Cut): string | number {
@@ -91,6 +97,7 @@ function key(data: Data, place: number, grouping: Grouping): number {
   if (place < 0) return place;
   const { file, module, import_system } = data.locations;
   switch (grouping) {
+    case 'stack':
     case 'location':
       return place;
     case 'function':
@@ -103,11 +110,12 @@ function key(data: Data, place: number, grouping: Grouping): number {
   }
 }
 
-function row(data: Data, sum: Sums, cut: Cut): Row {
+function row(data: Data, id: string | number, sum: Sums, cut: Cut): Row {
   const { key: at, own, total, threads, allocators } = sum;
   const isPlace = at >= 0 && (cut.grouping === 'location' || cut.grouping === 'function');
   const byLine = cut.grouping === 'location';
   return {
+    id,
     name: isPlace ? functionName(data, at) : groupName(data, at),
     place: isPlace ? placeName(data, at, byLine) : '',
     source: isPlace && byLine ? data.locations.source[at]! : '',
@@ -115,6 +123,7 @@ function row(data: Data, sum: Sums, cut: Cut): Row {
     ownCount: own[1],
     totalBytes: total[0],
     totalCount: total[1],
+    ownVariance: sum.variance,
     thread: threads.size === 1 ? threadName(data, [...threads][0]!) : plural(threads.size, 'thread'),
     allocator: [...allocators].sort().join(', '),
   };
@@ -137,6 +146,7 @@ function groupName(data: Data, key: number): string {
 
 export const COLUMNS = ['own', 'total', 'allocations', 'name', 'thread', 'allocator'] as const;
 export type Column = (typeof COLUMNS)[number];
+export const TEXT_COLUMNS: readonly Column[] = ['name', 'thread', 'allocator'];
 
 /** `sort` is a column, with a minus before it for the largest first. Equal rows are in the order of their names. */
 export function sorted(rows: Row[], sort: string): Row[] {
@@ -179,8 +189,8 @@ export function csv(rows: Row[]): string {
   return [head, ...lines].map((line) => line.join(',')).join('\r\n') + '\r\n';
 }
 
-/** A spreadsheet would take some texts for formulas: those get an apostrophe, which it hides. */
-function cell(text: string): string {
+/** A text as a cell. A spreadsheet would take some texts for formulas: those get an apostrophe, which it hides. */
+export function cell(text: string): string {
   const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }

@@ -31,7 +31,8 @@ export function searched(data: Data, key: number): string {
   return module < 0 ? place : `${place} ${texts[module]}`;
 }
 
-export function find(data: Data, tree: Tree, wanted: RegExp): Found {
+/** `values`: what is summed up; how wide frames are, unless something else is said. */
+export function find(data: Data, tree: Tree, wanted: RegExp, values = tree.total[tree.unit]): Found {
   const known = new Map<number, boolean>();
   const isMatch = new Uint8Array(tree.n);
   const isBelow = new Uint8Array(tree.n);
@@ -45,7 +46,7 @@ export function find(data: Data, tree: Tree, wanted: RegExp): Found {
     if (matches) {
       isMatch[node] = 1;
       nodes.push(node);
-      if (!isAlready) amount += tree.total[tree.unit][node]!;
+      if (!isAlready) amount += values[node]!;
     }
     isBelow[node] = matches || isAlready ? 1 : 0;
   }

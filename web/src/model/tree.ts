@@ -4,6 +4,7 @@
  */
 import { CUT, type Data, type Filter, type Measure, NO_FRAMES, passing, ROOT, type Unit } from './data.ts';
 import { growInverted } from './inverted.ts';
+import { type Sides, widths } from './sides.ts';
 
 export interface Shape extends Filter {
   measure: Measure;
@@ -12,7 +13,11 @@ export interface Shape extends Filter {
   merge: 'line' | 'function';
   hideImports: boolean;
   splitThreads: boolean;
+  /** In a comparison: what makes a frame wide. */
+  width: Width;
 }
+
+export type Width = 'change' | 'both' | 'after' | 'before';
 
 /** Keys at and below this are threads. */
 export const THREADS = -1_000_000;
@@ -37,6 +42,8 @@ export interface Tree {
   unit: Unit;
   /** Frames with a smaller share of all may be cut. */
   minShare: number;
+  /** Only in a comparison; `total` and `own` are widths then. */
+  sides: Sides | undefined;
 }
 
 /** A tree while it grows: nodes are only ever added behind their parents. */
@@ -44,16 +51,19 @@ export class Growing {
   readonly parent: number[] = [0];
   readonly key: number[] = [ROOT];
   readonly nCut: number[] = [0];
-  readonly bytes: number[] = [0];
-  readonly count: number[] = [0];
+  /** What nodes hold themselves, a list for each channel. */
+  readonly own: number[][];
   private readonly known = new Map<number, number>();
+
+  constructor(nChannels: number) {
+    this.own = Array.from({ length: nChannels }, () => [0]);
+  }
 
   add(parent: number, key: number): number {
     this.parent.push(parent);
     this.key.push(key);
     this.nCut.push(0);
-    this.bytes.push(0);
-    this.count.push(0);
+    for (const channel of this.own) channel.push(0);
     return this.parent.length - 1;
   }
 
@@ -81,19 +91,19 @@ export function keys(data: Data, shape: Shape): (place: number) => number | unde
 }
 
 export function buildTree(data: Data, shape: Shape): Tree {
-  const growing = new Growing();
+  const growing = new Growing(data.head.diff ? N_CHANNELS : 2);
   if (shape.splitThreads) {
     const threads = new Set(data.origins.thread);
     for (const thread of [...threads].sort((one, other) => one - other)) {
       if (shape.thread >= 0 && shape.thread !== thread) continue;
       const amounts = ownAmounts(data, { ...shape, thread });
-      if (!amounts.bytes.some((value) => value > 0) && !amounts.count.some((value) => value > 0)) continue;
+      if (!amounts[BYTES]!.some((value) => value > 0) && !amounts[COUNT]!.some((value) => value > 0)) continue;
       grow(data, shape, amounts, growing, growing.add(0, THREADS - thread));
     }
   } else {
     grow(data, shape, ownAmounts(data, shape), growing, 0);
   }
-  return finish(growing, shape.unit, minShare(data, shape));
+  return finish(growing, shape, minShare(data, shape));
 }
 
 /** Upside down every allocation has as many places as its stack is deep, so smaller ones are cut sooner. */
@@ -106,56 +116,78 @@ function grow(data: Data, shape: Shape, amounts: NodeAmounts, growing: Growing, 
   else growUpright(data, shape, amounts, growing, root);
 }
 
-export type NodeAmounts = Record<Unit, Float64Array>;
+/** What each source node allocated itself: a column for each channel. */
+export type NodeAmounts = Float64Array[];
 
-/** What each source node allocated itself. */
+/** Channels. In a comparison the first two are of both sides together. */
+export const BYTES = 0;
+export const COUNT = 1;
+const BEFORE_BYTES = 2;
+const BEFORE_COUNT = 3;
+const VARIANCE = 4;
+const N_CHANNELS = 5;
+
+export function channelOf(unit: Unit): number {
+  return unit === 'bytes' ? BYTES : COUNT;
+}
+
 function ownAmounts(data: Data, shape: Shape): NodeAmounts {
   const passes = passing(data, shape);
   const { n, node, origin, amounts } = data.own;
-  const { bytes, count } = amounts[shape.measure];
-  const sums = { bytes: new Float64Array(data.nodes.n), count: new Float64Array(data.nodes.n) };
+  const { bytes, count, variance } = amounts[shape.measure];
+  const sums = Array.from({ length: data.head.diff ? N_CHANNELS : 2 }, () => new Float64Array(data.nodes.n));
+  const isBefore = data.head.diff && passing(data, { ...shape, side: 'before' });
   for (let entry = 0; entry < n; entry++) {
     if (!passes[origin[entry]!]) continue;
-    sums.bytes[node[entry]!]! += bytes[entry]!;
-    sums.count[node[entry]!]! += count[entry]!;
+    const at = node[entry]!;
+    sums[BYTES]![at]! += bytes[entry]!;
+    sums[COUNT]![at]! += count[entry]!;
+    if (!isBefore) continue;
+    if (variance) sums[VARIANCE]![at]! += variance[entry]!;
+    if (!isBefore[origin[entry]!]) continue;
+    sums[BEFORE_BYTES]![at]! += bytes[entry]!;
+    sums[BEFORE_COUNT]![at]! += count[entry]!;
   }
   return sums;
 }
 
 function growUpright(data: Data, shape: Shape, own: NodeAmounts, growing: Growing, root: number): void {
   const { n, parent, place, nCut } = data.nodes;
-  const below = own[shape.unit].slice();
+  const below = own[channelOf(shape.unit)]!.slice();
   for (let node = n - 1; node > 0; node--) below[parent[node]!]! += below[node]!;
   const keyOf = keys(data, shape);
   // Without merging, two source nodes never become one.
   const merges = shape.merge === 'function' || shape.hideImports;
   const standsFor = new Int32Array(n);
   standsFor[0] = root;
-  for (let node = 1; node < n; node++) {
-    const above = standsFor[parent[node]!]!;
-    if (below[node] === 0) continue;
-    const key = keyOf(place[node]!);
-    const at = key === undefined ? above : merges ? growing.child(above, key) : growing.add(above, key);
-    standsFor[node] = at;
-    growing.bytes[at]! += own.bytes[node]!;
-    growing.count[at]! += own.count[node]!;
+  for (let node = 0; node < n; node++) {
+    if (node > 0) {
+      const above = standsFor[parent[node]!]!;
+      if (below[node] === 0) continue;
+      const key = keyOf(place[node]!);
+      standsFor[node] = key === undefined ? above : merges ? growing.child(above, key) : growing.add(above, key);
+    }
+    const at = standsFor[node]!;
+    own.forEach((values, channel) => (growing.own[channel]![at]! += values[node]!));
     growing.nCut[at]! += nCut[node]!;
   }
-  growing.bytes[root]! += own.bytes[0]!;
-  growing.count[root]! += own.count[0]!;
 }
 
 /** Sums, order and places. */
-function finish(growing: Growing, unit: Unit, minShare: number): Tree {
+function finish(growing: Growing, shape: Shape, minShare: number): Tree {
+  const { unit } = shape;
   const n = growing.parent.length;
   const parent = Int32Array.from(growing.parent);
   const key = Int32Array.from(growing.key);
-  const own = { bytes: Float64Array.from(growing.bytes), count: Float64Array.from(growing.count) };
-  const total = { bytes: own.bytes.slice(), count: own.count.slice() };
-  for (let node = n - 1; node > 0; node--) {
-    total.bytes[parent[node]!]! += total.bytes[node]!;
-    total.count[parent[node]!]! += total.count[node]!;
-  }
+  const withBelow = (values: Float64Array): Float64Array => {
+    const sums = values.slice();
+    for (let node = n - 1; node > 0; node--) sums[parent[node]!]! += sums[node]!;
+    return sums;
+  };
+  const amounts = growing.own.map((values) => Float64Array.from(values));
+  const sides = amounts.length === N_CHANNELS ? sidesOf(amounts, withBelow) : undefined;
+  const own = sides ? widths(sides, shape.width) : { bytes: amounts[BYTES]!, count: amounts[COUNT]! };
+  const total = { bytes: withBelow(own.bytes), count: withBelow(own.count) };
   const depth = new Int32Array(n);
   const firstChild = new Int32Array(n + 1);
   let maxDepth = 0;
@@ -180,7 +212,19 @@ function finish(growing: Growing, unit: Unit, minShare: number): Tree {
     }
   }
   const nCut = Int32Array.from(growing.nCut);
-  return { n, parent, key, depth, nCut, total, own, start, firstChild, children, maxDepth, unit, minShare };
+  return { n, parent, key, depth, nCut, total, own, start, firstChild, children, maxDepth, unit, minShare, sides };
+}
+
+function sidesOf(amounts: NodeAmounts, withBelow: (values: Float64Array) => Float64Array): Sides {
+  const less = (all: Float64Array, part: Float64Array) => all.map((value, node) => value - part[node]!);
+  const before = { bytes: amounts[BEFORE_BYTES]!, count: amounts[BEFORE_COUNT]! };
+  const after = { bytes: less(amounts[BYTES]!, before.bytes), count: less(amounts[COUNT]!, before.count) };
+  const total = (own: Record<Unit, Float64Array>) => ({ bytes: withBelow(own.bytes), count: withBelow(own.count) });
+  return {
+    own: { before, after },
+    total: { before: total(before), after: total(after) },
+    variance: withBelow(amounts[VARIANCE]!),
+  };
 }
 
 /** Keys from the root's child down to a node: its name in every tree of the same data. */

@@ -5,6 +5,7 @@ import type { Data } from '../model/data.ts';
 import { bytes, plural } from '../model/format.ts';
 import { csv, type Row, type Rows } from '../model/rows.ts';
 import { change, settings } from '../state.ts';
+import { copyText } from './copy.ts';
 
 export function Controls(props: { data: Data; rows: Row[]; all: Rows; isBadSearch: boolean }) {
   const { data, rows, all, isBadSearch } = props;
@@ -18,7 +19,7 @@ export function Controls(props: { data: Data; rows: Row[]; all: Rows; isBadSearc
     : `${plural(rows.length, 'row')}${rows.length < all.rows.length ? ` of ${all.rows.length}` : ''} · own ${bytes(rows.reduce((sum, row) => sum + row.ownBytes, 0))}`;
   return (
     <nav class="controls" aria-label="What is shown">
-      <MeasureChoice />
+      <MeasureChoice data={data} />
       <Choice
         label="Rows"
         value={now.grouping}
@@ -60,20 +61,4 @@ export function Controls(props: { data: Data; rows: Row[]; all: Rows; isBadSearc
       </span>
     </nav>
   );
-}
-
-/** The clipboard, or the older way where a page from a file may not use it. */
-async function copyText(text: string): Promise<boolean> {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    const area = document.createElement('textarea');
-    area.value = text;
-    document.body.append(area);
-    area.select();
-    const isDone = document.execCommand('copy');
-    area.remove();
-    return isDone;
-  }
 }

@@ -135,8 +135,9 @@ pub struct Measured {
 }
 
 /// Which blocks are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
+    #[default]
     Peak,
     Leaked,
     Total,

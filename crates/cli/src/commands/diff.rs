@@ -1,17 +1,20 @@
 //! `heaptide diff`: what changed from one recording to another, for people, programs, browsers and CI.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use heaptide_analysis::model::Diff;
 use heaptide_analysis::model::flame::Measure;
-use heaptide_analysis::{Comparison, Filter, Session};
-use heaptide_report::{json, text, units};
+use heaptide_analysis::{Comparison, Filter, FlameLimits, Session};
+use heaptide_report::json::flame::{FirstView, Sides};
+use heaptide_report::{html, json, text, units};
 
 use crate::exit::Failure;
 use crate::filters;
 use crate::input;
 use crate::output::{self, Output};
+use crate::page::named_after;
 use crate::sizes;
 
 pub fn arguments() -> Command {
@@ -94,13 +97,24 @@ pub fn arguments() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("print JSON for other programs"),
         )
-        .group(ArgGroup::new("format").args(["json"]))
+        .arg(
+            Arg::new("html")
+                .long("html")
+                .action(ArgAction::SetTrue)
+                .help("make a page with a red and green flame graph and a table: heaptide-diff-AFTER.html beside AFTER, or -o"),
+        )
+        .group(ArgGroup::new("format").args(["json", "html"]))
+        .arg(
+            Arg::new("no_source")
+                .long("no-source")
+                .action(ArgAction::SetTrue)
+                .help("do not put the text of source lines into the page"),
+        )
         .args(filters::arguments())
         .args(output::arguments())
 }
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    Output::check(matches)?;
     let measure = if matches.get_flag("leaks") {
         Measure::Leaked
     } else if matches.get_flag("total") {
@@ -109,29 +123,90 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Measure::Peak
     };
     let [before, after] = sides(matches)?;
+    let target = Target::choose(matches, &after)?;
     let filter = filters::filter(matches);
     let comparison = Comparison::new(read(before, &filter)?, read(after, &filter)?);
     let diff = comparison.diff(measure, matches.get_flag("by_line"));
-    let n_rows = matches.get_one::<u32>("n_rows").map_or(20, |&n| n as usize);
-    let mut output = Output::open(matches)?;
-    let style = output.style();
-    let max_width = output.size().0;
-    output.write(|out| {
-        if matches.get_flag("json") {
-            return json::diff(&diff).write(out);
-        }
-        let options = text::diff::Options {
-            max_rows: n_rows,
-            max_width,
-            style,
-        };
-        text::diff::diff(out, &diff, &options)
-    })?;
-    output.finish()?;
+    target.write(matches, &comparison, &diff)?;
     match matches.get_one::<Allowance>("fail_above") {
         Some(allowance) => allowance.judge(&diff),
         None => Ok(()),
     }
+}
+
+/// Where the answer goes.
+struct Target {
+    /// `None` is standard output.
+    path: Option<PathBuf>,
+    force: bool,
+}
+
+impl Target {
+    /// A page lies beside the later capture unless something else is said; texts are printed. A file that would be
+    /// overwritten is refused here, before any long work.
+    fn choose(matches: &ArgMatches, after: &[PathBuf]) -> Result<Target, Failure> {
+        let force = matches.get_flag("force");
+        let path = match matches.get_one::<PathBuf>("output") {
+            Some(path) if path.as_os_str() == "-" => None,
+            Some(path) => Some(path.clone()),
+            None if matches.get_flag("html") => after.first().map(|file| named_after(file, "diff")),
+            None => None,
+        };
+        if let Some(path) = &path {
+            Output::check_file(path, force)?;
+        }
+        Ok(Target { path, force })
+    }
+
+    fn write(
+        &self,
+        matches: &ArgMatches,
+        comparison: &Comparison,
+        diff: &Diff,
+    ) -> Result<(), Failure> {
+        let n_rows = matches.get_one::<u32>("n_rows").map_or(20, |&n| n as usize);
+        let mut output = match &self.path {
+            Some(path) => Output::file(path, self.force)?,
+            None => Output::standard(),
+        };
+        let options = text::diff::Options {
+            max_rows: n_rows,
+            max_width: output.size().0,
+            style: output.style(),
+        };
+        output.write(|out| {
+            if matches.get_flag("json") {
+                json::diff(diff).write(out)
+            } else if matches.get_flag("html") {
+                page(out, matches, comparison, diff)
+            } else {
+                text::diff::diff(out, diff, &options)
+            }
+        })?;
+        output.finish()
+    }
+}
+
+fn page(
+    out: &mut dyn Write,
+    matches: &ArgMatches,
+    comparison: &Comparison,
+    diff: &Diff,
+) -> io::Result<()> {
+    let mut limits = FlameLimits::default();
+    if matches.get_flag("no_source") {
+        limits.max_source_bytes = 0;
+    }
+    let first = FirstView {
+        measure: diff.measure,
+        by_line: diff.by_line,
+        ..FirstView::default()
+    };
+    let sides = Sides {
+        n_before: comparison.n_before(),
+        diff,
+    };
+    html::diff_page(out, &comparison.flame(limits), first, sides)
 }
 
 fn sides(matches: &ArgMatches) -> Result<[Vec<PathBuf>; 2], Failure> {

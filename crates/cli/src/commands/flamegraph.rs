@@ -33,9 +33,10 @@ pub fn arguments() -> Command {
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let first = FirstView {
-        leaked: matches.get_flag("leaks"),
+        measure: page::measure(matches),
         inverted: matches.get_flag("inverted"),
         split_threads: matches.get_flag("split_threads"),
+        ..FirstView::default()
     };
     PageOutput::new(matches, Page::FlameGraph)?.make(first)
 }

@@ -20,7 +20,7 @@ pub fn arguments() -> Command {
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let first = FirstView {
-        leaked: matches.get_flag("leaks"),
+        measure: page::measure(matches),
         ..FirstView::default()
     };
     PageOutput::new(matches, Page::Table)?.make(first)

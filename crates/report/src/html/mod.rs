@@ -10,10 +10,11 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use heaptide_analysis::model::Flame;
 
-use crate::json::flame::{FirstView, flame as write_data};
+use crate::json::flame::{FirstView, Sides, flame as write_data};
 
 const FLAME_GRAPH: &str = include_str!("../../../../web/dist/flamegraph.html");
 const TABLE: &str = include_str!("../../../../web/dist/table.html");
+const DIFF: &str = include_str!("../../../../web/dist/diff.html");
 /// Where the data belongs. Once in each page.
 const PLACE: &str = "HEAPTIDE-DATA-GOES-HERE";
 /// Of the compressor: beyond this, files hardly get smaller.
@@ -31,13 +32,35 @@ pub fn page(out: &mut dyn Write, page: Page, flame: &Flame, first: FirstView) ->
         Page::FlameGraph => FLAME_GRAPH,
         Page::Table => TABLE,
     };
+    fill(out, template, &mut |data| {
+        write_data(data, flame, first, None)
+    })
+}
+
+/// Writes the page of a comparison, whose tree is that of both sides.
+pub fn diff_page(
+    out: &mut dyn Write,
+    flame: &Flame,
+    first: FirstView,
+    sides: Sides,
+) -> io::Result<()> {
+    fill(out, DIFF, &mut |data| {
+        write_data(data, flame, first, Some(sides))
+    })
+}
+
+fn fill(
+    out: &mut dyn Write,
+    template: &str,
+    write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
     let (before, behind) = template
         .split_once(PLACE)
         .ok_or_else(|| io::Error::other("this build's page has no place for data"))?;
     let packer = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
     // The writer of data writes a number at a time.
     let mut data = BufWriter::with_capacity(1 << 16, packer);
-    write_data(&mut data, flame, first)?;
+    write(&mut data)?;
     let packed = data.into_inner()?.finish()?;
     out.write_all(before.as_bytes())?;
     out.write_all(base64(&packed).as_bytes())?;
@@ -72,7 +95,7 @@ mod tests {
 
     #[test]
     fn pages_are_small_and_have_one_place_for_data() {
-        for template in [FLAME_GRAPH, TABLE] {
+        for template in [FLAME_GRAPH, TABLE, DIFF] {
             assert!(template.len() <= MAX_PAGE_BYTES, "{}", template.len());
             assert_eq!(template.matches(PLACE).count(), 1);
         }
@@ -80,7 +103,7 @@ mod tests {
 
     #[test]
     fn pages_allow_no_connection_and_no_script_but_their_own() {
-        for template in [FLAME_GRAPH, TABLE] {
+        for template in [FLAME_GRAPH, TABLE, DIFF] {
             assert!(template.contains("default-src 'none'"));
             assert!(template.contains("script-src 'sha256-"));
             assert!(!template.contains("src=\"http"));

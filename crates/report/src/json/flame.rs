@@ -4,7 +4,7 @@
 //! nodes.up         how far before a node its parent stands; parents come first, the first node is the root
 //! nodes.place      ≥ 0 a location, −1 the root, −2 no Python frame, −2 − n: n frames that were cut
 //! own.step         by how much the node's number is larger than that of the entry before
-//! own.<measure>    bytes and counts, a column each
+//! own.<measure>    bytes and counts, a column each; of sampled captures also the variance of the bytes, in square KiB
 //! ```
 //! Names are in `texts`; a location without a module, or without a source text, has −1 or an empty text.
 
@@ -14,9 +14,10 @@ use heaptide_analysis::capture::Mode;
 use heaptide_analysis::model::flame::{
     Curves, Flame, FlameKind, FlameProcess, Measure, Measured, Own,
 };
-use heaptide_analysis::model::{ProcessSummary, View};
+use heaptide_analysis::model::{Diff, ProcessSummary, Quality, View};
 
 use super::Json;
+use super::diff::{change, side};
 use crate::shell::command_line;
 use crate::text::notes;
 use crate::units::{binary_size, timestamp};
@@ -27,15 +28,29 @@ const FORMAT: u32 = 1;
 /// What a page shows before anyone has touched it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FirstView {
-    pub leaked: bool,
+    pub measure: Measure,
     pub inverted: bool,
     pub split_threads: bool,
+    /// Only of a comparison, whose pages otherwise merge lines.
+    pub by_line: bool,
+}
+
+/// Two sides in one page: the first so many processes are those before.
+#[derive(Clone, Copy, Debug)]
+pub struct Sides<'a> {
+    pub n_before: usize,
+    pub diff: &'a Diff,
 }
 
 /// Writes the data of a page.
-pub fn flame(out: &mut dyn Write, flame: &Flame, first: FirstView) -> io::Result<()> {
+pub fn flame(
+    out: &mut dyn Write,
+    flame: &Flame,
+    first: FirstView,
+    sides: Option<Sides>,
+) -> io::Result<()> {
     out.write_all(b"{\"head\":")?;
-    head(flame, first).write(out)?;
+    head(flame, first, sides).write(out)?;
     out.write_all(b",\"timeline\":{")?;
     write!(out, "\"bin_ns\":{},\"together\":", flame.timeline.bin_ns)?;
     curves(out, &flame.timeline.together)?;
@@ -84,11 +99,11 @@ pub fn flame(out: &mut dyn Write, flame: &Flame, first: FirstView) -> io::Result
     let allocators = flame.origins.iter().map(|origin| origin.allocator.name());
     texts(out, allocators)?;
     out.write_all(b"},\"own\":{")?;
-    own(out, &flame.own)?;
+    own(out, &flame.own, flame.quality.sampling.is_some())?;
     out.write_all(b"}}\n")
 }
 
-fn own(out: &mut dyn Write, own: &[Own]) -> io::Result<()> {
+fn own(out: &mut dyn Write, own: &[Own], is_sampled: bool) -> io::Result<()> {
     let before = [0].into_iter().chain(own.iter().map(|entry| entry.node));
     let steps = own
         .iter()
@@ -100,6 +115,9 @@ fn own(out: &mut dyn Write, own: &[Own]) -> io::Result<()> {
         let amounts =
             |part: fn(&Measured) -> u64| own.iter().map(move |entry| part(&entry.amounts[number]));
         column(out, "bytes", amounts(|amount| amount.bytes))?;
+        if is_sampled {
+            column(out, "variance", amounts(|amount| amount.variance))?;
+        }
         last_column(out, "count", amounts(|amount| amount.count))?;
         out.write_all(b"},")?;
     }
@@ -123,15 +141,19 @@ pub(super) fn name(measure: Measure) -> &'static str {
     }
 }
 
-fn head(flame: &Flame, first: FirstView) -> Json {
+fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Json {
     let quality = &flame.quality;
-    let mut remarks = notes::remarks(quality);
-    let own_peaks = notes::footer(quality, View::Peak).split_off(notes::warnings(quality).len());
-    remarks.extend(
-        own_peaks
-            .iter()
-            .map(|note| format!("at the peak, below: {note}")),
-    );
+    let remarks = match sides {
+        None => remarks(quality),
+        Some(sides) => {
+            let of = |name: &str, quality: &Quality| -> Vec<String> {
+                let remarks = remarks(quality).into_iter();
+                remarks.map(|note| format!("{name}: {note}")).collect()
+            };
+            let before = of("before", &sides.diff.before.quality);
+            [before, of("after", &sides.diff.after.quality)].concat()
+        }
+    };
     let processes = flame.processes.iter().zip(&quality.processes);
     let threads = flame.threads.iter().map(|thread| {
         Json::Object(vec![
@@ -144,7 +166,7 @@ fn head(flame: &Flame, first: FirstView) -> Json {
             ("is_main", thread.is_main.into()),
         ])
     });
-    Json::Object(vec![
+    let mut head = vec![
         ("format", FORMAT.into()),
         ("profiler", env!("CARGO_PKG_VERSION").into()),
         ("start_time", timestamp(flame.start_unix_ns).into()),
@@ -173,12 +195,10 @@ fn head(flame: &Flame, first: FirstView) -> Json {
         (
             "first_view",
             Json::Object(vec![
-                (
-                    "measure",
-                    if first.leaked { "leaked" } else { "peak" }.into(),
-                ),
+                ("measure", name(first.measure).into()),
                 ("inverted", first.inverted.into()),
                 ("split_threads", first.split_threads.into()),
+                ("by_line", first.by_line.into()),
             ]),
         ),
         (
@@ -196,6 +216,33 @@ fn head(flame: &Flame, first: FirstView) -> Json {
                 .collect(),
         ),
         ("threads", threads.collect()),
+    ];
+    head.extend(sides.map(|sides| ("diff", diff_head(sides))));
+    Json::Object(head)
+}
+
+/// What is good to know of everything, and of what was alive at the peak.
+fn remarks(quality: &Quality) -> Vec<String> {
+    let own_peaks = notes::footer(quality, View::Peak).split_off(notes::warnings(quality).len());
+    let own_peaks = own_peaks
+        .iter()
+        .map(|note| format!("at the peak, below: {note}"));
+    notes::remarks(quality)
+        .into_iter()
+        .chain(own_peaks)
+        .collect()
+}
+
+fn diff_head(sides: Sides) -> Json {
+    let diff = sides.diff;
+    let whole = Measure::ALL
+        .into_iter()
+        .map(|measure| (name(measure), change(&diff.whole(measure))));
+    Json::Object(vec![
+        ("n_before", (sides.n_before as u64).into()),
+        ("before", side(&diff.before)),
+        ("after", side(&diff.after)),
+        ("whole", Json::Object(whole.collect())),
     ])
 }
 

@@ -1,0 +1,52 @@
+/** The keys of a flame graph, wherever on the page they are pressed. */
+import { change, settings } from '../state.ts';
+import { nextMatch } from './Controls.tsx';
+import { resetZoom } from './FlameView.tsx';
+import type { Session } from './session.ts';
+
+/** True if the key was one of them. */
+export function graphKey(session: Session, key: string): boolean {
+  const now = settings.value;
+  switch (key) {
+    case 'i':
+      change({ inverted: !now.inverted, zoom: [] });
+      return true;
+    case 'l':
+      change({ merge: now.merge === 'line' ? 'function' : 'line' });
+      return true;
+    case 'h':
+      change({ hideImports: !now.hideImports });
+      return true;
+    case 's':
+      change({ splitThreads: !now.splitThreads, zoom: [] });
+      return true;
+    case 'o':
+      change({ orientation: now.orientation === 'icicle' ? 'flame' : 'icicle' });
+      return true;
+    case 'n':
+    case 'N':
+      nextMatch(session, key === 'n' ? 1 : -1);
+      return true;
+    case 'Backspace':
+      session.zoomTo(session.tree.value.parent[session.zoom.value]!);
+      return true;
+    case 'Escape':
+      if (now.search) change({ search: '' });
+      else resetZoom();
+      return true;
+    case 'ArrowDown':
+    case 'ArrowUp':
+    case 'ArrowLeft':
+    case 'ArrowRight':
+    case 'Enter': {
+      // The keys of the graph work from anywhere but a control.
+      const canvas = document.querySelector('canvas[role=application]') as HTMLCanvasElement | null;
+      if (!canvas || document.activeElement !== document.body) return false;
+      canvas.focus();
+      canvas.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: false }));
+      return true;
+    }
+    default:
+      return false;
+  }
+}

@@ -1,0 +1,104 @@
+/** A table of any length: only rows that can be seen exist. */
+import { useSignal } from '@preact/signals';
+import type { VNode } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import { bytes, percent, whole } from '../model/format.ts';
+import { change, settings } from '../state.ts';
+
+const ROW_HEIGHT = 30;
+const N_BEYOND = 8;
+
+export interface ColumnOf<Row> {
+  id: string;
+  text: string;
+  title: string;
+  /** Texts are sorted from A to Z first, numbers from the largest on. */
+  isText?: boolean;
+  /** The whole `td`. */
+  cell: (row: Row) => VNode;
+}
+
+/** Sorts by a column; once more, the other way round. */
+export function sortBy(column: { id: string; isText?: boolean }): void {
+  const first = column.isText ? column.id : `-${column.id}`;
+  const second = column.isText ? `-${column.id}` : column.id;
+  change({ sort: settings.value.sort === first ? second : first });
+}
+
+export function VirtualTable<Row>(props: {
+  rows: Row[];
+  columns: readonly ColumnOf<Row>[];
+  label: string;
+  onChoose?: (row: Row) => void;
+}) {
+  const { rows, columns, onChoose } = props;
+  const box = useRef<HTMLDivElement>(null);
+  const scroll = useSignal(0);
+  const height = useSignal(600);
+  const { sort } = settings.value;
+  useEffect(() => {
+    const resized = new ResizeObserver(() => (height.value = box.current?.clientHeight ?? height.value));
+    resized.observe(box.current!);
+    return () => resized.disconnect();
+  }, []);
+  useEffect(() => {
+    box.current!.scrollTop = 0;
+  }, [rows]);
+  const first = Math.max(0, Math.floor(scroll.value / ROW_HEIGHT) - N_BEYOND);
+  const last = Math.min(rows.length, Math.ceil((scroll.value + height.value) / ROW_HEIGHT) + N_BEYOND);
+  const order = (id: string) => (sort === id ? 'ascending' : sort === `-${id}` ? 'descending' : 'none');
+  return (
+    <div
+      class="rows"
+      ref={box}
+      tabIndex={0}
+      role="region"
+      aria-label={props.label}
+      onScroll={(event) => (scroll.value = event.currentTarget.scrollTop)}
+    >
+      <table aria-rowcount={rows.length + 1}>
+        <thead>
+          <tr aria-rowindex={1}>
+            {columns.map((column) => (
+              <th key={column.id} class={column.id} scope="col" aria-sort={order(column.id)}>
+                <button type="button" title={column.title} onClick={() => sortBy(column)}>
+                  {column.text}
+                  <span aria-hidden="true">
+                    {order(column.id) === 'ascending' ? ' ↑' : order(column.id) === 'descending' ? ' ↓' : ''}
+                  </span>
+                </button>
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {first > 0 && <tr style={{ height: `${first * ROW_HEIGHT}px` }} aria-hidden="true" />}
+          {rows.slice(first, last).map((row, at) => (
+            <tr
+              key={first + at}
+              aria-rowindex={first + at + 2}
+              class={onChoose ? 'link' : undefined}
+              onClick={onChoose && (() => onChoose(row))}
+            >
+              {columns.map((column) => column.cell(row))}
+            </tr>
+          ))}
+          {last < rows.length && <tr style={{ height: `${(rows.length - last) * ROW_HEIGHT}px` }} aria-hidden="true" />}
+        </tbody>
+      </table>
+      {rows.length === 0 && <p class="nothing">No row matches.</p>}
+    </div>
+  );
+}
+
+/** A size with its share of all, and a bar below it. */
+export function SizeCell({ value, all, kind }: { value: number; all: number; kind: string }) {
+  const share = all > 0 ? value / all : 0;
+  return (
+    <td class={kind} title={`${whole(value)} bytes`}>
+      <span class="size">{bytes(value)}</span>
+      <span class="share">{percent(value, all)}</span>
+      <i class="measure" style={{ width: `${(share * 100).toFixed(2)}%` }} aria-hidden="true" />
+    </td>
+  );
+}
