@@ -1,5 +1,5 @@
 /**
- * Makes docs/images/*.png from real runs: `node scripts/web-pictures.mjs HEAPTIDE`, where HEAPTIDE is the command of an
+ * Makes docs/images/*.png from real runs: `node scripts/web-pictures.mjs HEAPTIDE [NAME…]`, where HEAPTIDE is the command of an
  * environment that also has pandas. Look at them when a page changes: would you be glad to receive it?
  */
 import { execFileSync } from 'node:child_process';
@@ -9,19 +9,30 @@ import { fileURLToPath } from 'node:url';
 import { folder, launch, open } from '../tests/pages/browser.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const heaptide = process.argv[2] ?? join(root, 'build/venv/bin/heaptide');
+const [heaptide = join(root, 'build/venv/bin/heaptide'), ...wanted] = process.argv.slice(2);
 const images = join(root, 'docs/images');
 
-/** File, program, command, address, colours, and where the pointer rests: share of the width, row. */
-const PICTURES = [
-  ['flamegraph-light', 'bench/workloads/frames.py', 'flamegraph', '', 'light', [0.47, 1]],
-  ['flamegraph-dark', 'bench/workloads/frames.py', 'flamegraph', '', 'dark', [0.47, 1]],
-  ['flamegraph-search', 'bench/workloads/frames.py', 'flamegraph', '#inverted=true&search=take', 'light', null],
-  ['flamegraph-leak', 'examples/memory-leak/job.py', 'flamegraph', '#measure=leaked', 'light', [0.5, 2]],
-  ['table-light', 'bench/workloads/frames.py', 'table', '', 'light', null],
-  ['table-dark', 'bench/workloads/frames.py', 'table', '#grouping=function', 'dark', null],
+/** What is recorded: capture, program, its arguments. */
+const RUNS = [
+  ['frames', 'bench/workloads/frames.py'],
+  ['leak', 'examples/memory-leak/job.py'],
+  ['before', 'examples/regression/job.py'],
+  ['after', 'examples/regression/job.py', '--cache'],
 ];
 
+/** File, command, captures, address, colours, and where the pointer rests: share of the width, row. */
+const PICTURES = [
+  ['flamegraph-light', ['flamegraph'], ['frames'], '', 'light', [0.47, 1]],
+  ['flamegraph-dark', ['flamegraph'], ['frames'], '', 'dark', [0.47, 1]],
+  ['flamegraph-search', ['flamegraph'], ['frames'], '#inverted=true&search=take', 'light', null],
+  ['flamegraph-leak', ['flamegraph'], ['leak'], '#measure=leaked', 'light', [0.5, 2]],
+  ['table-light', ['table'], ['frames'], '', 'light', null],
+  ['table-dark', ['table'], ['frames'], '#grouping=function', 'dark', null],
+  ['diff-light', ['diff', '--html'], ['before', 'after'], '', 'light', [0.3, 3]],
+  ['diff-dark', ['diff', '--html'], ['before', 'after'], '#view=table', 'dark', null],
+];
+
+const shown = PICTURES.filter(([name]) => wanted.length === 0 || wanted.includes(name));
 const made = folder();
 // Its name is in the pictures.
 const place = join(made, 'shop');
@@ -29,13 +40,14 @@ mkdirSync(place);
 const run = (...words) => execFileSync(heaptide, words, { cwd: place, stdio: ['ignore', 'ignore', 'inherit'] });
 mkdirSync(images, { recursive: true });
 const browser = await launch();
-for (const program of new Set(PICTURES.map((picture) => picture[1]))) {
+for (const [capture, program, ...words] of RUNS) {
+  if (!shown.some(([, , captures]) => captures.includes(capture))) continue;
   copyFileSync(join(root, program), join(place, basename(program)));
-  run('run', '-o', `heaptide-${basename(program)}.tide`, basename(program));
+  run('run', '-o', `${capture}.tide`, basename(program), ...words);
 }
-for (const [name, program, command, hash, colorScheme, pointer] of PICTURES) {
+for (const [name, command, captures, hash, colorScheme, pointer] of shown) {
   const file = join(place, `${name}.html`);
-  run(command, '-o', file, `heaptide-${basename(program)}.tide`);
+  run(...command, '-o', file, ...captures.map((capture) => `${capture}.tide`));
   const viewport = { width: 1280, height: 800 };
   const { page, close } = await open(browser, file, { hash, colorScheme, viewport, reducedMotion: 'reduce' });
   if (pointer) {

@@ -1,4 +1,4 @@
-"""A job before and after a change: `job.py` reads orders page by page, `job.py --cache` keeps every page it has read."""
+"""A job before and after a change: `job.py` reads orders page by page, `job.py --cache` keeps all pages it has read."""
 
 import json
 import sys
