@@ -60,7 +60,7 @@ test-python: build/wheels/.built ## Run pytest on the installed wheel; ONLY=3.12
 
 .PHONY: test-pages
 test-pages: build/venv/.wheel ## Check the pages: their sources, that the committed ones are fresh, and in a browser.
-	HEAPTIDE=$(CURDIR)/build/venv/bin/heaptide scripts/test-pages
+	COMMAND_UNDER_TEST=$(CURDIR)/build/venv/bin/heaptide scripts/test-pages
 
 .PHONY: web
 web: ## Build the pages from web/src into web/dist; needs Node, unlike everything else.

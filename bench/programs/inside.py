@@ -14,7 +14,7 @@ state, workload, scratch = sys.argv[1:]
 if state == "bare":
     pass
 elif state == "imported":
-    import heaptide
+    import heaptide.tracker
 elif state == "stopped":
     import heaptide
 

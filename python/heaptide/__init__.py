@@ -4,16 +4,59 @@
 
     with heaptide.Tracker("block.tide"):
         work()
+
+:class:`component` records a part of a service if its configuration says so.
+
+Importing this package loads next to nothing. What records is loaded when it is first asked for.
 """
 
-import sys
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` itself would be an import
+    from heaptide._native import RecordingError, __version__
+    from heaptide.components import component
+    from heaptide.tracker import Tracker, active
 
-if "t" in getattr(sys, "abiflags", ""):
-    raise ImportError(
-        "heaptide does not support free-threaded builds of Python yet; use the build with the GIL of the same version"
-    )
+__all__ = [
+    "RecordingError",
+    "Tracker",
+    "__version__",
+    "active",
+    "component",
+]
 
-from heaptide._native import RecordingError, __version__
-from heaptide.tracker import Tracker, active
+_HOME_OF = {
+    "RecordingError": "_native",
+    "Tracker": "tracker",
+    "__version__": "_native",
+    "active": "tracker",
+    "component": "components",
+}
 
-__all__ = ["RecordingError", "Tracker", "__version__", "active"]
+
+def __getattr__(name: str) -> object:
+    if name == "_native":
+        _refuse_free_threading()
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'heaptide' has no attribute {name!r}")
+    if home == "_native":
+        _refuse_free_threading()
+    import importlib
+
+    value = getattr(importlib.import_module(f"heaptide.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _refuse_free_threading() -> None:
+    import sys
+
+    if "t" in getattr(sys, "abiflags", ""):
+        raise ImportError(
+            "heaptide does not support free-threaded builds of Python yet; "
+            "use the build with the GIL of the same version"
+        )

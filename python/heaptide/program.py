@@ -22,8 +22,13 @@ class Program(TypedDict):
     own_paths: list[str]
 
 
-def describe(command: list[str] | None = None) -> Program:
-    """Describe this process; `command` stands in for `sys.argv` where the program has not begun yet."""
+def describe(command: list[str] | None = None, first_import_path: str | None = None) -> Program:
+    """Describe this process.
+
+    Where the program has not begun yet, `command` stands in for `sys.argv`, and `first_import_path` for what Python is
+    still to put on its import path.
+    """
+    paths = sys.path if first_import_path is None else [first_import_path, *sys.path]
     package = os.path.dirname(os.path.abspath(__file__))
     return {
         "command": [str(word) for word in (sys.argv if command is None else command)],
@@ -33,7 +38,7 @@ def describe(command: list[str] | None = None) -> Program:
         "python_version": sys.hexversion,
         "python_allocator": _allocator(),
         "stdlib_paths": _stdlib_paths(),
-        "import_paths": [_absolute(path) for path in sys.path if isinstance(path, str)],
+        "import_paths": [_absolute(path) for path in paths if isinstance(path, str)],
         "own_paths": [package],
     }
 

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, NoReturn, TypedDict
 
 from heaptide import _native, tracker
+from heaptide.messages import say
 
 
 class Plan(TypedDict):
@@ -83,13 +84,13 @@ def _start_recording(plan: Plan) -> bool:
             command=_command(plan),
         )
         if warning is not None:
-            _say(f"{warning}; Python stacks are left out of the capture")
+            say(f"{warning}; Python stacks are left out of the capture")
     except FileExistsError as error:
-        _say(str(error))
+        say(str(error))
         return False
     except Exception as error:
         message = error.args[-1] if isinstance(error, OSError) else error
-        _say(f"{message}; the program runs without being recorded")
+        say(f"{message}; the program runs without being recorded")
     return True
 
 
@@ -99,7 +100,7 @@ def _finish(path: str, pid: int, quiet: bool) -> None:
     if recorded is None or quiet or os.getpid() != pid:
         return
     for line in _native.closing_words(path) or [f"the capture {path} is gone: somebody removed it during the run"]:
-        _say(line)
+        say(line)
 
 
 def _label(plan: Plan) -> str:
@@ -231,8 +232,3 @@ def _may_set_first_import_path() -> bool:
 def _set_first_import_path(path: str) -> None:
     if _may_set_first_import_path():
         sys.path[0] = path
-
-
-def _say(message: str) -> None:
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # standard error may be closed
-        print(f"heaptide: {message}", file=sys.stderr, flush=True)

@@ -119,10 +119,13 @@ def start(
     interval_ms: int,
     whole_program: bool,
     command: list[str] | None = None,
+    session: bytes | None = None,
+    first_import_path: str | None = None,
 ) -> str | None:
     """Begin to record this process: the one way in for the tracker and for ``heaptide run``.
 
-    Returns a sentence if Python stacks cannot be read in this interpreter.
+    `session` joins one that another process began; `first_import_path` stands for the folder that Python has not put on
+    its import path yet. Returns a sentence if Python stacks cannot be read in this interpreter.
     """
     with _lifecycle:
         warning = _native.start(
@@ -134,7 +137,8 @@ def start(
             follow_fork=follow_fork,
             interval_ms=interval_ms,
             whole_program=whole_program,
-            **describe(command),
+            session=session,
+            **describe(command, first_import_path),
         )
         thread_names.watch()
         thread_names.tell_all()

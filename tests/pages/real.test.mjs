@@ -9,7 +9,7 @@ import { drawn, folder, launch, open } from './browser.mjs';
 import { dataOf } from './made-up.mjs';
 
 /** The command under test, of an environment in which it is installed. */
-const HEAPTIDE = process.env.HEAPTIDE ?? fileURLToPath(new URL('../../build/venv/bin/heaptide', import.meta.url));
+const HEAPTIDE = process.env.COMMAND_UNDER_TEST ?? fileURLToPath(new URL('../../build/venv/bin/heaptide', import.meta.url));
 const REGRESSION = fileURLToPath(new URL('../../examples/regression/job.py', import.meta.url));
 const EXAMPLE = fileURLToPath(new URL('../../examples/memory-leak/job.py', import.meta.url));
 
@@ -19,7 +19,7 @@ let stats;
 const heaptide = (...words) => execFileSync(HEAPTIDE, words, { cwd: place, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
 
 before(async () => {
-  assert.ok(existsSync(HEAPTIDE), `no command at ${HEAPTIDE}: make wheel, or name one in HEAPTIDE`);
+  assert.ok(existsSync(HEAPTIDE), `no command at ${HEAPTIDE}: make wheel, or name one in COMMAND_UNDER_TEST`);
   place = folder();
   copyFileSync(EXAMPLE, join(place, 'job.py'));
   heaptide('run', '-o', 'heaptide-job.py.1.tide', 'job.py');

@@ -42,6 +42,25 @@ def heaptide(*arguments: str | Path, check: bool = True, **options: Any) -> subp
     return done
 
 
+def session_id(capture: Path) -> bytes:
+    """The field of the header that all captures of a session share: tag 1, 16 bytes, right behind the prefix."""
+    start = capture.read_bytes()[24:42]
+    assert start[:2] == b"\x01\x10"
+    return start[2:]
+
+
+def python(*arguments: str | Path, cwd: Path, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the interpreter under test in a folder, with `env` added to an environment that says nothing of ours."""
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith(("HEAPTIDE", "AIRFLOW", "MEMRAY"))
+    }
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**clean, **env})
+    if check and done.returncode != 0:
+        pytest.fail(f"{command} ended with {done.returncode}\n--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}")
+    return done
+
+
 @pytest.fixture
 def heaptide_run(tmp_path: Path) -> Callable[..., Finished]:
     """Run a program, given as text or as a path, under `heaptide run` with further options.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PROGRAMS, heaptide
+from conftest import PROGRAMS, heaptide, session_id
 
 Run = Callable[..., Any]
 
@@ -29,13 +29,6 @@ def counts(capture: Path) -> list[int]:
 def header(capture: Path) -> dict[str, str]:
     line = heaptide("parse", capture).stdout.splitlines()[0]
     return dict(word.split("=", 1) for word in line.split(" ") if "=" in word)
-
-
-def session_id(capture: Path) -> bytes:
-    """The field of the header that all captures of a session share: tag 1, 16 bytes, right behind the prefix."""
-    start = capture.read_bytes()[24:42]
-    assert start[:2] == b"\x01\x10"
-    return start[2:]
 
 
 def all_captures(folder: Path) -> list[Path]:

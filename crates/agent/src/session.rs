@@ -148,19 +148,19 @@ pub fn active_path() -> Option<PathBuf> {
         .flatten()
 }
 
+/// What names the present session in all its captures; `None` while nothing is recorded.
+pub fn active_id() -> Option<[u8; 16]> {
+    is_active().then(|| current().map(Session::id)).flatten()
+}
+
 /// Begins to record. What is wrong with the Python stacks alone is returned as a warning.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
 pub unsafe fn start(config: Config) -> Result<Option<String>, StartError> {
+    let id = config.session.unwrap_or_else(new_session_id);
     // SAFETY: as the caller says.
-    unsafe {
-        start_as(
-            config,
-            new_session_id(),
-            std::os::unix::process::parent_id(),
-        )
-    }
+    unsafe { start_as(config, id, std::os::unix::process::parent_id()) }
 }
 
 /// Goes on recording in a forked child, under the parent's session and into a file of the child's own.

@@ -5,6 +5,7 @@
 //! `output` is where they write, [`terminal`] what they show to people in front of one, [`exit`] what they return.
 #![forbid(unsafe_code)]
 
+mod check;
 mod closing;
 pub mod commands;
 mod destination;
@@ -22,6 +23,7 @@ use std::ffi::OsString;
 use clap::Command;
 use clap::error::ErrorKind;
 
+pub use check::check_report_options;
 pub use closing::closing_words;
 pub use commands::run::{RunPlan, Target};
 pub use exit::Failure;

@@ -129,8 +129,11 @@ pub fn named_after(capture: &Path, kind: &str) -> PathBuf {
 }
 
 /// What tells a capture's name from others. Only what every capture of ours has is taken off, and both or nothing: else
-/// `heaptide-a.tide` and `a.tide` would meet.
+/// `heaptide-a.tide` and `a.tide` would meet. Components' captures, `scheduler_memory.bin`, are known by their own ending.
 fn stem(name: &str) -> &str {
+    if name.ends_with("_memory.bin") {
+        return name.trim_end_matches(".bin");
+    }
     name.strip_prefix("heaptide-")
         .and_then(|name| name.strip_suffix(".tide"))
         .filter(|stem| !stem.is_empty())
@@ -152,6 +155,10 @@ mod tests {
             named("heaptide-job.py.4711.tide", Page::Table),
             "heaptide-table-job.py.4711.html"
         );
+        assert_eq!(
+            named("/home/scheduler_memory.bin", Page::FlameGraph),
+            "/home/heaptide-flamegraph-scheduler_memory.html"
+        );
     }
 
     #[test]
@@ -161,6 +168,8 @@ mod tests {
             "heaptide-job.py.2.tide",
             "heaptide-a.tide",
             "a.tide",
+            "a_memory.bin",
+            "a_memory.tide",
             "heaptide-.tide",
         ];
         let mut pages: Vec<PathBuf> = names

@@ -47,3 +47,9 @@ fn plan_to_dict(py: Python<'_>, plan: RunPlan) -> PyResult<Bound<'_, PyDict>> {
 pub fn closing_words(py: Python<'_>, path: std::path::PathBuf) -> Vec<String> {
     py.detach(|| heaptide_cli::closing_words(&path))
 }
+
+/// What is wrong with the options of a report command, or None. Nothing is read, written or printed.
+#[pyfunction]
+pub fn check_report_options(command: &str, options: Vec<OsString>) -> Option<String> {
+    heaptide_cli::check_report_options(command, options).err()
+}

@@ -16,6 +16,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(recording::start, module)?)?;
     module.add_function(wrap_pyfunction!(recording::stop, module)?)?;
     module.add_function(wrap_pyfunction!(recording::active, module)?)?;
+    module.add_function(wrap_pyfunction!(recording::session_id, module)?)?;
     module.add_function(wrap_pyfunction!(recording::name_thread, module)?)?;
     module.add_function(wrap_pyfunction!(recording::before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(recording::after_fork_in_parent, module)?)?;
@@ -23,6 +24,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(main_program::call_as_main, module)?)?;
     module.add_function(wrap_pyfunction!(main_program::print_exception, module)?)?;
     module.add_function(wrap_pyfunction!(command::main, module)?)?;
+    module.add_function(wrap_pyfunction!(command::check_report_options, module)?)?;
     module.add_function(wrap_pyfunction!(command::closing_words, module)?)?;
     module.add(
         "RecordingError",

@@ -1,5 +1,6 @@
 //! Starting and stopping the agent from Python.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -20,7 +21,7 @@ create_exception!(
 
 /// Begins to record this process. Returns a sentence if Python stacks cannot be read.
 #[pyfunction]
-#[pyo3(signature = (path, *, overwrite, objects, sample_bytes, aggregate, follow_fork, interval_ms, whole_program, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths))]
+#[pyo3(signature = (path, *, overwrite, objects, sample_bytes, aggregate, follow_fork, interval_ms, whole_program, session, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths))]
 #[allow(
     clippy::too_many_arguments,
     reason = "keyword arguments, each with its name at the only caller"
@@ -34,6 +35,7 @@ pub fn start(
     follow_fork: bool,
     interval_ms: u32,
     whole_program: bool,
+    session: Option<[u8; 16]>,
     command: Vec<String>,
     executable: String,
     working_directory: String,
@@ -53,6 +55,7 @@ pub fn start(
         follow_fork,
         interval_ms,
         whole_program,
+        session,
         program: Program {
             command,
             executable,
@@ -81,6 +84,12 @@ pub fn stop() -> Option<(OsString, bool)> {
 #[pyfunction]
 pub fn active() -> Option<OsString> {
     session::active_path().map(PathBuf::into_os_string)
+}
+
+/// What names the present session in all its captures, or None.
+#[pyfunction]
+pub fn session_id() -> Option<Cow<'static, [u8]>> {
+    session::active_id().map(|id| Cow::Owned(id.to_vec()))
 }
 
 /// Tells the recording the name of a thread, by its native id.

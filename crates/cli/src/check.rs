@@ -1,0 +1,94 @@
+//! Options of a report command, looked at before there is a capture: a mistake is better told today than after the run.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+
+/// Stands for the capture, which does not exist yet.
+const CAPTURE: &str = "capture";
+
+/// Tells whether `heaptide COMMAND OPTIONS... CAPTURE` would be understood; if not, one sentence says why. Where the report
+/// goes is not for these options to say.
+pub fn check_report_options(command: &str, options: Vec<OsString>) -> Result<(), String> {
+    let words = ["heaptide", command].map(OsString::from);
+    let end = ["--", CAPTURE].map(OsString::from);
+    let line = words.into_iter().chain(options).chain(end);
+    let matches = crate::command()
+        .try_get_matches_from(line)
+        .map_err(|error| first_sentence(&error))?;
+    let Some((_, matches)) = matches.subcommand() else {
+        return Err(format!("there is no command {command}"));
+    };
+    let captures = matches.try_get_many::<PathBuf>("captures").ok().flatten();
+    let stray = captures
+        .into_iter()
+        .flatten()
+        .find(|path| path.as_os_str() != CAPTURE);
+    if let Some(stray) = stray {
+        return Err(format!(
+            "{} belongs to no option of {command}: see heaptide {command} --help",
+            stray.display()
+        ));
+    }
+    if matches!(matches.try_get_one::<PathBuf>("output"), Ok(Some(_))) {
+        return Err(format!(
+            "-o is not for {command} options: the report has its own place"
+        ));
+    }
+    Ok(())
+}
+
+fn first_sentence(error: &clap::Error) -> String {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            "--help and --version make no report".to_owned()
+        }
+        _ => {
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            line.strip_prefix("error: ").unwrap_or(line).to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str) -> Result<(), String> {
+        let mut words = line.split_whitespace();
+        let command = words.next().unwrap_or_default();
+        check_report_options(command, words.map(OsString::from).collect())
+    }
+
+    #[test]
+    fn real_options_pass_alone_and_together() {
+        for line in [
+            "flamegraph",
+            "flamegraph --leaks",
+            "table --leaks --no-source",
+            "flamegraph -f --inverted",
+        ] {
+            assert_eq!(check(line), Ok(()), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_would_fail_after_the_run_is_told_before_it() {
+        for (line, word) in [
+            ("flamegraph --leeks", "--leeks"),
+            ("flamegraph other.tide", "other.tide"),
+            ("flamegraph --leaks 5", "5"),
+            ("table -o elsewhere.html", "-o"),
+            ("flamegraph --help", "--help"),
+            ("flamegraf", "flamegraf"),
+        ] {
+            let sentence = check(line).expect_err(line);
+            assert!(
+                sentence.contains(word) && !sentence.contains('\n'),
+                "{line}: {sentence}"
+            );
+        }
+    }
+}

@@ -1,0 +1,141 @@
+"""What happens at the start of an interpreter, before the program: `heaptide.pth` calls :func:`begin`.
+
+That file costs a few microseconds where nothing of ours is set. Here the settings are read, and the native part is
+loaded only if one of them asks for it. Whatever fails, the program runs, and one line on standard error says so.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from heaptide.recorder import Session
+    from heaptide.settings import Settings
+
+_begun = False
+
+
+def begin() -> None:
+    """Do what environment and configuration say, once in a process. Never raises."""
+    global _begun
+    if _begun or sys.flags.isolated or sys.flags.ignore_environment:
+        return
+    _begun = True
+    try:
+        _begin()
+    except Exception as error:
+        from heaptide.messages import reason, say
+
+        say(f"{reason(error)}; the program runs without being recorded")
+
+
+def _begin() -> None:
+    import os
+
+    from heaptide import recorder, settings
+
+    inherited = os.environ.get(settings.SESSION, "")
+    if inherited == "off" or _is_ours(recorder.command_words()):
+        return
+    joined = recorder.Session.read(inherited)
+    if joined is not None and joined.pid == os.getpid():
+        # The recorded process itself became this program; it begins anew, and its earlier capture is kept.
+        os.environ.pop(settings.SESSION)
+        joined = None
+    chosen = settings.load()
+    component = ""
+    if chosen.patterns:
+        from heaptide import components
+
+        component = components.matched(chosen)
+    if joined is not None and chosen.children:
+        _record(chosen, joined.path, joined=joined)
+    elif component:
+        _record(chosen, component, is_component=True)
+    elif chosen.run:
+        _record(chosen, recorder.program_name())
+    if chosen.control:
+        _attempt(_control, chosen)
+    if chosen.signal:
+        _attempt(_signal, chosen)
+    if chosen.control_file:
+        _attempt(_control_file, chosen)
+
+
+def _is_ours(words: list[str]) -> bool:
+    """Our own commands, and helpers of the standard library that run no code of anybody."""
+    if words[:1] == ["heaptide"] or (words[:1] == ["-m"] and words[1:2] in (["heaptide"], ["heaptide.__main__"])):
+        return True
+    return words[:1] == ["-c"] and words[1:] != [] and "multiprocessing.resource_tracker" in words[1]
+
+
+def _record(chosen: Settings, name: str, *, is_component: bool = False, joined: Session | None = None) -> None:
+    import atexit
+    import os
+
+    from heaptide import recorder
+    from heaptide.messages import say
+
+    # Registered before anything of the program's, so that it runs after everything of the program's.
+    atexit.register(_finish, os.getpid(), chosen.quiet or joined is not None)
+    begun = recorder.begin(chosen, name, is_component=is_component, whole_program=True, joined=joined)
+    if is_component and not chosen.quiet:
+        say(f"component {name}: recording into {begun.path}")
+
+
+def _finish(pid: int, quiet: bool) -> None:
+    """Complete the capture, after the last of the program's own exit handlers."""
+    import os
+
+    from heaptide import recorder
+    from heaptide.messages import say
+
+    recorded = recorder.end() if os.getpid() == pid else None
+    if recorded is not None and not quiet:
+        say(f"recorded into {recorded.path}; look at it with: heaptide stats {recorded.path}")
+
+
+def _attempt(part: Callable[[Settings], None], chosen: Settings) -> None:
+    """One part that fails leaves the others alone."""
+    try:
+        part(chosen)
+    except Exception as error:
+        from heaptide.messages import reason, say
+
+        say(f"{reason(error)}; the program goes on")
+
+
+def _control(chosen: Settings) -> None:
+    import importlib
+    import os
+
+    from heaptide import capture_files, settings
+
+    # Children inherit the address, which is taken: the first process keeps it, unless each has one of its own.
+    pid = str(os.getpid())
+    if "{pid}" not in chosen.control and os.environ.get(settings.CONTROL_HOLDER, pid) != pid:
+        return
+    token = chosen.token
+    if chosen.token_file:
+        with open(chosen.token_file, encoding="utf-8") as file:
+            token = file.read().strip()
+    folder = capture_files.home(chosen)
+    address = chosen.control.replace("{pid}", pid)
+    control = importlib.import_module("heaptide.control")
+    control.start(address, token=token or None, prefix=chosen.prefix, directory=folder or None)
+    os.environ[settings.CONTROL_HOLDER] = pid
+
+
+def _signal(chosen: Settings) -> None:
+    from heaptide import watch
+
+    watch.obey_signal(chosen)
+
+
+def _control_file(chosen: Settings) -> None:
+    from heaptide import watch
+
+    watch.obey_file(chosen)

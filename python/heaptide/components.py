@@ -1,0 +1,139 @@
+"""Components: named parts of a service that are recorded while they run, if the configuration selects them.
+
+::
+
+    @heaptide.component("scheduler")
+    def run_scheduler(): ...
+
+A component that is not selected costs one look at the configuration; the native part is not loaded. Whatever fails, the
+component runs, and one line says what failed.
+"""
+
+from __future__ import annotations
+
+from heaptide.messages import reason, say, say_once
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Any, TypeVar
+
+    from heaptide.recorder import Recording
+    from heaptide.settings import Settings
+
+    Function = TypeVar("Function", bound=Callable[..., Any])
+
+# Airflow's; a configuration and the program itself name others.
+WELL_KNOWN = ("scheduler", "dag_processor", "api", "triggerer")
+
+_named_by_program: set[str] = set()
+
+
+class component:
+    """Record the decorated function, or the ``with`` block, as the component of this name if it is selected.
+
+    The capture is `<component>_memory.bin` in the home of the settings; an earlier one is kept under its time.
+    Decorates plain and async functions. The configuration is read each time the component begins.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise TypeError('a component has a name: heaptide.component("scheduler")')
+        self.name = name
+        self._begun: list[Recording | None] = []
+        _named_by_program.add(name)
+
+    def __enter__(self) -> component:
+        self._begun.append(_begin(self.name))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _end(self._begun.pop())
+
+    def __call__(self, function: Function) -> Function:
+        import functools
+        import inspect
+
+        name = self.name
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def run(*args: Any, **kwargs: Any) -> Any:
+                with component(name):
+                    return await function(*args, **kwargs)
+
+        else:
+
+            @functools.wraps(function)
+            def run(*args: Any, **kwargs: Any) -> Any:
+                with component(name):
+                    return function(*args, **kwargs)
+
+        return run  # type: ignore[return-value]
+
+
+def selected(chosen: Settings) -> list[str]:
+    """The components to record. A name that nobody knows is told once and left out."""
+    known = {*WELL_KNOWN, *chosen.patterns, *_named_by_program}
+    names = []
+    for name in chosen.trace_components:
+        if name in known:
+            names.append(name)
+        else:
+            say_once(
+                f"trace_components names {name!r}, which is no component; known are {', '.join(sorted(known))}; "
+                "others are declared in the section [components]"
+            )
+    return names
+
+
+def matched(chosen: Settings) -> str:
+    """The selected component whose pattern the command line of this process fits, or nothing."""
+    from fnmatch import fnmatchcase
+
+    from heaptide.recorder import command_words
+
+    line = " ".join(command_words())
+    for name in selected(chosen):
+        pattern = chosen.patterns.get(name, "")
+        if pattern and (fnmatchcase(line, pattern) or fnmatchcase(line, pattern + " *")):
+            return name
+    return ""
+
+
+def _begin(name: str) -> Recording | None:
+    try:
+        from heaptide import settings
+
+        chosen = settings.load()
+        if name not in selected(chosen):
+            return None
+        from heaptide import recorder
+
+        running = recorder.current()
+        if running is not None and running.component == name:
+            return None  # begun at the start of the process, or by the component around this one
+        begun = recorder.begin(chosen, name, is_component=True)
+        if not chosen.quiet:
+            say(f"component {name}: recording into {begun.path}")
+        return begun
+    except Exception as error:
+        say(f"component {name}: {reason(error)}; it runs without being recorded")
+        return None
+
+
+def _end(begun: Recording | None) -> None:
+    if begun is None:
+        return
+    try:
+        from heaptide import recorder
+
+        # A largest size may have begun another capture of the same component meanwhile.
+        running = recorder.current()
+        if running is not None and running.is_component and running.component == begun.component:
+            recorder.end()
+    except Exception as error:
+        say(f"component {begun.component}: {reason(error)}")

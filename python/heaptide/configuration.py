@@ -1,0 +1,112 @@
+"""Configuration files: which one is read, and what stands in it, as text.
+
+The file that ``HEAPTIDE_CONFIG`` names; or else, first in the current folder and then in ``HEAPTIDE_HOME``, the first
+of ``heaptide.toml``, ``heaptide.cfg`` and a ``pyproject.toml`` with a table ``[tool.heaptide…]``. Of Airflow's own file
+only the section ``[profiling]`` is looked at. A file that cannot be read is told in one line and left out of account.
+"""
+
+from __future__ import annotations
+
+import os
+
+from heaptide.messages import reason, say_once
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+NAMES = ("heaptide.toml", "heaptide.cfg", "pyproject.toml")
+
+
+class Configuration:
+    """What the files say, all values as text."""
+
+    def __init__(self) -> None:
+        self.path = ""
+        self.profiling: dict[str, str] = {}
+        # Component → command lines that are it, as a pattern.
+        self.components: dict[str, str] = {}
+        # The same section of a platform's own file.
+        self.platform_path = ""
+        self.platform: dict[str, str] = {}
+
+    def unknown(self, known: set[str]) -> Iterator[tuple[str, str]]:
+        """Settings in our own file that nobody declared."""
+        return (("profiling", name) for name in self.profiling if name not in known)
+
+
+def find(environment: Mapping[str, str]) -> Configuration:
+    """Look for the files and read them. Never raises."""
+    configuration = Configuration()
+    named = environment.get("HEAPTIDE_CONFIG")
+    if named is not None:
+        if named and named != "off":
+            _read(named, configuration)
+    else:
+        folders = [folder for folder in ("", environment.get("HEAPTIDE_HOME")) if folder is not None]
+        candidates = (os.path.join(folder, name) for folder in folders for name in NAMES)
+        any(_read(path, configuration) for path in candidates if os.path.isfile(path))
+    home = environment.get("AIRFLOW_HOME")
+    platform_file = environment.get("AIRFLOW_CONFIG") or (os.path.join(home, "airflow.cfg") if home else "")
+    if platform_file and os.path.isfile(platform_file):
+        try:
+            configuration.platform = _texts(_ini(platform_file).get("profiling", {}))
+            configuration.platform_path = platform_file
+        except (OSError, ValueError) as error:
+            say_once(f"{platform_file} cannot be read ({reason(error)}); it is left out of account")
+    return configuration
+
+
+def _read(path: str, configuration: Configuration) -> bool:
+    """Take over what stands in our sections; False if there are none."""
+    try:
+        tables = _ini(path) if path.endswith((".cfg", ".ini")) else _toml(path)
+    except (OSError, ValueError) as error:
+        say_once(f"{path} cannot be read ({reason(error)}); it is left out of account")
+        return False
+    if os.path.basename(path) == "pyproject.toml":
+        tool = tables.get("tool")
+        tables = tool.get("heaptide") if isinstance(tool, dict) else None  # type: ignore[assignment]
+        if not isinstance(tables, dict):
+            return False
+    configuration.path = path
+    for table, place in (("profiling", configuration.profiling), ("components", configuration.components)):
+        values = tables.get(table, {})
+        place.update(_texts(values) if isinstance(values, dict) else {})
+    return True
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    """Every value as it would be written in the environment."""
+
+    def text(value: object) -> str:
+        if isinstance(value, (list, tuple)):
+            return ", ".join(map(text, value))
+        return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+    return {name: text(value) for name, value in values.items()}
+
+
+def _ini(path: str) -> dict[str, dict[str, str]]:
+    import configparser
+
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    parser.optionxform = lambda name: name  # type: ignore[assignment, method-assign]
+    try:
+        with open(path, encoding="utf-8") as file:
+            parser.read_file(file)
+    except configparser.Error as error:
+        raise ValueError(str(error).replace("\n", " ")) from None
+    return {section: dict(parser.items(section)) for section in parser.sections()}
+
+
+def _toml(path: str) -> dict[str, Any]:
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    try:
+        from tomllib import loads  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:  # before Python 3.11
+        from heaptide.plain_toml import loads
+    tables: dict[str, Any] = loads(text)
+    return tables

@@ -1,0 +1,179 @@
+"""The part of TOML that configuration files of ours use, for Python 3.10, which has no reader of its own.
+
+Read are tables, and in them text on one line, whole numbers, yes and no, and lists of these over one or many lines.
+Text over many lines and everything else is stepped over as a whole and stands for None, so that other tools' tables in
+the same file do no harm.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+ESCAPES = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", '"': '"', "\\": "\\"}
+
+
+def loads(text: str) -> dict[str, Any]:
+    """Read a document. Raises ValueError where it cannot be divided into keys and values."""
+    root: dict[str, Any] = {}
+    table: dict[str, Any] = root
+    at = 0
+    while (at := _skip(text, at)) < len(text):
+        if text[at] == "[":
+            end = text.find("\n", at)
+            line = text[at : len(text) if end < 0 else end]
+            is_list = line.startswith("[[")
+            names, _ = _key(line, 2 if is_list else 1, "]")
+            # One of a list of tables is of no use to us; its content must go somewhere.
+            table = {} if is_list else _descend(root, names)
+            at += len(line)
+        else:
+            names, at = _key(text, at, "=")
+            value, at = _value(text, _skip_blanks(text, at))
+            _descend(table, names[:-1])[names[-1]] = value
+            at = _end_of_line(text, at)
+    return root
+
+
+def _descend(table: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    for name in names:
+        below = table.setdefault(name, {})
+        table = below if isinstance(below, dict) else {}
+    return table
+
+
+def _skip_blanks(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t":
+        at += 1
+    return at
+
+
+def _skip(text: str, at: int) -> int:
+    """Over blanks, empty lines and comments."""
+    while at < len(text):
+        if text[at] == "#":
+            end = text.find("\n", at)
+            at = len(text) if end < 0 else end
+        elif text[at] in " \t\r\n":
+            at += 1
+        else:
+            break
+    return at
+
+
+def _end_of_line(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    rest = text[at : len(text) if end < 0 else end].strip()
+    if rest and not rest.startswith("#"):
+        raise ValueError(f"there is {rest!r} behind a value in line {text.count(chr(10), 0, at) + 1}")
+    return len(text) if end < 0 else end + 1
+
+
+def _key(text: str, at: int, until: str) -> tuple[list[str], int]:
+    """The parts of a dotted key, and where it ends."""
+    names: list[str] = []
+    while True:
+        at = _skip_blanks(text, at)
+        begin = at
+        if text[at : at + 1] in ('"', "'"):
+            name, at = _value(text, at)
+        else:
+            while at < len(text) and (text[at].isalnum() or text[at] in "_-"):
+                at += 1
+            name = text[begin:at]
+        at = _skip_blanks(text, at)
+        if not name or text[at : at + 1] not in (".", until):
+            raise ValueError(f"line {text.count(chr(10), 0, begin) + 1} has no key that can be read")
+        names.append(str(name))
+        at += 1
+        if text[at - 1] == until:
+            return names, at
+
+
+def _value(text: str, at: int) -> tuple[Any, int]:
+    begin = text[at : at + 1]
+    if begin in ('"', "'"):
+        return _many_lines(text, at) if text.startswith(begin * 3, at) else _one_line(text, at)
+    if begin == "[":
+        return _list(text, at)
+    if begin == "{":
+        return _inline_table(text, at)
+    end = at
+    while end < len(text) and text[end] not in ",]}#\r\n":
+        end += 1
+    word = text[at:end].strip()
+    if not word:
+        raise ValueError(f"a value is missing in line {text.count(chr(10), 0, at) + 1}")
+    if word in ("true", "false"):
+        return word == "true", end
+    digits = word.replace("_", "").lstrip("+-")
+    return (int(word.replace("_", "")) if digits.isdecimal() else None), end
+
+
+def _one_line(text: str, at: int) -> tuple[str, int]:
+    quote = text[at]
+    letters: list[str] = []
+    at += 1
+    while at < len(text) and text[at] != "\n":
+        if text[at] == quote:
+            return "".join(letters), at + 1
+        if text[at] == "\\" and quote == '"':
+            letter = text[at + 1 : at + 2]
+            if letter in ("u", "U"):
+                width = 4 if letter == "u" else 8
+                letters.append(chr(int(text[at + 2 : at + 2 + width], 16)))
+                at += 2 + width
+                continue
+            if letter not in ESCAPES:
+                raise ValueError(f"\\{letter} means nothing in line {text.count(chr(10), 0, at) + 1}")
+            letters.append(ESCAPES[letter])
+            at += 2
+            continue
+        letters.append(text[at])
+        at += 1
+    raise ValueError(f"a text has no end in line {text.count(chr(10), 0, at) + 1}")
+
+
+def _many_lines(text: str, at: int) -> tuple[None, int]:
+    quotes = text[at : at + 3]
+    end = at + 3
+    while not text.startswith(quotes, end):
+        if end >= len(text):
+            raise ValueError(f"a text has no end in line {text.count(chr(10), 0, at) + 1}")
+        end += 2 if text[end] == "\\" and quotes == '"""' else 1
+    end += 3
+    while text.startswith(quotes[0], end):  # up to two quotes may belong to the text
+        end += 1
+    return None, end
+
+
+def _list(text: str, at: int) -> tuple[list[Any], int]:
+    values: list[Any] = []
+    begin, at = at, _skip(text, at + 1)
+    while at < len(text):
+        if text[at] == "]":
+            return values, at + 1
+        value, at = _value(text, at)
+        values.append(value)
+        at = _skip(text, at)
+        if text[at : at + 1] == ",":
+            at = _skip(text, at + 1)
+        elif text[at : at + 1] != "]":
+            break
+    raise ValueError(f"a list has no end in line {text.count(chr(10), 0, begin) + 1}")
+
+
+def _inline_table(text: str, at: int) -> tuple[dict[str, Any], int]:
+    values: dict[str, Any] = {}
+    begin, at = at, _skip(text, at + 1)
+    while at < len(text):
+        if text[at] == "}":
+            return values, at + 1
+        names, at = _key(text, at, "=")
+        value, at = _value(text, _skip_blanks(text, at))
+        _descend(values, names[:-1])[names[-1]] = value
+        at = _skip(text, at)
+        if text[at : at + 1] == ",":
+            at = _skip(text, at + 1)
+    raise ValueError(f"a table has no end in line {text.count(chr(10), 0, begin) + 1}")

@@ -1,0 +1,200 @@
+"""A recording as the settings say: one word to begin it, one to end it, whoever asks.
+
+The bootstrap, components, the signal and the control file all come here. While a recording runs, the environment of the
+process names its session, so that the interpreters it starts join it (`children`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from heaptide import capture_files, settings
+from heaptide.messages import say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from heaptide.settings import Settings
+
+
+class Recording:
+    """What was begun here and not ended yet."""
+
+    def __init__(self, path: str, chosen: Settings, component: str, is_component: bool) -> None:
+        self.path = path
+        self.settings = chosen
+        self.component = component
+        self.is_component = is_component
+        self.pid = os.getpid()
+
+
+_current: Recording | None = None
+
+
+def current() -> Recording | None:
+    """The recording of this very process; a forked child has none of its parent's."""
+    return _current if _current is not None and _current.pid == os.getpid() else None
+
+
+def begin(
+    chosen: Settings,
+    component: str,
+    *,
+    is_component: bool = False,
+    whole_program: bool = False,
+    joined: Session | None = None,
+) -> Recording:
+    """Begin to record into the capture that the settings name. Raises what can go wrong."""
+    from heaptide import _native, tracker
+
+    global _current
+    is_component = is_component or (joined is not None and joined.is_component)
+    if joined is not None:
+        path = f"{joined.path}.{os.getpid()}"
+    else:
+        path = capture_files.expand(chosen, component, is_component=is_component)
+        active = _native.active()
+        if active is not None:  # before anything is moved
+            raise _native.RecordingError(f"the process is being recorded into {active} already")
+        capture_files.make_room(path, chosen.keep)
+    warning = tracker.start(
+        path,
+        # The name was just made free; if another process has taken it meanwhile, the later one is the latest.
+        overwrite=True,
+        objects=chosen.objects or (is_component and chosen.detailed_tracing),
+        sample_bytes=chosen.sample,
+        aggregate=chosen.aggregate,
+        follow_fork=chosen.follow_fork,
+        interval_ms=chosen.interval,
+        whole_program=whole_program,
+        command=None if not whole_program else sys.orig_argv[1:],
+        session=None if joined is None else joined.id,
+        first_import_path=main_folder() if whole_program else None,
+    )
+    if warning is not None:
+        say(f"{warning}; Python stacks are left out of the capture")
+    _current = Recording(path, chosen, component, is_component)
+    if chosen.children:
+        identity = _native.session_id()
+        if identity is not None:
+            root = path if joined is None else joined.path
+            os.environ[settings.SESSION] = Session(identity, os.getpid(), is_component, root).text()
+    if chosen.max_size:
+        from heaptide import watch
+
+        watch.start()
+    return _current
+
+
+def end() -> Recording | None:
+    """End the recording that was begun here, if it still runs."""
+    from heaptide import _native, tracker
+
+    global _current
+    ended, _current = current(), None
+    if ended is None:
+        return None
+    os.environ.pop(settings.SESSION, None)
+    if _native.active() == ended.path:
+        tracker.stop()
+    return ended
+
+
+def toggle(chosen: Settings, wish: bool | None = None) -> None:
+    """Begin if nothing is recorded, end if something is; or as wished. Says what it did, and why it could not."""
+    from heaptide import _native
+    from heaptide.messages import reason
+
+    try:
+        running = current()
+        is_on = _native.active() is not None
+        if wish is is_on:
+            return
+        if is_on and running is None:
+            say(f"the recording into {_native.active()} was not begun by this switch; it goes on")
+        elif is_on:
+            end()
+            if running is not None and not chosen.quiet:
+                say(f"recorded into {running.path}")
+        else:
+            begun = begin(chosen, program_name())
+            if not chosen.quiet:
+                say(f"recording into {begun.path}")
+    except Exception as error:
+        say(f"{reason(error)}; the program goes on without being recorded")
+
+
+class Session:
+    """What a recorded process tells the interpreters it starts, in one variable of the environment."""
+
+    def __init__(self, id: bytes, pid: int, is_component: bool, path: str) -> None:
+        self.id = id
+        self.pid = pid
+        self.is_component = is_component
+        self.path = path
+
+    def text(self) -> str:
+        """As it stands in the environment."""
+        return f"{self.id.hex()}:{self.pid}:{int(self.is_component)}:{self.path}"
+
+    @classmethod
+    def read(cls, text: str) -> Session | None:
+        """None if it is no session, or that of this very process before it became another program."""
+        parts = text.split(":", 3)
+        try:
+            identity, pid, is_component, path = bytes.fromhex(parts[0]), int(parts[1]), parts[2] == "1", parts[3]
+        except (ValueError, IndexError):
+            return None
+        if len(identity) != 16 or not os.path.isabs(path) or not os.path.isdir(os.path.dirname(path)):
+            return None
+        return cls(identity, pid, is_component, path)
+
+
+def program_name() -> str:
+    """What the program would be called: its script, its module, or where its code came from."""
+    words = command_words()
+    if not words:
+        return "python"
+    if words[0] == "-m":
+        return words[1] if len(words) > 1 else "module"
+    if words[0] == "-c":
+        return "spawn" if "--multiprocessing-fork" in words else "string"
+    return "stdin" if words[0] == "-" else words[0]
+
+
+def main_folder() -> str:
+    """The folder that Python puts first on the import path for this command line, which it has not done yet."""
+    arguments = _after_options()
+    if not arguments or arguments[0] in ("-m", "-c", "-"):
+        return os.getcwd()
+    return os.path.dirname(os.path.realpath(arguments[0]))
+
+
+def command_words() -> list[str]:
+    """The command line without interpreter and its options, the script without its folder: `airflow scheduler -n 3`."""
+    words = _after_options()
+    if words and words[0] not in ("-m", "-c", "-"):
+        words[0] = os.path.basename(words[0])
+    return words
+
+
+def _after_options() -> list[str]:
+    """What follows the interpreter's own options; `-m` and `-c` stay in front as words of their own."""
+    words = list(sys.orig_argv[1:])
+    while words:
+        word = words[0]
+        if word == "-" or not word.startswith("-"):
+            return words
+        if word.startswith("--"):
+            words = words[2:] if word == "--check-hash-based-pycs" else words[1:]
+            continue
+        for at, letter in enumerate(word[1:], 1):
+            rest = word[at + 1 :]
+            if letter in "mc":
+                return [f"-{letter}", *([rest] if rest else []), *words[1:]]
+            if letter in "WX":
+                words = words[1:] if rest else words[2:]
+                break
+        else:
+            words = words[1:]
+    return words

@@ -1,0 +1,308 @@
+"""Every setting of Heaptide, declared once: its names, what it may be, its default, what it does.
+
+A setting called `keep` is read, first found first taken, from
+
+1. the environment, as ``HEAPTIDE__PROFILING__KEEP``, then as ``HEAPTIDE_KEEP``, then under a platform's own name,
+2. the configuration file: ``keep`` in its section ``[profiling]``,
+3. a platform's own configuration file, under the platform's own name,
+4. its default.
+
+A value that is not understood is told in one line and left out of account: nothing here stops a program. The page
+docs/settings.md is written from this list. Imported by programs that are not recorded, so it imports next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from heaptide.messages import say_once
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from heaptide.configuration import Configuration
+
+YES = ("1", "t", "true", "y", "yes", "on")
+NO = ("0", "f", "false", "n", "no", "off", "")
+DEFAULT_SAMPLE_BYTES = 512 * 1024
+KEEP_ALL = sys.maxsize
+
+
+def boolean(text: str) -> bool:
+    """As people write it, in any case."""
+    word = text.strip().lower()
+    if word not in YES + NO:
+        raise ValueError("it is neither yes nor no")
+    return word in YES
+
+
+def run(text: str) -> bool:
+    """`run`, or any yes or no."""
+    return text.strip().lower() == "run" or boolean(text)
+
+
+def size(text: str) -> int:
+    """A number of bytes; k, M and G, with or without iB, are powers of 1024, kB, MB and GB of 1000. 0 is off."""
+    word = text.strip()
+    digits = word.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    unit = word[len(digits) :].lower()
+    factors = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+    for power, letter in enumerate("kmg", 1):
+        factors.update(dict.fromkeys((letter, letter + "i", letter + "ib"), 1024**power))
+    try:
+        n_bytes = round(float(digits) * factors[unit])
+    except (KeyError, ValueError, OverflowError):
+        raise ValueError("a size is a number with k, M or G behind it, such as 512k or 1MiB") from None
+    if not 0 <= n_bytes <= 1 << 50:
+        raise ValueError("a size is at most a pebibyte")
+    return n_bytes
+
+
+def sample(text: str) -> int:
+    """A size, or yes for the usual one, or no."""
+    word = text.strip().lower()
+    if word in YES and word != "1":
+        return DEFAULT_SAMPLE_BYTES
+    return 0 if word in NO else size(text)
+
+
+def milliseconds(text: str) -> int:
+    """A whole number of milliseconds."""
+    number = int(text)
+    if not 1 <= number <= 86_400_000:
+        raise ValueError("it is not from 1 to 86400000")
+    return number
+
+
+def count(text: str) -> int:
+    """How many, or `all`."""
+    if text.strip().lower() == "all":
+        return KEEP_ALL
+    number = int(text)
+    if number < 0:
+        raise ValueError("it is less than 0")
+    return number
+
+
+def when_full(text: str) -> str:
+    """`rotate` or `stop`."""
+    word = text.strip().lower()
+    if word not in ("rotate", "stop"):
+        raise ValueError("it is neither rotate nor stop")
+    return word
+
+
+def words(text: str) -> list[str]:
+    """Divided by commas, blanks taken off. Nothing at all is no word; nothing between two commas is an empty one."""
+    return [word.strip() for word in text.split(",")] if text.strip() else []
+
+
+def plain(text: str) -> str:
+    """The text as it is, without blanks around it."""
+    return text.strip()
+
+
+class Setting:
+    """One line of the list."""
+
+    __slots__ = ("default", "file_alias", "help", "kind", "name", "other", "parse", "short", "shown_default")
+
+    def __init__(
+        self,
+        name: str,
+        parse: Callable[[str], Any],
+        default: Any,
+        help: str,
+        *,
+        kind: str,
+        short: str = "",
+        other: str = "",
+        file_alias: str = "",
+        shown_default: str = "",
+    ) -> None:
+        self.name = name
+        self.parse = parse
+        self.default = default
+        self.help = help
+        self.kind = kind
+        # Names in the environment: the short one, and a platform's own.
+        self.short = short
+        self.other = other
+        # What it is called in a platform's own configuration file.
+        self.file_alias = file_alias
+        self.shown_default = shown_default
+
+    @property
+    def long(self) -> str:
+        """The name in the environment that every setting has."""
+        return f"HEAPTIDE__PROFILING__{self.name.upper()}"
+
+    def environment_names(self) -> list[str]:
+        """All names in the environment, the first found wins."""
+        return [name for name in (self.long, self.short, self.other) if name]
+
+
+ALL = (
+    Setting(
+        "run", run, False, "record this process and the interpreters it starts, from their first line to their last",
+        kind="`run`, yes or no", short="HEAPTIDE", shown_default="no",
+    ),
+    Setting(
+        "control", plain, "", "answer HTTP requests that start, stop and look at recordings, on this address; without "
+        "a host it is this machine alone. A process whose parent answers does not, unless `{pid}` gives each its own",
+        kind="`[host:]port` or `unix:path`", short="HEAPTIDE_CONTROL",
+    ),
+    Setting(
+        "token", plain, "", "what requests must show; needed for any address that other machines can reach",
+        kind="text", short="HEAPTIDE_TOKEN",
+    ),
+    Setting(
+        "token_file", plain, "", "a file with the token, so that it stands in no environment",
+        kind="path", short="HEAPTIDE_TOKEN_FILE",
+    ),
+    Setting(
+        "prefix", plain, "", "a path in front of the routes, such as `/pub/job/NAME/VERSION`",
+        kind="path", short="HEAPTIDE_PREFIX",
+    ),
+    Setting(
+        "out", plain, "", "name of the capture; `{component}` `{pid}` `{host}` `{time}` are filled in, folders made",
+        kind="pattern", short="HEAPTIDE_OUT",
+        shown_default="`{component}_memory.bin` in the home for a component, else `heaptide-{component}.{pid}.tide`",
+    ),
+    Setting(
+        "home", plain, "", "folder in which captures lie whose name has no folder",
+        kind="path", short="HEAPTIDE_HOME", other="AIRFLOW_HOME",
+        shown_default="the current folder",
+    ),
+    Setting(
+        "keep", count, 5, "how many earlier captures of the same name are kept, each under the time of its last write; "
+        "0 overwrites",
+        kind="number or `all`", short="HEAPTIDE_KEEP",
+    ),
+    Setting(
+        "max_size", size, 0, "how large a capture may become; looked at twice a second",
+        kind="size, such as `1G`", short="HEAPTIDE_MAX_SIZE", shown_default="no limit",
+    ),
+    Setting(
+        "when_full", when_full, "rotate", "what happens then: `rotate` begins a new capture and keeps this one as an "
+        "earlier one, `stop` ends the recording",
+        kind="`rotate` or `stop`", short="HEAPTIDE_WHEN_FULL",
+    ),
+    Setting(
+        "objects", boolean, False, "record Python's own allocators, too: every object",
+        kind="yes or no", short="HEAPTIDE_OBJECTS",
+    ),
+    Setting(
+        "sample", sample, 0, "record one allocation about every so many bytes; `yes` is every 512k",
+        kind="size, yes or no", short="HEAPTIDE_SAMPLE", shown_default="no",
+    ),
+    Setting(
+        "aggregate", boolean, False, "keep sums instead of every event: the file stays small however long it runs",
+        kind="yes or no", short="HEAPTIDE_AGGREGATE",
+    ),
+    Setting(
+        "follow_fork", boolean, False, "record forked children, too, each in a file of its own",
+        kind="yes or no", short="HEAPTIDE_FOLLOW_FORK",
+    ),
+    Setting(
+        "children", boolean, True, "interpreters that a recorded process starts join its session, each with a file of "
+        "its own: the capture's name and the child's pid",
+        kind="yes or no", short="HEAPTIDE_CHILDREN",
+    ),
+    Setting(
+        "interval", milliseconds, 10, "milliseconds between two looks at the resident size",
+        kind="number", short="HEAPTIDE_INTERVAL",
+    ),
+    Setting(
+        "signal", plain, "", "this signal starts a recording, and stops it the next time",
+        kind="name, such as `USR2`", short="HEAPTIDE_SIGNAL",
+    ),
+    Setting(
+        "control_file", plain, "", "touching this file starts a recording, and stops it the next time; `on` or `off` "
+        "in it says which",
+        kind="path", short="HEAPTIDE_CONTROL_FILE",
+    ),
+    Setting(
+        "quiet", boolean, False, "say nothing where a recording begins or ends; failures are still told",
+        kind="yes or no", short="HEAPTIDE_QUIET",
+    ),
+    Setting(
+        "trace_components", words, (), "components that are recorded when they run",
+        kind="names and commas", other="AIRFLOW__PROFILING__MEMRAY_TRACE_COMPONENTS",
+        file_alias="memray_trace_components", shown_default="none",
+    ),
+    Setting(
+        "detailed_tracing", boolean, False, "record every object of the components, as `objects` does for all",
+        kind="yes or no", other="AIRFLOW__PROFILING__MEMRAY_DETAILED_TRACING", file_alias="memray_detailed_tracing",
+    ),
+)  # fmt: skip
+
+# What is in the environment alone, with what it means.
+ENVIRONMENT_ONLY = {
+    "HEAPTIDE_CONFIG": "the configuration file to read, instead of looking for one; `off` reads none",
+    "HEAPTIDE_SESSION": "set by Heaptide itself for the processes that a recorded one starts; `off` keeps one out",
+    "HEAPTIDE_CONTROL_HOLDER": "set by Heaptide itself: the pid of the process that answers on `HEAPTIDE_CONTROL`",
+}
+
+CONFIG = "HEAPTIDE_CONFIG"
+SESSION = "HEAPTIDE_SESSION"
+CONTROL_HOLDER = "HEAPTIDE_CONTROL_HOLDER"
+
+
+class Settings:
+    """What holds for this process, as attributes named like the settings."""
+
+    def __init__(self, values: Mapping[str, Any], patterns: Mapping[str, str], chosen: set[str]) -> None:
+        self._values = values
+        # Component → command lines that are it.
+        self.patterns = patterns
+        # Where a value came from Airflow's own names: its home has another default.
+        self.chosen_by_platform = chosen
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["_values"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def load() -> Settings:
+    """Read environment and files anew. Never raises."""
+    from heaptide.configuration import find
+
+    environment: Mapping[str, str] = {} if sys.flags.ignore_environment else os.environ
+    return resolve(environment, find(environment))
+
+
+def resolve(environment: Mapping[str, str], configuration: Configuration) -> Settings:
+    """The values of all settings, given where they stand."""
+    values: dict[str, Any] = {}
+    by_platform: set[str] = set()
+    for setting in ALL:
+        values[setting.name] = setting.default
+        for place, text in _found(setting, environment, configuration):
+            try:
+                values[setting.name] = setting.parse(text)
+            except ValueError as error:
+                say_once(f"{place} is {text!r}, which is not understood ({error}); it is left out of account")
+                continue
+            if place == setting.other or place.endswith(setting.file_alias or "\0"):
+                by_platform.add(setting.name)
+            break
+    for section, name in configuration.unknown({setting.name for setting in ALL}):
+        say_once(f"{configuration.path}: [{section}] has no setting {name}; see docs/settings.md")
+    return Settings(values, configuration.components, by_platform)
+
+
+def _found(setting: Setting, environment: Mapping[str, str], configuration: Configuration) -> list[tuple[str, str]]:
+    found = [(name, environment[name]) for name in setting.environment_names() if name in environment]
+    if setting.name in configuration.profiling:
+        found.append((f"{configuration.path}: {setting.name}", configuration.profiling[setting.name]))
+    if setting.file_alias in configuration.platform:
+        found.append(
+            (f"{configuration.platform_path}: {setting.file_alias}", configuration.platform[setting.file_alias])
+        )
+    return found

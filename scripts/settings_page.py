@@ -1,0 +1,66 @@
+"""Writes docs/settings.md from the one list of settings; with --check only says whether the page is fresh."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PAGE = REPOSITORY / "docs" / "settings.md"
+
+HEAD = """\
+# Settings
+
+<!-- Written by scripts/settings_page.py from python/heaptide/settings.py; do not edit by hand. -->
+
+A setting is read, first found first taken, from the environment, from the configuration file, and from its default:
+
+- In the **environment** every setting has a long name, `HEAPTIDE__PROFILING__` and the setting in capitals, and most
+  have the short one below.
+- The **configuration file** is the one that `HEAPTIDE_CONFIG` names, or else the first of `heaptide.toml`,
+  `heaptide.cfg` (INI) and `pyproject.toml` in the current folder, then in `HEAPTIDE_HOME`. Settings stand in the
+  section `[profiling]` (`[tool.heaptide.profiling]` in `pyproject.toml`); the section `[components]` names
+  [components](components.md) by their command lines.
+- `python -E` and `python -I` ignore all of it.
+
+A value that is not understood is told in one line on standard error and left out of account. Nothing here stops a
+program.
+
+| setting | short name in the environment | value | default | what it does |
+|---|---|---|---|---|
+"""
+
+BETWEEN = """
+Only in the environment:
+
+| variable | what it means |
+|---|---|
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    from heaptide import settings
+
+    rows = []
+    for setting in settings.ALL:
+        names = ", ".join(f"`{name}`" for name in (setting.short, setting.other) if name)
+        default = setting.shown_default or {False: "no", True: "yes", "": ""}.get(setting.default, str(setting.default))
+        rows.append(f"| `{setting.name}` | {names} | {setting.kind} | {default} | {setting.help} |")
+    only = [f"| `{name}` | {meaning} |" for name, meaning in settings.ENVIRONMENT_ONLY.items()]
+    return HEAD + "\n".join(rows) + "\n" + BETWEEN + "\n".join(only) + "\n"
+
+
+def main() -> int:
+    """Write the page, or check it."""
+    if sys.argv[1:] == ["--check"]:
+        if PAGE.read_text() == page():
+            return 0
+        print("docs/settings.md is not what heaptide/settings.py says; run scripts/settings_page.py", file=sys.stderr)
+        return 1
+    PAGE.write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
