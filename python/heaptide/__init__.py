@@ -6,6 +6,7 @@
         work()
 
 :class:`component` records a part of a service if its configuration says so.
+:func:`profile` reports a function's memory line by line.
 
 Importing this package loads next to nothing. What records is loaded when it is first asked for.
 """
@@ -14,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` itself would be an import
     from heaptide._native import RecordingError, __version__
     from heaptide.components import component
+    from heaptide.line_profile import profile
     from heaptide.tracker import Tracker, active
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "__version__",
     "active",
     "component",
+    "profile",
 ]
 
 _HOME_OF = {
@@ -30,6 +33,7 @@ _HOME_OF = {
     "__version__": "_native",
     "active": "tracker",
     "component": "components",
+    "profile": "line_profile",
 }
 
 

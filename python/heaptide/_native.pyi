@@ -1,8 +1,10 @@
 from collections.abc import Callable
 from os import PathLike
+from types import CodeType
 from typing import Any
 
 __all__ = [
+    "LineWatch",
     "RecordingError",
     "__version__",
     "active",
@@ -13,11 +15,20 @@ __all__ = [
     "closing_words",
     "main",
     "name_thread",
+    "on_line",
+    "on_return",
+    "on_start",
+    "on_yield",
     "print_exception",
+    "render_lines",
+    "resident_bytes",
     "session_id",
+    "set_aside",
+    "set_line_trace",
     "start",
     "start_in_child",
     "stop",
+    "unset_line_trace",
 ]
 
 __version__: str
@@ -57,3 +68,34 @@ def print_exception(exception: BaseException) -> None: ...
 def closing_words(path: str | PathLike[str]) -> list[str]: ...
 def check_report_options(command: str, options: list[str]) -> str | None: ...
 def main(arguments: list[str]) -> int | dict[str, Any]: ...
+
+class LineWatch:
+    def __new__(
+        cls,
+        codes: list[tuple[CodeType, int, bool]],
+        first_line: int,
+        backend: str | Callable[[], int],
+        from_nothing: bool,
+    ) -> LineWatch: ...
+    def enter(self) -> None: ...
+    def leave(self) -> None: ...
+    def rows(self) -> list[tuple[int, int, int, int]]: ...
+    def first_and_last(self) -> tuple[int, int]: ...
+
+def set_line_trace(ours: object, present: object | None) -> bool: ...
+def unset_line_trace() -> None: ...
+def set_aside(bytes: int) -> None: ...
+def resident_bytes() -> int | None: ...
+def render_lines(
+    file: str,
+    function: str,
+    source: list[tuple[int, str, tuple[int, int, int] | None, tuple[int, int, int, int] | None]],
+    *,
+    precision: int,
+    columns: list[str],
+    form: str,
+) -> str: ...
+def on_line(*arguments: object) -> None: ...
+def on_start(*arguments: object) -> None: ...
+def on_return(*arguments: object) -> None: ...
+def on_yield(*arguments: object) -> None: ...

@@ -4,6 +4,7 @@
 //! to be recorded, and where) → [`sampler`] (is this event) → [`record`] (order, time) → [`stack`] and [`codes`] (who
 //! called) → [`store`] (bytes in memory shared with the file) → [`keeper`] (packed into blocks). [`session`] starts and stops
 //! all of it; [`libraries`] puts the hooks in place; [`cpython`] alone knows how an interpreter's structs look.
+//! [`lines`] stands apart: it watches single functions line by line.
 //!
 //! Absent here, on purpose: panics, waiting for the GIL, calls into Python from a hook, formatting on the way of an
 //! event, and any effect on what the program itself sees.
@@ -19,6 +20,7 @@ pub mod fork;
 pub mod hooks;
 pub mod keeper;
 pub mod libraries;
+pub mod lines;
 pub mod locks;
 pub mod own_file;
 pub mod own_memory;

@@ -1,6 +1,7 @@
 //! The extension module `heaptide._native`: converts between Python and Rust, and decides nothing.
 
 mod command;
+mod lines;
 mod main_program;
 mod recording;
 
@@ -26,6 +27,13 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(command::main, module)?)?;
     module.add_function(wrap_pyfunction!(command::check_report_options, module)?)?;
     module.add_function(wrap_pyfunction!(command::closing_words, module)?)?;
+    module.add_class::<lines::LineWatch>()?;
+    module.add_function(wrap_pyfunction!(lines::set_line_trace, module)?)?;
+    module.add_function(wrap_pyfunction!(lines::unset_line_trace, module)?)?;
+    module.add_function(wrap_pyfunction!(lines::set_aside, module)?)?;
+    module.add_function(wrap_pyfunction!(lines::resident_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(lines::render_lines, module)?)?;
+    lines::add_callbacks(module)?;
     module.add(
         "RecordingError",
         module.py().get_type::<recording::RecordingError>(),

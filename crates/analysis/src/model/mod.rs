@@ -2,6 +2,7 @@
 
 pub mod diff;
 pub mod flame;
+mod lines;
 pub mod quality;
 pub mod stacks;
 pub mod stats;
@@ -10,6 +11,7 @@ pub mod tree;
 
 pub use diff::{Change, Diff, DiffSide, DiffStack, Estimate};
 pub use flame::Flame;
+pub use lines::{LineHeap, LineRow, LineTable, LineVisits};
 pub use quality::{ProcessSummary, Quality, Sampling};
 pub use stacks::{ProcessStacks, Reading, SiteSum, StackModel, StackNode, ThreadName};
 pub use stats::{Histogram, LocationSum, Metadata, ModuleSum, SizeBin, Stats};

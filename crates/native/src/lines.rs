@@ -1,0 +1,244 @@
+//! Line by line: the watch as Python sees it, and the callbacks that the interpreter calls at every line.
+//!
+//! The callbacks are plain C functions: what a wrapper would add to each of them would be most of the cost.
+
+use std::ffi::{CStr, c_int};
+use std::ptr;
+use std::sync::Arc;
+
+use heaptide_agent::lines::{self, Backend, Code, Event, Reader, Watch, trace_hook};
+use heaptide_agent::resident::Resident;
+use heaptide_analysis::model::{LineHeap, LineRow, LineTable, LineVisits};
+use heaptide_report::text::lines::{self as text, Column, Options};
+use pyo3::exceptions::PyValueError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// Line, visits, most bytes, increment in bytes.
+type Row = (u32, u64, i64, i64);
+
+/// One call of a watched function.
+#[pyclass(frozen, module = "heaptide._native")]
+pub struct LineWatch {
+    watch: Arc<Watch>,
+    /// Addresses are compared, so the objects stay.
+    _codes: Vec<Py<PyAny>>,
+}
+
+#[pymethods]
+impl LineWatch {
+    /// `codes` are code objects with their first lines and whether they suspend; `backend` is a name, or a function
+    /// that tells bytes.
+    #[new]
+    #[pyo3(signature = (codes, first_line, backend, from_nothing))]
+    fn new(
+        codes: Vec<(Py<PyAny>, u32, bool)>,
+        first_line: u32,
+        backend: &Bound<'_, PyAny>,
+        from_nothing: bool,
+    ) -> PyResult<LineWatch> {
+        let reader = if backend.is_callable() {
+            let ask = backend.clone().unbind();
+            Reader::asking(Box::new(move || {
+                Python::attach(|py| ask.call0(py).ok()?.extract(py).ok())
+            }))
+        } else {
+            Reader::new(match backend.extract::<&str>()? {
+                "resident" => Backend::Resident,
+                "proportional" => Backend::Proportional,
+                "unique" => Backend::Unique,
+                other => return Err(PyValueError::new_err(format!("no backend {other}"))),
+            })
+        };
+        // SAFETY: a method called from Python runs with the GIL held.
+        unsafe { lines::prepare() };
+        let known = codes.iter().map(|(code, first_line, suspends)| Code {
+            address: code.as_ptr() as usize,
+            first_line: *first_line,
+            suspends: *suspends,
+        });
+        Ok(LineWatch {
+            watch: Watch::new(known.collect(), first_line, reader, from_nothing),
+            _codes: codes.into_iter().map(|(code, ..)| code).collect(),
+        })
+    }
+
+    /// From here on, lines on this thread count.
+    fn enter(&self) {
+        // SAFETY: a method called from Python runs with the GIL held.
+        unsafe { self.watch.enter() }
+    }
+
+    /// The counterpart of `enter`.
+    fn leave(&self) {
+        // SAFETY: as above.
+        unsafe { self.watch.leave() }
+    }
+
+    /// Lines that were visited: number, visits, most bytes, increment in bytes.
+    fn rows(&self) -> Vec<Row> {
+        // SAFETY: as above.
+        let rows = unsafe { self.watch.table() }.rows();
+        rows.map(|(line, row)| (line, row.n_visits, row.most_bytes, row.increment_bytes))
+            .collect()
+    }
+
+    /// Bytes when the call began, and when it was last looked at.
+    fn first_and_last(&self) -> (i64, i64) {
+        // SAFETY: as above.
+        unsafe { self.watch.table() }.first_and_last_bytes()
+    }
+}
+
+/// Hears the lines of this thread through a trace function, beside the one that `sys.gettrace()` tells.
+#[pyfunction]
+pub fn set_line_trace(ours: &Bound<'_, PyAny>, present: Option<&Bound<'_, PyAny>>) -> bool {
+    let present = present.map_or(ptr::null_mut(), |object| object.as_ptr().cast());
+    // SAFETY: a function called from Python runs with the GIL held; the caller looks at the version.
+    unsafe { trace_hook::set(ours.as_ptr().cast(), present) }
+}
+
+/// The counterpart of `set_line_trace`.
+#[pyfunction]
+pub fn unset_line_trace() {
+    // SAFETY: as above.
+    unsafe { trace_hook::unset() }
+}
+
+/// The profiler itself added so many bytes just now, on this thread: they are no line's increment.
+#[pyfunction]
+pub fn set_aside(bytes: i64) {
+    // SAFETY: as above.
+    unsafe { lines::set_aside(bytes) }
+}
+
+/// Resident bytes of this process; None where the kernel does not tell.
+#[pyfunction]
+pub fn resident_bytes() -> Option<u64> {
+    Resident::open().bytes()
+}
+
+/// One line of source for a report: number, text, and what was seen if it was run.
+type SourceLine = (
+    u32,
+    String,
+    Option<(u64, i64, i64)>,
+    Option<(u64, u64, u64, u64)>,
+);
+
+/// The report about a function, as text: the whole table, or one line. `columns` stand behind memory_profiler's.
+#[pyfunction]
+#[pyo3(signature = (file, function, source, *, precision, columns, form))]
+pub fn render_lines(
+    file: String,
+    function: String,
+    source: Vec<SourceLine>,
+    precision: usize,
+    columns: Vec<String>,
+    form: &str,
+) -> PyResult<String> {
+    let rows = source
+        .into_iter()
+        .map(|(number, text, visits, heap)| LineRow {
+            number,
+            text,
+            visits: visits.map(|(n_visits, most_bytes, increment_bytes)| LineVisits {
+                n_visits,
+                most_bytes,
+                increment_bytes,
+            }),
+            heap: heap.map(
+                |(total_bytes, n_allocations, peak_bytes, leaked_bytes)| LineHeap {
+                    total_bytes,
+                    n_allocations,
+                    peak_bytes,
+                    leaked_bytes,
+                },
+            ),
+        });
+    let table = LineTable {
+        file,
+        function,
+        rows: rows.collect(),
+    };
+    let more = columns.iter().filter_map(|name| Column::from_name(name));
+    let columns: Vec<Column> = Column::WATCHED.into_iter().chain(more).collect();
+    let options = Options {
+        columns: &columns,
+        precision,
+    };
+    let mut out = Vec::new();
+    match form {
+        "one line" => return Ok(text::one_line(&table, precision) + "\n"),
+        _ => text::lines(&mut out, &table, &options)?,
+    }
+    Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+macro_rules! callback {
+    ($name:ident, $args:ident, $event:expr) => {
+        unsafe extern "C" fn $name(
+            _module: *mut ffi::PyObject,
+            arguments: *mut *mut ffi::PyObject,
+            n_arguments: ffi::Py_ssize_t,
+        ) -> *mut ffi::PyObject {
+            if n_arguments >= 2 {
+                // SAFETY: the interpreter gave so many arguments, and holds the GIL for us. The code object is only
+                // compared by its address.
+                unsafe {
+                    let $args = arguments;
+                    let code = *arguments as usize;
+                    lines::event(code, lines::current_frame(), $event);
+                }
+            }
+            // SAFETY: the GIL is held.
+            unsafe {
+                let none = ffi::Py_None();
+                ffi::Py_INCREF(none);
+                none
+            }
+        }
+    };
+}
+
+callback!(on_line, arguments, Event::Line(line_number(arguments)));
+callback!(on_start, _arguments, Event::Start);
+callback!(on_return, _arguments, Event::Return);
+callback!(on_yield, _arguments, Event::Yield);
+
+/// # Safety
+/// There are two arguments, and the GIL is held.
+unsafe fn line_number(arguments: *mut *mut ffi::PyObject) -> u32 {
+    // SAFETY: the caller's promise; the interpreter gives an int, and anything else becomes a line that is nowhere.
+    let number = unsafe { ffi::PyLong_AsLong(*arguments.add(1)) };
+    if number == -1 {
+        // SAFETY: the GIL is held.
+        unsafe { ffi::PyErr_Clear() };
+    }
+    u32::try_from(number).unwrap_or(0)
+}
+
+/// Adds the callbacks to the module, without anything around them.
+pub fn add_callbacks(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let add = |name: &'static CStr, function: ffi::PyCFunctionFast| -> PyResult<()> {
+        // The interpreter keeps a pointer to the definition for as long as the function lives, which is for ever.
+        let definition = Box::leak(Box::new(ffi::PyMethodDef {
+            ml_name: name.as_ptr(),
+            ml_meth: ffi::PyMethodDefPointer {
+                PyCFunctionFast: function,
+            },
+            ml_flags: ffi::METH_FASTCALL as c_int,
+            ml_doc: ptr::null(),
+        }));
+        // SAFETY: the definition lives for ever, and the GIL is held while a module is made.
+        let object = unsafe {
+            let object = ffi::PyCFunction_NewEx(definition, ptr::null_mut(), ptr::null_mut());
+            Bound::from_owned_ptr_or_err(module.py(), object)?
+        };
+        module.add(name.to_str().unwrap_or_default(), object)
+    };
+    add(c"on_line", on_line)?;
+    add(c"on_start", on_start)?;
+    add(c"on_return", on_return)?;
+    add(c"on_yield", on_yield)
+}

@@ -1,0 +1,257 @@
+"""``@profile``: a function's memory line by line, at a price that lets it stay in the code.
+
+Works bare and with brackets, over and under other decorators, on functions, methods, generators, coroutines and
+asynchronous generators. The report comes when the call ends, also if it ends in an exception.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import types
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from heaptide import _native, line_report, timeline_functions
+from heaptide.line_report import Call
+from heaptide.line_watch import Watched, check_backend
+
+if TYPE_CHECKING:
+    from heaptide._native import LineWatch
+
+LAYOUTS = ("plain", "compss")
+COLUMNS = ("allocated", "peak", "alive", "allocations")
+# Where decorators that do not say what they wrap keep it.
+_HOLDERS = ("__wrapped__", "__func__", "user_function", "func", "function", "run", "__call__")
+
+
+def profile(
+    full_report: Any = True,
+    precision: int = 1,
+    backend: str = "psutil",
+    stream: Any = None,
+    *,
+    columns: Sequence[str] = (),
+    html: str | None = None,
+    layout: str = "plain",
+) -> Any:
+    """Report the memory of every call of a function, line by line.
+
+    full_report   false for one line: file, function, peak
+    precision     decimals of the sizes
+    backend       what is measured: resident size (``psutil``, ``posix``), its share of shared pages (``psutil_pss``),
+                  its own pages alone (``psutil_uss``), or what Python traces (``tracemalloc``)
+    stream        where the report goes; without one the file that HEAPTIDE_PROFILING_FILE or COMPSS_PROFILING_FILE
+                  names, or standard output
+    columns       further columns, from a recording of the call: ``allocated``, ``peak``, ``alive``, ``allocations``
+    html          a file for the report as a page with a bar for every line
+    layout        ``compss`` for the words that COMPSs 3.3 adds
+    """
+    if isinstance(columns, str):
+        columns = (columns,)
+    unknown = [name for name in columns if name not in COLUMNS]
+    if unknown:
+        raise ValueError(f"column {unknown[0]!r} is not known: use some of {', '.join(COLUMNS)}")
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout {layout!r} is not known: use one of {', '.join(LAYOUTS)}")
+    if not isinstance(precision, int) or not 0 <= precision <= 15:
+        raise ValueError(f"precision is a number of decimals from 0 to 15, not {precision!r}")
+    check_backend(backend)
+
+    def decorate(function: Any, full: bool = True) -> Any:
+        def finish(profiled: Profiled, call: Call) -> None:
+            text = line_report.render(
+                profiled.code, call, full=full, precision=precision, columns=columns, layout=layout
+            )
+            line_report.deliver(text, stream, profiled.name)
+
+        return wrap(function, backend, finish)
+
+    if callable(full_report) or isinstance(full_report, (staticmethod, classmethod)):
+        return decorate(full_report)
+    return functools.partial(decorate, full=bool(full_report))
+
+
+def wrap(function: Any, backend: str, finish: Callable[[Profiled, Call], None], accumulate: bool = False) -> Any:
+    """Return a function that does the same and hands what was seen of every call to `finish`."""
+    if isinstance(function, (staticmethod, classmethod)):
+        return type(function)(wrap(function.__func__, backend, finish, accumulate))
+    return Profiled(function, backend, finish, accumulate).wrapper()
+
+
+def user_function(function: Any) -> types.FunctionType:
+    """Return the function the user wrote, under whatever decorators there are between it and us."""
+    seen = set()
+    while id(function) not in seen:
+        seen.add(id(function))
+        inner = getattr(function, "__wrapped__", None)
+        if inner is None and not isinstance(function, types.FunctionType) and not isinstance(function, type):
+            candidates = (getattr(function, name, None) for name in _HOLDERS)
+            inner = next(
+                (each for each in candidates if isinstance(each, (types.FunctionType, types.MethodType))), None
+            )
+        if inner is None:
+            break
+        function = inner
+    if not isinstance(function, types.FunctionType):
+        kind = "the class" if isinstance(function, type) else "an object without Python source:"
+        raise TypeError(f"lines of {kind} {function!r} cannot be reported: decorate a function or a method")
+    return function
+
+
+class Profiled:
+    """One decorated function."""
+
+    def __init__(self, function: Any, backend: str, finish: Callable[[Profiled, Call], None], accumulate: bool) -> None:
+        self.function = function
+        user = user_function(function)
+        self.code = user.__code__
+        self.name = user.__name__
+        self.full_name = f"{user.__module__}.{user.__qualname__}"
+        self._watched = Watched(self.code, backend)
+        self._finish = finish
+        self._thread = threading.local()
+        self._accumulate = accumulate
+        self._n_calls = 0
+
+    def wrapper(self) -> Any:
+        """Return what stands in the function's place: of the same kind, so that callers see no difference."""
+        if inspect.isasyncgenfunction(self.function):
+            replacement: Any = self._asynchronous_generator
+        elif inspect.iscoroutinefunction(self.function):
+            replacement = self._coroutine
+        elif inspect.isgeneratorfunction(self.function):
+            replacement = self._generator
+        else:
+            replacement = self._call
+        wrapper = replacement()
+        try:
+            return functools.wraps(self.function)(wrapper)
+        except (AttributeError, TypeError):
+            return wrapper
+
+    def _call(self) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            # A function that calls itself is one call with one report.
+            if getattr(self._thread, "is_inside", False):
+                return self.function(*args, **kwargs)
+            self._thread.is_inside = True
+            try:
+                with self._seen() as watch, self._watched.entered(watch):
+                    return self.function(*args, **kwargs)
+            finally:
+                self._thread.is_inside = False
+
+        return call
+
+    def _generator(self) -> Any:
+        def generate(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            with self._seen() as watch:
+                return (yield from self._steps(self.function(*args, **kwargs), watch))
+
+        return generate
+
+    def _coroutine(self) -> Any:
+        async def coroutine(*args: Any, **kwargs: Any) -> Any:
+            with self._seen() as watch:
+                return await _awaited(self._steps(self.function(*args, **kwargs), watch))
+
+        return coroutine
+
+    def _asynchronous_generator(self) -> Any:
+        async def generate(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+            with self._seen() as watch:
+                inner = self.function(*args, **kwargs)
+                step: Any = inner.__anext__()
+                try:
+                    while True:
+                        try:
+                            value = await _awaited(self._steps(step.__await__(), watch))
+                        except StopAsyncIteration:
+                            return
+                        try:
+                            sent = yield value
+                            step = inner.asend(sent)
+                        except GeneratorExit:
+                            raise
+                        except BaseException as error:
+                            step = inner.athrow(error)
+                finally:
+                    await _awaited(self._steps(inner.aclose().__await__(), watch))
+
+        return generate
+
+    def _steps(self, inner: Any, watch: LineWatch) -> Generator[Any, Any, Any]:
+        """Drive a generator or a coroutine: its lines count while it runs, and not while it pauses."""
+        entered = functools.partial(self._watched.entered, watch)
+        sent: Any = None
+        thrown: BaseException | None = None
+        while True:
+            try:
+                with entered():
+                    if thrown is not None:
+                        value = inner.throw(thrown)
+                    elif sent is None and hasattr(inner, "__next__"):
+                        value = next(inner)
+                    else:
+                        value = inner.send(sent)
+            except StopIteration as end:
+                return end.value
+            sent, thrown = None, None
+            try:
+                sent = yield value
+            except GeneratorExit:
+                with entered():
+                    inner.close()
+                raise
+            except BaseException as error:
+                thrown = error
+
+    def _seen(self) -> _Seen:
+        return _Seen(self)
+
+    def begin(self) -> LineWatch:
+        """Begin a table."""
+        from_nothing = not (self._accumulate and self._n_calls)
+        self._n_calls += 1
+        return self._watched.watch(from_nothing)
+
+    def end(self, watch: LineWatch, started: float, elapsed: float) -> None:
+        """Hand over what was seen. Never raises."""
+        before = _native.resident_bytes()
+        try:
+            self._finish(self, Call(watch.rows(), *watch.first_and_last(), started, elapsed))
+        except Exception as error:
+            line_report.complain(f"the lines of {self.name} could not be reported ({type(error).__name__}: {error})")
+        after = _native.resident_bytes()
+        if before is not None and after is not None:
+            # What a report takes is not the increment of the line that made the call.
+            _native.set_aside(after - before)
+
+
+class _Seen:
+    """From the beginning of a call to its end, however it ends."""
+
+    def __init__(self, profiled: Profiled) -> None:
+        self._profiled = profiled
+
+    def __enter__(self) -> LineWatch:
+        self._bracket = timeline_functions.begin(self._profiled.full_name)
+        self._watch = self._profiled.begin()
+        self._started, self._ticks = line_report.now()
+        return self._watch
+
+    def __exit__(self, *_: object) -> None:
+        elapsed = line_report.now()[1] - self._ticks
+        timeline_functions.end(self._bracket)
+        self._profiled.end(self._watch, self._started, elapsed)
+
+
+@types.coroutine
+def _awaited(steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    return (yield from steps)
+
+
+# As in memory_profiler: a named block in the timeline.
+profile.timestamp = timeline_functions.timestamp  # type: ignore[attr-defined]

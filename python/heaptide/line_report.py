@@ -1,0 +1,159 @@
+"""From what was seen of a call to a report, and to the place where the report goes."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from types import CodeType
+from typing import Any, TextIO
+
+from heaptide import _native
+
+# Both name a file that all reports are appended to; the second is COMPSs's name for it.
+PROFILING_FILES = ("HEAPTIDE_PROFILING_FILE", "COMPSS_PROFILING_FILE")
+
+MIB = 1 << 20
+
+# Line, visits, most bytes, increment in bytes: as the native part counts them.
+Rows = Iterable[tuple[int, int, int, int]]
+Heap = dict[int, tuple[int, int, int, int]]
+SourceLine = tuple[int, str, tuple[int, int, int] | None, tuple[int, int, int, int] | None]
+
+
+class Call:
+    """What was seen of one call."""
+
+    def __init__(self, rows: Rows, first_bytes: int, last_bytes: int, started: float, elapsed: float) -> None:
+        self.rows = list(rows)
+        self.first_bytes = first_bytes
+        self.last_bytes = last_bytes
+        self.started = started
+        self.elapsed = elapsed
+        self.heap: Heap = {}
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that was seen at any line, or before and after the call if none was run here."""
+        return max([row[2] for row in self.rows], default=max(self.first_bytes, self.last_bytes))
+
+
+def source(code: CodeType, call: Call) -> list[SourceLine]:
+    """Return every line of a function, with what was seen of it."""
+    texts = _texts(code, [row[0] for row in call.rows])
+    # A function that ran elsewhere, in a worker or later, still has what its call did to this process.
+    rows = call.rows or [(code.co_firstlineno, 1, call.peak_bytes, call.last_bytes)]
+    seen = {line: (visits, most, increment) for line, visits, most, increment in rows}
+    return [(line, text, seen.get(line), call.heap.get(line)) for line, text in texts]
+
+
+def _texts(code: CodeType, visited: list[int]) -> list[tuple[int, str]]:
+    """Return the numbers and texts of a function's lines; only those that were visited where there is no source."""
+    linecache.checkcache(code.co_filename)
+    try:
+        lines, first = inspect.getsourcelines(code)
+    except (OSError, TypeError, SyntaxError, IndentationError):
+        everything = linecache.getlines(code.co_filename)
+        numbers = sorted({code.co_firstlineno, *visited})
+        return [(number, "".join(everything[number - 1 : number]).rstrip("\r\n")) for number in numbers]
+    return [(first + at, text.rstrip("\r\n")) for at, text in enumerate(lines)]
+
+
+def render(code: CodeType, call: Call, *, full: bool, precision: int, columns: Sequence[str], layout: str) -> str:
+    """Write the report, as one of two layouts has it: memory_profiler's (`plain`) or COMPSs 3.3's (`compss`)."""
+    if layout == "compss" and not full:
+        words = [
+            f"{call.started:.6f}",
+            job_name(),
+            file_name(code),
+            code.co_name,
+            f"{call.elapsed:.6f}",
+            f"{call.first_bytes / MIB:.{precision}f}",
+            f"{call.last_bytes / MIB:.{precision}f}",
+            f"{call.peak_bytes / MIB:.{precision}f}",
+            "MiB",
+        ]
+        return " ".join(words) + "\n"
+    text = _native.render_lines(
+        file_name(code),
+        code.co_name,
+        source(code, call),
+        precision=precision,
+        columns=list(columns),
+        form="table" if full else "one line",
+    )
+    if layout == "compss":
+        text += (
+            f"Job name: {job_name()}\n"
+            f"Start time: {call.started:.6f}\n"
+            f"Elapsed time: {call.elapsed:.6f}\n"
+            f"Initial memory: {call.first_bytes / MIB:.{precision}f} MiB\n"
+            f"Final memory: {call.last_bytes / MIB:.{precision}f} MiB\n"
+        )
+    return text
+
+
+def file_name(code: CodeType) -> str:
+    """Return the file that holds the function's source."""
+    name = code.co_filename
+    return name[:-1] if name.endswith((".pyc", ".pyo")) else name
+
+
+def job_name() -> str:
+    """Return COMPSs's name of a job: that of the file which standard output goes to, or ``master``."""
+    try:
+        target = os.readlink(f"/proc/self/fd/{sys.stdout.fileno()}")
+    except (OSError, ValueError, AttributeError):
+        return "master"
+    return os.path.basename(target).partition(".")[0] if os.path.isfile(target) else "master"
+
+
+def deliver(text: str, stream: Any, what: str) -> None:
+    """Write a report where it belongs. Never raises: the program goes on whatever happens to its reports."""
+    try:
+        path = next(filter(None, map(os.environ.get, PROFILING_FILES)), None)
+        if stream is not None:
+            _write(stream, text)
+        elif path:
+            append(path, text)
+        else:
+            _write(sys.stdout, text)
+    except Exception as error:
+        complain(f"the line report of {what} could not be written ({error}): check the stream or file it goes to")
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    if stream is None:
+        raise OSError("there is no standard output")
+    stream.write(text)
+
+
+def append(path: str, text: str) -> None:
+    """Append to a file that many processes append to: all of the text at once, or nothing in between."""
+    import fcntl
+
+    data = text.encode("utf-8", "backslashreplace")
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        # One write of this size is atomic on a local disk; the lock is for those that are not.
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        while data:
+            data = data[os.write(descriptor, data) :]
+    finally:
+        os.close(descriptor)
+
+
+def complain(sentence: str) -> None:
+    """Say one sentence on standard error, if there is one."""
+    try:
+        print(f"heaptide: {sentence}", file=sys.stderr, flush=True)
+    except (OSError, ValueError, AttributeError):
+        return
+
+
+def now() -> tuple[float, float]:
+    """Return the wall clock, and a clock for measuring."""
+    return time.time(), time.perf_counter()

@@ -1,0 +1,139 @@
+"""Watching one call line by line: which code belongs to it, and how the interpreter tells of its lines.
+
+From 3.12 on ``sys.monitoring`` tells of the lines of single code objects; nothing else in the program is slowed down.
+Before that a trace function in C stands beside whatever trace function the thread has. The counting is native.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from heaptide import _native
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from heaptide._native import LineWatch
+
+BACKENDS = {"psutil": "resident", "posix": "resident", "psutil_pss": "proportional", "psutil_uss": "unique"}
+
+_SUSPENDS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
+_tool: int | None = None
+
+
+def check_backend(name: str) -> None:
+    """Refuse what does not say how to measure."""
+    if name not in BACKENDS and name != "tracemalloc":
+        known = ", ".join([*BACKENDS, "tracemalloc"])
+        raise ValueError(f"backend {name!r} is not known: use one of {known}")
+
+
+def all_codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of a function, and of all functions and comprehensions written within it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from all_codes(constant)
+
+
+class Watched:
+    """A function whose calls can be watched."""
+
+    def __init__(self, code: CodeType, backend: str) -> None:
+        check_backend(backend)
+        self.code = code
+        self._codes = [(each, each.co_firstlineno, bool(each.co_flags & _SUSPENDS)) for each in all_codes(code)]
+        self._backend: str | Callable[[], int] = _traced_bytes if backend == "tracemalloc" else BACKENDS[backend]
+        if backend == "tracemalloc":
+            import tracemalloc
+
+            if not tracemalloc.is_tracing():
+                tracemalloc.start()
+
+    def watch(self, from_nothing: bool = True) -> LineWatch:
+        """Make the table of one call. Its first line shows all that was there before, or only what came since."""
+        return _native.LineWatch(self._codes, self.code.co_firstlineno, self._backend, from_nothing)
+
+    def entered(self, watch: LineWatch) -> Entered:
+        """Return a context in which the lines of this thread count."""
+        return Entered(watch, self._codes)
+
+
+class Entered:
+    """While it lasts, lines on this thread count."""
+
+    def __init__(self, watch: LineWatch, codes: list[tuple[CodeType, int, bool]]) -> None:
+        self._watch = watch
+        self._codes = codes
+
+    def __enter__(self) -> None:
+        _listen(self._codes)
+        self._watch.enter()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._watch.leave()
+        _stop_listening()
+
+
+def _traced_bytes() -> int:
+    import tracemalloc
+
+    return tracemalloc.get_traced_memory()[0]
+
+
+if sys.version_info >= (3, 12):
+    _EVENTS = sys.monitoring.events
+    _CALLBACKS: list[tuple[int, Any]] = [
+        (_EVENTS.LINE, _native.on_line),
+        (_EVENTS.PY_START, _native.on_start),
+        (_EVENTS.PY_RESUME, _native.on_start),
+        (_EVENTS.PY_RETURN, _native.on_return),
+        (_EVENTS.PY_YIELD, _native.on_yield),
+    ]
+    _ALL_EVENTS = 0
+    for _event, _ in _CALLBACKS:
+        _ALL_EVENTS |= _event
+
+    def _tool_id() -> int:
+        """Return the number under which the interpreter knows us; the first call takes one that nobody has."""
+        global _tool
+        if _tool is None:
+            # Debuggers, coverage and cProfile have numbers of their own; these belong to nobody.
+            for number in (4, 3, 5, 2):
+                if sys.monitoring.get_tool(number) is None:
+                    sys.monitoring.use_tool_id(number, "heaptide")
+                    for event, callback in _CALLBACKS:
+                        sys.monitoring.register_callback(number, event, callback)
+                    _tool = number
+                    break
+            else:
+                raise RuntimeError("all tool numbers of sys.monitoring are taken: end another profiler to watch lines")
+        return _tool
+
+    def _listen(codes: list[tuple[CodeType, int, bool]]) -> None:
+        tool = _tool_id()
+        # They stay: a watched function is watched again, and events of others than ours cost a look at the address.
+        for code, _, _ in codes:
+            if sys.monitoring.get_local_events(tool, code) != _ALL_EVENTS:
+                sys.monitoring.set_local_events(tool, code, _ALL_EVENTS)
+
+    def _stop_listening() -> None:
+        pass
+
+else:
+
+    def _trace(frame: object, event: str, argument: object) -> None:
+        """Stand in where a program asks for the trace function and there is only ours, which is native."""
+
+    def _listen(codes: list[tuple[CodeType, int, bool]]) -> None:
+        present = sys.gettrace()
+        if not _native.set_line_trace(_trace, None if present is _trace else present):
+            raise RuntimeError("this interpreter does not tell of lines: use CPython 3.10 or newer")
+
+    def _stop_listening() -> None:
+        _native.unset_line_trace()

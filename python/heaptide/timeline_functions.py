@@ -1,0 +1,75 @@
+"""Brackets in a timeline: when a function began and ended, and how large the process was.
+
+A timeline that is being recorded names a file for them in HEAPTIDE_TIMELINE_FUNCTIONS. Each bracket is one line in
+mprof's words: ``FUNC name MiB-at-entry time MiB-at-exit time level``.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from types import TracebackType
+
+from heaptide import _native
+
+VARIABLE = "HEAPTIDE_TIMELINE_FUNCTIONS"
+_MIB = 1 << 20
+_thread = threading.local()
+
+
+class Bracket:
+    """A function or block that has begun."""
+
+    def __init__(self, path: str, name: str, level: int) -> None:
+        self.path = path
+        self.name = name
+        self.level = level
+        self.began = _reading()
+
+
+def begin(name: str) -> Bracket | None:
+    """Note the beginning, if a timeline asks for it."""
+    path = os.environ.get(VARIABLE)
+    if not path:
+        return None
+    level = getattr(_thread, "level", 0)
+    _thread.level = level + 1
+    return Bracket(path, name, level)
+
+
+def end(bracket: Bracket | None) -> None:
+    """Append the bracket to the file. Never raises: the program goes on without it."""
+    if bracket is None:
+        return
+    _thread.level = max(0, getattr(_thread, "level", 1) - 1)
+    numbers = (*bracket.began, *_reading())
+    line = f"FUNC {bracket.name} " + " ".join(f"{number:.4f}" for number in numbers) + f" {bracket.level}\n"
+    try:
+        from heaptide.line_report import append
+
+        append(bracket.path, line)
+    except OSError as error:
+        from heaptide.line_report import complain
+
+        complain(f"the bracket of {bracket.name} could not be written to {bracket.path} ({error})")
+
+
+class timestamp:
+    """A bracket around a block of code: ``with profile.timestamp("load"):``."""
+
+    def __init__(self, name: str = "<block>") -> None:
+        # The place of the module is empty, as mprof has it.
+        self._name = f".{name}"
+
+    def __enter__(self) -> None:
+        self._bracket = begin(self._name)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        end(self._bracket)
+
+
+def _reading() -> tuple[float, float]:
+    return (_native.resident_bytes() or 0) / _MIB, time.time()
