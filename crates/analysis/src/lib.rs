@@ -14,6 +14,7 @@ pub mod load;
 pub mod model;
 pub mod records;
 pub mod symbols;
+pub mod timeline;
 
 pub use aggregate::{FlameLimits, flame, stacks, stats, summary, tree};
 pub use diff::Comparison;

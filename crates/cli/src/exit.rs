@@ -7,7 +7,8 @@
 //! | 2 | the arguments were not understood |
 //! | 3 | nothing that was recorded passes the filters; one sentence says what there is |
 //!
-//! `heaptide run` ends with the exit code of the program it ran.
+//! `heaptide run` and `heaptide record` end with the exit code of the program they ran; `record` with 127 if the program
+//! was not found and 126 if it could not be started, as shells do.
 
 use std::fmt;
 use std::io;
@@ -28,6 +29,8 @@ pub enum Failure {
     Usage(String),
     /// The filters leave nothing to report.
     NoMatch(String),
+    /// The program that was run ended with this code, which is ours; everything was said.
+    Ended(i32),
     /// Whoever read our output has gone: nothing is wrong, and nothing is left to do.
     OutputClosed,
 }
@@ -65,6 +68,7 @@ impl Failure {
                 eprintln!("heaptide: {sentence}");
                 Outcome::Exit(NO_MATCH)
             }
+            Failure::Ended(code) => Outcome::Exit(code),
             Failure::OutputClosed => Outcome::Exit(OK),
         }
     }

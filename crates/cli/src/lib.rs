@@ -5,6 +5,7 @@
 //! `output` is where they write, [`terminal`] what they show to people in front of one, [`exit`] what they return.
 #![forbid(unsafe_code)]
 
+mod again;
 mod check;
 mod closing;
 pub mod commands;
@@ -15,8 +16,10 @@ mod input;
 mod output;
 mod page;
 mod progress;
+mod recording_file;
 mod sizes;
 mod terminal;
+mod timelines;
 
 use std::ffi::OsString;
 

@@ -7,5 +7,6 @@ pub mod html;
 pub mod json;
 pub mod shell;
 pub mod text;
+pub mod timeline;
 pub mod transform;
 pub mod units;

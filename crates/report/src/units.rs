@@ -22,6 +22,11 @@ pub fn binary_size(bytes: u64) -> String {
     size(bytes)
 }
 
+/// Mebibytes, in which resident sizes are given.
+pub fn mib(bytes: u64) -> f64 {
+    bytes as f64 / 1_048_576.0
+}
+
 /// `part` of `whole` in percent; 0 of nothing.
 pub fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 {

@@ -1,5 +1,6 @@
 //! What reports show: plain data with names resolved and bytes as bytes. No behaviour, no rounding, no colours.
 
+pub mod chart;
 pub mod diff;
 pub mod flame;
 mod lines;

@@ -2,7 +2,12 @@
 
 pub mod diff;
 pub mod flamegraph;
+pub mod list;
 pub mod parse;
+pub mod peak;
+pub mod plot;
+pub mod record;
+pub mod rm;
 pub mod run;
 pub mod stats;
 pub mod summary;
@@ -67,5 +72,35 @@ pub const ALL: &[Subcommand] = &[
         name: "parse",
         arguments: parse::arguments,
         run: parse::run,
+    },
+    Subcommand {
+        name: record::NAME,
+        arguments: record::arguments,
+        run: record::run,
+    },
+    Subcommand {
+        name: "plot",
+        arguments: plot::arguments,
+        run: plot::run,
+    },
+    Subcommand {
+        name: "peak",
+        arguments: peak::arguments,
+        run: peak::run,
+    },
+    Subcommand {
+        name: "list",
+        arguments: list::arguments,
+        run: list::run,
+    },
+    Subcommand {
+        name: "rm",
+        arguments: rm::arguments,
+        run: rm::run,
+    },
+    Subcommand {
+        name: "clean",
+        arguments: rm::clean_arguments,
+        run: rm::clean,
     },
 ];

@@ -1,0 +1,433 @@
+//! Puts one timeline, or many, into a chart.
+//!
+//! Runs that overlap in time are parts of one larger run: they share a clock, and their sum is the first curve. Runs
+//! that do not are compared, so each begins at zero.
+
+use std::collections::BTreeMap;
+
+use heaptide_timeline::{Ending, Point, Process, Timeline};
+
+use super::names::short_names;
+use super::numbers::{forecast, line_of, peak, sum_of};
+use crate::model::chart::{Bracket, Chart, ChartNote, Series, SeriesKind, Trend};
+
+/// More curves than this cannot be told apart.
+const MAX_CHILDREN: usize = 10;
+/// A limit this many times above the peak would press the curves to the floor.
+const FAR: u64 = 4;
+/// Nodes of one run need not start at the same instant.
+const APART_S: f64 = 10.0;
+
+/// What the user asked for.
+#[derive(Clone, Debug, Default)]
+pub struct ChartWishes {
+    pub title: Option<String>,
+    /// Seconds from the chart's zero.
+    pub window: Option<(f64, f64)>,
+    pub has_slope: bool,
+    pub has_no_functions: bool,
+    pub is_flame: bool,
+    /// Curves are thinned out to about this many points; peaks stay.
+    pub max_points: usize,
+}
+
+/// A timeline with what it is called and its start in local time.
+pub struct Named<'a> {
+    pub name: String,
+    pub started: String,
+    pub timeline: &'a Timeline,
+}
+
+/// The chart of all of them. Without timelines it is empty.
+pub fn chart(runs: &[Named<'_>], wishes: &ChartWishes) -> Chart {
+    let is_one_clock = runs.len() == 1 || are_together(runs);
+    let zero_of = |run: &Named<'_>| run.timeline.span().map_or(0.0, |span| span.0);
+    let shared_zero = runs.iter().map(zero_of).fold(f64::INFINITY, f64::min);
+    let zero = |run: &Named<'_>| {
+        if is_one_clock {
+            shared_zero
+        } else {
+            zero_of(run)
+        }
+    };
+
+    let mut builder = Builder {
+        chart: Chart {
+            title: title(runs, wishes),
+            is_flame: wishes.is_flame,
+            backend: runs
+                .first()
+                .map_or("rss", |run| run.timeline.header.backend.name())
+                .into(),
+            ..Chart::default()
+        },
+        wishes,
+    };
+    if is_one_clock && runs.len() > 1 {
+        let curves: Vec<&[Point]> = runs
+            .iter()
+            .map(|run| run.timeline.total.as_slice())
+            .collect();
+        let kind = SeriesKind::Sum { n_runs: runs.len() };
+        builder.add(kind, &sum_of(&curves), shared_zero);
+    }
+    for run in runs {
+        let kind = SeriesKind::Total {
+            name: run.name.clone(),
+            started: run.started.clone(),
+        };
+        builder.add(kind, &run.timeline.total, zero(run));
+    }
+    if let [run] = runs {
+        builder.single(run.timeline, shared_zero);
+    } else {
+        for run in runs {
+            builder.ending(run.timeline);
+        }
+        if !is_one_clock {
+            builder.chart.notes.push(ChartNote::NotAligned);
+        }
+    }
+    builder.finish()
+}
+
+/// Whether every run begins before all earlier ones are over.
+fn are_together(runs: &[Named<'_>]) -> bool {
+    let mut spans: Vec<(f64, f64)> = runs.iter().filter_map(|run| run.timeline.span()).collect();
+    spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut end = f64::INFINITY;
+    for span in spans {
+        if span.0 > end + APART_S {
+            return false;
+        }
+        end = if end.is_infinite() {
+            span.1
+        } else {
+            end.max(span.1)
+        };
+    }
+    true
+}
+
+fn title(runs: &[Named<'_>], wishes: &ChartWishes) -> String {
+    match (&wishes.title, runs) {
+        (Some(title), _) => title.clone(),
+        (None, [run]) => run.timeline.header.command.clone(),
+        (None, runs) => format!("{} runs", runs.len()),
+    }
+}
+
+struct Builder<'a> {
+    chart: Chart,
+    wishes: &'a ChartWishes,
+}
+
+impl Builder<'_> {
+    fn add(&mut self, kind: SeriesKind, curve: &[Point], zero: f64) {
+        let is_inside = |time_s: f64| {
+            let x = time_s - zero;
+            self.wishes
+                .window
+                .is_none_or(|(from, to)| (from..=to).contains(&x))
+        };
+        let curve: Vec<Point> = curve
+            .iter()
+            .copied()
+            .filter(|point| is_inside(point.time_s))
+            .collect();
+        if curve.is_empty() {
+            return;
+        }
+        let trend = self
+            .wishes
+            .has_slope
+            .then(|| line_of(&curve))
+            .flatten()
+            .map(|line| {
+                let end = |point: &Point| (point.time_s - zero, line.at(point.time_s));
+                Trend {
+                    bytes_per_s: line.bytes_per_s,
+                    from: end(&curve[0]),
+                    to: end(&curve[curve.len() - 1]),
+                }
+            });
+        let place = |point: Point| (point.time_s - zero, point.bytes);
+        self.chart.series.push(Series {
+            kind,
+            peak: peak(&curve).map(place),
+            points: thinned(&curve, self.wishes.max_points)
+                .into_iter()
+                .map(place)
+                .collect(),
+            trend,
+        });
+    }
+
+    /// What only the chart of one run shows.
+    fn single(&mut self, timeline: &Timeline, zero: f64) {
+        let mut children: Vec<&Process> = timeline.children().iter().collect();
+        let largest =
+            |process: &Process| process.samples.iter().map(|sample| sample.1.resident).max();
+        children.sort_by_key(|process| std::cmp::Reverse(largest(process)));
+        let n_left_out = children.len().saturating_sub(MAX_CHILDREN);
+        children.truncate(MAX_CHILDREN);
+        for process in children {
+            let kind = SeriesKind::Child {
+                pid: process.pid,
+                name: process.name.clone(),
+            };
+            self.add(kind, &process.curve(timeline.header.backend), zero);
+        }
+        if timeline.limit().is_some() {
+            self.add(SeriesKind::Group, &timeline.group, zero);
+        }
+        if !self.wishes.has_no_functions {
+            self.brackets(timeline, zero);
+        }
+        self.ending(timeline);
+        self.limit(timeline);
+        self.swap(timeline);
+        if n_left_out > 0 {
+            let n_processes = n_left_out;
+            self.chart.notes.push(ChartNote::NotDrawn { n_processes });
+        }
+    }
+
+    fn brackets(&mut self, timeline: &Timeline, zero: f64) {
+        let short = short_names(timeline.calls.iter().map(|call| call.function.as_str()));
+        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+        for call in &timeline.calls {
+            let next = numbers.len();
+            let number = *numbers.entry(&call.function).or_insert(next);
+            let place = |point: Point| (point.time_s - zero, point.bytes);
+            let (begin, end) = (place(call.begin), place(call.end));
+            let is_outside = self
+                .wishes
+                .window
+                .is_some_and(|(from, to)| end.0 < from || begin.0 > to);
+            if is_outside {
+                continue;
+            }
+            self.chart.brackets.push(Bracket {
+                function: short[call.function.as_str()].to_owned(),
+                number,
+                begin,
+                end,
+                level: call.level.unwrap_or(0),
+            });
+        }
+    }
+
+    fn ending(&mut self, timeline: &Timeline) {
+        if timeline.n_oom_kills > 0 {
+            let n_kills = timeline.n_oom_kills;
+            self.chart.notes.push(ChartNote::OutOfMemory { n_kills });
+        }
+        if let Some(Ending::Signal(signal)) = timeline.ending {
+            self.chart.notes.push(ChartNote::Killed { signal });
+        }
+    }
+
+    fn limit(&mut self, timeline: &Timeline) {
+        let Some(limit) = timeline.limit() else {
+            return;
+        };
+        // The limit is on what the whole group uses, where that is known.
+        let curve = if timeline.group.is_empty() {
+            &timeline.total
+        } else {
+            &timeline.group
+        };
+        let Some(peak) = peak(curve) else { return };
+        if limit / FAR > peak.bytes {
+            let peak = peak.bytes;
+            self.chart
+                .notes
+                .push(ChartNote::LimitFarAway { limit, peak });
+        } else {
+            self.chart.limit = Some(limit);
+        }
+        if let Some(seconds) = forecast(curve, limit) {
+            self.chart.notes.push(ChartNote::LimitIn { seconds, limit });
+        }
+    }
+
+    fn swap(&mut self, timeline: &Timeline) {
+        let latest = |process: &Process| {
+            process
+                .samples
+                .iter()
+                .filter_map(|sample| sample.1.swap)
+                .max()
+        };
+        let bytes: u64 = timeline.processes.iter().filter_map(latest).sum();
+        if bytes > 0 {
+            self.chart.notes.push(ChartNote::SwapAtPeak { bytes });
+        }
+    }
+
+    fn finish(mut self) -> Chart {
+        let chart = &mut self.chart;
+        chart.peak = chart.series.first().and_then(|first| first.peak);
+        if !chart
+            .series
+            .iter()
+            .any(|series| matches!(series.kind, SeriesKind::Sum { .. }))
+        {
+            let peaks = chart
+                .series
+                .iter()
+                .filter(|series| matches!(series.kind, SeriesKind::Total { .. }));
+            chart.peak = peaks
+                .filter_map(|series| series.peak)
+                .max_by_key(|peak| peak.1);
+        }
+        let tops = chart
+            .series
+            .iter()
+            .filter_map(|series| Some(series.peak?.1));
+        let functions = chart
+            .brackets
+            .iter()
+            .map(|bracket| bracket.begin.1.max(bracket.end.1));
+        chart.top_bytes = tops.chain(functions).chain(chart.limit).max().unwrap_or(0);
+        let ends = |series: &Series| Some((series.points.first()?.0, series.points.last()?.0));
+        let ends: Vec<(f64, f64)> = chart.series.iter().filter_map(ends).collect();
+        (chart.from_s, chart.to_s) = self.wishes.window.unwrap_or((
+            ends.iter().map(|end| end.0).fold(f64::INFINITY, f64::min),
+            ends.iter()
+                .map(|end| end.1)
+                .fold(f64::NEG_INFINITY, f64::max),
+        ));
+        // A run of one sample, or none, still has an axis.
+        if !(chart.from_s.is_finite() && chart.to_s > chart.from_s) {
+            chart.from_s = if chart.from_s.is_finite() {
+                chart.from_s
+            } else {
+                0.0
+            };
+            chart.to_s = chart.from_s + 1.0;
+        }
+        self.chart
+    }
+}
+
+/// About as many points as asked for: of each stretch its first, smallest, largest and last.
+fn thinned(curve: &[Point], max_points: usize) -> Vec<Point> {
+    if max_points == 0 || curve.len() <= max_points {
+        return curve.to_vec();
+    }
+    let stretch = curve.len().div_ceil((max_points / 4).max(1));
+    let mut kept = Vec::new();
+    for part in curve.chunks(stretch) {
+        let extreme = |largest: bool| {
+            let places = 0..part.len();
+            if largest {
+                places.max_by_key(|&at| part[at].bytes)
+            } else {
+                places.min_by_key(|&at| part[at].bytes)
+            }
+        };
+        let mut places = [Some(0), extreme(false), extreme(true), Some(part.len() - 1)]
+            .map(|at| at.unwrap_or(0));
+        places.sort_unstable();
+        let mut last = None;
+        for at in places {
+            if last != Some(at) {
+                kept.push(part[at]);
+            }
+            last = Some(at);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(from_s: u32, sizes: &[u64]) -> Timeline {
+        let point = |(n, &bytes): (usize, &u64)| Point {
+            time_s: f64::from(from_s) + n as f64,
+            bytes,
+        };
+        Timeline {
+            total: sizes.iter().enumerate().map(point).collect(),
+            ..Timeline::default()
+        }
+    }
+
+    fn charted(timelines: &[Timeline], wishes: &ChartWishes) -> Chart {
+        let named = |timeline| Named {
+            name: "x".into(),
+            started: String::new(),
+            timeline,
+        };
+        let runs: Vec<Named<'_>> = timelines.iter().map(named).collect();
+        chart(&runs, wishes)
+    }
+
+    #[test]
+    fn runs_at_the_same_time_share_a_clock_and_have_a_sum() {
+        let chart = charted(
+            &[run(100, &[5, 5, 5]), run(101, &[7, 7, 7])],
+            &ChartWishes::default(),
+        );
+        assert!(matches!(
+            chart.series[0].kind,
+            SeriesKind::Sum { n_runs: 2 }
+        ));
+        assert_eq!(chart.peak, Some((1.0, 12)));
+        assert_eq!(chart.series[2].points[0].0, 1.0);
+        assert_eq!((chart.from_s, chart.to_s), (0.0, 3.0));
+    }
+
+    #[test]
+    fn runs_of_different_days_each_begin_at_zero_and_have_no_sum() {
+        let chart = charted(
+            &[run(100, &[5, 6]), run(90_000, &[7, 3])],
+            &ChartWishes::default(),
+        );
+        assert_eq!(chart.series.len(), 2);
+        assert_eq!(chart.series[1].points[0].0, 0.0);
+        assert_eq!(chart.peak, Some((0.0, 7)));
+        assert_eq!(chart.notes, [ChartNote::NotAligned]);
+    }
+
+    #[test]
+    fn window_cuts_curves_and_their_peaks() {
+        let wishes = ChartWishes {
+            window: Some((1.0, 2.0)),
+            ..ChartWishes::default()
+        };
+        let chart = charted(&[run(0, &[9, 1, 2, 9])], &wishes);
+        assert_eq!(chart.series[0].points, [(1.0, 1), (2.0, 2)]);
+        assert_eq!(
+            (chart.peak, chart.from_s, chart.to_s),
+            (Some((2.0, 2)), 1.0, 2.0)
+        );
+    }
+
+    #[test]
+    fn thinned_curves_keep_their_peaks() {
+        let sizes: Vec<u64> = (0..10_000)
+            .map(|n| if n == 7_777 { 1_000 } else { n % 7 })
+            .collect();
+        let curve = run(0, &sizes).total;
+        let kept = thinned(&curve, 400);
+        assert!(kept.len() <= 400, "{}", kept.len());
+        assert!(kept.contains(&curve[7_777]) && kept.contains(&curve[9_999]));
+        assert!(kept.is_sorted_by(|a, b| a.time_s < b.time_s));
+    }
+
+    #[test]
+    fn limit_far_above_is_told_instead_of_drawn() {
+        let mut timeline = run(0, &[10, 20]);
+        timeline.limits = vec![(0.0, Some(1_000))];
+        let chart = charted(&[timeline.clone()], &ChartWishes::default());
+        assert_eq!((chart.limit, chart.notes.len()), (None, 1));
+        timeline.limits = vec![(0.0, Some(30))];
+        let chart = charted(&[timeline], &ChartWishes::default());
+        assert_eq!((chart.limit, chart.top_bytes), (Some(30), 30));
+    }
+}

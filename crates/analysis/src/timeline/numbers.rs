@@ -1,0 +1,207 @@
+//! Figures of single curves and sums of several. Values hold from one sample to the next.
+
+use heaptide_timeline::{Point, Timeline};
+
+/// The first of the largest points.
+pub fn peak(curve: &[Point]) -> Option<Point> {
+    let mut best: Option<Point> = None;
+    for &point in curve {
+        if best.is_none_or(|best| point.bytes > best.bytes) {
+            best = Some(point);
+        }
+    }
+    best
+}
+
+/// The peak of the whole run while a function was being called. `None` if it never was, or not when anybody looked.
+pub fn peak_within(timeline: &Timeline, function: &str) -> Option<Point> {
+    let calls: Vec<_> = timeline
+        .calls
+        .iter()
+        .filter(|call| call.function == function)
+        .collect();
+    let is_within = |point: &Point| {
+        let during = calls
+            .iter()
+            .filter(|call| call.begin.time_s <= point.time_s);
+        during
+            .into_iter()
+            .any(|call| point.time_s <= call.end.time_s)
+    };
+    let within: Vec<Point> = timeline.total.iter().copied().filter(is_within).collect();
+    peak(&within)
+}
+
+/// A straight line through a curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Line {
+    pub bytes_per_s: f64,
+    /// At `from_s`.
+    pub bytes: f64,
+    pub from_s: f64,
+}
+
+impl Line {
+    pub fn at(&self, time_s: f64) -> f64 {
+        self.bytes + (time_s - self.from_s) * self.bytes_per_s
+    }
+}
+
+/// The line with the least squares. `None` if the curve has no length.
+pub fn line_of(curve: &[Point]) -> Option<Line> {
+    let from_s = curve.first()?.time_s;
+    let n = curve.len() as f64;
+    let x = |point: &Point| point.time_s - from_s;
+    let mean_x = curve.iter().map(x).sum::<f64>() / n;
+    let mean_y = curve.iter().map(|point| point.bytes as f64).sum::<f64>() / n;
+    let spread: f64 = curve.iter().map(|point| (x(point) - mean_x).powi(2)).sum();
+    if spread <= 0.0 {
+        return None;
+    }
+    let together = |point: &Point| (x(point) - mean_x) * (point.bytes as f64 - mean_y);
+    let bytes_per_s = curve.iter().map(together).sum::<f64>() / spread;
+    Some(Line {
+        bytes_per_s,
+        bytes: mean_y - bytes_per_s * mean_x,
+        from_s,
+    })
+}
+
+/// Seconds from the end of the curve until it reaches the limit, if its second half goes on as it did. `None` if it does
+/// not grow, or too slowly to be more than noise.
+pub fn forecast(curve: &[Point], limit: u64) -> Option<f64> {
+    /// The beginning of a run, with its imports, says little about what follows.
+    const BEGIN: usize = 2;
+    const MIN_POINTS: usize = 8;
+    let recent = &curve[curve.len() / BEGIN..];
+    let last = recent.last()?;
+    if recent.len() < MIN_POINTS || last.bytes >= limit {
+        return None;
+    }
+    let line = line_of(recent)?;
+    let grown = line.bytes_per_s * (last.time_s - line.from_s);
+    // Steps to and fro: what is left of the line's rise must be larger than what the points stray from it.
+    let stray = recent
+        .iter()
+        .map(|point| (point.bytes as f64 - line.at(point.time_s)).powi(2))
+        .sum::<f64>();
+    let stray = (stray / recent.len() as f64).sqrt();
+    if grown <= 2.0 * stray || grown < 1_000_000.0_f64.min(limit as f64 / 1000.0) {
+        return None;
+    }
+    Some((limit - last.bytes) as f64 / line.bytes_per_s)
+}
+
+/// All curves together, at every moment at which one of them has a sample. Each counts from its first sample to its last,
+/// and a little longer than its own interval beyond it, so that the sum does not break off between two samples.
+pub fn sum_of(curves: &[&[Point]]) -> Vec<Point> {
+    let mut moments: Vec<(f64, usize, u64)> = Vec::new();
+    for (which, curve) in curves.iter().enumerate() {
+        moments.extend(curve.iter().map(|point| (point.time_s, which, point.bytes)));
+        if let (Some(last), true) = (curve.last(), curve.len() > 1) {
+            let usual = (last.time_s - curve[0].time_s) / (curve.len() - 1) as f64;
+            moments.push((last.time_s + usual, which, 0));
+        }
+    }
+    moments.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let end = curves
+        .iter()
+        .filter_map(|curve| curve.last())
+        .map(|point| point.time_s);
+    let end = end.fold(f64::NEG_INFINITY, f64::max);
+    let mut now = vec![0u64; curves.len()];
+    let mut sums: Vec<Point> = Vec::new();
+    for (time_s, which, bytes) in moments {
+        now[which] = bytes;
+        if time_s > end {
+            break;
+        }
+        let bytes = now
+            .iter()
+            .fold(0u64, |sum, &bytes| sum.saturating_add(bytes));
+        match sums.last_mut() {
+            Some(last) if last.time_s == time_s => last.bytes = bytes,
+            _ => sums.push(Point { time_s, bytes }),
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(points: &[(f64, u64)]) -> Vec<Point> {
+        points
+            .iter()
+            .map(|&(time_s, bytes)| Point { time_s, bytes })
+            .collect()
+    }
+
+    #[test]
+    fn peak_is_the_first_of_the_largest() {
+        let points = curve(&[(0.0, 5), (1.0, 9), (2.0, 9), (3.0, 1)]);
+        assert_eq!(
+            peak(&points),
+            Some(Point {
+                time_s: 1.0,
+                bytes: 9
+            })
+        );
+        assert_eq!(peak(&[]), None);
+    }
+
+    #[test]
+    fn line_has_the_least_squares() {
+        let line = line_of(&curve(&[(10.0, 1), (11.0, 3), (12.0, 5)])).expect("a line");
+        assert!(
+            (line.bytes_per_s - 2.0).abs() < 1e-9 && (line.bytes - 1.0).abs() < 1e-9,
+            "{line:?}"
+        );
+        assert_eq!(line_of(&curve(&[(1.0, 1)])), None);
+        assert_eq!(line_of(&curve(&[(1.0, 1), (1.0, 5)])), None);
+    }
+
+    #[test]
+    fn steady_growth_reaches_the_limit_when_it_says() {
+        let points: Vec<Point> = (0..100)
+            .map(|n| Point {
+                time_s: f64::from(n),
+                bytes: 10_000_000 * n as u64,
+            })
+            .collect();
+        let left = forecast(&points, 2_000_000_000).expect("it grows");
+        assert!((left - 101.0).abs() < 0.5, "{left}");
+    }
+
+    #[test]
+    fn what_only_wavers_has_no_forecast() {
+        let points: Vec<Point> = (0..100)
+            .map(|n| Point {
+                time_s: f64::from(n),
+                bytes: 50_000_000 + 5_000_000 * (n as u64 % 5),
+            })
+            .collect();
+        assert_eq!(forecast(&points, 2_000_000_000), None);
+        assert_eq!(forecast(&points[..4], 2_000_000_000), None);
+    }
+
+    #[test]
+    fn sum_counts_each_curve_while_it_lasts() {
+        let (a, b) = (
+            curve(&[(0.0, 10), (1.0, 10), (2.0, 10)]),
+            curve(&[(0.5, 1), (0.9, 2)]),
+        );
+        let sums = sum_of(&[&a, &b]);
+        let at = |time_s: f64| {
+            sums.iter()
+                .rfind(|point| point.time_s <= time_s)
+                .map(|point| point.bytes)
+        };
+        assert_eq!(
+            (at(0.2), at(0.6), at(1.0), at(1.5)),
+            (Some(10), Some(11), Some(12), Some(10))
+        );
+        assert_eq!(sums.last().map(|point| point.time_s), Some(2.0));
+    }
+}

@@ -1,0 +1,31 @@
+//! How this command was called, to call it again in other processes, and the interpreter that belongs to it.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
+/// The words in front of the subcommand: `heaptide`, or an interpreter with its options and `-m heaptide`.
+///
+/// The path of the running executable would not do: in a virtual environment it is the interpreter outside.
+pub fn command(subcommand: &str) -> Vec<OsString> {
+    let bytes = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let words = bytes
+        .split(|&byte| byte == 0)
+        .map(|word| OsString::from_vec(word.to_vec()));
+    let before: Vec<OsString> = words.take_while(|word| word != subcommand).collect();
+    if before.is_empty() {
+        return vec!["heaptide".into()];
+    }
+    before
+}
+
+/// The Python that this command runs in, as it was called; else the one on the path.
+pub fn interpreter(subcommand: &str) -> OsString {
+    let first = command(subcommand).swap_remove(0);
+    let name = Path::new(&first).file_name().unwrap_or_default();
+    if name.to_string_lossy().starts_with("python") {
+        first
+    } else {
+        "python3".into()
+    }
+}

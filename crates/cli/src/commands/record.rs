@@ -1,0 +1,298 @@
+//! `heaptide record`: the memory of a program and everything it starts over time, seen from outside.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use heaptide_report::{shell, units};
+use heaptide_timeline::{Backend, Ending, Form, Header};
+use heaptide_watch::node::{self, Node};
+use heaptide_watch::{Finished, Plan, Target, find_process, watch};
+
+use crate::exit::Failure;
+use crate::{again, recording_file};
+
+pub const NAME: &str = "record";
+
+/// As mprof does: somebody else's process may run for ever.
+const ATTACH_TIMEOUT_S: f64 = 3600.0;
+/// Faster than this, looking costs more than it shows.
+const MIN_INTERVAL_S: f64 = 0.001;
+
+pub fn arguments() -> Command {
+    let flag = |name: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .action(ArgAction::SetTrue)
+            .help(help)
+    };
+    Command::new(NAME)
+        .about("Record the memory of a program and everything it starts over time, from outside")
+        .long_about(
+            "Record the memory of a program and everything it starts over time, from outside.\n\n\
+             Works on any program in any language and needs nothing inside it. Resident size is read at every tick, \
+             proportional and unique size and swap as often as 1 % of one core allows. Look at the result with \
+             heaptide plot and heaptide peak.",
+        )
+        .override_usage("heaptide record [OPTIONS] [--] COMMAND [ARGS]...\n       heaptide record [OPTIONS] --attach PID|NAME")
+        .after_help(
+            "Everything behind the command is its own, options included; a name that ends in .py is run by Python.\n\
+             The exit code is the program's own, and so are its streams and signals.\n\n\
+             Examples:\n  \
+               heaptide record -- python app.py          then: heaptide plot\n  \
+               heaptide record --dat -C -M app.py        a file for mprof, with children\n  \
+               mpirun -n 4 heaptide record --node app.py a file for each rank\n  \
+               heaptide record --attach 4711 --timeout 60",
+        )
+        .arg(
+            Arg::new("interval")
+                .short('T')
+                .long("interval")
+                .value_name("SECONDS")
+                .value_parser(interval)
+                .default_value("0.1")
+                .help("time between two samples"),
+        )
+        .arg(flag("include-children", "in a .dat: the main curve is the sum of all processes (our own form has all anyway)").short('C'))
+        .arg(flag("multiprocess", "in a .dat: a curve for each process that the program starts").short('M'))
+        .arg(
+            Arg::new("output")
+                .short('o')
+                .long("output")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("the file's name; one that ends in .dat is written for mprof [default: heaptide-<program>.<pid>.timeline here]"),
+        )
+        .arg(flag("force", "replace the file if it exists").short('f'))
+        .arg(
+            Arg::new("backend")
+                .long("backend")
+                .value_name("KIND")
+                .value_parser(["rss", "pss", "uss", "psutil", "psutil_pss", "psutil_uss", "posix"])
+                .hide_possible_values(true)
+                .default_value("rss")
+                .help("what the main curve shows: rss (resident), pss (proportional) or uss (unique); mprof's names do as well"),
+        )
+        .arg(
+            Arg::new("attach")
+                .short('a')
+                .long("attach")
+                .value_name("PID|NAME")
+                .conflicts_with("command")
+                .help("watch a process that runs already, by its pid or a part of its name"),
+        )
+        .arg(
+            Arg::new("timeout")
+                .short('t')
+                .long("timeout")
+                .value_name("SECONDS")
+                .value_parser(positive)
+                .help("stop recording after this; the program goes on [default: none, with --attach an hour]"),
+        )
+        .arg(flag("dat", "write mprof's form, into mprofile_<YYYYmmddHHMMSS>.dat if there is no -o"))
+        .arg(flag(
+            "node",
+            "one part of a run of many: rank 0 writes mprofile_<YYYYmmddHHMMSS>.dat, others <host>.dat; \
+             HEAPTIDE_OUT or COMPSS_WORKER_PROFILE_PATH names the folder",
+        ))
+        .arg(flag("python", "run the command by Python even if its name does not end in .py"))
+        .arg(flag("nopython", "run the command itself even if its name ends in .py").conflicts_with("python"))
+        .arg(flag("exit-code", "as mprof has it; the exit code is always the program's own").short('E').hide(true))
+        .arg(flag("quiet", "say nothing but what the program says").short('q'))
+        .arg(
+            Arg::new("command")
+                .value_name("COMMAND")
+                .num_args(0..)
+                .trailing_var_arg(true)
+                .allow_hyphen_values(true)
+                .value_parser(value_parser!(OsString))
+                .help("the program and its arguments"),
+        )
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number: f64 = text
+        .parse()
+        .map_err(|_| "it is not a number of seconds".to_owned())?;
+    if number.is_finite() && number > 0.0 && number < 1e9 {
+        Ok(number)
+    } else {
+        Err("it must be more than 0".into())
+    }
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    match positive(text)? {
+        seconds if seconds < MIN_INTERVAL_S => Err("it must be at least 0.001".into()),
+        seconds => Ok(seconds),
+    }
+}
+
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let target = target(matches)?;
+    let node = Node::of_this_process();
+    let (file, path) = open(matches, &target, &node)?;
+    let is_node = matches.get_flag("node");
+    let is_dat = is_node
+        || matches.get_flag("dat")
+        || path.extension().is_some_and(|ending| ending == "dat");
+    let form = if is_dat {
+        Form::Dat {
+            include_children: is_node || matches.get_flag("include-children"),
+            multiprocess: is_node || matches.get_flag("multiprocess"),
+        }
+    } else {
+        Form::Own
+    };
+    let seconds = |name: &str| matches.get_one::<f64>(name).copied();
+    let interval_s = seconds("interval").unwrap_or(0.1);
+    let is_attached = matches!(target, Target::Process(_));
+    let timeout = seconds("timeout").or(is_attached.then_some(ATTACH_TIMEOUT_S));
+    let backend = matches
+        .get_one::<String>("backend")
+        .and_then(|name| Backend::parse(name));
+    let plan = Plan {
+        target,
+        interval: Duration::from_secs_f64(interval_s),
+        timeout: timeout.map(Duration::from_secs_f64),
+        form,
+        header: Header {
+            host: Some(node.host),
+            rank: node.rank.filter(|_| is_node),
+            interval_s,
+            backend: backend.unwrap_or_default(),
+            ..Header::default()
+        },
+    };
+    let finished = watch(plan, file, &path).map_err(|error| {
+        // There is no run, so there is nothing to keep.
+        let _ = std::fs::remove_file(&path);
+        eprintln!("heaptide: {error}");
+        Failure::Ended(error.exit_code())
+    })?;
+    if !matches.get_flag("quiet") {
+        tell(&finished, &path);
+    }
+    if let Some(error) = &finished.write_error {
+        eprintln!(
+            "heaptide: {} could not be written to its end ({error}): the program went on; check the space left",
+            path.display()
+        );
+    }
+    end(finished.ending, is_attached)
+}
+
+fn target(matches: &ArgMatches) -> Result<Target, Failure> {
+    if let Some(hint) = matches.get_one::<String>("attach") {
+        return attached(hint).map(Target::Process);
+    }
+    let mut words: Vec<OsString> = matches
+        .get_many::<OsString>("command")
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+    let Some(first) = words.first() else {
+        return Err(Failure::Usage(
+            "there is nothing to record: name a command, or a process with --attach".into(),
+        ));
+    };
+    let is_script = first.to_string_lossy().ends_with(".py") && !matches.get_flag("nopython");
+    if is_script || matches.get_flag("python") {
+        words.insert(0, again::interpreter(NAME));
+    }
+    Ok(Target::Command(words))
+}
+
+fn attached(hint: &str) -> Result<u32, Failure> {
+    if hint.is_empty() {
+        return Err(Failure::Usage(
+            "--attach needs a pid or a part of a name".into(),
+        ));
+    }
+    if hint.bytes().all(|byte| byte.is_ascii_digit()) {
+        let pid = hint
+            .parse::<u32>()
+            .ok()
+            .filter(|pid| Path::new(&format!("/proc/{pid}/statm")).exists());
+        return pid.ok_or_else(|| {
+            Failure::failed(format!(
+                "there is no process {hint}: check the pid, it may have ended"
+            ))
+        });
+    }
+    find_process(hint).ok_or_else(|| {
+        Failure::failed(format!(
+            "no process has {hint} in its name: check it with ps, or give a pid"
+        ))
+    })
+}
+
+fn open(
+    matches: &ArgMatches,
+    target: &Target,
+    node: &Node,
+) -> Result<(std::fs::File, PathBuf), Failure> {
+    if let Some(path) = matches.get_one::<PathBuf>("output") {
+        return recording_file::named(path, matches.get_flag("force"));
+    }
+    let folder = node::folder()
+        .filter(|_| matches.get_flag("node"))
+        .unwrap_or_default();
+    if matches.get_flag("node") {
+        recording_file::node(&folder, node)
+    } else if matches.get_flag("dat") {
+        recording_file::mprof(&folder)
+    } else {
+        recording_file::own(&folder, &program_name(target))
+    }
+}
+
+/// What the run is called in its file's name: the script, if there is one, else the command.
+fn program_name(target: &Target) -> String {
+    let name = match target {
+        Target::Process(pid) => format!("pid{pid}"),
+        Target::Command(words) => {
+            let is_script = |word: &&OsString| word.to_string_lossy().ends_with(".py");
+            let word = words.iter().find(is_script).or(words.first());
+            let name = word
+                .and_then(|word| Path::new(word).file_name())
+                .unwrap_or_default();
+            name.to_string_lossy().into_owned()
+        }
+    };
+    name.replace(
+        |letter: char| letter.is_control() || letter.is_whitespace(),
+        "_",
+    )
+}
+
+fn tell(finished: &Finished, path: &Path) {
+    let shown = path.display().to_string();
+    if finished.n_oom_kills > 0 {
+        eprintln!("heaptide: the kernel killed a process of this run because memory ran out");
+    }
+    eprintln!(
+        "heaptide: peak memory: {:.1} MiB, all processes together",
+        units::mib(finished.peak_bytes)
+    );
+    eprintln!("heaptide: recorded into {shown}");
+    eprintln!(
+        "heaptide: look at it with: heaptide plot {}",
+        shell::quote(&shown)
+    );
+}
+
+/// As the program ended: whoever waits for us sees the same.
+fn end(ending: Ending, is_attached: bool) -> Result<(), Failure> {
+    match ending {
+        _ if is_attached => Ok(()),
+        Ending::Exit(0) | Ending::StillRunning | Ending::Unknown => Ok(()),
+        Ending::Exit(code) => Err(Failure::Ended(code)),
+        Ending::Signal(signal) => {
+            heaptide_watch::die_of(signal);
+            Err(Failure::Ended(128 + signal))
+        }
+    }
+}

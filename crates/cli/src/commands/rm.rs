@@ -1,0 +1,76 @@
+//! `heaptide rm` and `heaptide clean`: remove timelines that were named, or all of this folder.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use crate::exit::Failure;
+use crate::timelines::{self, profiles};
+
+fn dry_run() -> Arg {
+    Arg::new("dry_run")
+        .long("dry-run")
+        .action(ArgAction::SetTrue)
+        .help("show what would be removed, and remove nothing")
+}
+
+pub fn arguments() -> Command {
+    Command::new("rm")
+        .about("Remove timelines, by name or by their number in heaptide list")
+        .arg(dry_run())
+        .arg(
+            timelines::argument()
+                .required(true)
+                .num_args(1..)
+                .help("timelines, by name or by their number in heaptide list; -1 is the newest"),
+        )
+}
+
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let words = matches.get_many::<String>("profiles").into_iter().flatten();
+    let mut paths: Vec<PathBuf> = Vec::new();
+    // Numbers are those of the list as it is now: all are looked up before anything goes.
+    for word in words {
+        let path = timelines::meant(word)?;
+        if path.is_dir() {
+            return Err(Failure::failed(format!(
+                "{word} is a folder: name timelines in it"
+            )));
+        }
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    remove(paths, matches.get_flag("dry_run"))
+}
+
+pub fn clean_arguments() -> Command {
+    Command::new("clean")
+        .about("Remove all timelines of this folder that heaptide list shows")
+        .arg(dry_run())
+}
+
+pub fn clean(matches: &ArgMatches) -> Result<(), Failure> {
+    let paths = profiles().into_iter().map(|profile| profile.path).collect();
+    remove(paths, matches.get_flag("dry_run"))
+}
+
+fn remove(paths: Vec<PathBuf>, is_dry: bool) -> Result<(), Failure> {
+    let paths = timelines::with_companions(paths);
+    if is_dry {
+        println!("Files to be removed: ");
+        for path in paths {
+            println!("{}", path.display());
+        }
+        return Ok(());
+    }
+    for path in paths {
+        std::fs::remove_file(&path).map_err(|error| {
+            let shown = path.display();
+            Failure::failed(format!(
+                "{shown} cannot be removed ({error}): check who owns the folder"
+            ))
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! Timelines for the commands that look at them: which there are in this folder, which are meant, and reading them.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgMatches};
+use heaptide_timeline::Timeline;
+use heaptide_watch::local_stamp;
+
+use crate::exit::Failure;
+
+pub fn argument() -> Arg {
+    Arg::new("profiles")
+        .value_name("FILE")
+        .num_args(0..)
+        .allow_negative_numbers(true)
+        .help("timelines, by name or by their number in heaptide list; -1 is the newest [default: the newest]")
+}
+
+/// A recorded file of this folder, and when its run began, in local time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    pub path: PathBuf,
+    /// `YYYYmmddHHMMSS`.
+    pub stamp: String,
+}
+
+/// Oldest first. mprof's are found by their names, which hold the time; ours by their ending.
+pub fn profiles() -> Vec<Profile> {
+    let entries = fs::read_dir(".").into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut found: Vec<Profile> = names.filter_map(profile).collect();
+    found.sort_by(|a, b| (&a.stamp, &a.path).cmp(&(&b.stamp, &b.path)));
+    found
+}
+
+fn profile(name: String) -> Option<Profile> {
+    if let Some(stamp) = name
+        .strip_prefix("mprofile_")
+        .and_then(|name| name.strip_suffix(".dat"))
+    {
+        return (stamp.chars().count() == 14).then(|| Profile {
+            stamp: stamp.to_owned(),
+            path: name.clone().into(),
+        });
+    }
+    if !(name.starts_with("heaptide-") && name.ends_with(".timeline")) {
+        return None;
+    }
+    // The second line says when it began.
+    let mut head = [0; 64];
+    let len = fs::File::open(&name)
+        .and_then(|mut file| file.read(&mut head))
+        .ok()?;
+    let text = String::from_utf8_lossy(&head[..len]).into_owned();
+    let started: f64 = text
+        .lines()
+        .nth(1)?
+        .strip_prefix("started ")?
+        .parse()
+        .ok()?;
+    Some(Profile {
+        path: name.into(),
+        stamp: local_stamp(started as u64),
+    })
+}
+
+/// The profile with a number, counted from the oldest, or backwards from the newest.
+pub fn numbered(profiles: &[Profile], number: i64) -> Option<&Profile> {
+    let at = if number < 0 {
+        profiles.len() as i64 + number
+    } else {
+        number
+    };
+    profiles.get(usize::try_from(at).ok()?)
+}
+
+/// The files that the arguments mean, each once; the newest if they mean none.
+pub fn chosen(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
+    let words: Vec<&String> = matches
+        .get_many::<String>("profiles")
+        .into_iter()
+        .flatten()
+        .collect();
+    if words.is_empty() {
+        let newest = profiles().pop().ok_or_else(|| {
+            Failure::failed(
+                "there is no timeline in this folder: name one, or make one with heaptide record",
+            )
+        })?;
+        println!("Using last profile data.");
+        return Ok(vec![newest.path]);
+    }
+    let mut paths = Vec::new();
+    for word in words {
+        let path = meant(word)?;
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    Ok(paths)
+}
+
+/// A file's name, or a number in the list.
+pub fn meant(word: &str) -> Result<PathBuf, Failure> {
+    let path = Path::new(word);
+    if path.exists() {
+        return Ok(path.to_owned());
+    }
+    let Ok(number) = word.parse::<i64>() else {
+        return Err(Failure::failed(format!(
+            "{word} was not found: check the name, or see heaptide list"
+        )));
+    };
+    let found = profiles();
+    let profile = numbered(&found, number).ok_or_else(|| {
+        Failure::failed(format!(
+            "there is no timeline number {word}: heaptide list shows {} of them",
+            found.len()
+        ))
+    })?;
+    Ok(profile.path.clone())
+}
+
+/// Reads one, and says on standard error what of it could not be read.
+pub fn read(path: &Path) -> Result<Timeline, Failure> {
+    let timeline = heaptide_timeline::read_file(path).map_err(Failure::failed)?;
+    for note in &timeline.damage {
+        eprintln!("heaptide: {}: {note}", path.display());
+    }
+    Ok(timeline)
+}
+
+/// With its `_ts` file, which old versions of mprof put beside it.
+pub fn with_companions(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    let companion = |path: &PathBuf| {
+        let stem = path.file_stem()?.to_str()?;
+        let ending = path.extension()?.to_str()?;
+        let path = path.with_file_name(format!("{stem}_ts.{ending}"));
+        path.is_file().then_some(path)
+    };
+    let more: Vec<PathBuf> = paths.iter().rev().filter_map(companion).collect();
+    let mut all = paths;
+    for path in more {
+        if !all.contains(&path) {
+            all.push(path);
+        }
+    }
+    all
+}

@@ -1,0 +1,108 @@
+//! What stands beside the curves, in the same words everywhere.
+
+use heaptide_analysis::model::chart::{Bracket, Chart, ChartNote, Series, SeriesKind};
+
+use crate::units::mib;
+
+/// A line of the legend.
+pub fn label(series: &Series) -> String {
+    let name = match &series.kind {
+        SeriesKind::Total { name, started } if started.is_empty() => name.clone(),
+        SeriesKind::Total { name, started } => format!("{name}, start at {started}"),
+        SeriesKind::Child { pid, name } if name.is_empty() => format!("child {pid}"),
+        SeriesKind::Child { pid, name } => format!("child {pid} {name}"),
+        SeriesKind::Sum { n_runs } => format!("sum of {n_runs}"),
+        SeriesKind::Group => "control group".to_owned(),
+    };
+    match &series.trend {
+        // mprof's figure: MiB a second, five decimals.
+        Some(trend) => format!("{name} slope {:.5}", trend.bytes_per_s / 1_048_576.0),
+        None => name,
+    }
+}
+
+pub fn peak((at_s, bytes): (f64, u64)) -> String {
+    format!("peak {:.1} MiB at {}", mib(bytes), duration(at_s))
+}
+
+pub fn limit(bytes: u64) -> String {
+    format!("limit {:.1} MiB", mib(bytes))
+}
+
+pub fn call(bracket: &Bracket) -> String {
+    format!(
+        "{} {:.3}s",
+        bracket.function,
+        bracket.end.0 - bracket.begin.0
+    )
+}
+
+pub fn backend(chart: &Chart) -> &'static str {
+    match chart.backend.as_str() {
+        "pss" => "proportional size",
+        "uss" => "unique size",
+        _ => "resident size",
+    }
+}
+
+pub fn note(note: &ChartNote) -> String {
+    match *note {
+        ChartNote::OutOfMemory { n_kills: 1 } => {
+            "the kernel killed a process of this run because memory ran out".into()
+        }
+        ChartNote::OutOfMemory { n_kills } => {
+            format!("the kernel killed {n_kills} processes of this run because memory ran out")
+        }
+        ChartNote::Killed { signal } => format!("the program was ended by {}", signal_name(signal)),
+        ChartNote::LimitIn { seconds, limit } => {
+            format!(
+                "at this rate the limit of {:.0} MiB is reached in {}",
+                mib(limit),
+                duration(seconds)
+            )
+        }
+        ChartNote::LimitFarAway { limit, peak } => format!(
+            "the limit of {:.0} MiB is {:.0} times the peak, and not drawn",
+            mib(limit),
+            limit as f64 / peak.max(1) as f64
+        ),
+        ChartNote::NotDrawn { n_processes: 1 } => {
+            "one smaller process is in the total and has no curve of its own".into()
+        }
+        ChartNote::NotDrawn { n_processes } => {
+            format!(
+                "{n_processes} smaller processes are in the total and have no curve of their own"
+            )
+        }
+        ChartNote::NotAligned => {
+            "the runs are of different times: each is counted from its own beginning".into()
+        }
+        ChartNote::SwapAtPeak { bytes } => format!("up to {:.1} MiB more were in swap", mib(bytes)),
+    }
+}
+
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 120.0 => format!("{seconds:.1} s"),
+        seconds if seconds < 7200.0 => format!("{:.1} min", seconds / 60.0),
+        seconds if seconds < 172_800.0 => format!("{:.1} h", seconds / 3600.0),
+        seconds => format!("{:.1} days", seconds / 86_400.0),
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    const NAMES: [(i32, &str); 10] = [
+        (1, "SIGHUP"),
+        (2, "SIGINT"),
+        (3, "SIGQUIT"),
+        (6, "SIGABRT"),
+        (7, "SIGBUS"),
+        (8, "SIGFPE"),
+        (9, "SIGKILL"),
+        (11, "SIGSEGV"),
+        (13, "SIGPIPE"),
+        (15, "SIGTERM"),
+    ];
+    let name = NAMES.iter().find(|(number, _)| *number == signal);
+    name.map_or(format!("signal {signal}"), |(_, name)| (*name).to_owned())
+}

@@ -1,0 +1,190 @@
+//! mprof's form: `CMDLINE`, `MEM`, `CHLD` and `FUNC` lines, sizes in MiB, Unix times.
+//!
+//! What mprof has no word for stands in lines that begin with `HEAPTIDE`, which its reader passes over: the node, the
+//! limit and how the run ended. Real files hold the lines in any order, because the parent writes late what it saw
+//! first, and may hold empty ones.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use crate::model::{Backend, Call, Header, Memory, Point, Process, Timeline};
+use crate::own::ending;
+use crate::record::Tick;
+use crate::words::{self, bytes_of_mib, escape, mib, seconds, unescape};
+
+/// How our own lines begin.
+pub const OURS: &str = "HEAPTIDE ";
+
+pub fn header(line: &mut String, header: &Header) {
+    // Writing into a string cannot fail.
+    // mprof knows no escapes, so what would end the line becomes a blank.
+    let command = header.command.replace(char::is_control, " ");
+    let _ = writeln!(line, "CMDLINE {command}");
+    if let Some(host) = &header.host {
+        let _ = writeln!(line, "{OURS}host {}", escape(host, true));
+    }
+    if let Some(rank) = header.rank {
+        let _ = writeln!(line, "{OURS}rank {rank}");
+    }
+    let _ = writeln!(line, "{OURS}backend {}", header.backend.name());
+}
+
+/// `wanted`: the sum of all, and each child.
+pub fn tick(
+    line: &mut String,
+    limit: &mut Option<Option<u64>>,
+    backend: Backend,
+    tick: &Tick,
+    wanted: (bool, bool),
+) {
+    let time_s = tick.time_s;
+    let counted = tick
+        .processes
+        .iter()
+        .filter(|(number, ..)| wanted.0 || *number == 0);
+    let total: u64 = counted.map(|(.., memory)| memory.by(backend)).sum();
+    let _ = writeln!(line, "MEM {:.6} {time_s:.4}", mib(total));
+    if wanted.1 {
+        for (_, pid, memory) in tick.processes.iter().filter(|(number, ..)| *number != 0) {
+            let size = mib(memory.by(backend));
+            let _ = writeln!(line, "CHLD {pid} {size:.6} {time_s:.4}");
+        }
+    }
+    if *limit != Some(tick.limit) && (tick.limit.is_some() || limit.is_some()) {
+        let text = tick
+            .limit
+            .map_or("none".to_owned(), |limit| format!("{:.6}", mib(limit)));
+        let _ = writeln!(line, "{OURS}limit {text} {time_s:.4}");
+        *limit = Some(tick.limit);
+    }
+}
+
+pub fn call(line: &mut String, call: &Call) {
+    let _ = writeln!(
+        line,
+        "FUNC {} {:.4} {:.4} {:.4} {:.4} {}",
+        call.function.replace(char::is_whitespace, "_"),
+        mib(call.begin.bytes),
+        call.begin.time_s,
+        mib(call.end.bytes),
+        call.end.time_s,
+        call.level.unwrap_or(0)
+    );
+}
+
+/// A `FUNC` line's values.
+pub fn read_call(values: &str) -> Option<Call> {
+    let mut words = values.split_ascii_whitespace();
+    let function = words.next()?.to_owned();
+    let mut point = || {
+        Some(Point {
+            bytes: bytes_of_mib(words.next()?)?,
+            time_s: seconds(words.next()?)?,
+        })
+    };
+    Some(Call {
+        function,
+        begin: point()?,
+        end: point()?,
+        level: words.next().and_then(|word| word.parse().ok()),
+    })
+}
+
+/// `None` if not a single line is mprof's.
+pub fn read(text: &str) -> Option<Timeline> {
+    let mut timeline = Timeline::default();
+    let mut children: HashMap<&str, usize> = HashMap::new();
+    let (mut n_known, mut n_unknown, mut n_commands) = (0, 0, 0);
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let (word, values) = line.split_once(' ').unwrap_or((line, ""));
+        let understood = match word {
+            "MEM" => memory(values).map(|point| timeline.total.push(point)),
+            "CHLD" => child(&mut timeline, &mut children, values),
+            "FUNC" => read_call(values).map(|call| timeline.calls.push(call)),
+            "CMDLINE" => {
+                n_commands += 1;
+                timeline.header.command = values.trim_end().to_owned();
+                Some(())
+            }
+            "HEAPTIDE" => ours(&mut timeline, values),
+            _ => None,
+        };
+        match understood {
+            Some(()) => n_known += 1,
+            None => n_unknown += 1,
+        }
+    }
+    if n_known == 0 {
+        return None;
+    }
+    if n_unknown > 0 {
+        timeline.damage.push(words::not_understood(n_unknown));
+    }
+    if n_commands > 1 {
+        timeline.damage.push(format!(
+            "it holds {n_commands} runs, one behind the other, which are shown as one"
+        ));
+    }
+    timeline.total.sort_by(|a, b| a.time_s.total_cmp(&b.time_s));
+    for process in &mut timeline.processes {
+        process.samples.sort_by(|a, b| a.0.total_cmp(&b.0));
+        process.began_s = process.samples.first().map(|sample| sample.0);
+    }
+    timeline.header.started_s = timeline.total.first().map_or(0.0, |point| point.time_s);
+    Some(timeline)
+}
+
+fn memory(values: &str) -> Option<Point> {
+    let mut words = values.split_ascii_whitespace();
+    Some(Point {
+        bytes: bytes_of_mib(words.next()?)?,
+        time_s: seconds(words.next()?)?,
+    })
+}
+
+fn child<'a>(
+    timeline: &mut Timeline,
+    children: &mut HashMap<&'a str, usize>,
+    values: &'a str,
+) -> Option<()> {
+    let (pid, values) = values.split_once(' ')?;
+    let number: u32 = pid.parse().ok()?;
+    let point = memory(values)?;
+    let place = *children.entry(pid).or_insert_with(|| {
+        timeline.processes.push(Process {
+            pid: number,
+            ..Process::default()
+        });
+        timeline.processes.len() - 1
+    });
+    let memory = Memory {
+        resident: point.bytes,
+        ..Memory::default()
+    };
+    timeline.processes[place]
+        .samples
+        .push((point.time_s, memory));
+    Some(())
+}
+
+fn ours(timeline: &mut Timeline, values: &str) -> Option<()> {
+    let (word, rest) = values.split_once(' ')?;
+    match word {
+        "host" => timeline.header.host = Some(unescape(rest)),
+        "rank" => timeline.header.rank = Some(rest.parse().ok()?),
+        // The figures of a .dat are of one kind, whichever: the word is for labels only.
+        "backend" => timeline.header.backend = Backend::parse(rest)?,
+        "limit" => {
+            let (limit, time) = rest.split_once(' ')?;
+            let limit = match limit {
+                "none" => None,
+                limit => Some(bytes_of_mib(limit)?),
+            };
+            timeline.limits.push((seconds(time)?, limit));
+        }
+        "oom" => timeline.n_oom_kills = rest.parse().ok()?,
+        "over" => timeline.ending = Some(ending(rest.split_once(' ')?.1)?),
+        _ => return None,
+    }
+    Some(())
+}

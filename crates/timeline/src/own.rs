@@ -1,0 +1,287 @@
+//! Our own form, line by line: `docs/timeline-format.md` is its description.
+//!
+//! Values are written when they change and hold until the next change, so that a quiet run of many processes costs next
+//! to nothing.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use crate::model::{Backend, Call, Ending, Header, Memory, Point, Process, Timeline};
+use crate::record::{Appeared, Tick};
+use crate::words::{self, bytes_of_kib, escape, seconds, unescape};
+
+/// The first line of every file. A later version that old readers must not touch gets another number.
+pub const MAGIC: &str = "heaptide timeline 1";
+
+/// A quiet run still says once in a while that it is being watched.
+const SILENCE_S: f64 = 1.0;
+
+/// What the reader knows already, so that only changes need to be said.
+#[derive(Default)]
+pub struct Written {
+    memory: HashMap<usize, Memory>,
+    group: Option<u64>,
+    /// The outer `None`: nothing was said yet.
+    pub limit: Option<Option<u64>>,
+    last_s: f64,
+}
+
+// Writing into a string cannot fail, so the results are not looked at.
+
+pub fn header(line: &mut String, header: &Header) {
+    let _ = writeln!(line, "{MAGIC}");
+    let _ = writeln!(line, "started {:.4}", header.started_s);
+    let _ = writeln!(line, "command {}", escape(&header.command, true));
+    if let Some(host) = &header.host {
+        let _ = writeln!(line, "host {}", escape(host, true));
+    }
+    if let Some(rank) = header.rank {
+        let _ = writeln!(line, "rank {rank}");
+    }
+    let _ = writeln!(line, "interval {}", header.interval_s);
+    let _ = writeln!(line, "backend {}", header.backend.name());
+}
+
+pub fn appeared(line: &mut String, since_s: f64, process: &Appeared<'_>) {
+    let _ = writeln!(
+        line,
+        "new {since_s:.4} {} {} {} {} {}",
+        process.number,
+        process.pid,
+        process.parent,
+        escape(process.name, false),
+        escape(process.command, true)
+    );
+}
+
+pub fn ended(line: &mut String, written: &mut Written, since_s: f64, number: usize) {
+    written.memory.remove(&number);
+    let _ = writeln!(line, "end {since_s:.4} {number}");
+}
+
+pub fn tick(line: &mut String, written: &mut Written, header: &Header, tick: &Tick) {
+    let since_s = tick.time_s - header.started_s;
+    let start = line.len();
+    let _ = write!(line, "at {since_s:.4}");
+    let bare = line.len();
+    for &(number, _, memory) in &tick.processes {
+        let known = written.memory.get(&number).copied();
+        if known.map(|known| known.resident) != Some(memory.resident) {
+            let _ = write!(line, " {number}={}", memory.resident / 1024);
+        }
+        let dear = |memory: Memory| (memory.proportional, memory.unique, memory.swap);
+        let is_news = known.is_none_or(|known| dear(known) != dear(memory));
+        if let (true, (Some(proportional), Some(unique), Some(swap))) = (is_news, dear(memory)) {
+            let (proportional, unique, swap) = (proportional / 1024, unique / 1024, swap / 1024);
+            let _ = write!(line, " {number}~{proportional},{unique},{swap}");
+        }
+        written.memory.insert(number, memory);
+    }
+    if tick.group.is_some() && tick.group != written.group {
+        let _ = write!(line, " group={}", tick.group.unwrap_or(0) / 1024);
+        written.group = tick.group;
+    }
+    if written.limit != Some(tick.limit) && (tick.limit.is_some() || written.limit.is_some()) {
+        match tick.limit {
+            Some(limit) => _ = write!(line, " limit={}", limit / 1024),
+            None => line.push_str(" limit=none"),
+        }
+        written.limit = Some(tick.limit);
+    }
+    if line.len() == bare && since_s - written.last_s < SILENCE_S {
+        line.truncate(start);
+        return;
+    }
+    written.last_s = since_s;
+    line.push('\n');
+}
+
+pub fn call(line: &mut String, started_s: f64, call: &Call) {
+    let _ = writeln!(
+        line,
+        "call {} {:.4} {} {:.4} {} {}",
+        escape(&call.function, false),
+        call.begin.time_s - started_s,
+        call.begin.bytes / 1024,
+        call.end.time_s - started_s,
+        call.end.bytes / 1024,
+        call.level.unwrap_or(0)
+    );
+}
+
+/// Reads everything behind the first line, whole lines only.
+pub fn read(text: &str) -> Timeline {
+    let mut reader = Reader::default();
+    let mut n_unknown = 0;
+    for line in text.lines() {
+        if reader.line(line).is_none() {
+            n_unknown += 1;
+        }
+    }
+    let mut timeline = reader.timeline;
+    if n_unknown > 0 {
+        timeline.damage.push(words::not_understood(n_unknown));
+    }
+    if timeline.ending.is_none() {
+        timeline.damage.push(
+            "it has no end: the recording goes on, or was killed; all until then is there".into(),
+        );
+    }
+    timeline
+}
+
+#[derive(Default)]
+struct Reader {
+    timeline: Timeline,
+    /// What every process holds now; `None` if it has ended or not begun.
+    now: Vec<Option<Memory>>,
+    /// Numbers in the file to places in the list.
+    places: HashMap<usize, usize>,
+}
+
+impl Reader {
+    /// `None` if the line cannot be understood.
+    fn line(&mut self, line: &str) -> Option<()> {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let header = &mut self.timeline.header;
+        match word {
+            "started" => header.started_s = seconds(rest)?,
+            "command" => header.command = unescape(rest),
+            "host" => header.host = Some(unescape(rest)),
+            "rank" => header.rank = Some(rest.parse().ok()?),
+            "interval" => header.interval_s = seconds(rest)?,
+            "backend" => header.backend = Backend::parse(rest)?,
+            "new" => self.appeared(rest)?,
+            "end" => self.ended(rest)?,
+            "at" => self.tick(rest)?,
+            "call" => self.call(rest)?,
+            "oom" => self.timeline.n_oom_kills = rest.parse().ok()?,
+            "over" => self.over(rest)?,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn time(&self, text: &str) -> Option<f64> {
+        Some(self.timeline.header.started_s + seconds(text)?)
+    }
+
+    fn appeared(&mut self, rest: &str) -> Option<()> {
+        let mut words = rest.splitn(6, ' ');
+        let began_s = self.time(words.next()?)?;
+        let number: usize = words.next()?.parse().ok()?;
+        let process = Process {
+            pid: words.next()?.parse().ok()?,
+            parent: words.next()?.parse().ok()?,
+            name: unescape(words.next()?),
+            command: unescape(words.next().unwrap_or("")),
+            began_s: Some(began_s),
+            ..Process::default()
+        };
+        // A second line for the same process has its new name.
+        if let Some(known) = self
+            .places
+            .get(&number)
+            .map(|&place| &mut self.timeline.processes[place])
+        {
+            (known.name, known.command) = (process.name, process.command);
+            return Some(());
+        }
+        self.timeline.has_root |= number == 0 && self.timeline.processes.is_empty();
+        self.places.insert(number, self.timeline.processes.len());
+        self.timeline.processes.push(process);
+        self.now.push(None);
+        Some(())
+    }
+
+    fn ended(&mut self, rest: &str) -> Option<()> {
+        let (time, number) = rest.split_once(' ')?;
+        let time_s = self.time(time)?;
+        let place = *self.places.get(&number.parse().ok()?)?;
+        self.now[place] = None;
+        self.timeline.processes[place].ended_s = Some(time_s);
+        Some(())
+    }
+
+    fn tick(&mut self, rest: &str) -> Option<()> {
+        let mut words = rest.split(' ');
+        let time_s = self.time(words.next()?)?;
+        let mut is_whole = true;
+        for word in words {
+            is_whole &= self.value(time_s, word).is_some();
+        }
+        let mut sum = 0u64;
+        for (process, now) in self.timeline.processes.iter_mut().zip(&self.now) {
+            if let Some(memory) = now {
+                process.samples.push((time_s, *memory));
+                sum = sum.saturating_add(memory.by(self.timeline.header.backend));
+            }
+        }
+        self.timeline.total.push(Point { time_s, bytes: sum });
+        is_whole.then_some(())
+    }
+
+    fn value(&mut self, time_s: f64, word: &str) -> Option<()> {
+        if let Some((number, values)) = word.split_once('~') {
+            let place = *self.places.get(&number.parse().ok()?)?;
+            let mut values = values.split(',').map(bytes_of_kib);
+            let memory = self.now[place].get_or_insert_default();
+            memory.proportional = Some(values.next()??);
+            memory.unique = Some(values.next()??);
+            memory.swap = Some(values.next()??);
+            return Some(());
+        }
+        match word.split_once('=')? {
+            ("group", value) => {
+                let bytes = bytes_of_kib(value)?;
+                self.timeline.group.push(Point { time_s, bytes });
+            }
+            ("limit", "none") => self.timeline.limits.push((time_s, None)),
+            ("limit", value) => {
+                let limit = Some(bytes_of_kib(value)?);
+                self.timeline.limits.push((time_s, limit));
+            }
+            (number, value) => {
+                let place = *self.places.get(&number.parse().ok()?)?;
+                self.now[place].get_or_insert_default().resident = bytes_of_kib(value)?;
+            }
+        }
+        Some(())
+    }
+
+    fn call(&mut self, rest: &str) -> Option<()> {
+        let mut words = rest.split(' ');
+        let function = unescape(words.next()?);
+        let mut point = || {
+            Some(Point {
+                time_s: self.timeline.header.started_s + seconds(words.next()?)?,
+                bytes: bytes_of_kib(words.next()?)?,
+            })
+        };
+        let (begin, end) = (point()?, point()?);
+        let level = words.next().and_then(|word| word.parse().ok());
+        self.timeline.calls.push(Call {
+            function,
+            begin,
+            end,
+            level,
+        });
+        Some(())
+    }
+
+    fn over(&mut self, rest: &str) -> Option<()> {
+        let (_, how) = rest.split_once(' ')?;
+        self.timeline.ending = Some(ending(how)?);
+        Some(())
+    }
+}
+
+pub fn ending(how: &str) -> Option<Ending> {
+    match how.split_once(' ') {
+        Some(("exit", code)) => Some(Ending::Exit(code.parse().ok()?)),
+        Some(("signal", number)) => Some(Ending::Signal(number.parse().ok()?)),
+        None if how == "running" => Some(Ending::StillRunning),
+        None if how == "ended" => Some(Ending::Unknown),
+        _ => None,
+    }
+}

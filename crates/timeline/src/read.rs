@@ -1,0 +1,92 @@
+//! Reads a timeline of either form. A file that was cut gives what it has; only a file that is something else is refused.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::model::Timeline;
+use crate::{dat, own};
+
+/// How captures begin: the file that is most often confused with a timeline.
+const CAPTURE_MAGIC: &[u8] = b"\x89TIDE";
+
+#[derive(Debug)]
+pub enum ReadError {
+    Io(PathBuf, io::Error),
+    Empty(PathBuf),
+    Capture(PathBuf),
+    Foreign(PathBuf),
+    /// Written by a version that does not exist yet.
+    Newer(PathBuf),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::Io(path, error) => {
+                write!(
+                    f,
+                    "{} cannot be read ({error}): check the name",
+                    path.display()
+                )
+            }
+            ReadError::Empty(path) => write!(
+                f,
+                "{} holds no samples: the run was too short, or nothing could be written",
+                path.display()
+            ),
+            ReadError::Capture(path) => write!(
+                f,
+                "{} is a capture, not a timeline: look at it with heaptide stats",
+                path.display()
+            ),
+            ReadError::Foreign(path) => write!(
+                f,
+                "{} is no timeline, neither Heaptide's nor mprof's: make one with heaptide record",
+                path.display()
+            ),
+            ReadError::Newer(path) => write!(
+                f,
+                "{} was written by a newer Heaptide: update this one to read it",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+pub fn read_file(path: &Path) -> Result<Timeline, ReadError> {
+    let bytes = std::fs::read(path).map_err(|error| ReadError::Io(path.to_owned(), error))?;
+    read(path, &bytes)
+}
+
+/// `path` is for messages only. A timeline without any sample is refused as well: there is nothing to show.
+pub fn read(path: &Path, bytes: &[u8]) -> Result<Timeline, ReadError> {
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err(ReadError::Empty(path.to_owned()));
+    }
+    if bytes.starts_with(CAPTURE_MAGIC) {
+        return Err(ReadError::Capture(path.to_owned()));
+    }
+    let text = String::from_utf8_lossy(bytes);
+    // What follows the last line feed is half a line, and half a number is another number.
+    let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+    let is_cut = whole.len() < text.len();
+    let mut timeline = match whole.split_once('\n') {
+        Some((first, rest)) if first == own::MAGIC => own::read(rest),
+        Some((first, _)) if first.starts_with("heaptide timeline ") => {
+            return Err(ReadError::Newer(path.to_owned()));
+        }
+        _ => dat::read(whole).ok_or_else(|| ReadError::Foreign(path.to_owned()))?,
+    };
+    if is_cut {
+        timeline
+            .damage
+            .push("its last line is cut and was left out".into());
+    }
+    if timeline.total.is_empty() {
+        return Err(ReadError::Empty(path.to_owned()));
+    }
+    Ok(timeline)
+}

@@ -1,0 +1,268 @@
+//! Both forms, written and read again, whole and cut at every byte; and files as the real mprof leaves them.
+
+use std::path::Path;
+
+use heaptide_timeline::{
+    Appeared, Backend, Call, Ending, Form, Header, Memory, Point, ReadError, Recorder, Tick,
+    Timeline, read,
+};
+
+const START: f64 = 1_794_786_898.5;
+const KIB: u64 = 1024;
+
+fn header() -> Header {
+    Header {
+        command: "python job.py 'a b'\n--x".into(),
+        host: Some("node 7".into()),
+        rank: Some(3),
+        started_s: START,
+        interval_s: 0.1,
+        backend: Backend::Pss,
+    }
+}
+
+fn memory(resident: u64, rest: Option<[u64; 3]>) -> Memory {
+    Memory {
+        resident: resident * KIB,
+        proportional: rest.map(|rest| rest[0] * KIB),
+        unique: rest.map(|rest| rest[1] * KIB),
+        swap: rest.map(|rest| rest[2] * KIB),
+    }
+}
+
+fn tick(since_s: f64, processes: &[(usize, u32, Memory)], limit: Option<u64>) -> Tick {
+    Tick {
+        time_s: START + since_s,
+        processes: processes.to_vec(),
+        group: Some(900 * KIB),
+        limit: limit.map(|limit| limit * KIB),
+    }
+}
+
+/// Two processes, one of which ends; a bracket; a limit that changes; a death for lack of memory.
+fn written(form: Form) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut recorder = Recorder::begin(&mut bytes, form, header()).expect("memory has room");
+    let process = |number, pid, name, command| Appeared {
+        number,
+        pid,
+        parent: 1,
+        name,
+        command,
+    };
+    recorder
+        .appeared(START, &process(0, 40, "python", "python job.py"))
+        .unwrap();
+    recorder
+        .tick(&tick(0.0, &[(0, 40, memory(100, None))], Some(5000)))
+        .unwrap();
+    recorder
+        .appeared(START + 0.1, &process(1, 41, "a (b) c", ""))
+        .unwrap();
+    let both = [
+        (0, 40, memory(100, Some([60, 50, 8]))),
+        (1, 41, memory(400, None)),
+    ];
+    recorder.tick(&tick(0.1, &both, Some(5000))).unwrap();
+    recorder
+        .appeared(START + 0.2, &process(1, 41, "worker", "worker --fast"))
+        .unwrap();
+    recorder.tick(&tick(0.2, &both, None)).unwrap();
+    recorder.ended(START + 0.3, 1).unwrap();
+    recorder.tick(&tick(0.3, &both[..1], Some(4000))).unwrap();
+    let point = |since_s: f64, kib: u64| Point {
+        time_s: START + since_s,
+        bytes: kib * KIB,
+    };
+    let call = Call {
+        function: "job.load".into(),
+        begin: point(0.05, 1024),
+        end: point(0.25, 2048),
+        level: Some(1),
+    };
+    recorder.call(&call).unwrap();
+    recorder.finish(START + 0.4, Ending::Signal(9), 1).unwrap();
+    bytes
+}
+
+fn parsed(bytes: &[u8]) -> Timeline {
+    read(Path::new("x"), bytes).expect("a timeline")
+}
+
+fn total(timeline: &Timeline) -> Vec<u64> {
+    timeline
+        .total
+        .iter()
+        .map(|point| point.bytes / KIB)
+        .collect()
+}
+
+#[test]
+fn own_form_comes_back_with_every_process_and_figure() {
+    let timeline = parsed(&written(Form::Own));
+    assert_eq!(timeline.header, header());
+    assert_eq!(timeline.damage, [""; 0]);
+    // Proportional size where it is known, resident size where it is not.
+    assert_eq!(total(&timeline), [100, 460, 460, 60]);
+    let child = &timeline.children()[0];
+    assert_eq!(
+        (child.pid, child.name.as_str(), child.command.as_str()),
+        (41, "worker", "worker --fast")
+    );
+    assert_eq!((child.samples.len(), child.ended_s), (2, Some(START + 0.3)));
+    let root = &timeline.processes[0];
+    assert_eq!(root.samples[1].1, memory(100, Some([60, 50, 8])));
+    assert_eq!(root.ended_s, None);
+    let limits: Vec<Option<u64>> = timeline.limits.iter().map(|limit| limit.1).collect();
+    assert_eq!(limits, [Some(5000 * KIB), None, Some(4000 * KIB)]);
+    assert_eq!(timeline.group[0].bytes, 900 * KIB);
+    assert_eq!(
+        (timeline.calls[0].function.as_str(), timeline.calls[0].level),
+        ("job.load", Some(1))
+    );
+    assert_eq!(
+        (timeline.ending, timeline.n_oom_kills),
+        (Some(Ending::Signal(9)), 1)
+    );
+}
+
+#[test]
+fn dat_has_the_lines_that_mprof_reads() {
+    let form = |include_children, multiprocess| Form::Dat {
+        include_children,
+        multiprocess,
+    };
+    let text = String::from_utf8(written(form(true, true))).expect("text");
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with("HEAPTIDE"))
+        .collect();
+    assert_eq!(lines[0], "CMDLINE python job.py 'a b' --x");
+    assert_eq!(lines[1], "MEM 0.097656 1794786898.5000");
+    assert_eq!(
+        lines[2..4],
+        [
+            "MEM 0.449219 1794786898.6000",
+            "CHLD 41 0.390625 1794786898.6000"
+        ]
+    );
+    assert!(lines.contains(&"FUNC job.load 1.0000 1794786898.5500 2.0000 1794786898.7500 1"));
+    // Its reader divides each line at the first blank.
+    assert!(text.lines().all(|line| line.contains(' ')));
+    let timeline = parsed(text.as_bytes());
+    assert_eq!(total(&timeline), [100, 460, 460, 60]);
+    assert_eq!(
+        (timeline.header.host, timeline.header.rank),
+        (Some("node 7".into()), Some(3))
+    );
+    assert_eq!(
+        (timeline.ending, timeline.n_oom_kills),
+        (Some(Ending::Signal(9)), 1)
+    );
+
+    let alone = String::from_utf8(written(form(false, false))).expect("text");
+    assert_eq!(total(&parsed(alone.as_bytes())), [100, 60, 60, 60]);
+    assert!(!alone.contains("CHLD"));
+}
+
+#[test]
+fn file_cut_at_any_byte_gives_what_came_before() {
+    for form in [
+        Form::Own,
+        Form::Dat {
+            include_children: true,
+            multiprocess: true,
+        },
+    ] {
+        let bytes = written(form);
+        let whole = parsed(&bytes);
+        let mut n_most = 0;
+        for len in 0..bytes.len() {
+            let Ok(timeline) = read(Path::new("x"), &bytes[..len]) else {
+                assert_eq!(n_most, 0, "a longer file has more");
+                continue;
+            };
+            assert!(timeline.total.len() >= n_most);
+            n_most = timeline.total.len();
+            assert_eq!(timeline.total, whole.total[..n_most]);
+            assert!(bytes[len - 1] == b'\n' || !timeline.damage.is_empty());
+        }
+    }
+}
+
+#[test]
+fn damaged_lines_are_left_out_and_counted() {
+    let text = String::from_utf8(written(Form::Own)).expect("text");
+    let broken = text
+        .replace("end 0.3000 1", "end \u{0} x")
+        .replace("call job", "cull job");
+    let timeline = parsed(broken.as_bytes());
+    assert_eq!(timeline.damage, ["2 lines were not understood"]);
+    assert!(timeline.calls.is_empty());
+}
+
+#[test]
+fn quiet_run_is_written_once_a_second() {
+    let mut bytes = Vec::new();
+    let mut recorder = Recorder::begin(&mut bytes, Form::Own, header()).unwrap();
+    let process = Appeared {
+        number: 0,
+        pid: 40,
+        parent: 1,
+        name: "sleep",
+        command: "sleep",
+    };
+    recorder.appeared(START, &process).unwrap();
+    for n in 0..100 {
+        recorder
+            .tick(&tick(
+                f64::from(n) / 10.0,
+                &[(0, 40, memory(100, None))],
+                None,
+            ))
+            .unwrap();
+    }
+    let timeline = parsed(&bytes);
+    assert_eq!(timeline.total.len(), 10);
+    assert!(timeline.total.iter().all(|point| point.bytes == 100 * KIB));
+}
+
+#[test]
+fn function_lines_before_the_command_and_empty_lines_are_read() {
+    let text = "FUNC __main__.main 10.0000 100.5000 20.0000 101.5000\n\nFUNC .block 1.0 100.6 2.0 100.7 2\n\
+                MEM 0.5 100.25\n\nMEM 30.25 101.0\nCMDLINE python x.py\nCHLD 7 3.5 101.0\nFUTURE words\n";
+    let timeline = parsed(text.as_bytes());
+    assert_eq!(timeline.header.command, "python x.py");
+    assert_eq!(timeline.calls.len(), 2);
+    assert_eq!(
+        (timeline.calls[0].level, timeline.calls[1].level),
+        (None, Some(2))
+    );
+    assert_eq!(timeline.total[1].bytes, 30 * 1024 * KIB + 256 * KIB);
+    assert_eq!(timeline.children()[0].pid, 7);
+    assert_eq!(timeline.damage, ["a line was not understood"]);
+}
+
+#[test]
+fn two_runs_in_one_file_are_told() {
+    let text = "CMDLINE a\nMEM 1.0 100.0\nCMDLINE b\nMEM 2.0 200.0\n";
+    assert!(parsed(text.as_bytes()).damage[0].contains("2 runs"));
+}
+
+#[test]
+fn other_files_are_refused_by_what_they_are() {
+    let of = |bytes: &[u8]| read(Path::new("x"), bytes).expect_err("no timeline");
+    assert!(matches!(of(b""), ReadError::Empty(_)));
+    assert!(matches!(of(b"\n \n"), ReadError::Empty(_)));
+    assert!(matches!(of(b"CMDLINE x\n"), ReadError::Empty(_)));
+    assert!(matches!(
+        of(b"\x89TIDE\r\n\x1a rest\n"),
+        ReadError::Capture(_)
+    ));
+    assert!(matches!(of(b"heaptide timeline 9\n"), ReadError::Newer(_)));
+    assert!(matches!(of(b"name,size\na,1\n"), ReadError::Foreign(_)));
+    assert!(matches!(
+        of(&[0xff, 0xfe, 0x0a, 0x00]),
+        ReadError::Foreign(_)
+    ));
+}

@@ -1,0 +1,117 @@
+//! Function brackets: the decorator appends `FUNC` lines to a file whose name it finds in the environment, and they are
+//! taken over from there while the run goes on.
+//!
+//! Each line is appended by one write, so lines of several processes never mix. A line that is not whole yet is left for
+//! the next time.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use heaptide_timeline::{Call, read_call};
+
+/// Names the file for the program and everything it starts.
+pub const VARIABLE: &str = "HEAPTIDE_TIMELINE_FUNCTIONS";
+
+/// More than this is left for the next time.
+const MAX_READ: usize = 1 << 20;
+
+pub struct Functions {
+    path: PathBuf,
+    file: Option<File>,
+    at: u64,
+}
+
+impl Functions {
+    /// The file lies beside the timeline. One that a killed recording left is removed.
+    pub fn beside(timeline: &Path) -> Functions {
+        let mut name = timeline.as_os_str().to_owned();
+        name.push(".functions");
+        let path = PathBuf::from(name);
+        let _ = fs::remove_file(&path);
+        // Programs may change their directory.
+        let path = std::path::absolute(&path).unwrap_or(path);
+        Functions {
+            path,
+            file: None,
+            at: 0,
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The calls that were added since the last time.
+    pub fn take(&mut self) -> Vec<Call> {
+        if self.file.is_none() {
+            self.file = File::open(&self.path).ok();
+        }
+        let Some(file) = &self.file else {
+            return Vec::new();
+        };
+        let len = file.metadata().map_or(0, |metadata| metadata.len());
+        let n_new = usize::try_from(len.saturating_sub(self.at)).unwrap_or(MAX_READ);
+        let mut bytes = vec![0; n_new.min(MAX_READ)];
+        let Ok(n_read) = file.read_at(&mut bytes, self.at) else {
+            return Vec::new();
+        };
+        bytes.truncate(n_read);
+        let whole = bytes
+            .iter()
+            .rposition(|&byte| byte == b'\n')
+            .map_or(0, |end| end + 1);
+        self.at += whole as u64;
+        let text = String::from_utf8_lossy(&bytes[..whole]);
+        text.lines()
+            .filter_map(|line| read_call(line.strip_prefix("FUNC ")?))
+            .collect()
+    }
+
+    /// The rest, and the file goes away.
+    pub fn finish(mut self) -> Vec<Call> {
+        let mut calls = Vec::new();
+        loop {
+            let more = self.take();
+            if more.is_empty() {
+                break;
+            }
+            calls.extend(more);
+        }
+        let _ = fs::remove_file(&self.path);
+        calls
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::OpenOptions;
+    use std::io::Write;
+
+    #[test]
+    fn lines_are_taken_once_and_only_when_whole() {
+        let name = format!("heaptide-functions-{}.dat", std::process::id());
+        let mut functions = Functions::beside(&std::env::temp_dir().join(name));
+        assert!(functions.take().is_empty());
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(functions.path())
+            .expect("a temporary file");
+        file.write_all(b"FUNC m.f 1.0 10.0 2.0 11.0 0\nnoise\nFUNC m.g 1.0 1")
+            .expect("written");
+        let calls = functions.take();
+        assert_eq!(calls.len(), 1);
+        assert_eq!(
+            (calls[0].function.as_str(), calls[0].level),
+            ("m.f", Some(0))
+        );
+        assert!(functions.take().is_empty());
+        file.write_all(b"2.5 3.0 13.5 1\n").expect("written");
+        let path = functions.path().to_owned();
+        let calls = functions.finish();
+        assert_eq!(calls[0].begin.time_s, 12.5);
+        assert!(!path.exists());
+    }
+}

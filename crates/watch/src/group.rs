@@ -1,0 +1,230 @@
+//! The control group of a run: what it uses, what it may use, and how often the kernel killed in it. Versions 1 and 2.
+//!
+//! Of all groups from the run's own up to the root, the one with the smallest limit matters, for that is where a run
+//! dies. Without any limit it is the run's own, unless that is the whole machine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What version 1 says instead of "no limit" is a number near the largest.
+const NO_LIMIT: u64 = 1 << 60;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+pub struct Group {
+    folder: PathBuf,
+    version: Version,
+    /// The group's folders from its own to the topmost.
+    chain: Vec<PathBuf>,
+    n_kills_before: u64,
+}
+
+impl Group {
+    /// The group that a process is in, below the usual place.
+    pub fn of(pid: u32) -> Option<Group> {
+        let membership = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        Group::below(Path::new("/sys/fs/cgroup"), &membership)
+    }
+
+    pub fn below(root: &Path, membership: &str) -> Option<Group> {
+        let mut lines: Vec<(Version, PathBuf, &str)> = Vec::new();
+        for line in membership.lines() {
+            let mut parts = line.splitn(3, ':');
+            let (Some(_), Some(controllers), Some(path)) =
+                (parts.next(), parts.next(), parts.next())
+            else {
+                continue;
+            };
+            if controllers.split(',').any(|name| name == "memory") {
+                lines.push((Version::One, root.join("memory"), path));
+            } else if controllers.is_empty() {
+                lines.push((Version::Two, root.to_owned(), path));
+            }
+        }
+        lines
+            .into_iter()
+            .find_map(|(version, base, path)| Group::open(version, &base, path))
+    }
+
+    fn open(version: Version, base: &Path, path: &str) -> Option<Group> {
+        let mut chain = Vec::new();
+        // In a container the path may be the host's: then only the root is there.
+        let mut part = path.trim_end_matches('/');
+        loop {
+            let folder = base.join(part.trim_start_matches('/'));
+            if usage(version, &folder).is_some() {
+                chain.push(folder);
+            }
+            match part.rfind('/') {
+                Some(end) => part = &part[..end],
+                None => break,
+            }
+        }
+        let limits = chain
+            .iter()
+            .filter_map(|folder| Some((limit(version, folder)?, folder)));
+        let tightest = limits
+            .min_by_key(|(limit, _)| *limit)
+            .map(|(_, folder)| folder.clone());
+        let own = chain
+            .first()
+            .filter(|folder| folder.as_path() != base)
+            .cloned();
+        let folder = tightest.or(own)?;
+        let mut group = Group {
+            folder,
+            version,
+            chain,
+            n_kills_before: 0,
+        };
+        group.n_kills_before = group.n_kills_ever();
+        Some(group)
+    }
+
+    pub fn usage(&self) -> Option<u64> {
+        usage(self.version, &self.folder)
+    }
+
+    /// The smallest limit that holds now.
+    pub fn limit(&self) -> Option<u64> {
+        self.chain
+            .iter()
+            .filter_map(|folder| limit(self.version, folder))
+            .min()
+    }
+
+    /// How often the kernel killed for lack of memory since this was opened.
+    pub fn n_kills(&self) -> u64 {
+        self.n_kills_ever().saturating_sub(self.n_kills_before)
+    }
+
+    fn n_kills_ever(&self) -> u64 {
+        let file = match self.version {
+            Version::One => "memory.oom_control",
+            Version::Two => "memory.events",
+        };
+        // Version 1 counts in the group itself, version 2 in all above as well: the largest is right for both.
+        let counts = self
+            .chain
+            .iter()
+            .filter_map(|folder| counter(&folder.join(file), "oom_kill"));
+        counts.max().unwrap_or(0)
+    }
+}
+
+/// How often the kernel killed for lack of memory on the whole machine.
+pub fn n_kills_of_machine() -> u64 {
+    counter(Path::new("/proc/vmstat"), "oom_kill").unwrap_or(0)
+}
+
+fn counter(path: &Path, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines.find(|(word, _)| *word == name)?.1.trim().parse().ok()
+}
+
+fn usage(version: Version, folder: &Path) -> Option<u64> {
+    number(&folder.join(match version {
+        Version::One => "memory.usage_in_bytes",
+        Version::Two => "memory.current",
+    }))
+}
+
+fn limit(version: Version, folder: &Path) -> Option<u64> {
+    let name = match version {
+        Version::One => "memory.limit_in_bytes",
+        Version::Two => "memory.max",
+    };
+    number(&folder.join(name)).filter(|&limit| limit < NO_LIMIT)
+}
+
+/// `max` is no number, and means that there is no limit.
+fn number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str, files: &[(&str, &str)]) -> Folder {
+            let root =
+                std::env::temp_dir().join(format!("heaptide-group-{name}-{}", std::process::id()));
+            let folder = Folder(root);
+            for (path, text) in files {
+                folder.write(path, text);
+            }
+            folder
+        }
+
+        fn write(&self, path: &str, text: &str) {
+            let path = self.0.join(path);
+            fs::create_dir_all(path.parent().expect("below the root")).expect("a folder");
+            fs::write(path, text).expect("a file");
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn group_with_the_smallest_limit_is_the_one_that_counts_in_version_2() {
+        let folder = Folder::new(
+            "v2",
+            &[
+                ("job/task/memory.current", "100\n"),
+                ("job/task/memory.max", "max\n"),
+                ("job/memory.current", "300\n"),
+                ("job/memory.max", "1000\n"),
+                (
+                    "job/memory.events",
+                    "low 0\noom 2\noom_kill 1\noom_group_kill 0\n",
+                ),
+            ],
+        );
+        let group = Group::below(&folder.0, "0::/job/task\n").expect("a group");
+        assert_eq!(
+            (group.usage(), group.limit(), group.n_kills()),
+            (Some(300), Some(1000), 0)
+        );
+        folder.write("job/memory.events", "oom 4\noom_kill 3\n");
+        folder.write("job/task/memory.max", "700\n");
+        assert_eq!((group.limit(), group.n_kills()), (Some(700), 2));
+    }
+
+    #[test]
+    fn version_1_has_its_own_folder_and_a_number_for_no_limit() {
+        let folder = Folder::new(
+            "v1",
+            &[
+                ("memory/memory.usage_in_bytes", "9000\n"),
+                ("memory/memory.limit_in_bytes", "9223372036854771712\n"),
+                ("memory/job/memory.usage_in_bytes", "50\n"),
+                ("memory/job/memory.limit_in_bytes", "9223372036854771712\n"),
+                (
+                    "memory/job/memory.oom_control",
+                    "oom_kill_disable 0\nunder_oom 0\noom_kill 7\n",
+                ),
+            ],
+        );
+        let group = Group::below(&folder.0, "4:cpu,memory:/job\n0::/\n").expect("a group");
+        assert_eq!(
+            (group.usage(), group.limit(), group.n_kills()),
+            (Some(50), None, 0)
+        );
+        assert!(
+            Group::below(&folder.0, "4:memory:/\n").is_none(),
+            "the whole machine is no group"
+        );
+    }
+}

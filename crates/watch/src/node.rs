@@ -1,0 +1,133 @@
+//! Which part of a larger run this process is, as launchers say it in the environment, and how its file is called.
+
+use std::path::{Path, PathBuf};
+
+/// Where a launcher says the rank in the whole run; the first that is set counts.
+const RANKS: [&str; 8] = [
+    "HEAPTIDE_RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "MV2_COMM_WORLD_RANK",
+    "PALS_RANKID",
+    "JSM_NAMESPACE_RANK",
+    "SLURM_PROCID",
+];
+/// And how many ranks there are on this host.
+const LOCAL_SIZES: [&str; 6] = [
+    "HEAPTIDE_LOCAL_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MPI_LOCALNRANKS",
+    "MV2_COMM_WORLD_LOCAL_SIZE",
+    "PALS_LOCAL_SIZE",
+    "JSM_NAMESPACE_LOCAL_SIZE",
+];
+/// Where files of a run of many go, if not into the working directory.
+const FOLDERS: [&str; 2] = ["HEAPTIDE_OUT", "COMPSS_WORKER_PROFILE_PATH"];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub host: String,
+    pub rank: Option<u32>,
+    n_on_host: Option<u32>,
+}
+
+impl Node {
+    pub fn of_this_process() -> Node {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Node::new(host.trim(), |name| std::env::var(name).ok())
+    }
+
+    fn new(host: &str, variable: impl Fn(&str) -> Option<String>) -> Node {
+        let number = |name: &&str| variable(name)?.trim().parse::<u32>().ok();
+        let named = match host {
+            "" => "node".to_owned(),
+            host => host.replace('/', "_"),
+        };
+        Node {
+            host: named,
+            rank: RANKS.iter().find_map(number),
+            n_on_host: LOCAL_SIZES.iter().find_map(number).or_else(|| {
+                // Slurm gives numbers for the whole step; one task on each node is the case that has to be told apart.
+                let (tasks, nodes) = (
+                    number(&"SLURM_STEP_NUM_TASKS")?,
+                    number(&"SLURM_STEP_NUM_NODES")?,
+                );
+                Some(if tasks <= nodes { 1 } else { 2 })
+            }),
+        }
+    }
+
+    /// The first rank is the master; a process without a rank is a worker that something else has started.
+    pub fn is_master(&self) -> bool {
+        self.rank == Some(0)
+    }
+
+    /// Names to try, best first, without end: a name that is taken is an older run's, or another rank's.
+    pub fn worker_names(&self) -> impl Iterator<Item = String> + '_ {
+        let host = &self.host;
+        let stem = match self.rank {
+            Some(rank) if self.n_on_host != Some(1) => format!("{host}-rank{rank}"),
+            _ => host.clone(),
+        };
+        let first = format!("{stem}.dat");
+        std::iter::once(first).chain((2..).map(move |n: u32| format!("{stem}.{n}.dat")))
+    }
+}
+
+/// The folder that the environment names.
+pub fn folder() -> Option<PathBuf> {
+    let named = FOLDERS.iter().filter_map(std::env::var_os);
+    named
+        .map(PathBuf::from)
+        .find(|folder| folder != Path::new(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(variables: &'static [(&'static str, &'static str)]) -> Node {
+        Node::new("n7", |name| {
+            let found = variables.iter().find(|(known, _)| *known == name)?;
+            Some(found.1.to_owned())
+        })
+    }
+
+    fn first_names(node: &Node) -> Vec<String> {
+        node.worker_names().take(2).collect()
+    }
+
+    #[test]
+    fn ranks_on_one_host_have_names_of_their_own() {
+        let one = node(&[
+            ("OMPI_COMM_WORLD_RANK", "3"),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", "4"),
+        ]);
+        assert_eq!(first_names(&one), ["n7-rank3.dat", "n7-rank3.2.dat"]);
+        let other = node(&[("PMI_RANK", "1")]);
+        assert_eq!(first_names(&other)[0], "n7-rank1.dat");
+    }
+
+    #[test]
+    fn one_worker_on_a_host_is_named_after_the_host() {
+        for node in [
+            node(&[]),
+            node(&[("PMIX_RANK", "2"), ("MPI_LOCALNRANKS", "1")]),
+            node(&[
+                ("SLURM_PROCID", "1"),
+                ("SLURM_STEP_NUM_TASKS", "3"),
+                ("SLURM_STEP_NUM_NODES", "3"),
+            ]),
+        ] {
+            assert_eq!(first_names(&node), ["n7.dat", "n7.2.dat"]);
+            assert!(!node.is_master());
+        }
+    }
+
+    #[test]
+    fn first_rank_is_the_master() {
+        assert!(node(&[("SLURM_PROCID", "0")]).is_master());
+        assert!(!node(&[("SLURM_PROCID", "x")]).is_master());
+    }
+}

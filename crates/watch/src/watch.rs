@@ -1,0 +1,242 @@
+//! The loop: look at everything, write it down, wait for the next moment.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use heaptide_timeline::{Appeared, Ending, Form, Header, Recorder, Tick};
+
+use crate::functions::{self, Functions};
+use crate::group::{self, Group};
+use crate::procfs;
+use crate::program::{Attached, Program, StartError};
+use crate::tree::Tree;
+
+/// The group's limit and the brackets of functions need not be looked at at every tick.
+const SLOW: Duration = Duration::from_secs(1);
+
+pub enum Target {
+    /// A program to start.
+    Command(Vec<OsString>),
+    /// A process that is there already.
+    Process(u32),
+}
+
+pub struct Plan {
+    pub target: Target,
+    pub interval: Duration,
+    /// Recording ends after this; the program goes on.
+    pub timeout: Option<Duration>,
+    pub form: Form,
+    /// `started_s` and `command` are filled in.
+    pub header: Header,
+}
+
+#[derive(Debug)]
+pub struct Finished {
+    pub ending: Ending,
+    pub n_oom_kills: u64,
+    /// The largest sum of all processes, by the plan's backend.
+    pub peak_bytes: u64,
+    /// Why the file is not whole. The program was not told.
+    pub write_error: Option<io::Error>,
+}
+
+/// Records one run into a new file. Whatever happens to the file, the program goes on to its end.
+pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError> {
+    let mut functions = Functions::beside(path);
+    let (mut watched, root, command) = match &plan.target {
+        Target::Command(words) => {
+            let program =
+                Program::start(words, (functions::VARIABLE, functions.path().as_os_str()))?;
+            let text = words.iter().map(|word| word.to_string_lossy().into_owned());
+            let pid = program.pid;
+            (Watched::Program(program), pid, procfs::join(text))
+        }
+        Target::Process(pid) => {
+            let command = procfs::command_of(*pid).unwrap_or_default();
+            (Watched::Process(Attached::begin()), *pid, command)
+        }
+    };
+    let began = Instant::now();
+    let mut header = plan.header;
+    header.command = command;
+    header.started_s = unix_seconds();
+    let mut session = Session {
+        tree: Tree::new(root, matches!(watched, Watched::Process(_))),
+        group: Group::of(root),
+        limit: None,
+        n_kills_before: group::n_kills_of_machine(),
+        peak_bytes: 0,
+        slow: None,
+        header: header.clone(),
+    };
+    let mut out = Writing::begin(file, plan.form, header);
+    let end = plan.timeout.and_then(|timeout| began.checked_add(timeout));
+    let mut next = began;
+    let ending = loop {
+        let now = Instant::now();
+        if end.is_some_and(|end| now >= end) {
+            break Ending::StillRunning;
+        }
+        session.tick(now, &mut out, &mut functions);
+        if session.is_over(&watched) {
+            break Ending::Unknown;
+        }
+        // Moments that were missed are not made up for.
+        while next <= now {
+            next += plan.interval;
+        }
+        let next = end.map_or(next, |end| next.min(end));
+        if let Some(ending) = watched.wait_until(next) {
+            break ending;
+        }
+    };
+    for call in functions.finish() {
+        out.write(|recorder| recorder.call(&call));
+    }
+    let n_oom_kills = session.n_oom_kills(ending);
+    out.write(|recorder| recorder.finish(unix_seconds(), ending, n_oom_kills));
+    // Only now: recording is over, and the program may go on for hours.
+    let ending = match (&mut watched, ending) {
+        (Watched::Program(program), Ending::StillRunning) => {
+            program.wait_until(None).unwrap_or(Ending::Exit(0))
+        }
+        _ => ending,
+    };
+    Ok(Finished {
+        ending,
+        n_oom_kills,
+        peak_bytes: session.peak_bytes,
+        write_error: out.error,
+    })
+}
+
+enum Watched {
+    Program(Program),
+    Process(Attached),
+}
+
+impl Watched {
+    fn wait_until(&mut self, deadline: Instant) -> Option<Ending> {
+        match self {
+            Watched::Program(program) => program.wait_until(Some(deadline)),
+            Watched::Process(attached) => attached
+                .wait_until(deadline)
+                .then_some(Ending::StillRunning),
+        }
+    }
+}
+
+struct Session {
+    tree: Option<Tree>,
+    group: Option<Group>,
+    limit: Option<u64>,
+    n_kills_before: u64,
+    peak_bytes: u64,
+    slow: Option<Instant>,
+    header: Header,
+}
+
+impl Session {
+    fn tick(&mut self, now: Instant, out: &mut Writing, functions: &mut Functions) {
+        let is_slow = self
+            .slow
+            .is_none_or(|last| now.duration_since(last) >= SLOW);
+        if is_slow {
+            self.slow = Some(now);
+            self.limit = self.group.as_ref().and_then(Group::limit);
+            for call in functions.take() {
+                out.write(|recorder| recorder.call(&call));
+            }
+        }
+        let Some(tree) = &mut self.tree else { return };
+        let news = tree.look(now);
+        let time_s = unix_seconds();
+        for number in news.ended {
+            out.write(|recorder| recorder.ended(time_s, number));
+        }
+        for number in news.named {
+            let Some(member) = tree.members.iter().find(|member| member.number == number) else {
+                continue;
+            };
+            let appeared = Appeared {
+                number,
+                pid: member.pid,
+                parent: member.parent,
+                name: &member.name,
+                command: &member.command,
+            };
+            out.write(|recorder| recorder.appeared(time_s, &appeared));
+        }
+        if tree.members.is_empty() {
+            return;
+        }
+        let processes: Vec<_> = tree
+            .members
+            .iter()
+            .map(|member| (member.number, member.pid, member.memory))
+            .collect();
+        let sizes = processes
+            .iter()
+            .map(|(.., memory)| memory.by(self.header.backend));
+        self.peak_bytes = self.peak_bytes.max(sizes.sum());
+        let tick = Tick {
+            time_s,
+            processes,
+            group: self.group.as_ref().and_then(Group::usage),
+            limit: self.limit,
+        };
+        out.write(|recorder| recorder.tick(&tick));
+    }
+
+    /// A process that is not our child just goes away.
+    fn is_over(&self, watched: &Watched) -> bool {
+        let is_there = self.tree.as_ref().is_some_and(Tree::has_root);
+        matches!(watched, Watched::Process(_)) && !is_there
+    }
+
+    /// In the run's control group; or on the machine, if the program was killed in just the way the kernel kills.
+    fn n_oom_kills(&self, ending: Ending) -> u64 {
+        let in_group = self.group.as_ref().map_or(0, Group::n_kills);
+        if in_group == 0 && ending == Ending::Signal(libc::SIGKILL) {
+            return group::n_kills_of_machine().saturating_sub(self.n_kills_before);
+        }
+        in_group
+    }
+}
+
+/// The file, until it cannot be written any more.
+struct Writing {
+    recorder: Option<Recorder<File>>,
+    error: Option<io::Error>,
+}
+
+impl Writing {
+    fn begin(file: File, form: Form, header: Header) -> Writing {
+        match Recorder::begin(file, form, header) {
+            Ok(recorder) => Writing {
+                recorder: Some(recorder),
+                error: None,
+            },
+            Err(error) => Writing {
+                recorder: None,
+                error: Some(error),
+            },
+        }
+    }
+
+    fn write(&mut self, write: impl FnOnce(&mut Recorder<File>) -> io::Result<()>) {
+        if let Some(Err(error)) = self.recorder.as_mut().map(write) {
+            self.error = Some(error);
+            self.recorder = None;
+        }
+    }
+}
+
+fn unix_seconds() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0.0, |since| since.as_secs_f64())
+}
