@@ -157,6 +157,10 @@ pub unsafe fn stop_watching_deaths(symbols: &Symbols) {
     }
 }
 
+/// Stands in the place of the deallocator of code objects.
+///
+/// # Safety
+/// Called by the interpreter alone, as it would call that: with the GIL, with a code object that nobody refers to any more.
 unsafe extern "C" fn on_code_death(object: *mut c_void) {
     let address = object as usize;
     strike_out(address, true);

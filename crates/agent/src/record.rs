@@ -21,7 +21,7 @@ use heaptide_capture::wire::Writer;
 use heaptide_capture::{Allocator, Frame, Tables};
 
 use crate::session::{self, ORDER, TOKEN_MASK};
-use crate::store::Filled;
+use crate::slot::Filled;
 use crate::sys::KeepErrno;
 use crate::threads::{NO_TOKEN, ThreadState};
 use crate::{clock, python};

@@ -9,7 +9,8 @@ use heaptide_capture::Entry;
 use heaptide_capture::area::{BlockHead, ChunkHead, REGISTRY_STREAM, SlotHead};
 use heaptide_capture::registry::MAX_SMALL_ENTRY_BYTES;
 
-use crate::store::{Filled, Size, Slot, Store};
+use crate::slot::{Filled, Size, Slot};
+use crate::store::Store;
 
 #[derive(Default)]
 pub struct RegistryStream {

@@ -16,14 +16,12 @@
 //! Runs on: the thread that starts or stops (with the GIL), any thread (the rest). Allocates: past the hooks. Locks:
 //! `LIFECYCLE`. During fork: see `fork.rs`.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use heaptide_capture::{Entry, Header, Lost, Mode, header};
+use heaptide_capture::{Entry, Lost};
 
 use crate::checkpoint::Checkpoints;
 use crate::clock::ClockPoint;
@@ -35,7 +33,7 @@ use crate::registry::RegistryStream;
 use crate::store::Store;
 use crate::threads::{self, RECORDING, ThreadState};
 use crate::{
-    clock, codes, fork, hooks, keeper, own_memory, python, record, resident, sampler, sys,
+    clock, codes, fork, hooks, keeper, new_file, own_memory, python, record, resident, sampler, sys,
 };
 
 /// Low bits of the order word: the thread that recorded last. The rest is its number in the order.
@@ -158,7 +156,7 @@ pub fn active_id() -> Option<[u8; 16]> {
 /// # Safety
 /// The calling thread holds the GIL.
 pub unsafe fn start(config: Config) -> Result<Option<String>, StartError> {
-    let id = config.session.unwrap_or_else(new_session_id);
+    let id = config.session.unwrap_or_else(new_file::new_session_id);
     // SAFETY: as the caller says.
     unsafe { start_as(config, id, std::os::unix::process::parent_id()) }
 }
@@ -215,8 +213,8 @@ unsafe fn start_as(
 
     let shift = clock::tick_shift();
     TICK_SHIFT.store(shift, Ordering::Relaxed);
-    let header = header_of(&config, id, parent, shift);
-    let file = open(&config)?;
+    let header = new_file::header_of(&config, id, parent, shift);
+    let file = new_file::open(&config)?;
     let store = Store::new(file, &header.to_bytes())
         .map_err(|error| StartError::Write(config.path.clone(), error))?;
     let number = N_SESSIONS.fetch_add(1, Ordering::Relaxed) + 1;
@@ -465,72 +463,4 @@ impl Session {
         }
         self.store.finish();
     }
-}
-
-fn open(config: &Config) -> Result<File, StartError> {
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .mode(0o666)
-        .custom_flags(libc::O_CLOEXEC);
-    if config.overwrite {
-        // A regular file is replaced, not emptied: another process may be recording into it.
-        let is_file = std::fs::metadata(&config.path).is_ok_and(|metadata| metadata.is_file());
-        let is_replaceable = is_file && OpenOptions::new().write(true).open(&config.path).is_ok();
-        if is_replaceable {
-            let _ = std::fs::remove_file(&config.path);
-        }
-        options.create(true).truncate(true);
-    } else {
-        options.create_new(true);
-    }
-    options
-        .open(&config.path)
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => StartError::Exists(config.path.clone()),
-            _ => StartError::Open(config.path.clone(), error),
-        })
-}
-
-fn header_of(config: &Config, session: [u8; 16], parent_pid: u32, tick_shift: u32) -> Header {
-    let program = config.program.clone();
-    Header {
-        version: header::VERSION,
-        session,
-        pid: std::process::id(),
-        parent_pid,
-        started_unix_ns: clock::unix_ns(),
-        mode: Mode {
-            objects: config.objects,
-            sample_bytes: config.sample_bytes,
-            aggregate: config.aggregate,
-            follow_fork: config.follow_fork,
-        },
-        command: program.command,
-        executable: program.executable,
-        working_directory: program.working_directory,
-        host: program.host,
-        python_version: program.python_version,
-        python_allocator: program.python_allocator,
-        main_thread: std::process::id(),
-        stdlib_paths: program.stdlib_paths,
-        import_paths: program.import_paths,
-        own_paths: program.own_paths,
-        tick_shift,
-        sample_interval_ms: config.interval_ms,
-        profiler_version: env!("CARGO_PKG_VERSION").to_owned(),
-        joined_late: !config.whole_program,
-    }
-}
-
-fn new_session_id() -> [u8; 16] {
-    let mut id = [0; 16];
-    // SAFETY: the pointer and length are those of a live array.
-    let got = unsafe { libc::getrandom(id.as_mut_ptr().cast(), id.len(), 0) };
-    if got != id.len() as isize {
-        id[..8].copy_from_slice(&clock::unix_ns().to_le_bytes());
-        id[8..].copy_from_slice(&u64::from(std::process::id()).to_le_bytes());
-    }
-    id
 }

@@ -21,8 +21,8 @@ use heaptide_capture::Tables;
 use crate::locks::ForkMutex;
 use crate::own_memory;
 use crate::sampler::Sampler;
+use crate::slot::Slot;
 use crate::stack::Stack;
-use crate::store::Slot;
 use crate::{session, sys, tls};
 
 /// The thread is beyond its destructors.

@@ -1,0 +1,80 @@
+//! How the file of a session begins: where it is, what its header says, which session it belongs to.
+//!
+//! Runs on: the thread that starts. Allocates: past the hooks. Locks: none.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+
+use heaptide_capture::{Header, Mode, header};
+
+use crate::clock;
+use crate::config::Config;
+use crate::error::StartError;
+
+pub fn open(config: &Config) -> Result<File, StartError> {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .mode(0o666)
+        .custom_flags(libc::O_CLOEXEC);
+    if config.overwrite {
+        // A regular file is replaced, not emptied: another process may be recording into it.
+        let is_file = std::fs::metadata(&config.path).is_ok_and(|metadata| metadata.is_file());
+        let is_replaceable = is_file && OpenOptions::new().write(true).open(&config.path).is_ok();
+        if is_replaceable {
+            let _ = std::fs::remove_file(&config.path);
+        }
+        options.create(true).truncate(true);
+    } else {
+        options.create_new(true);
+    }
+    options
+        .open(&config.path)
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => StartError::Exists(config.path.clone()),
+            _ => StartError::Open(config.path.clone(), error),
+        })
+}
+
+pub fn header_of(config: &Config, session: [u8; 16], parent_pid: u32, tick_shift: u32) -> Header {
+    let program = config.program.clone();
+    Header {
+        version: header::VERSION,
+        session,
+        pid: std::process::id(),
+        parent_pid,
+        started_unix_ns: clock::unix_ns(),
+        mode: Mode {
+            objects: config.objects,
+            sample_bytes: config.sample_bytes,
+            aggregate: config.aggregate,
+            follow_fork: config.follow_fork,
+        },
+        command: program.command,
+        executable: program.executable,
+        working_directory: program.working_directory,
+        host: program.host,
+        python_version: program.python_version,
+        python_allocator: program.python_allocator,
+        main_thread: std::process::id(),
+        stdlib_paths: program.stdlib_paths,
+        import_paths: program.import_paths,
+        own_paths: program.own_paths,
+        tick_shift,
+        sample_interval_ms: config.interval_ms,
+        profiler_version: env!("CARGO_PKG_VERSION").to_owned(),
+        joined_late: !config.whole_program,
+    }
+}
+
+pub fn new_session_id() -> [u8; 16] {
+    let mut id = [0; 16];
+    // SAFETY: the pointer and length are those of a live array.
+    let got = unsafe { libc::getrandom(id.as_mut_ptr().cast(), id.len(), 0) };
+    if got != id.len() as isize {
+        id[..8].copy_from_slice(&clock::unix_ns().to_le_bytes());
+        id[8..].copy_from_slice(&u64::from(std::process::id()).to_le_bytes());
+    }
+    id
+}
