@@ -38,6 +38,8 @@ pub enum DamageKind {
         first: u32,
         n_chunks: u32,
     },
+    /// In another profiler's capture: from `offset` of the unpacked file on, nothing makes sense.
+    WrongForeignRecord,
     /// The operating system refused to read.
     ReadFailed {
         stream: u32,
@@ -120,6 +122,10 @@ impl fmt::Display for Damage {
                 "chunks {first} to {} of {} are missing from the file, and what they said was left out",
                 first.saturating_add(n_chunks - 1),
                 Owner(stream)
+            ),
+            DamageKind::WrongForeignRecord => write!(
+                out,
+                "the record at byte {offset} makes no sense: it and what follows were left out"
             ),
             DamageKind::ReadFailed { stream, reason } => write!(
                 out,

@@ -118,6 +118,19 @@ impl DecodedChunk {
         }
     }
 
+    /// Begins an empty chunk, to be filled operation by operation instead of from bytes: for readers of other
+    /// profilers' captures.
+    pub fn begin(&mut self, head: &ChunkHead) {
+        self.reset(head);
+        self.complete = true;
+    }
+
+    /// The node of a frame called from another node.
+    #[inline(always)]
+    pub fn child(&mut self, parent: u32, frame: Frame) -> u32 {
+        self.places.child(&mut self.nodes, parent, frame)
+    }
+
     fn reset(&mut self, head: &ChunkHead) {
         self.head = *head;
         self.ops.clear();
@@ -160,7 +173,8 @@ impl DecodedChunk {
         node
     }
 
-    fn mark_time(&mut self, time: u64) {
+    /// From the next operation on, the clock stands at this many units.
+    pub fn mark_time(&mut self, time: u64) {
         let first_op = self.ops.len() as u32;
         match self.times.last_mut() {
             Some(last) if last.first_op == first_op => last.time = time,

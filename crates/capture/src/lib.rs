@@ -12,6 +12,7 @@ pub mod area;
 pub mod damage;
 pub mod decode;
 pub mod event;
+pub mod foreign;
 pub mod header;
 pub mod order;
 pub mod pack;
@@ -24,10 +25,12 @@ pub use allocator::Allocator;
 pub use damage::{Damage, DamageKind};
 pub use decode::{DecodedChunk, Node, Op, OpKind, Segment, TimeMark};
 pub use event::{Frame, Record, Tables};
+pub use foreign::ForeignEvents;
 pub use header::{Header, Mode};
-pub use order::{replay, replay_between};
+pub use order::{replay, replay_between, replay_until};
 pub use pack::Packer;
 pub use read::{
-    Capture, ChunkRef, ClockPoint, CodeText, OpenError, OpenFailure, Registry, Resident, ThreadInfo,
+    Capture, ChunkRef, ClockPoint, CodeText, OpenError, OpenFailure, Registry, RegistryBuilder,
+    Resident, ThreadInfo,
 };
 pub use registry::{Code, Entry, Lost};

@@ -17,7 +17,7 @@ mod ahead;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::ops::{Range, RangeInclusive};
+use std::ops::{ControlFlow, Range, RangeInclusive};
 use std::thread;
 
 use crate::damage::Damage;
@@ -45,6 +45,21 @@ pub fn replay(
     on_progress: &mut dyn FnMut(u64),
     sink: &mut impl FnMut(&DecodedChunk, Range<usize>),
 ) -> Vec<Damage> {
+    replay_until(capture, on_progress, &mut |chunk, ops| {
+        sink(chunk, ops);
+        ControlFlow::Continue(())
+    })
+}
+
+/// Like [`replay`], until the sink breaks off.
+pub fn replay_until(
+    capture: &Capture,
+    on_progress: &mut dyn FnMut(u64),
+    sink: &mut impl FnMut(&DecodedChunk, Range<usize>) -> ControlFlow<()>,
+) -> Vec<Damage> {
+    if let Some(foreign) = &capture.foreign {
+        return foreign.replay(on_progress, sink);
+    }
     let n_cores = thread::available_parallelism().map_or(1, |n| n.get());
     // The calling thread decodes as well, when it has nothing to replay.
     let n_workers = (n_cores - 1)
@@ -84,7 +99,10 @@ pub fn replay_between(
         n_workers,
         MAX_HELD_BYTES,
         &mut |_| {},
-        sink,
+        &mut |chunk, ops| {
+            sink(chunk, ops);
+            ControlFlow::Continue(())
+        },
     )
 }
 
@@ -94,7 +112,7 @@ fn replay_with(
     n_workers: usize,
     max_held_bytes: usize,
     on_progress: &mut dyn FnMut(u64),
-    sink: &mut impl FnMut(&DecodedChunk, Range<usize>),
+    sink: &mut impl FnMut(&DecodedChunk, Range<usize>) -> ControlFlow<()>,
 ) -> Vec<Damage> {
     let ahead = Ahead::new(capture, &wanted, n_workers + 2);
     thread::scope(|scope| {
@@ -107,7 +125,9 @@ fn replay_with(
         }
         let mut merge = Merge::new(capture, wanted, &ahead, max_held_bytes);
         while let Some(stream) = merge.next_stream() {
-            merge.advance(stream, on_progress, sink);
+            if merge.advance(stream, on_progress, sink).is_break() {
+                break;
+            }
         }
         merge.damage
     })
@@ -198,8 +218,8 @@ impl<'a> Merge<'a> {
         &mut self,
         index: usize,
         on_progress: &mut dyn FnMut(u64),
-        sink: &mut impl FnMut(&DecodedChunk, Range<usize>),
-    ) {
+        sink: &mut impl FnMut(&DecodedChunk, Range<usize>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let turn_of_others = self.queue.peek().map(|Reverse(next)| *next);
         let has_turn =
             |sequence: u64| turn_of_others.is_none_or(|others| (sequence, index) < others);
@@ -224,7 +244,7 @@ impl<'a> Merge<'a> {
                     let next = segments.get(n_unwanted + n_next);
                     let end = next.map_or(chunk.ops.len(), first_op);
                     if start < end {
-                        sink(&chunk, start..end);
+                        sink(&chunk, start..end)?;
                     }
                     stream.segment += n_unwanted + n_next;
                     if let Some(next) = next {
@@ -237,13 +257,13 @@ impl<'a> Merge<'a> {
                 }
             };
             if is_chunk_done && !self.step_to_next_chunk(index, on_progress) {
-                return;
+                return ControlFlow::Continue(());
             }
             let sequence = self.streams[index].sequence;
             if !has_turn(sequence) {
                 self.queue.push(Reverse((sequence, index)));
                 self.drop_those_needed_last();
-                return;
+                return ControlFlow::Continue(());
             }
         }
     }
@@ -375,7 +395,10 @@ mod tests {
             n_workers,
             max_held_bytes,
             &mut |n| n_done = n,
-            &mut |chunk, ops| addresses.extend(chunk.ops[ops].iter().map(|op| op.address)),
+            &mut |chunk, ops| {
+                addresses.extend(chunk.ops[ops].iter().map(|op| op.address));
+                ControlFlow::Continue(())
+            },
         );
         assert_eq!(damage, []);
         assert_eq!(n_done, N_OPS);

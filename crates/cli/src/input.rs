@@ -34,7 +34,7 @@ fn open_all<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<Vec<Capture>
     paths
         // A file that is named twice, by whatever path, counts once.
         .filter(|path| path.canonicalize().map_or(true, |real| seen.insert(real)))
-        .map(|path| Capture::open(path).map_err(Failure::failed))
+        .map(|path| heaptide_foreign::open(path).map_err(Failure::failed))
         .collect()
 }
 

@@ -113,6 +113,9 @@ impl Capture {
 
     /// The sums with which the capture begins, ready for the events that are in it: those of the checkpoint, or none.
     pub fn first_tally(&self) -> Result<Tally, Damage> {
+        if let Some(foreign) = &self.foreign {
+            return Ok(foreign.first_tally());
+        }
         let Some(checkpoint) = &self.checkpoint else {
             return Ok(Tally::new(self.header.mode.sample_bytes));
         };

@@ -24,6 +24,8 @@ pub enum OpenFailure {
     /// The format's version in the file.
     Newer(u32),
     DamagedHeader,
+    /// A capture of memray in a format that is not read; the format's number in the file.
+    Memray(u32),
 }
 
 impl From<HeaderError> for OpenFailure {
@@ -72,6 +74,11 @@ impl fmt::Display for OpenError {
             OpenFailure::Foreign => write!(
                 out,
                 "{path} is not a Heaptide capture: name a file that `heaptide run` has written"
+            ),
+            OpenFailure::Memray(format) => write!(
+                out,
+                "{path} was written by memray in its format {format}, and Heaptide reads formats 12 and 13 \
+                 (memray 1.19 and 1.20): look at it with the memray that wrote it"
             ),
             OpenFailure::Newer(version) => write!(
                 out,

@@ -15,15 +15,15 @@ use std::mem;
 use std::path::{Path, PathBuf};
 
 use crate::damage::{Damage, DamageKind};
+use crate::foreign::ForeignEvents;
 use crate::header::{Header, MAGIC, PREFIX_LEN};
 
 pub use checkpoint::{Checkpoint, MAX_CHECKPOINT_LEN};
 pub use chunk::ChunkRef;
 pub use error::{OpenError, OpenFailure};
-pub use registry::{ClockPoint, CodeText, Registry, Resident, ThreadInfo};
+pub use registry::{ClockPoint, CodeText, Registry, RegistryBuilder, Resident, ThreadInfo};
 
 use chunk::{Place, Sorted};
-use registry::RegistryBuilder;
 use scan::Scan;
 use source::Source;
 
@@ -48,6 +48,8 @@ pub struct Capture {
     /// Where to look for what was added to the file after it was opened.
     settled_to: u64,
     source: Source,
+    /// Of another profiler's capture: its events, which are in no chunks.
+    pub(crate) foreign: Option<Box<dyn ForeignEvents>>,
 }
 
 impl Capture {
@@ -103,6 +105,7 @@ impl Capture {
             spares: mem::take(&mut sorted.spares),
             settled_to,
             source,
+            foreign: None,
         };
         if whole {
             let failed = capture.choose_checkpoint(checkpoints);
@@ -112,6 +115,27 @@ impl Capture {
         }
         capture.chunks = sorted.events;
         Ok(capture)
+    }
+
+    /// A capture that another profiler wrote, as far as it is known before its events are read.
+    pub fn foreign(
+        path: &Path,
+        header: Header,
+        registry: Registry,
+        events: Box<dyn ForeignEvents>,
+    ) -> Capture {
+        Capture {
+            path: path.into(),
+            header,
+            registry,
+            checkpoint: None,
+            chunks: Vec::new(),
+            damage: Vec::new(),
+            spares: Vec::new(),
+            settled_to: 0,
+            source: Source::Bytes(Vec::new()),
+            foreign: Some(events),
+        }
     }
 
     fn read_registry(&mut self, chunks: &[ChunkRef]) {
@@ -130,6 +154,9 @@ impl Capture {
 
     /// Allocations and releases in all chunks; not those that a checkpoint stands for.
     pub fn n_events(&self) -> u64 {
+        if let Some(foreign) = &self.foreign {
+            return foreign.n_events();
+        }
         self.chunks
             .iter()
             .map(|chunk| u64::from(chunk.n_events))

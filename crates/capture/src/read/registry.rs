@@ -109,7 +109,7 @@ impl Registry {
 }
 
 /// Collects entries, chunk after chunk, in the order in which they were written.
-pub(super) struct RegistryBuilder {
+pub struct RegistryBuilder {
     registry: Registry,
     threads: BTreeMap<u32, ThreadInfo>,
     lost: BTreeMap<Lost, u64>,
@@ -124,7 +124,7 @@ impl RegistryBuilder {
     const MAX_RESIDENT: usize = 200_000;
     const MAX_CLOCKS: usize = 65_536;
 
-    pub(super) fn new(tick_shift: u32) -> Self {
+    pub fn new(tick_shift: u32) -> Self {
         RegistryBuilder {
             registry: Registry::new(tick_shift),
             threads: BTreeMap::new(),
@@ -148,7 +148,7 @@ impl RegistryBuilder {
         true
     }
 
-    fn add(&mut self, entry: Entry) {
+    pub fn add(&mut self, entry: Entry) {
         let registry = &mut self.registry;
         match entry {
             Entry::Code(code) => {
@@ -227,7 +227,7 @@ impl RegistryBuilder {
         clocks.push(point);
     }
 
-    pub(super) fn finish(self) -> Registry {
+    pub fn finish(self) -> Registry {
         let mut registry = self.registry;
         registry.threads = self.threads.into_values().collect();
         registry.lost = self.lost.into_iter().collect();

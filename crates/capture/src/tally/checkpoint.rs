@@ -118,6 +118,7 @@ impl Tally {
             n_frees,
             n_unknown_frees,
             n_overlaps,
+            has_totals: true,
         })
     }
 }

@@ -12,6 +12,7 @@ pub mod amount;
 mod checkpoint;
 #[cfg(test)]
 mod checkpoint_tests;
+mod given;
 mod index;
 mod live;
 mod ranges;
@@ -36,6 +37,7 @@ use sizes::SizeCounts;
 use threads::{LastFree, Thread, Threads};
 
 pub use amount::Amount;
+pub use given::Given;
 pub use series::HeapSeries;
 pub use stacks::{Stack, StackId, Stacks};
 
@@ -70,6 +72,8 @@ pub struct Tally {
     n_frees: u64,
     n_unknown_frees: u64,
     n_overlaps: u64,
+    /// False if only the peak and what is alive were given.
+    has_totals: bool,
 }
 
 /// All sums of a capture.
@@ -97,6 +101,8 @@ pub struct Sums {
     pub n_unknown_frees: u64,
     /// Allocations at an address that was still taken: a release is missing.
     pub n_overlaps: u64,
+    /// False if the capture holds no more than the peak and what was alive at the end: totals and sizes are then 0.
+    pub has_totals: bool,
     weigher: Weigher,
 }
 
@@ -142,6 +148,7 @@ impl Tally {
             n_frees: 0,
             n_unknown_frees: 0,
             n_overlaps: 0,
+            has_totals: true,
         }
     }
 
@@ -470,6 +477,7 @@ impl Tally {
             n_frees: self.n_frees,
             n_unknown_frees: self.n_unknown_frees,
             n_overlaps: self.n_overlaps,
+            has_totals: self.has_totals,
             weigher,
         }
     }

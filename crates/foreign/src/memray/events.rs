@@ -1,0 +1,328 @@
+//! A file with all allocations: its events, as chunks of operations.
+//!
+//! The file is read twice. When it is opened, what it says of itself is gathered: code objects and threads stand between
+//! the events, and a progress bar wants to know how many those are. When it is replayed, events are collected until there are
+//! [`WINDOW_OPS`], each thread's in a chunk of its own, and then told in turns:
+//!
+//! ```text
+//! file      1: a a push a   2: b b   1: pop a   2: b
+//! chunks    1: a a a a      2: b b b
+//! turns     1: 0..3         2: 0..2  1: 3..4    2: 2..3
+//! ```
+//!
+//! So memory does not grow with the file, and a stack is looked up once for all allocations on it in a window.
+
+use std::mem;
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+
+use heaptide_capture::area::ChunkHead;
+use heaptide_capture::foreign::Sink;
+use heaptide_capture::tally::Tally;
+use heaptide_capture::{
+    Capture, Damage, DamageKind, DecodedChunk, ForeignEvents, Frame, Op, OpKind, OpenFailure,
+};
+
+use super::Place;
+use super::header::FileHeader;
+use super::input::Input;
+use super::records::{Next, Record, Records};
+use super::threads::{Gathered, Streams};
+
+/// So many operations are collected before they are told.
+const WINDOW_OPS: usize = 1 << 16;
+/// So many threads may take part in a window.
+const WINDOW_THREADS: usize = 256;
+/// Deeper stacks are damage, not data.
+const MAX_DEPTH: usize = 1 << 20;
+
+#[derive(Debug)]
+struct AllEvents {
+    place: Place,
+    header: FileHeader,
+    n_events: u64,
+}
+
+/// Reads what the file says of itself.
+pub fn open(
+    path: &Path,
+    header: FileHeader,
+    input: Input,
+    place: Place,
+) -> Result<Capture, OpenFailure> {
+    let mut gathered = Gathered::new(&header);
+    let mut n_events = 0;
+    // What is damaged is told by the replay.
+    Records::new(&header).read(input, |record| {
+        match record {
+            Record::Alloc { .. } | Record::Free { .. } | Record::FreeRange { .. } => n_events += 1,
+            Record::Code(code) => {
+                if gathered.code(code).is_none() {
+                    return Next::Refuse;
+                }
+            }
+            Record::Thread(thread) => {
+                if gathered.thread(thread).is_none() {
+                    return Next::Refuse;
+                }
+            }
+            Record::ThreadName(name) => gathered.thread_name(name),
+            Record::Resident { time, bytes } => gathered.resident(time, bytes),
+            Record::Trailer => {
+                gathered.end(&header);
+                return Next::Stop;
+            }
+            _ => {}
+        }
+        Next::Read
+    });
+    let events = AllEvents {
+        place,
+        header: header.clone(),
+        n_events,
+    };
+    Ok(Capture::foreign(
+        path,
+        header.common,
+        gathered.finish(),
+        Box::new(events),
+    ))
+}
+
+impl ForeignEvents for AllEvents {
+    fn n_events(&self) -> u64 {
+        self.n_events
+    }
+
+    fn first_tally(&self) -> Tally {
+        Tally::new(0)
+    }
+
+    fn replay(&self, on_progress: &mut dyn FnMut(u64), sink: &mut Sink) -> Vec<Damage> {
+        // The header was read when the capture was opened.
+        let input = self.place.input().and_then(|mut input| {
+            FileHeader::read(&mut input).map_err(|_| std::io::ErrorKind::InvalidData)?;
+            Ok(input)
+        });
+        let input = match input {
+            Ok(input) => input,
+            Err(error) => {
+                let kind = DamageKind::ReadFailed {
+                    stream: 1,
+                    reason: error.kind(),
+                };
+                return vec![Damage { offset: 0, kind }];
+            }
+        };
+        let mut window = Window::new(&self.header);
+        let damage = Records::new(&self.header).read(input, |record| {
+            if let Record::Trailer = record {
+                return Next::Stop;
+            }
+            if window.take(record).is_none() {
+                return Next::Refuse;
+            }
+            if window.is_full() && window.tell(on_progress, sink).is_break() {
+                return Next::Stop;
+            }
+            Next::Read
+        });
+        // Nothing is left in it if the sink broke off.
+        let _ = window.tell(on_progress, sink);
+        damage.into_iter().collect()
+    }
+}
+
+/// A thread, as far as the file has been read.
+#[derive(Default)]
+struct Thread {
+    stream: u32,
+    stack: Vec<Frame>,
+    /// So many outermost frames are never shown.
+    n_hidden: usize,
+    /// How many chunks it has had.
+    n_chunks: u32,
+    /// It has operations in this window.
+    is_active: bool,
+    chunk: DecodedChunk,
+    /// The time that was last noted in the chunk.
+    time: u64,
+    /// Nodes in the chunk of the stack's outermost frames.
+    nodes: Vec<u32>,
+    /// The node of the stack on which it allocated last.
+    node: u32,
+}
+
+struct Window<'h> {
+    header: &'h FileHeader,
+    streams: Streams,
+    /// By stream, which count from 1.
+    threads: Vec<Thread>,
+    /// Index of the thread whose records follow.
+    now: usize,
+    time: u64,
+    /// Threads with a chunk.
+    active: Vec<usize>,
+    turns: Vec<(usize, Range<usize>)>,
+    n_ops: usize,
+    n_done: u64,
+    spare: Vec<DecodedChunk>,
+}
+
+impl<'h> Window<'h> {
+    fn new(header: &'h FileHeader) -> Self {
+        Window {
+            header,
+            streams: Streams::default(),
+            threads: Vec::new(),
+            now: usize::MAX,
+            time: 0,
+            active: Vec::new(),
+            turns: Vec::new(),
+            n_ops: 0,
+            n_done: 0,
+            spare: Vec::new(),
+        }
+    }
+
+    #[inline(always)]
+    fn is_full(&self) -> bool {
+        self.n_ops >= WINDOW_OPS || self.active.len() > WINDOW_THREADS
+    }
+
+    /// `None` if the record cannot be.
+    #[inline(always)]
+    fn take(&mut self, record: Record) -> Option<()> {
+        match record {
+            Record::Alloc {
+                address,
+                size,
+                allocator,
+            } => self.add(Op {
+                address,
+                size,
+                node: 0,
+                kind: OpKind::Alloc,
+                allocator: allocator as u8,
+            })?,
+            Record::Free { address } => self.release(OpKind::Free, address, 0)?,
+            Record::FreeRange { address, length } => {
+                self.release(OpKind::FreeRange, address, length)?;
+            }
+            Record::Push(frame) => {
+                let thread = self.threads.get_mut(self.now)?;
+                if thread.stack.len() >= MAX_DEPTH {
+                    return None;
+                }
+                thread.stack.push(frame);
+            }
+            Record::Pop(n_frames) => {
+                let thread = self.threads.get_mut(self.now)?;
+                let depth = thread.stack.len().saturating_sub(n_frames);
+                thread.stack.truncate(depth);
+                thread.nodes.truncate(depth);
+            }
+            Record::Thread(number) => self.switch_to(number)?,
+            Record::Resident { time, .. } => self.time = self.time.max(time),
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn switch_to(&mut self, number: u64) -> Option<()> {
+        let (stream, is_new) = self.streams.of(number)?;
+        if is_new {
+            self.threads.push(Thread {
+                stream,
+                n_hidden: self.header.n_hidden(number),
+                ..Thread::default()
+            });
+        }
+        self.now = stream as usize - 1;
+        Some(())
+    }
+
+    fn release(&mut self, kind: OpKind, address: u64, size: u64) -> Option<()> {
+        self.add(Op {
+            address,
+            size,
+            kind,
+            ..Op::default()
+        })
+    }
+
+    /// Adds an operation of the thread whose turn it is.
+    #[inline(always)]
+    fn add(&mut self, mut op: Op) -> Option<()> {
+        let thread = self.threads.get_mut(self.now)?;
+        if !thread.is_active {
+            thread.begin_chunk(self.time, self.spare.pop().unwrap_or_default());
+            self.active.push(self.now);
+        } else if thread.time != self.time {
+            thread.time = self.time;
+            thread.chunk.mark_time(self.time);
+        }
+        if op.kind == OpKind::Alloc {
+            thread.place_stack();
+        }
+        op.node = thread.node;
+        let at = thread.chunk.ops.len();
+        thread.chunk.ops.push(op);
+        self.n_ops += 1;
+        match self.turns.last_mut() {
+            Some((now, ops)) if *now == self.now => ops.end = at + 1,
+            _ => self.turns.push((self.now, at..at + 1)),
+        }
+        Some(())
+    }
+
+    /// Tells what was collected, and begins anew.
+    fn tell(&mut self, on_progress: &mut dyn FnMut(u64), sink: &mut Sink) -> ControlFlow<()> {
+        let mut told = ControlFlow::Continue(());
+        for (thread, ops) in self.turns.drain(..) {
+            if told.is_continue() {
+                told = sink(&self.threads[thread].chunk, ops);
+            }
+        }
+        for thread in self.active.drain(..) {
+            let thread = &mut self.threads[thread];
+            thread.is_active = false;
+            self.spare.push(mem::take(&mut thread.chunk));
+        }
+        self.n_done += mem::take(&mut self.n_ops) as u64;
+        on_progress(self.n_done);
+        told
+    }
+}
+
+impl Thread {
+    fn begin_chunk(&mut self, time: u64, memory: DecodedChunk) {
+        self.chunk = memory;
+        self.chunk.begin(&ChunkHead {
+            stream: self.stream,
+            number: self.n_chunks,
+            time,
+            ..ChunkHead::default()
+        });
+        self.n_chunks += 1;
+        self.is_active = true;
+        self.time = time;
+        self.nodes.clear();
+        self.place_stack();
+    }
+
+    /// Makes `node` that of the present stack.
+    #[inline(always)]
+    fn place_stack(&mut self) {
+        while let Some(&frame) = self.stack.get(self.nodes.len()) {
+            let node = if self.nodes.len() < self.n_hidden {
+                0
+            } else {
+                let parent = self.nodes.last().copied().unwrap_or(0);
+                self.chunk.child(parent, frame)
+            };
+            self.nodes.push(node);
+        }
+        self.node = self.nodes.last().copied().unwrap_or(0);
+    }
+}

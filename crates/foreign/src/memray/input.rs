@@ -1,0 +1,144 @@
+//! The bytes of a file, unpacked if it is an LZ4 frame, in a window that moves over them.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+use lz4_flex::frame::FrameDecoder;
+
+/// With these bytes an LZ4 frame begins.
+const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
+const WINDOW: usize = 256 << 10;
+/// Records beyond this are damage, not data: the longest hold a code object's line table.
+const MAX_RECORD: usize = 16 << 20;
+/// With less than this left, the window is moved before the next record is read.
+const ENOUGH: usize = 4 << 10;
+
+trait ReadSeek: Read + Seek {}
+impl<T: Read + Seek> ReadSeek for T {}
+
+pub struct Input {
+    source: Box<dyn Read>,
+    window: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Where in the unpacked file the window stands.
+    offset: u64,
+    is_at_end: bool,
+    /// Why reading ended before the file did.
+    pub error: Option<io::ErrorKind>,
+}
+
+impl fmt::Debug for Input {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.debug_struct("Input")
+            .field("offset", &self.offset)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Input {
+    pub fn from_file(file: File) -> io::Result<Input> {
+        Input::new(file)
+    }
+
+    pub fn from_bytes(bytes: Arc<[u8]>) -> io::Result<Input> {
+        Input::new(Cursor::new(bytes))
+    }
+
+    fn new(mut source: impl ReadSeek + 'static) -> io::Result<Input> {
+        let mut magic = [0; LZ4_MAGIC.len()];
+        let is_packed = source.read_exact(&mut magic).is_ok() && magic == LZ4_MAGIC;
+        source.rewind()?;
+        let source: Box<dyn Read> = if is_packed {
+            Box::new(FrameDecoder::new(source))
+        } else {
+            let len = len_without_zeros(&mut source)?;
+            source.rewind()?;
+            Box::new(source.take(len))
+        };
+        let mut input = Input {
+            source,
+            window: vec![0; WINDOW],
+            start: 0,
+            end: 0,
+            offset: 0,
+            is_at_end: false,
+            error: None,
+        };
+        input.fill();
+        Ok(input)
+    }
+
+    pub fn begins_with(&self, bytes: &[u8]) -> bool {
+        self.rest().starts_with(bytes)
+    }
+
+    /// What is in the window and not read yet. Enough for any short record, unless the file ends.
+    #[inline(always)]
+    pub fn rest(&self) -> &[u8] {
+        &self.window[self.start..self.end]
+    }
+
+    /// Steps over what was read.
+    #[inline(always)]
+    pub fn advance(&mut self, n_bytes: usize) {
+        self.start = (self.start + n_bytes).min(self.end);
+        self.offset += n_bytes as u64;
+        if self.end - self.start < ENOUGH && !self.is_at_end {
+            self.fill();
+        }
+    }
+
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Makes the window larger because a record does not fit. False if there is no more to be had.
+    pub fn widen(&mut self) -> bool {
+        if self.is_at_end || self.window.len() >= MAX_RECORD {
+            return false;
+        }
+        let before = self.end - self.start;
+        if before * 2 > self.window.len() {
+            self.window.resize(self.window.len() * 2, 0);
+        }
+        self.fill();
+        self.end - self.start > before
+    }
+
+    fn fill(&mut self) {
+        self.window.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        while self.end < self.window.len() && !self.is_at_end {
+            match self.source.read(&mut self.window[self.end..]) {
+                Ok(0) => self.is_at_end = true,
+                Ok(n) => self.end += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.error = Some(error.kind());
+                    self.is_at_end = true;
+                }
+            }
+        }
+    }
+}
+
+/// A file that grows in steps ends in zeros if its program was killed. No record needs them.
+fn len_without_zeros(source: &mut impl ReadSeek) -> io::Result<u64> {
+    let mut end = source.seek(SeekFrom::End(0))?;
+    let mut bytes = vec![0; WINDOW];
+    while end > 0 {
+        let len = end.min(WINDOW as u64);
+        source.seek(SeekFrom::Start(end - len))?;
+        let piece = &mut bytes[..len as usize];
+        source.read_exact(piece)?;
+        if let Some(last) = piece.iter().rposition(|&byte| byte != 0) {
+            return Ok(end - len + last as u64 + 1);
+        }
+        end -= len;
+    }
+    Ok(0)
+}

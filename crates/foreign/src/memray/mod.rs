@@ -1,0 +1,81 @@
+//! Captures of memray 1.19 and 1.20 (formats 12 and 13).
+//!
+//! In reading order: `input` gives bytes, unpacked if need be; `header` is the beginning of a file; `records` are what
+//! follows, in a file with all allocations (`events`) or in an aggregated one (`sums`).
+//!
+//! ```text
+//! header | records … | trailer | zeros
+//! ```
+//!
+//! A file is one stream without any structure above its records: where one of them makes no sense, nothing behind it
+//! can be read. All numbers are little-endian; a file from another kind of machine is told by its version number.
+
+mod events;
+mod header;
+mod input;
+mod numbers;
+mod records;
+mod sums;
+mod threads;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use heaptide_capture::{Capture, OpenError, OpenFailure};
+
+use header::FileHeader;
+use input::Input;
+
+/// With these bytes a file begins, packed or not.
+const MAGIC: [u8; 7] = *b"memray\0";
+
+/// Where a capture's bytes are. It is read more than once, each time from its beginning.
+#[derive(Clone, Debug)]
+enum Place {
+    File(PathBuf),
+    Bytes(Arc<[u8]>),
+}
+
+impl Place {
+    fn input(&self) -> io::Result<Input> {
+        match self {
+            Place::File(path) => Input::from_file(File::open(path)?),
+            Place::Bytes(bytes) => Input::from_bytes(bytes.clone()),
+        }
+    }
+}
+
+/// Opens a file of memray's; `None` if it is none, whatever else it may be.
+pub fn open(path: &Path) -> Option<Result<Capture, OpenError>> {
+    // Opening a pipe would wait for somebody to write to it.
+    if !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return None;
+    }
+    open_place(path, Place::File(path.to_owned()))
+}
+
+/// Opens a capture that is already in memory; `None` if it is none of memray's.
+pub fn from_bytes(bytes: &[u8]) -> Option<Result<Capture, OpenError>> {
+    open_place(Path::new("(memory)"), Place::Bytes(bytes.into()))
+}
+
+fn open_place(path: &Path, place: Place) -> Option<Result<Capture, OpenError>> {
+    let mut input = place.input().ok()?;
+    if !input.begins_with(&MAGIC) {
+        return None;
+    }
+    let failed = |reason: OpenFailure| OpenError {
+        path: path.into(),
+        reason,
+    };
+    let opened = FileHeader::read(&mut input).and_then(|header| {
+        if header.is_aggregated {
+            Ok(sums::open(path, header, input))
+        } else {
+            events::open(path, header, input, place)
+        }
+    });
+    Some(opened.map_err(failed))
+}

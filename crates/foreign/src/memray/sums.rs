@@ -1,0 +1,168 @@
+//! An aggregated file: what every site held at the peak and at the end, and no events.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use heaptide_capture::foreign::Sink;
+use heaptide_capture::tally::{Given, Tally};
+use heaptide_capture::{Allocator, Capture, Damage, ForeignEvents, Frame};
+
+use super::header::FileHeader;
+use super::input::Input;
+use super::records::{Next, Record, Records};
+use super::threads::Gathered;
+
+/// A frame and the stack it was called from.
+#[derive(Clone, Copy, Debug)]
+struct Stack {
+    frame: u64,
+    parent: u32,
+    depth: u32,
+}
+
+/// What the file says; its sums are made anew whenever they are asked for.
+#[derive(Debug, Default)]
+struct Aggregated {
+    sites: Vec<Site>,
+    /// The first is the empty one.
+    stacks: Vec<Stack>,
+    frames: HashMap<u64, Frame>,
+    heights: Vec<(u64, u64)>,
+}
+
+#[derive(Debug)]
+struct Site {
+    stack: u32,
+    stream: u32,
+    /// So many of its outermost frames are not shown.
+    n_hidden: u32,
+    allocator: Allocator,
+    at_peak: Given,
+    at_end: Given,
+}
+
+/// Reads the file whole: it is as large as its program had sites.
+pub fn open(path: &Path, header: FileHeader, input: Input) -> Capture {
+    let mut gathered = Gathered::new(&header);
+    let mut found = Aggregated {
+        stacks: vec![Stack {
+            frame: u64::MAX,
+            parent: 0,
+            depth: 0,
+        }],
+        ..Aggregated::default()
+    };
+    let damage = Records::new(&header).read(input, |record| {
+        let next = found.take(record, &header, &mut gathered);
+        next.unwrap_or(Next::Refuse)
+    });
+    let registry = gathered.finish();
+    let mut capture = Capture::foreign(path, header.common, registry, Box::new(found));
+    capture.damage.extend(damage);
+    capture
+}
+
+impl Aggregated {
+    /// `None` if the record cannot be.
+    fn take(
+        &mut self,
+        record: Record,
+        header: &FileHeader,
+        gathered: &mut Gathered,
+    ) -> Option<Next> {
+        match record {
+            Record::Thread(thread) => {
+                gathered.thread(thread)?;
+            }
+            Record::ThreadName(name) => gathered.thread_name(name),
+            Record::Code(code) => gathered.code(code)?,
+            Record::Heap {
+                time,
+                resident,
+                heap,
+            } => {
+                gathered.resident(time, resident);
+                self.heights.push((time, heap));
+            }
+            Record::Frame { number, frame } => {
+                self.frames.insert(number, frame);
+            }
+            Record::Stack { frame, parent } => {
+                let parent = u32::try_from(parent).ok()?;
+                // Parents come first.
+                let depth = self.stacks.get(parent as usize)?.depth + 1;
+                self.stacks.push(Stack {
+                    frame,
+                    parent,
+                    depth,
+                });
+            }
+            Record::Sum {
+                thread,
+                stack,
+                allocator,
+                at_peak,
+                at_end,
+            } => {
+                let stack = u32::try_from(stack).ok()?;
+                self.stacks.get(stack as usize)?;
+                self.sites.push(Site {
+                    stack,
+                    stream: gathered.thread(thread)?,
+                    n_hidden: header.n_hidden(thread).try_into().unwrap_or(u32::MAX),
+                    allocator,
+                    at_peak,
+                    at_end,
+                });
+            }
+            Record::Trailer => {
+                gathered.end(header);
+                return Some(Next::Stop);
+            }
+            _ => {}
+        }
+        Some(Next::Read)
+    }
+
+    /// The frames of a stack, outermost first, without those that are hidden.
+    fn frames_of(&self, site: &Site) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        let mut at = self.stacks[site.stack as usize];
+        while at.depth > site.n_hidden {
+            // Code 0 is nobody's: a frame that the file does not describe is shown as unknown.
+            let unknown = Frame::default();
+            frames.push(self.frames.get(&at.frame).copied().unwrap_or(unknown));
+            at = self.stacks[at.parent as usize];
+        }
+        frames.reverse();
+        frames
+    }
+}
+
+impl ForeignEvents for Aggregated {
+    fn n_events(&self) -> u64 {
+        0
+    }
+
+    fn first_tally(&self) -> Tally {
+        let mut tally = Tally::without_totals();
+        for &(time, bytes) in &self.heights {
+            tally.give_height(time, bytes);
+        }
+        for site in &self.sites {
+            let frames = self.frames_of(site).into_iter();
+            tally.give(
+                frames,
+                site.stream,
+                site.allocator,
+                site.at_peak,
+                site.at_end,
+            );
+        }
+        tally
+    }
+
+    fn replay(&self, _: &mut dyn FnMut(u64), _: &mut Sink) -> Vec<Damage> {
+        Vec::new()
+    }
+}

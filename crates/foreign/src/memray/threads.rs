@@ -1,0 +1,110 @@
+//! memray's threads as streams, and the part of the registry that both kinds of files have.
+
+use std::collections::HashMap;
+
+use heaptide_capture::{Code, Entry, Registry, RegistryBuilder};
+
+use super::header::FileHeader;
+
+/// More than any program has; beyond, a file is damaged.
+const MAX_THREADS: usize = 1 << 22;
+/// Of all code objects together.
+const MAX_CODE_BYTES: usize = 1 << 30;
+
+/// Streams for memray's thread numbers, from 1 in the order in which they come up.
+#[derive(Debug, Default)]
+pub struct Streams {
+    by_thread: HashMap<u64, u32>,
+}
+
+impl Streams {
+    /// The thread's stream, and whether it is new; `None` if there are too many.
+    pub fn of(&mut self, thread: u64) -> Option<(u32, bool)> {
+        if let Some(&stream) = self.by_thread.get(&thread) {
+            return Some((stream, false));
+        }
+        if self.by_thread.len() >= MAX_THREADS {
+            return None;
+        }
+        let stream = self.by_thread.len() as u32 + 1;
+        self.by_thread.insert(thread, stream);
+        Some((stream, true))
+    }
+}
+
+/// Gathers what a file says of itself. Times are milliseconds since the start.
+pub struct Gathered {
+    builder: RegistryBuilder,
+    streams: Streams,
+    stream: u32,
+    n_code_bytes: usize,
+    pub time: u64,
+}
+
+impl Gathered {
+    pub fn new(header: &FileHeader) -> Gathered {
+        let mut builder = RegistryBuilder::new(0);
+        // Two points make a clock unit a millisecond.
+        for ticks in [0, 1000] {
+            builder.add(Entry::Clock {
+                ticks,
+                monotonic_ns: ticks * 1_000_000,
+                unix_ns: header
+                    .start_ms
+                    .saturating_add(ticks)
+                    .saturating_mul(1_000_000),
+            });
+        }
+        Gathered {
+            builder,
+            streams: Streams::default(),
+            stream: 0,
+            n_code_bytes: 0,
+            time: 0,
+        }
+    }
+
+    /// What follows is this thread's. `None` if there are too many threads.
+    pub fn thread(&mut self, thread: u64) -> Option<u32> {
+        let (stream, is_new) = self.streams.of(thread)?;
+        if is_new {
+            self.builder.add(Entry::Thread {
+                stream,
+                os_id: u32::try_from(thread).unwrap_or(0),
+                time: self.time,
+            });
+        }
+        self.stream = stream;
+        Some(stream)
+    }
+
+    pub fn thread_name(&mut self, name: &[u8]) {
+        let stream = self.stream;
+        if stream > 0 && !name.is_empty() {
+            self.builder.add(Entry::ThreadName { stream, name });
+        }
+    }
+
+    pub fn resident(&mut self, time: u64, bytes: u64) {
+        self.time = self.time.max(time);
+        self.builder.add(Entry::Resident { time, bytes });
+    }
+
+    /// `None` if there is more code than any program has.
+    pub fn code(&mut self, code: Code) -> Option<()> {
+        self.n_code_bytes += code.max_bytes();
+        self.builder.add(Entry::Code(code));
+        (self.n_code_bytes <= MAX_CODE_BYTES).then_some(())
+    }
+
+    pub fn end(&mut self, header: &FileHeader) {
+        let time = header.end_ms.saturating_sub(header.start_ms);
+        self.builder.add(Entry::End {
+            time: time.max(self.time),
+        });
+    }
+
+    pub fn finish(self) -> Registry {
+        self.builder.finish()
+    }
+}
