@@ -3,10 +3,10 @@
 //! A capture stores call stacks as changes within a chunk; here they are told as changes within a thread, whatever the
 //! chunks were. Nothing is kept but each thread's present stack.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use heaptide_capture::{
-    Capture, CodeText, Damage, DecodedChunk, Frame, Header, Op, Registry, ThreadInfo, replay,
+    Capture, CodeText, Damage, DecodedChunk, Frame, Header, Op, Registry, ThreadInfo, replay_until,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -56,11 +56,11 @@ pub enum RecordLine<'a> {
 }
 
 /// Tells the records that pass a filter of threads. Returns what could not be read.
-pub fn records(
+pub fn records<E>(
     capture: &Capture,
     filter: &Filter,
-    sink: &mut dyn FnMut(RecordLine),
-) -> Vec<Damage> {
+    sink: &mut dyn FnMut(RecordLine) -> Result<(), E>,
+) -> Result<Vec<Damage>, E> {
     let registry = &capture.registry;
     let main_thread = capture.header.main_thread;
     let is_wanted = |thread: &&ThreadInfo| filter.wants_thread(thread, main_thread);
@@ -68,16 +68,16 @@ pub fn records(
         let threads = registry.threads.iter().filter(is_wanted);
         threads.map(|thread| thread.stream).collect()
     };
-    sink(RecordLine::Header(&capture.header));
-    sink(RecordLine::Registry(registry));
+    sink(RecordLine::Header(&capture.header))?;
+    sink(RecordLine::Registry(registry))?;
     for thread in registry.threads.iter().filter(is_wanted) {
         let elapsed_ns = registry.elapsed_ns(thread.started);
-        sink(RecordLine::Thread { thread, elapsed_ns });
+        sink(RecordLine::Thread { thread, elapsed_ns })?;
     }
     let mut codes: Vec<(&u32, &CodeText)> = registry.codes.iter().collect();
     codes.sort_unstable_by_key(|&(id, _)| id);
     for (&id, code) in codes {
-        sink(RecordLine::Code { id, code });
+        sink(RecordLine::Code { id, code })?;
     }
     let mut teller = Teller {
         capture,
@@ -88,20 +88,29 @@ pub fn records(
         n_events: 0,
         sink,
     };
-    let found = replay(capture, &mut |_| {}, &mut |chunk, ops| {
+    let mut failed = None;
+    let found = replay_until(capture, &mut |_| {}, &mut |chunk, ops| {
         if filter.threads.is_empty() || wanted.contains(&chunk.head.stream) {
-            teller.tell(chunk, ops);
+            failed = teller.tell(chunk, ops).err();
         }
+        // The rest of a long capture would be read for nobody.
+        if failed.is_some() {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
     });
-    teller.tell_resident_until(u64::MAX);
+    if let Some(failed) = failed {
+        return Err(failed);
+    }
+    teller.tell_resident_until(u64::MAX)?;
     let n_events = teller.n_events;
     sink(RecordLine::Trailer {
         elapsed_ns: registry.end.map(|end| registry.elapsed_ns(end)),
         n_events,
-    });
+    })?;
     let mut damage = capture.damage.clone();
     damage.extend(found);
-    damage
+    Ok(damage)
 }
 
 /// Where a thread's stack stands, and as which node of which chunk it was told.
@@ -111,7 +120,7 @@ struct Told {
     node: Option<(u32, u32)>,
 }
 
-struct Teller<'a, 's> {
+struct Teller<'a, 's, E> {
     capture: &'a Capture,
     resolver: Resolver<'a>,
     stacks: FxHashMap<u32, Told>,
@@ -119,14 +128,14 @@ struct Teller<'a, 's> {
     /// Resident samples already told.
     n_resident: usize,
     n_events: u64,
-    sink: &'s mut dyn FnMut(RecordLine),
+    sink: &'s mut dyn FnMut(RecordLine) -> Result<(), E>,
 }
 
-impl Teller<'_, '_> {
-    fn tell(&mut self, chunk: &DecodedChunk, ops: Range<usize>) {
+impl<E> Teller<'_, '_, E> {
+    fn tell(&mut self, chunk: &DecodedChunk, ops: Range<usize>) -> Result<(), E> {
         let stream = chunk.head.stream;
         if self.stream.replace(stream) != Some(stream) {
-            (self.sink)(RecordLine::Switch { stream });
+            (self.sink)(RecordLine::Switch { stream })?;
         }
         let mut mark = chunk
             .times
@@ -147,39 +156,41 @@ impl Teller<'_, '_> {
                     .times
                     .get(mark.wrapping_sub(1))
                     .map_or(chunk.head.time, |mark| mark.time);
-                self.tell_resident_until(time);
+                self.tell_resident_until(time)?;
                 elapsed_ns = self.capture.registry.elapsed_ns(time);
             }
             let op = &chunk.ops[at];
-            self.walk_to(chunk, op.node);
+            self.walk_to(chunk, op.node)?;
             self.n_events += 1;
             (self.sink)(RecordLine::Op {
                 elapsed_ns,
                 stream,
                 op,
-            });
+            })?;
         }
+        Ok(())
     }
 
-    fn tell_resident_until(&mut self, time: u64) {
+    fn tell_resident_until(&mut self, time: u64) -> Result<(), E> {
         let registry = &self.capture.registry;
         while let Some(sample) = registry.resident.get(self.n_resident) {
             if sample.time > time {
-                return;
+                return Ok(());
             }
             self.n_resident += 1;
             (self.sink)(RecordLine::Resident {
                 elapsed_ns: registry.elapsed_ns(sample.time),
                 bytes: sample.bytes,
-            });
+            })?;
         }
+        Ok(())
     }
 
-    fn walk_to(&mut self, chunk: &DecodedChunk, node: u32) {
+    fn walk_to(&mut self, chunk: &DecodedChunk, node: u32) -> Result<(), E> {
         let told = self.stacks.entry(chunk.head.stream).or_default();
         let identity = Some((chunk.head.number, node));
         if std::mem::replace(&mut told.node, identity) == identity {
-            return;
+            return Ok(());
         }
         let mut frames = Vec::new();
         let mut at = node as usize;
@@ -192,15 +203,16 @@ impl Teller<'_, '_> {
         let n_common = pairs.take_while(|(one, other)| one == other).count();
         let count = told.frames.len() - n_common;
         if count > 0 {
-            (self.sink)(RecordLine::Pop { count });
+            (self.sink)(RecordLine::Pop { count })?;
         }
         for &frame in &frames[n_common..] {
             (self.sink)(RecordLine::Push {
                 frame,
                 code: self.capture.registry.codes.get(&frame.code),
                 line: self.resolver.line(frame),
-            });
+            })?;
         }
         told.frames = frames;
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Line tables of real interpreters: `fixtures/line_tables.py` writes the fixture and says how.
 
-use heaptide_analysis::symbols::python_lines::LineTable;
+use heaptide_capture::line_table::LineTable;
 
 #[test]
 fn every_instruction_has_the_line_that_its_interpreter_says() {

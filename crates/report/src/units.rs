@@ -85,6 +85,11 @@ fn date(day: u64) -> (u64, u64, u64) {
     (era * 400 + year + next_year, month, day_of_month)
 }
 
+/// Two digits a byte, as identifiers are written.
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

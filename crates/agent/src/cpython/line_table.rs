@@ -9,30 +9,21 @@
 //!       1 1111 lll        8 more units of the same line
 //! ```
 
+use heaptide_capture::line_table::steps;
+
 /// Appends the lines of `table` (3.11 or later) to `out`. What makes no sense ends the table, as it does for readers.
 pub fn strip_columns(table: &[u8], out: &mut Vec<u8>) {
-    let mut bytes = table.iter().copied();
     // The run of code units on one line that has not been written yet, and the change of line that began it.
     let (mut n_units, mut change) = (0u32, 0i64);
-    while let Some(first) = bytes.next() {
-        let step = match (first >> 3) & 15 {
-            0..=9 => bytes.next().map(|_| 0),
-            kind @ 10..=12 => bytes.nth(1).map(|_| i64::from(kind) - 10),
-            13 => signed(&mut bytes),
-            14 => signed(&mut bytes).filter(|_| (0..3).all(|_| number(&mut bytes).is_some())),
-            _ => Some(0),
-        };
-        let Some(step) = step.filter(|_| first & 0x80 != 0) else {
-            break;
-        };
-        if step != 0 {
+    for step in steps(table) {
+        if step.line_change != 0 {
             write_run(n_units, change, out);
             if n_units > 0 {
                 change = 0;
             }
-            (n_units, change) = (0, change + step);
+            (n_units, change) = (0, change.wrapping_add(step.line_change));
         }
-        n_units += u32::from(first & 7) + 1;
+        n_units += step.n_units;
     }
     write_run(n_units, change, out);
 }
@@ -57,51 +48,16 @@ fn write_run(mut n_units: u32, change: i64, out: &mut Vec<u8>) {
     }
 }
 
-fn number(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
-    let (mut value, mut shift) = (0u64, 0);
-    loop {
-        let byte = bytes.next()?;
-        value |= u64::from(byte & 0x3f).checked_shl(shift)?;
-        if byte & 0x40 == 0 {
-            return Some(value);
-        }
-        shift += 6;
-    }
-}
-
-fn signed(bytes: &mut impl Iterator<Item = u8>) -> Option<i64> {
-    let value = number(bytes)?;
-    let magnitude = (value >> 1) as i64;
-    Some(if value & 1 == 1 {
-        -magnitude
-    } else {
-        magnitude
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The line of every code unit, by the format's description.
+    /// The line of every code unit.
     fn lines(table: &[u8]) -> Vec<i64> {
-        let mut bytes = table.iter().copied();
         let (mut line, mut lines) = (100, Vec::new());
-        while let Some(first) = bytes.next() {
-            line += match (first >> 3) & 15 {
-                0..=9 => bytes.next().map(|_| 0).unwrap(),
-                kind @ 10..=12 => bytes.nth(1).map(|_| i64::from(kind) - 10).unwrap(),
-                13 => signed(&mut bytes).unwrap(),
-                14 => {
-                    let change = signed(&mut bytes).unwrap();
-                    for _ in 0..3 {
-                        number(&mut bytes).unwrap();
-                    }
-                    change
-                }
-                _ => 0,
-            };
-            lines.extend((0..=first & 7).map(|_| line));
+        for step in steps(table) {
+            line += step.line_change;
+            lines.extend((0..step.n_units).map(|_| line));
         }
         lines
     }

@@ -24,6 +24,7 @@ pub fn quality(session: &Session) -> Quality {
         quality
             .damage
             .extend(damage.map(|damage| (path.clone(), damage.clone())));
+        quality.lacks_totals |= !process.sums.has_totals;
         quality.n_unknown_frees += process.sums.n_unknown_frees;
         quality.n_overlaps += process.sums.n_overlaps;
         quality.mapped_files_bytes += process.sums.mapped_files.bytes;
@@ -36,6 +37,7 @@ fn describe(process: &Process) -> ProcessSummary {
     let (header, registry, sums) = (&process.header, &process.registry, &process.sums);
     ProcessSummary {
         path: process.path.clone(),
+        session: (header.session != [0; 16]).then_some(header.session),
         pid: header.pid,
         parent_pid: header.parent_pid,
         command: header.command.clone(),

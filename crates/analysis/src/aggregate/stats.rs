@@ -25,13 +25,19 @@ pub fn stats(session: &Session, n_largest: usize) -> Stats {
             session.names.iter().map(|at| known.of(&at.file)).collect();
         total += process.sums.total;
         for site in &process.sums.sites {
-            *allocators.entry(site.allocator).or_default() += site.total.count;
+            // Where there are no totals, what was alive at the peak tells who allocates.
+            let amount = if process.sums.has_totals {
+                site.total
+            } else {
+                site.peak
+            };
+            *allocators.entry(site.allocator).or_default() += amount.count;
             let innermost = process.frames(site.stack).next();
-            *locations.entry(innermost).or_default() += site.total;
+            *locations.entry(innermost).or_default() += amount;
             let module = process
                 .frames(site.stack)
                 .find_map(|id| of_location[id.0 as usize]);
-            *modules.entry(module.unwrap_or(NO_MODULE)).or_default() += site.total;
+            *modules.entry(module.unwrap_or(NO_MODULE)).or_default() += amount;
         }
     }
 

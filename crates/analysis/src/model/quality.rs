@@ -24,6 +24,8 @@ pub struct Quality {
     pub n_overlaps: u64,
     /// The most that was mapped from files at one time: not part of the heap.
     pub mapped_files_bytes: u64,
+    /// True if a capture holds no totals, only what was alive at the peak and at the end: it is another profiler's.
+    pub lacks_totals: bool,
     /// True if the peak is that of several processes together, found on their common time line.
     pub peak_is_aligned: bool,
 }
@@ -41,6 +43,8 @@ pub struct Sampling {
 #[derive(Clone, Debug, Default)]
 pub struct ProcessSummary {
     pub path: PathBuf,
+    /// Shared by all processes of one run; `None` if the capture does not say.
+    pub session: Option<[u8; 16]>,
     pub pid: u32,
     pub parent_pid: u32,
     pub command: Vec<String>,

@@ -2,7 +2,6 @@
 
 pub mod modules;
 pub mod names;
-pub mod python_lines;
 pub mod sources;
 
 pub use modules::{Modules, is_import_system};

@@ -2,10 +2,9 @@
 
 use std::rc::Rc;
 
+use heaptide_capture::line_table::LineTable;
 use heaptide_capture::{CodeText, Frame};
 use rustc_hash::FxHashMap;
-
-use super::python_lines::LineTable;
 
 /// A place in a program's source. Of two processes that ran the same line it is the same location.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

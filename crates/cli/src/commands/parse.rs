@@ -4,7 +4,7 @@ use clap::{ArgMatches, Command};
 use heaptide_analysis::records;
 use heaptide_report::text::records::record;
 
-use crate::exit::{self, Failure};
+use crate::exit::Failure;
 use crate::filters;
 use crate::input;
 use crate::output::Output;
@@ -23,19 +23,9 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let captures = captures.map_err(Failure::no_match)?;
     filter.check_threads(&captures).map_err(Failure::no_match)?;
     for capture in captures {
-        let mut failed = None;
         let damage = records(&capture, &filter, &mut |line| {
-            if failed.is_none() {
-                failed = output.write(|out| record(out, &line)).err();
-            }
-            // The rest of a long capture would be read for nobody.
-            if matches!(failed, Some(Failure::OutputClosed)) {
-                std::process::exit(exit::OK);
-            }
-        });
-        if let Some(failure) = failed {
-            return Err(failure);
-        }
+            output.write(|out| record(out, &line))
+        })?;
         input::tell_damage(&capture.path, &damage);
     }
     output.finish()

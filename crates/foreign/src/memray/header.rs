@@ -102,8 +102,8 @@ fn parse(bytes: &mut Bytes) -> Option<Result<FileHeader, OpenFailure>> {
                 aggregate: is_aggregated,
                 ..Mode::default()
             },
-            // memray joins the words with spaces; where one ended cannot be told any more.
-            command: vec![command],
+            // memray joins the words with spaces; which of those stood in a word cannot be told any more.
+            command: command.split(' ').map(str::to_owned).collect(),
             python_version,
             python_allocator: python_allocator.to_owned(),
             main_thread: u32::try_from(main_thread).unwrap_or(0),

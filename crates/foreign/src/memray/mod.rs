@@ -79,3 +79,6 @@ fn open_place(path: &Path, place: Place) -> Option<Result<Capture, OpenError>> {
     });
     Some(opened.map_err(failed))
 }
+
+#[cfg(test)]
+mod tests;

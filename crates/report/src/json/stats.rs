@@ -5,14 +5,20 @@ use heaptide_analysis::model::{Histogram, LocationSum, ModuleSum, ProcessSummary
 use super::Json;
 use crate::shell::command_line;
 use crate::text::stats::location;
-use crate::units::timestamp;
+use crate::units::{hexadecimal, timestamp};
 
 pub fn stats(stats: &Stats) -> Json {
     let allocators = stats.allocators.iter();
     let allocators = allocators.map(|&(allocator, count)| (allocator.name(), count.into()));
     Json::Object(vec![
-        ("total_num_allocations", stats.n_allocations.into()),
-        ("total_bytes_allocated", stats.total_bytes.into()),
+        (
+            "total_num_allocations",
+            total(stats.quality.lacks_totals, stats.n_allocations),
+        ),
+        (
+            "total_bytes_allocated",
+            total(stats.quality.lacks_totals, stats.total_bytes),
+        ),
         (
             "allocation_size_histogram",
             stats
@@ -51,6 +57,15 @@ pub fn stats(stats: &Stats) -> Json {
         ("metadata", metadata(stats)),
         ("heaptide", beside(&stats.quality)),
     ])
+}
+
+/// A number that the capture may not tell.
+fn total(is_lacking: bool, number: u64) -> Json {
+    if is_lacking {
+        Json::Null
+    } else {
+        number.into()
+    }
 }
 
 fn histogram(histogram: &Histogram) -> Json {
@@ -92,7 +107,10 @@ fn metadata(stats: &Stats) -> Json {
     Json::Object(vec![
         ("start_time", timestamp(metadata.start_unix_ns).into()),
         ("end_time", timestamp(metadata.end_unix_ns).into()),
-        ("total_allocations", stats.n_allocations.into()),
+        (
+            "total_allocations",
+            total(stats.quality.lacks_totals, stats.n_allocations),
+        ),
         ("total_frames", metadata.n_frames.into()),
         ("peak_memory", stats.peak_bytes.into()),
         ("command_line", command_line(&metadata.command).into()),
@@ -166,6 +184,12 @@ fn beside(quality: &Quality) -> Json {
 fn process(process: &ProcessSummary) -> Json {
     Json::Object(vec![
         ("file", process.path.display().to_string().into()),
+        (
+            "session",
+            process
+                .session
+                .map_or(Json::Null, |session| hexadecimal(&session).into()),
+        ),
         ("pid", process.pid.into()),
         ("parent_pid", process.parent_pid.into()),
         ("command_line", command_line(&process.command).into()),

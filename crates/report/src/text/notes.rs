@@ -25,6 +25,12 @@ pub fn warnings(quality: &Quality) -> Vec<String> {
             share(sampling.peak_error_bytes, sum(|process| process.peak_bytes)),
         ));
     }
+    if quality.lacks_totals {
+        notes.push(
+            "an aggregated capture of memray holds no totals: what was alive at the peak stands in their place"
+                .to_owned(),
+        );
+    }
     for &(reason, count) in &quality.lost {
         notes.push(format!("missing: {count} {}", reason.describe()));
     }

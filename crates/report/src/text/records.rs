@@ -9,6 +9,7 @@ use heaptide_analysis::RecordLine;
 use heaptide_analysis::capture::{Allocator, Frame, Header, Op, OpKind, Registry};
 
 use crate::shell::command_line;
+use crate::units::hexadecimal;
 
 /// A text on one line: control characters are written as escapes.
 fn plain(text: &str) -> std::borrow::Cow<'_, str> {
@@ -100,6 +101,7 @@ pub fn record(out: &mut dyn Write, record: &RecordLine) -> io::Result<()> {
 fn header(out: &mut dyn Write, header: &Header) -> io::Result<()> {
     write!(out, "HEADER magic=heaptide version={}", header.version)?;
     write!(out, " python_version={:08x}", header.python_version)?;
+    write!(out, " session={}", hexadecimal(&header.session))?;
     write!(out, " pid={} parent_pid={}", header.pid, header.parent_pid)?;
     write!(
         out,

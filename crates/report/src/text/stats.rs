@@ -18,9 +18,16 @@ pub fn stats(out: &mut dyn Write, stats: &Stats, n_largest: usize, style: Style)
         is_first: true,
     };
     page.heading("📏", "Total allocations:")?;
-    page.line(&stats.n_allocations.to_string())?;
+    let total = |text: String| {
+        if stats.quality.lacks_totals {
+            "not in this capture".to_owned()
+        } else {
+            text
+        }
+    };
+    page.line(&total(stats.n_allocations.to_string()))?;
     page.heading("📦", "Total memory allocated:")?;
-    page.line(&size(stats.total_bytes))?;
+    page.line(&total(size(stats.total_bytes)))?;
     page.heading("📈", "Peak memory usage:")?;
     page.line(&size(stats.peak_bytes))?;
     page.heading("📊", "Histogram of allocation size:")?;

@@ -1,0 +1,271 @@
+//! Files written here byte by byte, whole, cut, changed and packed.
+
+use std::io::Write;
+use std::path::Path;
+
+use heaptide_capture::tally::{Sums, Tally};
+use heaptide_capture::{Allocator, Capture, DamageKind, replay};
+use proptest::prelude::*;
+
+use super::from_bytes;
+
+/// A header of format 13 for Python 3.12, up to the records.
+fn header(is_aggregated: bool) -> Vec<u8> {
+    let mut bytes = b"memray\0".to_vec();
+    bytes.extend(13u32.to_le_bytes());
+    bytes.extend(0x030c_01f0u32.to_le_bytes());
+    bytes.extend([0, u8::from(is_aggregated)]);
+    for number in [0u64, 0, 1_000, 1_500] {
+        bytes.extend(number.to_le_bytes());
+    }
+    bytes.extend(b"job.py --fast\0");
+    bytes.extend(42u32.to_le_bytes());
+    // Main thread 1, one frame of memray's own.
+    for number in [1u64, 1] {
+        bytes.extend(number.to_le_bytes());
+    }
+    bytes.extend([1, 0, 0]);
+    bytes.extend(b"/lib/python\0/lib/site-packages\0\0/srv/job\0\0");
+    bytes
+}
+
+fn thread(number: u64) -> Vec<u8> {
+    let mut bytes = vec![0x0c];
+    bytes.extend(number.to_le_bytes());
+    bytes
+}
+
+/// Code object 1 is memray's, 2 `load` on line 5, 3 `work` on line 9.
+fn codes() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (id, name, step) in [(1, "run", 2), (2, "load", 8), (3, "work", 8)] {
+        bytes.extend([0x0e, id]);
+        bytes.extend(name.as_bytes());
+        bytes.extend(b"\0job.py\0");
+        // One entry: two code units on the first line.
+        bytes.extend([step, 2, 0x81, 0]);
+    }
+    bytes
+}
+
+/// Two threads: 100 bytes are kept by `load`, 50 come and go in `work`; 4096 are mapped and half of them released.
+fn events() -> Vec<u8> {
+    let mut bytes = header(false);
+    bytes.extend(codes());
+    bytes.extend(thread(1));
+    bytes.extend([0x41, 1, 2, 0x41, 2, 2]);
+    // malloc, a new address: 0x1000 / 8 in zigzag.
+    bytes.extend([0x80 | 15 << 3 | 6, 0x80, 0x08, 100]);
+    bytes.extend(thread(2));
+    bytes.extend([0x0a, b'w', 0, 0x41, 3, 2]);
+    // realloc 0x800 further on.
+    bytes.extend([0x80 | 15 << 3 | 7, 0x80, 0x04, 50]);
+    bytes.extend([0x02, 0xe8, 0x07, 20]);
+    // The same address is free again.
+    bytes.extend([0x80 | 5]);
+    // mmap by its number, 0x10000 / 8 further on, and munmap of its first half.
+    bytes.extend([0x80 | 15 << 3, 0x80, 0x80, 0x01, 14, 0x80, 0x20]);
+    bytes.extend([0x80, 15, 0x80, 0x10]);
+    bytes.extend([0x10, 0x01]);
+    bytes
+}
+
+fn aggregated() -> Vec<u8> {
+    let mut bytes = header(true);
+    bytes.push(1);
+    for number in [1_200u64, 9_000, 160] {
+        bytes.extend(number.to_le_bytes());
+    }
+    bytes.extend(codes());
+    bytes.extend([4, 0, 1, 2, 1, 4, 1, 2, 2, 1, 3, 0, 0, 3, 1, 1]);
+    for (thread, stack, at_peak, at_end) in [(1u64, 2u64, 100u64, 0u64), (2, 2, 60, 30)] {
+        bytes.push(2);
+        let sums = [
+            thread,
+            6,
+            0,
+            stack,
+            0,
+            at_peak / 10,
+            at_end / 10,
+            at_peak,
+            at_end,
+        ];
+        for number in sums {
+            bytes.extend(number.to_le_bytes());
+        }
+    }
+    bytes.push(0x0f);
+    bytes
+}
+
+fn opened(bytes: &[u8]) -> Capture {
+    from_bytes(bytes)
+        .expect("a file of memray's")
+        .expect("a readable one")
+}
+
+fn sums(capture: &Capture) -> (Sums, usize) {
+    let mut tally = capture.first_tally().unwrap_or_else(|_| Tally::new(0));
+    let damage = replay(capture, &mut |_| {}, &mut |chunk, ops| {
+        tally.apply(chunk, ops)
+    });
+    (tally.finish(), capture.damage.len() + damage.len())
+}
+
+/// Names of a site's frames, outermost first.
+fn names(capture: &Capture, sums: &Sums, site: usize) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut at = sums.sites[site].stack;
+    while let Some(stack) = sums.stacks.get(at) {
+        names.push(capture.registry.codes[&stack.frame.code].name.clone());
+        at = stack.parent;
+    }
+    names.reverse();
+    names
+}
+
+#[test]
+fn events_become_sums_by_site_with_times_threads_and_names() {
+    let capture = opened(&events());
+    assert_eq!(capture.n_events(), 5);
+    let (sums, n_damaged) = sums(&capture);
+    assert_eq!(n_damaged, 0);
+    assert_eq!(sums.total.bytes, 100 + 50 + 4096);
+    assert_eq!(sums.total.count, 3);
+    assert_eq!(sums.peak.bytes, 100 + 4096);
+    assert_eq!(sums.live.bytes, 100 + 2048);
+    assert_eq!(sums.n_unknown_frees, 0);
+    assert_eq!(names(&capture, &sums, 0), ["load"]);
+    assert_eq!(names(&capture, &sums, 1), ["work"]);
+    assert_eq!(sums.sites[2].allocator, Allocator::Mmap);
+    let registry = &capture.registry;
+    assert_eq!(registry.elapsed_ns(sums.peak_time), 20_000_000);
+    assert_eq!(
+        registry.end.map(|end| registry.elapsed_ns(end)),
+        Some(500_000_000)
+    );
+    assert_eq!(registry.threads[1].name.as_deref(), Some("w"));
+    assert_eq!(registry.codes[&3].first_line, 9);
+    assert_eq!(capture.header.command, ["job.py", "--fast"]);
+    assert_eq!(
+        capture.header.import_paths,
+        ["/lib/site-packages", "/srv/job"]
+    );
+}
+
+#[test]
+fn aggregated_file_gives_peak_and_rest_of_each_site_and_no_totals() {
+    let capture = opened(&aggregated());
+    let (sums, n_damaged) = sums(&capture);
+    assert_eq!(n_damaged, 0);
+    assert!(!sums.has_totals);
+    assert_eq!((sums.peak.bytes, sums.peak.count), (160, 16));
+    assert_eq!((sums.live.bytes, sums.live.count), (30, 3));
+    assert_eq!(names(&capture, &sums, 0), ["load"]);
+    assert_eq!(
+        names(&capture, &sums, 1),
+        ["run", "load"],
+        "not the main thread"
+    );
+    assert_eq!(sums.heap.highest, [160]);
+}
+
+#[test]
+fn packed_file_says_the_same() {
+    let mut packer = lz4_flex::frame::FrameEncoder::new(Vec::new());
+    for piece in events().chunks(200) {
+        packer.write_all(piece).expect("memory");
+        packer.flush().expect("memory");
+    }
+    let mut packed = packer.finish().expect("memory");
+    let (whole, n_damaged) = sums(&opened(&packed));
+    assert_eq!((whole.n_events, n_damaged), (5, 0));
+    packed.truncate(packed.len() - 12);
+    let (_, n_damaged) = sums(&opened(&packed));
+    assert_eq!(n_damaged, 1, "a cut is noted");
+}
+
+#[test]
+fn killed_program_leaves_zeros_and_no_end() {
+    let mut bytes = events();
+    bytes.pop();
+    bytes.resize(bytes.len() + 10_000, 0);
+    let capture = opened(&bytes);
+    let (sums, n_damaged) = sums(&capture);
+    assert_eq!((sums.n_events, n_damaged), (5, 0));
+    assert_eq!(capture.registry.end, None);
+}
+
+#[test]
+fn what_follows_a_wrong_record_is_left_out_and_noted() {
+    let mut bytes = events();
+    let last = bytes.len() - 1;
+    bytes[last] = 0x3f;
+    let capture = opened(&bytes);
+    let damage = replay(&capture, &mut |_| {}, &mut |_, _| {});
+    assert_eq!(damage.len(), 1);
+    assert_eq!(damage[0].kind, DamageKind::WrongForeignRecord);
+    assert_eq!(damage[0].offset, last as u64);
+}
+
+#[test]
+fn other_formats_are_refused_by_name_and_other_files_left_to_others() {
+    let mut bytes = events();
+    bytes[7] = 11;
+    let error = from_bytes(&bytes).expect("memray's").expect_err("too old");
+    assert!(error.to_string().contains("in its format 11"));
+    assert!(from_bytes(b"\x89TIDE\r\n\x1a").is_none());
+    assert!(from_bytes(b"").is_none());
+    assert!(super::open(Path::new("/nowhere/at/all")).is_none());
+}
+
+#[test]
+fn longer_records_than_the_window_are_read() {
+    let mut bytes = header(false);
+    bytes.extend([0x0e, 1]);
+    bytes.extend(b"big\0job.py\0");
+    // Half a megabyte of line table.
+    bytes.extend([2, 0x80, 0x80, 0x20]);
+    bytes.extend(std::iter::repeat_n(0x80, 512 << 10));
+    bytes.push(1);
+    let capture = opened(&bytes);
+    assert_eq!(capture.registry.codes[&1].line_table.len(), 512 << 10);
+}
+
+proptest! {
+    #[test]
+    fn cut_anywhere_the_good_part_is_read(cut in 0usize..2000, is_aggregated: bool) {
+        let bytes = if is_aggregated { aggregated() } else { events() };
+        let bytes = &bytes[..cut.min(bytes.len())];
+        if let Some(Ok(capture)) = from_bytes(bytes) {
+            let (sums, n_damaged) = sums(&capture);
+            prop_assert!(sums.n_events <= 5);
+            prop_assert!(n_damaged <= 1);
+        }
+    }
+
+    #[test]
+    fn any_bytes_behind_a_header_are_read_without_panic(
+        noise in prop::collection::vec(any::<u8>(), 0..3000),
+        is_aggregated: bool,
+        is_native: bool,
+    ) {
+        let mut bytes = header(is_aggregated);
+        bytes[15] = u8::from(is_native);
+        bytes.extend(codes());
+        bytes.extend(thread(1));
+        bytes.extend(noise);
+        sums(&opened(&bytes));
+    }
+
+    #[test]
+    fn any_changed_byte_is_survived(at in 0usize..2000, value: u8, is_aggregated: bool) {
+        let mut bytes = if is_aggregated { aggregated() } else { events() };
+        let at = at % bytes.len();
+        bytes[at] = value;
+        if let Some(Ok(capture)) = from_bytes(&bytes) {
+            sums(&capture);
+        }
+    }
+}

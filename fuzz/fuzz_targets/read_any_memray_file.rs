@@ -1,0 +1,39 @@
+//! Any bytes can be read as a capture of memray: as a whole file, packed or not, and as what follows a good header.
+#![no_main]
+
+use heaptide_capture::replay;
+use heaptide_foreign::memray;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    read(data);
+    let Some((&choice, rest)) = data.split_first() else {
+        return;
+    };
+    read(&[header(choice).as_slice(), rest].concat());
+});
+
+/// Opens, sums up and replays, and checks what every reader relies on.
+fn read(bytes: &[u8]) {
+    let Some(Ok(capture)) = memray::from_bytes(bytes) else {
+        return;
+    };
+    let mut tally = capture.first_tally().expect("no checkpoint can be damaged");
+    let damage = replay(&capture, &mut |_| {}, &mut |chunk, ops| {
+        assert!(!ops.is_empty() && ops.end <= chunk.ops.len());
+        tally.apply(chunk, ops);
+    });
+    assert!(damage.iter().all(|damage| !damage.to_string().is_empty()));
+    tally.finish();
+}
+
+/// A header of format 12, with or without native stacks, of either kind of file, ready for a thread's records.
+fn header(choice: u8) -> Vec<u8> {
+    let mut bytes = b"memray\0\x0c\0\0\0\xf0\x01\x0c\x03".to_vec();
+    bytes.extend([choice & 1, choice >> 1 & 1]);
+    bytes.extend([0; 32]);
+    bytes.extend(b"job.py\0");
+    bytes.extend([0; 4 + 8 + 8 + 3]);
+    bytes.extend([0x0c, 1, 0, 0, 0, 0, 0, 0, 0]);
+    bytes
+}

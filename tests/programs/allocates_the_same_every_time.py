@@ -1,0 +1,71 @@
+"""Allocates the same blocks on the same lines in every run: kept, temporary, grown, mapped, in a second thread, on deep stacks.
+
+What Python itself allocates on the way is not the same under every profiler; what the functions below allocate is. All
+of it is larger than what pymalloc hands out, so that every profiler sees it as a call of malloc or mmap.
+"""
+
+import ctypes
+import mmap
+import threading
+
+KIB = 1 << 10
+kept = []
+
+
+def keep(size):
+    kept.append(bytearray(size))
+
+
+def come_and_go(size):
+    return len(bytearray(size))
+
+
+def grow(size):
+    block = bytearray(size)
+    for _ in range(3):
+        block += bytes(size)
+    return len(block)
+
+
+def deep(depth, size):
+    return deep(depth - 1, size) if depth else bytearray(size)
+
+
+class Table:
+    def __init__(self):
+        self.rows = [bytearray(3 * KIB) for _ in range(40)]
+
+    def forget_half(self):
+        del self.rows[::2]
+
+
+def map_and_release_half():
+    whole = libc.mmap(None, 64 * KIB, mmap.PROT_READ, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+    libc.munmap(whole, 32 * KIB)
+    return whole
+
+
+def work():
+    for size in range(10 * KIB, 20 * KIB, KIB):
+        keep(size)
+        come_and_go(2 * size)
+
+
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+work()
+table = Table()
+table.forget_half()
+kept.append(deep(30, 5 * KIB))
+grow(7 * KIB)
+map_and_release_half()
+worker = threading.Thread(target=work, name="worker")
+worker.start()
+worker.join()
+come_and_go(4000 * KIB)
+closed = mmap.mmap(-1, 100 * KIB)
+closed.close()
+del kept[::3]
