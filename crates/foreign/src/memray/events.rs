@@ -54,18 +54,11 @@ pub fn open(
     let mut n_events = 0;
     // What is damaged is told by the replay.
     Records::new(&header).read(input, |record| {
+        let mut understood = Some(());
         match record {
             Record::Alloc { .. } | Record::Free { .. } | Record::FreeRange { .. } => n_events += 1,
-            Record::Code(code) => {
-                if gathered.code(code).is_none() {
-                    return Next::Refuse;
-                }
-            }
-            Record::Thread(thread) => {
-                if gathered.thread(thread).is_none() {
-                    return Next::Refuse;
-                }
-            }
+            Record::Code(code) => understood = gathered.code(code),
+            Record::Thread(thread) => understood = gathered.thread(thread).map(|_| ()),
             Record::ThreadName(name) => gathered.thread_name(name),
             Record::Resident { time, bytes } => gathered.resident(time, bytes),
             Record::Trailer => {
@@ -74,7 +67,7 @@ pub fn open(
             }
             _ => {}
         }
-        Next::Read
+        understood.map_or(Next::Refuse, |()| Next::Read)
     });
     let events = AllEvents {
         place,
