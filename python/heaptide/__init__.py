@@ -5,8 +5,8 @@
     with heaptide.Tracker("block.tide"):
         work()
 
-:class:`component` records a part of a service if its configuration says so.
-:func:`profile` reports a function's memory line by line.
+:func:`profile_memory` records the calls of a function and makes a report of each; :func:`profile` reports a function's
+memory line by line; :class:`component` records a part of a service if its configuration says so.
 
 Importing this package loads next to nothing. What records is loaded when it is first asked for.
 """
@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` itself would be an import
     from heaptide._native import RecordingError, __version__
     from heaptide.components import component
+    from heaptide.decorator import memray_profiling, profile_memory
     from heaptide.line_profile import profile
     from heaptide.tracker import Tracker, active
 
@@ -24,7 +25,9 @@ __all__ = [
     "__version__",
     "active",
     "component",
+    "memray_profiling",
     "profile",
+    "profile_memory",
 ]
 
 _HOME_OF = {
@@ -33,7 +36,9 @@ _HOME_OF = {
     "__version__": "_native",
     "active": "tracker",
     "component": "components",
+    "memray_profiling": "decorator",
     "profile": "line_profile",
+    "profile_memory": "decorator",
 }
 
 

@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from heaptide import _native, thread_names
 from heaptide.program import describe
@@ -26,6 +26,16 @@ _lifecycle = threading.Lock()
 def active() -> bool:
     """Tell whether this process is being recorded."""
     return _native.active() is not None
+
+
+class Mode(TypedDict):
+    """How to record."""
+
+    objects: bool
+    sample_bytes: int
+    aggregate: bool
+    follow_fork: bool
+    interval_ms: int
 
 
 class Tracker:
@@ -68,21 +78,22 @@ class Tracker:
         self._overwrite = overwrite
         self._is_recording = False
 
+    def mode(self) -> Mode:
+        """How this tracker records, in the words of :func:`start`."""
+        return {
+            "objects": self._objects,
+            "sample_bytes": self._sample_bytes,
+            "aggregate": self._aggregate,
+            "follow_fork": self._follow_fork,
+            "interval_ms": self._interval_ms,
+        }
+
     def start(self) -> None:
         """Begin to record."""
         self._start()
 
     def _start(self) -> None:
-        warning = start(
-            self._path,
-            overwrite=self._overwrite,
-            objects=self._objects,
-            sample_bytes=self._sample_bytes,
-            aggregate=self._aggregate,
-            follow_fork=self._follow_fork,
-            interval_ms=self._interval_ms,
-            whole_program=False,
-        )
+        warning = start(self._path, overwrite=self._overwrite, whole_program=False, **self.mode())
         self._is_recording = True
         if warning is not None:
             try:

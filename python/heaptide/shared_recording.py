@@ -1,0 +1,120 @@
+"""One recording for all decorated calls that overlap: a process can be recorded only once at a time.
+
+The first call begins it, the last one ends it. Each call has a capture of its own name; those that came later are
+further names of the same file, or a copy where the file system has no such thing. The same holds for a call within a
+recording that somebody else began.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+from heaptide import _native, capture_files, tracker
+from heaptide.messages import say_once
+
+MAX_CALLS_PER_SECOND = 10_000
+DEFAULT_MODE = tracker.Tracker(os.devnull).mode()
+
+
+class Shared:
+    """The recording, and how many calls are within it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.pid = os.getpid()
+        self.n_calls = 1
+
+
+class Place:
+    """Where one call's capture and page are."""
+
+    def __init__(self, capture: str, page: str, source: str, shared: Shared | None, is_copied: bool) -> None:
+        self.capture = capture
+        self.page = page
+        # The file that is written; the capture is another name of it, or becomes a copy of it.
+        self.source = source
+        self.shared = shared
+        self.is_copied = is_copied
+        self.pid = os.getpid()
+
+    def captures(self) -> list[str]:
+        """The capture and those of forked children."""
+        return [self.capture, *capture_files.children_of(self.source)]
+
+
+_lock = threading.Lock()
+_shared: Shared | None = None
+
+
+def enter(folder: str, function: str, reporter: str, mode: tracker.Mode | None) -> Place:
+    """A call begins. Raises what can go wrong."""
+    global _shared
+    folder = os.path.abspath(folder)
+    os.makedirs(folder, exist_ok=True)
+    with _lock:
+        running = _shared if _shared is not None and _shared.pid == os.getpid() else None
+        source = running.path if running is not None else _native.active()
+        moment = time.strftime("%Y%m%d%H%M%S")
+        name = capture_files.safe(function)
+        for number in range(1, MAX_CALLS_PER_SECOND):
+            stem = f"{name}.{moment}" + (f"-{number}" if number > 1 else "")
+            capture = os.path.join(folder, f"{stem}.bin")
+            page = os.path.join(folder, f"{reporter}.{stem}.html")
+            if os.path.lexists(capture) or os.path.lexists(page):
+                continue
+            try:
+                if source is None:
+                    warning = tracker.start(capture, overwrite=False, whole_program=False, **(mode or DEFAULT_MODE))
+                    if warning is not None:
+                        say_once(f"{warning}; Python stacks are left out of the captures")
+                    _shared = Shared(capture)
+                    return Place(capture, page, capture, _shared, False)
+                is_copied = not _link(source, capture)
+            except FileExistsError:  # another process was faster
+                continue
+            if running is not None:
+                running.n_calls += 1
+            return Place(capture, page, source, running, is_copied)
+    raise OSError(f"{folder} has no free name for a capture of {function}: move the captures elsewhere")
+
+
+def leave(place: Place) -> None:
+    """The call has ended; the last one ends the recording."""
+    global _shared
+    with _lock:
+        shared = place.shared
+        if shared is not None:
+            shared.n_calls -= 1
+            if shared.n_calls == 0:
+                _shared = None
+                if _native.active() == shared.path:
+                    tracker.stop()
+    if place.is_copied:
+        _copy(place.source, place.capture)
+
+
+def _link(source: str, capture: str) -> bool:
+    try:
+        os.link(source, capture)
+    except FileExistsError:
+        raise
+    except OSError:  # another file system, or one without links
+        return False
+    return True
+
+
+def _copy(source: str, capture: str) -> None:
+    with open(source, "rb") as old, open(capture, "xb") as new:
+        while piece := old.read(1 << 20):
+            new.write(piece)
+
+
+def _after_fork_in_child() -> None:
+    global _lock, _shared
+    _lock = threading.Lock()  # the parent's may be held by a thread that does not exist here
+    _shared = None
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
