@@ -175,6 +175,7 @@ def test_speedscope_profiles_have_the_sums_of_their_views(recorded: Path) -> Non
         "Memory at the peak": process["peak"]["bytes"],
         "Leaked": process["leaked"]["bytes"],
         "Allocations": process["total"]["count"],
+        "Temporary": sum(site["temporary"]["count"] for site in process["sites"]),
     }
     n_frames = len(profile["shared"]["frames"])
     for each in profile["profiles"]:

@@ -15,12 +15,13 @@ pub mod model;
 pub mod records;
 pub mod symbols;
 pub mod timeline;
+pub mod window;
 
 pub use aggregate::{FlameLimits, flame, stacks, stats, summary, tree};
 pub use diff::Comparison;
 pub use filter::{Filter, NoMatch};
 /// The types of records, for those who render them as they are.
 pub use heaptide_capture as capture;
-pub use load::{Process, Session, load, load_filtered};
+pub use load::{Process, Request, Session, load, load_with};
 pub use model::View;
 pub use records::{RecordLine, records};

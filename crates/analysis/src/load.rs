@@ -6,13 +6,14 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use heaptide_capture::tally::{StackId, Stacks, Sums, Tally};
+use heaptide_capture::tally::{StackId, Stacks, Sums, Tally, Watch};
 use heaptide_capture::{Capture, Damage, Header, Registry, replay};
 use rustc_hash::FxHashMap;
 
 use crate::filter::{Filter, NoMatch, SiteFilter};
 use crate::symbols::names::Resolver;
 use crate::symbols::{Location, LocationId, Names, is_import_system};
+use crate::window::Window;
 
 /// How often a capture is read whose program is perhaps still changing it.
 const MAX_ATTEMPTS: usize = 3;
@@ -23,6 +24,20 @@ pub struct Session {
     pub names: Names,
     /// What the sums were restricted to.
     pub filter: Filter,
+    /// The time that was looked at, and its bins.
+    pub window: Window,
+    /// Within how many other allocations of its thread a block has to be released to be temporary; `None` if nobody asked.
+    pub temporary: Option<u32>,
+}
+
+/// What is wanted of captures, beside the sums that there always are.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    pub filter: Filter,
+    /// Which blocks are temporary: released by their thread after at most so many other allocations.
+    pub temporary: Option<u32>,
+    /// When blocks were born and died, in bins of time.
+    pub lives: bool,
 }
 
 /// One process of a session: what its capture says, summed up.
@@ -59,33 +74,56 @@ enum Part {
 
 /// Replays the captures. `on_progress` hears how many events of all captures are done.
 pub fn load(captures: Vec<Capture>, on_progress: &mut dyn FnMut(u64)) -> Session {
-    read(captures, Filter::default(), on_progress)
+    let window = Window::new(&captures, &Filter::default(), false);
+    read(captures, Request::default(), window, on_progress)
 }
 
-/// The same, restricted to what passes a filter.
-pub fn load_filtered(
+/// The same, restricted to what passes a filter, and with more than sums.
+pub fn load_with(
     captures: Vec<Capture>,
-    filter: Filter,
+    request: Request,
     on_progress: &mut dyn FnMut(u64),
 ) -> Result<Session, NoMatch> {
+    let filter = &request.filter;
+    let window = Window::new(&captures, filter, request.lives);
     let captures = filter.choose_processes(captures)?;
     filter.check_threads(&captures)?;
-    let session = read(captures, filter, on_progress);
+    if filter
+        .to_ns
+        .is_some_and(|to| to <= filter.from_ns.unwrap_or(0))
+    {
+        let filters = filter.describe();
+        return Err(NoMatch::Nothing { filters });
+    }
+    let session = read(captures, request, window, on_progress);
     let is_something =
         |process: &Process| process.sums.total.count > 0 || process.sums.peak.count > 0;
-    if session.filter.chooses_sites() && !session.processes.iter().any(is_something) {
-        let filters = session.filter.describe();
+    let filter = &session.filter;
+    if (filter.chooses_sites() || filter.chooses_time())
+        && !session.processes.iter().any(is_something)
+    {
+        let filters = filter.describe();
         return Err(NoMatch::Nothing { filters });
     }
     Ok(session)
 }
 
-fn read(captures: Vec<Capture>, filter: Filter, on_progress: &mut dyn FnMut(u64)) -> Session {
+fn read(
+    captures: Vec<Capture>,
+    request: Request,
+    window: Window,
+    on_progress: &mut dyn FnMut(u64),
+) -> Session {
+    let filter = request.filter;
     let mut names = Names::default();
     let mut n_before = 0;
     let mut processes = Vec::new();
     for capture in captures {
-        let (mut capture, sums, found) = sum_up(capture, &filter, &mut |n_done| {
+        let watch = Watch {
+            edges: window.edges(&capture),
+            temporary: request.temporary,
+        };
+        let (mut capture, sums, found) = sum_up(capture, &filter, watch, &mut |n_done| {
             on_progress(n_before + n_done);
         });
         n_before += capture.n_events();
@@ -106,6 +144,8 @@ fn read(captures: Vec<Capture>, filter: Filter, on_progress: &mut dyn FnMut(u64)
         processes,
         names,
         filter,
+        window,
+        temporary: request.temporary,
     }
 }
 
@@ -113,6 +153,7 @@ fn read(captures: Vec<Capture>, filter: Filter, on_progress: &mut dyn FnMut(u64)
 fn sum_up(
     mut capture: Capture,
     filter: &Filter,
+    watch: Watch,
     on_progress: &mut dyn FnMut(u64),
 ) -> (Capture, Sums, Vec<Damage>) {
     let mut n_attempts = 1;
@@ -126,6 +167,7 @@ fn sum_up(
                 (Tally::new(sample_bytes), vec![damage])
             }
         };
+        tally.watch(watch.clone());
         found.extend(replay(&capture, on_progress, &mut |chunk, ops| {
             tally.apply_wanted(chunk, ops, &mut wanted);
         }));

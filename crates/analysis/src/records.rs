@@ -55,10 +55,12 @@ pub enum RecordLine<'a> {
     },
 }
 
-/// Tells the records that pass a filter of threads. Returns what could not be read.
+/// Tells the records that pass a filter of threads and times. The session began so many nanoseconds before this process.
+/// Returns what could not be read.
 pub fn records<E>(
     capture: &Capture,
     filter: &Filter,
+    offset_ns: u64,
     sink: &mut dyn FnMut(RecordLine) -> Result<(), E>,
 ) -> Result<Vec<Damage>, E> {
     let registry = &capture.registry;
@@ -86,6 +88,11 @@ pub fn records<E>(
         stream: None,
         n_resident: 0,
         n_events: 0,
+        from_ns: filter.from_ns.unwrap_or(0).saturating_sub(offset_ns),
+        to_ns: match filter.to_ns {
+            Some(to) => to.saturating_sub(offset_ns),
+            None => u64::MAX,
+        },
         sink,
     };
     let mut failed = None;
@@ -128,6 +135,9 @@ struct Teller<'a, 's, E> {
     /// Resident samples already told.
     n_resident: usize,
     n_events: u64,
+    /// What is told is not before this time, and before that.
+    from_ns: u64,
+    to_ns: u64,
     sink: &'s mut dyn FnMut(RecordLine) -> Result<(), E>,
 }
 
@@ -159,6 +169,9 @@ impl<E> Teller<'_, '_, E> {
                 self.tell_resident_until(time)?;
                 elapsed_ns = self.capture.registry.elapsed_ns(time);
             }
+            if elapsed_ns < self.from_ns || elapsed_ns >= self.to_ns {
+                continue;
+            }
             let op = &chunk.ops[at];
             self.walk_to(chunk, op.node)?;
             self.n_events += 1;
@@ -178,10 +191,13 @@ impl<E> Teller<'_, '_, E> {
                 return Ok(());
             }
             self.n_resident += 1;
-            (self.sink)(RecordLine::Resident {
-                elapsed_ns: registry.elapsed_ns(sample.time),
-                bytes: sample.bytes,
-            })?;
+            let elapsed_ns = registry.elapsed_ns(sample.time);
+            if elapsed_ns >= self.from_ns && elapsed_ns < self.to_ns {
+                (self.sink)(RecordLine::Resident {
+                    elapsed_ns,
+                    bytes: sample.bytes,
+                })?;
+            }
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use heaptide_analysis::capture::Capture;
 use heaptide_analysis::filter::{NoMatch, Pattern};
 use heaptide_analysis::model::NodeKind;
 use heaptide_analysis::{
-    Filter, Session, View, flame, load_filtered, stacks, stats, summary, tree,
+    Filter, Request, Session, View, flame, load_with, stacks, stats, summary, tree,
 };
 
 const SCRIPT: &str = "
@@ -25,8 +25,15 @@ fn patterns(texts: &[&str]) -> Vec<Pattern> {
     all.map(|pattern| pattern.expect("a pattern")).collect()
 }
 
+fn request(filter: Filter) -> Request {
+    Request {
+        filter,
+        ..Request::default()
+    }
+}
+
 fn loaded(filter: Filter) -> Result<Session, NoMatch> {
-    load_filtered(vec![capture(SCRIPT)], filter, &mut |_| {})
+    load_with(vec![capture(SCRIPT)], request(filter), &mut |_| {})
 }
 
 /// Peak, leaked and total bytes, as each view has them.
@@ -189,7 +196,7 @@ fn process_filter_leaves_the_others_unread() {
         processes: vec![2, 3],
         ..Filter::default()
     };
-    let session = load_filtered(captures.into(), filter, &mut |_| {}).expect("two of them");
+    let session = load_with(captures.into(), request(filter), &mut |_| {}).expect("two of them");
     let stats = stats(&session, 5);
     assert_eq!(stats.total_bytes, 500);
     assert!(stats.quality.peak_is_aligned);

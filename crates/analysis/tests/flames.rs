@@ -5,7 +5,7 @@ use heaptide_analysis::aggregate::FlameLimits;
 use heaptide_analysis::capture::{Capture, Header};
 use heaptide_analysis::model::Flame;
 use heaptide_analysis::model::flame::{FlameKind, Measure};
-use heaptide_analysis::{Session, flame, load, stats};
+use heaptide_analysis::{Request, Session, flame, load, load_with, stats};
 
 fn session(scripts: &[&str]) -> Session {
     let captures = scripts.iter().map(|script| capture(script)).collect();
@@ -33,9 +33,8 @@ fn paths(flame: &Flame) -> Vec<String> {
         names.join(" > ")
     };
     let own = flame.own.iter().map(|own| {
-        let amounts = own
-            .amounts
-            .map(|amount| format!("{}/{}", amount.bytes, amount.count));
+        let amounts = [0, 1, 2].map(|at| own.amounts[at]);
+        let amounts = amounts.map(|amount| format!("{}/{}", amount.bytes, amount.count));
         let thread = flame.origins[own.origin as usize].thread;
         format!("{} [{thread}] {}", path(own.node), amounts.join(" "))
     });
@@ -101,7 +100,7 @@ fn small_frames_become_one_that_says_how_many_and_no_byte_is_lost() {
     let n_frames = few.nodes.iter();
     let n_frames = n_frames.filter(|node| matches!(node.kind, FlameKind::Frame(_)));
     assert!(n_frames.count() <= 2);
-    for measure in Measure::ALL {
+    for measure in [Measure::Peak, Measure::Leaked, Measure::Total] {
         assert_eq!(sum(&few, measure), 100_012);
     }
 }
@@ -166,4 +165,94 @@ fn source_text_is_taken_from_the_programs_folder_unless_it_is_not_wanted() {
     };
     assert_eq!(source(none), None);
     std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// Bytes allocated from edge `a` to edge `b` at each path, and how many of them were alive at `b`.
+fn between(flame: &Flame, a: usize, b: usize) -> Vec<(String, i64, i64)> {
+    let names = paths(flame);
+    let mut sums: Vec<(String, i64, i64)> = Vec::new();
+    for life in &flame.lives.entries {
+        let (birth, death) = (usize::from(life.birth), usize::from(life.death));
+        if !(a..b).contains(&birth) {
+            continue;
+        }
+        let path = names[life.own as usize].split(" [").next().unwrap_or("");
+        let alive = if death >= b { life.bytes } else { 0 };
+        match sums.iter_mut().find(|(known, ..)| known == path) {
+            Some(sum) => (sum.1, sum.2) = (sum.1 + life.bytes, sum.2 + alive),
+            None => sums.push((path.to_owned(), life.bytes, alive)),
+        }
+    }
+    sums
+}
+
+fn with_lives(scripts: &[(u64, &str)], max_lives: usize) -> Flame {
+    let captures = scripts.iter().map(|&(start_us, script)| {
+        let mut header = header();
+        header.started_unix_ns += start_us * 1_000;
+        Capture::from_bytes(capture_bytes(&header, script)).expect("a capture")
+    });
+    let request = Request {
+        lives: true,
+        temporary: Some(1),
+        ..Request::default()
+    };
+    let session = load_with(captures.collect(), request, &mut |_| {}).expect("no filter");
+    let limits = FlameLimits {
+        max_lives,
+        ..FlameLimits::default()
+    };
+    flame(&session, limits)
+}
+
+const GROWING: &str = "
+    alloc a 100 at main:3 > load:7; time 2500; alloc b 10 at main:3 > load:7; alloc t 1 at main:3; free t
+    time 5000; free a; alloc c 1000 at main:3; time 7500; alloc d 5 at main:3; free d; time 10000; free b; end 20000
+";
+
+#[test]
+fn page_knows_what_was_allocated_between_two_edges_and_was_alive_at_the_second() {
+    let flame = with_lives(&[(0, GROWING)], 1000);
+    let edge = |ns: u64| {
+        let edges = &flame.lives.edges_ns;
+        let at = edges.iter().position(|&edge| edge == ns);
+        at.unwrap_or_else(|| panic!("{ns} is no edge of {edges:?}"))
+    };
+    assert_eq!(flame.lives.edges_ns.len(), 201);
+    let ms = |from: u64, to: u64| between(&flame, edge(from * 100_000), edge(to * 100_000));
+    let load = "main:3 > load:7".to_owned();
+    let main = "main:3".to_owned();
+    assert_eq!(ms(0, 25), [(load.clone(), 100, 100)]);
+    assert_eq!(ms(25, 50), [(main.clone(), 1, 0), (load.clone(), 10, 10)]);
+    assert_eq!(
+        ms(25, 200),
+        [(main.clone(), 1006, 1000), (load.clone(), 10, 0)]
+    );
+    assert_eq!(ms(0, 200), [(main, 1006, 1000), (load, 110, 0)]);
+}
+
+#[test]
+fn lives_that_are_too_many_have_fewer_bins_and_lose_nothing() {
+    let whole = with_lives(&[(0, GROWING), (4_000, GROWING)], 1000);
+    let few = with_lives(&[(0, GROWING), (4_000, GROWING)], 8);
+    let n_bins = |flame: &Flame| flame.lives.edges_ns.len() - 1;
+    assert_eq!(n_bins(&whole), 200);
+    assert!(n_bins(&few) < 200 && few.lives.entries.len() <= 8);
+    let all = |flame: &Flame| between(flame, 0, n_bins(flame));
+    assert_eq!(all(&few), all(&whole));
+    for (at, ns) in few.lives.edges_ns.iter().enumerate() {
+        let same = whole.lives.edges_ns.iter().position(|edge| edge == ns);
+        let same = same.expect("an edge that was there before");
+        assert_eq!(between(&few, 0, at), between(&whole, 0, same));
+    }
+}
+
+#[test]
+fn temporary_is_a_measure_of_its_own() {
+    let flame = with_lives(&[(0, GROWING)], 1000);
+    let temporary = flame.own.iter().map(|own| own.amounts[3]);
+    let (bytes, count) = temporary.fold((0, 0), |sum, amount| {
+        (sum.0 + amount.bytes, sum.1 + amount.count)
+    });
+    assert_eq!((bytes, count), (6, 2));
 }

@@ -1,8 +1,10 @@
 //! The filters that every command that reads captures understands.
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
-use heaptide_analysis::Filter;
 use heaptide_analysis::filter::Pattern;
+use heaptide_analysis::{Filter, Request};
+
+use crate::metrics;
 
 const HEADING: &str = "Filters";
 
@@ -44,6 +46,17 @@ pub fn of_records() -> Vec<Arg> {
             .action(ArgAction::Append)
             .help_heading(HEADING)
             .help("of several captures, only that of this process; may be given several times"),
+        time("from").help("only what happened from this time on, counted from the start: 90s, 1.5m, 2h")
+            .long_help(
+                "only what happened from this time on, counted from the start of the first process: 500ms, 90s, 1.5m, 2h, or \
+                 seconds. The peak is the highest moment from then on; leaks are what was allocated since and is alive at the \
+                 end",
+            ),
+        time("to").help("only what happened before this time")
+            .long_help(
+                "only what happened before this time, as if the program had ended then: --to 2m --leaks shows what was \
+                 alive two minutes after the start",
+            ),
     ]
 }
 
@@ -58,6 +71,50 @@ fn pattern(name: &'static str) -> Arg {
         .help_heading(HEADING)
 }
 
+fn time(name: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .value_name("TIME")
+        .value_parser(nanoseconds)
+        .help_heading(HEADING)
+}
+
+/// `500ms`, `90`, `90s`, `1.5m`, `2h`.
+fn nanoseconds(text: &str) -> Result<u64, String> {
+    let units = [
+        ("ms", 1e6),
+        ("us", 1e3),
+        ("s", 1e9),
+        ("m", 60e9),
+        ("min", 60e9),
+        ("h", 3600e9),
+    ];
+    let number_end = text.find(|c: char| c.is_ascii_alphabetic());
+    let (number, unit) = text.split_at(number_end.unwrap_or(text.len()));
+    let scale = match unit {
+        "" => Some(1e9),
+        unit => units
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .map(|&(_, ns)| ns),
+    };
+    let number = number.trim().parse::<f64>().ok();
+    let number = number.filter(|number| number.is_finite() && *number >= 0.0);
+    match (number, scale) {
+        (Some(number), Some(scale)) => Ok((number * scale).round() as u64),
+        _ => Err("a time is a number of seconds, or a number with ms, s, m or h".to_owned()),
+    }
+}
+
+/// What a report without times of its own asks of captures.
+pub fn request(matches: &ArgMatches) -> Request {
+    Request {
+        filter: filter(matches),
+        temporary: Some(metrics::temporary_threshold(matches)),
+        lives: false,
+    }
+}
+
 /// What was asked for. Arguments that a command does not have are those that were not given.
 pub fn filter(matches: &ArgMatches) -> Filter {
     Filter {
@@ -65,13 +122,41 @@ pub fn filter(matches: &ArgMatches) -> Filter {
         exclude: all(matches, "exclude"),
         threads: all(matches, "threads"),
         processes: all(matches, "processes"),
+        from_ns: one(matches, "from"),
+        to_ns: one(matches, "to"),
         hide_imports: matches!(matches.try_get_one("hide_imports"), Ok(Some(true))),
     }
+}
+
+fn one<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> Option<T> {
+    matches.try_get_one::<T>(name).ok().flatten().cloned()
 }
 
 fn all<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> Vec<T> {
     match matches.try_get_many::<T>(name) {
         Ok(Some(values)) => values.cloned().collect(),
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nanoseconds;
+
+    #[test]
+    fn times_are_typed_with_or_without_their_unit() {
+        for (text, ns) in [
+            ("0", 0),
+            ("90", 90_000_000_000),
+            ("1.5s", 1_500_000_000),
+            ("500ms", 500_000_000),
+            ("2m", 120_000_000_000),
+            ("0.5h", 1_800_000_000_000),
+        ] {
+            assert_eq!(nanoseconds(text), Ok(ns), "{text}");
+        }
+        for text in ["", "s", "-1", "1 parsec", "nan", "1e400", "2m3s"] {
+            assert!(nanoseconds(text).is_err(), "{text}");
+        }
     }
 }

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, value_parser};
-use heaptide_analysis::{Filter, Session, load_filtered};
+use heaptide_analysis::{Request, Session, load_with};
 use heaptide_capture::{Capture, Damage};
 
 use crate::exit::Failure;
-use crate::filters::filter;
+use crate::filters::request;
 use crate::progress::Progress;
 
 /// More notes about one file do not help anyone.
@@ -40,19 +40,24 @@ fn open_all<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<Vec<Capture>
 
 /// Opens and replays the captures that were named, with a progress bar if that takes long.
 pub fn session(matches: &ArgMatches) -> Result<Session, Failure> {
+    session_with(matches, request(matches))
+}
+
+/// The same, asked for more than sums.
+pub fn session_with(matches: &ArgMatches, request: Request) -> Result<Session, Failure> {
     let paths = matches.get_many::<PathBuf>("captures");
-    session_of(paths.into_iter().flatten(), filter(matches))
+    session_of(paths.into_iter().flatten(), request)
 }
 
 /// The same for captures that were named in another way.
 pub fn session_of<'a>(
     paths: impl Iterator<Item = &'a PathBuf>,
-    filter: Filter,
+    request: Request,
 ) -> Result<Session, Failure> {
     let captures = open_all(paths)?;
     let n_events = captures.iter().map(Capture::n_events).sum();
     let mut progress = Progress::new("reading", n_events);
-    let session = load_filtered(captures, filter, &mut |n_done| {
+    let session = load_with(captures, request, &mut |n_done| {
         progress.advance(n_done);
     });
     progress.finish();

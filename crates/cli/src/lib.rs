@@ -13,6 +13,7 @@ mod destination;
 pub mod exit;
 mod filters;
 mod input;
+mod metrics;
 mod output;
 mod page;
 mod progress;

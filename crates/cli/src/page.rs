@@ -7,25 +7,21 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use heaptide_analysis::Request;
 use heaptide_analysis::aggregate::FlameLimits;
-use heaptide_analysis::model::flame::Measure;
 use heaptide_report::html::{self, Page};
 use heaptide_report::json::flame::FirstView;
 
 use crate::exit::Failure;
 use crate::filters;
 use crate::input;
+use crate::metrics;
 use crate::output::Output;
 
 pub fn arguments(command: Command) -> Command {
     let name = command.get_name().to_owned();
     command
-        .arg(
-            Arg::new("leaks")
-                .long("leaks")
-                .action(ArgAction::SetTrue)
-                .help("first show what was alive at the end"),
-        )
+        .args(metrics::arguments())
         .arg(
             Arg::new("no_source")
                 .long("no-source")
@@ -52,15 +48,6 @@ pub fn arguments(command: Command) -> Command {
         )
         .args(filters::arguments())
         .arg(input::argument())
-}
-
-/// What a page shows first.
-pub fn measure(matches: &ArgMatches) -> Measure {
-    if matches.get_flag("leaks") {
-        Measure::Leaked
-    } else {
-        Measure::Peak
-    }
 }
 
 pub struct PageOutput<'a> {
@@ -96,7 +83,11 @@ impl<'a> PageOutput<'a> {
         if self.matches.get_flag("no_source") {
             limits.max_source_bytes = 0;
         }
-        let session = input::session(self.matches)?;
+        let request = Request {
+            lives: true,
+            ..filters::request(self.matches)
+        };
+        let session = input::session_with(self.matches, request)?;
         let flame = heaptide_analysis::flame(&session, limits);
         drop(session);
         let mut output = match &self.path {

@@ -59,3 +59,47 @@ fn filter_that_leaves_nothing_ends_with_3_and_no_file() {
         .output();
     assert_eq!(empty.expect("it runs").status.code(), Some(2));
 }
+
+const IN_TIME: &str = "alloc a 1000 at first; time 2000; alloc b 200 at second; free a; time 4000; \
+                       alloc c 30 at third; free b; end 6000";
+
+#[test]
+fn stretch_of_time_has_its_own_peak_leaks_and_total() {
+    let folder = Folder::new();
+    folder.capture("job.tide", IN_TIME);
+    let sums = |options: &str| -> Vec<String> {
+        let line = format!("transform collapsed -o - {options} job.tide");
+        let text = printed(&folder.heaptide(&line));
+        let sum = |line: &str| line.replace(" (/srv/job/job.py:1)", "");
+        text.lines().map(sum).collect()
+    };
+    assert_eq!(sums(""), ["first 1000", "second 200"]);
+    assert_eq!(sums("--from 3ms"), ["second 200", "third 30"]);
+    assert_eq!(sums("--to 1ms"), ["first 1000"]);
+    assert_eq!(sums("--to 3ms --leaks"), ["second 200"]);
+    assert_eq!(sums("--from 1ms --leaks"), ["third 30"]);
+    assert_eq!(sums("--from 1ms --to 3ms --total"), ["second 200"]);
+    assert_eq!(
+        sums("--temporary-allocations"),
+        ["first 1000", "second 200"]
+    );
+    assert_eq!(sums("--temporary-allocation-threshold 0").len(), 0);
+    let records = printed(&folder.heaptide("parse --from 1ms --to 3ms job.tide"));
+    assert!(
+        records.contains("second") && !records.contains("third ("),
+        "{records}"
+    );
+    for line in [
+        "tree --from 1h job.tide",
+        "stats --to 0 job.tide",
+        "flamegraph -o - --from 1h job.tide",
+    ] {
+        assert_eq!(folder.heaptide(line).status.code(), Some(3), "{line}");
+    }
+    for line in [
+        "stats --from yesterday job.tide",
+        "tree --leaks --total job.tide",
+    ] {
+        assert_eq!(folder.heaptide(line).status.code(), Some(2), "{line}");
+    }
+}

@@ -128,7 +128,8 @@ fn json_names_every_site_with_its_three_sums() {
         "{\"parent\":0,\"frame\":1}",
         "{\"id\":4712,\"name\":\"pool,1\",\"started_ns\":2000000}",
         "{\"stack\":null,\"thread\":0,\"allocator\":\"CALLOC\",\"total\":{\"bytes\":1000,\"count\":1},\
-         \"peak\":{\"bytes\":1000,\"count\":1},\"leaked\":{\"bytes\":0,\"count\":0}}",
+         \"peak\":{\"bytes\":1000,\"count\":1},\"leaked\":{\"bytes\":0,\"count\":0},\
+         \"temporary\":{\"bytes\":1000,\"count\":1},\"block_time_ns\":0}",
         "\"python_version\":\"3.12.0\"",
         "\"resident\":{\"elapsed_ns\":[1000000],\"bytes\":[7000]}",
     ] {

@@ -2,14 +2,15 @@
 
 use std::rc::Rc;
 
+use heaptide_capture::tally::{Life, Lives};
 use rustc_hash::FxHashMap;
 
 use super::stacks;
 use super::timeline::timeline;
 use crate::load::Session;
 use crate::model::flame::{
-    Flame, FlameKind, FlameLocation, FlameNode, FlameProcess, FlameThread, Measure, Measured,
-    Origin, Own,
+    Flame, FlameKind, FlameLife, FlameLives, FlameLocation, FlameNode, FlameProcess, FlameThread,
+    Measure, Measured, Origin, Own,
 };
 use crate::model::{Location, SiteSum, StackModel};
 use crate::symbols::{Modules, Sources, is_import_system};
@@ -23,6 +24,8 @@ pub struct FlameLimits {
     pub max_frames: usize,
     /// Bytes of source text; 0 for none.
     pub max_source_bytes: usize,
+    /// So many entries of when blocks were born and died; beyond, each two bins of time become one.
+    pub max_lives: usize,
 }
 
 impl Default for FlameLimits {
@@ -31,6 +34,7 @@ impl Default for FlameLimits {
             min_share: 0.0,
             max_frames: 100_000,
             max_source_bytes: 512 << 10,
+            max_lives: 120_000,
         }
     }
 }
@@ -44,7 +48,10 @@ pub fn flame(session: &Session, limits: FlameLimits) -> Flame {
     let (threads, first_thread) = threads(&all);
     let mut origins = Numbers::default();
     let mut building = Building::new(&all);
+    let n_bins = all.processes.iter().map(|process| process.lives.n_bins());
+    let n_bins = n_bins.filter(|&n| n > 0).min().unwrap_or(0);
     for (process, first) in all.processes.iter().zip(first_thread) {
+        let first_place = building.places.len();
         for site in &process.sites {
             let origin = origins.of(Origin {
                 thread: first + site.thread as u32,
@@ -52,8 +59,13 @@ pub fn flame(session: &Session, limits: FlameLimits) -> Flame {
             });
             building.add(site, origin);
         }
+        building.add_lives(&process.lives, n_bins, first_place);
     }
     let (min_share, cut) = building.cut(limits);
+    let mut lives = cut.lives;
+    while lives.entries.len() > limits.max_lives && lives.edges.len() > 2 {
+        lives.halve();
+    }
     let mut texts = Numbers::default();
     let locations = Places::new(session, &all, limits).describe(&cut.locations, &mut texts);
     Flame {
@@ -68,8 +80,22 @@ pub fn flame(session: &Session, limits: FlameLimits) -> Flame {
         nodes: cut.nodes,
         origins: origins.values,
         own: cut.own,
+        lives: FlameLives {
+            edges_ns: session.window.coarse(lives.n_bins()),
+            entries: lives.entries.iter().map(life).collect(),
+        },
         min_share,
         quality: all.quality.clone(),
+    }
+}
+
+fn life(life: &Life) -> FlameLife {
+    FlameLife {
+        own: life.site,
+        birth: life.birth,
+        death: life.death,
+        bytes: life.bytes,
+        count: life.count,
     }
 }
 
@@ -138,12 +164,18 @@ struct Building {
     /// As in the result, but in any order.
     own: Vec<Own>,
     no_frames: Option<u32>,
+    /// Node and origin of each site that was added.
+    places: Vec<(u32, u32)>,
+    /// Sites are named by their numbers in `places`.
+    lives: Lives,
 }
 
 /// What is left of it.
 struct Cut {
     nodes: Vec<FlameNode>,
     own: Vec<Own>,
+    /// Sites are numbers in `own`.
+    lives: Lives,
     /// Numbers in the stack model of the locations that are left; frames name them by their place here.
     locations: Vec<u32>,
 }
@@ -163,6 +195,8 @@ impl Building {
             nodes: [root].into_iter().chain(frames).collect(),
             own: Vec::new(),
             no_frames: None,
+            places: Vec::new(),
+            lives: Lives::default(),
         }
     }
 
@@ -177,6 +211,7 @@ impl Building {
                 self.nodes.len() as u32 - 1
             }),
         };
+        self.places.push((node, origin));
         let measured = |amount: heaptide_capture::tally::Amount| Measured {
             bytes: amount.bytes,
             count: amount.count,
@@ -186,6 +221,7 @@ impl Building {
             Measure::Peak => measured(site.peak),
             Measure::Leaked => measured(site.leaked),
             Measure::Total => measured(site.total),
+            Measure::Temporary => measured(site.temporary),
         });
         if amounts.iter().any(|amount| *amount != Measured::default()) {
             self.own.push(Own {
@@ -193,6 +229,22 @@ impl Building {
                 origin,
                 amounts,
             });
+        }
+    }
+
+    /// Of several processes the one with the fewest bins decides.
+    fn add_lives(&mut self, lives: &Lives, n_bins: usize, first_place: usize) {
+        let mut lives = lives.clone();
+        while lives.n_bins() > n_bins {
+            lives.halve();
+        }
+        let entries = lives.entries.iter().map(|life| Life {
+            site: life.site + first_place as u32,
+            ..*life
+        });
+        self.lives.entries.extend(entries);
+        if lives.n_bins() > 0 {
+            self.lives.edges = lives.edges;
         }
     }
 
@@ -212,6 +264,7 @@ impl Building {
         let mut cut = Cut {
             nodes: Vec::new(),
             own: Vec::new(),
+            lives: self.lives,
             locations: Vec::new(),
         };
         let mut locations = Numbers::default();
@@ -262,6 +315,23 @@ impl Building {
                 _ => cut.own.push(own),
             }
         }
+        let known: FxHashMap<(u32, u32), u32> = {
+            let own = cut.own.iter().zip(0..);
+            own.map(|(own, number)| ((own.node, own.origin), number))
+                .collect()
+        };
+        let number_of: Vec<Option<&u32>> = self
+            .places
+            .iter()
+            .map(|&(node, origin)| known.get(&(stands_for[node as usize], origin)))
+            .collect();
+        cut.lives
+            .entries
+            .retain(|life| number_of[life.site as usize].is_some());
+        for life in &mut cut.lives.entries {
+            life.site = number_of[life.site as usize].copied().unwrap_or(0);
+        }
+        cut.lives.merge();
         (min_share, cut)
     }
 

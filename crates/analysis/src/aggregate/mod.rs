@@ -27,5 +27,6 @@ fn amount(view: View, site: &SiteSums) -> Amount {
         View::Peak => site.peak,
         View::Leaked => site.live,
         View::Total => site.total,
+        View::Temporary => site.temporary,
     }
 }

@@ -1,6 +1,7 @@
 //! All sites with their stacks, for exports. Nothing is left out and nothing is summed up, except that frames on one
 //! line are one.
 
+use heaptide_capture::tally::Lives;
 use heaptide_capture::tally::StackId;
 use rustc_hash::FxHashMap;
 
@@ -71,7 +72,7 @@ fn describe(process: &Process, session: &Session, nodes: &mut Nodes) -> ProcessS
             started_ns: elapsed_ns(thread.started),
         })
         .collect();
-    let sites = sites(process, session, nodes, &mut threads);
+    let (sites, lives) = sites(process, session, nodes, &mut threads);
     let resident = registry.resident.iter().map(|sample| Reading {
         elapsed_ns: elapsed_ns(sample.time),
         bytes: sample.bytes,
@@ -88,6 +89,7 @@ fn describe(process: &Process, session: &Session, nodes: &mut Nodes) -> ProcessS
         main_thread: header.main_thread,
         threads,
         sites,
+        lives,
         total: sums.total,
         peak: sums.peak,
         peak_elapsed_ns: elapsed_ns(sums.peak_time),
@@ -124,7 +126,7 @@ fn sites(
     session: &Session,
     nodes: &mut Nodes,
     threads: &mut Vec<ThreadName>,
-) -> Vec<SiteSum> {
+) -> (Vec<SiteSum>, Lives) {
     let sums = &process.sums;
     let of_stack = nodes_of_stacks(process, session, nodes);
     let streams = process.registry.threads.iter().enumerate();
@@ -133,6 +135,8 @@ fn sites(
         .collect();
     let mut known = FxHashMap::default();
     let mut sites: Vec<SiteSum> = Vec::new();
+    let mut lives = sums.lives.clone();
+    let mut number_of = Vec::with_capacity(sums.sites.len());
     for site in &sums.sites {
         let stack = of_stack[site.stack.0 as usize];
         let thread = *of_stream.entry(site.stream).or_insert_with(|| {
@@ -150,14 +154,25 @@ fn sites(
                     total: Default::default(),
                     peak: Default::default(),
                     leaked: Default::default(),
+                    temporary: Default::default(),
+                    block_time_ns: site.block_time.map(|_| 0),
                 });
                 sites.len() - 1
             });
         sites[at].total += site.total;
         sites[at].peak += site.peak;
         sites[at].leaked += site.live;
+        sites[at].temporary += site.temporary;
+        if let (Some(ns), Some(units)) = (&mut sites[at].block_time_ns, site.block_time) {
+            *ns = ns.saturating_add(process.registry.span_ns(units));
+        }
+        number_of.push(at as u32);
     }
-    sites
+    for life in &mut lives.entries {
+        life.site = number_of[life.site as usize];
+    }
+    lives.merge();
+    (sites, lives)
 }
 
 /// The node of each stack that has a site or leads to one that has. Callers have smaller numbers than those they

@@ -96,6 +96,7 @@ fn side(session: &Session) -> DiffSide {
         },
         leaked: sum(|process| process.sums.live),
         total: sum(|process| process.sums.total),
+        temporary: sum(|process| process.sums.temporary),
         duration_ns: end.max().unwrap_or(0).saturating_sub(start(session)),
         resident_peak_bytes: quality
             .processes

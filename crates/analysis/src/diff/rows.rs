@@ -100,6 +100,7 @@ fn amount(site: &SiteSum, measure: Measure) -> Amount {
         Measure::Peak => site.peak,
         Measure::Leaked => site.leaked,
         Measure::Total => site.total,
+        Measure::Temporary => site.temporary,
     }
 }
 

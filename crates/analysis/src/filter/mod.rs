@@ -27,12 +27,19 @@ pub struct Filter {
     pub processes: Vec<u32>,
     /// The frames with which Python imports modules are not shown.
     pub hide_imports: bool,
+    /// Nanoseconds since the session's start: what is counted, from here on, and before there.
+    pub from_ns: Option<u64>,
+    pub to_ns: Option<u64>,
 }
 
 impl Filter {
     /// True if it chooses among sites, so that sums are of a part only.
     pub fn chooses_sites(&self) -> bool {
         !(self.include.is_empty() && self.exclude.is_empty() && self.threads.is_empty())
+    }
+
+    pub fn chooses_time(&self) -> bool {
+        self.from_ns.is_some() || self.to_ns.is_some()
     }
 
     /// What is in force, in the words of the command line; nothing if it is everything.
@@ -45,6 +52,9 @@ impl Filter {
         words.extend(patterns("exclude", &self.exclude));
         words.extend(self.threads.iter().map(|name| format!("--thread {name}")));
         words.extend(self.processes.iter().map(|pid| format!("--process {pid}")));
+        let times = [("from", self.from_ns), ("to", self.to_ns)];
+        let times = times.into_iter().filter_map(|(name, ns)| Some((name, ns?)));
+        words.extend(times.map(|(name, ns)| format!("--{name} {}", seconds(ns))));
         if self.hide_imports {
             words.push("--hide-imports".to_owned());
         }
@@ -93,6 +103,13 @@ impl Filter {
         };
         self.threads.is_empty() || self.threads.iter().any(is_it)
     }
+}
+
+/// As it could be typed: `1.5s`.
+fn seconds(ns: u64) -> String {
+    let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    format!("{text}s")
 }
 
 /// A filter that leaves nothing.

@@ -24,6 +24,7 @@ pub struct DiffSide {
     pub peak: Estimate,
     pub leaked: Estimate,
     pub total: Estimate,
+    pub temporary: Estimate,
     pub duration_ns: u64,
     /// Largest resident size of a process; `None` if none was sampled.
     pub resident_peak_bytes: Option<u64>,
@@ -88,6 +89,7 @@ impl DiffSide {
             Measure::Peak => self.peak,
             Measure::Leaked => self.leaked,
             Measure::Total => self.total,
+            Measure::Temporary => self.temporary,
         }
     }
 }

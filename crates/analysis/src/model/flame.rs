@@ -3,8 +3,7 @@
 //!
 //! Lists instead of a linked tree, because stacks can be deeper than recursion is safe, and because a page reads columns
 //! faster than objects. What a place allocated itself is kept apart by process, thread and allocator; what it allocated
-//! together with those it called is the sum below it, and belongs to the page. A later measure (temporary allocations,
-//! an interval of time) is one more [`Measure`], nothing else changes.
+//! together with those it called is the sum below it, and belongs to the page.
 
 use std::rc::Rc;
 
@@ -29,6 +28,7 @@ pub struct Flame {
     pub origins: Vec<Origin>,
     /// By node, then by origin, ascending.
     pub own: Vec<Own>,
+    pub lives: FlameLives,
     /// Nodes whose share was below this in every measure were cut.
     pub min_share: f64,
     pub quality: Quality,
@@ -126,6 +126,29 @@ pub struct Own {
     pub amounts: [Measured; Measure::ALL.len()],
 }
 
+/// When blocks were born and died, in bins of time: what was allocated between any two edges, and what of it was alive at
+/// the second, exactly. `docs/page-data.md` says how to ask.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlameLives {
+    /// Nanoseconds since the start of the first process, ascending; empty if there are no bins.
+    pub edges_ns: Vec<u64>,
+    /// By own entry, birth and death, ascending; none twice.
+    pub entries: Vec<FlameLife>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlameLife {
+    /// Number in [`Flame::own`].
+    pub own: u32,
+    /// The bin in which it was allocated.
+    pub birth: u16,
+    /// The bin in which it was released; the number of bins if it was alive at the end.
+    pub death: u16,
+    /// Negative where a release was taken back in a later bin.
+    pub bytes: i64,
+    pub count: i64,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
     pub bytes: u64,
@@ -141,8 +164,15 @@ pub enum Measure {
     Peak,
     Leaked,
     Total,
+    /// Released at once.
+    Temporary,
 }
 
 impl Measure {
-    pub const ALL: [Measure; 3] = [Measure::Peak, Measure::Leaked, Measure::Total];
+    pub const ALL: [Measure; 4] = [
+        Measure::Peak,
+        Measure::Leaked,
+        Measure::Total,
+        Measure::Temporary,
+    ];
 }

@@ -22,12 +22,15 @@ pub use tree::{NodeKind, Tree, TreeNode};
 pub use crate::symbols::Location;
 
 /// Which blocks a report is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum View {
     /// Alive when the heap was largest; of several processes, each at its own peak.
+    #[default]
     Peak,
     /// Alive at the end.
     Leaked,
     /// Ever allocated.
     Total,
+    /// Released at once.
+    Temporary,
 }

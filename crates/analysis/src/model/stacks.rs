@@ -1,6 +1,6 @@
 //! Every site with its stack, and each process over time: what exports are made of.
 
-use heaptide_capture::tally::Amount;
+use heaptide_capture::tally::{Amount, Lives};
 use heaptide_capture::{Allocator, Mode};
 
 use super::quality::Quality;
@@ -50,6 +50,8 @@ pub struct ProcessStacks {
     pub peak_elapsed_ns: u64,
     pub leaked: Amount,
     /// Highest size of the heap within each stretch of time, and its size at the end.
+    /// When blocks of the sites were born and died, in the session's bins; empty if nobody asked.
+    pub lives: Lives,
     pub heap: Vec<Reading>,
     pub resident: Vec<Reading>,
 }
@@ -73,6 +75,10 @@ pub struct SiteSum {
     pub total: Amount,
     pub peak: Amount,
     pub leaked: Amount,
+    /// Released at once; nothing if nobody asked.
+    pub temporary: Amount,
+    /// How long all its blocks together lived, those alive at the end until then; `None` if that is not known.
+    pub block_time_ns: Option<u64>,
 }
 
 /// A size at a time, from which on it holds.

@@ -108,6 +108,21 @@ impl Registry {
     }
 }
 
+impl Registry {
+    /// Nanoseconds that so many clock units are, on average: lengths of time have no place on the clock.
+    pub fn span_ns(&self, units: u64) -> u64 {
+        let ticks = u128::from(units) << self.tick_shift.min(63);
+        let ns = match (self.clocks.first(), self.clocks.last()) {
+            (Some(first), Some(last)) if last.ticks > first.ticks => {
+                let step_ns = u128::from(last.monotonic_ns.saturating_sub(first.monotonic_ns));
+                ticks.saturating_mul(step_ns) / u128::from(last.ticks - first.ticks)
+            }
+            _ => ticks,
+        };
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+}
+
 /// Collects entries, chunk after chunk, in the order in which they were written.
 pub struct RegistryBuilder {
     registry: Registry,

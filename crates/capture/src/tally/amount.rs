@@ -125,6 +125,24 @@ impl Weigher {
         }
     }
 
+    /// How many blocks an amount stands for.
+    #[inline(always)]
+    pub fn blocks(&self, raw: Raw) -> u64 {
+        if self.mean == 0 {
+            return raw.count;
+        }
+        raw.count.saturating_add(1 << (COUNT_SHIFT - 1)) >> COUNT_SHIFT
+    }
+
+    /// The same for a count that may be taken off.
+    pub fn finish_count(&self, count: i64) -> i64 {
+        let amount = Raw {
+            count: count.unsigned_abs(),
+            ..Raw::default()
+        };
+        self.blocks(amount) as i64 * count.signum()
+    }
+
     pub fn finish(&self, raw: Raw) -> Amount {
         if self.mean == 0 {
             return Amount {
@@ -136,7 +154,7 @@ impl Weigher {
         let unit = (self.mean as f64) * (self.mean as f64) / f64::from(1 << VARIANCE_SHIFT);
         Amount {
             bytes: raw.bytes,
-            count: raw.count.saturating_add(1 << (COUNT_SHIFT - 1)) >> COUNT_SHIFT,
+            count: self.blocks(raw),
             variance: raw.variance as f64 * unit,
         }
     }

@@ -23,7 +23,7 @@ const VERSION: u8 = 1;
 const MAX_COUNT: u64 = 1 << 60;
 
 impl Tally {
-    /// All sums so far. `with_blocks`: also what is alive and what each thread freed last, without which no further events can
+    /// All sums so far. Not of a tally that watches more: it is not continued from bytes. `with_blocks`: also what is alive and what each thread freed last, without which no further events can
     /// be added.
     pub fn to_bytes(&self, with_blocks: bool) -> Vec<u8> {
         let mut out = Encoder { bytes: Vec::new() };
@@ -119,6 +119,12 @@ impl Tally {
             n_unknown_frees,
             n_overlaps,
             has_totals: true,
+            n_recent: 0,
+            next_edge: None,
+            epoch: 0,
+            has_begun: true,
+            is_over: false,
+            knows_births: n_events == 0,
         })
     }
 }

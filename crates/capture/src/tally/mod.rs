@@ -3,7 +3,8 @@
 //! A [`Tally`] takes events in the order in which they happened and forgets them; its memory grows with live blocks and
 //! distinct call stacks, not with events. It runs afterwards, under every report, and inside a program whose capture
 //! is bounded. In reading order: [`amount`] says what a recorded block stands for, `live` and `ranges` hold what is
-//! alive, `sites` the sums and the trick that makes the peak exact, `sizes` and [`series`] the rest.
+//! alive, `sites` the sums and the trick that makes the peak exact, `cohorts` and [`lives`] when blocks were born and died,
+//! `sizes` and [`series`] the rest.
 //!
 //! Mappings of files are counted beside the heap, not in it: they are address space whose pages belong to the page
 //! cache, so they are in the totals but neither in the peak nor in the heap over time.
@@ -12,10 +13,13 @@ pub mod amount;
 mod checkpoint;
 #[cfg(test)]
 mod checkpoint_tests;
+mod cohorts;
 mod given;
 mod index;
 mod live;
+pub mod lives;
 mod ranges;
+mod recent;
 pub mod series;
 mod sites;
 mod sizes;
@@ -23,6 +27,8 @@ pub mod stacks;
 #[cfg(test)]
 mod tests;
 mod threads;
+#[cfg(test)]
+mod watch_tests;
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -38,11 +44,23 @@ use threads::{LastFree, Thread, Threads};
 
 pub use amount::Amount;
 pub use given::Given;
+pub use lives::{Life, Lives};
 pub use series::HeapSeries;
 pub use stacks::{Stack, StackId, Stacks};
 
 /// Which sites are wanted: a stack and the stream of a thread.
 pub type Wanted<'a> = dyn FnMut(&Stacks, StackId, u32) -> bool + 'a;
+
+/// What a tally watches beside sums and peak.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    /// Clock units, ascending: edges between bins of time. Blocks are told apart by the bin they were born in and the bin
+    /// they died in. Only what happens from the first edge on and before the last is counted; what was alive at
+    /// the first is on the heap, and part of its peak. None: the whole time, undivided.
+    pub edges: Vec<u64>,
+    /// A block is temporary if its thread releases it after at most so many other allocations. `None`: nobody asks.
+    pub temporary: Option<u32>,
+}
 
 /// How many operations are looked up ahead, so that their cache misses overlap.
 const BATCH: usize = 16;
@@ -74,6 +92,18 @@ pub struct Tally {
     n_overlaps: u64,
     /// False if only the peak and what is alive were given.
     has_totals: bool,
+    /// So many allocations of each thread are remembered; 0: nobody asks.
+    n_recent: usize,
+    /// Clock units at which the next bin of time begins.
+    next_edge: Option<u64>,
+    /// Counts the edges.
+    epoch: u16,
+    /// Nothing is counted before the first edge.
+    has_begun: bool,
+    /// The last edge is passed.
+    is_over: bool,
+    /// When every block was born: not if the tally was read from a checkpoint.
+    knows_births: bool,
 }
 
 /// All sums of a capture.
@@ -81,6 +111,8 @@ pub struct Sums {
     pub stacks: Stacks,
     pub sites: Vec<SiteSums>,
     pub total: Amount,
+    /// Released at once; nothing if nobody asked.
+    pub temporary: Amount,
     /// Alive on the heap at the end.
     pub live: Amount,
     /// Alive on the heap when it was largest; the moment is that of all sites, also of those that are not wanted.
@@ -92,6 +124,8 @@ pub struct Sums {
     /// Each size and how many allocations of it were recorded, smallest first.
     pub sizes: Vec<(u64, u64)>,
     pub heap: HeapSeries,
+    /// When blocks were born and died, if bins of time were asked for.
+    pub lives: Lives,
     /// Clock units of the last event.
     pub last_time: u64,
     /// Allocations and releases, as recorded.
@@ -115,6 +149,11 @@ pub struct SiteSums {
     pub total: Amount,
     pub live: Amount,
     pub peak: Amount,
+    /// Released at once.
+    pub temporary: Amount,
+    /// How long all blocks of `total` together lived, in clock units; those alive at the end, until then. `None` if a
+    /// checkpoint does not say when they were born.
+    pub block_time: Option<u64>,
 }
 
 impl Sums {
@@ -149,7 +188,26 @@ impl Tally {
             n_unknown_frees: 0,
             n_overlaps: 0,
             has_totals: true,
+            n_recent: 0,
+            next_edge: None,
+            epoch: 0,
+            has_begun: true,
+            is_over: false,
+            knows_births: true,
         }
+    }
+
+    /// Watches more than the sums from now on. Asked for once, before the first event.
+    pub fn watch(&mut self, watch: Watch) {
+        self.n_recent = watch.temporary.map_or(0, |n| n as usize + 1);
+        // Of sums that were given nobody knows when they were made.
+        if watch.edges.is_empty() || !self.has_totals {
+            return;
+        }
+        self.has_begun = watch.edges.first().is_some_and(|&first| first <= self.time);
+        self.sites.divide(watch.edges, self.time);
+        self.next_edge = self.sites.next_edge();
+        self.is_over = self.next_edge.is_none();
     }
 
     /// Takes some operations of a chunk. Chunks of several threads may alternate, those of one thread come in order.
@@ -160,7 +218,7 @@ impl Tally {
     /// The same; sizes are counted of the sites that are wanted only. All sites are on the heap, whose peak is theirs together:
     /// [`Tally::finish_wanted`] chooses among them.
     pub fn apply_wanted(&mut self, chunk: &DecodedChunk, ops: Range<usize>, wanted: &mut Wanted) {
-        if chunk.ops.get(ops.clone()).is_none_or(<[Op]>::is_empty) {
+        if self.is_over || chunk.ops.get(ops.clone()).is_none_or(<[Op]>::is_empty) {
             return;
         }
         let slot = self.threads.slot(chunk.head.stream);
@@ -171,15 +229,15 @@ impl Tally {
         let passed = |op: usize| move |mark: &crate::decode::TimeMark| mark.first_op as usize <= op;
         let mut next_mark = chunk.times.partition_point(passed(at));
         if let Some(mark) = next_mark.checked_sub(1).and_then(|n| chunk.times.get(n)) {
-            self.set_time(mark.time);
+            self.set_time(mark.time, &thread);
         }
-        while at < ops.end {
+        while at < ops.end && !self.is_over {
             let mark = chunk.times.get(next_mark);
             let until = mark.map_or(ops.end, |mark| (mark.first_op as usize).clamp(at, ops.end));
             self.run(chunk, at..until, &mut thread, wanted);
             at = until;
             if let Some(mark) = mark.filter(|_| at < ops.end) {
-                self.set_time(mark.time);
+                self.set_time(mark.time, &thread);
                 next_mark += 1;
             }
         }
@@ -189,14 +247,42 @@ impl Tally {
         self.threads.put_back(slot, thread);
     }
 
-    fn set_time(&mut self, time: u64) {
+    fn set_time(&mut self, time: u64, thread: &Thread) {
         if time > self.time {
             // Before the first event there is no height to note.
             if self.n_events > 0 {
                 self.note_height();
             }
-            self.time = time;
+            while let Some(edge) = self.next_edge.filter(|&edge| edge <= time) {
+                self.pass_edge(edge, thread);
+            }
+            if !self.is_over {
+                self.time = time;
+            }
         }
+    }
+
+    #[cold]
+    fn pass_edge(&mut self, edge: u64, thread: &Thread) {
+        if self.has_begun {
+            let others = self.threads.may_come_back();
+            let mut pinned: Vec<u32> = others.chain(thread.last_free.numbers()).collect();
+            pinned.sort_unstable();
+            self.sites
+                .pass_edge(|number| pinned.binary_search(&number).is_ok());
+        } else {
+            self.has_begun = true;
+            self.sites.begin();
+            self.sizes = SizeCounts::new();
+            // The peak is looked for again, from here on.
+            self.peak = self.now;
+            self.peak_time = edge;
+            self.sites.mark_peak();
+        }
+        self.epoch += 1;
+        self.next_edge = self.sites.next_edge();
+        self.is_over = self.next_edge.is_none();
+        self.time = edge;
     }
 
     fn note_height(&mut self) {
@@ -228,6 +314,9 @@ impl Tally {
                         if is_wanted {
                             self.sizes.count(op.size);
                         }
+                        if self.n_recent > 0 {
+                            thread.recent.push(op.address, self.n_recent);
+                        }
                         self.alloc(site, op.allocator, op.address, op.size);
                     }
                     OpKind::Free => self.free(thread, op.address),
@@ -242,7 +331,7 @@ impl Tally {
     #[inline(always)]
     fn as_seen(&self, thread: &Thread, mut op: Op) -> Op {
         if op.allocator == Allocator::Mremap as u8 {
-            if let LastFree::Pieces(pieces) = &thread.last_free {
+            if let LastFree::Pieces { pieces, .. } = &thread.last_free {
                 let is_file = |piece: &ranges::Released| {
                     self.sites.allocator(piece.site) == Allocator::MmapFile as u8
                 };
@@ -263,7 +352,9 @@ impl Tally {
         wanted: &mut Wanted,
     ) -> (u32, bool) {
         match thread.nodes.get(op.node as usize) {
-            Some(slot) if slot.allocator == op.allocator => (slot.site, slot.is_wanted),
+            Some(slot) if slot.allocator == op.allocator && slot.epoch == self.epoch => {
+                (slot.site, slot.is_wanted)
+            }
             _ => self.new_site_of(chunk, thread, op, wanted),
         }
     }
@@ -287,6 +378,7 @@ impl Tally {
             slot.site = site;
             slot.allocator = op.allocator;
             slot.is_wanted = is_wanted;
+            slot.epoch = self.epoch;
         }
         (site, is_wanted)
     }
@@ -304,10 +396,18 @@ impl Tally {
             self.n_overlaps += 1;
             self.leave(before.site, self.weigher.weigh(before.size));
         }
+        let moment = self.moment(amount);
         let sums = self.sites.change(site);
         sums.total += amount;
         sums.live += amount;
+        sums.moment = sums.moment.wrapping_sub(moment);
         self.rise(amount);
+    }
+
+    /// The present time, for each block that an amount stands for.
+    #[inline(always)]
+    fn moment(&self, amount: Raw) -> u64 {
+        self.time.wrapping_mul(self.weigher.blocks(amount))
     }
 
     #[inline(always)]
@@ -320,7 +420,10 @@ impl Tally {
     #[inline(always)]
     fn leave(&mut self, site: u32, amount: Raw) {
         self.mark_peak();
-        self.sites.change(site).live -= amount;
+        let moment = self.moment(amount);
+        let sums = self.sites.change(site);
+        sums.live -= amount;
+        sums.moment = sums.moment.wrapping_add(moment);
         self.now -= amount;
     }
 
@@ -341,8 +444,20 @@ impl Tally {
             thread.last_free = LastFree::Nothing;
             return;
         };
-        self.leave(block.site, self.weigher.weigh(block.size));
-        thread.last_free = LastFree::Block { address, block };
+        let amount = self.weigher.weigh(block.size);
+        self.leave(block.site, amount);
+        let mut place = None;
+        if self.n_recent > 0 {
+            place = thread.recent.take(address);
+            if place.is_some() {
+                self.sites.add_temporary(block.site, thread.stream, amount);
+            }
+        }
+        thread.last_free = LastFree::Block {
+            address,
+            block,
+            place,
+        };
     }
 
     fn map(&mut self, site: u32, allocator: u8, start: u64, size: u64, amount: Raw) {
@@ -352,9 +467,11 @@ impl Tally {
         // The kernel replaces what a fixed mapping covers without a word.
         self.release(start, size);
         self.ranges.insert(start, size, site, amount);
+        let moment = self.moment(amount);
         let sums = self.sites.change(site);
         sums.total += amount;
         sums.live += amount;
+        sums.moment = sums.moment.wrapping_sub(moment);
         if allocator == Allocator::MmapFile as u8 {
             self.files_now += amount;
             if self.files_now.bytes > self.files_highest.bytes {
@@ -369,7 +486,10 @@ impl Tally {
         let released = self.ranges.release(start, length, &self.weigher);
         for piece in &released {
             if self.sites.allocator(piece.site) == Allocator::MmapFile as u8 {
-                self.sites.change(piece.site).live -= piece.amount;
+                let moment = self.moment(piece.amount);
+                let sums = self.sites.change(piece.site);
+                sums.live -= piece.amount;
+                sums.moment = sums.moment.wrapping_add(moment);
                 self.files_now -= piece.amount;
             } else {
                 self.leave(piece.site, piece.amount);
@@ -382,26 +502,53 @@ impl Tally {
         self.n_frees += 1;
         let released = self.release(start, length);
         self.n_unknown_frees += u64::from(released.is_empty());
-        thread.last_free = LastFree::Pieces(released);
+        let mut place = None;
+        // One whole mapping, as it was made.
+        if let [piece] = released[..] {
+            if self.n_recent > 0 && piece.is_whole() {
+                place = thread.recent.take(piece.start);
+                if place.is_some() {
+                    self.sites
+                        .add_temporary(piece.site, thread.stream, piece.amount);
+                }
+            }
+        }
+        thread.last_free = LastFree::Pieces {
+            pieces: released,
+            place,
+        };
     }
 
     fn unfree(&mut self, thread: &mut Thread) {
         match std::mem::take(&mut thread.last_free) {
             LastFree::Nothing => return,
-            LastFree::Block { address, block } => {
+            LastFree::Block {
+                address,
+                block,
+                place,
+            } => {
                 if let Some(before) = self.blocks.insert(address, block) {
                     self.n_overlaps += 1;
                     self.leave(before.site, self.weigher.weigh(before.size));
                 }
                 let amount = self.weigher.weigh(block.size);
-                self.sites.change(block.site).live += amount;
+                self.come_back(block.site, amount);
                 self.rise(amount);
+                if let Some(place) = place {
+                    thread.recent.put_back(place, address);
+                    self.sites.take_temporary(block.site, thread.stream, amount);
+                }
             }
-            LastFree::Pieces(released) => {
-                for piece in &released {
+            LastFree::Pieces { pieces, place } => {
+                if let (Some(place), [piece]) = (place, &pieces[..]) {
+                    thread.recent.put_back(place, piece.start);
+                    self.sites
+                        .take_temporary(piece.site, thread.stream, piece.amount);
+                }
+                for piece in &pieces {
                     self.release(piece.start, piece.length);
                     self.ranges.restore(piece);
-                    self.sites.change(piece.site).live += piece.amount;
+                    self.come_back(piece.site, piece.amount);
                     if self.sites.allocator(piece.site) == Allocator::MmapFile as u8 {
                         self.files_now += piece.amount;
                     } else {
@@ -411,6 +558,13 @@ impl Tally {
             }
         }
         self.n_frees -= 1;
+    }
+
+    fn come_back(&mut self, site: u32, amount: Raw) {
+        let moment = self.moment(amount);
+        let sums = self.sites.change(site);
+        sums.live += amount;
+        sums.moment = sums.moment.wrapping_sub(moment);
     }
 
     /// Bytes of memory that the tally holds.
@@ -438,19 +592,27 @@ impl Tally {
         }
         let weigher = self.weigher;
         let (mut total, mut live, mut peak) = (Raw::default(), Raw::default(), Raw::default());
+        let mut all_temporary = Raw::default();
         let mut sites = Vec::new();
-        for (key, site) in self.sites.finish() {
+        let blocks = |amount| weigher.blocks(amount);
+        let (sums, mut lives) = self.sites.finish(self.time, blocks);
+        let knows_births = self.knows_births && self.has_totals;
+        let mut number_of = vec![None; sums.len()];
+        for (number, (key, site, temporary)) in sums.into_iter().enumerate() {
             let Some(allocator) = Allocator::from_number(key.allocator) else {
                 continue;
             };
-            if !wanted(&self.stacks, key.stack, key.stream) {
+            // If it ended before the first edge, nothing counts.
+            if !self.has_begun || !wanted(&self.stacks, key.stack, key.stream) {
                 continue;
             }
             let on_heap = |amount: Raw| match allocator {
                 Allocator::MmapFile => Raw::default(),
                 _ => amount,
             };
+            number_of[number] = Some(sites.len() as u32);
             total += site.total;
+            all_temporary += temporary;
             live += on_heap(site.live);
             peak += on_heap(site.peak);
             sites.push(SiteSums {
@@ -460,18 +622,23 @@ impl Tally {
                 total: weigher.finish(site.total),
                 live: weigher.finish(on_heap(site.live)),
                 peak: weigher.finish(on_heap(site.peak)),
+                temporary: weigher.finish(temporary),
+                block_time: knows_births.then_some(site.moment),
             });
         }
+        finish_lives(&mut lives, &number_of, &sites, weigher);
         Sums {
             stacks: self.stacks,
             sites,
             total: weigher.finish(total),
+            temporary: weigher.finish(all_temporary),
             live: weigher.finish(live),
             peak: weigher.finish(peak),
             peak_time: self.peak_time,
             mapped_files: weigher.finish(self.files_highest),
             sizes: self.sizes.finish(),
             heap: self.series,
+            lives,
             last_time: self.time,
             n_events: self.n_events,
             n_frees: self.n_frees,
@@ -481,6 +648,26 @@ impl Tally {
             weigher,
         }
     }
+}
+
+/// Names the sites by their places among those that are wanted. Mappings of files are allocated, but never on the heap.
+fn finish_lives(
+    lives: &mut Lives,
+    number_of: &[Option<u32>],
+    sites: &[SiteSums],
+    weigher: Weigher,
+) {
+    lives
+        .entries
+        .retain(|life| number_of[life.site as usize].is_some());
+    for life in &mut lives.entries {
+        life.site = number_of[life.site as usize].unwrap_or(0);
+        life.count = weigher.finish_count(life.count);
+        if sites[life.site as usize].allocator == Allocator::MmapFile {
+            life.death = life.birth;
+        }
+    }
+    lives.merge();
 }
 
 #[inline(always)]

@@ -35,6 +35,13 @@ pub(super) struct Released {
     pub amount: Raw,
 }
 
+impl Released {
+    /// A mapping that was released in one piece.
+    pub fn is_whole(&self) -> bool {
+        self.length == self.size && self.amount.count > 0
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Ranges {
     /// By start; they never overlap.

@@ -3,10 +3,14 @@
 //! The peak of the whole heap is a moment, and each site's share of it is wanted. Copying all sites at every new peak
 //! would cost far too much, so the copy is made site by site, when a site first changes after the moment: peaks are
 //! numbered, and a site whose stamp is older than the last number still stands as it stood at that peak.
+//!
+//! If times matter, a site's blocks are counted under a number for each bin of time: see `cohorts`.
 
 use super::amount::Raw;
 use super::checkpoint::{Decoder, Encoder};
+use super::cohorts::Cohorts;
 use super::index::{Index, hash};
+use super::lives::Lives;
 use super::stacks::StackId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,20 +26,47 @@ pub(super) struct Site {
     pub live: Raw,
     pub peak: Raw,
     /// Number of the peak that `peak` describes.
-    stamp: u64,
+    pub stamp: u64,
+    /// Times of all releases less times of all allocations. With the time of the end for what is alive, that is how long
+    /// all blocks together lived.
+    pub moment: u64,
+}
+
+impl Site {
+    /// Its share of the latest peak.
+    pub fn peak_at(&self, peak_number: u64) -> Raw {
+        if self.stamp < peak_number {
+            self.live
+        } else {
+            self.peak
+        }
+    }
 }
 
 #[derive(Default)]
 pub(super) struct Sites {
     keys: Vec<SiteKey>,
+    /// By the number under which blocks are counted: that of the site, or of its cohort.
     sites: Vec<Site>,
     index: Index,
     /// Number of the latest peak.
     peak_number: u64,
+    cohorts: Option<Box<Cohorts>>,
+    /// By site; as long as it has to be.
+    temporary: Vec<Raw>,
 }
 
 impl Sites {
+    /// The number under which blocks of this site are counted at present.
     pub fn intern(&mut self, key: SiteKey) -> u32 {
+        let site = self.number_of(key);
+        match &mut self.cohorts {
+            Some(cohorts) => cohorts.of_site(site, &mut self.sites),
+            None => site,
+        }
+    }
+
+    fn number_of(&mut self, key: SiteKey) -> u32 {
         let hash = hash_of(&key);
         let keys = &self.keys;
         if let Some(at) = self.index.find(hash, |at| keys[at as usize] == key) {
@@ -45,8 +76,74 @@ impl Sites {
         self.index
             .insert(hash, at, |at| hash_of(&keys[at as usize]));
         self.keys.push(key);
-        self.sites.push(Site::default());
+        match &mut self.cohorts {
+            Some(cohorts) => cohorts.add_site(),
+            None => self.sites.push(Site::default()),
+        }
         at
+    }
+
+    /// From now on blocks are told apart by the bin of time they are born in.
+    pub fn divide(&mut self, edges: Vec<u64>, now: u64) {
+        let cohorts = Cohorts::new(edges, now, self.keys.len());
+        self.cohorts = Some(Box::new(cohorts));
+    }
+
+    /// The next edge between bins, if there is one.
+    pub fn next_edge(&self) -> Option<u64> {
+        self.cohorts.as_ref()?.next_edge()
+    }
+
+    /// The first edge is passed.
+    pub fn begin(&mut self) {
+        if let Some(cohorts) = &mut self.cohorts {
+            cohorts.begin(&mut self.sites);
+        }
+        self.temporary.clear();
+    }
+
+    /// Another edge is passed.
+    pub fn pass_edge(&mut self, is_pinned: impl Fn(u32) -> bool) {
+        if let Some(cohorts) = &mut self.cohorts {
+            cohorts.pass_edge(&mut self.sites, self.peak_number, is_pinned);
+        }
+    }
+
+    /// A block of this number was released at once by the thread of `stream`. That does not count if another thread
+    /// allocated it: its address may have been one of the thread's own before.
+    pub fn add_temporary(&mut self, number: u32, stream: u32, amount: Raw) {
+        if !self.counts(number, stream) {
+            return;
+        }
+        let site = self.owner(number);
+        if self.temporary.len() <= site {
+            self.temporary.resize(self.keys.len(), Raw::default());
+        }
+        self.temporary[site] += amount;
+    }
+
+    /// The release was taken back.
+    pub fn take_temporary(&mut self, number: u32, stream: u32, amount: Raw) {
+        if self.counts(number, stream) {
+            let site = self.owner(number);
+            if let Some(sum) = self.temporary.get_mut(site) {
+                *sum -= amount;
+            }
+        }
+    }
+
+    /// False for what was born before the first edge, or in another thread.
+    fn counts(&self, number: u32, stream: u32) -> bool {
+        let cohorts = self.cohorts.as_ref();
+        let is_earlier = cohorts.is_some_and(|cohorts| cohorts.is_earlier(number));
+        !is_earlier && self.keys[self.owner(number)].stream == stream
+    }
+
+    fn owner(&self, number: u32) -> usize {
+        match &self.cohorts {
+            Some(cohorts) => cohorts.owner(number) as usize,
+            None => number as usize,
+        }
     }
 
     /// The present moment is a new peak.
@@ -66,16 +163,36 @@ impl Sites {
         site
     }
 
-    pub fn allocator(&self, site: u32) -> u8 {
-        self.keys[site as usize].allocator
+    pub fn allocator(&self, number: u32) -> u8 {
+        self.keys[self.owner(number)].allocator
     }
 
-    /// All sites with their share of the latest peak settled.
-    pub fn finish(&mut self) -> impl Iterator<Item = (SiteKey, Site)> + '_ {
-        for at in 0..self.sites.len() as u32 {
-            self.change(at);
+    /// All sites with their share of the latest peak settled, and what was temporary; and when their blocks lived, by
+    /// the same numbers. `blocks`: how many an amount stands for.
+    pub fn finish(
+        mut self,
+        end_time: u64,
+        blocks: impl Fn(Raw) -> u64,
+    ) -> (Vec<(SiteKey, Site, Raw)>, Lives) {
+        let mut lives = Lives::default();
+        match &mut self.cohorts {
+            Some(cohorts) => {
+                self.sites = cohorts.finish(&mut self.sites, self.peak_number, end_time, blocks);
+                lives = std::mem::take(&mut cohorts.lives);
+            }
+            None => {
+                for site in &mut self.sites {
+                    site.peak = site.peak_at(self.peak_number);
+                    let alive_since = end_time.wrapping_mul(blocks(site.live));
+                    site.moment = site.moment.wrapping_add(alive_since);
+                }
+            }
         }
-        self.keys.iter().copied().zip(self.sites.iter().copied())
+        self.temporary.resize(self.keys.len(), Raw::default());
+        let sums = self.sites.into_iter().zip(self.temporary);
+        let keyed = self.keys.into_iter().zip(sums);
+        let keyed = keyed.map(|(key, (site, temporary))| (key, site, temporary));
+        (keyed.collect(), lives)
     }
 
     pub fn len(&self) -> usize {
@@ -114,7 +231,7 @@ impl Sites {
                 total: input.amount()?,
                 live: input.amount()?,
                 peak: input.amount()?,
-                stamp: 0,
+                ..Site::default()
             };
         }
         Some(sites)
@@ -123,7 +240,12 @@ impl Sites {
     pub fn heap_bytes(&self) -> usize {
         self.keys.capacity() * size_of::<SiteKey>()
             + self.sites.capacity() * size_of::<Site>()
+            + self.temporary.capacity() * size_of::<Raw>()
             + self.index.heap_bytes()
+            + self
+                .cohorts
+                .as_ref()
+                .map_or(0, |cohorts| cohorts.heap_bytes())
     }
 }
 

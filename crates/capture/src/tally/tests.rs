@@ -6,7 +6,7 @@ use crate::event::Frame;
 use proptest::prelude::*;
 
 /// Node 0 is the empty stack; nodes 1 to 4 are `main`, `main > f`, `main > g` and `main > g > f`.
-fn nodes() -> Vec<Node> {
+pub(super) fn nodes() -> Vec<Node> {
     let node = |parent, code| Node {
         parent,
         frame: Frame {
@@ -40,29 +40,33 @@ pub(super) fn chunk(stream: u32, ops: Vec<Op>) -> DecodedChunk {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct NaiveBlock {
+pub(super) struct NaiveBlock {
     /// Pieces of one mapping share a number.
-    number: usize,
-    start: u64,
-    length: u64,
-    is_range: bool,
-    is_file: bool,
-    site: (u32, u32, u8),
+    pub number: usize,
+    pub start: u64,
+    pub length: u64,
+    pub is_range: bool,
+    pub is_file: bool,
+    pub site: (u32, u32, u8),
+    /// When it was allocated.
+    pub born: u64,
 }
 
 #[derive(Default)]
-struct Naive {
-    blocks: Vec<NaiveBlock>,
-    n_blocks: usize,
-    previous: Vec<(u32, Vec<NaiveBlock>)>,
-    peak: u64,
+pub(super) struct Naive {
+    pub blocks: Vec<NaiveBlock>,
+    pub time: u64,
+    pub n_blocks: usize,
+    /// What each stream released last.
+    pub previous: Vec<(u32, Vec<NaiveBlock>)>,
+    pub peak: u64,
     peak_blocks: Vec<NaiveBlock>,
     total: (u64, u64),
     n_unknown: u64,
     n_overlaps: u64,
 }
 
-fn bytes(blocks: &[NaiveBlock]) -> u64 {
+pub(super) fn bytes(blocks: &[NaiveBlock]) -> u64 {
     let heap = blocks.iter().filter(|block| !block.is_file);
     heap.map(|block| block.length).sum()
 }
@@ -111,7 +115,7 @@ impl Naive {
         taken
     }
 
-    fn apply(&mut self, stream: u32, op: &Op) {
+    pub fn apply(&mut self, stream: u32, op: &Op) {
         if bytes(&self.blocks) > self.peak {
             self.peak = bytes(&self.blocks);
             self.peak_blocks = self.blocks.clone();
@@ -141,6 +145,7 @@ impl Naive {
                     is_range,
                     is_file: allocator == Allocator::MmapFile as u8,
                     site: (stream, op.node, allocator),
+                    born: self.time,
                 });
             }
             OpKind::Free | OpKind::FreeRange => {

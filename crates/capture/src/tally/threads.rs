@@ -5,6 +5,7 @@ use super::checkpoint::{Decoder, Encoder};
 use super::index::{Index, hash};
 use super::live::Block;
 use super::ranges::{Ranges, Released};
+use super::recent::Recent;
 use super::stacks::{StackId, Stacks};
 use crate::decode::DecodedChunk;
 
@@ -17,6 +18,8 @@ pub(super) struct NodeSlot {
     pub allocator: u8,
     /// Of the site.
     pub is_wanted: bool,
+    /// The bin of time for which `site` is the number to count under.
+    pub epoch: u16,
 }
 
 impl NodeSlot {
@@ -25,6 +28,7 @@ impl NodeSlot {
         site: 0,
         allocator: 0,
         is_wanted: false,
+        epoch: 0,
     };
 }
 
@@ -35,8 +39,27 @@ pub(super) enum LastFree {
     Block {
         address: u64,
         block: Block,
+        /// Its place among the recent allocations, if the block was temporary.
+        place: Option<usize>,
     },
-    Pieces(Vec<Released>),
+    Pieces {
+        pieces: Vec<Released>,
+        place: Option<usize>,
+    },
+}
+
+impl LastFree {
+    /// The numbers of the sites, or their cohorts, that get a block back if the release is taken back.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        let (block, pieces): (_, &[Released]) = match self {
+            LastFree::Nothing => (None, &[]),
+            LastFree::Block { block, .. } => (Some(block.site), &[]),
+            LastFree::Pieces { pieces, .. } => (None, pieces),
+        };
+        block
+            .into_iter()
+            .chain(pieces.iter().map(|piece| piece.site))
+    }
 }
 
 #[derive(Default)]
@@ -46,6 +69,7 @@ pub(super) struct Thread {
     chunk: Option<(u32, u32)>,
     pub nodes: Vec<NodeSlot>,
     pub last_free: LastFree,
+    pub recent: Recent,
 }
 
 impl Thread {
@@ -140,6 +164,13 @@ impl Threads {
         self.spare.push(std::mem::take(&mut thread.nodes));
     }
 
+    /// The numbers that releases may still be taken back for.
+    pub fn may_come_back(&self) -> impl Iterator<Item = u32> + '_ {
+        self.threads
+            .iter()
+            .flat_map(|thread| thread.last_free.numbers())
+    }
+
     /// What each thread freed last. The rest of a thread is in its chunk.
     pub fn write(&self, ranges: &Ranges, out: &mut Encoder) {
         let may_undo = |thread: &&Thread| !matches!(thread.last_free, LastFree::Nothing);
@@ -150,13 +181,13 @@ impl Threads {
             out.number(thread.stream.into());
             match &thread.last_free {
                 LastFree::Nothing => {}
-                LastFree::Block { address, block } => {
+                LastFree::Block { address, block, .. } => {
                     // No block stands at 0: there it says that pieces of ranges follow.
                     out.number(*address);
                     out.number(block.size);
                     out.number(block.site.into());
                 }
-                LastFree::Pieces(pieces) => {
+                LastFree::Pieces { pieces, .. } => {
                     out.number(0);
                     out.number(pieces.len() as u64);
                     for piece in pieces {
@@ -180,7 +211,10 @@ impl Threads {
                     for _ in 0..n_pieces {
                         pieces.push(ranges.read_released(input, n_sites)?);
                     }
-                    LastFree::Pieces(pieces)
+                    LastFree::Pieces {
+                        pieces,
+                        place: None,
+                    }
                 }
                 address => LastFree::Block {
                     address,
@@ -188,6 +222,7 @@ impl Threads {
                         size: input.number()?,
                         site: input.site(n_sites)?,
                     },
+                    place: None,
                 },
             };
             threads.threads[slot].last_free = last_free;
@@ -198,7 +233,9 @@ impl Threads {
     pub fn heap_bytes(&self) -> usize {
         let in_use = self.threads.iter().map(|thread| thread.nodes.capacity());
         let spare = self.spare.iter().map(Vec::capacity);
+        let recent = self.threads.iter().map(|thread| thread.recent.heap_bytes());
         self.threads.capacity() * size_of::<Thread>()
+            + recent.sum::<usize>()
             + in_use.chain(spare).sum::<usize>() * size_of::<NodeSlot>()
             + self.index.heap_bytes()
     }

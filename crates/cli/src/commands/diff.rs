@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use heaptide_analysis::model::Diff;
 use heaptide_analysis::model::flame::Measure;
-use heaptide_analysis::{Comparison, Filter, FlameLimits, Session};
+use heaptide_analysis::{Comparison, FlameLimits, Request, Session};
 use heaptide_report::json::flame::{FirstView, Sides};
 use heaptide_report::{html, json, text, units};
 
@@ -124,8 +124,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     };
     let [before, after] = sides(matches)?;
     let target = Target::choose(matches, &after)?;
-    let filter = filters::filter(matches);
-    let comparison = Comparison::new(read(before, &filter)?, read(after, &filter)?);
+    let request = filters::request(matches);
+    let comparison = Comparison::new(read(before, &request)?, read(after, &request)?);
     let diff = comparison.diff(measure, matches.get_flag("by_line"));
     target.write(matches, &comparison, &diff)?;
     match matches.get_one::<Allowance>("fail_above") {
@@ -258,8 +258,8 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-fn read(files: Vec<PathBuf>, filter: &Filter) -> Result<Session, Failure> {
-    input::session_of(files.iter(), filter.clone())
+fn read(files: Vec<PathBuf>, request: &Request) -> Result<Session, Failure> {
+    input::session_of(files.iter(), request.clone())
 }
 
 /// By how much the whole may grow.
@@ -296,6 +296,7 @@ impl Allowance {
             Measure::Peak => "the peak",
             Measure::Leaked => "what was alive at the end",
             Measure::Total => "what was allocated in all",
+            Measure::Temporary => "what was released at once",
         };
         let noise = if change.error_bytes() > 0.0 {
             format!(

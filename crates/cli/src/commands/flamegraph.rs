@@ -5,6 +5,7 @@ use heaptide_report::html::Page;
 use heaptide_report::json::flame::FirstView;
 
 use crate::exit::Failure;
+use crate::metrics;
 use crate::page::{self, PageOutput};
 
 pub fn arguments() -> Command {
@@ -33,7 +34,7 @@ pub fn arguments() -> Command {
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let first = FirstView {
-        measure: page::measure(matches),
+        measure: metrics::measure(matches),
         inverted: matches.get_flag("inverted"),
         split_threads: matches.get_flag("split_threads"),
         ..FirstView::default()

@@ -22,8 +22,13 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let captures = filter.choose_processes(input::open(matches)?);
     let captures = captures.map_err(Failure::no_match)?;
     filter.check_threads(&captures).map_err(Failure::no_match)?;
+    let starts = captures
+        .iter()
+        .map(|capture| capture.header.started_unix_ns);
+    let start = starts.min().unwrap_or(0);
     for capture in captures {
-        let damage = records(&capture, &filter, &mut |line| {
+        let offset_ns = capture.header.started_unix_ns - start;
+        let damage = records(&capture, &filter, offset_ns, &mut |line| {
             output.write(|out| record(out, &line))
         })?;
         input::tell_damage(&capture.path, &damage);

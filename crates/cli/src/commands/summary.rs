@@ -1,12 +1,12 @@
 //! `heaptide summary`: a table of functions.
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use heaptide_analysis::View;
+use clap::{Arg, ArgMatches, Command, value_parser};
 use heaptide_report::text::summary::{self, Options, SortColumn};
 
 use crate::exit::Failure;
 use crate::filters;
 use crate::input;
+use crate::metrics;
 use crate::output::Output;
 
 /// On a terminal: lines that the head, the foot and the prompt take.
@@ -37,12 +37,7 @@ pub fn arguments() -> Command {
                     "show so many functions [default: what fits the terminal; all if this is none]",
                 ),
         )
-        .arg(
-            Arg::new("leaks")
-                .long("leaks")
-                .action(ArgAction::SetTrue)
-                .help("show what was alive at the end instead"),
-        )
+        .args(metrics::arguments())
         .args(filters::arguments())
         .arg(input::argument())
         .after_help(
@@ -53,11 +48,7 @@ pub fn arguments() -> Command {
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let session = input::session(matches)?;
-    let view = if matches.get_flag("leaks") {
-        View::Leaked
-    } else {
-        View::Peak
-    };
+    let view = metrics::view(matches);
     let answer = heaptide_analysis::summary(&session, view);
     let mut output = Output::standard();
     let (columns, lines) = output.size();

@@ -1,6 +1,6 @@
 //! `heaptide transform`: captures in the formats of other tools.
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 use heaptide_analysis::View;
 use heaptide_report::transform::{self, Format};
 
@@ -8,6 +8,7 @@ use crate::destination::{self, Destination};
 use crate::exit::Failure;
 use crate::filters;
 use crate::input;
+use crate::metrics;
 
 pub fn arguments() -> Command {
     Command::new("transform")
@@ -19,12 +20,7 @@ pub fn arguments() -> Command {
                 .required(true)
                 .help("one of the formats below"),
         )
-        .arg(
-            Arg::new("leaks")
-                .long("leaks")
-                .action(ArgAction::SetTrue)
-                .help("export what was alive at the end instead of what was alive at the peak"),
-        )
+        .args(metrics::arguments())
         .args(destination::arguments())
         .args(filters::arguments())
         .arg(input::argument())
@@ -38,18 +34,22 @@ fn formats() -> String {
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let name = matches.get_one::<String>("format");
     let format = format_named(name.map_or("", String::as_str))?;
-    let is_leaks = matches.get_flag("leaks");
+    let view = metrics::view(matches);
     let refusal = match format {
         Format::Json => Some("json holds what leaked beside the peak"),
         Format::Chrome => Some("chrome shows sizes over time, which have no leaks"),
         _ => None,
     };
-    if let Some(reason) = refusal.filter(|_| is_leaks) {
-        return Err(Failure::Usage(format!("{reason}: leave out --leaks")));
+    if let Some(reason) = refusal.filter(|_| view != View::Peak) {
+        let option = match view {
+            View::Leaked => "--leaks",
+            View::Total => "--total",
+            _ => "--temporary-allocations",
+        };
+        return Err(Failure::Usage(format!("{reason}: leave out {option}")));
     }
     let destination = Destination::choose(matches, format.name(), format.extension())?;
     let session = input::session(matches)?;
-    let view = if is_leaks { View::Leaked } else { View::Peak };
     let model = heaptide_analysis::stacks(&session);
     let mut output = destination.open()?;
     if format == Format::Pprof && output.is_terminal() {

@@ -2,13 +2,13 @@
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use heaptide_analysis::View;
 use heaptide_analysis::aggregate::TreeLimits;
 use heaptide_report::text::tree;
 
 use crate::exit::Failure;
 use crate::filters;
 use crate::input;
+use crate::metrics;
 use crate::output::Output;
 use crate::terminal::{self, Paint};
 
@@ -53,12 +53,7 @@ pub fn arguments() -> Command {
                 .default_value("0")
                 .help("sum up calls that hold a smaller share of the whole"),
         )
-        .arg(
-            Arg::new("leaks")
-                .long("leaks")
-                .action(ArgAction::SetTrue)
-                .help("show what was alive at the end instead"),
-        )
+        .args(metrics::arguments())
         .args(filters::arguments())
         .arg(
             Arg::new("plain")
@@ -81,11 +76,7 @@ fn percent(text: &str) -> Result<f64, String> {
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let session = input::session(matches)?;
-    let view = if matches.get_flag("leaks") {
-        View::Leaked
-    } else {
-        View::Peak
-    };
+    let view = metrics::view(matches);
     let is_interactive = !matches.get_flag("plain") && terminal::is_possible();
     let n_biggest = matches
         .get_one::<u32>("biggest")

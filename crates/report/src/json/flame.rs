@@ -5,6 +5,7 @@
 //! nodes.place      ≥ 0 a location, −1 the root, −2 no Python frame, −2 − n: n frames that were cut
 //! own.step         by how much the node's number is larger than that of the entry before
 //! own.<measure>    bytes and counts, a column each; of sampled captures also the variance of the bytes, in square KiB
+//! lives.*          when blocks were born and died, in bins of time: docs/page-data.md
 //! ```
 //! Names are in `texts`; a location without a module, or without a source text, has −1 or an empty text.
 
@@ -12,7 +13,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::capture::Mode;
 use heaptide_analysis::model::flame::{
-    Curves, Flame, FlameKind, FlameProcess, Measure, Measured, Own,
+    Curves, Flame, FlameKind, FlameLives, FlameProcess, Measure, Measured, Own,
 };
 use heaptide_analysis::model::{Diff, ProcessSummary, Quality, View};
 
@@ -100,6 +101,8 @@ pub fn flame(
     texts(out, allocators)?;
     out.write_all(b"},\"own\":{")?;
     own(out, &flame.own, flame.quality.sampling.is_some())?;
+    out.write_all(b"},\"lives\":{")?;
+    lives(out, &flame.lives)?;
     out.write_all(b"}}\n")
 }
 
@@ -124,6 +127,28 @@ fn own(out: &mut dyn Write, own: &[Own], is_sampled: bool) -> io::Result<()> {
     last_column(out, "origin", own.iter().map(|entry| entry.origin))
 }
 
+/// Entries of one own entry follow each other, so steps are mostly 0. A death is told as bins after the birth.
+fn lives(out: &mut dyn Write, lives: &FlameLives) -> io::Result<()> {
+    column(out, "edges_ns", lives.edges_ns.iter())?;
+    let before = [0]
+        .into_iter()
+        .chain(lives.entries.iter().map(|life| life.own));
+    let entries = lives.entries.iter();
+    let steps = entries
+        .clone()
+        .zip(before)
+        .map(|(life, before)| life.own - before);
+    column(out, "step", steps)?;
+    column(out, "birth", entries.clone().map(|life| life.birth))?;
+    column(
+        out,
+        "age",
+        entries.clone().map(|life| life.death - life.birth),
+    )?;
+    column(out, "bytes", entries.clone().map(|life| life.bytes))?;
+    last_column(out, "count", entries.map(|life| life.count))
+}
+
 fn place(kind: FlameKind) -> i64 {
     match kind {
         FlameKind::Frame(location) => location.into(),
@@ -138,6 +163,7 @@ pub(super) fn name(measure: Measure) -> &'static str {
         Measure::Peak => "peak",
         Measure::Leaked => "leaked",
         Measure::Total => "total",
+        Measure::Temporary => "temporary",
     }
 }
 

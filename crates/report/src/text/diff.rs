@@ -75,6 +75,7 @@ pub fn describe(measure: Measure) -> &'static str {
         Measure::Peak => "at the peak",
         Measure::Leaked => "alive at the end",
         Measure::Total => "of all that was allocated",
+        Measure::Temporary => "released at once",
     }
 }
 

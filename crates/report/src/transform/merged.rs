@@ -10,6 +10,7 @@ pub fn amount(site: &SiteSum, view: View) -> Amount {
         View::Peak => site.peak,
         View::Leaked => site.leaked,
         View::Total => site.total,
+        View::Temporary => site.temporary,
     }
 }
 

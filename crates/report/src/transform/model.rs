@@ -128,6 +128,8 @@ fn process(
             ("total", amount(&site.total)),
             ("peak", amount(&site.peak)),
             ("leaked", amount(&site.leaked)),
+            ("temporary", amount(&site.temporary)),
+            ("block_time_ns", site.block_time_ns.into()),
         ])
     });
     lines::array(out, sites)?;

@@ -1,6 +1,6 @@
-//! pprof's `profile.proto`, gzipped: every site as one sample with six values.
+//! pprof's `profile.proto`, gzipped: every site as one sample with eight values.
 //!
-//! The four that heap profiles of other languages have, `alloc_*` and `inuse_*` (alive at the end), and `peak_*`
+//! The four that heap profiles of other languages have, `alloc_*` and `inuse_*` (alive at the end), and `peak_*` and `temporary_*`
 //! beside them. They are estimates of the truth, not what a sampled capture happened to record: a reader has nothing to
 //! scale. Numbers of fields are those of the published `profile.proto`.
 
@@ -17,13 +17,15 @@ use super::{NO_FRAMES, merged};
 use crate::shell::command_line;
 use crate::text::notes::{remarks, warnings};
 
-const SAMPLE_TYPES: [(&str, &str); 6] = [
+const SAMPLE_TYPES: [(&str, &str); 8] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),
     ("inuse_objects", "count"),
     ("inuse_space", "bytes"),
     ("peak_objects", "count"),
     ("peak_space", "bytes"),
+    ("temporary_objects", "count"),
+    ("temporary_space", "bytes"),
 ];
 
 /// Fields of the profile.
@@ -112,6 +114,7 @@ fn describe(model: &StackModel, view: View, texts: &mut Texts, profile: &mut Mes
         View::Peak => "peak_space",
         View::Leaked => "inuse_space",
         View::Total => "alloc_space",
+        View::Temporary => "temporary_space",
     };
     profile.number(field::DEFAULT_SAMPLE_TYPE, texts.intern(first));
     let executable = model.processes.first();
@@ -200,6 +203,8 @@ fn sample(
         site.leaked.bytes,
         site.peak.count,
         site.peak.bytes,
+        site.temporary.count,
+        site.temporary.bytes,
     ];
     // The format's numbers have a sign.
     let values = values.map(|value| value.min(i64::MAX as u64));

@@ -1,4 +1,4 @@
-//! speedscope's own file format: one list of frames, and three sampled profiles that use it.
+//! speedscope's own file format: one list of frames, and four sampled profiles that use it.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,12 @@ const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 pub fn write(model: &StackModel, view: View, out: &mut dyn Write) -> io::Result<()> {
     let first = model.quality.processes.first();
     let name = first.map_or(String::new(), |process| command_line(&process.command));
-    let active = u64::from(view == View::Leaked);
+    let active: u64 = match view {
+        View::Peak => 0,
+        View::Leaked => 1,
+        View::Total => 2,
+        View::Temporary => 3,
+    };
     for (before, value) in [
         ("{\"$schema\":", SCHEMA.into()),
         (",\n\"exporter\":", exporter().into()),
@@ -33,6 +38,8 @@ pub fn write(model: &StackModel, view: View, out: &mut dyn Write) -> io::Result<
     profile(out, model, "Leaked", View::Leaked, true)?;
     out.write_all(b",")?;
     profile(out, model, "Allocations", View::Total, false)?;
+    out.write_all(b",")?;
+    profile(out, model, "Temporary", View::Temporary, false)?;
     out.write_all(b"]}\n")
 }
 

@@ -1,0 +1,101 @@
+//! Which stretch of time is looked at, and into which bins it is divided: in nanoseconds since the session's start, and
+//! in the clock units of each process.
+
+use heaptide_capture::tally::lives;
+use heaptide_capture::{Capture, Registry};
+
+use crate::filter::Filter;
+
+/// Enough for an eye; a bin of a run of an hour is 18 seconds wide.
+const MAX_BINS: u64 = 200;
+/// A capture's own clock is hardly finer.
+const MIN_BIN_NS: u64 = 1_000;
+
+/// Edges between bins on the session's time line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    pub start_unix_ns: u64,
+    /// Nanoseconds since the start, ascending; empty if times do not matter.
+    pub edges_ns: Vec<u64>,
+    /// Nobody has said where to end: the last bin takes all that comes behind.
+    pub is_open: bool,
+}
+
+impl Window {
+    /// `is_divided`: into bins; else it is one, and none if it is everything.
+    pub fn new(captures: &[Capture], filter: &Filter, is_divided: bool) -> Window {
+        let starts = captures
+            .iter()
+            .map(|capture| capture.header.started_unix_ns);
+        let start_unix_ns = starts.min().unwrap_or(0);
+        let mut window = Window {
+            start_unix_ns,
+            edges_ns: Vec::new(),
+            is_open: filter.to_ns.is_none(),
+        };
+        if !is_divided && !filter.chooses_time() {
+            return window;
+        }
+        let ends = captures.iter().map(|capture| {
+            let start = capture.header.started_unix_ns - start_unix_ns;
+            start.saturating_add(capture.registry.elapsed_ns(last_units(capture)))
+        });
+        let from = filter.from_ns.unwrap_or(0);
+        let to = filter.to_ns.unwrap_or_else(|| ends.max().unwrap_or(0));
+        let to = to.max(from.saturating_add(1));
+        let max_bins = if is_divided { MAX_BINS } else { 1 };
+        let bin_ns = (to - from).div_ceil(max_bins).max(MIN_BIN_NS);
+        let inner = (0..max_bins).map(|bin| from.saturating_add(bin_ns.saturating_mul(bin)));
+        window.edges_ns = inner.take_while(|&edge| edge < to).collect();
+        window.edges_ns.push(to);
+        window
+    }
+
+    /// The edges in the clock units of one process.
+    pub fn edges(&self, capture: &Capture) -> Vec<u64> {
+        let started = capture.header.started_unix_ns;
+        let start = started.saturating_sub(self.start_unix_ns);
+        let registry = &capture.registry;
+        let units = |ns: u64| match ns.saturating_sub(start) {
+            0 => 0,
+            elapsed => units_at(registry, elapsed),
+        };
+        let mut edges: Vec<u64> = self.edges_ns.iter().map(|&ns| units(ns)).collect();
+        if let Some(last) = edges.last_mut().filter(|_| self.is_open) {
+            *last = u64::MAX;
+        }
+        edges
+    }
+
+    /// The edges that are left when there are so many bins.
+    pub fn coarse(&self, n_bins: usize) -> Vec<u64> {
+        let mut edges = self.edges_ns.clone();
+        while edges.len() > n_bins + 1 && edges.len() > 2 {
+            edges = lives::halved(&edges);
+        }
+        edges
+    }
+}
+
+/// The latest time that a capture knows of before it is read.
+fn last_units(capture: &Capture) -> u64 {
+    let registry = &capture.registry;
+    let resident = registry.resident.last().map(|sample| sample.time);
+    let chunks = capture.chunks.iter().map(|chunk| chunk.head.time).max();
+    let known = [registry.end, resident, chunks];
+    known.into_iter().flatten().max().unwrap_or(0)
+}
+
+/// The first clock unit that is at least so far from the start.
+fn units_at(registry: &Registry, elapsed_ns: u64) -> u64 {
+    let (mut low, mut high) = (0u64, u64::MAX);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if registry.elapsed_ns(middle) < elapsed_ns {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
