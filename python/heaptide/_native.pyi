@@ -4,8 +4,10 @@ from types import CodeType
 from typing import Any
 
 __all__ = [
+    "Control",
     "LineWatch",
     "RecordingError",
+    "Response",
     "__version__",
     "active",
     "after_fork_in_parent",
@@ -13,6 +15,8 @@ __all__ = [
     "call_as_main",
     "check_report_options",
     "closing_words",
+    "docs_page",
+    "heap_bytes",
     "main",
     "name_thread",
     "on_line",
@@ -99,3 +103,43 @@ def on_line(*arguments: object) -> None: ...
 def on_start(*arguments: object) -> None: ...
 def on_return(*arguments: object) -> None: ...
 def on_yield(*arguments: object) -> None: ...
+
+class Control:
+    def __new__(
+        cls,
+        *,
+        name: str,
+        command: str,
+        directory: str | PathLike[str],
+        group: str | PathLike[str],
+        prefix: str,
+        token: str | None,
+        token_header: str | None,
+        cors_origin: str | None,
+        keep_sessions: int,
+        keep_bytes: int,
+        requests_per_second: int,
+        patience_seconds: float,
+        render_command: list[str],
+        render_environment: list[tuple[str, str]],
+        render_seconds: float,
+        leaks: bool,
+        start: Callable[[str, bool, int, bool, bool, int], str | None],
+        stop: Callable[[], None],
+    ) -> Control: ...
+    def listen(self, address: str) -> str: ...
+    def join_group(self) -> str: ...
+    def siblings(self) -> list[int]: ...
+    def handle(self, method: str, path: str, query: str, headers: list[tuple[str, str]], body: bytes) -> Response: ...
+    def stop(self, seconds: float) -> None: ...
+    def forget(self) -> None: ...
+
+class Response:
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> list[tuple[str, str]]: ...
+    def read(self) -> bytes: ...
+
+def docs_page() -> str: ...
+def heap_bytes() -> int | None: ...

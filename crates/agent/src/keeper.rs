@@ -3,7 +3,6 @@
 //! It sleeps until its next reading is due or so many chunks wait that it is woken. It never takes the GIL, so it can
 //! neither delay the interpreter nor be caught by its finalisation, and its own allocations are never recorded.
 
-use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,9 +10,10 @@ use std::time::{Duration, Instant};
 use heaptide_capture::Entry;
 
 use crate::checkpoint::Checkpoints;
+use crate::own_thread::Handle;
 use crate::resident::Resident;
 use crate::session::{self, Session};
-use crate::{clock, libraries, own_memory, threads};
+use crate::{clock, libraries, own_memory, own_thread};
 
 /// Moves when the keeper should look before its time.
 static CALLS: AtomicU32 = AtomicU32::new(0);
@@ -59,87 +59,29 @@ fn wait(seen: u32, timeout: Duration) {
     };
 }
 
-/// A running keeper. Not a thread of the standard library, which would allocate before it can be declared ours.
-pub struct Handle(libc::pthread_t);
-
-/// What a keeper is born with, and what it leaves: the sums so far of a bounded capture.
-struct Task {
-    session: &'static Session,
-    checkpoints: Option<Box<Checkpoints>>,
-}
-
 /// Starts the keeper of `session`. `checkpoints` are the sums so far of a bounded capture.
 pub fn start(
     session: &'static Session,
     checkpoints: Option<Box<Checkpoints>>,
 ) -> std::io::Result<Handle> {
     STOPPING.store(false, Ordering::Release);
-    let task = Box::into_raw(Box::new(Task {
-        session,
-        checkpoints,
-    }));
-    let before = block_signals();
-    // SAFETY: the attributes are initialised before they are used, and destroyed after. The task is the thread's from here
-    // on, unless there is no thread.
-    let (error, thread) = unsafe {
-        let mut thread = std::mem::zeroed();
-        let mut attributes = std::mem::zeroed();
-        libc::pthread_attr_init(&mut attributes);
-        libc::pthread_attr_setstacksize(&mut attributes, STACK_BYTES);
-        let error = libc::pthread_create(&mut thread, &attributes, body, task.cast());
-        libc::pthread_attr_destroy(&mut attributes);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        (error, thread)
+    let work = move || {
+        // SAFETY: asks for the number of the calling thread.
+        THREAD.store(unsafe { libc::gettid() }, Ordering::Release);
+        let left = run(session, checkpoints);
+        left.map_or(std::ptr::null_mut(), |checkpoints| {
+            Box::into_raw(checkpoints).cast()
+        })
     };
-    if error != 0 {
-        // SAFETY: no thread has it.
-        drop(unsafe { Box::from_raw(task) });
-        return Err(std::io::Error::from_raw_os_error(error));
-    }
-    Ok(Handle(thread))
-}
-
-extern "C" fn body(task: *mut c_void) -> *mut c_void {
-    threads::claim_as_ours();
-    // SAFETY: both look at and name the calling thread alone; the name is a C string of fewer than 16 bytes.
-    unsafe {
-        THREAD.store(libc::gettid(), Ordering::Release);
-        libc::pthread_setname_np(libc::pthread_self(), c"heaptide".as_ptr());
-    }
-    // SAFETY: `start` handed the task over.
-    let task = unsafe { Box::from_raw(task.cast::<Task>()) };
-    let Task {
-        session,
-        checkpoints,
-    } = *task;
-    // A panic must not leave through a C function. A keeper that panicked has nothing left to tell.
-    let run = std::panic::AssertUnwindSafe(|| run(session, checkpoints));
-    let left = std::panic::catch_unwind(run).ok().flatten();
-    left.map_or(std::ptr::null_mut(), |checkpoints| {
-        Box::into_raw(checkpoints).cast()
-    })
-}
-
-/// The program's signals are for its own threads: the keeper is born with all of them blocked.
-fn block_signals() -> libc::sigset_t {
-    // SAFETY: signal sets are plain bits; `sigfillset` and `pthread_sigmask` fill them in.
-    unsafe {
-        let mut all = std::mem::zeroed();
-        let mut before = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        before
-    }
+    own_thread::spawn(STACK_BYTES, Box::new(work))
 }
 
 /// Ends the keeper: it finishes what it is doing. Of a bounded capture it leaves the sums so far.
 pub fn stop(handle: Handle) -> Option<Box<Checkpoints>> {
     STOPPING.store(true, Ordering::Release);
     wake();
-    let mut left = std::ptr::null_mut();
-    // SAFETY: the thread was started joinable, and its handle is used up here.
-    unsafe { libc::pthread_join(handle.0, &mut left) };
-    // SAFETY: the body leaves null or a box of this type.
+    let left = handle.join();
+    // SAFETY: the keeper leaves null or a box of this type.
     (!left.is_null()).then(|| unsafe { Box::from_raw(left.cast::<Checkpoints>()) })
 }
 

@@ -25,6 +25,7 @@ pub mod locks;
 pub mod new_file;
 pub mod own_file;
 pub mod own_memory;
+pub mod own_thread;
 pub mod python;
 pub mod record;
 pub mod registry;

@@ -9,6 +9,7 @@ mod again;
 mod check;
 mod closing;
 pub mod commands;
+mod describe;
 mod destination;
 pub mod exit;
 mod filters;
@@ -30,6 +31,7 @@ use clap::error::ErrorKind;
 pub use check::check_report_options;
 pub use closing::closing_words;
 pub use commands::run::{RunPlan, Target};
+pub use describe::{CommandOption, command_options};
 pub use exit::Failure;
 
 /// What is left to do after the command line was understood.

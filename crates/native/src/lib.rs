@@ -1,6 +1,7 @@
 //! The extension module `heaptide._native`: converts between Python and Rust, and decides nothing.
 
 mod command;
+mod control;
 mod lines;
 mod main_program;
 mod recording;
@@ -34,6 +35,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lines::resident_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(lines::render_lines, module)?)?;
     lines::add_callbacks(module)?;
+    module.add_class::<control::Control>()?;
+    module.add_class::<control::Response>()?;
+    module.add_function(wrap_pyfunction!(control::docs_page, module)?)?;
+    module.add_function(wrap_pyfunction!(control::heap_bytes, module)?)?;
     module.add(
         "RecordingError",
         module.py().get_type::<recording::RecordingError>(),

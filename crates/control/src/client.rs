@@ -1,0 +1,193 @@
+//! The other side of the wire: asking a server of ours, over a socket or TCP. For siblings and for `heaptide ctl`.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use crate::address::Address;
+use crate::json::Json;
+
+const MAX_LINE_BYTES: u64 = 64 * 1024;
+
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Box<dyn Read>,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        let found = headers.find(|header| header.0.eq_ignore_ascii_case(name));
+        found.map(|header| header.1.as_str())
+    }
+
+    /// The whole body, up to `limit` bytes.
+    pub fn bytes(self, limit: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.body.take(limit).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub fn json(self) -> io::Result<Json> {
+        let bytes = self.bytes(16 << 20)?;
+        Json::parse(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+}
+
+trait Stream: Read + Write {}
+impl Stream for TcpStream {}
+impl Stream for UnixStream {}
+
+fn connect(address: &Address, timeout: Duration) -> io::Result<(Box<dyn Stream>, String)> {
+    Ok(match address {
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(timeout))?;
+            stream.set_write_timeout(Some(timeout))?;
+            (Box::new(stream), "localhost".to_owned())
+        }
+        Address::Tcp { host, port } => {
+            let stream = TcpStream::connect((host.as_str(), *port))?;
+            stream.set_read_timeout(Some(timeout))?;
+            stream.set_write_timeout(Some(timeout))?;
+            (Box::new(stream), format!("{host}:{port}"))
+        }
+    })
+}
+
+/// Sends one request and reads the head of its answer.
+pub fn call(
+    address: &Address,
+    method: &str,
+    target: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+    timeout: Duration,
+) -> io::Result<Answer> {
+    let (mut stream, host) = connect(address, timeout)?;
+    let mut head = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if !body.is_empty() {
+        head.push_str("Content-Type: application/json\r\n");
+    }
+    head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body)?;
+    stream.flush()?;
+    read_answer(BufReader::new(stream))
+}
+
+fn read_answer(mut reader: BufReader<Box<dyn Stream>>) -> io::Result<Answer> {
+    let broken = || io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP");
+    let first = line(&mut reader)?;
+    let status = first
+        .strip_prefix("HTTP/1.")
+        .and_then(|rest| rest.get(2..5)?.parse().ok());
+    let status = status.ok_or_else(broken)?;
+    let mut headers = Vec::new();
+    loop {
+        let line = line(&mut reader)?;
+        if line.is_empty() {
+            break;
+        }
+        let (name, value) = line.split_once(':').ok_or_else(broken)?;
+        headers.push((name.trim().to_owned(), value.trim().to_owned()));
+    }
+    let header = |name: &str| {
+        let mut headers = headers.iter();
+        let found = headers.find(|header: &&(String, String)| header.0.eq_ignore_ascii_case(name));
+        found.map(|header| header.1.as_str())
+    };
+    let is_chunked = header("Transfer-Encoding").is_some_and(|value| value.contains("chunked"));
+    let length = header("Content-Length").and_then(|value| value.parse::<u64>().ok());
+    let body: Box<dyn Read> = match (is_chunked, length) {
+        (true, _) => Box::new(Chunked {
+            reader,
+            left: 0,
+            is_first: true,
+            is_done: false,
+        }),
+        (false, Some(length)) => Box::new(Whole {
+            reader,
+            left: length,
+        }),
+        (false, None) => Box::new(reader),
+    };
+    Ok(Answer {
+        status,
+        headers,
+        body,
+    })
+}
+
+fn line(reader: &mut impl BufRead) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    reader.take(MAX_LINE_BYTES).read_until(b'\n', &mut bytes)?;
+    if bytes.last() != Some(&b'\n') {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// A body whose length was told; one that ends before is an error.
+struct Whole<R> {
+    reader: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Whole<R> {
+    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
+        let wanted = piece.len().min(self.left.try_into().unwrap_or(usize::MAX));
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let n_read = self.reader.read(&mut piece[..wanted])?;
+        if n_read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.left -= n_read as u64;
+        Ok(n_read)
+    }
+}
+
+struct Chunked<R> {
+    reader: R,
+    left: u64,
+    is_first: bool,
+    is_done: bool,
+}
+
+impl<R: BufRead> Read for Chunked<R> {
+    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
+        if self.is_done || piece.is_empty() {
+            return Ok(0);
+        }
+        if self.left == 0 {
+            if !self.is_first {
+                line(&mut self.reader)?;
+            }
+            self.is_first = false;
+            let head = line(&mut self.reader)?;
+            let digits = head.split(';').next().unwrap_or("").trim();
+            let length = u64::from_str_radix(digits, 16);
+            self.left =
+                length.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            if self.left == 0 {
+                self.is_done = true;
+                return Ok(0);
+            }
+        }
+        let wanted = piece.len().min(self.left.try_into().unwrap_or(usize::MAX));
+        let n_read = self.reader.read(&mut piece[..wanted])?;
+        if n_read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.left -= n_read as u64;
+        Ok(n_read)
+    }
+}

@@ -1,0 +1,186 @@
+//! Reports are made by another process, niced and with bounded memory, so that the job's own memory does not grow.
+//!
+//! Its output goes into a file without a name, and from there to whoever asked. The job may wait for its children in
+//! its own ways, and so take away how ours ended: the renderer therefore writes that down itself.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::config::RenderConfig;
+use crate::lock;
+use crate::response::Response;
+
+/// Reports made at the same time; more wait for their turn.
+const MAX_AT_ONCE: usize = 2;
+const MAX_MESSAGE_BYTES: u64 = 16 * 1024;
+/// The renderer's last line on standard error: how it ended.
+const ENDED: &str = "heaptide-ended:";
+
+pub struct Renderer {
+    config: RenderConfig,
+    folder: PathBuf,
+    n_running: Mutex<usize>,
+    one_ended: Condvar,
+}
+
+/// Why there is no report.
+#[derive(Debug)]
+pub enum Failure {
+    /// The command did not understand its arguments: whoever asked must ask otherwise.
+    Arguments(String),
+    /// The command failed.
+    Command(String),
+    /// It took too long.
+    TimeLimit(Duration),
+}
+
+impl Failure {
+    pub fn response(self) -> Response {
+        match self {
+            Failure::Arguments(message) => Response::error(400, "ArgumentError", message),
+            Failure::Command(message) => Response::error(500, "CommandError", message),
+            Failure::TimeLimit(limit) => Response::error(
+                504,
+                "TimeLimitError",
+                format!(
+                    "the report was not ready after {} s; download the capture and make it elsewhere",
+                    limit.as_secs()
+                ),
+            ),
+        }
+    }
+}
+
+impl Renderer {
+    pub fn new(config: RenderConfig, folder: &Path) -> Renderer {
+        Renderer {
+            config,
+            folder: folder.to_owned(),
+            n_running: Mutex::new(0),
+            one_ended: Condvar::new(),
+        }
+    }
+
+    /// What the command with these words prints, as a file and its length.
+    pub fn run(&self, words: Vec<OsString>) -> Result<(File, u64), Failure> {
+        let _turn = self.wait_for_turn();
+        let failed = |error: io::Error| {
+            Failure::Command(format!(
+                "the process that makes reports cannot be run ({error})"
+            ))
+        };
+        std::fs::create_dir_all(&self.folder).map_err(failed)?;
+        let mut output = nameless_file(&self.folder).map_err(failed)?;
+        let mut messages = nameless_file(&self.folder).map_err(failed)?;
+        let (program, first) = self
+            .config
+            .command
+            .split_first()
+            .ok_or_else(|| Failure::Command("no renderer is configured".to_owned()))?;
+        let mut command = Command::new(program);
+        command
+            .args(first)
+            .args(words)
+            .env_clear()
+            .envs(
+                self.config
+                    .environment
+                    .iter()
+                    .map(|(key, value)| (key, value)),
+            )
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().map_err(failed)?)
+            .stderr(messages.try_clone().map_err(failed)?);
+        let mut child = command.spawn().map_err(failed)?;
+        if !wait(&mut child, self.config.time_limit) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(Failure::TimeLimit(self.config.time_limit));
+        }
+        let (message, code) = ending(&mut messages).map_err(failed)?;
+        match code {
+            Some(0) => {
+                let length = output.seek(SeekFrom::End(0)).map_err(failed)?;
+                Ok((output, length))
+            }
+            Some(2) => Err(Failure::Arguments(message)),
+            _ if message.is_empty() => Err(Failure::Command(
+                "the process that makes reports was ended, perhaps for lack of memory".to_owned(),
+            )),
+            _ => Err(Failure::Command(message)),
+        }
+    }
+
+    fn wait_for_turn(&self) -> Turn<'_> {
+        let mut n_running = lock(&self.n_running);
+        while *n_running >= MAX_AT_ONCE {
+            n_running = match self.one_ended.wait(n_running) {
+                Ok(guard) => guard,
+                Err(poisoned) => poisoned.into_inner(),
+            };
+        }
+        *n_running += 1;
+        Turn(self)
+    }
+}
+
+struct Turn<'a>(&'a Renderer);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.n_running) -= 1;
+        self.0.one_ended.notify_one();
+    }
+}
+
+/// Waits for the child's end. `false` if it takes longer than `limit`.
+fn wait(child: &mut Child, limit: Duration) -> bool {
+    let begin = Instant::now();
+    let mut pause = Duration::from_millis(2);
+    loop {
+        match child.try_wait() {
+            Ok(None) if begin.elapsed() > limit => return false,
+            Ok(None) => {}
+            // Somebody else waited for it: it has ended all the same.
+            Ok(Some(_)) | Err(_) => return true,
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+/// What was said, and the exit code in the last line.
+fn ending(messages: &mut File) -> io::Result<(String, Option<i32>)> {
+    let length = messages.seek(SeekFrom::End(0))?;
+    messages.seek(SeekFrom::Start(length.saturating_sub(MAX_MESSAGE_BYTES)))?;
+    let mut bytes = Vec::new();
+    messages.take(MAX_MESSAGE_BYTES).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(match text.rsplit_once(ENDED) {
+        Some((before, code)) => (before.trim().to_owned(), code.trim().parse().ok()),
+        None => (text.trim().to_owned(), None),
+    })
+}
+
+fn nameless_file(folder: &Path) -> io::Result<File> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let path = folder.join(format!(".report-{}-{number}", std::process::id()));
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}

@@ -1,0 +1,322 @@
+//! What can be made of a session: the capture itself, and every report that the command line has.
+//!
+//! Query parameters are the options of the command, without dashes: `?leaks=1&num-largest=10`. Which there are is told by the
+//! command line itself, and what their values mean is checked by the command itself.
+
+use std::ffi::OsString;
+use std::fs::File;
+
+use crate::config::{Config, ReportCommand, ReportOption};
+use crate::render::Renderer;
+use crate::request::Request;
+use crate::response::{Body, Response};
+use crate::sessions::Session;
+
+/// A report command, and the routes below `/api/v1/profiler` and below a session.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Report {
+    pub route: &'static str,
+    /// A page for a browser; otherwise text.
+    pub is_page: bool,
+    /// Compares with another session, named by `base`.
+    pub needs_base: bool,
+}
+
+pub const REPORTS: &[Report] = &[
+    page("flamegraph"),
+    page("table"),
+    text("stats"),
+    text("summary"),
+    text("tree"),
+    text("timeline"),
+    Report {
+        needs_base: true,
+        ..text("diff")
+    },
+];
+
+const fn page(route: &'static str) -> Report {
+    Report {
+        route,
+        is_page: true,
+        needs_base: false,
+    }
+}
+
+const fn text(route: &'static str) -> Report {
+    Report {
+        route,
+        is_page: false,
+        needs_base: false,
+    }
+}
+
+/// Options that say where a report goes or how the command ends: these are decided here.
+const NOT_FOR_REQUESTS: &[&str] = &[
+    "output",
+    "force",
+    "help",
+    "version",
+    "json",
+    "html",
+    "fail-above",
+];
+
+/// Parameters of ours, which are no options of a command.
+const OURS: &[&str] = &["format", "base", "process", "scope"];
+
+impl Report {
+    pub fn command<'a>(&self, config: &'a Config) -> Option<&'a ReportCommand> {
+        config
+            .commands
+            .iter()
+            .find(|command| command.name == self.route)
+    }
+
+    /// What `format=` may be; the first is the default.
+    pub fn formats(&self, command: &ReportCommand) -> Vec<&'static str> {
+        let has = |name: &str| command.options.iter().any(|option| option.name == name);
+        if self.is_page {
+            return vec!["html"];
+        }
+        let mut formats = vec!["text"];
+        formats.extend(has("json").then_some("json"));
+        formats.extend(has("html").then_some("html"));
+        formats
+    }
+
+    /// The report of `session`, or the answer that says why there is none.
+    pub fn make(
+        &self,
+        config: &Config,
+        renderer: &Renderer,
+        request: &Request,
+        session: &Session,
+        base: Option<&Session>,
+    ) -> Response {
+        let Some(command) = self.command(config) else {
+            return Response::error(
+                404,
+                "NotFound",
+                format!("there is no report {}", self.route),
+            );
+        };
+        let formats = self.formats(command);
+        let format = request.parameter("format").unwrap_or(formats[0]);
+        if !formats.contains(&format) {
+            let known = formats.join(", ");
+            let sentence = format!("{} has no format {format:?}: use {known}", self.route);
+            return Response::error(400, "ArgumentError", sentence);
+        }
+        let mut words: Vec<OsString> = vec![command.name.as_str().into()];
+        match format {
+            "json" => words.push("--json".into()),
+            "html" if !self.is_page => words.push("--html".into()),
+            _ => {}
+        }
+        if format == "html" {
+            words.extend(["--output".into(), "-".into()]);
+        }
+        match options(command, request) {
+            Ok(options) => words.extend(options),
+            Err(response) => return *response,
+        }
+        let takes_leaks = options_for_requests(command).any(|option| option.name == "leaks");
+        let is_flamegraph = self.route == "flamegraph";
+        if config.leaks && is_flamegraph && takes_leaks && request.parameter("leaks").is_none() {
+            words.push("--leaks".into());
+        }
+        let captures = match captures(session, request.parameter("process")) {
+            Ok(captures) => captures,
+            Err(response) => return *response,
+        };
+        if let Some(base) = base {
+            words.push("--before".into());
+            words.extend(
+                base.captures
+                    .iter()
+                    .map(|capture| capture.path.clone().into()),
+            );
+            words.push("--after".into());
+        } else {
+            words.push("--".into());
+        }
+        words.extend(captures);
+        let (file, length) = match renderer.run(words) {
+            Ok(output) => output,
+            Err(failure) => return failure.response(),
+        };
+        self.answer(format, file, length)
+    }
+
+    fn answer(&self, format: &str, file: File, length: u64) -> Response {
+        let content_type = content_type(format);
+        let response = Response {
+            status: 200,
+            headers: vec![("Content-Type", content_type.to_owned())],
+            body: Body::stretch(file, 0, length),
+        };
+        let response = response.with("Cache-Control", "no-store");
+        if format == "html" {
+            return response.with(
+                "Content-Disposition",
+                format!("inline; filename=\"heaptide-{}.html\"", self.route),
+            );
+        }
+        response
+    }
+}
+
+pub fn content_type(format: &str) -> &'static str {
+    match format {
+        "html" => "text/html; charset=utf-8",
+        "json" => "application/json",
+        _ => "text/plain; charset=utf-8",
+    }
+}
+
+/// The options of a command that a request may give.
+pub fn options_for_requests(command: &ReportCommand) -> impl Iterator<Item = &ReportOption> {
+    let options = command.options.iter();
+    options.filter(|option| {
+        !NOT_FOR_REQUESTS.contains(&option.name.as_str()) && !OURS.contains(&option.name.as_str())
+    })
+}
+
+/// Query parameters as words of the command line.
+fn options(command: &ReportCommand, request: &Request) -> Result<Vec<OsString>, Box<Response>> {
+    let refuse = |sentence: String| Err(Box::new(Response::error(400, "ArgumentError", sentence)));
+    let mut words = Vec::new();
+    for (name, value) in &request.query {
+        if OURS.contains(&name.as_str()) {
+            continue;
+        }
+        let wanted = name.replace('_', "-");
+        let known = options_for_requests(command).find(|option| option.name == wanted);
+        let Some(option) = known else {
+            let known: Vec<&str> = options_for_requests(command)
+                .map(|option| option.name.as_str())
+                .collect();
+            return refuse(format!(
+                "{} has no parameter {name:?}: use {}",
+                command.name,
+                known.join(", ")
+            ));
+        };
+        if option.takes_value {
+            words.push(format!("--{wanted}={value}").into());
+            continue;
+        }
+        match value.to_ascii_lowercase().as_str() {
+            "" | "1" | "true" | "yes" | "on" => words.push(format!("--{wanted}").into()),
+            "0" | "false" | "no" | "off" => {}
+            _ => return refuse(format!("{name} is 1 or 0, not {value:?}")),
+        }
+    }
+    Ok(words)
+}
+
+/// The captures of a session, or that of one process alone.
+fn captures(session: &Session, process: Option<&str>) -> Result<Vec<OsString>, Box<Response>> {
+    let wanted = |pid: u32| process.is_none_or(|wanted| wanted.parse() == Ok(pid));
+    let chosen = session
+        .captures
+        .iter()
+        .filter(|capture| wanted(capture.pid));
+    let chosen: Vec<OsString> = chosen.map(|capture| capture.path.clone().into()).collect();
+    if chosen.is_empty() {
+        return Err(Box::new(no_such_process(session, process)));
+    }
+    Ok(chosen)
+}
+
+fn no_such_process(session: &Session, process: Option<&str>) -> Response {
+    let pids: Vec<String> = session
+        .captures
+        .iter()
+        .map(|capture| capture.pid.to_string())
+        .collect();
+    let sentence = match process {
+        Some(process) if !pids.is_empty() => format!(
+            "the session {} has no process {process}: its processes are {}",
+            session.id,
+            pids.join(", ")
+        ),
+        _ => format!("the session {} has no capture yet", session.id),
+    };
+    Response::error(404, "NotFound", sentence)
+}
+
+/// The capture itself; of several processes an archive with all captures.
+pub fn download(request: &Request, session: &Session, name: &str) -> Response {
+    let process = request.parameter("process");
+    let wanted = |pid: u32| process.is_none_or(|wanted| wanted.parse() == Ok(pid));
+    let captures = session
+        .captures
+        .iter()
+        .filter(|capture| wanted(capture.pid));
+    let opened: std::io::Result<Vec<_>> = captures
+        .map(|capture| {
+            let file = capture.open()?;
+            let length = file.metadata()?.len();
+            Ok((capture, file, length))
+        })
+        .collect();
+    let mut opened = match opened {
+        Ok(opened) if opened.is_empty() => return no_such_process(session, process),
+        Ok(opened) => opened,
+        Err(error) => {
+            let sentence = format!("the capture of {} cannot be read ({error})", session.id);
+            return Response::error(500, "CommandError", sentence);
+        }
+    };
+    let is_running = session.is_running();
+    let modified = session.modified_unix_ms().unwrap_or(0);
+    let total: u64 = opened.iter().map(|opened| opened.2).sum();
+    let pids = process
+        .unwrap_or("all")
+        .replace(|letter: char| !letter.is_ascii_digit(), "");
+    let mark = if is_running { "W/" } else { "" };
+    let tag = format!("{mark}\"{}-{pids}-{total}-{modified}\"", session.id);
+    let is_single = opened.len() == 1;
+    let (kind, ending, body) = if is_single {
+        let (_, file, length) = opened.remove(0);
+        let body = if is_running && request.header("Range").is_none() {
+            Body::growing(file)
+        } else {
+            Body::stretch(file, 0, length)
+        };
+        ("application/octet-stream", name.to_owned(), body)
+    } else {
+        let name = name.rsplit_once('.').map_or(name, |parts| parts.0);
+        let mut body = Body::default();
+        for (capture, file, length) in opened {
+            let name = capture.path.file_name().and_then(|name| name.to_str());
+            let name = format!("{}/{}", session.id, name.unwrap_or("capture.tide"));
+            body = body
+                .then(Body::from(crate::archive::head(
+                    &name,
+                    length,
+                    modified / 1000,
+                )))
+                .then(Body::stretch(file, 0, length))
+                .then(Body::from(crate::archive::padding(length)));
+        }
+        let body = body.then(Body::from(crate::archive::end()));
+        ("application/x-tar", format!("{name}.tar"), body)
+    };
+    let response = Response {
+        status: 200,
+        headers: vec![("Content-Type", kind.to_owned())],
+        body,
+    };
+    let response = response
+        .with(
+            "Content-Disposition",
+            format!("inline; filename=\"{ending}\""),
+        )
+        .with("ETag", tag.clone())
+        .with("Accept-Ranges", "bytes")
+        .with("Cache-Control", "no-cache");
+    crate::ranges::apply(request, response, &tag)
+}

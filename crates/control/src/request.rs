@@ -1,0 +1,232 @@
+//! Bytes become a request. Trusts nothing: every size is bounded, and what is not understood is refused with a status.
+
+use std::io::{ErrorKind, Read};
+
+pub const MAX_HEAD_BYTES: usize = 16 * 1024;
+pub const MAX_BODY_BYTES: usize = 64 * 1024;
+const MAX_HEADERS: usize = 64;
+const MAX_PARAMETERS: usize = 64;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    pub method: String,
+    /// As it was sent, percent signs included: nothing of it names a file.
+    pub path: String,
+    pub query: Vec<(String, String)>,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+/// Why a request was not understood, with the status that says so.
+#[derive(Debug, PartialEq)]
+pub struct Refusal {
+    pub status: u16,
+    pub reason: String,
+}
+
+impl Refusal {
+    pub fn new(status: u16, reason: impl Into<String>) -> Refusal {
+        Refusal {
+            status,
+            reason: reason.into(),
+        }
+    }
+}
+
+impl Request {
+    /// From the parts that a web framework hands over.
+    pub fn from_parts(
+        method: &str,
+        path: &str,
+        query: &str,
+        headers: Vec<(String, String)>,
+        body: Vec<u8>,
+    ) -> Result<Request, Refusal> {
+        if body.len() > MAX_BODY_BYTES {
+            return Err(too_large());
+        }
+        Ok(Request {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            query: parse_query(query)?,
+            headers,
+            body,
+        })
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        let found = headers.find(|header| header.0.eq_ignore_ascii_case(name));
+        found.map(|header| header.1.as_str())
+    }
+
+    /// The last value of a query parameter.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        let found = self.query.iter().rev().find(|pair| pair.0 == name);
+        found.map(|pair| pair.1.as_str())
+    }
+
+    /// Reads one request. `Ok(None)` if the other side said nothing at all.
+    pub fn read(stream: &mut impl Read) -> Result<Option<Request>, Refusal> {
+        let mut bytes = Vec::new();
+        let mut piece = [0; 4096];
+        loop {
+            if let Some((mut request, length, used)) = parse_head(&bytes)? {
+                let mut body = bytes.split_off(used);
+                while body.len() < length {
+                    let n_read = read_some(stream, &mut piece)?;
+                    if n_read == 0 {
+                        return Err(Refusal::new(400, "the body ends before its length"));
+                    }
+                    body.extend_from_slice(&piece[..n_read]);
+                }
+                body.truncate(length);
+                request.body = body;
+                return Ok(Some(request));
+            }
+            if bytes.len() > MAX_HEAD_BYTES {
+                return Err(head_too_large());
+            }
+            let n_read = read_some(stream, &mut piece)?;
+            if n_read == 0 {
+                return if bytes.is_empty() {
+                    Ok(None)
+                } else {
+                    Err(Refusal::new(400, "the request ends in its head"))
+                };
+            }
+            bytes.extend_from_slice(&piece[..n_read]);
+        }
+    }
+}
+
+fn too_large() -> Refusal {
+    Refusal::new(
+        413,
+        format!("the body is larger than {MAX_BODY_BYTES} bytes"),
+    )
+}
+
+fn head_too_large() -> Refusal {
+    Refusal::new(
+        431,
+        format!("the head of the request is larger than {MAX_HEAD_BYTES} bytes"),
+    )
+}
+
+fn read_some(stream: &mut impl Read, piece: &mut [u8]) -> Result<usize, Refusal> {
+    loop {
+        match stream.read(piece) {
+            Ok(n_read) => return Ok(n_read),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => {
+                return Err(Refusal::new(
+                    408,
+                    format!("the request did not arrive ({error})"),
+                ));
+            }
+        }
+    }
+}
+
+/// The request without its body, the body's length, and how many bytes the head takes; `None` if more must come.
+pub fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>, Refusal> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut parsed = httparse::Request::new(&mut headers);
+    let used = match parsed.parse(bytes) {
+        Ok(httparse::Status::Complete(used)) if used > MAX_HEAD_BYTES => {
+            return Err(head_too_large());
+        }
+        Ok(httparse::Status::Complete(used)) => used,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => {
+            return Err(Refusal::new(
+                431,
+                format!("more than {MAX_HEADERS} headers"),
+            ));
+        }
+        Err(error) => return Err(Refusal::new(400, format!("this is not HTTP/1.1: {error}"))),
+    };
+    let target = parsed.path.unwrap_or("/");
+    // A proxy's form of the target names the whole address.
+    let target = target
+        .strip_prefix("http://")
+        .map_or(target, |rest| rest.find('/').map_or("/", |at| &rest[at..]));
+    let target = target.split('#').next().unwrap_or("/");
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let mut request = Request {
+        method: parsed.method.unwrap_or("").to_owned(),
+        path: path.to_owned(),
+        query: parse_query(query)?,
+        ..Request::default()
+    };
+    let mut length = None;
+    for header in parsed.headers.iter() {
+        let value = String::from_utf8_lossy(header.value).trim().to_owned();
+        if header.name.eq_ignore_ascii_case("content-length") {
+            let told = value.parse::<usize>().ok();
+            let told = told.ok_or_else(|| Refusal::new(400, "the body's length is no number"))?;
+            if length.is_some_and(|length| length != told) {
+                return Err(Refusal::new(400, "the body has two lengths"));
+            }
+            length = Some(told);
+        }
+        if header.name.eq_ignore_ascii_case("transfer-encoding") {
+            return Err(Refusal::new(
+                411,
+                "say the length of the body: chunked requests are not taken",
+            ));
+        }
+        request.headers.push((header.name.to_owned(), value));
+    }
+    let length = length.unwrap_or(0);
+    if length > MAX_BODY_BYTES {
+        return Err(too_large());
+    }
+    Ok(Some((request, length, used)))
+}
+
+pub fn parse_query(query: &str) -> Result<Vec<(String, String)>, Refusal> {
+    let pieces = query.split('&').filter(|piece| !piece.is_empty());
+    let pairs: Result<Vec<_>, Refusal> = pieces
+        .map(|piece| {
+            let (name, value) = piece.split_once('=').unwrap_or((piece, ""));
+            Ok((decode(name)?, decode(value)?))
+        })
+        .collect();
+    let pairs = pairs?;
+    if pairs.len() > MAX_PARAMETERS {
+        return Err(Refusal::new(
+            400,
+            format!("more than {MAX_PARAMETERS} query parameters"),
+        ));
+    }
+    Ok(pairs)
+}
+
+/// Percent signs and pluses undone.
+pub fn decode(text: &str) -> Result<String, Refusal> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        rest = behind;
+        bytes.push(match first {
+            b'+' => b' ',
+            b'%' => {
+                let digits = rest
+                    .get(..2)
+                    .and_then(|digits| std::str::from_utf8(digits).ok());
+                let digits =
+                    digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+                let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+                rest = rest.get(2..).unwrap_or_default();
+                byte.ok_or_else(|| Refusal::new(400, "a percent sign without two digits"))?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes)
+        .ok()
+        .filter(|text| !text.contains('\0'))
+        .ok_or_else(|| Refusal::new(400, "a query parameter that is not UTF-8 text"))
+}

@@ -1,0 +1,142 @@
+//! Who may ask, and how often.
+//!
+//! Loopback and sockets are open to who can reach them; everything else needs a token. A page of another origin may
+//! call nothing unless it is named, and a browser that was led here under a foreign name is turned away.
+
+use std::sync::Mutex;
+use std::time::Instant;
+
+use crate::address::is_loopback;
+use crate::config::Config;
+use crate::lock;
+use crate::request::Request;
+use crate::response::Response;
+
+/// Where a request came from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Door {
+    /// The socket in the user's own folder: only the same user can open it.
+    Private,
+    /// The address that was asked for, on loopback or a socket.
+    Local,
+    /// The address that was asked for, reachable by others.
+    Remote,
+    /// The job's own web server, which has doors and guards of its own.
+    Mounted,
+}
+
+/// A bucket of requests that fills again with time.
+pub struct Rate {
+    per_second: f64,
+    bucket: Mutex<(f64, Instant)>,
+}
+
+impl Rate {
+    pub fn new(per_second: u32) -> Rate {
+        let per_second = f64::from(per_second.max(1));
+        Rate {
+            per_second,
+            bucket: Mutex::new((per_second, Instant::now())),
+        }
+    }
+
+    /// Whether one more request may be answered now.
+    pub fn allows(&self) -> bool {
+        let mut bucket = lock(&self.bucket);
+        let now = Instant::now();
+        let filled = now.saturating_duration_since(bucket.1).as_secs_f64() * self.per_second;
+        *bucket = ((bucket.0 + filled).min(self.per_second), now);
+        if bucket.0 < 1.0 {
+            return false;
+        }
+        bucket.0 -= 1.0;
+        true
+    }
+}
+
+/// Whether both are equal, in a time that tells nothing about where they differ.
+pub fn is_equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
+    let mut difference = one.len() ^ other.len();
+    for at in 0..one.len().max(other.len()) {
+        let (left, right) = (one.get(at), other.get(at));
+        difference |= usize::from(left.copied().unwrap_or(0) ^ right.copied().unwrap_or(0));
+    }
+    std::hint::black_box(difference) == 0
+}
+
+/// The answer to a request that may not be answered otherwise.
+pub fn refuse(config: &Config, rate: &Rate, request: &Request, door: Door) -> Option<Response> {
+    if door == Door::Private {
+        return None;
+    }
+    if !rate.allows() {
+        let sentence = "too many requests: try again in a second";
+        return Some(Response::error(429, "TooManyRequests", sentence).with("Retry-After", "1"));
+    }
+    if door == Door::Local && config.token.is_none() {
+        let host = request.header("Host").map(host_of);
+        if host.is_some_and(|host| !is_loopback(host)) {
+            let sentence = "this address is for this machine alone, under the name localhost; \
+                            set a token to use it under another name";
+            return Some(Response::error(403, "Forbidden", sentence));
+        }
+    }
+    if let Some(origin) = request.header("Origin") {
+        let is_own = || {
+            let host = request
+                .header("X-Forwarded-Host")
+                .or(request.header("Host"));
+            let origin = origin.split_once("://").map(|parts| parts.1);
+            origin.is_some() && origin == host
+        };
+        if config.cors_origin.as_deref() != Some(origin) && !is_own() {
+            let sentence = "pages of another origin may not call this";
+            return Some(Response::error(403, "Forbidden", sentence));
+        }
+    }
+    // The page that lists the routes, and the list itself, tell nothing of the job; a browser must be able to open them.
+    let is_public = ["/docs", "/openapi.json", "/"]
+        .iter()
+        .any(|end| request.path.ends_with(end));
+    if is_public || has_token(config, request) {
+        return None;
+    }
+    let sentence = "a token is needed: send it as Authorization: Bearer TOKEN";
+    Some(Response::error(401, "Unauthorized", sentence).with("WWW-Authenticate", "Bearer"))
+}
+
+fn has_token(config: &Config, request: &Request) -> bool {
+    let Some(token) = &config.token else {
+        return true;
+    };
+    let bearer = request.header("Authorization").and_then(|value| {
+        let (scheme, token) = value.split_once(' ')?;
+        scheme
+            .eq_ignore_ascii_case("bearer")
+            .then_some(token.trim())
+    });
+    let named = config
+        .token_header
+        .as_deref()
+        .and_then(|name| request.header(name));
+    let is_right = |given: &str| is_equal_in_constant_time(given.as_bytes(), token.as_bytes());
+    bearer.is_some_and(is_right) || named.is_some_and(is_right)
+}
+
+/// A host without its port.
+fn host_of(value: &str) -> &str {
+    match value.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => host,
+        _ => value,
+    }
+}
+
+/// Headers for the one origin that may call.
+pub fn allow_origin(config: &Config, request: &Request, response: Response) -> Response {
+    match (&config.cors_origin, request.header("Origin")) {
+        (Some(allowed), Some(origin)) if allowed == origin => response
+            .with("Access-Control-Allow-Origin", allowed.clone())
+            .with("Vary", "Origin"),
+        _ => response,
+    }
+}

@@ -1,0 +1,244 @@
+//! Listeners, each on a thread of its own, and a thread for each connection while it lasts.
+//!
+//! A connection carries one request. How many there are at once is bounded; more wait in the kernel's queue. A slow or
+//! silent client costs a thread for a while and nothing else.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use crate::address::Address;
+use crate::handler::Handler;
+use crate::lock;
+use crate::request::Request;
+use crate::response::Response;
+use crate::security::Door;
+use crate::steering::Steering;
+
+const MAX_CONNECTIONS: usize = 128;
+/// For a client to say what it wants, and to take each piece of the answer.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(20);
+
+pub struct Server {
+    /// Where it really listens: the port is known even if any was asked for.
+    pub address: Address,
+    listener: Arc<Listener>,
+    shared: Arc<Shared>,
+    /// A socket of ours, removed at the end if it is still the same.
+    socket: Option<PathBuf>,
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+struct Shared {
+    handler: Arc<Handler>,
+    steering: Arc<dyn Steering>,
+    door: Door,
+    is_stopping: AtomicBool,
+    n_connections: Mutex<usize>,
+    one_ended: Condvar,
+}
+
+impl Server {
+    /// Begins to listen. `door` says who can come in by this address.
+    pub fn start(
+        address: &Address,
+        door: Door,
+        handler: Arc<Handler>,
+        steering: Arc<dyn Steering>,
+    ) -> io::Result<Server> {
+        let (listener, address, socket) = match address {
+            Address::Tcp { host, port } => {
+                let listener = TcpListener::bind((host.as_str(), *port))?;
+                let port = listener.local_addr()?.port();
+                let host = host.clone();
+                (Listener::Tcp(listener), Address::Tcp { host, port }, None)
+            }
+            Address::Unix(path) => {
+                let listener = bind_socket(path)?;
+                (
+                    Listener::Unix(listener),
+                    Address::Unix(path.clone()),
+                    Some(path.clone()),
+                )
+            }
+        };
+        let listener = Arc::new(listener);
+        let shared = Arc::new(Shared {
+            handler,
+            steering: steering.clone(),
+            door,
+            is_stopping: AtomicBool::new(false),
+            n_connections: Mutex::new(0),
+            one_ended: Condvar::new(),
+        });
+        let (for_thread, listening) = (shared.clone(), listener.clone());
+        steering.spawn(Box::new(move || for_thread.accept_all(&listening)))?;
+        Ok(Server {
+            address,
+            listener,
+            shared,
+            socket,
+        })
+    }
+
+    /// The listener's descriptor: a forked child closes it without asking anybody.
+    pub fn fd(&self) -> RawFd {
+        match &*self.listener {
+            Listener::Tcp(listener) => listener.as_raw_fd(),
+            Listener::Unix(listener) => listener.as_raw_fd(),
+        }
+    }
+
+    /// Takes no more connections, and waits for those that are being answered, but not for ever.
+    pub fn stop(self, patience: Duration) {
+        self.shared.is_stopping.store(true, Ordering::SeqCst);
+        if let Some(socket) = &self.socket {
+            let _ = std::fs::remove_file(socket);
+        }
+        self.wake();
+        let n_connections = lock(&self.shared.n_connections);
+        let _ = self
+            .shared
+            .one_ended
+            .wait_timeout_while(n_connections, patience, |n| *n > 0);
+    }
+
+    /// `accept` returns once a listening socket is shut down.
+    fn wake(&self) {
+        let both = rustix::net::Shutdown::Both;
+        // A listener that cannot be shut down is found at its next connection.
+        let _ = match &*self.listener {
+            Listener::Tcp(listener) => rustix::net::shutdown(listener, both),
+            Listener::Unix(listener) => rustix::net::shutdown(listener, both),
+        };
+    }
+}
+
+/// A socket that only this user may open. One that is left over from a process that has gone is replaced.
+fn bind_socket(path: &Path) -> io::Result<UnixListener> {
+    let listener = match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            if UnixStream::connect(path).is_ok() {
+                return Err(error);
+            }
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)?
+        }
+        other => other?,
+    };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+enum Connection {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Shared {
+    fn accept_all(self: Arc<Shared>, listener: &Listener) {
+        while !self.is_stopping.load(Ordering::SeqCst) {
+            let accepted = match listener {
+                Listener::Tcp(listener) => listener
+                    .accept()
+                    .map(|(stream, _): (_, SocketAddr)| Connection::Tcp(stream)),
+                Listener::Unix(listener) => listener
+                    .accept()
+                    .map(|(stream, _)| Connection::Unix(stream)),
+            };
+            match accepted {
+                Ok(connection) => self.clone().take(connection),
+                Err(_) if self.is_stopping.load(Ordering::SeqCst) => return,
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
+                // The process has no descriptor left, for example: that passes.
+                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    fn take(self: Arc<Shared>, connection: Connection) {
+        let mut n_connections = lock(&self.n_connections);
+        while *n_connections >= MAX_CONNECTIONS {
+            n_connections = match self.one_ended.wait(n_connections) {
+                Ok(guard) => guard,
+                Err(poisoned) => poisoned.into_inner(),
+            };
+        }
+        *n_connections += 1;
+        drop(n_connections);
+        let ended = Ended(self.clone());
+        let shared = self.clone();
+        // Without a thread the connection is closed, which says enough.
+        let _ = self.steering.spawn(Box::new(move || {
+            let _ended = ended;
+            // A client that went away is not an error of ours.
+            let _ = match connection {
+                Connection::Tcp(stream) => shared.serve_tcp(stream),
+                Connection::Unix(stream) => shared.serve_unix(stream),
+            };
+        }));
+    }
+
+    fn serve_tcp(&self, mut stream: TcpStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+        stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
+        stream.set_nodelay(true)?;
+        self.answer(&mut stream)?;
+        stream.shutdown(Shutdown::Write)?;
+        drain(&mut stream);
+        Ok(())
+    }
+
+    fn serve_unix(&self, mut stream: UnixStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+        stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
+        self.answer(&mut stream)?;
+        stream.shutdown(Shutdown::Write)?;
+        drain(&mut stream);
+        Ok(())
+    }
+
+    fn answer(&self, stream: &mut (impl Read + Write)) -> io::Result<()> {
+        let request = match Request::read(stream) {
+            Ok(Some(request)) => request,
+            Ok(None) => return Ok(()),
+            Err(refusal) => {
+                let response = Response::error(refusal.status, "RequestError", refusal.reason);
+                return response.send(stream, false);
+            }
+        };
+        let is_head = request.method == "HEAD";
+        self.handler
+            .handle(&request, self.door)
+            .send(stream, is_head)
+    }
+}
+
+/// Closing with bytes unread would throw away the answer on its way.
+fn drain(stream: &mut impl Read) {
+    let mut piece = [0; 4096];
+    for _ in 0..64 {
+        if !matches!(stream.read(&mut piece), Ok(1..)) {
+            return;
+        }
+    }
+}
+
+struct Ended(Arc<Shared>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        *lock(&self.0.n_connections) -= 1;
+        self.0.one_ended.notify_all();
+    }
+}

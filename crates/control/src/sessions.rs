@@ -1,0 +1,248 @@
+//! Sessions on disk: one folder each, with a capture for each process.
+//!
+//! ```text
+//! directory/20261115-233012-345-4711/session.json       how it was started
+//!                                    4711.tide           one capture for each process
+//!                                    4712.tide.4713      those of forked children
+//!                                    stats.json          its numbers, once it has ended
+//! ```
+//! What a request says of a session is only ever compared with the names that are there.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::calendar;
+use crate::json::Json;
+
+pub const META: &str = "session.json";
+pub const STATS: &str = "stats.json";
+/// Names the recording that runs, if somebody else started it.
+pub const CURRENT: &str = "current";
+
+#[derive(Clone, Debug)]
+pub struct Session {
+    pub id: String,
+    /// `None` for a recording that was not started here.
+    pub folder: Option<PathBuf>,
+    pub captures: Vec<Capture>,
+    pub meta: Json,
+}
+
+#[derive(Clone, Debug)]
+pub struct Capture {
+    pub path: PathBuf,
+    pub pid: u32,
+    pub bytes: u64,
+    pub modified: SystemTime,
+}
+
+#[derive(Clone, Debug)]
+pub struct Sessions {
+    directory: PathBuf,
+    keep_sessions: usize,
+    keep_bytes: u64,
+}
+
+impl Sessions {
+    pub fn new(directory: PathBuf, keep_sessions: usize, keep_bytes: u64) -> Sessions {
+        Sessions {
+            directory,
+            keep_sessions,
+            keep_bytes,
+        }
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// All of them, the newest first.
+    pub fn list(&self) -> Vec<Session> {
+        let entries = fs::read_dir(&self.directory)
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut sessions: Vec<Session> = entries
+            .filter_map(|entry| read(entry.file_name().to_str()?, &entry.path()))
+            .collect();
+        sessions.sort_by(|one, other| other.id.cmp(&one.id));
+        sessions
+    }
+
+    pub fn find(&self, id: &str) -> Option<Session> {
+        self.list().into_iter().find(|session| session.id == id)
+    }
+
+    /// A new, empty session.
+    pub fn create(&self, meta: &mut Json) -> io::Result<Session> {
+        let mut now = calendar::unix_ms(SystemTime::now());
+        loop {
+            let id = format!("{}-{}", calendar::stamp(now), std::process::id());
+            let folder = self.directory.join(&id);
+            match DirBuilder::new().mode(0o700).create(&folder) {
+                Ok(()) => {
+                    meta.set("id", id.clone().into());
+                    meta.set("started_unix_ms", now.into());
+                    fs::write(folder.join(META), meta.to_string())?;
+                    return Ok(Session {
+                        id,
+                        folder: Some(folder),
+                        captures: Vec::new(),
+                        meta: meta.clone(),
+                    });
+                }
+                // Two within a millisecond: the next millisecond is as good.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => now += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub fn delete(&self, session: &Session) -> io::Result<()> {
+        match &session.folder {
+            Some(folder) => fs::remove_dir_all(folder),
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes the oldest ones that are beyond the limits and do not run.
+    pub fn prune(&self, except: &str) {
+        let mut n_kept = 0;
+        let mut bytes_kept = 0;
+        for session in self.list() {
+            n_kept += 1;
+            bytes_kept += session.bytes();
+            let is_beyond = n_kept > self.keep_sessions || bytes_kept > self.keep_bytes;
+            if is_beyond && session.id != except && !session.is_running() {
+                // What cannot be deleted now is tried again at the next start.
+                let _ = self.delete(&session);
+            }
+        }
+    }
+}
+
+impl Session {
+    /// The recording that runs and was not started here.
+    pub fn current(path: &Path) -> Option<Session> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Session {
+            id: CURRENT.to_owned(),
+            folder: None,
+            captures: vec![Capture {
+                path: path.to_owned(),
+                pid: std::process::id(),
+                bytes: metadata.len(),
+                modified: metadata.modified().ok()?,
+            }],
+            meta: Json::Object(Vec::new()),
+        })
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.captures.iter().map(|capture| capture.bytes).sum()
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.kind() == "session" && self.captures.iter().any(Capture::is_being_written)
+    }
+
+    /// `session` or `snapshot`.
+    pub fn kind(&self) -> &str {
+        let kind = self.meta.get("kind").and_then(Json::as_text);
+        kind.unwrap_or("session")
+    }
+
+    pub fn started_unix_ms(&self) -> Option<u64> {
+        let told = self.meta.get("started_unix_ms").and_then(Json::as_integer);
+        told.map(|ms| ms.max(0) as u64)
+    }
+
+    /// When the last of its captures was written to.
+    pub fn modified_unix_ms(&self) -> Option<u64> {
+        let moments = self.captures.iter().map(|capture| capture.modified);
+        moments.max().map(calendar::unix_ms)
+    }
+
+    /// The numbers of a session that has ended, if they are known.
+    pub fn known_stats(&self) -> Option<Json> {
+        let path = self.folder.as_ref()?.join(STATS);
+        let newest = self.captures.iter().map(|capture| capture.modified).max()?;
+        let metadata = fs::metadata(&path).ok()?;
+        if metadata.modified().ok()? < newest {
+            return None;
+        }
+        Json::parse(&fs::read(path).ok()?).ok()
+    }
+}
+
+impl Capture {
+    /// Whether its process still records into it: whoever records has the file open.
+    pub fn is_being_written(&self) -> bool {
+        let Ok(wanted) = fs::metadata(&self.path) else {
+            return false;
+        };
+        let open = fs::read_dir(format!("/proc/{}/fd", self.pid));
+        open.into_iter().flatten().flatten().any(|entry| {
+            fs::metadata(entry.path())
+                .is_ok_and(|found| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino()))
+        })
+    }
+
+    pub fn open(&self) -> io::Result<File> {
+        File::open(&self.path)
+    }
+}
+
+fn read(id: &str, folder: &Path) -> Option<Session> {
+    let meta = Json::parse(&fs::read(folder.join(META)).ok()?).ok()?;
+    let entries = fs::read_dir(folder).ok()?.flatten();
+    let mut captures: Vec<Capture> = entries
+        .filter_map(|entry| {
+            let pid = pid_of(entry.file_name().to_str()?)?;
+            let metadata = entry.metadata().ok()?;
+            Some(Capture {
+                path: entry.path(),
+                pid,
+                bytes: metadata.len(),
+                modified: metadata.modified().ok()?,
+            })
+        })
+        .collect();
+    captures.sort_by(|one, other| one.path.cmp(&other.path));
+    Some(Session {
+        id: id.to_owned(),
+        folder: Some(folder.to_owned()),
+        captures,
+        meta,
+    })
+}
+
+/// `4711.tide` → 4711; `4711.tide.4712`, a forked child's → 4712. Nothing else is a capture.
+fn pid_of(name: &str) -> Option<u32> {
+    let (parent, rest) = name.split_once(".tide")?;
+    let parent: u32 = parent.parse().ok()?;
+    if rest.is_empty() {
+        return Some(parent);
+    }
+    rest.strip_prefix('.')?
+        .split('.')
+        .try_fold(parent, |_, pid| pid.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn captures_are_told_by_their_names() {
+        assert_eq!(pid_of("4711.tide"), Some(4711));
+        assert_eq!(pid_of("4711.tide.4712"), Some(4712));
+        assert_eq!(pid_of("4711.tide.4712.4713"), Some(4713));
+        assert_eq!(pid_of("x.tide"), None);
+        assert_eq!(pid_of("4711.tide.html"), None);
+        assert_eq!(pid_of("session.json"), None);
+    }
+}

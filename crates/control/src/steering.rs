@@ -1,0 +1,141 @@
+//! What is steered: the recording of this process, behind a trait, so that control knows neither agent nor interpreter.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::json::{Json, object};
+
+const MAX_SAMPLE_BYTES: i64 = 1 << 50;
+const MAX_INTERVAL_MS: i64 = 86_400_000;
+const DEFAULT_SAMPLE_BYTES: u64 = 512 * 1024;
+
+pub trait Steering: Send + Sync {
+    /// Where this process is being recorded into. Never waits for the interpreter.
+    fn recording(&self) -> Option<PathBuf>;
+
+    /// Begins to record. May wait for the interpreter. The sentence says what is missing, if anything is.
+    fn start(&self, path: &Path, options: &Options) -> Result<Option<String>, String>;
+
+    /// Ends the recording. May wait for the interpreter.
+    fn stop(&self) -> Result<(), String>;
+
+    /// Runs `work` on a thread that is not recorded and takes none of the program's signals.
+    fn spawn(&self, work: Box<dyn FnOnce() + Send>) -> io::Result<()>;
+}
+
+/// What is recorded, and how.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    pub objects: bool,
+    /// 0: every allocation.
+    pub sample_bytes: u64,
+    pub aggregate: bool,
+    pub follow_fork: bool,
+    pub interval: Option<Duration>,
+}
+
+impl Options {
+    pub fn interval_ms(&self) -> u32 {
+        self.interval
+            .map_or(10, |interval| interval.as_millis() as u32)
+    }
+
+    pub fn mode(&self) -> &'static str {
+        match (self.objects, self.sample_bytes) {
+            (true, _) => "objects",
+            (false, 0) => "exact",
+            (false, _) => "sampled",
+        }
+    }
+
+    pub fn to_json(&self) -> Json {
+        object([
+            ("mode", self.mode().into()),
+            ("sample_bytes", self.sample_bytes.into()),
+            ("aggregate", self.aggregate.into()),
+            ("follow_fork", self.follow_fork.into()),
+            ("interval_ms", self.interval_ms().into()),
+        ])
+    }
+
+    /// From the body of a request. A key nobody knows is refused: a misspelt option must not be ignored.
+    pub fn from_json(body: &Json) -> Result<Options, String> {
+        let Json::Object(pairs) = body else {
+            return Err("the body must be a JSON object with options, or empty".to_owned());
+        };
+        let mut options = Options::default();
+        let mut sample_bytes = None;
+        let mut is_sampled = false;
+        for (key, value) in pairs {
+            let flag = || match value {
+                Json::Bool(value) => Ok(*value),
+                _ => Err(format!("{key} must be true or false")),
+            };
+            let number = |most: i64| {
+                let number = value
+                    .as_integer()
+                    .filter(|number| (1..=most).contains(number));
+                number.ok_or_else(|| format!("{key} must be a whole number from 1 to {most}"))
+            };
+            match key.as_str() {
+                "mode" => match value.as_text() {
+                    Some("exact") => {}
+                    Some("objects") => options.objects = true,
+                    Some("sampled") => is_sampled = true,
+                    _ => return Err("mode must be exact, objects or sampled".to_owned()),
+                },
+                // What status and sessions show for "every allocation" may be sent back.
+                "sample_bytes" if *value == Json::Integer(0) => {}
+                "sample_bytes" => sample_bytes = Some(number(MAX_SAMPLE_BYTES)? as u64),
+                "aggregate" => options.aggregate = flag()?,
+                "follow_fork" => options.follow_fork = flag()?,
+                "interval_ms" => {
+                    let ms = number(MAX_INTERVAL_MS)? as u64;
+                    options.interval = Some(Duration::from_millis(ms));
+                }
+                _ => {
+                    return Err(format!(
+                        "there is no option {key:?}: use mode, sample_bytes, aggregate, follow_fork, interval_ms"
+                    ));
+                }
+            }
+        }
+        if options.objects && sample_bytes.is_some() {
+            return Err("sample_bytes belongs to the mode sampled".to_owned());
+        }
+        if is_sampled || sample_bytes.is_some() {
+            options.sample_bytes = sample_bytes.unwrap_or(DEFAULT_SAMPLE_BYTES);
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Options, String> {
+        Options::from_json(&Json::parse(text.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn options_survive_a_round_trip_and_unknown_ones_are_refused() {
+        for text in [
+            "{}",
+            r#"{"mode":"objects","follow_fork":true}"#,
+            r#"{"sample_bytes":4096}"#,
+        ] {
+            let options = read(text).unwrap();
+            let again = Options::from_json(&options.to_json()).unwrap();
+            assert_eq!(
+                (again.mode(), again.sample_bytes),
+                (options.mode(), options.sample_bytes)
+            );
+        }
+        assert!(read(r#"{"mod":"exact"}"#).unwrap_err().contains("\"mod\""));
+        assert!(read("[]").is_err());
+        assert!(read(r#"{"interval_ms":0}"#).is_err());
+        assert!(read(r#"{"mode":"objects","sample_bytes":1}"#).is_err());
+    }
+}

@@ -1,0 +1,418 @@
+//! On, off, and the state in between, in this process and in all processes of the job.
+//!
+//! Whoever starts or stops holds the group's lock, so that many requests at once make one session. What must wait for
+//! the interpreter does so on a thread of its own; a request that has waited long enough is answered with "pending".
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, SystemTime};
+
+use crate::calendar::unix_ms;
+use crate::config::Config;
+use crate::group;
+use crate::json::{Json, object};
+use crate::render::Renderer;
+use crate::routes::BASE;
+use crate::sessions::{CURRENT, STATS, Session, Sessions};
+use crate::steering::{Options, Steering};
+
+/// How long a sibling may take to say what it does.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Larger sessions are not looked through just because they were stopped.
+const MAX_BYTES_AT_STOP: u64 = 256 << 20;
+
+pub struct Switch {
+    pub config: Config,
+    pub sessions: Sessions,
+    pub renderer: Renderer,
+    steering: Arc<dyn Steering>,
+}
+
+/// What came of a request to start or stop.
+#[derive(Debug, PartialEq)]
+pub enum Done {
+    Yes,
+    /// It was so already.
+    Already,
+    /// The interpreter is busy; it will be done as soon as it can be.
+    Pending,
+}
+
+pub struct Started {
+    pub done: Done,
+    pub session: String,
+    pub output: PathBuf,
+    pub warnings: Vec<String>,
+}
+
+/// What a process of the group says of itself.
+pub struct Member {
+    pub pid: u32,
+    pub session: Option<String>,
+    pub output: Option<String>,
+    pub problem: Option<String>,
+}
+
+impl Switch {
+    pub fn new(config: Config, steering: Arc<dyn Steering>) -> Switch {
+        let sessions = Sessions::new(
+            config.directory.clone(),
+            config.keep_sessions,
+            config.keep_bytes,
+        );
+        let renderer = Renderer::new(config.render.clone(), &config.directory);
+        Switch {
+            config,
+            sessions,
+            renderer,
+            steering,
+        }
+    }
+
+    /// This process alone. Never waits for the interpreter.
+    pub fn own_state(&self) -> Member {
+        let output = self.steering.recording();
+        Member {
+            pid: std::process::id(),
+            session: output.as_deref().map(|path| self.session_of(path)),
+            output: output.map(|path| path.display().to_string()),
+            problem: None,
+        }
+    }
+
+    fn session_of(&self, path: &Path) -> String {
+        let folder = path
+            .parent()
+            .filter(|folder| folder.parent() == Some(self.sessions.directory()));
+        let name = folder
+            .and_then(Path::file_name)
+            .and_then(|name| name.to_str());
+        name.unwrap_or(CURRENT).to_owned()
+    }
+
+    /// The other processes of the job.
+    pub fn siblings(&self) -> Vec<Member> {
+        let others = group::members(&self.config.group).into_iter();
+        let others = others.filter(|member| member.0 != std::process::id());
+        let target = format!("{BASE}/status?scope=process");
+        others
+            .filter_map(|(pid, address)| {
+                let answer = group::ask(&address, "GET", &target, &Json::Null, STATUS_TIMEOUT)?;
+                let (state, problem) = match answer {
+                    Ok((_, state)) => (state, None),
+                    Err(problem) => (Json::Null, Some(problem)),
+                };
+                let text = |key: &str| state.get(key).and_then(Json::as_text).map(str::to_owned);
+                Some(Member {
+                    pid,
+                    session: text("session"),
+                    output: text("output"),
+                    problem,
+                })
+            })
+            .collect()
+    }
+
+    /// The session that reports are about if none is named: the one that runs, or the last one.
+    pub fn latest(&self) -> Option<Session> {
+        if let Some(path) = self.steering.recording() {
+            let id = self.session_of(&path);
+            return self.sessions.find(&id).or_else(|| Session::current(&path));
+        }
+        let mut sessions = self.sessions.list().into_iter();
+        sessions.find(|session| session.kind() == "session" && !session.captures.is_empty())
+    }
+
+    pub fn find(&self, id: &str) -> Option<Session> {
+        match id {
+            "latest" => self.latest(),
+            CURRENT => self.latest().filter(|session| session.id == CURRENT),
+            id => self.sessions.find(id),
+        }
+    }
+
+    /// Begins to record this process, as part of a session that exists.
+    pub fn start_here(&self, session: &Session, options: &Options) -> Result<Started, String> {
+        let folder = session
+            .folder
+            .as_ref()
+            .ok_or("this session takes no more processes")?;
+        let path = folder.join(format!("{}.tide", std::process::id()));
+        if self.steering.recording().is_some() {
+            return Ok(self.already());
+        }
+        let (steering, target, chosen) = (self.steering.clone(), path.clone(), options.clone());
+        let result = self.wait_for(move || steering.start(&target, &chosen))?;
+        let done = match &result {
+            None => Done::Pending,
+            Some(Ok(_)) => Done::Yes,
+            // Somebody else was faster, a tracker in the program for example.
+            Some(Err(_)) if self.steering.recording().is_some() => return Ok(self.already()),
+            Some(Err(reason)) => return Err(reason.clone()),
+        };
+        Ok(Started {
+            done,
+            session: session.id.clone(),
+            output: path,
+            warnings: result.and_then(Result::ok).flatten().into_iter().collect(),
+        })
+    }
+
+    fn already(&self) -> Started {
+        let path = self.steering.recording().unwrap_or_default();
+        Started {
+            done: Done::Already,
+            session: self.session_of(&path),
+            output: path,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Begins to record all processes of the job.
+    pub fn start(&self, options: &Options) -> Result<Started, String> {
+        let _lock = self.lock()?;
+        let own = self.own_state();
+        if own.session.as_deref() == Some(CURRENT) {
+            return Ok(self.already());
+        }
+        let siblings = self.siblings();
+        let running = own.session.clone().or_else(|| {
+            let mut sessions = siblings.iter().filter_map(|member| member.session.clone());
+            sessions.find(|session| session != CURRENT)
+        });
+        let found = running.as_deref().and_then(|id| self.sessions.find(id));
+        let was_running = found.is_some();
+        let session = match found {
+            Some(session) => session,
+            None => self.new_session("session", options)?,
+        };
+        let mut started = match self.start_here(&session, options) {
+            Ok(started) => started,
+            Err(reason) => {
+                if !was_running {
+                    let _ = self.sessions.delete(&session);
+                }
+                return Err(reason);
+            }
+        };
+        let mut body = options.to_json();
+        body.set("session", session.id.as_str().into());
+        for sibling in siblings.iter().filter(|sibling| sibling.session.is_none()) {
+            if let Err(problem) = self.tell(sibling.pid, "start", &body) {
+                started
+                    .warnings
+                    .push(format!("process {}: {problem}", sibling.pid));
+            }
+        }
+        if was_running && started.done == Done::Yes {
+            started.done = Done::Already;
+        }
+        self.sessions.prune(&session.id);
+        Ok(started)
+    }
+
+    /// Ends the recording of this process.
+    pub fn stop_here(&self) -> Result<Done, String> {
+        if self.steering.recording().is_none() {
+            return Ok(Done::Already);
+        }
+        let steering = self.steering.clone();
+        match self.wait_for(move || steering.stop())? {
+            None => Ok(Done::Pending),
+            Some(result) => result.map(|()| Done::Yes),
+        }
+    }
+
+    /// Ends the recording of all processes of the job. Returns the session that ended.
+    pub fn stop(&self) -> Result<(Done, Option<Session>, Vec<String>), String> {
+        let _lock = self.lock()?;
+        let siblings = self.siblings();
+        let sessions = siblings.iter().filter_map(|member| member.session.clone());
+        let session = self.own_state().session.into_iter().chain(sessions).next();
+        let recorded = session.as_deref().and_then(|id| self.find(id));
+        let mut done = self.stop_here()?;
+        let mut warnings = Vec::new();
+        for sibling in siblings.iter().filter(|sibling| sibling.session.is_some()) {
+            match self.tell(sibling.pid, "stop", &Json::Null) {
+                Ok(()) if done == Done::Already => done = Done::Yes,
+                Ok(()) => {}
+                Err(problem) => warnings.push(format!("process {}: {problem}", sibling.pid)),
+            }
+        }
+        // Read again: the captures are complete now.
+        let session = session.and_then(|id| self.sessions.find(&id)).or(recorded);
+        Ok((done, session.or_else(|| self.latest()), warnings))
+    }
+
+    fn tell(&self, pid: u32, what: &str, body: &Json) -> Result<(), String> {
+        let socket = group::socket_of(&self.config.group, pid);
+        let address = crate::Address::Unix(socket);
+        let target = format!("{BASE}/{what}?scope=process");
+        let timeout = self.config.patience + STATUS_TIMEOUT;
+        match group::ask(&address, "POST", &target, body, timeout) {
+            // A process that has gone has nothing to record.
+            None => Ok(()),
+            Some(Ok((200, _))) => Ok(()),
+            Some(Ok((202, _))) => {
+                Err("its interpreter is busy; it follows as soon as it can".to_owned())
+            }
+            Some(Ok((_, answer))) => {
+                let reason = answer.get("error").and_then(Json::as_text);
+                Err(reason.unwrap_or("it refused").to_owned())
+            }
+            Some(Err(reason)) => Err(reason),
+        }
+    }
+
+    /// Keeps a copy of what is recorded so far as a session of its own.
+    pub fn snapshot(&self) -> Result<Option<Session>, String> {
+        let running = self.latest().filter(Session::is_running);
+        let Some(running) = running else {
+            return Ok(None);
+        };
+        let _lock = self.lock()?;
+        let options = Options::from_json(&options_of(&running)).unwrap_or_default();
+        let session = self.new_session("snapshot", &options)?;
+        let folder = session.folder.clone().unwrap_or_default();
+        let copied = running.captures.iter().try_for_each(|capture| {
+            let name = format!("{}.tide", capture.pid);
+            fs::copy(&capture.path, folder.join(name)).map(|_| ())
+        });
+        if let Err(error) = copied {
+            let _ = self.sessions.delete(&session);
+            return Err(format!("the snapshot cannot be written ({error})"));
+        }
+        self.sessions.prune(&session.id);
+        Ok(self.sessions.find(&session.id))
+    }
+
+    fn new_session(&self, kind: &str, options: &Options) -> Result<Session, String> {
+        let mut meta = object([
+            ("kind", kind.into()),
+            ("name", self.config.name.as_str().into()),
+            ("options", options.to_json()),
+        ]);
+        fs::create_dir_all(self.sessions.directory())
+            .and_then(|()| self.sessions.create(&mut meta))
+            .map_err(|error| {
+                let folder = self.sessions.directory().display();
+                format!("no session can be kept in {folder} ({error}): choose another directory")
+            })
+    }
+
+    /// Its numbers; made by another process and kept, once it has ended.
+    pub fn stats(&self, session: &Session) -> Option<Json> {
+        if let Some(known) = session.known_stats() {
+            return Some(known);
+        }
+        if session.captures.is_empty() {
+            return None;
+        }
+        let mut words = vec!["stats".into(), "--json".into(), "--".into()];
+        words.extend(
+            session
+                .captures
+                .iter()
+                .map(|capture| capture.path.clone().into()),
+        );
+        let (file, length) = self.renderer.run(words).ok()?;
+        let mut body = crate::Body::stretch(file, 0, length.min(1 << 20));
+        let mut bytes = vec![0; 1 << 16];
+        let mut text = Vec::new();
+        while let Ok(n_read @ 1..) = body.read(&mut bytes) {
+            text.extend_from_slice(&bytes[..n_read]);
+        }
+        let stats = Json::parse(&text).ok()?;
+        if let (Some(folder), false) = (&session.folder, session.is_running()) {
+            // Beside the captures for the next one who asks; without it they are made again.
+            let _ = fs::write(folder.join(STATS), stats.to_string());
+        }
+        Some(stats)
+    }
+
+    /// The same, unless the session is so large that nobody wants to wait for it now.
+    pub fn quick_stats(&self, session: &Session) -> Option<Json> {
+        if session.bytes() > MAX_BYTES_AT_STOP {
+            return session.known_stats();
+        }
+        self.stats(session)
+    }
+
+    /// What is told of a session everywhere.
+    pub fn describe(&self, session: &Session, stats: Option<&Json>, prefix: &str) -> Json {
+        let is_running = session.is_running();
+        let started = session.started_unix_ms();
+        let ended = if is_running {
+            Some(unix_ms(SystemTime::now()))
+        } else {
+            session.modified_unix_ms()
+        };
+        let duration = ended
+            .zip(started)
+            .map(|(ended, started)| ended.saturating_sub(started));
+        let peak = stats.and_then(|stats| stats.get("metadata")?.get("peak_memory").cloned());
+        let total = stats.and_then(|stats| stats.get("total_bytes_allocated").cloned());
+        let count = stats.and_then(|stats| stats.get("total_num_allocations").cloned());
+        let processes: Vec<Json> = session
+            .captures
+            .iter()
+            .map(|capture| {
+                object([
+                    ("pid", capture.pid.into()),
+                    ("bytes", capture.bytes.into()),
+                    ("output", capture.path.display().to_string().into()),
+                    ("recording", capture.is_being_written().into()),
+                ])
+            })
+            .collect();
+        let below = format!("{prefix}{BASE}/sessions/{}", session.id);
+        let links = ["report", "flamegraph", "table", "stats", "summary", "tree"];
+        let links = links.map(|name| (name.to_owned(), Json::Text(format!("{below}/{name}"))));
+        object([
+            ("id", session.id.as_str().into()),
+            ("kind", session.kind().into()),
+            (
+                "state",
+                if is_running { "recording" } else { "finished" }.into(),
+            ),
+            ("started", started.map(crate::calendar::timestamp).into()),
+            ("duration_ms", duration.into()),
+            ("bytes", session.bytes().into()),
+            ("peak_bytes", peak.unwrap_or(Json::Null)),
+            ("total_bytes", total.unwrap_or(Json::Null)),
+            ("n_allocations", count.unwrap_or(Json::Null)),
+            ("options", options_of(session)),
+            ("processes", processes.into()),
+            ("links", Json::Object(links.to_vec())),
+        ])
+    }
+
+    fn lock(&self) -> Result<fs::File, String> {
+        group::lock(&self.config.group).map_err(|error| {
+            let folder = self.config.group.display();
+            format!("the folder {folder} of this job's processes cannot be used ({error})")
+        })
+    }
+
+    /// Does `work` on another thread, and waits for it as long as a request may wait. `None` if that was too short.
+    fn wait_for<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Option<T>, String> {
+        let (sender, receiver) = sync_channel(1);
+        let work = move || {
+            // Nobody may be waiting any more.
+            let _ = sender.send(work());
+        };
+        let begun = self.steering.spawn(Box::new(work));
+        begun.map_err(|error| format!("no thread can be started ({error})"))?;
+        Ok(receiver.recv_timeout(self.config.patience).ok())
+    }
+}
+
+fn options_of(session: &Session) -> Json {
+    let options = session.meta.get("options").cloned();
+    options.unwrap_or(Json::Object(Vec::new()))
+}

@@ -1,0 +1,116 @@
+//! Whatever arrives, it is understood or refused; nothing panics, and nothing is larger than its bound.
+
+use heaptide_control::json::Json;
+use heaptide_control::request::{MAX_BODY_BYTES, MAX_HEAD_BYTES, Request, parse_query};
+use heaptide_control::routes;
+use proptest::prelude::*;
+
+fn read(bytes: &[u8]) -> Result<Option<Request>, u16> {
+    Request::read(&mut &bytes[..]).map_err(|refusal| refusal.status)
+}
+
+#[test]
+fn request_has_its_parts() {
+    let bytes = b"POST /pub/job/x/1/api/v1/profiler/start?a=1&b=%20x+y HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}rest";
+    let request = read(bytes).unwrap().unwrap();
+    assert_eq!(request.method, "POST");
+    assert_eq!(request.path, "/pub/job/x/1/api/v1/profiler/start");
+    assert_eq!(request.parameter("b"), Some(" x y"));
+    assert_eq!(request.header("host"), Some("h"));
+    assert_eq!(request.body, b"{}");
+}
+
+#[test]
+fn what_is_too_large_or_ambiguous_is_refused_with_its_own_status() {
+    assert_eq!(read(b""), Ok(None));
+    assert_eq!(read(b"GET / HTTP/1.1\r\nHos"), Err(400));
+    assert_eq!(read(b"what is this\r\n\r\n"), Err(400));
+    let large = format!(
+        "POST / HTTP/1.1\r\nContent-Length: {}\r\n\r\n",
+        MAX_BODY_BYTES + 1
+    );
+    assert_eq!(read(large.as_bytes()), Err(413));
+    assert_eq!(
+        read(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n{}"),
+        Err(400)
+    );
+    assert_eq!(
+        read(b"POST / HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{} "),
+        Err(400)
+    );
+    assert_eq!(
+        read(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        Err(411)
+    );
+    let long = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(MAX_HEAD_BYTES));
+    assert_eq!(read(long.as_bytes()), Err(431));
+    let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(100));
+    assert_eq!(read(many.as_bytes()), Err(431));
+    assert!(
+        parse_query("a=%f").is_err()
+            && parse_query("a=%ff").is_err()
+            && parse_query("a=%00").is_err()
+    );
+}
+
+/// Bytes that look like requests, so that the parser gets past its first look.
+fn almost_requests() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        Just(b"GET ".to_vec()),
+        Just(b"POST /api/v1/profiler/".to_vec()),
+        Just(b" HTTP/1.1\r\n".to_vec()),
+        Just(b"Content-Length: 3\r\n".to_vec()),
+        Just(b"Transfer-Encoding: x\r\n".to_vec()),
+        Just(b"\r\n".to_vec()),
+        Just(b"?leaks=%31&".to_vec()),
+        proptest::collection::vec(any::<u8>(), 0..20),
+    ];
+    proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+}
+
+fn values() -> impl Strategy<Value = Json> {
+    let leaf = prop_oneof![
+        Just(Json::Null),
+        any::<bool>().prop_map(Json::Bool),
+        any::<i64>().prop_map(Json::Integer),
+        any::<String>().prop_map(Json::Text),
+    ];
+    leaf.prop_recursive(4, 32, 6, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..6).prop_map(Json::Array),
+            proptest::collection::btree_map(any::<String>(), inner, 0..6)
+                .prop_map(|pairs| Json::Object(pairs.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_understood_or_refused(bytes in almost_requests()) {
+        match read(&bytes) {
+            Ok(Some(request)) => {
+                prop_assert!(request.body.len() <= MAX_BODY_BYTES);
+                let _ = routes::find(&request.path);
+            }
+            Ok(None) => prop_assert!(bytes.is_empty()),
+            Err(status) => prop_assert!((400..500).contains(&status)),
+        }
+    }
+
+    #[test]
+    fn json_survives_being_written_and_read(value in values()) {
+        prop_assert_eq!(Json::parse(value.to_string().as_bytes()), Ok(value));
+    }
+
+    #[test]
+    fn any_text_is_json_or_refused(text in "[\\[\\]{}\",:0-9eE.+\\\\u -]{0,60}") {
+        if let Ok(value) = Json::parse(text.as_bytes()) {
+            prop_assert!(Json::parse(value.to_string().as_bytes()).is_ok());
+        }
+    }
+
+    #[test]
+    fn any_path_leads_somewhere_or_nowhere(path in "(/(api|v1|profiler|sessions|docs|stats|[^?#]{0,5}))*") {
+        let _ = routes::find(&path);
+    }
+}

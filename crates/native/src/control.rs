@@ -1,0 +1,326 @@
+//! The job's control: a handler with servers, steered by this process's agent.
+
+use std::ffi::{OsString, c_int};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use heaptide_agent::threads::Unrecorded;
+use heaptide_agent::{own_thread, session};
+use heaptide_control::config::RenderConfig;
+use heaptide_control::security::Door;
+use heaptide_control::steering::{Options, Steering};
+use heaptide_control::{
+    Address, Body, Config, Handler, ReportCommand, ReportOption, Request, Server, group,
+};
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// Address space, touched only as far as needed; Python code runs on these threads too.
+const STACK_BYTES: usize = 1 << 20;
+
+/// This process, steered through Python: recordings begin and end in one place, whoever asks.
+struct Process {
+    start: Py<PyAny>,
+    stop: Py<PyAny>,
+    /// From now on nothing is asked of the interpreter: it is about to end.
+    is_closing: AtomicBool,
+    /// Threads that wait for the interpreter or run in it.
+    n_inside: AtomicUsize,
+}
+
+impl Process {
+    fn with_python<T>(&self, work: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T, String> {
+        self.n_inside.fetch_add(1, Ordering::SeqCst);
+        let result = if self.is_closing.load(Ordering::SeqCst) {
+            None
+        } else {
+            Python::try_attach(|py| work(py).map_err(|error| error.value(py).to_string()))
+        };
+        self.n_inside.fetch_sub(1, Ordering::SeqCst);
+        result.unwrap_or_else(|| Err("the program is ending".to_owned()))
+    }
+}
+
+impl Steering for Process {
+    fn recording(&self) -> Option<PathBuf> {
+        session::active_path()
+    }
+
+    fn start(&self, path: &Path, options: &Options) -> Result<Option<String>, String> {
+        let options = (
+            path.as_os_str(),
+            options.objects,
+            options.sample_bytes,
+            options.aggregate,
+            options.follow_fork,
+            options.interval_ms(),
+        );
+        self.with_python(|py| self.start.call1(py, options)?.extract(py))
+    }
+
+    fn stop(&self) -> Result<(), String> {
+        self.with_python(|py| self.stop.call0(py).map(|_| ()))
+    }
+
+    fn spawn(&self, work: Box<dyn FnOnce() + Send>) -> std::io::Result<()> {
+        let work = move || {
+            work();
+            std::ptr::null_mut()
+        };
+        own_thread::spawn(STACK_BYTES, Box::new(work)).map(own_thread::Handle::detach)
+    }
+}
+
+/// HTTP in this process: `handle` answers a request, `listen` opens doors of its own.
+#[pyclass(module = "heaptide._native", frozen)]
+pub struct Control {
+    handler: Arc<Handler>,
+    process: Arc<Process>,
+    /// Never locked while the GIL is released, so that a forked child finds it free.
+    servers: Mutex<Vec<Server>>,
+}
+
+impl Control {
+    fn servers(&self) -> MutexGuard<'_, Vec<Server>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self, address: &Address, door: Door) -> PyResult<String> {
+        let _unrecorded = Unrecorded::begin();
+        let server = Server::start(address, door, self.handler.clone(), self.process.clone())
+            .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))?;
+        let address = server.address.to_string();
+        self.servers().push(server);
+        Ok(address)
+    }
+}
+
+#[pymethods]
+impl Control {
+    #[new]
+    #[pyo3(signature = (*, name, command, directory, group, prefix, token, token_header, cors_origin, keep_sessions, keep_bytes, requests_per_second, patience_seconds, render_command, render_environment, render_seconds, leaks, start, stop))]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "keyword arguments, each with its name at the only caller"
+    )]
+    fn new(
+        name: String,
+        command: String,
+        directory: PathBuf,
+        group: PathBuf,
+        prefix: String,
+        token: Option<String>,
+        token_header: Option<String>,
+        cors_origin: Option<String>,
+        keep_sessions: usize,
+        keep_bytes: u64,
+        requests_per_second: u32,
+        patience_seconds: f64,
+        render_command: Vec<OsString>,
+        render_environment: Vec<(OsString, OsString)>,
+        render_seconds: f64,
+        leaks: bool,
+        start: Py<PyAny>,
+        stop: Py<PyAny>,
+    ) -> PyResult<Control> {
+        let seconds = |seconds: f64| {
+            Duration::try_from_secs_f64(seconds)
+                .map_err(|_| PyValueError::new_err(format!("{seconds} is not a number of seconds")))
+        };
+        let config = Config {
+            name,
+            command,
+            directory,
+            group,
+            prefix,
+            token,
+            token_header,
+            cors_origin,
+            keep_sessions,
+            keep_bytes,
+            requests_per_second,
+            patience: seconds(patience_seconds)?,
+            render: RenderConfig {
+                command: render_command,
+                environment: render_environment,
+                time_limit: seconds(render_seconds)?,
+            },
+            commands: report_commands(),
+            leaks,
+        };
+        group::private_folder(&config.group)
+            .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))?;
+        let process = Arc::new(Process {
+            start,
+            stop,
+            is_closing: AtomicBool::new(false),
+            n_inside: AtomicUsize::new(0),
+        });
+        Ok(Control {
+            handler: Arc::new(Handler::new(config, process.clone())),
+            process,
+            servers: Mutex::default(),
+        })
+    }
+
+    /// Listens at an address; returns it, with the port that was found.
+    fn listen(&self, address: &str) -> PyResult<String> {
+        let address = Address::parse(address).map_err(PyValueError::new_err)?;
+        let is_local = address.is_local();
+        if !is_local && self.handler.switch.config.token.is_none() {
+            return Err(PyValueError::new_err(format!(
+                "{address} can be reached by others: set a token, or listen on loopback or a unix socket"
+            )));
+        }
+        self.open(&address, if is_local { Door::Local } else { Door::Remote })
+    }
+
+    /// Listens at the socket by which the processes of one job find each other.
+    fn join_group(&self) -> PyResult<String> {
+        let group = &self.handler.switch.config.group;
+        let socket = group::socket_of(group, std::process::id());
+        self.open(&Address::Unix(socket), Door::Private)
+    }
+
+    /// The other processes of the job, as far as they have sockets.
+    fn siblings(&self) -> Vec<u32> {
+        let own = std::process::id();
+        let members = group::members(&self.handler.switch.config.group).into_iter();
+        members
+            .map(|member| member.0)
+            .filter(|pid| *pid != own)
+            .collect()
+    }
+
+    /// Answers a request that somebody else took.
+    fn handle(
+        &self,
+        py: Python<'_>,
+        method: &str,
+        path: &str,
+        query: &str,
+        headers: Vec<(String, String)>,
+        body: Vec<u8>,
+    ) -> Response {
+        let response = py.detach(|| {
+            let _unrecorded = Unrecorded::begin();
+            match Request::from_parts(method, path, query, headers, body) {
+                Ok(request) => self.handler.handle(&request, Door::Mounted),
+                Err(refusal) => {
+                    let (status, reason) = (refusal.status, refusal.reason);
+                    heaptide_control::Response::error(status, "RequestError", reason)
+                }
+            }
+        });
+        let mut headers: Vec<(String, String)> = response
+            .headers
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect();
+        if let Some(length) = response.body.length() {
+            headers.push(("Content-Length".to_owned(), length.to_string()));
+        }
+        Response {
+            status: response.status,
+            headers,
+            body: Mutex::new(if method == "HEAD" {
+                Body::default()
+            } else {
+                response.body
+            }),
+        }
+    }
+
+    /// Closes all doors. The recording goes on; whoever is being answered gets `seconds` to take the answer.
+    fn stop(&self, py: Python<'_>, seconds: f64) {
+        let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        self.process.is_closing.store(true, Ordering::SeqCst);
+        let servers = std::mem::take(&mut *self.servers());
+        py.detach(|| {
+            let begin = Instant::now();
+            for server in servers {
+                server.stop(patience.saturating_sub(begin.elapsed()));
+            }
+            // Those who wait for the interpreter get it now: it must not end under their feet.
+            while self.process.n_inside.load(Ordering::SeqCst) > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+    }
+
+    /// In a forked child: the listeners are the parent's. Their descriptors are closed here, and nothing else is touched.
+    fn forget(&self) {
+        for server in std::mem::take(&mut *self.servers()) {
+            close(server.fd());
+            std::mem::forget(server);
+        }
+    }
+}
+
+fn close(fd: c_int) {
+    unsafe extern "C" {
+        fn close(fd: c_int) -> c_int;
+    }
+    // SAFETY: the descriptor belongs to a server that is forgotten right afterwards, and whose threads do not exist in
+    // this process, so nobody uses the number again.
+    unsafe { close(fd) };
+}
+
+/// An answer whose body is read piece by piece.
+#[pyclass(module = "heaptide._native", frozen)]
+pub struct Response {
+    #[pyo3(get)]
+    status: u16,
+    #[pyo3(get)]
+    headers: Vec<(String, String)>,
+    body: Mutex<Body>,
+}
+
+#[pymethods]
+impl Response {
+    /// The next bytes of the body; empty at its end.
+    fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let piece = py.detach(|| {
+            let mut body = self.body.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut piece = vec![0; heaptide_control::response::PIECE_BYTES];
+            let n_read = body.read(&mut piece)?;
+            piece.truncate(n_read);
+            std::io::Result::Ok(piece)
+        })?;
+        Ok(PyBytes::new(py, &piece))
+    }
+}
+
+/// The page that lists routes and tries them.
+#[pyfunction]
+pub fn docs_page() -> &'static str {
+    include_str!("../../control/src/docs.html")
+}
+
+/// Bytes that the C library has handed out and not got back; None where it does not say.
+#[pyfunction]
+pub fn heap_bytes() -> Option<usize> {
+    heaptide_agent::sys::heap_bytes()
+}
+
+fn report_commands() -> Vec<ReportCommand> {
+    let commands = heaptide_cli::command_options().into_iter();
+    commands
+        .map(|(name, about, options)| ReportCommand {
+            name,
+            about,
+            options: options
+                .into_iter()
+                .map(|option| ReportOption {
+                    name: option.name,
+                    help: option.help,
+                    takes_value: option.takes_value,
+                    values: option.values,
+                })
+                .collect(),
+        })
+        .collect()
+}

@@ -1,0 +1,205 @@
+"""HTTP in the running job: switch the recording on and off, and look at it, while the job goes on.
+
+    control = heaptide.control.start("7001")        # loopback; or "unix:/run/job.sock"
+    print(control.address)
+
+The server is native and has threads of its own: it answers even while the job holds the GIL. Reports are made by
+another process. See docs/control.md for the routes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import os
+import sys
+from typing import Any
+
+from heaptide import _native, processes, tracker
+
+DEFAULT_KEEP_SESSIONS = 10
+DEFAULT_KEEP_BYTES = 4 << 30
+DEFAULT_REQUESTS_PER_SECOND = 200
+_PATIENCE_SECONDS = 30.0
+_RENDER_SECONDS = 300.0
+_RENDER_BYTES = 4 << 30
+_CLOSING_SECONDS = 3.0
+_RENDERER = "import sys; sys.path.insert(0, sys.argv.pop(1)); from heaptide.rendering import main; main()"
+
+# In the order in which they were made.
+_controls: list[Control] = []
+
+
+class Control:
+    """The doors of this process. Made by :func:`start`; `handle` answers requests that another server took."""
+
+    def __init__(self, options: dict[str, Any], follow_fork: bool) -> None:
+        self._options = options
+        self._follow_fork = follow_fork
+        self._native = _native.Control(**options, start=_start_recording, stop=_stop_recording)
+        # Where requests are answered; None if only `handle` and the job's own processes ask.
+        self.address: str | None = None
+        # Where the other processes of the job, and `heaptide ctl`, ask.
+        self.socket: str | None = None
+
+    def handle(
+        self, method: str, path: str, query: str = "", headers: list[tuple[str, str]] | None = None, body: bytes = b""
+    ) -> _native.Response:
+        """Answer a request that somebody else took: the routes below any prefix of `path`."""
+        return self._native.handle(method, path, query, headers or [], body)
+
+    def stop(self) -> None:
+        """Close the doors. A recording goes on."""
+        if self in _controls:
+            _controls.remove(self)
+        atexit.unregister(self.stop)
+        self._native.stop(_CLOSING_SECONDS)
+
+    def _open(self, address: str | None) -> None:
+        self.socket = self._native.join_group()
+        if address:
+            try:
+                self.address = self._native.listen(address)
+            except OSError as error:
+                # Another worker of the same job has it: a request to that one acts on this one, too.
+                if error.errno != errno.EADDRINUSE or not self._native.siblings():
+                    raise OSError(error.errno, f"control cannot listen at {address} ({error.args[-1]})") from None
+        _controls.append(self)
+        # Before the interpreter goes; registered early, so that it runs late.
+        atexit.register(self.stop)
+
+    def _after_fork_in_child(self) -> None:
+        self._native.forget()
+        atexit.unregister(self.stop)
+        if self._follow_fork:
+            Control(self._options, True)._open(None)
+
+
+def start(
+    address: str | None = None,
+    *,
+    token: str | None = None,
+    prefix: str = "",
+    directory: str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    token_header: str | None = None,
+    cors_origin: str | None = None,
+    keep_sessions: int = DEFAULT_KEEP_SESSIONS,
+    keep_bytes: int = DEFAULT_KEEP_BYTES,
+    requests_per_second: int = DEFAULT_REQUESTS_PER_SECOND,
+    follow_fork: bool = True,
+) -> Control:
+    """Answer requests that start, stop and look at recordings of this process.
+
+    address               a port, host:port or unix:path; None answers `Control.handle` and `heaptide ctl` alone
+    token                 what requests must show; needed for any address that other machines can reach
+    prefix                the path that the routes are mounted below, for the documents
+    directory             where sessions are kept; by default a folder of this user's in the temporary folder
+    name                  what the job is called; by default its script
+    token_header          a header that may carry the token, beside Authorization
+    cors_origin           the one other origin whose pages may call
+    keep_sessions         older sessions than so many are deleted when a new one begins
+    keep_bytes            the same, if all of them take more than this
+    requests_per_second   more are answered with 429
+    follow_fork           forked children answer, too, and what is asked of one process is done by all
+    """
+    name = name or os.path.basename(sys.argv[0] if sys.argv else "") or "python"
+    group = processes.group_folder()
+    options: dict[str, Any] = {
+        "name": name,
+        "command": " ".join(getattr(sys, "orig_argv", sys.argv)),
+        "directory": _directory(directory, name),
+        "group": group,
+        "prefix": prefix.rstrip("/"),
+        "token": token or None,
+        "token_header": token_header,
+        "cors_origin": cors_origin,
+        "keep_sessions": keep_sessions,
+        "keep_bytes": keep_bytes,
+        "requests_per_second": requests_per_second,
+        "patience_seconds": _PATIENCE_SECONDS,
+        "render_command": _render_command(),
+        "render_environment": _render_environment(),
+        "render_seconds": _RENDER_SECONDS,
+        "leaks": is_yes(os.environ.get("MEMRAY_LEAKS", "")),
+    }
+    control = Control(options, follow_fork)
+    try:
+        control._open(address)
+    except BaseException:
+        control.stop()
+        raise
+    return control
+
+
+def is_yes(text: str) -> bool:
+    """Tell whether a variable's value means yes."""
+    return text.strip().lower() in ("1", "t", "true", "y", "yes", "on")
+
+
+def _directory(chosen: str | os.PathLike[str] | None, name: str) -> str:
+    chosen = chosen or os.environ.get("HEAPTIDE_SESSIONS")
+    if chosen:
+        return os.path.realpath(chosen)
+    own = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"heaptide-{os.geteuid()}")
+    plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".")
+    for folder in (own, os.path.join(own, "sessions")):
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:
+            if os.lstat(folder).st_uid != os.geteuid():
+                raise PermissionError(
+                    errno.EACCES, f"{folder} belongs to somebody else: choose another directory for sessions"
+                ) from None
+    return os.path.realpath(os.path.join(own, "sessions", plain or "job"))
+
+
+def _render_command() -> list[str]:
+    """The interpreter that this package runs in; a server with an interpreter inside is none."""
+    python = sys.executable or ""
+    if not os.path.basename(python).startswith("python"):
+        python = os.path.join(sys.prefix, "bin", "python3")
+    packages = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return [python, "-I", "-S", "-c", _RENDERER, packages, str(_RENDER_BYTES)]
+
+
+def _render_environment() -> list[tuple[str, str]]:
+    """The environment without what is meant for the job alone."""
+    unwanted = ("HEAPTIDE", "MEMRAY", "PYTHON", "LD_PRELOAD", "COLUMNS", "LINES")
+    return [(key, value) for key, value in os.environ.items() if not key.startswith(unwanted)]
+
+
+def _start_recording(
+    path: str, objects: bool, sample_bytes: int, aggregate: bool, follow_fork: bool, interval_ms: int
+) -> str | None:
+    try:
+        return tracker.start(
+            path,
+            overwrite=False,
+            objects=objects,
+            sample_bytes=sample_bytes,
+            aggregate=aggregate,
+            follow_fork=follow_fork,
+            interval_ms=interval_ms,
+            whole_program=False,
+        )
+    except OSError as error:
+        raise RuntimeError(str(error.args[-1])) from None
+
+
+def _stop_recording() -> None:
+    tracker.stop()
+
+
+def _after_fork_in_child() -> None:
+    """The parent's listeners are closed here; the child gets a socket of its own. Never raises."""
+    inherited = _controls[:]
+    _controls.clear()
+    for control in inherited:
+        try:
+            control._after_fork_in_child()
+        except Exception as error:
+            os.write(2, f"heaptide: the forked process {os.getpid()} has no control: {error}\n".encode())
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

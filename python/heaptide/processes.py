@@ -1,0 +1,59 @@
+"""Which processes belong to one job, and where their sockets lie.
+
+Workers that a server forked, or that :mod:`multiprocessing` started, are one job with the process they come from.
+Programs that merely have the same parent, a shell for example, are not.
+"""
+
+from __future__ import annotations
+
+import os
+
+_STARTED_BY_MULTIPROCESSING = (b"multiprocessing.spawn", b"multiprocessing.forkserver")
+
+
+def runtime_folder() -> str:
+    """The folder with the sockets of this user's jobs: the same for everybody, so that `heaptide ctl` finds them."""
+    chosen = os.environ.get("HEAPTIDE_RUNTIME_DIR")
+    return chosen or os.path.join("/tmp", f"heaptide-{os.geteuid()}", "run")
+
+
+def group_folder() -> str:
+    """The folder with the sockets of this job's processes."""
+    name = os.environ.get("HEAPTIDE_GROUP") or _root()
+    return os.path.join(runtime_folder(), "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip("."))
+
+
+def _root() -> str:
+    """The process that the workers come from, and when it began: a pid alone is used again."""
+    pid = os.getpid()
+    fields = _fields(pid)
+    while fields is not None:
+        parent = int(fields[1])
+        of_parent = _fields(parent) if parent > 1 else None
+        if of_parent is None or not _is_worker(pid, fields, parent, of_parent):
+            return f"{pid}-{fields[19]}"
+        pid, fields = parent, of_parent
+    return str(os.getpid())
+
+
+def _fields(pid: int) -> list[str] | None:
+    """What the kernel says of a process, from its state on; the name before that may hold anything."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def _is_worker(pid: int, fields: list[str], parent: int, of_parent: list[str]) -> bool:
+    try:
+        if os.readlink(f"/proc/{pid}/exe") != os.readlink(f"/proc/{parent}/exe"):
+            return False
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            command = file.read()
+    except OSError:
+        return False
+    # A forked process lies where its parent lies: the kernel shuffles addresses only when a program begins.
+    code_and_stack = slice(23, 26)
+    is_fork = fields[code_and_stack] == of_parent[code_and_stack] and fields[25] not in ("0", "1")
+    return is_fork or any(word in command for word in _STARTED_BY_MULTIPROCESSING)
