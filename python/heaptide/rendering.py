@@ -1,7 +1,8 @@
 """The process that makes a report for a running job: with low priority and bounded memory.
 
-Started by the job's control as ``python -I -S -c … <import path> <bytes> <words of the heaptide command>``. How it ended
-is the last line on standard error, because the job may take away the exit code: programs wait for children in many ways.
+Started by the job's control as ``python -I -S -c … <import path> <bytes> <words of the heaptide command>``. How it
+ended is the last line on standard error, because the job may take away the exit code: programs wait for children in
+many ways.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ use crate::registry::RegistryStream;
 use crate::store::Store;
 use crate::threads::{self, RECORDING, ThreadState};
 use crate::{
-    clock, codes, fork, hooks, keeper, new_file, own_memory, python, record, resident, sampler, sys,
+    clock, codes, fork, hooks, keeper, new_file, own_memory, own_thread, python, record, resident,
+    sampler, sys,
 };
 
 /// Low bits of the order word: the thread that recorded last. The rest is its number in the order.
@@ -63,7 +64,7 @@ pub struct Running {
 }
 
 enum Keeper {
-    Running(keeper::Handle),
+    Running(own_thread::Handle),
     /// Ended for as long as a fork takes. What it knew of a bounded capture.
     Paused(Option<Box<Checkpoints>>),
 }
