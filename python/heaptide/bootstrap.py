@@ -93,6 +93,9 @@ def _finish(pid: int, quiet: bool) -> None:
     from heaptide import recorder
     from heaptide.messages import say
 
+    watch = sys.modules.get("heaptide.watch")
+    if watch is not None:
+        watch.finish()
     recorded = recorder.end() if os.getpid() == pid else None
     if recorded is not None and not quiet:
         say(f"recorded into {recorded.path}; look at it with: heaptide stats {recorded.path}")
@@ -109,24 +112,29 @@ def _attempt(part: Callable[[Settings], None], chosen: Settings) -> None:
 
 
 def _control(chosen: Settings) -> None:
+    import errno
     import importlib
     import os
 
-    from heaptide import capture_files, settings
+    from heaptide import capture_files, recorder, settings
 
-    # Children inherit the address, which is taken: the first process keeps it, unless each has one of its own.
     pid = str(os.getpid())
-    if "{pid}" not in chosen.control and os.environ.get(settings.CONTROL_HOLDER, pid) != pid:
-        return
     token = chosen.token
     if chosen.token_file:
         with open(chosen.token_file, encoding="utf-8") as file:
             token = file.read().strip()
     folder = capture_files.home(chosen)
     address = chosen.control.replace("{pid}", pid)
+    name = recorder.program_name()
     control = importlib.import_module("heaptide.control")
-    control.start(address, token=token or None, prefix=chosen.prefix, directory=folder or None)
-    os.environ[settings.CONTROL_HOLDER] = pid
+    try:
+        control.start(address, token=token or None, prefix=chosen.prefix, directory=folder or None, name=name)
+    except OSError as error:
+        # Programs that the first process starts inherit the address, which is taken: that is no news.
+        if error.errno == errno.EADDRINUSE and os.environ.get(settings.CONTROL_HOLDER, pid) != pid:
+            return
+        raise
+    os.environ.setdefault(settings.CONTROL_HOLDER, pid)
 
 
 def _signal(chosen: Settings) -> None:

@@ -152,7 +152,8 @@ ALL = (
     ),
     Setting(
         "control", plain, "", "answer HTTP requests that start, stop and look at recordings, on this address; without "
-        "a host it is this machine alone. A process whose parent answers does not, unless `{pid}` gives each its own",
+        "a host it is this machine alone. `{pid}` gives each process its own; else the first one has it, and workers "
+        "of the same job are reached through it",
         kind="`[host:]port` or `unix:path`", short="HEAPTIDE_CONTROL",
     ),
     Setting(
@@ -243,8 +244,20 @@ ALL = (
 # What is in the environment alone, with what it means.
 ENVIRONMENT_ONLY = {
     "HEAPTIDE_CONFIG": "the configuration file to read, instead of looking for one; `off` reads none",
+    "HEAPTIDE_SESSIONS": "folder of the sessions that are started over HTTP",
+    "HEAPTIDE_GROUP": "processes with the same name here are one job: what HTTP asks of one is done by all",
+    "HEAPTIDE_RUNTIME_DIR": "folder of the sockets by which processes of a job, and `heaptide ctl`, find each other",
+    "HEAPTIDE_PROFILER": "`heaptide serve` records from before the job's code is imported: yes or no",
+    "MEMRAY_PROFILER": "the same, under the name that Racetrack uses",
+    "MEMRAY_LEAKS": "flame graphs over HTTP first show what was alive at the end: yes or no",
+    "HEAPTIDE_PROFILING_FILE": "`heaptide.profile` appends its line-by-line reports to this file",
+    "COMPSS_PROFILING_FILE": "the same, under the name that COMPSs uses",
+    "COMPSS_WORKER_PROFILE_PATH": "folder for timelines of many nodes, as `HEAPTIDE_OUT` is for `heaptide record`",
+    "HEAPTIDE_RANK": "the rank of this process in a run of many, where the launcher does not say it",
+    "HEAPTIDE_LOCAL_SIZE": "how many ranks there are on this host, where the launcher does not say it",
     "HEAPTIDE_SESSION": "set by Heaptide itself for the processes that a recorded one starts; `off` keeps one out",
     "HEAPTIDE_CONTROL_HOLDER": "set by Heaptide itself: the pid of the process that answers on `HEAPTIDE_CONTROL`",
+    "HEAPTIDE_TIMELINE_FUNCTIONS": "set by Heaptide itself: where functions note themselves for a timeline",
 }
 
 CONFIG = "HEAPTIDE_CONFIG"

@@ -24,6 +24,11 @@ _notes: deque[int] = deque()
 _switch: Settings | None = None
 _file_seen: tuple[int, int, int] | None = None
 _thread: threading.Thread | None = None
+# Held while the thread acts.
+_acting = threading.Lock()
+
+# How long the end of a program waits for an action to finish; it takes milliseconds.
+PATIENCE_SECONDS = 10.0
 
 
 def obey_signal(chosen: Settings) -> None:
@@ -60,11 +65,17 @@ def start() -> None:
         _thread.start()
 
 
+def finish() -> None:
+    """The program ends: let an action be finished, and begin no other."""
+    _acting.acquire(timeout=PATIENCE_SECONDS)
+
+
 def _watch() -> None:
     while True:
         sleep(PAUSE_SECONDS)
         try:
-            _look()
+            with _acting:
+                _look()
         except Exception as error:
             say(f"{reason(error)}; the program goes on")
 
@@ -93,10 +104,11 @@ def _bound(recording: recorder.Recording) -> None:
         return
     if size <= recording.settings.max_size:
         return
-    recorder.end()
     if recording.settings.when_full == "stop":
         say(f"{recording.path} has reached {recording.settings.max_size} bytes; the program goes on unrecorded")
+        recorder.end()
     else:
+        recorder.end()
         recorder.begin(recording.settings, recording.component, is_component=recording.is_component)
 
 
@@ -118,9 +130,10 @@ def _content(chosen: Settings) -> str:
 
 def _after_fork_in_child() -> None:
     """The thread does not exist in a child; what it watches for does, as far as it was asked for by a person."""
-    global _thread
+    global _thread, _acting
     if _thread is not None:
         _thread = None
+        _acting = threading.Lock()
         _notes.clear()
         if _switch is not None:
             start()

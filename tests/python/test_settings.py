@@ -115,8 +115,9 @@ def test_every_name_is_declared_once() -> None:
     names = [name for setting in settings.ALL for name in setting.environment_names()]
     names += settings.ENVIRONMENT_ONLY
     assert len(names) == len(set(names))
-    source = (REPOSITORY / "python" / "heaptide").glob("*.py")
-    used = {name for path in source for name in re.findall(r"\"(HEAPTIDE_\w+|HEAPTIDE)\"", path.read_text())}
+    sources = [*(REPOSITORY / "python").rglob("*.py"), *REPOSITORY.glob("crates/*/src/**/*.rs")]
+    shape = re.compile(r"\"((?:HEAPTIDE|MEMRAY|COMPSS)_[A-Z_]+|HEAPTIDE)\"")
+    used = {name for path in sources for name in shape.findall(path.read_text())}
     assert used <= set(names), f"read somewhere, declared nowhere: {used - set(names)}"
 
 
