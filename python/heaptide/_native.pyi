@@ -91,9 +91,9 @@ def unset_line_trace() -> None: ...
 def set_aside(bytes: int) -> None: ...
 def resident_bytes() -> int | None: ...
 def render_lines(
-    file: str,
-    function: str,
-    source: list[tuple[int, str, tuple[int, int, int] | None, tuple[int, int, int, int] | None]],
+    functions: list[
+        tuple[str, str, list[tuple[int, str, tuple[int, int, int] | None, tuple[int, int, int, int] | None]]]
+    ],
     *,
     precision: int,
     columns: list[str],

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import threading
 import types
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from heaptide import _native, line_report, timeline_functions
+from heaptide.line_recording import Recording
 from heaptide.line_report import Call
 from heaptide.line_watch import Watched, check_backend
+from heaptide.messages import say
 
 if TYPE_CHECKING:
     from heaptide._native import LineWatch
@@ -61,23 +64,37 @@ def profile(
 
     def decorate(function: Any, full: bool = True) -> Any:
         def finish(profiled: Profiled, call: Call) -> None:
+            if html is not None:
+                line_report.write_page(os.fspath(html), profiled.code, call, precision, columns)
             text = line_report.render(
                 profiled.code, call, full=full, precision=precision, columns=columns, layout=layout
             )
             line_report.deliver(text, stream, profiled.name)
 
-        return wrap(function, backend, finish)
+        return wrap(function, backend, finish, record=bool(columns))
 
     if callable(full_report) or isinstance(full_report, (staticmethod, classmethod)):
         return decorate(full_report)
     return functools.partial(decorate, full=bool(full_report))
 
 
-def wrap(function: Any, backend: str, finish: Callable[[Profiled, Call], None], accumulate: bool = False) -> Any:
-    """Return a function that does the same and hands what was seen of every call to `finish`."""
+def wrap(
+    function: Any,
+    backend: str,
+    finish: Callable[[Profiled, Call], None],
+    *,
+    accumulate: bool = False,
+    record: bool = False,
+) -> Any:
+    """Return a function that does the same and hands what was seen of every call to `finish`.
+
+    With `accumulate`, calls after the first begin where the process is, not at nothing. With `record`, the engine
+    records every call for what it allocated line by line.
+    """
     if isinstance(function, (staticmethod, classmethod)):
-        return type(function)(wrap(function.__func__, backend, finish, accumulate))
-    return Profiled(function, backend, finish, accumulate).wrapper()
+        inner = wrap(function.__func__, backend, finish, accumulate=accumulate, record=record)
+        return type(function)(inner)
+    return Profiled(function, backend, finish, accumulate, record).wrapper()
 
 
 def user_function(function: Any) -> types.FunctionType:
@@ -103,7 +120,14 @@ def user_function(function: Any) -> types.FunctionType:
 class Profiled:
     """One decorated function."""
 
-    def __init__(self, function: Any, backend: str, finish: Callable[[Profiled, Call], None], accumulate: bool) -> None:
+    def __init__(
+        self,
+        function: Any,
+        backend: str,
+        finish: Callable[[Profiled, Call], None],
+        accumulate: bool = False,
+        record: bool = False,
+    ) -> None:
         self.function = function
         user = user_function(function)
         self.code = user.__code__
@@ -113,6 +137,7 @@ class Profiled:
         self._finish = finish
         self._thread = threading.local()
         self._accumulate = accumulate
+        self.record = record
         self._n_calls = 0
 
     def wrapper(self) -> Any:
@@ -217,13 +242,17 @@ class Profiled:
         self._n_calls += 1
         return self._watched.watch(from_nothing)
 
-    def end(self, watch: LineWatch, started: float, elapsed: float) -> None:
+    def end(self, watch: LineWatch, started: float, elapsed: float, recording: Recording | None) -> None:
         """Hand over what was seen. Never raises."""
         before = _native.resident_bytes()
         try:
-            self._finish(self, Call(watch.rows(), *watch.first_and_last(), started, elapsed))
+            call = Call(watch.rows(), *watch.first_and_last(), started, elapsed)
+            if recording is not None:
+                call.heap = recording.lines(self.code)
+                recording.remove()
+            self._finish(self, call)
         except Exception as error:
-            line_report.complain(f"the lines of {self.name} could not be reported ({type(error).__name__}: {error})")
+            say(f"the lines of {self.name} could not be reported ({type(error).__name__}: {error})")
         after = _native.resident_bytes()
         if before is not None and after is not None:
             # What a report takes is not the increment of the line that made the call.
@@ -238,14 +267,17 @@ class _Seen:
 
     def __enter__(self) -> LineWatch:
         self._bracket = timeline_functions.begin(self._profiled.full_name)
+        self._recording = Recording.begin(self._profiled.name) if self._profiled.record else None
         self._watch = self._profiled.begin()
         self._started, self._ticks = line_report.now()
         return self._watch
 
     def __exit__(self, *_: object) -> None:
         elapsed = line_report.now()[1] - self._ticks
+        if self._recording is not None:
+            self._recording.end()
         timeline_functions.end(self._bracket)
-        self._profiled.end(self._watch, self._started, elapsed)
+        self._profiled.end(self._watch, self._started, elapsed, self._recording)
 
 
 @types.coroutine

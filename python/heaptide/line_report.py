@@ -12,6 +12,7 @@ from types import CodeType
 from typing import Any, TextIO
 
 from heaptide import _native
+from heaptide.messages import reason, say
 
 # Both name a file that all reports are appended to; the second is COMPSs's name for it.
 PROFILING_FILES = ("HEAPTIDE_PROFILING_FILE", "COMPSS_PROFILING_FILE")
@@ -35,6 +36,16 @@ class Call:
         self.elapsed = elapsed
         self.heap: Heap = {}
 
+    def add(self, other: Call) -> None:
+        """Make one of two calls of the same function."""
+        rows = {row[0]: row for row in self.rows}
+        for line, visits, most, increment in other.rows:
+            _, known_visits, known_most, known_increment = rows.get(line, (line, 0, 0, 0))
+            rows[line] = (line, known_visits + visits, max(known_most, most), known_increment + increment)
+        self.rows = sorted(rows.values())
+        self.last_bytes = other.last_bytes
+        self.elapsed += other.elapsed
+
     @property
     def peak_bytes(self) -> int:
         """The most that was seen at any line, or before and after the call if none was run here."""
@@ -48,6 +59,16 @@ def source(code: CodeType, call: Call) -> list[SourceLine]:
     rows = call.rows or [(code.co_firstlineno, 1, call.peak_bytes, call.last_bytes)]
     seen = {line: (visits, most, increment) for line, visits, most, increment in rows}
     return [(line, text, seen.get(line), call.heap.get(line)) for line, text in texts]
+
+
+def render_all(functions: list[tuple[str, str, list[SourceLine]]], precision: int, columns: Sequence[str]) -> str:
+    """Write the tables of several functions."""
+    return _native.render_lines(functions, precision=precision, columns=list(columns), form="table")
+
+
+def described(code: CodeType, call: Call) -> tuple[str, str, list[SourceLine]]:
+    """Return a function as the native part renders it."""
+    return file_name(code), code.co_name, source(code, call)
 
 
 def _texts(code: CodeType, visited: list[int]) -> list[tuple[int, str]]:
@@ -77,14 +98,8 @@ def render(code: CodeType, call: Call, *, full: bool, precision: int, columns: S
             "MiB",
         ]
         return " ".join(words) + "\n"
-    text = _native.render_lines(
-        file_name(code),
-        code.co_name,
-        source(code, call),
-        precision=precision,
-        columns=list(columns),
-        form="table" if full else "one line",
-    )
+    form = "table" if full else "one line"
+    text = _native.render_lines([described(code, call)], precision=precision, columns=list(columns), form=form)
     if layout == "compss":
         text += (
             f"Job name: {job_name()}\n"
@@ -94,6 +109,33 @@ def render(code: CodeType, call: Call, *, full: bool, precision: int, columns: S
             f"Final memory: {call.last_bytes / MIB:.{precision}f} MiB\n"
         )
     return text
+
+
+_pages: dict[str, list[tuple[str, str, list[SourceLine]]]] = {}
+# Of one page: older calls make room for newer ones.
+_MAX_ON_PAGE = 100
+
+
+def write_page(path: str, code: CodeType, call: Call, precision: int, columns: Sequence[str]) -> None:
+    """Write a page with this call and those before it in this process. Never raises."""
+    functions = _pages.setdefault(path, [])
+    functions.append(described(code, call))
+    del functions[:-_MAX_ON_PAGE]
+    save_page(path, functions, precision, columns)
+
+
+def save_page(
+    path: str, functions: list[tuple[str, str, list[SourceLine]]], precision: int, columns: Sequence[str]
+) -> None:
+    """Write a page, whole or not at all. Never raises."""
+    try:
+        page = _native.render_lines(functions, precision=precision, columns=list(columns), form="page")
+        unfinished = f"{path}.{os.getpid()}.part"
+        with open(unfinished, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(page)
+        os.replace(unfinished, path)
+    except Exception as error:
+        say(f"the page {path} could not be written ({reason(error)}): check the folder and the space left")
 
 
 def file_name(code: CodeType) -> str:
@@ -122,7 +164,7 @@ def deliver(text: str, stream: Any, what: str) -> None:
         else:
             _write(sys.stdout, text)
     except Exception as error:
-        complain(f"the line report of {what} could not be written ({error}): check the stream or file it goes to")
+        say(f"the line report of {what} could not be written ({reason(error)}): check the stream or file it goes to")
 
 
 def _write(stream: TextIO | None, text: str) -> None:
@@ -144,14 +186,6 @@ def append(path: str, text: str) -> None:
             data = data[os.write(descriptor, data) :]
     finally:
         os.close(descriptor)
-
-
-def complain(sentence: str) -> None:
-    """Say one sentence on standard error, if there is one."""
-    try:
-        print(f"heaptide: {sentence}", file=sys.stderr, flush=True)
-    except (OSError, ValueError, AttributeError):
-        return
 
 
 def now() -> tuple[float, float]:

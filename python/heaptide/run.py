@@ -14,18 +14,26 @@ import os
 import sys
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from types import ModuleType
-from typing import Any, NoReturn, TypedDict
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
 from heaptide import _native, tracker
 from heaptide.messages import say
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-class Plan(TypedDict):
-    """What the command line asks for."""
+
+class Target(TypedDict):
+    """A program and its own arguments."""
 
     kind: str
     target: str
     arguments: list[str]
+
+
+class Plan(Target):
+    """What the command line asks for."""
+
     output: str | None
     force: bool
     quiet: bool
@@ -38,6 +46,11 @@ class Plan(TypedDict):
 
 def run(plan: Plan) -> int:
     """Record the program and run it. Returns the exit code, or ends as the program ends."""
+    return run_program(plan, lambda: _start_recording(plan))
+
+
+def run_program(plan: Target, begin: Callable[[], bool]) -> int:
+    """Run the program as Python would, if what `begin` does before it says so."""
     prepare = {"script": _script, "module": _module, "code": _code, "stdin": _stdin}[plan["kind"]]
     try:
         call = prepare(plan["target"], plan["arguments"])
@@ -46,7 +59,7 @@ def run(plan: Plan) -> int:
             _native.print_exception(reason.with_traceback(None))
             return 1
         _leave_to_python(plan)
-    if not _start_recording(plan):
+    if not begin():
         return 1
     error = _native.call_as_main(*call)
     if plan["kind"] in ("script", "stdin") and call[0] is exec:
@@ -116,7 +129,7 @@ def _command(plan: Plan) -> list[str]:
     return first[plan["kind"]] + plan["arguments"]
 
 
-def _leave_to_python(plan: Plan) -> NoReturn:
+def _leave_to_python(plan: Target) -> NoReturn:
     """Let plain Python say, in its own words and with its own exit code, why the program cannot begin."""
     import subprocess
 

@@ -50,9 +50,9 @@ def end(bracket: Bracket | None) -> None:
 
         append(bracket.path, line)
     except OSError as error:
-        from heaptide.line_report import complain
+        from heaptide.messages import reason, say_once
 
-        complain(f"the bracket of {bracket.name} could not be written to {bracket.path} ({error})")
+        say_once(f"brackets of functions could not be written to {bracket.path}: {reason(error)}")
 
 
 class timestamp:

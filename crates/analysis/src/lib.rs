@@ -17,7 +17,7 @@ pub mod symbols;
 pub mod timeline;
 pub mod window;
 
-pub use aggregate::{FlameLimits, flame, stacks, stats, summary, tree};
+pub use aggregate::{FlameLimits, LineChoice, flame, lines, stacks, stats, summary, tree};
 pub use diff::Comparison;
 pub use filter::{Filter, NoMatch};
 /// The types of records, for those who render them as they are.

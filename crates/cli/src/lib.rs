@@ -30,6 +30,7 @@ use clap::error::ErrorKind;
 
 pub use check::check_report_options;
 pub use closing::closing_words;
+pub use commands::lines::LinesPlan;
 pub use commands::run::{RunPlan, Target};
 pub use describe::{CommandOption, command_options};
 pub use exit::Failure;
@@ -41,6 +42,8 @@ pub enum Outcome {
     Exit(i32),
     /// Run a program and record it.
     Run(RunPlan),
+    /// Run a program and watch its functions line by line.
+    Lines(LinesPlan),
 }
 
 const ABOUT: &str = "A memory profiler for Python jobs: every allocation, at almost no cost";
@@ -59,6 +62,7 @@ Examples:
   heaptide run job.py --its-own --options      record a program, from its first line to its last
   heaptide run --sample -m package.worker      record a service all day, at next to no cost
   heaptide stats heaptide-job.py.4711.tide     look at what was recorded; then summary and tree
+  heaptide lines job.py                        memory of its @profile functions, line by line
 
 `heaptide COMMAND --help` says more about each command.";
 
@@ -89,6 +93,13 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> Outcome {
     if name == commands::run::NAME {
         return match commands::run::plan(matches, rest) {
             Ok(plan) => Outcome::Run(plan),
+            Err(failure) => failure.report(),
+        };
+    }
+    if name == commands::lines::NAME {
+        return match commands::lines::run(matches, rest) {
+            Ok(Some(plan)) => Outcome::Lines(plan),
+            Ok(None) => Outcome::Exit(exit::OK),
             Err(failure) => failure.report(),
         };
     }

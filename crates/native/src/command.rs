@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use heaptide_cli::{Outcome, RunPlan, Target};
+use heaptide_cli::{LinesPlan, Outcome, RunPlan, Target};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -14,20 +14,12 @@ pub fn main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Py<PyAny>> {
     match py.detach(|| heaptide_cli::main(arguments)) {
         Outcome::Exit(code) => Ok(code.into_pyobject(py)?.into_any().unbind()),
         Outcome::Run(plan) => Ok(plan_to_dict(py, plan)?.into_any().unbind()),
+        Outcome::Lines(plan) => Ok(lines_to_dict(py, plan)?.into_any().unbind()),
     }
 }
 
 fn plan_to_dict(py: Python<'_>, plan: RunPlan) -> PyResult<Bound<'_, PyDict>> {
-    let dict = PyDict::new(py);
-    let (kind, target) = match plan.target {
-        Target::Script(path) => ("script", path.into_os_string()),
-        Target::Module(name) => ("module", name.into()),
-        Target::Code(text) => ("code", text.into()),
-        Target::Stdin => ("stdin", OsString::new()),
-    };
-    dict.set_item("kind", kind)?;
-    dict.set_item("target", target)?;
-    dict.set_item("arguments", plan.args)?;
+    let dict = program_to_dict(py, "run", plan.target, plan.args)?;
     dict.set_item(
         "output",
         plan.output.map(std::path::PathBuf::into_os_string),
@@ -39,6 +31,39 @@ fn plan_to_dict(py: Python<'_>, plan: RunPlan) -> PyResult<Bound<'_, PyDict>> {
     dict.set_item("aggregate", plan.aggregate)?;
     dict.set_item("follow_fork", plan.follow_fork)?;
     dict.set_item("interval_ms", plan.interval_ms)?;
+    Ok(dict)
+}
+
+fn lines_to_dict(py: Python<'_>, plan: LinesPlan) -> PyResult<Bound<'_, PyDict>> {
+    let dict = program_to_dict(py, "lines", plan.target, plan.args)?;
+    dict.set_item("precision", plan.precision)?;
+    dict.set_item("backend", plan.backend)?;
+    dict.set_item("columns", plan.columns)?;
+    dict.set_item(
+        "output",
+        plan.output.map(std::path::PathBuf::into_os_string),
+    )?;
+    dict.set_item("html", plan.html.map(std::path::PathBuf::into_os_string))?;
+    Ok(dict)
+}
+
+fn program_to_dict<'py>(
+    py: Python<'py>,
+    command: &str,
+    target: Target,
+    arguments: Vec<OsString>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let (kind, target) = match target {
+        Target::Script(path) => ("script", path.into_os_string()),
+        Target::Module(name) => ("module", name.into()),
+        Target::Code(text) => ("code", text.into()),
+        Target::Stdin => ("stdin", OsString::new()),
+    };
+    dict.set_item("command", command)?;
+    dict.set_item("kind", kind)?;
+    dict.set_item("target", target)?;
+    dict.set_item("arguments", arguments)?;
     Ok(dict)
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use heaptide_agent::lines::{self, Backend, Code, Event, Reader, Watch, trace_hook};
 use heaptide_agent::resident::Resident;
 use heaptide_analysis::model::{LineHeap, LineRow, LineTable, LineVisits};
+use heaptide_report::html;
 use heaptide_report::text::lines::{self as text, Column, Options};
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
@@ -126,41 +127,19 @@ type SourceLine = (
     Option<(u64, u64, u64, u64)>,
 );
 
-/// The report about a function, as text: the whole table, or one line. `columns` stand behind memory_profiler's.
+/// File, function, and the lines of its source.
+type Function = (String, String, Vec<SourceLine>);
+
+/// The report about functions: tables, one line each, or a page. `columns` stand behind memory_profiler's.
 #[pyfunction]
-#[pyo3(signature = (file, function, source, *, precision, columns, form))]
+#[pyo3(signature = (functions, *, precision, columns, form))]
 pub fn render_lines(
-    file: String,
-    function: String,
-    source: Vec<SourceLine>,
+    functions: Vec<Function>,
     precision: usize,
     columns: Vec<String>,
     form: &str,
 ) -> PyResult<String> {
-    let rows = source
-        .into_iter()
-        .map(|(number, text, visits, heap)| LineRow {
-            number,
-            text,
-            visits: visits.map(|(n_visits, most_bytes, increment_bytes)| LineVisits {
-                n_visits,
-                most_bytes,
-                increment_bytes,
-            }),
-            heap: heap.map(
-                |(total_bytes, n_allocations, peak_bytes, leaked_bytes)| LineHeap {
-                    total_bytes,
-                    n_allocations,
-                    peak_bytes,
-                    leaked_bytes,
-                },
-            ),
-        });
-    let table = LineTable {
-        file,
-        function,
-        rows: rows.collect(),
-    };
+    let tables: Vec<LineTable> = functions.into_iter().map(to_table).collect();
     let more = columns.iter().filter_map(|name| Column::from_name(name));
     let columns: Vec<Column> = Column::WATCHED.into_iter().chain(more).collect();
     let options = Options {
@@ -168,11 +147,44 @@ pub fn render_lines(
         precision,
     };
     let mut out = Vec::new();
-    match form {
-        "one line" => return Ok(text::one_line(&table, precision) + "\n"),
-        _ => text::lines(&mut out, &table, &options)?,
+    if form == "page" {
+        html::lines::lines(&mut out, &tables, &options)?;
+    } else {
+        for table in &tables {
+            if form == "one line" {
+                out.extend(text::one_line(table, precision).bytes());
+                out.push(b'\n');
+            } else {
+                text::lines(&mut out, table, &options)?;
+            }
+        }
     }
     Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+fn to_table((file, function, source): Function) -> LineTable {
+    let rows = source.into_iter().map(|(number, text, visits, heap)| LineRow {
+        number,
+        text,
+        visits: visits.map(|(n_visits, most_bytes, increment_bytes)| LineVisits {
+            n_visits,
+            most_bytes,
+            increment_bytes,
+        }),
+        heap: heap.map(
+            |(total_bytes, n_allocations, peak_bytes, leaked_bytes)| LineHeap {
+                total_bytes,
+                n_allocations,
+                peak_bytes,
+                leaked_bytes,
+            },
+        ),
+    });
+    LineTable {
+        file,
+        function,
+        rows: rows.collect(),
+    }
 }
 
 macro_rules! callback {

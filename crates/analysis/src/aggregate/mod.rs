@@ -1,6 +1,7 @@
 //! From sums to what a report shows.
 
 mod flame;
+mod lines;
 mod quality;
 mod stacks;
 mod stats;
@@ -10,6 +11,7 @@ mod together;
 mod tree;
 
 pub use flame::{FlameLimits, flame};
+pub use lines::{LineChoice, lines};
 pub use quality::quality;
 pub use stacks::stacks;
 pub use stats::stats;

@@ -1,5 +1,16 @@
 //! A function's source, line by line, with what is known of each line.
 
+use super::Quality;
+
+/// Functions of a capture, the largest first.
+#[derive(Clone, Debug, Default)]
+pub struct Lines {
+    pub tables: Vec<LineTable>,
+    /// How many there are, shown or not.
+    pub n_functions: usize,
+    pub quality: Quality,
+}
+
 /// One function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineTable {

@@ -3,7 +3,7 @@
 pub mod chart;
 pub mod diff;
 pub mod flame;
-mod lines;
+pub mod lines;
 pub mod quality;
 pub mod stacks;
 pub mod stats;
@@ -12,7 +12,7 @@ pub mod tree;
 
 pub use diff::{Change, Diff, DiffSide, DiffStack, Estimate};
 pub use flame::Flame;
-pub use lines::{LineHeap, LineRow, LineTable, LineVisits};
+pub use lines::{LineHeap, LineRow, LineTable, LineVisits, Lines};
 pub use quality::{ProcessSummary, Quality, Sampling};
 pub use stacks::{ProcessStacks, Reading, SiteSum, StackModel, StackNode, ThreadName};
 pub use stats::{Histogram, LocationSum, Metadata, ModuleSum, SizeBin, Stats};

@@ -1,5 +1,6 @@
 //! Names for numbers: which function, file and line a frame is, and which module it belongs to.
 
+pub mod blocks;
 pub mod modules;
 pub mod names;
 pub mod sources;

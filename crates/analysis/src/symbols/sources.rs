@@ -37,17 +37,22 @@ impl Sources {
     /// The line without its indentation, or `None` if it is empty or cannot be had.
     pub fn line(&mut self, file: &str, line: i32) -> Option<String> {
         let at = usize::try_from(line).ok()?.checked_sub(1)?;
-        if !self.files.contains_key(file) {
-            let lines = read(&Path::new(&self.working_directory).join(file), self.ended);
-            self.files.insert(file.to_owned(), lines);
-        }
-        let text = self.files.get(file)?.as_ref()?.get(at)?.trim();
+        let text = self.lines(file)?.get(at)?.trim();
         let mut cut: String = text.chars().take(MAX_LINE_CHARS).collect();
         if cut.len() < text.len() {
             cut.push('…');
         }
         self.n_bytes_left = self.n_bytes_left.checked_sub(cut.len())?;
         (!cut.is_empty()).then_some(cut)
+    }
+
+    /// All lines of a file as they are, or `None` if they cannot be had.
+    pub fn lines(&mut self, file: &str) -> Option<&[Box<str>]> {
+        if !self.files.contains_key(file) {
+            let lines = read(&Path::new(&self.working_directory).join(file), self.ended);
+            self.files.insert(file.to_owned(), lines);
+        }
+        self.files.get(file)?.as_deref()
     }
 }
 

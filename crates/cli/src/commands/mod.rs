@@ -2,6 +2,7 @@
 
 pub mod diff;
 pub mod flamegraph;
+pub mod lines;
 pub mod list;
 pub mod parse;
 pub mod peak;
@@ -31,6 +32,12 @@ pub const ALL: &[Subcommand] = &[
         name: run::NAME,
         arguments: run::arguments,
         // `run` needs an interpreter, which is not here: it becomes a plan instead.
+        run: |_| Ok(()),
+    },
+    Subcommand {
+        name: lines::NAME,
+        arguments: lines::arguments,
+        // Only a table from a capture is made here; a program to watch becomes a plan.
         run: |_| Ok(()),
     },
     Subcommand {

@@ -14,6 +14,26 @@ use crate::sizes;
 
 pub const NAME: &str = "run";
 
+/// Options in front of a target that take a value, of each command that runs a program.
+struct Splitting {
+    name: &'static str,
+    long: &'static [&'static [u8]],
+    short: &'static [u8],
+}
+
+const SPLITTING: [Splitting; 2] = [
+    Splitting {
+        name: NAME,
+        long: &[b"output", b"interval"],
+        short: b"o",
+    },
+    Splitting {
+        name: super::lines::NAME,
+        long: super::lines::LONG_WITH_VALUE,
+        short: super::lines::SHORT_WITH_VALUE,
+    },
+];
+
 /// Mean bytes between two samples if `--sample` does not say.
 const DEFAULT_SAMPLE_BYTES: &str = "524288";
 
@@ -108,16 +128,20 @@ pub fn arguments() -> Command {
 
 /// The target and what follows it, taken off the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Rest(Vec<OsString>);
+pub struct Rest(pub(super) Vec<OsString>);
 
-/// Divides `heaptide run` command lines in front of the target; leaves others as they are.
+/// Divides command lines that run a program in front of the target; leaves others as they are.
 pub fn split(mut arguments: Vec<OsString>) -> (Vec<OsString>, Rest) {
-    if arguments.get(1).is_none_or(|name| name != NAME) {
+    let name = arguments.get(1);
+    let Some(splitting) = SPLITTING
+        .iter()
+        .find(|known| name.is_some_and(|name| name == known.name))
+    else {
         return (arguments, Rest::default());
-    }
+    };
     let mut at = 2;
     while let Some(argument) = arguments.get(at) {
-        match kind(argument) {
+        match kind(argument, splitting) {
             Kind::Option { takes_next: false } => at += 1,
             Kind::Option { takes_next: true } => at += 2,
             Kind::Target => break,
@@ -143,20 +167,20 @@ enum Kind {
     Target,
 }
 
-fn kind(argument: &OsStr) -> Kind {
+fn kind(argument: &OsStr, splitting: &Splitting) -> Kind {
     let bytes = argument.as_bytes();
     match bytes {
         b"-" | b"--" => Kind::Target,
         [b'-', b'-', name @ ..] => Kind::Option {
-            takes_next: matches!(name, b"output" | b"interval"),
+            takes_next: splitting.long.contains(&name),
         },
         [b'-', cluster @ ..] => {
             // The first letter that takes a value, or begins the target, ends the cluster.
-            let decisive = cluster
-                .iter()
-                .position(|letter| matches!(letter, b'o' | b'm' | b'c'));
+            let decisive = cluster.iter().position(|letter| {
+                matches!(letter, b'm' | b'c') || splitting.short.contains(letter)
+            });
             match decisive.map(|at| (at, cluster[at])) {
-                Some((at, b'o')) => Kind::Option {
+                Some((at, letter)) if splitting.short.contains(&letter) => Kind::Option {
                     takes_next: at + 1 == cluster.len(),
                 },
                 Some((0, _)) => Kind::Target,
@@ -184,7 +208,7 @@ pub fn plan(matches: &ArgMatches, rest: Rest) -> Result<RunPlan, Failure> {
     })
 }
 
-fn target(rest: Vec<OsString>) -> Result<(Target, Vec<OsString>), Failure> {
+pub(super) fn target(rest: Vec<OsString>) -> Result<(Target, Vec<OsString>), Failure> {
     let mut rest = rest.into_iter();
     let mut first = rest.next();
     if first.as_deref() == Some(OsStr::new("--")) {

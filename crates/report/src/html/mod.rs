@@ -4,6 +4,8 @@
 //! it. It is packed and written in an alphabet that has no meaning in HTML, so nothing in a capture — a file's name, a
 //! function's, an argument — can become markup. The page itself only ever shows it as text.
 
+pub mod lines;
+
 use std::io::{self, BufWriter, Write};
 
 use flate2::Compression;

@@ -2,10 +2,12 @@
 
 mod diff;
 pub mod flame;
+mod lines;
 mod stats;
 mod value;
 
 pub use diff::diff;
+pub use lines::lines;
 pub use stats::stats;
 pub use value::Json;
 pub(crate) use value::write_text;

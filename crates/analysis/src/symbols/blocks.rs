@@ -1,0 +1,142 @@
+//! Which lines of a source file belong to a function: found by indentation, since a capture knows lines and names only.
+
+/// Lines of a function, counted from 1, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Block {
+    pub first: u32,
+    pub last: u32,
+}
+
+/// The definition of `function` that `line` lies in, with its decorators; `None` if there is none.
+pub fn enclosing(lines: &[Box<str>], function: &str, line: u32) -> Option<Block> {
+    let at = (line as usize).checked_sub(1)?;
+    let mut starts = (0..=at.min(lines.len().checked_sub(1)?)).rev();
+    let definition = starts.find(|&start| {
+        defines(&lines[start], function) && (start == at || last_of(lines, start) >= at)
+    });
+    // The code of a decorated function begins at its first decorator, above the definition.
+    let below = |start: usize| {
+        let rest = lines.get(start..)?;
+        let n = rest.iter().position(|line| !is_decorator(line))?;
+        defines(&rest[n], function).then_some(start + n)
+    };
+    let definition = definition.or_else(|| below(at))?;
+    let mut first = definition;
+    while first > 0
+        && is_decorator(&lines[first - 1])
+        && indent(&lines[first - 1]) == indent(&lines[definition])
+    {
+        first -= 1;
+    }
+    Some(Block {
+        first: first as u32 + 1,
+        last: last_of(lines, definition) as u32 + 1,
+    })
+}
+
+fn is_decorator(line: &str) -> bool {
+    line.trim_start().starts_with('@')
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+fn defines(line: &str, function: &str) -> bool {
+    let text = line.trim_start();
+    let text = text.strip_prefix("async ").unwrap_or(text).trim_start();
+    let Some(rest) = text.strip_prefix("def ") else {
+        return false;
+    };
+    let rest = rest.trim_start().strip_prefix(function);
+    rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'))
+}
+
+/// The last line of the definition that begins at `start`, both counted from 0.
+fn last_of(lines: &[Box<str>], start: usize) -> usize {
+    let own = indent(&lines[start]);
+    let mut depth = 0i32;
+    let mut at = start;
+    // The head may go over several lines, the last of which stands as far left as the first.
+    while let Some(line) = lines.get(at) {
+        let code = line.split('#').next().unwrap_or_default();
+        depth += code.matches(['(', '[', '{']).count() as i32;
+        depth -= code.matches([')', ']', '}']).count() as i32;
+        if depth <= 0 {
+            break;
+        }
+        at += 1;
+    }
+    let mut last = at.min(lines.len() - 1);
+    for (number, line) in lines.iter().enumerate().skip(at + 1) {
+        let text = line.trim();
+        if text.is_empty() {
+            continue;
+        }
+        if indent(line) <= own {
+            if text.starts_with('#') {
+                continue;
+            }
+            break;
+        }
+        last = number;
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<Box<str>> {
+        text.lines().map(Box::from).collect()
+    }
+
+    const SOURCE: &str = "\
+class A:
+    @task(1)
+    @profile
+    def run(self):
+        x = 1
+
+        return x
+
+    def other(self): pass
+class B:
+    def run(
+        self,
+    ) -> None:
+# far left
+        def inner():
+            return 2
+        return inner
+end = 1
+";
+
+    #[test]
+    fn function_goes_from_its_first_decorator_to_its_last_line() {
+        let source = lines(SOURCE);
+        let block = |function: &str, line| enclosing(&source, function, line);
+        assert_eq!(block("run", 5), Some(Block { first: 2, last: 7 }));
+        assert_eq!(block("run", 2), Some(Block { first: 2, last: 7 }));
+        assert_eq!(
+            block("run", 17),
+            Some(Block {
+                first: 11,
+                last: 17
+            })
+        );
+        assert_eq!(
+            block("inner", 16),
+            Some(Block {
+                first: 15,
+                last: 16
+            })
+        );
+        assert_eq!(block("other", 9), Some(Block { first: 9, last: 9 }));
+        assert_eq!(block("runs", 5), None);
+        assert_eq!(block("run", 18), None);
+        assert_eq!(block("run", 99), None);
+        assert_eq!(enclosing(&[], "run", 1), None);
+    }
+}

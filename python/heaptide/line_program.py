@@ -1,0 +1,118 @@
+"""``heaptide lines script.py``: a program that finds ``profile`` among its builtins, and a report when it has ended.
+
+As with memory_profiler, all calls of a function make one table.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import os
+import sys
+from typing import Any
+
+from heaptide import line_report, timeline_functions
+from heaptide.line_profile import Profiled, wrap
+from heaptide.line_recording import Recording
+from heaptide.line_report import Call
+from heaptide.messages import reason, say
+from heaptide.run import Target, run_program
+
+
+class LinesPlan(Target):
+    """What the command line asks for."""
+
+    command: str
+    precision: int
+    backend: str
+    columns: list[str]
+    output: str | None
+    html: str | None
+
+
+class Accumulated:
+    """The tables of a program, one for each function, in the order in which they were first called."""
+
+    def __init__(self, backend: str = "psutil") -> None:
+        self._backend = backend
+        self._calls: dict[Profiled, Call] = {}
+
+    def profile(self, function: Any = None, *_: object, **__: object) -> Any:
+        """Stand in for the decorator: bare, or with options, which the command line decides."""
+        if function is None or not (callable(function) or isinstance(function, (staticmethod, classmethod))):
+            return self.profile
+        return wrap(function, self._backend, self._add, accumulate=True)
+
+    def _add(self, profiled: Profiled, call: Call) -> None:
+        if profiled in self._calls:
+            self._calls[profiled].add(call)
+        else:
+            self._calls[profiled] = call
+
+    def calls(self) -> list[tuple[Profiled, Call]]:
+        """Return every function that was called, with all its calls as one."""
+        return list(self._calls.items())
+
+
+def watch(plan: LinesPlan) -> int:
+    """Run the program and report. Returns the exit code, or ends as the program ends."""
+    accumulated = Accumulated(plan["backend"])
+    output = plan["output"] and os.path.abspath(plan["output"])
+    page = plan["html"] and os.path.abspath(plan["html"])
+
+    def begin() -> bool:
+        recording = Recording.begin(plan["target"]) if plan["columns"] else None
+        # Registered before anything of the program's, so that it runs after everything of the program's.
+        atexit.register(_report, accumulated, plan, output, page, recording, os.getpid())
+        builtins.profile = _Builtin(accumulated.profile)  # type: ignore[attr-defined]
+        return True
+
+    return run_program(plan, begin)
+
+
+class _Builtin:
+    """``profile`` as a program finds it: a decorator, and a maker of brackets."""
+
+    timestamp = timeline_functions.timestamp
+
+    def __init__(self, decorate: Any) -> None:
+        self._decorate = decorate
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self._decorate(*args, **options)
+
+
+def _report(
+    accumulated: Accumulated,
+    plan: LinesPlan,
+    output: str | None,
+    page: str | None,
+    recording: Recording | None,
+    pid: int,
+) -> None:
+    if os.getpid() != pid:
+        return
+    if recording is not None:
+        recording.end()
+    calls = accumulated.calls()
+    if not calls:
+        say("no function with @profile was called: decorate those that you want to see")
+        return
+    if recording is not None:
+        for profiled, call in calls:
+            call.heap = recording.lines(profiled.code)
+        recording.remove()
+    functions = [line_report.described(profiled.code, call) for profiled, call in calls]
+    precision, columns = plan["precision"], plan["columns"]
+    if page:
+        line_report.save_page(page, functions, precision, columns)
+        print(f"Wrote {page}", flush=True)
+    text = line_report.render_all(functions, precision, columns)
+    try:
+        if output:
+            line_report.append(output, text)
+        else:
+            line_report.deliver(text, None, "the program")
+            sys.stdout.flush()
+    except OSError as error:
+        say(f"the tables could not be written to {output} ({reason(error)}): check the folder and the space left")

@@ -1,0 +1,80 @@
+"""What a call allocated line by line, from a recording of it. Another process reads the capture, not this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from types import CodeType
+
+from heaptide import _native
+from heaptide.messages import reason, say_once
+from heaptide.tracker import Tracker
+
+Heap = dict[int, tuple[int, int, int, int]]
+
+
+class Recording:
+    """A recording of one call, in a file of its own that is gone when it has been read."""
+
+    def __init__(self, folder: tempfile.TemporaryDirectory[str], tracker: Tracker, path: str) -> None:
+        self._folder = folder
+        self._tracker = tracker
+        self._path = path
+
+    @classmethod
+    def begin(cls, name: str) -> Recording | None:
+        """Begin to record, or say why the columns stay empty."""
+        if _native.active() is not None:
+            say_once(
+                f"columns of {name} stay empty because the process is being recorded already: "
+                "make the table from that capture with heaptide lines --from"
+            )
+            return None
+        try:
+            folder = tempfile.TemporaryDirectory(prefix="heaptide-lines-")
+            path = os.path.join(folder.name, "call.tide")
+            tracker = Tracker(path, objects=True)
+            tracker.start()
+        except Exception as error:
+            say_once(f"columns of {name} stay empty because it could not be recorded: {reason(error)}")
+            return None
+        return cls(folder, tracker, path)
+
+    def end(self) -> None:
+        """End the recording."""
+        self._tracker.stop()
+
+    def lines(self, code: CodeType) -> Heap:
+        """Return for each line: bytes and number of allocations, bytes alive at the peak and at the end."""
+        return recorded_lines(self._path, code)
+
+    def remove(self) -> None:
+        """Remove the capture."""
+        self._folder.cleanup()
+
+
+def recorded_lines(path: str, code: CodeType) -> Heap:
+    """Ask a capture for the lines of a function."""
+    import subprocess
+
+    # Whoever records everything by a variable does not mean our report.
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("HEAPTIDE")}
+    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [home, environment.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "heaptide", "lines", "--json", "--function", code.co_name, "--from", path]
+    done = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", env=environment, stdin=subprocess.DEVNULL
+    )
+    if done.returncode != 0 or not done.stdout:
+        # A function that allocated nothing is in no capture.
+        return {}
+    last = max(line for _, _, line in code.co_lines() if line is not None)
+    return {
+        row["line"]: (row["allocated_bytes"], row["allocations"], row["peak_bytes"], row["alive_bytes"])
+        for table in json.loads(done.stdout)["functions"]
+        if table["file"] == code.co_filename
+        for row in table["lines"]
+        if code.co_firstlineno <= row["line"] <= last and row["allocations"]
+    }
