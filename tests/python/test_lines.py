@@ -4,64 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-
-
-class Row(NamedTuple):
-    """One line of a report; sizes in MiB, None where the line was not run."""
-
-    line: int
-    usage: float | None
-    increment: float | None
-    visits: int | None
-    text: str
-
-
-class Table(NamedTuple):
-    """One function of a report."""
-
-    file: str
-    rows: list[Row]
-
-    def row(self, text: str) -> Row:
-        """The one row whose line contains `text`."""
-        (row,) = [row for row in self.rows if text in row.text]
-        return row
-
-
-CELLS = re.compile(r" *(-?[\d.]+) MiB +(-?[\d.]+) MiB +(\d+)$")
-# Where the text of a line begins.
-TEXT_AT = 47
-
-
-def tables(report: str) -> list[Table]:
-    """Read what `@profile` or memory_profiler printed."""
-    found = []
-    for part in report.split("Filename: ")[1:]:
-        file, _, head, rule, *lines = part.split("\n")
-        assert head == "Line #    Mem usage    Increment  Occurrences   Line Contents"
-        assert rule == "=" * len(head)
-        rows = []
-        for line in lines:
-            if not line:
-                break
-            number, cells, text = line[:6], line[6 : TEXT_AT - 3], line[TEXT_AT:]
-            if not cells.strip():
-                rows.append(Row(int(number), None, None, None, text))
-                continue
-            match = CELLS.match(cells)
-            assert match, line
-            rows.append(Row(int(number), float(match[1]), float(match[2]), int(match[3]), text))
-        found.append(Table(file, rows))
-    return found
+from line_tables import tables
 
 
 @pytest.fixture
