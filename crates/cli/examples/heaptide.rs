@@ -6,5 +6,6 @@ fn main() {
     match heaptide(std::env::args_os()) {
         Outcome::Exit(code) => std::process::exit(code),
         Outcome::Run(plan) => println!("{plan:#?}"),
+        Outcome::Lines(plan) => println!("{plan:#?}"),
     }
 }
