@@ -163,23 +163,25 @@ pub fn render_lines(
 }
 
 fn to_table((file, function, source): Function) -> LineTable {
-    let rows = source.into_iter().map(|(number, text, visits, heap)| LineRow {
-        number,
-        text,
-        visits: visits.map(|(n_visits, most_bytes, increment_bytes)| LineVisits {
-            n_visits,
-            most_bytes,
-            increment_bytes,
-        }),
-        heap: heap.map(
-            |(total_bytes, n_allocations, peak_bytes, leaked_bytes)| LineHeap {
-                total_bytes,
-                n_allocations,
-                peak_bytes,
-                leaked_bytes,
-            },
-        ),
-    });
+    let rows = source
+        .into_iter()
+        .map(|(number, text, visits, heap)| LineRow {
+            number,
+            text,
+            visits: visits.map(|(n_visits, most_bytes, increment_bytes)| LineVisits {
+                n_visits,
+                most_bytes,
+                increment_bytes,
+            }),
+            heap: heap.map(
+                |(total_bytes, n_allocations, peak_bytes, leaked_bytes)| LineHeap {
+                    total_bytes,
+                    n_allocations,
+                    peak_bytes,
+                    leaked_bytes,
+                },
+            ),
+        });
     LineTable {
         file,
         function,

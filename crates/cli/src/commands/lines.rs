@@ -214,7 +214,7 @@ fn from_captures(matches: &ArgMatches, first: &PathBuf, rest: &Rest) -> Result<(
     }
     let more: Vec<PathBuf> = rest.0.iter().map(PathBuf::from).collect();
     let captures = std::iter::once(first).chain(&more);
-    let session = input::session_of(captures, filters::filter(matches))?;
+    let session = input::session_of(captures, filters::request(matches))?;
     let function = matches.get_one::<String>("function");
     let choice = LineChoice {
         function: function.cloned(),
