@@ -3,7 +3,7 @@
  * environment that also has pandas. Look at them when a page changes: would you be glad to receive it?
  */
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, rmSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { folder, launch, open } from '../tests/pages/browser.mjs';
@@ -18,6 +18,7 @@ const RUNS = [
   ['leak', 'examples/memory-leak/job.py'],
   ['before', 'examples/regression/job.py'],
   ['after', 'examples/regression/job.py', '--cache'],
+  ['workers', 'examples/workers/job.py'],
 ];
 
 /** File, command, captures, address, colours, and where the pointer rests: share of the width, row. */
@@ -29,6 +30,8 @@ const PICTURES = [
   ['table-light', ['table'], ['frames'], '', 'light', null],
   ['table-dark', ['table'], ['frames'], '#grouping=function', 'dark', null],
   ['diff-light', ['diff', '--html'], ['before', 'after'], '', 'light', [0.3, 3]],
+  ['timeline-light', ['timeline'], ['workers'], '', 'light', null],
+  ['timeline-dark', ['timeline'], ['workers'], '#layout=side', 'dark', null],
   ['diff-dark', ['diff', '--html'], ['before', 'after'], '#view=table', 'dark', null],
 ];
 
@@ -37,17 +40,18 @@ const made = folder();
 // Its name is in the pictures.
 const place = join(made, 'shop');
 mkdirSync(place);
+const captures = (name) => readdirSync(place).filter((file) => file.startsWith(`${name}.tide`)).sort();
 const run = (...words) => execFileSync(heaptide, words, { cwd: place, stdio: ['ignore', 'ignore', 'inherit'] });
 mkdirSync(images, { recursive: true });
 const browser = await launch();
 for (const [capture, program, ...words] of RUNS) {
-  if (!shown.some(([, , captures]) => captures.includes(capture))) continue;
+  if (!shown.some(([, , names]) => names.includes(capture))) continue;
   copyFileSync(join(root, program), join(place, basename(program)));
-  run('run', '-o', `${capture}.tide`, basename(program), ...words);
+  run('run', '--follow-fork', '-o', `${capture}.tide`, basename(program), ...words);
 }
-for (const [name, command, captures, hash, colorScheme, pointer] of shown) {
+for (const [name, command, names, hash, colorScheme, pointer] of shown) {
   const file = join(place, `${name}.html`);
-  run(...command, '-o', file, ...captures.map((capture) => `${capture}.tide`));
+  run(...command, '-o', file, ...names.flatMap(captures));
   const viewport = { width: 1280, height: 800 };
   const { page, close } = await open(browser, file, { hash, colorScheme, viewport, reducedMotion: 'reduce' });
   if (pointer) {

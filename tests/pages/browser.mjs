@@ -80,3 +80,17 @@ export async function hashOf(page) {
 export function folder() {
   return mkdtempSync(join(tmpdir(), 'heaptide-pages-'));
 }
+
+/** Drags over the first chart from one share of its width to another; the same twice is a click. */
+export async function drag(page, from, to) {
+  const over = page.locator('.u-over').first();
+  await over.scrollIntoViewIfNeeded();
+  const box = await over.boundingBox();
+  const y = box.y + box.height / 2;
+  const x = (share) => box.x + Math.min(share * box.width, box.width - 1);
+  await page.mouse.move(x(from), y);
+  await page.mouse.down();
+  if (to !== from) await page.mouse.move(x(to), y, { steps: 5 });
+  await page.mouse.up();
+  await drawn(page);
+}

@@ -48,9 +48,10 @@ const process = (more) => ({
 
 /**
  * Data of a tree. `frames` are [parent, function, file, line] with the root as number 0; `own` are
- * [frame, thread, peak, leaked, total], with one allocation for each byte size that is not 0.
+ * [frame, thread, peak, leaked, total], with one allocation for each byte size that is not 0. `lives` are
+ * [entry of own, birth, death, bytes] in four bins of half a second each.
  */
-export function madeUp({ frames, own, threads = ['MainThread'], head = {}, first = {} }) {
+export function madeUp({ frames, own, threads = ['MainThread'], head = {}, first = {}, lives }) {
   const texts = [];
   const known = new Map();
   const text = (value) => {
@@ -78,7 +79,7 @@ export function madeUp({ frames, own, threads = ['MainThread'], head = {}, first
     nodes.place.push(places.get(key));
   });
   const entries = [...own].sort((one, other) => one[0] - other[0] || one[1] - other[1]);
-  const column = (at) => entries.map((entry) => entry[at]);
+  const column = (at) => entries.map((entry) => entry[at] ?? 0);
   const measure = (at) => ({ bytes: column(at), count: column(at).map((bytes) => (bytes ? 1 : 0)) });
   const sum = (values) => values.reduce((all, value) => all + value, 0);
   const totals = { peak_bytes: sum(column(2)), live_bytes: sum(column(3)), total_bytes: sum(column(4)) };
@@ -91,7 +92,7 @@ export function madeUp({ frames, own, threads = ['MainThread'], head = {}, first
       duration_ns: 2e9,
       peak_bytes: totals.peak_bytes,
       min_share: 0,
-      measures: ['peak', 'leaked', 'total'],
+      measures: ['peak', 'leaked', 'total', 'temporary'],
       first_view: { measure: 'peak', inverted: false, split_threads: false, ...first },
       warnings: [],
       remarks: [],
@@ -114,7 +115,21 @@ export function madeUp({ frames, own, threads = ['MainThread'], head = {}, first
       peak: measure(2),
       leaked: measure(3),
       total: measure(4),
+      temporary: measure(5),
     },
+    ...(lives && { lives: livesOf(lives, own, entries) }),
+  };
+}
+
+function livesOf(lives, own, entries) {
+  const known = lives.map(([entry, ...rest]) => [entries.indexOf(own[entry]), ...rest]).sort((one, other) => one[0] - other[0]);
+  return {
+    edges_ns: [0, 5e8, 1e9, 15e8, 2e9],
+    step: known.map(([entry], at) => entry - (at ? known[at - 1][0] : 0)),
+    birth: known.map(([, birth]) => birth),
+    age: known.map(([, birth, death]) => death - birth),
+    bytes: known.map(([, , , bytes]) => bytes),
+    count: known.map(() => 1),
   };
 }
 
@@ -149,7 +164,7 @@ export function madeUpDiff({ frames, own, variance }) {
     n_before: 1,
     before: side('before.tide'),
     after: side('after.tide'),
-    whole: { peak: change, leaked: change, total: change },
+    whole: { peak: change, leaked: change, total: change, temporary: change },
   };
   if (variance) for (const measure of data.head.measures) data.own[measure].variance = data.own.step.map(() => variance);
   return data;

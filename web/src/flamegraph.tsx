@@ -6,6 +6,7 @@ import { Timeline } from './chart/Timeline.tsx';
 import { commonKey, isTyping } from './controls/Choice.tsx';
 import { Help, type Keys } from './controls/Help.tsx';
 import { Controls } from './flame/Controls.tsx';
+import { DiffLegend } from './diff/Legend.tsx';
 import { FlameView } from './flame/FlameView.tsx';
 import { graphKey } from './flame/keys.ts';
 import { Legend } from './flame/Legend.tsx';
@@ -46,7 +47,7 @@ function Page({ session }: { session: Session }) {
       <Timeline data={session.data} />
       <Controls session={session} />
       <FlameView session={session} />
-      <Legend session={session} />
+      {session.tree.value.sides ? <DiffLegend data={session.data} /> : <Legend session={session} />}
       {isHelp.value && (
         <Help
           keys={KEYS}

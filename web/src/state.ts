@@ -4,6 +4,7 @@
  */
 import { computed, effect, signal } from '@preact/signals';
 import type { Data, Measure, Unit } from './model/data.ts';
+import { type Kind, WHOLE_RUN } from './model/intervals.ts';
 import type { Shape, Width } from './model/tree.ts';
 
 export type Theme = 'auto' | 'light' | 'dark';
@@ -11,6 +12,10 @@ export type Grouping = 'stack' | 'location' | 'function' | 'file' | 'module';
 
 export interface Settings {
   measure: Measure;
+  /** Edges of an interval of time, −1 without one, and what of it is looked at. */
+  from: number;
+  to: number;
+  kind: Kind;
   unit: Unit;
   process: number;
   thread: number;
@@ -30,10 +35,14 @@ export interface Settings {
   /** In a comparison: what makes a frame wide, and whether the graph or the table is shown. */
   width: Width;
   view: 'graph' | 'table';
+  /** Of a timeline. */
+  layout: 'stacked' | 'side';
+  curve: 'heap' | 'resident';
 }
 
 export const FIRST: Settings = {
   measure: 'peak',
+  ...WHOLE_RUN,
   unit: 'bytes',
   process: -1,
   thread: -1,
@@ -51,17 +60,22 @@ export const FIRST: Settings = {
   sort: '-own',
   width: 'change',
   view: 'graph',
+  layout: 'stacked',
+  curve: 'heap',
 };
 
 /** Allowed values, where they are words. */
 const WORDS: Partial<Record<keyof Settings, readonly string[]>> = {
-  measure: ['peak', 'leaked', 'total'],
+  measure: ['peak', 'leaked', 'total', 'temporary'],
+  kind: ['kept', 'allocated', 'growth'],
   unit: ['bytes', 'count'],
   merge: ['line', 'function'],
   orientation: ['icicle', 'flame'],
   theme: ['auto', 'light', 'dark'],
   width: ['change', 'both', 'after', 'before'],
   view: ['graph', 'table'],
+  layout: ['stacked', 'side'],
+  curve: ['heap', 'resident'],
   grouping: ['stack', 'location', 'function', 'file', 'module'],
 };
 
@@ -78,7 +92,8 @@ export function toHash(settings: Settings, first: Settings): string {
 export function fromHash(hash: string, first: Settings, data: Data): Settings {
   const parameters = new URLSearchParams(hash.replace(/^#/, ''));
   const settings: Settings = { ...first };
-  const numbers = { process: data.head.processes.length, thread: data.head.threads.length };
+  const nEdges = data.lives?.edges.length ?? 0;
+  const numbers = { process: data.head.processes.length, thread: data.head.threads.length, from: nEdges, to: nEdges };
   for (const [name, text] of parameters) {
     if (!(name in first)) continue;
     const key = name as keyof Settings;
@@ -86,7 +101,7 @@ export function fromHash(hash: string, first: Settings, data: Data): Settings {
     if (key === 'zoom') {
       const zoom = text.split('.').filter(Boolean).map(Number);
       settings.zoom = zoom.every(Number.isInteger) ? zoom : [];
-    } else if (key === 'process' || key === 'thread') {
+    } else if (key === 'process' || key === 'thread' || key === 'from' || key === 'to') {
       const number = Number(text);
       if (Number.isInteger(number) && number >= -1 && number < numbers[key]) settings[key] = number;
     } else if (typeof first[key] === 'boolean') {
@@ -95,14 +110,17 @@ export function fromHash(hash: string, first: Settings, data: Data): Settings {
       Object.assign(settings, { [key]: text });
     }
   }
+  // Half an interval is none; a measure that this page does not have is another page's.
+  if (settings.from < 0 || settings.to <= settings.from) Object.assign(settings, { from: first.from, to: first.to });
+  if (!data.head.measures.includes(settings.measure)) settings.measure = first.measure;
   return settings;
 }
 
 export const settings = signal<Settings>(FIRST);
 /** What 100 % and the tree depend on; equal values keep their identity, so that a theme change builds no tree. */
 export const shape = computed<Shape>(() => {
-  const { measure, unit, process, thread, inverted, merge, hideImports, splitThreads, width } = settings.value;
-  const next: Shape = { measure, unit, process, thread, inverted, merge, hideImports, splitThreads, width };
+  const { measure, from, to, kind, unit, process, thread, inverted, merge, hideImports, splitThreads, width } = settings.value;
+  const next: Shape = { measure, from, to, kind, unit, process, thread, inverted, merge, hideImports, splitThreads, width };
   const isSame = lastShape && (Object.keys(next) as (keyof Shape)[]).every((name) => next[name] === lastShape![name]);
   return isSame ? lastShape! : (lastShape = next);
 });
@@ -128,9 +146,9 @@ function firstSettings({ head }: Data): Settings {
   };
 }
 
-/** Reads the address, and keeps it true from now on. */
-export function startState(data: Data): void {
-  const first = firstSettings(data);
+/** Reads the address, and keeps it true from now on. `more`: what this kind of page shows first. */
+export function startState(data: Data, more: Partial<Settings> = {}): void {
+  const first = { ...firstSettings(data), ...more };
   settings.value = fromHash(location.hash, first, data);
   window.addEventListener('hashchange', () => {
     if (location.hash.replace(/^#/, '') !== toHash(settings.value, first)) {

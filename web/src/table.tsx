@@ -3,7 +3,7 @@ import { computed, useSignal } from '@preact/signals';
 import { render } from 'preact';
 import { useEffect, useMemo } from 'preact/hooks';
 import { Timeline } from './chart/Timeline.tsx';
-import { commonKey, isTyping } from './controls/Choice.tsx';
+import { commonKey, isTyping, KINDS_OF_TABLE } from './controls/Choice.tsx';
 import { Help, type Keys } from './controls/Help.tsx';
 import { Header, toggleTheme } from './header/Header.tsx';
 import { type Data, dataOfPage } from './model/data.ts';
@@ -32,8 +32,8 @@ function Page({ data }: { data: Data }) {
   const { all, rows } = useMemo(() => {
     // What the sums depend on, so that a search or a sort does not make them anew.
     const cut = computed(() => {
-      const { measure, process, thread, grouping, splitThreads, splitAllocators } = settings.value;
-      return JSON.stringify({ measure, process, thread, grouping, splitThreads, splitAllocators });
+      const { measure, from, to, kind, process, thread, grouping, splitThreads, splitAllocators } = settings.value;
+      return JSON.stringify({ measure, from, to, kind, process, thread, grouping, splitThreads, splitAllocators });
     });
     const all = computed(() => buildRows(data, JSON.parse(cut.value)));
     const order = computed(() => settings.value.sort);
@@ -49,7 +49,7 @@ function Page({ data }: { data: Data }) {
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (isHelp.value || isTyping(event)) return;
-      if (commonKey(data, event.key, () => (isHelp.value = true), toggleTheme) || tableKey(event.key)) event.preventDefault();
+      if (commonKey(data, event.key, () => (isHelp.value = true), toggleTheme, KINDS_OF_TABLE) || tableKey(event.key)) event.preventDefault();
     };
     window.addEventListener('keydown', onKey);
     return () => window.removeEventListener('keydown', onKey);

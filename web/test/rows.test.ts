@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { buildRows, csv, type Cut, sorted } from '../src/model/rows.ts';
 import { smallData } from './small-data.ts';
 
-const CUT: Cut = { measure: 'peak', process: -1, thread: -1, grouping: 'location', splitThreads: false, splitAllocators: false };
+const CUT: Cut = { measure: 'peak', process: -1, thread: -1, from: -1, to: -1, kind: 'kept', grouping: 'location', splitThreads: false, splitAllocators: false };
 
 const rows = (cut: Partial<Cut>, sort = '-own') =>
   sorted(buildRows(smallData(), { ...CUT, ...cut }).rows, sort).map(

@@ -12,7 +12,7 @@ export const PACKED: Packed = {
     duration_ns: 2e9,
     peak_bytes: 1000,
     min_share: 0.001,
-    measures: ['peak', 'leaked', 'total'],
+    measures: ['peak', 'leaked', 'total', 'temporary'],
     first_view: { measure: 'peak', inverted: false, split_threads: false },
     warnings: [],
     remarks: [],
@@ -40,6 +40,7 @@ export const PACKED: Packed = {
     origin: [0, 1, 0, 0, 0, 1],
     peak: { bytes: [400, 100, 200, 50, 150, 100], count: [4, 1, 2, 5, 3, 1] },
     leaked: { bytes: [0, 0, 10, 0, 0, 0], count: [0, 0, 1, 0, 0, 0] },
+    temporary: { bytes: [0, 0, 40, 0, 0, 0], count: [0, 0, 1, 0, 0, 0] },
     total: { bytes: [800, 200, 400, 100, 300, 200], count: [8, 2, 4, 10, 6, 2] },
   },
 };

@@ -8,6 +8,9 @@ import { smallData } from './small-data.ts';
 
 const SHAPE: Shape = {
   measure: 'peak',
+  from: -1,
+  to: -1,
+  kind: 'kept',
   unit: 'bytes',
   process: -1,
   thread: -1,

@@ -15,13 +15,11 @@ use heaptide_report::json::flame::FirstView;
 use crate::exit::Failure;
 use crate::filters;
 use crate::input;
-use crate::metrics;
 use crate::output::Output;
 
 pub fn arguments(command: Command) -> Command {
     let name = command.get_name().to_owned();
     command
-        .args(metrics::arguments())
         .arg(
             Arg::new("no_source")
                 .long("no-source")
@@ -104,6 +102,7 @@ fn beside(capture: &Path, page: Page) -> PathBuf {
     let kind = match page {
         Page::FlameGraph => "flamegraph",
         Page::Table => "table",
+        Page::Timeline => "timeline",
     };
     named_after(capture, kind)
 }

@@ -8,7 +8,7 @@ const HOSTILE: &str = "</script><img/src=x/onerror=alert(1)>";
 fn page_lies_beside_its_capture_and_is_not_overwritten_by_accident() {
     let folder = Folder::new();
     folder.capture("heaptide-job.py.4711.tide", "alloc a 100 at main:3");
-    for command in ["flamegraph", "table"] {
+    for command in ["flamegraph", "table", "timeline"] {
         let page = format!("heaptide-{command}-job.py.4711.html");
         let line = format!("{command} heaptide-job.py.4711.tide");
         let output = folder.heaptide(&line);
@@ -49,7 +49,7 @@ fn names_in_a_capture_never_become_markup() {
         "a.tide",
         &format!("alloc a 100 at {HOSTILE}@/srv/{HOSTILE}.py:3"),
     );
-    for command in ["flamegraph", "table"] {
+    for command in ["flamegraph", "table", "timeline"] {
         let output = folder.heaptide(&format!("{command} -o - a.tide"));
         let page = String::from_utf8(output.stdout).expect("pages are text");
         assert!(!page.contains("onerror"));

@@ -5,6 +5,7 @@ import 'uplot/dist/uPlot.min.css';
 import type { Data } from '../model/data.ts';
 import { bytes, duration } from '../model/format.ts';
 import { isDark, settings } from '../state.ts';
+import { intervalKey, selectable, showInterval } from './interval.ts';
 import { attach, type Colour, FONT, highestOf, plotOptions, steps, styleColours, type Values } from './plot.ts';
 
 const HEIGHT = 132;
@@ -41,16 +42,38 @@ export function series(data: Data, process: number): Series {
 
 export function Timeline({ data }: { data: Data }) {
   const box = useRef<HTMLDivElement>(null);
-  const { process } = settings.value;
+  const chart = useRef<uPlot | undefined>(undefined);
+  const { process, from, to } = settings.value;
   const dark = isDark.value;
+  const { lives } = data;
   useEffect(() => {
     const shown = series(data, process);
-    const options = chartOptions(shown, styleColours(), box.current!.clientWidth);
-    return attach(box.current!, options, [shown.seconds, shown.resident, shown.heap] as uPlot.AlignedData);
+    const options = selectable(chartOptions(shown, styleColours(), box.current!.clientWidth), lives);
+    const made = attach(box.current!, options, [shown.seconds, shown.resident, shown.heap] as uPlot.AlignedData);
+    chart.current = made.chart;
+    return made.stop;
   }, [data, process, dark]);
+  useEffect(() => {
+    if (chart.current && lives) showInterval(chart.current, lives);
+  }, [from, to]);
   const shown = series(data, process);
   const said = `Memory over time: the heap was largest, ${bytes(shown.peakBytes)}, after ${duration(shown.peakAt * 1e9)}`;
-  return <section class="timeline" ref={box} role="img" aria-label={said} />;
+  if (!lives) return <section class="timeline" ref={box} role="img" aria-label={said} />;
+  return (
+    <section
+      class="timeline selectable"
+      id="time"
+      ref={box}
+      role="group"
+      tabIndex={0}
+      aria-label={`${said}. Drag, or use arrow keys, to choose an interval`}
+      onKeyDown={(event) => {
+        if (!intervalKey(lives, event)) return;
+        event.preventDefault();
+        event.stopPropagation();
+      }}
+    />
+  );
 }
 
 function chartOptions(shown: Series, colour: Colour, width: number): uPlot.Options {

@@ -56,13 +56,14 @@ export function plotOptions(
 /** Each value holds until the next. */
 export const steps = uPlot.paths.stepped!({ align: 1 });
 
-/** Makes a chart that is as wide as its box. Returns how to take it away again. */
-export function attach(box: HTMLElement, options: uPlot.Options, data: uPlot.AlignedData): () => void {
+/** Makes a chart that is as wide as its box. */
+export function attach(box: HTMLElement, options: uPlot.Options, data: uPlot.AlignedData): { chart: uPlot; stop: () => void } {
   const chart = new uPlot(options, data, box);
   const resized = new ResizeObserver(() => chart.setSize({ width: box.clientWidth, height: options.height }));
   resized.observe(box);
-  return () => {
+  const stop = () => {
     resized.disconnect();
     chart.destroy();
   };
+  return { chart, stop };
 }

@@ -1,5 +1,7 @@
 /** The small controls that the pages share. */
 import { type Data, type Measure, threadName } from '../model/data.ts';
+import { clearInterval } from '../chart/interval.ts';
+import type { Kind } from '../model/intervals.ts';
 import { change, settings } from '../state.ts';
 
 /** One of a few, as buttons side by side. */
@@ -42,10 +44,15 @@ export function Toggle(props: { text: string; title: string; value: boolean; onC
   );
 }
 
+export const KINDS: readonly Kind[] = ['kept', 'allocated', 'growth'];
+/** Of a table, whose rows have one side. */
+export const KINDS_OF_TABLE: readonly Kind[] = ['kept', 'allocated'];
+
 const MEASURES: Record<Measure, readonly [string, string]> = {
   peak: ['At the peak', 'Blocks that were alive when the heap was largest (m)'],
   leaked: ['Leaked', 'Blocks that were alive when recording ended (m)'],
   total: ['Total', 'Everything that was ever allocated (m)'],
+  temporary: ['Temporary', 'Blocks that were released at once: they cost time, not memory (m)'],
 };
 
 export function MeasureChoice({ data }: { data: Data }) {
@@ -118,8 +125,8 @@ export function WhoChoice({ data }: { data: Data }) {
 }
 
 /** Keys that all pages have. True if the key was one of them. */
-export function commonKey(data: Data, key: string, help: () => void, theme: () => void): boolean {
-  const { measure, unit } = settings.value;
+export function commonKey(data: Data, key: string, help: () => void, theme: () => void, kinds: readonly Kind[] = KINDS): boolean {
+  const { measure, unit, from, kind } = settings.value;
   const { measures } = data.head;
   switch (key) {
     case '?':
@@ -129,7 +136,14 @@ export function commonKey(data: Data, key: string, help: () => void, theme: () =
       theme();
       return true;
     case 'm':
-      change({ measure: measures[(measures.indexOf(measure) + 1) % measures.length]! });
+      if (from >= 0) change({ kind: kinds[(kinds.indexOf(kind) + 1) % kinds.length]! });
+      else change({ measure: measures[(measures.indexOf(measure) + 1) % measures.length]! });
+      return true;
+    case 'x':
+      clearInterval();
+      return true;
+    case 'r':
+      document.getElementById('time')?.focus();
       return true;
     case 'b':
       change({ unit: unit === 'bytes' ? 'count' : 'bytes' });

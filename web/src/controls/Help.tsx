@@ -5,7 +5,9 @@ export type Keys = readonly (readonly [string, string])[];
 
 export const COMMON_KEYS: Keys = [
   ['/', 'search; Escape leaves it'],
-  ['m', 'next: at the peak, leaked, total'],
+  ['m', 'next: at the peak, leaked, total, …'],
+  ['r', 'to the chart: arrow keys choose an interval, with Shift its beginning'],
+  ['x', 'leave the interval'],
   ['b', 'bytes or number of allocations'],
   ['t  p', 'choose a thread, a process'],
   ['d', 'light or dark'],

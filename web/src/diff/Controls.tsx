@@ -1,6 +1,7 @@
 /** Choices and search of a comparison: over its graph and over its table. */
 import { useSignal } from '@preact/signals';
-import { Choice, MeasureChoice, Toggle, UnitChoice } from '../controls/Choice.tsx';
+import type { ComponentChildren } from 'preact';
+import { Choice, Toggle, UnitChoice } from '../controls/Choice.tsx';
 import { Search } from '../flame/Controls.tsx';
 import type { Session } from '../flame/session.ts';
 import { plural, signed } from '../model/format.ts';
@@ -8,7 +9,8 @@ import { change, settings } from '../state.ts';
 import { copyText } from '../table/copy.ts';
 import { type ChangeRow, csv } from './rows.ts';
 
-export function DiffControls({ session, rows }: { session: Session; rows: ChangeRow[] }) {
+/** `first`: what is compared with what. */
+export function DiffControls({ session, rows, first }: { session: Session; rows: ChangeRow[]; first: ComponentChildren }) {
   const now = settings.value;
   const isGraph = now.view === 'graph';
   return (
@@ -22,7 +24,7 @@ export function DiffControls({ session, rows }: { session: Session; rows: Change
         ]}
         onChange={(view) => change({ view })}
       />
-      <MeasureChoice data={session.data} />
+      {first}
       {isGraph ? <GraphChoices session={session} /> : <TableChoices rows={rows} />}
     </nav>
   );

@@ -34,7 +34,7 @@ export function Curves({ data }: { data: Data }) {
       { label: 'heap before', stroke: colour('--resident'), fill: colour('--resident-fill'), width: 1.75, paths: steps },
       { label: 'heap after', stroke: colour('--accent'), width: 1.75, paths: steps },
     ]);
-    return attach(box.current!, options, [seconds, before, after] as uPlot.AlignedData);
+    return attach(box.current!, options, [seconds, before, after] as uPlot.AlignedData).stop;
   }, [data, dark]);
   const said = `Heap over time: the peak was ${bytes(whole.peak.before_bytes)} before and is ${bytes(whole.peak.after_bytes)} after`;
   return <section class="timeline" ref={box} role="img" aria-label={said} />;

@@ -5,8 +5,8 @@ import { isDark } from '../state.ts';
 
 export function DiffLegend({ data }: { data: Data }) {
   const colours = palette(isDark.value);
-  const { before, after } = data.head.diff!;
-  const isSampled = before.sampled_every_bytes !== null || after.sampled_every_bytes !== null;
+  const { diff } = data.head;
+  const isSampled = diff && (diff.before.sampled_every_bytes ?? diff.after.sampled_every_bytes) !== null;
   const scale = (text: string, steps: string[]) => (
     <span>
       {steps.map((colour) => (

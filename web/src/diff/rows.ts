@@ -1,6 +1,6 @@
 /** The rows of a comparison: stacks, lines, functions, files or modules with what they held before and after. */
 import type { Data } from '../model/data.ts';
-import { label } from '../model/format.ts';
+import { label, type Label } from '../model/format.ts';
 import { buildRows, cell, type Cut } from '../model/rows.ts';
 import { changeOf, type Change } from '../model/sides.ts';
 import { pathTo, type Tree } from '../model/tree.ts';
@@ -28,7 +28,7 @@ export function stackRows(data: Data, tree: Tree, byLine: boolean): ChangeRow[] 
     const afterCount = after.count[node]!;
     if (old === now && beforeCount === afterCount) continue;
     const callers: string[] = [];
-    for (let at = tree.parent[node]!; at !== 0; at = tree.parent[at]!) callers.push(label(data, tree, at, byLine).name);
+    for (let at = tree.parent[node]!; at !== 0; at = tree.parent[at]!) callers.push(callerName(label(data, tree, at, byLine)));
     rows.push({
       ...label(data, tree, node, byLine),
       ...changeOf(old, now, ownVariance(tree, node), 'bytes'),
@@ -39,6 +39,11 @@ export function stackRows(data: Data, tree: Tree, byLine: boolean): ChangeRow[] 
     });
   }
   return rows;
+}
+
+/** Every module's top level has the same name: its file says more. */
+function callerName({ name, place }: Label): string {
+  return name === '<module>' ? (place.split('/').at(-1) ?? name) : name;
 }
 
 /** The variance of a node without what is below it. */

@@ -1,5 +1,6 @@
 /** Search and choices above the flame graph. */
 import { useRef } from 'preact/hooks';
+import { IntervalChoice } from '../controls/IntervalChoice.tsx';
 import { Choice, MeasureChoice, Toggle, UnitChoice, WhoChoice } from '../controls/Choice.tsx';
 import { amount, percent, plural, signed } from '../model/format.ts';
 import { change, settings } from '../state.ts';
@@ -11,7 +12,7 @@ export function Controls({ session }: { session: Session }) {
   const hasThreads = new Set(session.data.origins.thread).size > 1;
   return (
     <nav class="controls" aria-label="What is shown">
-      <MeasureChoice data={session.data} />
+      {now.from < 0 ? <MeasureChoice data={session.data} /> : <IntervalChoice data={session.data} />}
       <UnitChoice />
       <WhoChoice data={session.data} />
       <span class="group">

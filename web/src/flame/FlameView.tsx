@@ -105,6 +105,7 @@ export function FlameView({ session }: { session: Session }) {
 function emptyReason(isDiff: boolean): string {
   const { measure, thread, process } = settings.value;
   if (isDiff) return 'Nothing changed.';
+  if (settings.value.from >= 0) return 'Nothing of this interval is left to show.';
   const where = thread >= 0 ? ' by this thread' : process >= 0 ? ' by this process' : '';
   if (measure === 'leaked') return `Nothing allocated${where} was alive at the end.`;
   if (measure === 'peak') return `Nothing allocated${where} was alive at the peak.`;
@@ -155,7 +156,7 @@ class Painter {
     const tree = session.tree.value;
     return {
       tree,
-      colouring: session.colouring,
+      colouring: session.colours.value,
       isDark: isDark.value,
       from: this.from,
       to: this.to,

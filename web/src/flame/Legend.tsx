@@ -4,17 +4,18 @@ import { useMemo } from 'preact/hooks';
 import { palette } from '../colours.ts';
 import { passing } from '../model/data.ts';
 import { percent } from '../model/format.ts';
+import { entryAmounts } from '../model/intervals.ts';
 import { change, isDark, settings, shape } from '../state.ts';
 import type { Session } from './session.ts';
 
 export function Legend({ session }: { session: Session }) {
-  const { data, colouring } = session;
+  const { data, byModule: colouring } = session;
   const shares = useMemo(
     () =>
       computed(() => {
         const passes = passing(data, shape.value);
-        const { node, origin, n, amounts } = data.own;
-        const values = amounts[shape.value.measure][shape.value.unit];
+        const { node, origin, n } = data.own;
+        const values = entryAmounts(data, shape.value)[shape.value.unit];
         const sums = new Map<number, number>();
         let all = 0;
         for (let entry = 0; entry < n; entry++) {

@@ -11,6 +11,8 @@ import { change, settings, shape } from '../state.ts';
 export type Session = ReturnType<typeof openSession>;
 
 export function openSession(data: Data) {
+  const byModule = colouring(data);
+  const bySide = diffColouring();
   const tree = computed(() => buildTree(data, shape.value));
   const searchText = computed(() => settings.value.search);
   const found = computed(() => {
@@ -26,7 +28,9 @@ export function openSession(data: Data) {
   const selected = computed(() => (chosen.value.tree === tree.value ? chosen.value.node : -1));
   return {
     data,
-    colouring: data.head.diff ? diffColouring() : colouring(data),
+    /** Frames of two sides are red and green, others have the colours of their modules. */
+    colours: computed(() => (tree.value.sides ? bySide : byModule)),
+    byModule,
     tree,
     found,
     zoom,

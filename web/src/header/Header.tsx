@@ -3,6 +3,9 @@ import type { Data } from '../model/data.ts';
 import { bytes, duration, plural, whole } from '../model/format.ts';
 import { change, isDark } from '../state.ts';
 
+/** More than these would push away what was asked for. */
+const MAX_OPEN_REMARKS = 2;
+
 export function Header({ data, what, onHelp }: { data: Data; what: string; onHelp: () => void }) {
   const { head } = data;
   const first = head.processes[0];
@@ -87,11 +90,14 @@ export function Notes({ warnings, remarks }: { warnings: string[]; remarks: stri
         </ul>
       )}
       {remarks.length > 0 && (
-        <ul class="remarks">
-          {remarks.map((text) => (
-            <li key={text}>{text}</li>
-          ))}
-        </ul>
+        <details class="remarks" open={remarks.length <= MAX_OPEN_REMARKS}>
+          <summary>{plural(remarks.length, 'remark')}</summary>
+          <ul>
+            {remarks.map((text) => (
+              <li key={text}>{text}</li>
+            ))}
+          </ul>
+        </details>
       )}
     </>
   );

@@ -3,7 +3,7 @@
  * Nothing here knows how it is shown.
  */
 
-export type Measure = 'peak' | 'leaked' | 'total';
+export type Measure = 'peak' | 'leaked' | 'total' | 'temporary';
 export type Unit = 'bytes' | 'count';
 
 export interface Process {
@@ -101,6 +101,8 @@ export interface Packed {
   nodes: { up: number[]; place: number[] };
   origins: { thread: number[]; allocator: string[] };
   own: { step: number[]; origin: number[] } & Record<Measure, { bytes: number[]; count: number[]; variance?: number[] }>;
+  /** When blocks were born and died, in bins of time; `docs/page-data.md` says how to ask. */
+  lives?: { edges_ns: number[]; step: number[]; birth: number[]; age: number[]; bytes: number[]; count: number[] };
 }
 
 /** Where a node is, if it is no location. */
@@ -134,6 +136,20 @@ export interface Data {
   };
   origins: { thread: number[]; allocator: string[] };
   own: { n: number; node: Int32Array; origin: Int32Array; amounts: Record<Measure, Amounts> };
+  lives: Lives | undefined;
+}
+
+/** Of each own entry, how much was allocated in one bin of time and released in another. */
+export interface Lives {
+  /** Nanoseconds since the start. Bin `n` reaches from edge `n` to edge `n + 1`. */
+  edges: number[];
+  /** Number of the own entry. */
+  own: Int32Array;
+  birth: Int32Array;
+  /** The number of bins if it was alive at the end. */
+  death: Int32Array;
+  bytes: Float64Array;
+  count: Float64Array;
 }
 
 /** Reads the data inside this document. */
@@ -157,8 +173,6 @@ export function unpack(packed: Packed): Data {
     nodes.nCut[node] = at < NO_FRAMES ? NO_FRAMES - at : 0;
   }
   const { step, origin } = packed.own;
-  const node = new Int32Array(step.length);
-  for (let entry = 0, at = 0; entry < step.length; entry++) node[entry] = at += step[entry]!;
   const columns = (measure: Measure): Amounts => ({
     bytes: Float64Array.from(packed.own[measure].bytes),
     count: Float64Array.from(packed.own[measure].count),
@@ -174,11 +188,31 @@ export function unpack(packed: Packed): Data {
     origins: packed.origins,
     own: {
       n: step.length,
-      node,
+      node: sums(step),
       origin: Int32Array.from(origin),
-      amounts: { peak: columns('peak'), leaked: columns('leaked'), total: columns('total') },
+      amounts: Object.fromEntries(packed.head.measures.map((measure) => [measure, columns(measure)])) as Record<Measure, Amounts>,
     },
+    lives: lives(packed.lives),
   };
+}
+
+function lives(packed: Packed['lives']): Lives | undefined {
+  if (!packed || packed.edges_ns.length < 2) return undefined;
+  const birth = Int32Array.from(packed.birth);
+  return {
+    edges: packed.edges_ns,
+    own: sums(packed.step),
+    birth,
+    death: Int32Array.from(packed.age, (age, at) => birth[at]! + age),
+    bytes: Float64Array.from(packed.bytes),
+    count: Float64Array.from(packed.count),
+  };
+}
+
+/** Numbers from the steps between them. */
+function sums(steps: number[]): Int32Array {
+  let at = 0;
+  return Int32Array.from(steps, (step) => (at += step));
 }
 
 function functions(locations: Packed['locations']): Int32Array {
@@ -204,7 +238,7 @@ export function passing(data: Data, filter: Filter): Uint8Array {
   const nBefore = data.head.diff?.n_before ?? 0;
   return Uint8Array.from(data.origins.thread, (thread) => {
     const process = data.head.threads[thread]?.process ?? 0;
-    if (filter.side && (process < nBefore) !== (filter.side === 'before')) return 0;
+    if (filter.side && nBefore > 0 && (process < nBefore) !== (filter.side === 'before')) return 0;
     const passes = (filter.thread < 0 || filter.thread === thread) && (filter.process < 0 || filter.process === process);
     return passes ? 1 : 0;
   });

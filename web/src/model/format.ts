@@ -48,6 +48,7 @@ export function percent(part: number, all: number): string {
 
 export function duration(ns: number): string {
   const seconds = ns / 1e9;
+  if (seconds === 0) return '0 s';
   if (seconds < 1) return `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
   if (seconds < 100) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
   const minutes = Math.floor(seconds / 60);

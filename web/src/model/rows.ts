@@ -1,10 +1,10 @@
 /** The rows of the table: what each location, function, file or module holds by itself and with what it called. */
-import { CUT, type Data, type Filter, type Measure, NO_FRAMES, passing, threadName } from './data.ts';
+import { CUT, type Data, NO_FRAMES, passing, threadName } from './data.ts';
 import { functionName, placeName, plural } from './format.ts';
+import { entryAmounts, type Selection } from './intervals.ts';
 import type { Grouping } from '../state.ts';
 
-export interface Cut extends Filter {
-  measure: Measure;
+export interface Cut extends Selection {
   grouping: Grouping;
   splitThreads: boolean;
   splitAllocators: boolean;
@@ -50,7 +50,7 @@ export function buildRows(data: Data, cut: Cut): Rows {
   const { n, parent, place } = data.nodes;
   const keyOf = Int32Array.from(place, (at) => key(data, at, cut.grouping));
   const passes = passing(data, cut);
-  const { bytes, count, variance } = data.own.amounts[cut.measure];
+  const { bytes, count, variance } = entryAmounts(data, cut);
   const sums = new Map<string | number, Sums>();
   // The entry that last counted a key: one that calls itself holds a block once.
   const counted = new Map<number, number>();

@@ -2,12 +2,12 @@
  * The tree that is looked at: filtered, merged, split or inverted, with children in the order in which they are drawn,
  * largest first, and each node's place on the value axis.
  */
-import { CUT, type Data, type Filter, type Measure, NO_FRAMES, passing, ROOT, type Unit } from './data.ts';
+import { CUT, type Data, NO_FRAMES, passing, ROOT, type Unit } from './data.ts';
+import { entryAmounts, isSided, type Selection } from './intervals.ts';
 import { growInverted } from './inverted.ts';
 import { type Sides, widths } from './sides.ts';
 
-export interface Shape extends Filter {
-  measure: Measure;
+export interface Shape extends Selection {
   unit: Unit;
   inverted: boolean;
   merge: 'line' | 'function';
@@ -91,7 +91,7 @@ export function keys(data: Data, shape: Shape): (place: number) => number | unde
 }
 
 export function buildTree(data: Data, shape: Shape): Tree {
-  const growing = new Growing(data.head.diff ? N_CHANNELS : 2);
+  const growing = new Growing(isSided(data, shape) ? N_CHANNELS : 2);
   if (shape.splitThreads) {
     const threads = new Set(data.origins.thread);
     for (const thread of [...threads].sort((one, other) => one - other)) {
@@ -132,23 +132,28 @@ export function channelOf(unit: Unit): number {
 }
 
 function ownAmounts(data: Data, shape: Shape): NodeAmounts {
-  const passes = passing(data, shape);
-  const { n, node, origin, amounts } = data.own;
-  const { bytes, count, variance } = amounts[shape.measure];
-  const sums = Array.from({ length: data.head.diff ? N_CHANNELS : 2 }, () => new Float64Array(data.nodes.n));
-  const isBefore = data.head.diff && passing(data, { ...shape, side: 'before' });
+  const hasSides = isSided(data, shape);
+  const sums = Array.from({ length: hasSides ? N_CHANNELS : 2 }, () => new Float64Array(data.nodes.n));
+  if (!hasSides) {
+    add(data, shape, sums, [BYTES, COUNT]);
+  } else {
+    add(data, { ...shape, side: 'before' }, sums, [BYTES, COUNT, BEFORE_BYTES, BEFORE_COUNT]);
+    add(data, { ...shape, side: 'after' }, sums, [BYTES, COUNT]);
+  }
+  return sums;
+}
+
+/** Adds a selection to channels, which are bytes and counts in turn. */
+function add(data: Data, selection: Selection, sums: NodeAmounts, channels: number[]): void {
+  const passes = passing(data, selection);
+  const { n, node, origin } = data.own;
+  const { bytes, count, variance } = entryAmounts(data, selection);
   for (let entry = 0; entry < n; entry++) {
     if (!passes[origin[entry]!]) continue;
     const at = node[entry]!;
-    sums[BYTES]![at]! += bytes[entry]!;
-    sums[COUNT]![at]! += count[entry]!;
-    if (!isBefore) continue;
-    if (variance) sums[VARIANCE]![at]! += variance[entry]!;
-    if (!isBefore[origin[entry]!]) continue;
-    sums[BEFORE_BYTES]![at]! += bytes[entry]!;
-    sums[BEFORE_COUNT]![at]! += count[entry]!;
+    channels.forEach((channel, place) => (sums[channel]![at]! += (place % 2 === 0 ? bytes : count)[entry]!));
+    if (variance && sums.length > VARIANCE) sums[VARIANCE]![at]! += variance[entry]!;
   }
-  return sums;
 }
 
 function growUpright(data: Data, shape: Shape, own: NodeAmounts, growing: Growing, root: number): void {

@@ -1,6 +1,7 @@
 /** Choices and search above the table. */
 import { useSignal } from '@preact/signals';
-import { Choice, MeasureChoice, Toggle, WhoChoice } from '../controls/Choice.tsx';
+import { IntervalChoice } from '../controls/IntervalChoice.tsx';
+import { Choice, KINDS_OF_TABLE, MeasureChoice, Toggle, WhoChoice } from '../controls/Choice.tsx';
 import type { Data } from '../model/data.ts';
 import { bytes, plural } from '../model/format.ts';
 import { csv, type Row, type Rows } from '../model/rows.ts';
@@ -19,7 +20,7 @@ export function Controls(props: { data: Data; rows: Row[]; all: Rows; isBadSearc
     : `${plural(rows.length, 'row')}${rows.length < all.rows.length ? ` of ${all.rows.length}` : ''} · own ${bytes(rows.reduce((sum, row) => sum + row.ownBytes, 0))}`;
   return (
     <nav class="controls" aria-label="What is shown">
-      <MeasureChoice data={data} />
+      {now.from < 0 ? <MeasureChoice data={data} /> : <IntervalChoice data={data} kinds={KINDS_OF_TABLE} />}
       <Choice
         label="Rows"
         value={now.grouping}

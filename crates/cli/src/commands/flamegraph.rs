@@ -29,7 +29,7 @@ pub fn arguments() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("first show a tree for each thread"),
         );
-    page::arguments(command)
+    page::arguments(command.args(metrics::arguments()))
 }
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {

@@ -13,6 +13,7 @@ pub mod run;
 pub mod stats;
 pub mod summary;
 pub mod table;
+pub mod timeline;
 pub mod transform;
 pub mod tree;
 
@@ -49,6 +50,11 @@ pub const ALL: &[Subcommand] = &[
         name: "table",
         arguments: table::arguments,
         run: table::run,
+    },
+    Subcommand {
+        name: "timeline",
+        arguments: timeline::arguments,
+        run: timeline::run,
     },
     Subcommand {
         name: "stats",

@@ -16,7 +16,7 @@ pub fn arguments() -> Command {
              The page is one file that opens in any browser and asks no network for anything. Rows can be grouped by \
              function, file and module, split by thread and allocator, and copied as CSV.",
         );
-    page::arguments(command)
+    page::arguments(command.args(metrics::arguments()))
 }
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {

@@ -17,6 +17,7 @@ use crate::json::flame::{FirstView, Sides, flame as write_data};
 const FLAME_GRAPH: &str = include_str!("../../../../web/dist/flamegraph.html");
 const TABLE: &str = include_str!("../../../../web/dist/table.html");
 const DIFF: &str = include_str!("../../../../web/dist/diff.html");
+const TIMELINE: &str = include_str!("../../../../web/dist/timeline.html");
 /// Where the data belongs. Once in each page.
 const PLACE: &str = "HEAPTIDE-DATA-GOES-HERE";
 /// Of the compressor: beyond this, files hardly get smaller.
@@ -26,6 +27,7 @@ const LEVEL: u32 = 7;
 pub enum Page {
     FlameGraph,
     Table,
+    Timeline,
 }
 
 /// Writes a page with its data.
@@ -33,6 +35,7 @@ pub fn page(out: &mut dyn Write, page: Page, flame: &Flame, first: FirstView) ->
     let template = match page {
         Page::FlameGraph => FLAME_GRAPH,
         Page::Table => TABLE,
+        Page::Timeline => TIMELINE,
     };
     fill(out, template, &mut |data| {
         write_data(data, flame, first, None)
@@ -97,7 +100,7 @@ mod tests {
 
     #[test]
     fn pages_are_small_and_have_one_place_for_data() {
-        for template in [FLAME_GRAPH, TABLE, DIFF] {
+        for template in [FLAME_GRAPH, TABLE, DIFF, TIMELINE] {
             assert!(template.len() <= MAX_PAGE_BYTES, "{}", template.len());
             assert_eq!(template.matches(PLACE).count(), 1);
         }
@@ -105,7 +108,7 @@ mod tests {
 
     #[test]
     fn pages_allow_no_connection_and_no_script_but_their_own() {
-        for template in [FLAME_GRAPH, TABLE, DIFF] {
+        for template in [FLAME_GRAPH, TABLE, DIFF, TIMELINE] {
             assert!(template.contains("default-src 'none'"));
             assert!(template.contains("script-src 'sha256-"));
             assert!(!template.contains("src=\"http"));

@@ -1,0 +1,149 @@
+/** The page of `heaptide timeline`. */
+import { useSignal } from '@preact/signals';
+import { render } from 'preact';
+import { useEffect, useMemo } from 'preact/hooks';
+import { keepInterval } from './chart/interval.ts';
+import { Choice, commonKey, isTyping, WhoChoice } from './controls/Choice.tsx';
+import { Help, type Keys } from './controls/Help.tsx';
+import { intervalText } from './controls/IntervalChoice.tsx';
+import { DiffControls } from './diff/Controls.tsx';
+import { DiffTable } from './diff/DiffTable.tsx';
+import { changeKey, changeRows, KEYS as CHANGE_KEYS } from './diff/page.ts';
+import { FlameView } from './flame/FlameView.tsx';
+import { openSession, type Session } from './flame/session.ts';
+import { Header, toggleTheme } from './header/Header.tsx';
+import { type Data, dataOfPage } from './model/data.ts';
+import { changePercent, signed } from './model/format.ts';
+import { change, settings, startState } from './state.ts';
+import { Charts } from './timeline/Charts.tsx';
+import { firstMarks, growthOfProcesses } from './timeline/growth.ts';
+import { Processes } from './timeline/Processes.tsx';
+import './style.css';
+import './table/table.css';
+import './timeline/timeline.css';
+
+const KEYS: Keys = [
+  ['k', 'processes stacked or side by side'],
+  ['u', 'heap or resident size'],
+  ...CHANGE_KEYS,
+];
+
+function Page({ session }: { session: Session }) {
+  const { data } = session;
+  const isHelp = useSignal(false);
+  const rows = useMemo(() => changeRows(session), [session]);
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (isHelp.value || isTyping(event)) return;
+      const isOurs =
+        timelineKey(event.key) ||
+        commonKey(data, event.key, () => (isHelp.value = true), toggleTheme, ['growth']) ||
+        changeKey(session, event.key);
+      if (isOurs) event.preventDefault();
+    };
+    window.addEventListener('keydown', onKey);
+    return () => window.removeEventListener('keydown', onKey);
+  }, [session]);
+  const isGraph = settings.value.view === 'graph';
+  return (
+    <main class="timeline-page">
+      <Header data={data} what="timeline" onHelp={() => (isHelp.value = true)} />
+      <Curves data={data} />
+      <Charts data={data} />
+      <Processes data={data} />
+      {data.lives && (
+        <>
+          <Growth data={data} />
+          <DiffControls session={session} rows={isGraph ? [] : rows.value} first={<WhoChoice data={data} />} />
+          {isGraph ? <FlameView session={session} /> : <DiffTable rows={rows.value} />}
+        </>
+      )}
+      {isHelp.value && (
+        <Help
+          keys={KEYS}
+          note="Drag over a chart to set two marks; a click sets them back to the start and the peak. The address of the page keeps the view: copy it to share what you see."
+          onClose={() => (isHelp.value = false)}
+        />
+      )}
+    </main>
+  );
+}
+
+function Curves({ data }: { data: Data }) {
+  const { layout, curve } = settings.value;
+  const isMany = data.head.processes.length > 1;
+  return (
+    <nav class="controls" aria-label="Which curves">
+      {isMany && (
+        <Choice
+          label="Layout"
+          value={layout}
+          options={[
+            ['stacked', 'Stacked', 'Processes on top of each other (k)'],
+            ['side', 'Side by side', 'A chart for each process (k)'],
+          ]}
+          onChange={(wanted) => change({ layout: wanted })}
+        />
+      )}
+      {layout === 'stacked' && (
+        <Choice
+          label="Curve"
+          value={curve}
+          options={[
+            ['heap', 'Heap', 'What the processes held (u)'],
+            ['resident', 'Resident', 'What the kernel gave them (u)'],
+          ]}
+          onChange={(wanted) => change({ curve: wanted })}
+        />
+      )}
+      {data.lives && <span class="hint">Drag over the chart to set two marks</span>}
+    </nav>
+  );
+}
+
+function Growth({ data }: { data: Data }) {
+  const { process, from, to } = settings.value;
+  const chosen = growthOfProcesses(data, from, to).filter((_, at) => process < 0 || process === at);
+  const before = chosen.reduce((sum, one) => sum + one.before, 0);
+  const grew = chosen.reduce((sum, one) => sum + one.after, 0) - before;
+  const sense = grew > 0 ? 'grown' : grew < 0 ? 'shrunk' : 'same';
+  return (
+    <h2 class="growth">
+      What grew between the marks, {intervalText(data)}:{' '}
+      <b class={sense} data-figure="growth">
+        {signed(grew, 'bytes')}
+      </b>{' '}
+      <small>{changePercent(before, grew)}</small>
+    </h2>
+  );
+}
+
+function timelineKey(key: string): boolean {
+  const { layout, curve } = settings.value;
+  switch (key) {
+    case 'k':
+      change({ layout: layout === 'stacked' ? 'side' : 'stacked' });
+      return true;
+    case 'u':
+      change({ curve: curve === 'heap' ? 'resident' : 'heap' });
+      return true;
+    default:
+      return false;
+  }
+}
+
+dataOfPage().then(
+  (data) => {
+    document.title = `${data.head.processes[0]?.command_line || 'program'} · timeline · Heaptide`;
+    const marks = firstMarks(data);
+    keepInterval(marks.from, marks.to);
+    startState(data, { ...marks, kind: 'growth', grouping: 'stack', sort: '-change', view: 'table', merge: 'function' });
+    const root = document.getElementById('page')!;
+    root.replaceChildren();
+    render(<Page session={openSession(data)} />, root);
+    document.documentElement.dataset.ready = 'true';
+  },
+  (error: unknown) => {
+    document.querySelector('.wait')!.textContent = `This page cannot be shown: ${error instanceof Error ? error.message : error}`;
+  },
+);

@@ -1,0 +1,56 @@
+/** The processes of a session, with what each held at the marks. A click shows one alone. */
+import type { Data } from '../model/data.ts';
+import { bytes, duration, signed, whole } from '../model/format.ts';
+import { change, isDark, settings } from '../state.ts';
+import { processColour } from './Charts.tsx';
+import { growthOfProcesses } from './growth.ts';
+
+export function Processes({ data }: { data: Data }) {
+  const { process, from, to } = settings.value;
+  const growth = growthOfProcesses(data, from, to);
+  const hasMarks = data.lives !== undefined && from >= 0;
+  const dark = isDark.value;
+  return (
+    <div class="processes" role="region" aria-label="Processes" tabIndex={0}>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Process</th>
+            <th scope="col">Ran</th>
+            <th scope="col">Heap at most</th>
+            <th scope="col">Resident at most</th>
+            {hasMarks && <th scope="col">First mark</th>}
+            {hasMarks && <th scope="col">Second mark</th>}
+            {hasMarks && <th scope="col">Growth</th>}
+          </tr>
+        </thead>
+        <tbody>
+          {data.head.processes.map((known, at) => {
+            const { before, after } = growth[at]!;
+            const grew = after - before;
+            return (
+              <tr key={at} class="link" aria-selected={process === at} onClick={() => change({ process: process === at ? -1 : at, thread: -1, zoom: [] })}>
+                <td>
+                  <button type="button" title="Show this process alone" aria-pressed={process === at}>
+                    <i style={{ background: processColour(at, dark) }} /> <b>{known.pid}</b>
+                  </button>{' '}
+                  <span title={known.command_line}>{known.command_line}</span>
+                </td>
+                <td>{`${duration(known.start_ns)} – ${duration(known.end_ns)}`}</td>
+                <td title={`${whole(known.peak_bytes)} bytes`}>{bytes(known.peak_bytes)}</td>
+                <td>{known.resident_peak_bytes === null ? '' : bytes(known.resident_peak_bytes)}</td>
+                {hasMarks && <td title={`${whole(before)} bytes`}>{bytes(before)}</td>}
+                {hasMarks && <td title={`${whole(after)} bytes`}>{bytes(after)}</td>}
+                {hasMarks && (
+                  <td data-growth={known.pid} class={grew > 0 ? 'grown' : grew < 0 ? 'shrunk' : 'same'} title={`${signed(grew, 'count')} bytes`}>
+                    <span class="size">{signed(grew, 'bytes')}</span>
+                  </td>
+                )}
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </div>
+  );
+}
