@@ -117,7 +117,7 @@ pub fn arguments() -> Command {
                 .help("further columns for a program, from a recording of its functions"),
         )
         .arg(
-            Arg::new("from")
+            Arg::new("capture")
                 .long("from")
                 .value_name("CAPTURE")
                 .value_parser(value_parser!(PathBuf))
@@ -128,7 +128,7 @@ pub fn arguments() -> Command {
             Arg::new("function")
                 .long("function")
                 .value_name("NAME")
-                .requires("from")
+                .requires("capture")
                 .help_heading(OF_CAPTURES)
                 .help("functions of this name alone, of whatever module"),
         )
@@ -146,7 +146,7 @@ pub fn arguments() -> Command {
             Arg::new("libraries")
                 .long("libraries")
                 .action(ArgAction::SetTrue)
-                .requires("from")
+                .requires("capture")
                 .help_heading(OF_CAPTURES)
                 .help("functions of installed packages and of the standard library, too"),
         )
@@ -154,7 +154,7 @@ pub fn arguments() -> Command {
             Arg::new("json")
                 .long("json")
                 .action(ArgAction::SetTrue)
-                .requires("from")
+                .requires("capture")
                 .help_heading(OF_CAPTURES)
                 .help("print JSON for other programs"),
         )
@@ -171,12 +171,17 @@ pub fn arguments() -> Command {
                 .value_name("CODE")
                 .help("run code, as python -c does"),
         )
-        .args(filters::arguments())
+        // Here `--from` names a capture, not a time.
+        .args(
+            filters::arguments()
+                .into_iter()
+                .filter(|filter| !["from", "to"].contains(&filter.get_id().as_str())),
+        )
 }
 
 /// Makes the tables of a capture, or a plan for whoever has an interpreter.
 pub fn run(matches: &ArgMatches, rest: Rest) -> Result<Option<LinesPlan>, Failure> {
-    match matches.get_one::<PathBuf>("from") {
+    match matches.get_one::<PathBuf>("capture") {
         Some(first) => from_captures(matches, first, &rest).map(|()| None),
         None => plan(matches, rest).map(Some),
     }
@@ -276,4 +281,30 @@ fn print(out: &mut dyn std::io::Write, lines: &Lines, options: &Options) -> std:
         writeln!(out, "{note}")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Outcome, main};
+
+    #[test]
+    fn every_command_has_arguments_that_do_not_contradict_each_other() {
+        crate::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_the_program_is_its_own_and_what_comes_before_is_ours() {
+        let words = "heaptide lines -p2 --columns allocated,alive -m package.job -p 9 --from x";
+        let words = words.split(' ').map(OsString::from);
+        let Outcome::Lines(plan) = main(words) else {
+            panic!("a program is a plan");
+        };
+        assert_eq!(plan.target, Target::Module("package.job".into()));
+        assert_eq!(plan.args, ["-p", "9", "--from", "x"].map(OsString::from));
+        assert_eq!(
+            (plan.precision, plan.columns),
+            (2, vec!["allocated".to_owned(), "alive".to_owned()])
+        );
+    }
 }
