@@ -12,6 +12,12 @@ KIB = 1 << 10
 kept = []
 
 
+def make_room():
+    """Leave free room in Python's own pools, so that no arena is mapped by chance on a line that matters."""
+    objects = list(map(float, range(200_000)))
+    return objects[::2]
+
+
 def keep(size):
     kept.append(bytearray(size))
 
@@ -56,16 +62,25 @@ libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
-work()
-table = Table()
-table.forget_half()
-kept.append(deep(30, 5 * KIB))
-grow(7 * KIB)
-map_and_release_half()
-worker = threading.Thread(target=work, name="worker")
-worker.start()
-worker.join()
-come_and_go(4000 * KIB)
-closed = mmap.mmap(-1, 100 * KIB)
-closed.close()
-del kept[::3]
+def map_and_close():
+    mmap.mmap(-1, 100 * KIB).close()
+
+
+def main():
+    work()
+    table = Table()
+    table.forget_half()
+    kept.append(deep(30, 5 * KIB))
+    grow(7 * KIB)
+    map_and_release_half()
+    worker = threading.Thread(target=work, name="worker")
+    worker.start()
+    worker.join()
+    come_and_go(4000 * KIB)
+    map_and_close()
+    del kept[::3]
+    return table
+
+
+room = make_room()
+result = main()
