@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from further import STATE_WORKLOADS, Figures
+from reports import LIVE_BLOCKS, LONG_LIVE_BLOCKS, LONG_REPORTS, REPORTS, Reports
 
 if TYPE_CHECKING:
     from overhead import Result
@@ -38,6 +39,7 @@ NOISE = 0.01
 START_MS = 60.0
 DECODE_EVENTS_PER_SECOND = 30e6
 REPORT_BYTES, REPORT_BYTES_PER_BLOCK = 64e6, 48
+REPORT_TIMES_FASTER = 10
 AGENT_BYTES = 16e6
 AGENT_WORKLOAD = "calls"
 
@@ -140,14 +142,40 @@ def further_lines(figures: Figures) -> Iterator[Line]:
     if rss is None:
         yield unmeasured("memory of a report", f"≤ {limit / 1e6:.0f} MB")
     else:
-        yield Line("memory of a report", f"≤ {limit / 1e6:.0f} MB", f"{rss / 1e6:.1f} MB", rss <= limit)
+        yield memory_line("memory of a report", rss, limit)
     start = figures.command_start_ms
     if start is None:
         yield unmeasured("command-line start", f"≤ {START_MS:.0f} ms")
     else:
         yield Line("command-line start", f"≤ {START_MS:.0f} ms", f"{start:.0f} ms", start <= START_MS)
+    yield from report_lines(figures.reports)
     rate, least = figures.decode_events_per_second, f"≥ {DECODE_EVENTS_PER_SECOND / 1e6:.0f} M events/s"
     if rate is None:
         yield unmeasured("decode rate", least)
     else:
         yield Line("decode rate", least, f"{rate / 1e6:.1f} M events/s", rate >= DECODE_EVENTS_PER_SECOND)
+
+
+def report_lines(reports: Reports) -> Iterator[Line]:
+    """Reports of the same program beside memray's, and of a very long capture."""
+    least = f"≥ {REPORT_TIMES_FASTER} times as fast as memray"
+    limit = REPORT_BYTES + REPORT_BYTES_PER_BLOCK * LIVE_BLOCKS
+    for name in REPORTS:
+        cost = reports.beside_memray.get(name)
+        if cost is None:
+            yield unmeasured(f"report, 6 M events: {name}", least)
+            yield unmeasured(f"its memory: {name}", f"≤ {limit / 1e6:.0f} MB")
+        else:
+            measured = f"{cost.times_faster:.1f} times ({cost.ours:.2f} s, {cost.theirs:.1f} s)"
+            yield Line(f"report, 6 M events: {name}", least, measured, cost.times_faster >= REPORT_TIMES_FASTER)
+            yield memory_line(f"its memory: {name}", cost.our_max_rss, limit)
+    limit = REPORT_BYTES + REPORT_BYTES_PER_BLOCK * LONG_LIVE_BLOCKS
+    for name in LONG_REPORTS:
+        line = f"memory of a report, 100 M events: {name}"
+        rss = reports.long_max_rss.get(name)
+        yield unmeasured(line, f"≤ {limit / 1e6:.0f} MB") if rss is None else memory_line(line, rss, limit)
+
+
+def memory_line(name: str, rss: int, limit: float) -> Line:
+    """A greatest resident size against its bound."""
+    return Line(name, f"≤ {limit / 1e6:.0f} MB", f"{rss / 1e6:.1f} MB", rss <= limit)

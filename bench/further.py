@@ -10,7 +10,8 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from process import Cost, run
+from process import record, succeed
+from reports import Reports, measure_long_capture, measure_reports
 
 HERE = Path(__file__).resolve().parent
 # What bench/programs/churn.py and live_blocks.py do.
@@ -37,6 +38,7 @@ class Figures:
     bytes_per_event: dict[str, float] = field(default_factory=dict)
     report_max_rss: int | None = None
     report_live_blocks: int = LIVE_BLOCKS
+    reports: Reports = field(default_factory=Reports)
     failed: list[str] = field(default_factory=list)
 
 
@@ -44,23 +46,13 @@ def measure(python: Path, repetitions: int) -> Figures:
     """Take all figures, printing each; one that fails does not stop the others."""
     figures = Figures(attempted=True)
     with tempfile.TemporaryDirectory(prefix="heaptide-bench-") as scratch:
-        for part in (measure_states, measure_start, measure_decode, measure_report_memory):
+        for part in (measure_states, measure_start, measure_decode, measure_report_memory, measure_page_making):
             try:
                 part(python, Path(scratch), repetitions, figures)
             except RuntimeError as failure:
                 figures.failed.append(str(failure))
                 print(f"{part.__name__}: {failure}", file=sys.stderr)
     return figures
-
-
-def succeed(command: list[str | Path]) -> Cost:
-    """Run a command that must end well."""
-    cost = run(command)
-    if not cost.ok:
-        shown = " ".join(Path(word).name for word in command)
-        last = cost.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        raise RuntimeError(f"`{shown}` ended with {cost.exit_code}: {last[0]}")
-    return cost
 
 
 def measure_states(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
@@ -114,6 +106,7 @@ def measure_report_memory(python: Path, scratch: Path, repetitions: int, figures
     print(f"report memory   {figures.report_max_rss / 1e6:.0f} MB for {LIVE_BLOCKS:,} live blocks", flush=True)
 
 
-def record(python: Path, tool: str, capture: Path, program: str) -> None:
-    """Leave a capture of one of bench/programs."""
-    succeed([python, "-m", tool, "run", "-q", "-f", "-o", capture, HERE / "programs" / f"{program}.py"])
+def measure_page_making(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
+    """Reports beside memray's, and reports of a very long capture."""
+    measure_reports(python, scratch, repetitions, figures.reports)
+    measure_long_capture(python, scratch, repetitions, figures.reports)

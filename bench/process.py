@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+
 
 @dataclass
 class Cost:
@@ -61,6 +63,22 @@ def run(command: Sequence[str | Path]) -> Cost:
             exit_code=child.returncode,
             stderr=stderr.read().decode(errors="replace")[-500:],
         )
+
+
+def succeed(command: Sequence[str | Path]) -> Cost:
+    """Run a command that must end well."""
+    cost = run(command)
+    if not cost.ok:
+        shown = " ".join(Path(word).name for word in command)
+        last = cost.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        raise RuntimeError(f"`{shown}` ended with {cost.exit_code}: {last[0]}")
+    return cost
+
+
+def record(python: Path, tool: str, capture: Path, program: str, *arguments: str) -> None:
+    """Leave a capture of one of bench/programs."""
+    script = PROGRAMS / f"{program}.py"
+    succeed([python, "-m", tool, "run", "-q", "-f", "-o", capture, script, *arguments])
 
 
 def size_and_remove(prefix: Path) -> int:

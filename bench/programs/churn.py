@@ -1,4 +1,8 @@
-"""Twenty million events for a reader to decode: ten million blocks of changing sizes, the newest thousand alive."""
+"""Events for a reader to decode: ten million blocks, or as many as are named, the newest thousand alive."""
+
+import sys
+
+N_BLOCKS = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
 
 ring = [None] * 1021
 
@@ -7,5 +11,5 @@ def grab(n):
     return bytearray(n)
 
 
-for i in range(10_000_000):
+for i in range(N_BLOCKS):
     ring[i % 1021] = grab(520 + i * 7919 % 4001)
