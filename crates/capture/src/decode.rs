@@ -69,6 +69,9 @@ pub struct DecodedChunk {
     pub times: Vec<TimeMark>,
     /// False if the payload made no sense from some byte on.
     pub complete: bool,
+    /// False if this is a part of the chunk, decoded to save memory, and another part follows: the same nodes, and perhaps
+    /// more, with other operations.
+    pub is_last: bool,
     places: NodePlaces,
 }
 
@@ -80,14 +83,43 @@ impl DecodedChunk {
     /// Replaces the content by what `raw`, the unpacked payload of a chunk with this head, says.
     pub fn decode(&mut self, head: &ChunkHead, raw: &[u8]) {
         self.reset(head);
-        let mut tables = Tables::new();
-        tables.reset(head.sequence, head.time);
-        let mut input = Reader::new(raw);
-        let mut node = ROOT;
+        self.run(&mut Unread::new(head), raw, usize::MAX);
+    }
+
+    /// Replaces the operations by the next ones, about `max_ops` of them. The first time, the chunk must be a new one.
+    pub(crate) fn decode_part(
+        &mut self,
+        head: &ChunkHead,
+        unread: &mut Unread,
+        raw: &[u8],
+        max_ops: usize,
+    ) {
+        if unread.position == 0 {
+            self.reset(head);
+        } else {
+            self.ops.clear();
+            self.begin_at(unread.tables.sequence(), unread.tables.time());
+        }
+        self.run(unread, raw, max_ops);
+    }
+
+    fn run(&mut self, unread: &mut Unread, raw: &[u8], max_ops: usize) {
+        let tables = &mut unread.tables;
+        let rest = raw.get(unread.position..).unwrap_or_default();
+        let mut input = Reader::new(rest);
+        let mut node = unread.node;
         loop {
             let start = input.position();
+            if self.ops.len() >= max_ops {
+                unread.position += start;
+                unread.node = node;
+                self.complete = true;
+                self.is_last = false;
+                return;
+            }
             let Some(record) = tables.read(&mut input) else {
-                self.complete = start == raw.len();
+                self.complete = start == rest.len();
+                self.is_last = true;
                 return;
             };
             match record {
@@ -123,6 +155,7 @@ impl DecodedChunk {
     pub fn begin(&mut self, head: &ChunkHead) {
         self.reset(head);
         self.complete = true;
+        self.is_last = true;
     }
 
     /// The node of a frame called from another node.
@@ -136,18 +169,20 @@ impl DecodedChunk {
         self.ops.clear();
         self.nodes.clear();
         self.nodes.push(Node::default());
+        self.begin_at(head.sequence, head.time);
+        self.places.clear();
+        self.complete = false;
+        self.is_last = false;
+    }
+
+    fn begin_at(&mut self, sequence: u64, time: u64) {
         self.segments.clear();
         self.segments.push(Segment {
-            sequence: head.sequence,
+            sequence,
             first_op: 0,
         });
         self.times.clear();
-        self.times.push(TimeMark {
-            time: head.time,
-            first_op: 0,
-        });
-        self.places.clear();
-        self.complete = false;
+        self.times.push(TimeMark { time, first_op: 0 });
     }
 
     #[inline(always)]
@@ -189,6 +224,26 @@ impl DecodedChunk {
             + self.segments.capacity() * size_of::<Segment>()
             + self.times.capacity() * size_of::<TimeMark>()
             + self.places.slots.capacity() * size_of::<u32>()
+    }
+}
+
+/// Where the decoding of a chunk stands, between two of its parts.
+pub(crate) struct Unread {
+    tables: Tables,
+    /// Of the next record in the payload.
+    position: usize,
+    node: u32,
+}
+
+impl Unread {
+    pub(crate) fn new(head: &ChunkHead) -> Unread {
+        let mut tables = Tables::new();
+        tables.reset(head.sequence, head.time);
+        Unread {
+            tables,
+            position: 0,
+            node: ROOT,
+        }
     }
 }
 

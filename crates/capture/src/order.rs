@@ -11,9 +11,10 @@
 //!
 //! A segment may continue in the next chunk of its thread; the number at that chunk's head is then the same.
 //! Memory: one decoded chunk for each thread that is in the middle of one, and a few decoded ahead; not more for more
-//! events.
+//! events. If threads are so many that these take too much, chunks are dropped and decoded again, part by part.
 
 mod ahead;
+mod parts;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,13 +26,13 @@ use crate::decode::{DecodedChunk, Segment};
 use crate::read::{Capture, ChunkRef};
 
 use ahead::Ahead;
+use parts::Parts;
 
 /// More cores than this do not help: the sink, which runs on one, is slower than so many decoders.
 const MAX_WORKERS: usize = 4;
-/// If the chunks that threads are in the middle of take more, those needed last are dropped and decoded again later.
-/// Far above what ordinary programs need (a full chunk of 128 KiB takes about a megabyte and a half), because with threads that take
-/// turns after every event a dropped chunk is decoded again for every event.
-const MAX_HELD_BYTES: usize = 512 << 20;
+/// If the chunks that threads are in the middle of take more, those needed last are dropped, and from then on decoded part by
+/// part. Programs with a dozen busy threads need less (a full chunk of 128 KiB takes about a megabyte and a half).
+const MAX_HELD_BYTES: usize = 20 << 20;
 
 /// Feeds every operation of the capture to `sink`, in the order in which things happened: a chunk, and which of its
 /// operations are next. Ranges of one chunk come one behind the other, with those of other threads between them, and
@@ -147,8 +148,10 @@ struct Stream {
     segment: usize,
     /// That segment's number.
     sequence: u64,
-    /// That chunk, once it was wanted.
+    /// That chunk, once it was wanted; or the part of it in which the segment is.
     decoded: Option<DecodedChunk>,
+    /// If the chunk is decoded part by part: the rest of it.
+    parts: Option<Box<Parts>>,
 }
 
 struct Merge<'a> {
@@ -162,6 +165,8 @@ struct Merge<'a> {
     /// Bytes in all `decoded` together, and how many they may be.
     held_bytes: usize,
     max_held_bytes: usize,
+    /// Operations in a part of a chunk.
+    part_ops: usize,
     raw: Vec<u8>,
     n_done: u64,
     damage: Vec<Damage>,
@@ -182,6 +187,7 @@ impl<'a> Merge<'a> {
             queue: BinaryHeap::new(),
             held_bytes: 0,
             max_held_bytes,
+            part_ops: 0,
             raw: Vec::new(),
             n_done: 0,
             damage: Vec::new(),
@@ -197,6 +203,7 @@ impl<'a> Merge<'a> {
                 segment: 0,
                 sequence: 0,
                 decoded: None,
+                parts: None,
             });
             let index = merge.streams.len() - 1;
             if merge.is_at_wanted_chunk(index) {
@@ -205,6 +212,7 @@ impl<'a> Merge<'a> {
             }
             chunk += chunks.len();
         }
+        merge.part_ops = parts::n_ops(max_held_bytes, merge.streams.len());
         merge
     }
 
@@ -224,7 +232,7 @@ impl<'a> Merge<'a> {
         let has_turn =
             |sequence: u64| turn_of_others.is_none_or(|others| (sequence, index) < others);
         loop {
-            let is_chunk_done = match self.chunk_of(index) {
+            let is_part_done = match self.chunk_of(index) {
                 None => true,
                 Some(chunk) => {
                     let stream = &mut self.streams[index];
@@ -256,7 +264,10 @@ impl<'a> Merge<'a> {
                     is_done
                 }
             };
-            if is_chunk_done && !self.step_to_next_chunk(index, on_progress) {
+            if is_part_done
+                && !self.step_to_next_part(index)
+                && !self.step_to_next_chunk(index, on_progress)
+            {
                 return ControlFlow::Continue(());
             }
             let sequence = self.streams[index].sequence;
@@ -275,13 +286,54 @@ impl<'a> Merge<'a> {
             self.held_bytes = self.held_bytes.saturating_sub(chunk.heap_bytes());
             return Some(chunk);
         }
-        match self.ahead.take(stream.chunk, &mut self.raw) {
-            // Decoded a second time, it has as many segments as the first time, unless the file was changed meanwhile.
+        let found = match &mut stream.parts {
+            Some(parts) => {
+                let reference = &self.capture.chunks[stream.chunk];
+                let before = parts.heap_bytes();
+                let found = parts.resume(self.capture, reference, stream.sequence, self.part_ops);
+                self.held_bytes += parts.heap_bytes();
+                self.held_bytes = self.held_bytes.saturating_sub(before);
+                found.map(|found| {
+                    stream.segment = found.segment;
+                    found.chunk
+                })
+            }
+            None => self.ahead.take(stream.chunk, &mut self.raw),
+        };
+        match found {
+            // Decoded again, it has as many segments as the first time, unless the file was changed meanwhile.
             Ok(chunk) if stream.segment < chunk.segments.len() => Some(chunk),
             Ok(_) => None,
             Err(damage) => {
                 self.damage.push(damage);
                 None
+            }
+        }
+    }
+
+    /// Moves a stream to the next part of its chunk; false if it has none, or none that is wanted.
+    fn step_to_next_part(&mut self, index: usize) -> bool {
+        let stream = &mut self.streams[index];
+        let (Some(parts), Some(part)) = (&mut stream.parts, &mut stream.decoded) else {
+            return false;
+        };
+        if part.is_last || stream.segment < part.segments.len() {
+            return false;
+        }
+        let before = parts.heap_bytes() + part.heap_bytes();
+        let reference = &self.capture.chunks[stream.chunk];
+        let found = parts.next(self.capture, reference, part, self.part_ops);
+        self.held_bytes += parts.heap_bytes() + part.heap_bytes();
+        self.held_bytes = self.held_bytes.saturating_sub(before);
+        match found {
+            Ok(()) => {
+                stream.segment = 0;
+                stream.sequence = part.segments.first().map_or(0, |first| first.sequence);
+                true
+            }
+            Err(damage) => {
+                self.damage.push(damage);
+                false
             }
         }
     }
@@ -296,6 +348,9 @@ impl<'a> Merge<'a> {
             }
             self.held_bytes = self.held_bytes.saturating_sub(chunk.heap_bytes());
             self.ahead.give_back(chunk);
+        }
+        if let Some(parts) = stream.parts.take() {
+            self.held_bytes = self.held_bytes.saturating_sub(parts.heap_bytes());
         }
         self.n_done += u64::from(reference.n_events);
         on_progress(self.n_done);
@@ -320,18 +375,43 @@ impl<'a> Merge<'a> {
         true
     }
 
+    /// Makes room: whole chunks become parts, and if that is not enough, parts are read from the file each time.
     fn drop_those_needed_last(&mut self) {
         while self.held_bytes > self.max_held_bytes {
-            let last = self
-                .streams
-                .iter_mut()
-                .filter(|stream| stream.decoded.is_some())
-                .max_by_key(|stream| stream.sequence);
-            let Some(chunk) = last.and_then(|stream| stream.decoded.take()) else {
-                return;
-            };
-            self.held_bytes = self.held_bytes.saturating_sub(chunk.heap_bytes());
+            let whole =
+                self.last_needed(|stream| stream.decoded.is_some() && stream.parts.is_none());
+            let has_payload =
+                |stream: &Stream| stream.parts.as_ref().is_some_and(|it| it.has_payload());
+            if let Some(stream) = whole {
+                let Some(chunk) = stream.decoded.take() else {
+                    return;
+                };
+                let segment = chunk.segments.get(stream.segment);
+                let n_done = segment.map_or(chunk.ops.len(), |segment| segment.first_op as usize);
+                let parts = Box::new(Parts::new(&chunk.head, n_done));
+                let added = parts.heap_bytes();
+                stream.parts = Some(parts);
+                self.held_bytes = (self.held_bytes + added).saturating_sub(chunk.heap_bytes());
+            } else if let Some(parts) = self
+                .last_needed(has_payload)
+                .and_then(|it| it.parts.as_mut())
+            {
+                let before = parts.heap_bytes();
+                parts.forget_payload();
+                let after = parts.heap_bytes();
+                self.held_bytes = (self.held_bytes + after).saturating_sub(before);
+            } else {
+                // The rest cannot be dropped: no use in looking for it again before there is more.
+                self.max_held_bytes = self.held_bytes * 2;
+            }
         }
+    }
+
+    fn last_needed(&mut self, is_meant: impl Fn(&Stream) -> bool) -> Option<&mut Stream> {
+        let streams = self.streams.iter_mut();
+        streams
+            .filter(|stream| is_meant(stream))
+            .max_by_key(|stream| stream.sequence)
     }
 }
 
@@ -339,24 +419,37 @@ impl<'a> Merge<'a> {
 mod tests {
     use super::*;
     use crate::area::{BlockHead, ChunkHead};
+    use crate::tally::Tally;
     use crate::wire::Writer;
-    use crate::{Header, Packer, Tables};
+    use crate::{Allocator, Frame, Header, Packer, Tables};
 
     const N_STREAMS: u64 = 5;
     const N_CHUNKS: u64 = 4;
-    const SEGMENTS_PER_CHUNK: u64 = 30;
+    const SEGMENTS_PER_CHUNK: u64 = 300;
     const N_OPS: u64 = N_STREAMS * N_CHUNKS * SEGMENTS_PER_CHUNK;
 
     /// Threads that take turns after every event. Each frees, as its n-th event, the address that tells the place of
     /// this event in the order of all.
     fn taking_turns() -> Capture {
+        capture_of(4096, |tables, out, place| {
+            tables.write_free(out, place);
+            1
+        })
+    }
+
+    /// The same threads, each turn of which writes what it likes and says how many events that is.
+    fn capture_of(
+        payload_len: usize,
+        turn_at: impl Fn(&mut Tables, &mut Writer, u64) -> u32,
+    ) -> Capture {
         let mut bytes = Header::default().to_bytes();
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         let mut packer = Packer::new();
         for stream in 0..N_STREAMS {
             let place_of = |turn: u64| turn * N_STREAMS + stream;
             for number in 0..N_CHUNKS {
-                let mut payload = vec![0; 4096];
+                let mut payload = vec![0; payload_len];
+                let mut n_events = 0;
                 let mut out = Writer::new(&mut payload);
                 let mut tables = Tables::new();
                 let first = number * SEGMENTS_PER_CHUNK;
@@ -365,7 +458,7 @@ mod tests {
                     if turn > first {
                         tables.write_switch(&mut out, place_of(turn));
                     }
-                    tables.write_free(&mut out, place_of(turn));
+                    n_events += turn_at(&mut tables, &mut out, place_of(turn));
                 }
                 let len = out.len();
                 let chunk = ChunkHead {
@@ -376,7 +469,7 @@ mod tests {
                 };
                 let head = BlockHead {
                     chunk,
-                    n_events: SEGMENTS_PER_CHUNK as u32,
+                    n_events,
                     last_sequence: tables.sequence(),
                     ..BlockHead::default()
                 };
@@ -423,5 +516,47 @@ mod tests {
                 assert!(addresses.into_iter().eq(0..N_OPS));
             }
         }
+    }
+
+    /// Allocates on two of many stacks, and frees one of the blocks.
+    fn allocate(tables: &mut Tables, out: &mut Writer, place: u64) -> u32 {
+        let frame = |code: u64| Frame {
+            code: code as u32,
+            instruction: 3,
+        };
+        tables.write_push(out, frame(place % 5));
+        tables.write_alloc(out, Allocator::Malloc, 100 + place % 3, place * 64 + 16);
+        tables.write_push(out, frame(place % 1000));
+        tables.write_alloc(out, Allocator::Calloc, 40, place * 64 + 32);
+        tables.write_free(out, place * 64 + 16);
+        tables.write_pop(out, 2);
+        3
+    }
+
+    #[test]
+    fn sums_are_the_same_if_chunks_are_decoded_part_by_part() {
+        let capture = capture_of(16_384, allocate);
+        let sums_with = |max_held_bytes| {
+            let mut tally = Tally::new(0);
+            let damage = replay_with(
+                &capture,
+                0..=u64::MAX,
+                0,
+                max_held_bytes,
+                &mut |_| {},
+                &mut |chunk, ops| {
+                    tally.apply(chunk, ops);
+                    ControlFlow::Continue(())
+                },
+            );
+            assert_eq!(damage, []);
+            tally.finish()
+        };
+        let (whole, parts) = (sums_with(usize::MAX), sums_with(0));
+        assert_eq!(whole.n_events, 3 * N_OPS);
+        assert_eq!(whole.sites.len(), parts.sites.len());
+        assert!(whole.sites.iter().eq(parts.sites.iter()));
+        assert!(whole.stacks.iter().eq(parts.stacks.iter()));
+        assert_eq!(whole.peak, parts.peak);
     }
 }

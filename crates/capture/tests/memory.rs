@@ -1,8 +1,9 @@
-//! The memory that a replay takes does not grow with the number of events. A binary of its own, with one test, because
-//! it counts every byte that the process allocates.
+//! The memory that a replay takes grows neither with the number of events nor much with that of threads. A binary of its own,
+//! whose tests wait for each other, because it counts every byte that the process allocates.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use heaptide_capture::area::{BlockHead, ChunkHead};
 use heaptide_capture::event::MAX_RECORD_BYTES;
@@ -35,6 +36,7 @@ static ALLOCATOR: Counting = Counting;
 
 const PAYLOAD_LEN: usize = 65_472;
 const N_STREAMS: u32 = 3;
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Three threads in turns, each with so many full chunks; in every chunk other stacks.
 fn capture(n_chunks: u32) -> Capture {
@@ -88,8 +90,61 @@ fn peak_of_replay(capture: &Capture) -> (usize, usize) {
     (PEAK.load(Ordering::Relaxed) - before, n_events)
 }
 
+/// Threads that take turns after every few events: all are in the middle of a chunk all the time.
+fn many_threads(n_streams: u32, n_chunks: u32) -> Capture {
+    const PAYLOAD_LEN: usize = 131_008;
+    let mut bytes = Header::default().to_bytes();
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    let mut packer = Packer::new();
+    for stream in 1..=n_streams {
+        let mut turns = 0..;
+        for number in 0..n_chunks {
+            let mut sequence =
+                || turns.next().unwrap_or(0) * u64::from(n_streams) + u64::from(stream);
+            let first = sequence();
+            let mut payload = vec![0; PAYLOAD_LEN];
+            let mut out = Writer::new(&mut payload);
+            let mut tables = Tables::new();
+            tables.reset(first, 0);
+            let mut n_events = 0;
+            while out.len() + 100 * MAX_RECORD_BYTES < PAYLOAD_LEN {
+                for _ in 0..20 {
+                    tables.write_alloc(&mut out, Allocator::Malloc, 64, 0x1000);
+                    tables.write_free(&mut out, 0x1000);
+                    n_events += 2;
+                }
+                tables.write_switch(&mut out, sequence());
+            }
+            let len = out.len();
+            let head = BlockHead {
+                chunk: ChunkHead {
+                    stream,
+                    number,
+                    sequence: first,
+                    ..ChunkHead::default()
+                },
+                n_events,
+                last_sequence: tables.sequence(),
+                ..BlockHead::default()
+            };
+            bytes.extend_from_slice(packer.block(head, &payload[..len]));
+        }
+    }
+    Capture::from_bytes(bytes).expect("just written")
+}
+
+#[test]
+fn dozens_of_threads_in_the_middle_of_chunks_take_little_memory() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let capture = many_threads(64, 1);
+    let (peak, n_events) = peak_of_replay(&capture);
+    assert_eq!(n_events as u64, capture.n_events());
+    assert!(peak < 32 << 20, "{peak} bytes for {n_events} events");
+}
+
 #[test]
 fn memory_of_a_replay_does_not_grow_with_the_number_of_events() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (small_peak, small_count) = peak_of_replay(&capture(20));
     let (large_peak, large_count) = peak_of_replay(&capture(250));
     assert!(large_count > small_count * 10);

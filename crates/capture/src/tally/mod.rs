@@ -241,7 +241,7 @@ impl Tally {
                 next_mark += 1;
             }
         }
-        if ops.end == chunk.ops.len() {
+        if ops.end == chunk.ops.len() && chunk.is_last {
             self.threads.forget_chunk(&mut thread);
         }
         self.threads.put_back(slot, thread);

@@ -147,11 +147,15 @@ impl Threads {
         if thread.chunk == identity && thread.nodes.len() == chunk.nodes.len() {
             return;
         }
+        // A later part of the chunk has the same nodes, and more.
+        let is_further = thread.chunk == identity && thread.nodes.len() < chunk.nodes.len();
         thread.chunk = identity;
         if thread.nodes.capacity() == 0 {
             thread.nodes = self.spare.pop().unwrap_or_default();
         }
-        thread.nodes.clear();
+        if !is_further {
+            thread.nodes.clear();
+        }
         thread.nodes.resize(chunk.nodes.len(), NodeSlot::UNKNOWN);
         if let Some(root) = thread.nodes.first_mut() {
             root.stack = StackId::EMPTY;
