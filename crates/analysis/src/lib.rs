@@ -1,7 +1,7 @@
 //! Turns captures into answers. Every number that the product shows is computed here, once, in bytes.
 //!
 //! In reading order: [`load`] replays captures into sums, restricted by a [`filter`], and gives frames their names
-//! ([`symbols`]); [`aggregate`] shapes the sums into what a report shows; [`diff`] sets two sessions side by side;
+//! ([`symbols`]); [`aggregate`] shapes the sums into what a report shows; [`findings`] says what stands out; [`diff`] sets two sessions side by side;
 //! [`model`] is the inert result. [`records`] tells a capture as it is.
 //!
 //! Absent here, on purpose: interpreters, networks, clocks, terminals, rounding and units.
@@ -10,6 +10,7 @@
 pub mod aggregate;
 pub mod diff;
 pub mod filter;
+pub mod findings;
 pub mod load;
 pub mod model;
 pub mod records;
@@ -20,6 +21,7 @@ pub mod window;
 pub use aggregate::{FlameLimits, LineChoice, flame, lines, stacks, stats, summary, tree};
 pub use diff::Comparison;
 pub use filter::{Filter, NoMatch};
+pub use findings::findings;
 /// The types of records, for those who render them as they are.
 pub use heaptide_capture as capture;
 pub use load::{Process, Request, Session, load, load_with};

@@ -2,6 +2,7 @@
 
 mod diffs;
 mod filters;
+mod findings;
 mod flames;
 mod line_tables;
 mod peaks;

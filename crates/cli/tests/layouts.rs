@@ -69,6 +69,12 @@ fn stats_are_laid_out_as_memray_lays_them_out() {
 \t- job: 4.650MB total | 4 allocations
 \t- <root>: 0.000B total | 1 allocations
 
+🔎 What stands out:
+	- load:/srv/job/job.py:7 holds most at the peak
+	  3.000MB in one block at the peak: 65 % of all that was alive then
+	  3.000MB were still there at the end
+	  to lower the peak, hold less at a time here, or let go of it earlier
+
 🏠 Peak resident size:
 \t70.000MB of 512.000MB allowed
 ";

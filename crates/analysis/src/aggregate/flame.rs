@@ -7,7 +7,9 @@ use rustc_hash::FxHashMap;
 
 use super::stacks;
 use super::timeline::timeline;
+use crate::findings::findings;
 use crate::load::Session;
+use crate::model::findings::{Finding, FindingKind};
 use crate::model::flame::{
     Flame, FlameKind, FlameLife, FlameLives, FlameLocation, FlameNode, FlameProcess, FlameThread,
     Measure, Measured, Origin, Own,
@@ -66,6 +68,14 @@ pub fn flame(session: &Session, limits: FlameLimits) -> Flame {
     while lives.entries.len() > limits.max_lives && lives.edges.len() > 2 {
         lives.halve();
     }
+    let findings = findings(session).into_iter();
+    let findings = findings.map(|finding| {
+        let node = node_of(&finding, &cut.nodes, &cut.own, |location| {
+            &all.locations[cut.locations[location as usize] as usize]
+        });
+        (finding, node)
+    });
+    let findings = findings.collect();
     let mut texts = Numbers::default();
     let locations = Places::new(session, &all, limits).describe(&cut.locations, &mut texts);
     Flame {
@@ -84,9 +94,33 @@ pub fn flame(session: &Session, limits: FlameLimits) -> Flame {
             edges_ns: session.window.coarse(lives.n_bins()),
             entries: lives.entries.iter().map(life).collect(),
         },
+        findings,
         min_share,
         quality: all.quality.clone(),
     }
+}
+
+/// The node of the finding's place that has most of what the finding is about.
+fn node_of<'a>(
+    finding: &Finding,
+    nodes: &[FlameNode],
+    own: &[Own],
+    location: impl Fn(u32) -> &'a Location,
+) -> Option<u32> {
+    let measure = match finding.what {
+        FindingKind::HoldsMost(_) => Measure::Peak,
+        FindingKind::Grows(_) => Measure::Leaked,
+        FindingKind::Churns(_) => Measure::Temporary,
+    };
+    let is_there = |own: &&Own| match nodes[own.node as usize].kind {
+        FlameKind::Frame(at) => Some(location(at)) == finding.place.as_ref(),
+        FlameKind::NoFrames => finding.place.is_none(),
+        _ => false,
+    };
+    let number = Measure::ALL.iter().position(|known| *known == measure)?;
+    let there = own.iter().filter(is_there);
+    let largest = there.max_by_key(|own| own.amounts[number].bytes)?;
+    Some(largest.node)
 }
 
 fn life(life: &Life) -> FlameLife {

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use heaptide_capture::{Allocator, Mode};
 
+use super::findings::Finding;
 use super::quality::Quality;
 
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct Flame {
     /// By node, then by origin, ascending.
     pub own: Vec<Own>,
     pub lives: FlameLives,
+    /// What stands out, each with the node it is about, if that was not cut.
+    pub findings: Vec<(Finding, Option<u32>)>,
     /// Nodes whose share was below this in every measure were cut.
     pub min_share: f64,
     pub quality: Quality,

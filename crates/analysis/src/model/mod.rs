@@ -2,6 +2,7 @@
 
 pub mod chart;
 pub mod diff;
+pub mod findings;
 pub mod flame;
 pub mod lines;
 pub mod quality;
@@ -11,6 +12,7 @@ pub mod summary;
 pub mod tree;
 
 pub use diff::{Change, Diff, DiffSide, DiffStack, Estimate};
+pub use findings::Finding;
 pub use flame::Flame;
 pub use lines::{LineHeap, LineRow, LineTable, LineVisits, Lines};
 pub use quality::{ProcessSummary, Quality, Sampling};

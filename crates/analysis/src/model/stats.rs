@@ -2,6 +2,7 @@
 
 use heaptide_capture::Allocator;
 
+use super::findings::Finding;
 use super::quality::Quality;
 
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub struct Stats {
     pub modules_by_size: Vec<ModuleSum>,
     pub modules_by_count: Vec<ModuleSum>,
     pub metadata: Metadata,
+    /// What stands out, the most important first.
+    pub findings: Vec<Finding>,
     pub quality: Quality,
 }
 

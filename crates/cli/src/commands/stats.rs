@@ -1,6 +1,7 @@
 //! `heaptide stats`: totals, peak, sizes, and who allocated most.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use heaptide_analysis::Request;
 use heaptide_report::{json, text};
 
 use crate::exit::Failure;
@@ -36,7 +37,11 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .get_one::<u32>("n_largest")
         .map_or(5, |&n| n as usize);
     Output::check(matches)?;
-    let session = input::session(matches)?;
+    let request = Request {
+        lives: true,
+        ..filters::request(matches)
+    };
+    let session = input::session_with(matches, request)?;
     let stats = heaptide_analysis::stats(&session, n_largest);
     let mut output = Output::open(matches)?;
     let style = output.style();

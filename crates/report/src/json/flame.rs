@@ -19,6 +19,7 @@ use heaptide_analysis::model::{Diff, ProcessSummary, Quality, View};
 
 use super::Json;
 use super::diff::{change, side};
+use super::findings::finding;
 use crate::shell::command_line;
 use crate::text::notes;
 use crate::units::{binary_size, timestamp};
@@ -208,6 +209,14 @@ fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Json {
             Measure::ALL
                 .into_iter()
                 .map(|measure| name(measure).into())
+                .collect(),
+        ),
+        (
+            "findings",
+            flame
+                .findings
+                .iter()
+                .map(|(it, node)| finding(it, Some(*node)))
                 .collect(),
         ),
         (

@@ -1,6 +1,7 @@
 //! Answers for other programs.
 
 mod diff;
+pub mod findings;
 pub mod flame;
 mod lines;
 mod stats;

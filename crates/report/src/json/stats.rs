@@ -1,8 +1,9 @@
 //! `stats --json`: the keys that memray has, in its order, and ours behind them under `heaptide`.
 
-use heaptide_analysis::model::{Histogram, LocationSum, ModuleSum, ProcessSummary, Quality, Stats};
+use heaptide_analysis::model::{Histogram, LocationSum, ModuleSum, ProcessSummary, Stats};
 
 use super::Json;
+use super::findings::findings;
 use crate::shell::command_line;
 use crate::text::stats::location;
 use crate::units::{hexadecimal, timestamp};
@@ -55,7 +56,7 @@ pub fn stats(stats: &Stats) -> Json {
             stats.modules_by_count.iter().map(module).collect(),
         ),
         ("metadata", metadata(stats)),
-        ("heaptide", beside(&stats.quality)),
+        ("heaptide", beside(stats)),
     ])
 }
 
@@ -127,7 +128,8 @@ fn metadata(stats: &Stats) -> Json {
 }
 
 /// What memray has no word for.
-fn beside(quality: &Quality) -> Json {
+fn beside(stats: &Stats) -> Json {
+    let quality = &stats.quality;
     let sampling = quality.sampling.map(|sampling| {
         Json::Object(vec![
             ("mean_bytes", sampling.mean_bytes.into()),
@@ -178,6 +180,7 @@ fn beside(quality: &Quality) -> Json {
             quality.peak_is_aligned.into(),
         ),
         ("processes", quality.processes.iter().map(process).collect()),
+        ("findings", findings(&stats.findings)),
     ])
 }
 

@@ -1,6 +1,7 @@
 //! Answers for people at a terminal.
 
 pub mod diff;
+pub mod findings;
 pub mod lines;
 pub mod notes;
 pub mod records;

@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{Histogram, Location, Stats};
+use heaptide_analysis::model::{Finding, Histogram, Location, Stats};
 
+use super::findings::spoken;
 use super::{Style, notes};
 use crate::units::size;
 
@@ -71,6 +72,7 @@ pub fn stats(out: &mut dyn Write, stats: &Stats, n_largest: usize, style: Style)
             ))?;
         }
     }
+    page.findings(&stats.findings)?;
     page.beside(stats)
 }
 
@@ -129,6 +131,20 @@ impl Page<'_> {
         }
         self.line(&rule)?;
         self.line(&format!("max: {}", size(histogram.largest)))
+    }
+
+    fn findings(&mut self, findings: &[Finding]) -> io::Result<()> {
+        if !findings.is_empty() {
+            self.heading("🔎", "What stands out:")?;
+        }
+        for finding in findings {
+            let words = spoken(finding);
+            self.line(&format!("- {}", self.style.bold(&words.what)))?;
+            for line in words.evidence.iter().chain([&words.advice]) {
+                self.line(&format!("  {line}"))?;
+            }
+        }
+        Ok(())
     }
 
     /// What memray does not say: the process beside the heap, and how far the numbers can be trusted.

@@ -1,0 +1,87 @@
+//! What stands out in a session: the largest place, steady growth, churn.
+//!
+//! Each finding needs little to be judged by a reader, so it carries the numbers that speak for it and those that speak
+//! against it. Thresholds are shares of the session itself: what is small in a large program is not worth a word.
+
+mod growth;
+mod places;
+
+use crate::load::Session;
+use crate::model::findings::{Churns, Finding, FindingKind, HoldsMost};
+use places::{Place, Places};
+
+/// A place with less of the peak does not stand out.
+const MIN_PEAK_SHARE: f64 = 0.05;
+/// More of one kind do not help anyone.
+const MAX_OF_A_KIND: usize = 3;
+/// Churn that is less than this share of all allocations, or fewer of them, costs nothing to speak of.
+const MIN_CHURN_SHARE: f64 = 0.05;
+const MIN_CHURN_COUNT: u64 = 1_000;
+
+/// What stands out, the most important first. Growth is looked for only if [`crate::Request::lives`] were asked for, churn
+/// only if temporary blocks were.
+pub fn findings(session: &Session) -> Vec<Finding> {
+    let places = Places::new(session);
+    let mut found = Vec::new();
+    found.extend(growing(session, &places));
+    found.extend(largest(session, &places));
+    found.extend(churning(session, &places));
+    found
+}
+
+fn largest(session: &Session, places: &Places) -> Option<Finding> {
+    let whole_bytes = places.all().map(|place| place.peak.bytes).sum();
+    let place = places.all().max_by_key(|place| place.peak.bytes)?;
+    let is_large = place.peak.bytes as f64 >= whole_bytes as f64 * MIN_PEAK_SHARE;
+    let what = FindingKind::HoldsMost(HoldsMost {
+        bytes: place.peak.bytes,
+        count: place.peak.count,
+        whole_bytes,
+        leaked_bytes: place.live.bytes,
+    });
+    (is_large && place.peak.bytes > 0).then(|| place.finding(session, what))
+}
+
+fn growing(session: &Session, places: &Places) -> Vec<Finding> {
+    let peak_bytes = places.all().map(|place| place.peak.bytes).sum();
+    let mut found: Vec<(&Place, _)> = places
+        .all()
+        .filter_map(|place| {
+            let grows = growth::find(&place.curve, &place.released, places.edges_ns(), peak_bytes)?;
+            Some((place, grows))
+        })
+        .collect();
+    found.sort_by(|(_, one), (_, other)| other.bytes_per_second.total_cmp(&one.bytes_per_second));
+    found.truncate(MAX_OF_A_KIND);
+    let found = found.into_iter();
+    found
+        .map(|(place, grows)| place.finding(session, FindingKind::Grows(grows)))
+        .collect()
+}
+
+fn churning(session: &Session, places: &Places) -> Vec<Finding> {
+    let Some(threshold) = session.temporary else {
+        return Vec::new();
+    };
+    let n_whole: u64 = places.all().map(|place| place.total.count).sum();
+    let is_much = |place: &&Place| {
+        let share = place.temporary.count as f64 / n_whole.max(1) as f64;
+        share >= MIN_CHURN_SHARE && place.temporary.count >= MIN_CHURN_COUNT
+    };
+    let mut much: Vec<&Place> = places.all().filter(is_much).collect();
+    much.sort_by_key(|place| std::cmp::Reverse(place.temporary.count));
+    much.truncate(MAX_OF_A_KIND);
+    let churns = |place: &Place| {
+        FindingKind::Churns(Churns {
+            bytes: place.temporary.bytes,
+            count: place.temporary.count,
+            n_allocations: place.total.count,
+            n_whole,
+            threshold,
+            mean_lifetime_ns: place.block_time_ns.map(|ns| ns / place.total.count.max(1)),
+        })
+    };
+    let much = much.into_iter();
+    much.map(|place| place.finding(session, churns(place)))
+        .collect()
+}

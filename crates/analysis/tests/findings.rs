@@ -1,0 +1,112 @@
+//! What stands out, and what does not.
+
+use crate::support::capture;
+use heaptide_analysis::aggregate::FlameLimits;
+use heaptide_analysis::model::findings::{Finding, FindingKind};
+use heaptide_analysis::model::flame::FlameKind;
+use heaptide_analysis::{Request, Session, findings, flame, load_with};
+
+fn session(script: &str) -> Session {
+    let request = Request {
+        lives: true,
+        temporary: Some(1),
+        ..Request::default()
+    };
+    load_with(vec![capture(script)], request, &mut |_| {}).expect("no filter")
+}
+
+fn about<'a>(found: &'a [Finding], function: &str) -> Vec<&'a FindingKind> {
+    let is_it = |finding: &&Finding| {
+        let place = finding.place.as_ref();
+        place.is_some_and(|at| &*at.function == function)
+    };
+    found.iter().filter(is_it).map(|it| &it.what).collect()
+}
+
+/// A service of two seconds: a cache that grows, a table that is loaded once, a buffer that comes and goes.
+fn service() -> String {
+    let mut script = String::from("alloc table 50000 at main:1 > load:9; ");
+    for n in 0..200 {
+        let time = n * 10_000;
+        script += &format!("time {time}; alloc c{n} 1000 at main:2 > remember:5; ");
+        script += &format!("alloc b{n} 3000 at main:2 > work:7; ");
+        if n > 0 {
+            script += &format!("free b{}; ", n - 1);
+        }
+    }
+    script + "end 2000000"
+}
+
+#[test]
+fn growing_place_is_found_and_the_others_are_not() {
+    let session = session(&service());
+    let found = findings(&session);
+    // It holds most, too.
+    let kinds = about(&found, "remember");
+    let [FindingKind::Grows(grows), FindingKind::HoldsMost(_)] = kinds[..] else {
+        panic!("{kinds:?}")
+    };
+    assert!((95_000.0..105_000.0).contains(&grows.bytes_per_second));
+    assert!(grows.confidence > 0.99);
+    assert_eq!((grows.released_bytes, grows.n_falls), (0, 0));
+    assert!(about(&found, "load").is_empty());
+    assert!(about(&found, "work").is_empty());
+}
+
+#[test]
+fn finding_of_a_page_leads_to_its_frame() {
+    let session = session(&service());
+    let page = flame(&session, FlameLimits::default());
+    assert!(!page.findings.is_empty());
+    for (finding, node) in &page.findings {
+        let node = page.nodes[node.expect("a node") as usize];
+        let FlameKind::Frame(at) = node.kind else {
+            panic!("no frame")
+        };
+        let function = &page.texts[page.locations[at as usize].function as usize];
+        let place = finding.place.as_ref().expect("a place");
+        assert_eq!(function, &place.function);
+    }
+}
+
+#[test]
+fn churn_is_found_with_the_line_of_the_program_that_leads_to_it() {
+    let mut script = String::from("alloc kept 100000 at main:1; ");
+    for n in 0..1_500 {
+        script += &format!(
+            "alloc t{n} 64 at main:4 > dumps@/usr/lib/python3.12/json/encoder.py:20; free t{n}; "
+        );
+    }
+    let found = findings(&session(&script));
+    let churns = found.iter().find_map(|finding| match &finding.what {
+        FindingKind::Churns(churns) => Some((finding, churns)),
+        _ => None,
+    });
+    let (finding, churns) = churns.expect("churn");
+    assert_eq!(
+        (churns.count, churns.n_allocations, churns.n_whole),
+        (1_500, 1_500, 1_501)
+    );
+    assert_eq!(churns.bytes, 96_000);
+    assert_eq!(churns.mean_lifetime_ns, Some(0));
+    let caller = finding.caller.as_ref().expect("the program");
+    assert_eq!((&*caller.function, caller.line), ("main", 4));
+}
+
+#[test]
+fn small_program_has_nothing_to_say_but_its_largest_place() {
+    let found = findings(&session(
+        "alloc a 100 at main:3; alloc b 10 at other:4; free a; end 500",
+    ));
+    let [finding] = &found[..] else {
+        panic!("{found:?}")
+    };
+    let FindingKind::HoldsMost(most) = &finding.what else {
+        panic!("{found:?}")
+    };
+    assert_eq!(
+        (most.bytes, most.whole_bytes, most.leaked_bytes),
+        (100, 110, 0)
+    );
+    assert!(findings(&session("end 5")).is_empty());
+}

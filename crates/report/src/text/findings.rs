@@ -1,0 +1,134 @@
+//! Findings in words: the same in texts, pages and JSON.
+
+use heaptide_analysis::model::findings::{Churns, Finding, FindingKind, Grows, HoldsMost};
+
+use super::stats::location;
+use crate::units::{percent, size};
+
+/// A finding that speaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spoken {
+    /// A word for programs.
+    pub kind: &'static str,
+    pub what: String,
+    /// The numbers that show it, and those that speak against it.
+    pub evidence: Vec<String>,
+    /// What to do about it.
+    pub advice: String,
+}
+
+pub fn spoken(finding: &Finding) -> Spoken {
+    let place = location(finding.place.as_ref());
+    let mut spoken = match &finding.what {
+        FindingKind::HoldsMost(it) => holds_most(&place, it),
+        FindingKind::Grows(it) => grows(&place, it),
+        FindingKind::Churns(it) => churns(&place, it),
+    };
+    if let Some(caller) = &finding.caller {
+        spoken
+            .evidence
+            .push(format!("called from {}", location(Some(caller))));
+    }
+    spoken
+}
+
+fn holds_most(place: &str, it: &HoldsMost) -> Spoken {
+    let mut evidence = vec![format!(
+        "{} in {} at the peak: {:.0} % of all that was alive then",
+        size(it.bytes),
+        blocks(it.count),
+        percent(it.bytes, it.whole_bytes)
+    )];
+    evidence.push(match it.leaked_bytes {
+        0 => "nothing of it was left at the end".to_owned(),
+        left => format!("{} were still there at the end", size(left)),
+    });
+    Spoken {
+        kind: "holds_most",
+        what: format!("{place} holds most at the peak"),
+        evidence,
+        advice: "to lower the peak, hold less at a time here, or let go of it earlier".to_owned(),
+    }
+}
+
+fn grows(place: &str, it: &Grows) -> Spoken {
+    let per_hour = it.bytes_per_second * 3600.0;
+    let mut evidence = vec![
+        format!(
+            "from {} after {} to {} after {}: {} a second, {} an hour",
+            size(it.from_bytes),
+            seconds(it.from_ns),
+            size(it.to_bytes),
+            seconds(it.to_ns),
+            size(it.bytes_per_second.round() as u64),
+            size(per_hour.round() as u64),
+        ),
+        format!(
+            "a straight line explains {:.0} % of the change",
+            it.confidence * 100.0
+        ),
+    ];
+    if it.n_falls > 0 || it.released_bytes > 0 {
+        evidence.push(format!(
+            "against a leak: {} of it were released meanwhile, and {} of {} readings fell",
+            size(it.released_bytes),
+            it.n_falls,
+            it.n_readings
+        ));
+    } else {
+        evidence.push("nothing of it was released meanwhile".to_owned());
+    }
+    Spoken {
+        kind: "grows",
+        what: format!("what {place} holds grows steadily"),
+        evidence,
+        advice:
+            "look for what keeps it: a cache without a bound, a list that is only appended to, a \
+                 callback that is never removed"
+                .to_owned(),
+    }
+}
+
+fn churns(place: &str, it: &Churns) -> Spoken {
+    let others = match it.threshold {
+        1 => "one other allocation".to_owned(),
+        n => format!("{n} other allocations"),
+    };
+    let mut evidence = vec![format!(
+        "{} of its {} allocations, {} in all, were released after at most {others}: {:.0} % of all allocations there were",
+        it.count,
+        it.n_allocations,
+        size(it.bytes),
+        percent(it.count, it.n_whole)
+    )];
+    if let Some(ns) = it.mean_lifetime_ns {
+        evidence.push(format!("a block lived {} on average", seconds(ns)));
+    }
+    Spoken {
+        kind: "churns",
+        what: format!("{place} allocates again and again what it releases at once"),
+        evidence,
+        advice:
+            "this costs time, not memory: reuse a buffer, or take the allocation out of the loop"
+                .to_owned(),
+    }
+}
+
+fn blocks(count: u64) -> String {
+    match count {
+        1 => "one block".to_owned(),
+        n => format!("{n} blocks"),
+    }
+}
+
+/// A length of time in the unit that fits.
+fn seconds(ns: u64) -> String {
+    let seconds = ns as f64 / 1e9;
+    match ns {
+        0..1_000_000 => "less than a millisecond".to_owned(),
+        1_000_000..1_000_000_000 => format!("{:.0} ms", seconds * 1e3),
+        1_000_000_000..120_000_000_000 => format!("{seconds:.1} s"),
+        120_000_000_000..7_200_000_000_000 => format!("{:.1} minutes", seconds / 60.0),
+        _ => format!("{:.1} hours", seconds / 3600.0),
+    }
+}
