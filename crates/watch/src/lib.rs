@@ -17,6 +17,6 @@ pub mod tree;
 mod watch;
 
 pub use procfs::{command_of, find_process};
-pub use program::{Program, StartError};
+pub use program::{Program, Start, StartError, run_all};
 pub use sys::{die_of, local_stamp};
 pub use watch::{Finished, Plan, Target, watch};

@@ -10,6 +10,9 @@ use heaptide_timeline::Ending;
 
 use crate::sys::{self, Change, HeldSignals};
 
+/// How long to wait at a time when there is nothing else to do.
+const LONG: Duration = Duration::from_secs(3600);
+
 /// The program could not be started.
 #[derive(Debug)]
 pub struct StartError {
@@ -49,21 +52,18 @@ pub struct Program {
 
 impl Program {
     /// Standard streams, directory and environment are ours.
-    pub fn start(words: &[OsString], variable: (&str, &OsStr)) -> Result<Program, StartError> {
-        let (name, arguments) = words.split_first().ok_or_else(|| StartError {
-            program: String::new(),
-            error: io::ErrorKind::NotFound.into(),
-        })?;
+    pub fn start(
+        words: &[OsString],
+        variable: (&'static str, &OsStr),
+    ) -> Result<Program, StartError> {
         let signals = HeldSignals::hold();
-        let mut command = Command::new(name);
-        command.args(arguments).env(variable.0, variable.1);
-        signals.restore_in(&mut command);
-        let child = command.spawn().map_err(|error| StartError {
-            program: name.to_string_lossy().into_owned(),
-            error,
-        })?;
+        let start = Start {
+            words: words.to_vec(),
+            variables: vec![(variable.0, variable.1.to_owned())],
+        };
+        let pid = start_one(&signals, &start)?;
         Ok(Program {
-            pid: child.id(),
+            pid,
             signals,
             is_to_stop: false,
         })
@@ -77,7 +77,7 @@ impl Program {
             }
             let left = match deadline {
                 Some(deadline) => deadline.saturating_duration_since(Instant::now()),
-                None => Duration::from_secs(3600),
+                None => LONG,
             };
             let arrived = self.signals.wait(left);
             match arrived {
@@ -119,6 +119,73 @@ impl Program {
             sys::send(self.pid, arrived.signal);
         }
     }
+}
+
+/// A command with what it finds in its environment besides ours.
+pub struct Start {
+    pub words: Vec<OsString>,
+    pub variables: Vec<(&'static str, OsString)>,
+}
+
+/// Runs programs side by side to their ends; all are told of signals that we get. If one cannot be started, those before
+/// it are ended again.
+pub fn run_all(starts: &[Start]) -> Result<Vec<Ending>, StartError> {
+    let signals = HeldSignals::hold();
+    let mut running: Vec<(u32, Option<Ending>)> = Vec::new();
+    for start in starts {
+        match start_one(&signals, start) {
+            Ok(pid) => running.push((pid, None)),
+            Err(error) => {
+                for (pid, _) in running {
+                    sys::send(pid, libc::SIGTERM);
+                }
+                return Err(error);
+            }
+        }
+    }
+    loop {
+        for (pid, ending) in running.iter_mut().filter(|(_, ending)| ending.is_none()) {
+            *ending = match sys::change_of(*pid) {
+                Some(Change::Exited(code)) => Some(Ending::Exit(code)),
+                Some(Change::Killed(signal)) => Some(Ending::Signal(signal)),
+                Some(Change::Gone) => Some(Ending::Unknown),
+                Some(Change::Stopped) | None => None,
+            };
+        }
+        let left = running.iter().filter(|(_, ending)| ending.is_none());
+        let left: Vec<u32> = left.map(|(pid, _)| *pid).collect();
+        if left.is_empty() {
+            return Ok(running
+                .into_iter()
+                .filter_map(|(_, ending)| ending)
+                .collect());
+        }
+        let Some(arrived) = signals.wait(LONG) else {
+            continue;
+        };
+        if arrived.is_from_process && arrived.signal != libc::SIGCHLD {
+            for pid in left {
+                sys::send(pid, arrived.signal);
+            }
+        }
+    }
+}
+
+fn start_one(signals: &HeldSignals, start: &Start) -> Result<u32, StartError> {
+    let (name, arguments) = start.words.split_first().ok_or_else(|| StartError {
+        program: String::new(),
+        error: io::ErrorKind::NotFound.into(),
+    })?;
+    let mut command = Command::new(name);
+    command
+        .args(arguments)
+        .envs(start.variables.iter().map(|(name, value)| (name, value)));
+    signals.restore_in(&mut command);
+    let child = command.spawn().map_err(|error| StartError {
+        program: name.to_string_lossy().into_owned(),
+        error,
+    })?;
+    Ok(child.id())
 }
 
 /// Signals while somebody else's program is watched: those that ask us to end do.

@@ -14,6 +14,8 @@ pub struct Series {
 pub enum SeriesKind {
     /// All processes of a run together: the name of its file or node, and its start in local time.
     Total { name: String, started: String },
+    /// The program itself, if it started others.
+    Program { pid: u32, name: String },
     /// One process that the program started.
     Child { pid: u32, name: String },
     /// Several runs together.

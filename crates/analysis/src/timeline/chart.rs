@@ -166,6 +166,16 @@ impl Builder<'_> {
     /// What only the chart of one run shows.
     fn single(&mut self, timeline: &Timeline, zero: f64) {
         let mut children: Vec<&Process> = timeline.children().iter().collect();
+        if let (Some(root), true) = (
+            timeline.processes.first(),
+            timeline.has_root && !children.is_empty(),
+        ) {
+            let kind = SeriesKind::Program {
+                pid: root.pid,
+                name: root.name.clone(),
+            };
+            self.add(kind, &root.curve(timeline.header.backend), zero);
+        }
         let largest =
             |process: &Process| process.samples.iter().map(|sample| sample.1.resident).max();
         children.sort_by_key(|process| std::cmp::Reverse(largest(process)));
@@ -293,10 +303,12 @@ impl Builder<'_> {
         chart.top_bytes = tops.chain(functions).chain(chart.limit).max().unwrap_or(0);
         let ends = |series: &Series| Some((series.points.first()?.0, series.points.last()?.0));
         let ends: Vec<(f64, f64)> = chart.series.iter().filter_map(ends).collect();
+        let calls = chart.brackets.iter().map(|bracket| bracket.end.0);
         (chart.from_s, chart.to_s) = self.wishes.window.unwrap_or((
             ends.iter().map(|end| end.0).fold(f64::INFINITY, f64::min),
             ends.iter()
                 .map(|end| end.1)
+                .chain(calls)
                 .fold(f64::NEG_INFINITY, f64::max),
         ));
         // A run of one sample, or none, still has an axis.

@@ -2,6 +2,7 @@
 
 pub mod diff;
 pub mod flamegraph;
+pub mod launch;
 pub mod lines;
 pub mod list;
 pub mod parse;
@@ -90,6 +91,11 @@ pub const ALL: &[Subcommand] = &[
         name: record::NAME,
         arguments: record::arguments,
         run: record::run,
+    },
+    Subcommand {
+        name: launch::NAME,
+        arguments: launch::arguments,
+        run: launch::run,
     },
     Subcommand {
         name: "plot",

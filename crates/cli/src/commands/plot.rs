@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use heaptide_analysis::model::chart::Chart;
 use heaptide_analysis::timeline::{ChartWishes, Named, chart};
-use heaptide_report::timeline::terminal;
+use heaptide_report::timeline::{page, png, svg, terminal};
 use heaptide_timeline::Timeline;
 use heaptide_watch::local_stamp;
 
@@ -15,6 +16,8 @@ use crate::timelines;
 /// If neither the terminal nor the environment says.
 const COLUMNS: usize = 100;
 const ROWS: usize = 20;
+/// Taller than this, curves do not say more.
+const MAX_ROWS: usize = 40;
 /// For titles, axis and legend.
 const OTHER_ROWS: usize = 8;
 /// Curves are thinned out to this many points.
@@ -49,7 +52,7 @@ pub fn arguments() -> Command {
                 .long("output")
                 .value_name("FILE")
                 .value_parser(clap::value_parser!(PathBuf))
-                .help("write a picture or page: a name that ends in .txt"),
+                .help("write a picture or page: a name that ends in .svg, .png, .html or .txt"),
         )
         .arg(
             Arg::new("window")
@@ -111,27 +114,42 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             "there are no samples between these seconds: choose a wider --window",
         ));
     }
-    let mut output = match matches.get_one::<PathBuf>("output") {
-        // As mprof does, a picture that exists is replaced.
-        Some(path) if path.extension().is_some_and(|ending| ending == "txt") => {
-            Output::file(path, true)?
-        }
-        Some(path) => {
-            let shown = path.display();
+    match matches.get_one::<PathBuf>("output") {
+        Some(path) => draw_into(path, &chart),
+        None => print(Output::standard(), &chart),
+    }
+}
+
+/// As the name's ending says. As mprof does it, a picture that exists is replaced.
+fn draw_into(path: &Path, chart: &Chart) -> Result<(), Failure> {
+    let ending = path
+        .extension()
+        .map(|ending| ending.to_string_lossy().to_lowercase());
+    let draw = match ending.as_deref() {
+        Some("svg") => svg,
+        Some("png") => png,
+        Some("html" | "htm") => page,
+        Some("txt") => return print(Output::file(path, true)?, chart),
+        _ => {
             return Err(Failure::Usage(format!(
-                "{shown} has no ending that is known here: use .txt"
+                "{} has no ending that can be drawn: use .svg, .png, .html or .txt",
+                path.display()
             )));
         }
-        None => Output::standard(),
     };
+    let mut output = Output::file(path, true)?;
+    output.write(|out| draw(out, chart))?;
+    output.finish()
+}
+
+fn print(mut output: Output, chart: &Chart) -> Result<(), Failure> {
     let (columns, lines) = output.size();
+    let n_others = OTHER_ROWS + chart.series.len() + chart.notes.len();
     let rows = lines
-        .map_or(ROWS, |lines| {
-            lines.saturating_sub(OTHER_ROWS + chart.series.len())
-        })
-        .min(40);
+        .map_or(ROWS, |lines| lines.saturating_sub(n_others))
+        .min(MAX_ROWS);
     let style = output.style();
-    output.write(|out| terminal::chart(out, &chart, columns.unwrap_or(COLUMNS), rows, style))?;
+    output.write(|out| terminal::chart(out, chart, columns.unwrap_or(COLUMNS), rows, style))?;
     output.finish()
 }
 

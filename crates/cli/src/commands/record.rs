@@ -122,7 +122,7 @@ fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
-fn interval(text: &str) -> Result<f64, String> {
+pub fn interval(text: &str) -> Result<f64, String> {
     match positive(text)? {
         seconds if seconds < MIN_INTERVAL_S => Err("it must be at least 0.001".into()),
         seconds => Ok(seconds),

@@ -51,7 +51,11 @@ impl Axis {
             n_decimals: 0,
         };
         let step = axis.step(n_marks);
-        axis.n_decimals = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
+        let is_whole = |n: &usize| {
+            let scaled = step * 10f64.powi(*n as i32);
+            (scaled - scaled.round()).abs() < 1e-6 * scaled
+        };
+        axis.n_decimals = (0..6).find(is_whole).unwrap_or(6);
         let first = (axis.from / step).ceil();
         axis.marks = (0..200)
             .map(|n| (first + f64::from(n)) * step)
@@ -60,11 +64,11 @@ impl Axis {
         axis
     }
 
-    /// 1, 2 or 5 times a power of ten.
+    /// 1, 2, 2.5 or 5 times a power of ten.
     fn step(&self, n_marks: usize) -> f64 {
         let rough = (self.to - self.from) / n_marks.max(1) as f64;
         let power = 10f64.powf(rough.log10().floor());
-        let times = [1.0, 2.0, 5.0]
+        let times = [1.0, 2.0, 2.5, 5.0]
             .into_iter()
             .find(|times| times * power >= rough);
         times.unwrap_or(10.0) * power
@@ -92,7 +96,8 @@ mod tests {
     #[test]
     fn marks_are_round_and_cover_the_axis() {
         let axis = Axis::of_seconds(0.0, 12.3, 6);
-        assert_eq!(axis.marks, [0.0, 5.0, 10.0]);
+        assert_eq!(axis.marks, [0.0, 2.5, 5.0, 7.5, 10.0]);
+        assert_eq!(axis.label(2.5), "2.5");
         let axis = Axis::of_seconds(0.0, 0.73, 5);
         assert_eq!(axis.label(axis.marks[1]), "0.2");
         let axis = Axis::of_bytes(300 << 20, 5);

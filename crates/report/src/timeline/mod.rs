@@ -4,5 +4,13 @@
 //! the others render one and the same `scene`.
 
 mod axis;
+mod page;
+mod png;
+mod scene;
+mod svg;
 pub mod terminal;
 mod words;
+
+pub use page::page;
+pub use png::png;
+pub use svg::svg;

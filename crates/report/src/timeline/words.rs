@@ -9,6 +9,7 @@ pub fn label(series: &Series) -> String {
     let name = match &series.kind {
         SeriesKind::Total { name, started } if started.is_empty() => name.clone(),
         SeriesKind::Total { name, started } => format!("{name}, start at {started}"),
+        SeriesKind::Program { pid, name } => format!("program {pid} {name}"),
         SeriesKind::Child { pid, name } if name.is_empty() => format!("child {pid}"),
         SeriesKind::Child { pid, name } => format!("child {pid} {name}"),
         SeriesKind::Sum { n_runs } => format!("sum of {n_runs}"),

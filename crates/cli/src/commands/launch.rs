@@ -1,0 +1,187 @@
+//! `heaptide launch`: a Python program as many ranks, over mpirun or as plain processes, and with one flag a timeline of
+//! each of them.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use heaptide_report::shell;
+use heaptide_timeline::Ending;
+use heaptide_watch::{Start, node, run_all};
+
+use crate::again;
+use crate::exit::Failure;
+
+pub const NAME: &str = "launch";
+
+/// Tried in this order if none is named.
+const LAUNCHERS: [&str; 2] = ["mpirun", "mpiexec"];
+const LOCAL: &str = "local";
+
+pub fn arguments() -> Command {
+    Command::new(NAME)
+        .about("Run a Python program as several ranks, and record a timeline of each of them with one flag")
+        .long_about(
+            "Run a Python program as several ranks, and record a timeline of each of them with one flag.\n\n\
+             With --python_memory_profile rank 0, the master, writes mprofile_<YYYYmmddHHMMSS>.dat, and every other \
+             rank a file named after its node, <host>.dat, or <host>-rank<N>.dat where a host has several. mprof reads \
+             them, and heaptide plot *.dat shows all nodes on one clock with their sum. COMPSS_WORKER_PROFILE_PATH or \
+             HEAPTIDE_OUT names the folder.",
+        )
+        .override_usage("heaptide launch [OPTIONS] SCRIPT [ARGS]...")
+        .arg(
+            Arg::new("profile")
+                .long("python_memory_profile")
+                .visible_alias("python-memory-profile")
+                .action(ArgAction::SetTrue)
+                .help("record memory over time, a file for each rank"),
+        )
+        .arg(
+            Arg::new("n")
+                .short('n')
+                .long("ranks")
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(1..=100_000))
+                .default_value("1")
+                .help("how many ranks"),
+        )
+        .arg(
+            Arg::new("launcher")
+                .long("launcher")
+                .value_name("COMMAND")
+                .help(
+                    "what starts the ranks, with its options, such as 'mpirun --oversubscribe' or srun; local for \
+                     processes of this machine [default: mpirun or mpiexec if there is one, else local]",
+                ),
+        )
+        .arg(
+            Arg::new("interval")
+                .short('T')
+                .long("interval")
+                .value_name("SECONDS")
+                .value_parser(super::record::interval)
+                .help("time between two samples [default: 0.1]"),
+        )
+        .arg(
+            Arg::new("command")
+                .value_name("SCRIPT")
+                .num_args(1..)
+                .required(true)
+                .trailing_var_arg(true)
+                .allow_hyphen_values(true)
+                .value_parser(value_parser!(OsString))
+                .help("the program and its arguments; one that does not end in .py is run itself"),
+        )
+}
+
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let n_ranks = matches.get_one::<u32>("n").copied().unwrap_or(1);
+    let is_profiled = matches.get_flag("profile");
+    let rank = rank_command(matches, is_profiled);
+    let starts = match launcher(matches) {
+        Some(launcher) => {
+            let ranks = [OsString::from("-n"), n_ranks.to_string().into()];
+            vec![Start {
+                words: launcher.into_iter().chain(ranks).chain(rank).collect(),
+                variables: Vec::new(),
+            }]
+        }
+        None => local(n_ranks, &rank),
+    };
+    let endings = run_all(&starts).map_err(|error| {
+        eprintln!("heaptide: {error}");
+        Failure::Ended(error.exit_code())
+    })?;
+    if is_profiled {
+        let folder = node::folder().unwrap_or_default();
+        let files = folder.join("*.dat").display().to_string();
+        let files = if files.contains(' ') {
+            shell::quote(&files)
+        } else {
+            files
+        };
+        eprintln!("heaptide: look at it with: heaptide plot {files}");
+    }
+    let codes = endings.iter().map(|ending| match ending {
+        Ending::Exit(code) => *code,
+        Ending::Signal(signal) => 128 + signal,
+        Ending::Unknown | Ending::StillRunning => 0,
+    });
+    match codes.into_iter().find(|code| *code != 0) {
+        Some(code) => Err(Failure::Ended(code)),
+        None => Ok(()),
+    }
+}
+
+/// What each rank runs.
+fn rank_command(matches: &ArgMatches, is_profiled: bool) -> Vec<OsString> {
+    let mut words: Vec<OsString> = Vec::new();
+    if is_profiled {
+        words.extend(again::command(NAME));
+        words.extend(["record", "--quiet", "--node"].map(OsString::from));
+        if let Some(interval) = matches.get_one::<f64>("interval") {
+            words.extend(["-T".into(), interval.to_string().into()]);
+        }
+        words.push("--".into());
+    }
+    let program: Vec<OsString> = matches
+        .get_many::<OsString>("command")
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+    if program
+        .first()
+        .is_some_and(|first| first.to_string_lossy().ends_with(".py"))
+    {
+        words.push(again::interpreter(NAME));
+    }
+    words.extend(program);
+    words
+}
+
+/// The launcher's words; `None` for plain processes.
+fn launcher(matches: &ArgMatches) -> Option<Vec<OsString>> {
+    match matches.get_one::<String>("launcher").map(String::as_str) {
+        Some(LOCAL) => None,
+        Some(text) => {
+            let mut words: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
+            // One that came with the interpreter's packages is not on the path of everyone.
+            if let Some(path) = words.first().and_then(|first| found(first)) {
+                words[0] = path.into();
+            }
+            Some(words)
+        }
+        None => LAUNCHERS
+            .iter()
+            .find_map(|name| found(OsStr::new(name)))
+            .map(|path| vec![path.into()]),
+    }
+}
+
+/// On the path, or beside the interpreter.
+fn found(name: &OsStr) -> Option<PathBuf> {
+    if Path::new(name).components().count() > 1 {
+        return None;
+    }
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let beside = PathBuf::from(again::interpreter(NAME))
+        .parent()
+        .map(Path::to_owned);
+    let folders = std::env::split_paths(&paths).chain(beside.filter(|folder| folder.is_absolute()));
+    folders
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+}
+
+fn local(n_ranks: u32, rank: &[OsString]) -> Vec<Start> {
+    let start = |number: u32| Start {
+        words: rank.to_vec(),
+        variables: vec![
+            ("HEAPTIDE_RANK", number.to_string().into()),
+            ("HEAPTIDE_SIZE", n_ranks.to_string().into()),
+            ("HEAPTIDE_LOCAL_SIZE", n_ranks.to_string().into()),
+        ],
+    };
+    (0..n_ranks).map(start).collect()
+}

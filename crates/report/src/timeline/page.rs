@@ -1,0 +1,64 @@
+//! A scene as a page: the picture, with a little script that reads values out. One file, no request.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::chart::Chart;
+
+use super::scene::scene;
+use super::{svg, words};
+use crate::json::write_text;
+use crate::units::mib;
+
+const PAGE: &str = include_str!("page.html");
+const SCRIPT: &str = include_str!("page.js");
+/// Of the script: the page allows no other. A test compares it with what browsers will compute.
+const SCRIPT_HASH: &str = "jv+taQPSfxPgWg7tL7qtuclZkjVWBmpVoIaWOS8+/IA=";
+
+pub fn page(out: &mut dyn Write, chart: &Chart) -> io::Result<()> {
+    let scene = scene(chart);
+    let mut data: Vec<u8> = Vec::new();
+    let (left, top, width, height) = scene.plot;
+    let longest = chart
+        .series
+        .iter()
+        .map(|series| series.points.len())
+        .max()
+        .unwrap_or(0);
+    let step = (chart.to_s - chart.from_s) / longest.max(1) as f64;
+    write!(
+        data,
+        "{{\"plot\":[{left},{top},{width},{height}],\"from\":{},\"to\":{},\"step\":{step},\"series\":[",
+        scene.x_range_s.0, scene.x_range_s.1
+    )?;
+    for (number, series) in chart.series.iter().enumerate() {
+        let comma = if number == 0 { "" } else { "," };
+        write!(data, "{comma}{{\"name\":")?;
+        write_text(&mut data, &words::label(series))?;
+        write!(data, ",\"points\":[")?;
+        for (number, &(seconds, bytes)) in series.points.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(data, "{comma}[{seconds:.4},{:.4}]", mib(bytes))?;
+        }
+        write!(data, "]}}")?;
+    }
+    write!(data, "]}}")?;
+    // Nothing in a name may end the element it stands in.
+    let data = String::from_utf8_lossy(&data).replace('<', "\\u003c");
+    // The order matters: what was put in is not searched for places any more.
+    let places = [
+        ("HASH", SCRIPT_HASH.to_owned()),
+        ("PICTURE", svg::render(&scene)),
+        ("DATA", data),
+        ("SCRIPT", SCRIPT.trim_end().to_owned()),
+    ];
+    let mut rest = PAGE;
+    for (place, content) in places {
+        let (before, behind) = rest
+            .split_once(place)
+            .ok_or_else(|| io::Error::other("this build's page has no place for data"))?;
+        out.write_all(before.as_bytes())?;
+        out.write_all(content.as_bytes())?;
+        rest = behind;
+    }
+    out.write_all(rest.as_bytes())
+}
