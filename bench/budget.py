@@ -41,6 +41,7 @@ DECODE_EVENTS_PER_SECOND = 30e6
 REPORT_BYTES, REPORT_BYTES_PER_BLOCK = 64e6, 48
 REPORT_TIMES_FASTER = 10
 AGENT_BYTES = 16e6
+SAMPLER_SHARE = 0.01
 AGENT_WORKLOAD = "calls"
 
 REASONS = Path(__file__).resolve().parent / "reasons.json"
@@ -154,6 +155,11 @@ def further_lines(figures: Figures) -> Iterator[Line]:
         yield unmeasured("decode rate", least)
     else:
         yield Line("decode rate", least, f"{rate / 1e6:.1f} M events/s", rate >= DECODE_EVENTS_PER_SECOND)
+    name, share = "timeline of 64 children at 10 Hz", figures.sampler_share
+    if share is None:
+        yield unmeasured(name, f"≤ {SAMPLER_SHARE:.0%} of a core")
+    else:
+        yield Line(name, f"≤ {SAMPLER_SHARE:.0%} of a core", f"{share:.2%}", share <= SAMPLER_SHARE)
 
 
 def report_lines(reports: Reports) -> Iterator[Line]:

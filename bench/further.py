@@ -10,6 +10,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import sampler_share
 from process import record, succeed
 from reports import Reports, measure_long_capture, measure_reports
 
@@ -39,6 +40,8 @@ class Figures:
     report_max_rss: int | None = None
     report_live_blocks: int = LIVE_BLOCKS
     reports: Reports = field(default_factory=Reports)
+    # Of one core, while `heaptide record` watches 64 children at 10 Hz.
+    sampler_share: float | None = None
     failed: list[str] = field(default_factory=list)
 
 
@@ -46,7 +49,14 @@ def measure(python: Path, repetitions: int) -> Figures:
     """Take all figures, printing each; one that fails does not stop the others."""
     figures = Figures(attempted=True)
     with tempfile.TemporaryDirectory(prefix="heaptide-bench-") as scratch:
-        for part in (measure_states, measure_start, measure_decode, measure_report_memory, measure_page_making):
+        for part in (
+            measure_states,
+            measure_start,
+            measure_decode,
+            measure_report_memory,
+            measure_page_making,
+            measure_sampler,
+        ):
             try:
                 part(python, Path(scratch), repetitions, figures)
             except RuntimeError as failure:
@@ -110,3 +120,9 @@ def measure_page_making(python: Path, scratch: Path, repetitions: int, figures: 
     """Reports beside memray's, and reports of a very long capture."""
     measure_reports(python, scratch, repetitions, figures.reports)
     measure_long_capture(python, scratch, repetitions, figures.reports)
+
+
+def measure_sampler(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
+    """What watching a run from outside costs."""
+    figures.sampler_share = sampler_share.share(python)
+    print(f"sampler         {figures.sampler_share:.2%} of one core, {sampler_share.CHILDREN} children", flush=True)

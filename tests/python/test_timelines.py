@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -14,32 +15,17 @@ from pathlib import Path
 
 import pytest
 from conftest import heaptide
+from timeline_files import clean_environment, peaks, record
 
 pytestmark = pytest.mark.once
 
-MIB = 1 << 20
-# Grows to a size, says so, and waits for a line before it goes on: no sleeping in place of a condition.
+# Grows, and ends when that was seen.
 GROWS = """
-import os, sys, time
+from seen_from_outside import until_sized
 block = bytearray(64 << 20)
-time.sleep(0.5)
+until_sized(64)
 print("grown", flush=True)
 """
-
-
-def record(tmp_path: Path, *arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
-    """Run `heaptide record` in the folder of the test."""
-    return heaptide("record", *arguments, cwd=tmp_path, **options)
-
-
-def peaks(path: Path) -> tuple[float, dict[int, float]]:
-    """What `heaptide peak` prints: the whole, and each child."""
-    lines = heaptide("peak", path).stdout.splitlines()
-    whole = re.fullmatch(r".*\t(\d+\.\d{3}) MiB", lines[0])
-    assert whole, lines
-    children = [re.fullmatch(r"  Child (\d+)\t\t\t(\d+\.\d{3}) MiB", line) for line in lines[1:]]
-    assert all(children), lines
-    return float(whole[1]), {int(child[1]): float(child[2]) for child in children if child}
 
 
 def test_curve_holds_what_the_program_held(tmp_path: Path) -> None:
@@ -72,7 +58,7 @@ def test_C3_signals_reach_the_program_and_its_death_is_ours(tmp_path: Path) -> N
         "while True: time.sleep(1)"
     )
     command = [sys.executable, "-m", "heaptide", "record", "-q", "--", sys.executable, "-c", code]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(command, cwd=tmp_path, env=clean_environment(), stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGTERM)
@@ -132,3 +118,153 @@ def test_list_rm_and_clean_work_by_number(tmp_path: Path) -> None:
     assert len(heaptide("list", cwd=tmp_path).stdout.splitlines()) == 2
     heaptide("clean", cwd=tmp_path)
     assert os.listdir(tmp_path) == []
+
+
+SHARES = """
+import os, re, sys
+from seen_from_outside import until
+block = bytearray(48 << 20)
+pipes = []
+for _ in range(3):
+    (inner, outer), (done, ours) = os.pipe(), os.pipe()
+    if os.fork() == 0:
+        os.close(outer)
+        sum(block[::4096])
+        os.write(ours, b"x")
+        os.read(inner, 1)
+        os._exit(0)
+    os.close(inner)
+    os.read(done, 1)
+    pipes.append(outer)
+
+def last(text, pattern):
+    found = dict(re.findall(pattern, text))
+    return len(found) == 4 and sum(map(int, found.values())) / 1024
+
+wanted = {
+    "rss": lambda text: last(text, r" (\\d+)=(\\d+)") > 4 * 48,
+    "pss": lambda text: 0 < last(text, r" (\\d+)~(\\d+),") < 2 * 48,
+    "uss": lambda text: 0 < last(text, r" (\\d+)~\\d+,(\\d+),") < 48,
+}[sys.argv[1]]
+until(wanted)
+sys.exit(0 if wanted(open(os.environ["HEAPTIDE_TIMELINE_FUNCTIONS"][:-10]).read()) else 1)
+"""
+
+
+@pytest.mark.parametrize("backend", ["rss", "pss", "uss"])
+def test_C4_proportional_and_unique_size_count_shared_pages_once(tmp_path: Path, backend: str) -> None:
+    # Four processes share one block of 48 MiB; the program waits until their last sizes add up as they must.
+    timeline = tmp_path / "out.timeline"
+    record(tmp_path, "-q", "--backend", backend, "-o", timeline, "--", sys.executable, "-c", SHARES, backend)
+    chart = heaptide("plot", timeline).stdout
+    name = {"rss": "resident size", "pss": "proportional size", "uss": "unique size"}[backend]
+    assert f"({name})" in chart
+    if backend == "rss":
+        assert peaks(timeline)[0] > 4 * 48
+
+
+def test_every_process_is_named_and_its_end_is_written(tmp_path: Path) -> None:
+    timeline = tmp_path / "out.timeline"
+    code = """
+import subprocess, sys
+from seen_from_outside import until
+child = subprocess.Popen(["sleep", "1000"])
+until(lambda text: " sleep sleep 1000\\n" in text)
+child.kill()
+child.wait()
+until(lambda text: "\\nend " in text)
+sys.exit(5)
+"""
+    done = record(tmp_path, "-q", "-T", "0.02", "-o", timeline, "--", sys.executable, "-c", code, check=False)
+    assert done.returncode == 5
+    text = timeline.read_text()
+    assert re.search(r"^new \S+ \d+ \d+ \d+ sleep sleep 1000$", text, re.M), text
+    assert re.search(r"^end \S+ \d+$", text, re.M), text
+    assert text.endswith("exit 5\n")
+
+
+def test_killed_program_leaves_its_curve_and_the_chart_says_so(tmp_path: Path) -> None:
+    timeline = tmp_path / "out.timeline"
+    code = GROWS + "import os; os.kill(os.getpid(), 9)"
+    done = record(tmp_path, "-q", "-o", timeline, "--", sys.executable, "-c", code, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert peaks(timeline)[0] > 64
+    assert "the program was ended by SIGKILL" in heaptide("plot", timeline).stdout
+    # The same curve from a run that the kernel ended.
+    timeline.write_text(timeline.read_text().replace("over ", "oom 1\nover "))
+    assert "because memory ran out" in heaptide("plot", timeline).stdout
+
+
+def test_killed_recording_leaves_a_file_that_can_be_read(tmp_path: Path) -> None:
+    for name in ("out.timeline", "out.dat"):
+        code = GROWS + "import sys; sys.stdin.read()"
+        command = [sys.executable, "-m", "heaptide", "record", "-o", name, "--", sys.executable, "-c", code]
+        with subprocess.Popen(
+            command, cwd=tmp_path, env=clean_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "grown\n"
+            child.kill()
+            child.wait()
+        assert peaks(tmp_path / name)[0] > 64
+
+
+def test_functions_are_merged_from_the_file_in_the_environment(tmp_path: Path) -> None:
+    code = """
+import os, time
+from seen_from_outside import until_seen_again, until_sized
+start = time.time()
+block = bytearray(32 << 20)
+until_sized(32)
+until_seen_again()
+with open(os.environ["HEAPTIDE_TIMELINE_FUNCTIONS"], "a") as file:
+    file.write(f"FUNC jobs.load.read 10.0000 {start:.4f} 42.0000 {time.time():.4f} 0\\n")
+    file.write("FUNC cut")
+"""
+    for name in ("out.timeline", "out.dat"):
+        record(tmp_path, "-q", "-T", "0.02", "-o", name, "--", sys.executable, "-c", code)
+        chart = heaptide("plot", name, cwd=tmp_path).stdout
+        assert re.search(r"├read \d+\.\d{3}s", chart), chart
+        assert "├read" not in heaptide("plot", "-n", name, cwd=tmp_path).stdout
+        found = heaptide("peak", "--func", "jobs.load.read", name, cwd=tmp_path).stdout
+        assert float(found.split("\t")[1].split()[0]) > 32
+        assert heaptide("peak", "--func", "absent", name, cwd=tmp_path).stdout == f"{name}\tNaN MiB\n"
+    assert sorted(os.listdir(tmp_path)) == ["out.dat", "out.timeline"]
+
+
+def test_running_process_is_watched_without_being_touched(tmp_path: Path) -> None:
+    code = "import sys; block = bytearray(64 << 20); print('ready', flush=True); print(sys.stdin.read())"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as watched:
+        assert watched.stdout is not None
+        assert watched.stdout.readline() == "ready\n"
+        pid = str(watched.pid)
+        record(tmp_path, "-q", "--attach", pid, "--timeout", "0.3", "-o", "out.dat")
+        assert peaks(tmp_path / "out.dat")[0] > 64
+        record(tmp_path, "-q", "--attach", pid, "--timeout", "0.2")
+        out, _ = watched.communicate("alive")
+        assert out == "alive\n"
+    assert watched.returncode == 0
+    assert len(list(tmp_path.glob(f"heaptide-pid{pid}.*.timeline"))) == 1
+
+
+def test_program_goes_on_when_its_timeline_cannot_be_written(tmp_path: Path) -> None:
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60, 60))
+
+    code = "import time; time.sleep(0.5); print('done'); raise SystemExit(4)"
+    done = record(
+        *(tmp_path, "-T", "0.01", "-o", "out.dat", "--", sys.executable, "-c", code),
+        check=False,
+        preexec_fn=small_files,
+    )
+    assert (done.returncode, done.stdout) == (4, "done\n")
+    assert "could not be written to its end" in done.stderr
+
+
+def test_recording_ends_at_its_timeout_and_the_program_goes_on(tmp_path: Path) -> None:
+    code = "import time; time.sleep(1); print('done'); raise SystemExit(6)"
+    done = record(tmp_path, "-q", "--timeout", "0.2", "-o", "out.dat", "--", sys.executable, "-c", code, check=False)
+    assert (done.returncode, done.stdout) == (6, "done\n")
+    assert (tmp_path / "out.dat").read_text().endswith(" running\n")

@@ -28,7 +28,8 @@ impl Budget {
         result
     }
 
-    fn pay(&mut self, now: Instant, cost: Duration) {
+    /// The same for work that was done already.
+    pub fn pay(&mut self, now: Instant, cost: Duration) {
         self.next = now.checked_add(cost.div_f64(self.share));
     }
 }

@@ -66,21 +66,22 @@ pub fn join(words: impl Iterator<Item = String>) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// Every process there is.
-pub fn pids() -> io::Result<impl Iterator<Item = u32>> {
-    let entries = fs::read_dir("/proc")?;
-    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
+/// Every process there is, in order.
+pub fn pids() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut pids: Vec<u32> = entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    pids.sort_unstable();
+    pids
 }
 
 /// The first process whose name contains a text, other than this one.
 pub fn find_process(part: &str) -> Option<u32> {
-    let mut found: Vec<u32> = pids()
-        .ok()?
-        .filter(|&pid| pid != std::process::id())
-        .filter(|&pid| stat(pid).is_some_and(|stat| stat.name.contains(part) && stat.state != b'Z'))
-        .collect();
-    found.sort_unstable();
-    found.first().copied()
+    pids().into_iter().find(|&pid| {
+        let fits = |stat: Stat| stat.name.contains(part) && stat.state != b'Z';
+        pid != std::process::id() && stat(pid).is_some_and(fits)
+    })
 }
 
 /// A file of `/proc` that is read again and again.
@@ -164,7 +165,7 @@ mod tests {
     fn this_process_is_found_by_what_the_kernel_says() {
         let stat = stat(std::process::id()).expect("we live");
         assert!(stat.parent > 0 && stat.start > 0);
-        assert!(pids().expect("proc").any(|pid| pid == std::process::id()));
+        assert!(pids().contains(&std::process::id()));
         assert_eq!(last_pid("0.1 0.2 0.3 1/135 23423\n"), Some(23423));
         assert_eq!(resident_pages("100 25 3 0 0 0 0\n"), Some(25));
     }

@@ -4,18 +4,21 @@
 //! last time, and within a budget. Those that are known are read from files that stay open: an open file belongs to the
 //! process and not to its number, so a number that is used again confuses nobody.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::time::Instant;
 
-use heaptide_timeline::Memory;
+use heaptide_timeline::{Backend, Memory};
 
 use crate::budget::Budget;
 use crate::procfs::{self, Kept};
 use crate::sys;
 
-/// For finding processes, and for the sizes that cost much: shares of one core.
-const FINDING_SHARE: f64 = 0.004;
-const DEAR_SHARE: f64 = 0.01;
+/// For finding processes, and for the sizes that cost much: shares of one core. With what every tick costs for 64
+/// processes, all stays below one percent.
+const FINDING_SHARE: f64 = 0.003;
+const DEAR_SHARE: f64 = 0.004;
+/// If the dear sizes are what was asked for.
+const WANTED_SHARE: f64 = 0.01;
 /// Beyond this many, files are opened anew at each look: others need descriptors too.
 const MAX_KEPT: usize = 400;
 /// A process that was just born may still show its parent's name: it is asked again at these looks.
@@ -47,8 +50,8 @@ pub struct Tree {
     leads_others: bool,
     pub members: Vec<Member>,
     n_ever: usize,
-    /// Pids that were looked at and are not ours.
-    foreign: HashSet<u32>,
+    /// All processes of the machine when they were last listed, in order.
+    listing: Vec<u32>,
     /// Pids that are or were ours.
     ours: HashSet<u32>,
     loadavg: Option<Kept>,
@@ -59,21 +62,25 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// `None` if there is no such process. A program that was there before us may lead a group of which others are part
-    /// that it did not start, so its own group and session say nothing.
-    pub fn new(root: u32, was_there_before: bool) -> Option<Tree> {
+    /// `before` are the processes that cannot be the program's: those that were there when it began. If they are none, it
+    /// was there before us; it may then lead a group of which others are part that it did not start, so its own group and
+    /// session say nothing. `None` if there is no such process.
+    pub fn new(root: u32, before: Vec<u32>, backend: Backend) -> Option<Tree> {
         let stat = procfs::stat(root)?;
         let mut tree = Tree {
             root,
-            leads_others: was_there_before,
+            leads_others: before.is_empty(),
             members: Vec::new(),
             n_ever: 0,
-            foreign: HashSet::new(),
+            listing: before,
             ours: HashSet::from([root]),
             loadavg: Kept::open("/proc/loadavg").ok(),
             last_pid: None,
             finding: Budget::new(FINDING_SHARE),
-            dear: Budget::new(DEAR_SHARE),
+            dear: Budget::new(match backend {
+                Backend::Rss => DEAR_SHARE,
+                Backend::Pss | Backend::Uss => WANTED_SHARE,
+            }),
             page_len: sys::page_len(),
         };
         tree.add(root, stat);
@@ -84,9 +91,10 @@ impl Tree {
     pub fn look(&mut self, now: Instant) -> News {
         let mut news = News::default();
         if self.finding.allows(now) && self.somebody_was_born() {
-            let mut finding = std::mem::replace(&mut self.finding, Budget::new(FINDING_SHARE));
-            finding.spend(now, || self.find());
-            self.finding = finding;
+            let before = sys::cpu_time();
+            self.find();
+            self.finding
+                .pay(now, sys::cpu_time().saturating_sub(before));
         }
         self.read_sizes(&mut news);
         self.read_names(&mut news);
@@ -106,37 +114,29 @@ impl Tree {
         !is_same
     }
 
+    /// Only those that were not there at the last listing are asked who they are.
     fn find(&mut self) {
-        let Ok(pids) = procfs::pids() else { return };
-        let mut pids: Vec<u32> = pids.collect();
-        let there: HashSet<u32> = pids.iter().copied().collect();
-        self.foreign.retain(|pid| there.contains(pid));
-        let members: HashSet<u32> = self.members.iter().map(|member| member.pid).collect();
-        pids.retain(|pid| !members.contains(pid) && !self.foreign.contains(pid));
-        let unknown: HashMap<u32, procfs::Stat> = pids
+        let listing = procfs::pids();
+        let mut unknown: Vec<(u32, procfs::Stat)> = listing
             .iter()
+            .filter(|pid| self.listing.binary_search(pid).is_err())
             .filter_map(|&pid| Some((pid, procfs::stat(pid)?)))
             .collect();
-        // Parents mostly have the smaller numbers, but numbers wrap round: ancestors are followed to the end instead.
-        let mut decided: Vec<u32> = pids
-            .into_iter()
-            .filter(|pid| unknown.contains_key(pid))
-            .collect();
-        decided.sort_unstable_by_key(|pid| unknown[pid].start);
-        for pid in decided {
-            let stat = &unknown[&pid];
+        // Parents are older than their children; numbers may wrap round and say nothing.
+        unknown.sort_by_key(|(pid, stat)| (stat.start, *pid));
+        for (pid, stat) in unknown {
             let is_ours = pid != std::process::id()
+                && pid != self.root
                 && (self.ours.contains(&stat.parent)
                     // Its parent may be gone before anybody looked; a daemon still has its parent's group or session.
                     || self.is_led_by_ours(stat.group)
                     || self.is_led_by_ours(stat.session));
-            if !is_ours {
-                self.foreign.insert(pid);
-            } else if !matches!(stat.state, b'Z' | b'X') {
+            if is_ours && !matches!(stat.state, b'Z' | b'X') {
                 self.ours.insert(pid);
-                self.add(pid, stat.clone());
+                self.add(pid, stat);
             }
         }
+        self.listing = listing;
     }
 
     fn is_led_by_ours(&self, leader: u32) -> bool {

@@ -47,6 +47,7 @@ pub struct Finished {
 /// Records one run into a new file. Whatever happens to the file, the program goes on to its end.
 pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError> {
     let mut functions = Functions::beside(path);
+    let mut before = procfs::pids();
     let (mut watched, root, command) = match &plan.target {
         Target::Command(words) => {
             let program =
@@ -57,6 +58,8 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
         }
         Target::Process(pid) => {
             let command = procfs::command_of(*pid).unwrap_or_default();
+            // It may have started any of them.
+            before.clear();
             (Watched::Process(Attached::begin()), *pid, command)
         }
     };
@@ -65,7 +68,7 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
     header.command = command;
     header.started_s = unix_seconds();
     let mut session = Session {
-        tree: Tree::new(root, matches!(watched, Watched::Process(_))),
+        tree: Tree::new(root, before, header.backend),
         group: Group::of(root),
         limit: None,
         n_kills_before: group::n_kills_of_machine(),

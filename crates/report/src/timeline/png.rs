@@ -126,43 +126,18 @@ impl Image {
 
     /// All strokes of a line are laid on at once: where two meet, the colour must not be laid on twice.
     fn strokes(&mut self, strokes: &[Vec<(f64, f64)>], width: f64, colour: Colour) {
-        let mut cover: Vec<u8> = vec![0; self.width * self.height];
+        let mut cover = Cover::around(strokes, width / 2.0, (self.width, self.height));
         for pair in strokes.iter().flat_map(|stroke| stroke.windows(2)) {
-            self.segment(&mut cover, pair[0], pair[1], width / 2.0);
+            cover.segment(pair[0], pair[1], width / 2.0);
         }
         for (at, &covered) in cover
+            .dots
             .iter()
             .enumerate()
             .filter(|(_, covered)| **covered > 0)
         {
-            let (x, y) = (at % self.width, at / self.width);
+            let (x, y) = (cover.left + at % cover.width, cover.top + at / cover.width);
             self.blend(x, y, colour, f64::from(covered) / 255.0);
-        }
-    }
-
-    fn segment(&self, cover: &mut [u8], from: (f64, f64), to: (f64, f64), radius: f64) {
-        let reach = radius + 1.0;
-        let range = |a: f64, b: f64, end: usize| {
-            let low = (a.min(b) - reach).max(0.0) as usize;
-            let high = ((a.max(b) + reach).max(0.0) as usize + 1).min(end);
-            low.min(high)..high
-        };
-        let (dx, dy) = (to.0 - from.0, to.1 - from.1);
-        let length = dx * dx + dy * dy;
-        for y in range(from.1, to.1, self.height) {
-            for x in range(from.0, to.0, self.width) {
-                // From the middle of the dot to the nearest place of the segment.
-                let (px, py) = (x as f64 + 0.5 - from.0, y as f64 + 0.5 - from.1);
-                let along = if length > 0.0 {
-                    ((px * dx + py * dy) / length).clamp(0.0, 1.0)
-                } else {
-                    0.0
-                };
-                let distance = (px - along * dx).hypot(py - along * dy);
-                let covered = (radius + 0.5 - distance).clamp(0.0, 1.0);
-                let dot = &mut cover[y * self.width + x];
-                *dot = (*dot).max((covered * 255.0) as u8);
-            }
         }
     }
 
@@ -202,6 +177,64 @@ impl Image {
                         self.blend(x as usize, y as usize, colour, f64::from(dot) / 255.0);
                     }
                 }
+            }
+        }
+    }
+}
+
+/// How much of each dot a line covers, in the part of the picture that the line is in.
+struct Cover {
+    left: usize,
+    top: usize,
+    width: usize,
+    height: usize,
+    dots: Vec<u8>,
+}
+
+impl Cover {
+    fn around(strokes: &[Vec<(f64, f64)>], radius: f64, (width, height): (usize, usize)) -> Cover {
+        let points = || strokes.iter().flatten();
+        let range = |values: &mut dyn Iterator<Item = f64>, end: usize| {
+            let widen = |(low, high): (f64, f64), value: f64| (low.min(value), high.max(value));
+            let (low, high) = values.fold((f64::INFINITY, 0.0), widen);
+            let low = ((low - radius - 1.0).max(0.0) as usize).min(end);
+            let high = ((high + radius + 2.0).max(0.0) as usize).min(end);
+            (low, high.saturating_sub(low))
+        };
+        let (left, width) = range(&mut points().map(|point| point.0), width);
+        let (top, height) = range(&mut points().map(|point| point.1), height);
+        Cover {
+            left,
+            top,
+            width,
+            height,
+            dots: vec![0; width * height],
+        }
+    }
+
+    fn segment(&mut self, from: (f64, f64), to: (f64, f64), radius: f64) {
+        let reach = radius + 1.0;
+        let range = |a: f64, b: f64, start: usize, len: usize| {
+            let low = ((a.min(b) - reach).max(0.0) as usize).saturating_sub(start);
+            let high = ((a.max(b) + reach).max(0.0) as usize + 1).saturating_sub(start);
+            low.min(len)..high.min(len)
+        };
+        let (dx, dy) = (to.0 - from.0, to.1 - from.1);
+        let length = dx * dx + dy * dy;
+        for y in range(from.1, to.1, self.top, self.height) {
+            for x in range(from.0, to.0, self.left, self.width) {
+                // From the middle of the dot to the nearest place of the segment.
+                let px = (self.left + x) as f64 + 0.5 - from.0;
+                let py = (self.top + y) as f64 + 0.5 - from.1;
+                let along = if length > 0.0 {
+                    ((px * dx + py * dy) / length).clamp(0.0, 1.0)
+                } else {
+                    0.0
+                };
+                let distance = (px - along * dx).hypot(py - along * dy);
+                let covered = (radius + 0.5 - distance).clamp(0.0, 1.0);
+                let dot = &mut self.dots[y * self.width + x];
+                *dot = (*dot).max((covered * 255.0) as u8);
             }
         }
     }

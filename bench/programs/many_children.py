@@ -1,0 +1,20 @@
+"""A program with children that all wait: what a sampler has to look at. Ends when its standard input does."""
+
+import subprocess
+import sys
+
+WAITS = "import sys; block = bytearray(4 << 20); print(flush=True); sys.stdin.read()"
+
+n_children = int(sys.argv[1])
+children = [
+    subprocess.Popen([sys.executable, "-S", "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    for _ in range(n_children)
+]
+for child in children:
+    child.stdout.readline()
+print("ready", flush=True)
+sys.stdin.read()
+for child in children:
+    child.stdin.close()
+for child in children:
+    child.wait()

@@ -1,0 +1,61 @@
+"""What `heaptide record` costs while it watches: its own share of one core, by the kernel's account of its time.
+
+The program watched has 64 children that do nothing, at ten samples a second: all that is measured is the sampler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CHILDREN = 64
+INTERVAL = 0.1
+SECONDS = 10.0
+# Its start: imports, finding all children, their first sizes. A watched job is longer than that.
+SETTLED = 3.0
+
+
+def share(python: Path, seconds: float = SECONDS, children: int = CHILDREN) -> float:
+    """The share of one core, from processor time: a busy machine makes it slower, not larger."""
+    with tempfile.TemporaryDirectory(prefix="heaptide-bench-") as scratch:
+        program = [str(python), str(HERE / "programs" / "many_children.py"), str(children)]
+        command = [str(python), "-m", "heaptide", "record", "-q", "-T", str(INTERVAL), "-o", "run.timeline", "--"]
+        with subprocess.Popen(
+            [*command, *program], cwd=scratch, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as watched:
+            assert watched.stdin is not None and watched.stdout is not None
+            if watched.stdout.readline() != "ready\n":
+                raise RuntimeError("`heaptide record` did not start its program")
+            time.sleep(SETTLED)
+            before, start = spent(watched.pid), time.perf_counter()
+            time.sleep(seconds)
+            used, passed = spent(watched.pid) - before, time.perf_counter() - start
+            watched.stdin.close()
+        if watched.returncode:
+            raise RuntimeError(f"`heaptide record` ended with {watched.returncode}")
+        return used / passed
+
+
+def spent(pid: int) -> float:
+    """Seconds on a processor, of all threads."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def main() -> int:
+    """Print the share; the budget is in budget.py."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--python", type=Path, default=Path(sys.executable), help="interpreter with heaptide installed")
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    options = parser.parse_args()
+    print(f"sampler         {share(options.python, options.seconds):.2%} of one core, {CHILDREN} children at 10 Hz")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
