@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { CUT, type Data, NO_FRAMES } from '../src/model/data.ts';
 import { label } from '../src/model/format.ts';
-import { expression, find } from '../src/model/search.ts';
+import { expression, find, Matching } from '../src/model/search.ts';
 import { buildTree, follow, keys, pathTo, type Shape, type Tree } from '../src/model/tree.ts';
 import { move } from '../src/flame/steps.ts';
 import { smallData } from './small-data.ts';
@@ -109,20 +109,35 @@ describe('the tree', () => {
   });
 });
 
+function found(data: Data, tree: Tree, wanted: RegExp) {
+  const matching = new Matching(data, wanted);
+  while (!matching.step(1000)) continue;
+  return find(tree, matching);
+}
+
 describe('a search', () => {
+  test('can be made in slices', () => {
+    const data = smallData();
+    // A clock that has always run out: one slice a step, and all of this data is one slice.
+    let now = 0;
+    const matching = new Matching(data, expression('^load')!);
+    expect(matching.step(0, () => now++)).toBe(true);
+    expect([...matching.isMatch]).toEqual([0, 1, 1, 0, 0]);
+  });
+
   test('counts what is below a match once', () => {
     const data = smallData();
     const tree = buildTree(data, SHAPE);
-    const found = find(data, tree, expression('load|parse')!);
-    expect(found.nodes.length).toBe(6);
-    expect(found.amount).toBe(900);
+    const sum = found(data, tree, expression('load|parse')!);
+    expect(sum.nodes.length).toBe(6);
+    expect(sum.amount).toBe(900);
   });
 
   test('looks at files and modules, and lets capitals decide', () => {
     const data = smallData();
     const tree = buildTree(data, SHAPE);
-    expect(find(data, tree, expression('lib\\.py:5')!).nodes.length).toBe(3);
-    expect(find(data, tree, expression('PARSE')!).nodes.length).toBe(0);
+    expect(found(data, tree, expression('lib\\.py:5')!).nodes.length).toBe(3);
+    expect(found(data, tree, expression('PARSE')!).nodes.length).toBe(0);
     expect(expression('(')).toBeUndefined();
   });
 });

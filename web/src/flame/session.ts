@@ -1,12 +1,15 @@
 /** The tree that is looked at and what was found in it, made anew whenever a setting asks for it. */
-import { computed, signal } from '@preact/signals';
+import { computed, effect, signal } from '@preact/signals';
 import { colouring } from '../colours.ts';
 import { diffColouring } from '../diff/colouring.ts';
 import type { Data } from '../model/data.ts';
-import { expression, find } from '../model/search.ts';
+import { expression, find, Matching } from '../model/search.ts';
 import { changes } from '../model/sides.ts';
 import { buildTree, follow, keys, pathTo } from '../model/tree.ts';
 import { change, settings, shape } from '../state.ts';
+
+/** Of a screen's frame, what a search may take. */
+const SLICE_MS = 10;
 
 export type Session = ReturnType<typeof openSession>;
 
@@ -15,11 +18,14 @@ export function openSession(data: Data) {
   const bySide = diffColouring();
   const tree = computed(() => buildTree(data, shape.value));
   const searchText = computed(() => settings.value.search);
+  const matching = signal<Matching | undefined>(undefined);
+  effect(() => {
+    const wanted = searchText.value === '' ? undefined : expression(searchText.value);
+    return match(wanted && new Matching(data, wanted), (done) => (matching.value = done));
+  });
   const found = computed(() => {
-    if (searchText.value === '') return undefined;
-    const wanted = expression(searchText.value);
-    if (!wanted) return undefined;
-    return find(data, tree.value, wanted, tree.value.sides ? changes(tree.value) : undefined);
+    if (!matching.value) return undefined;
+    return find(tree.value, matching.value, tree.value.sides ? changes(tree.value) : undefined);
   });
   const zoomPath = computed(() => settings.value.zoom);
   const zoom = computed(() => follow(tree.value, zoomPath.value, keys(data, shape.value)));
@@ -40,4 +46,15 @@ export function openSession(data: Data) {
     /** Whether what is typed into the search makes no regular expression. */
     isBadSearch: computed(() => searchText.value !== '' && expression(searchText.value) === undefined),
   };
+}
+
+/** At once if it is quick, else in slices between the frames of the screen. Returns how to give it up. */
+function match(matching: Matching | undefined, done: (matching: Matching | undefined) => void): () => void {
+  let waiting = 0;
+  const step = () => {
+    if (!matching || matching.step(SLICE_MS)) done(matching);
+    else waiting = window.setTimeout(step);
+  };
+  step();
+  return () => window.clearTimeout(waiting);
 }

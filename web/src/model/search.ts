@@ -31,17 +31,54 @@ export function searched(data: Data, key: number): string {
   return module < 0 ? place : `${place} ${texts[module]}`;
 }
 
+/**
+ * Looks at locations one after the other, a slice at a time, so that a page with hundreds of thousands of them stays
+ * responsive while somebody types. The result is whole when `step` returns true.
+ */
+export class Matching {
+  /** For each location, whether it matches. */
+  readonly isMatch: Uint8Array;
+  private next = 0;
+
+  constructor(
+    private readonly data: Data,
+    readonly wanted: RegExp,
+  ) {
+    this.isMatch = new Uint8Array(data.locations.line.length);
+  }
+
+  /** Goes on for so many milliseconds. */
+  step(ms: number, now: () => number = () => performance.now()): boolean {
+    const end = now() + ms;
+    while (this.next < this.isMatch.length) {
+      const stop = Math.min(this.isMatch.length, this.next + SLICE);
+      for (; this.next < stop; this.next++) {
+        this.isMatch[this.next] = this.wanted.test(searched(this.data, this.next)) ? 1 : 0;
+      }
+      if (now() >= end) break;
+    }
+    return this.next === this.isMatch.length;
+  }
+
+  /** Of anything that a tree may hold. */
+  matches(key: number): boolean {
+    if (key >= 0) return this.isMatch[key] === 1;
+    const text = searched(this.data, key);
+    return text !== '' && this.wanted.test(text);
+  }
+}
+
+/** Between two looks at the clock. */
+const SLICE = 256;
+
 /** `values`: what is summed up; how wide frames are, unless something else is said. */
-export function find(data: Data, tree: Tree, wanted: RegExp, values = tree.total[tree.unit]): Found {
-  const known = new Map<number, boolean>();
+export function find(tree: Tree, matching: Matching, values = tree.total[tree.unit]): Found {
   const isMatch = new Uint8Array(tree.n);
   const isBelow = new Uint8Array(tree.n);
   const nodes: number[] = [];
   let amount = 0;
   for (let node = 1; node < tree.n; node++) {
-    const key = tree.key[node]!;
-    let matches = known.get(key);
-    if (matches === undefined) known.set(key, (matches = wanted.test(searched(data, key)) && searched(data, key) !== ''));
+    const matches = matching.matches(tree.key[node]!);
     const isAlready = isBelow[tree.parent[node]!]!;
     if (matches) {
       isMatch[node] = 1;

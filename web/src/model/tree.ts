@@ -151,7 +151,7 @@ function add(data: Data, selection: Selection, sums: NodeAmounts, channels: numb
   for (let entry = 0; entry < n; entry++) {
     if (!passes[origin[entry]!]) continue;
     const at = node[entry]!;
-    channels.forEach((channel, place) => (sums[channel]![at]! += (place % 2 === 0 ? bytes : count)[entry]!));
+    for (let place = 0; place < channels.length; place++) sums[channels[place]!]![at]! += (place % 2 === 0 ? bytes : count)[entry]!;
     if (variance && sums.length > VARIANCE) sums[VARIANCE]![at]! += variance[entry]!;
   }
 }
@@ -162,7 +162,7 @@ function growUpright(data: Data, shape: Shape, own: NodeAmounts, growing: Growin
   for (let node = n - 1; node > 0; node--) below[parent[node]!]! += below[node]!;
   const keyOf = keys(data, shape);
   // Without merging, two source nodes never become one.
-  const merges = shape.merge === 'function' || shape.hideImports;
+  const merges = shape.merge === 'function' || (shape.hideImports && data.locations.import_system.includes(1));
   const standsFor = new Int32Array(n);
   standsFor[0] = root;
   for (let node = 0; node < n; node++) {
@@ -173,7 +173,7 @@ function growUpright(data: Data, shape: Shape, own: NodeAmounts, growing: Growin
       standsFor[node] = key === undefined ? above : merges ? growing.child(above, key) : growing.add(above, key);
     }
     const at = standsFor[node]!;
-    own.forEach((values, channel) => (growing.own[channel]![at]! += values[node]!));
+    for (let channel = 0; channel < own.length; channel++) growing.own[channel]![at]! += own[channel]![node]!;
     growing.nCut[at]! += nCut[node]!;
   }
 }
