@@ -5,6 +5,8 @@ Each is measured on a program that knows by construction what it does, so that n
 
 from __future__ import annotations
 
+import math
+import shutil
 import sys
 import tempfile
 from dataclasses import dataclass, field
@@ -20,6 +22,10 @@ CHURN_EVENTS = 20_000_000
 LIVE_BLOCKS = 1_000_000
 STATE_WORKLOADS = ("calls", "small_objects", "big_blocks")
 START_REPETITIONS = 20
+# The figure is the difference of two short things: many runs, of which the best counts.
+INSTALLED_REPETITIONS = 200
+WHERE = "import heaptide, os, sys; print(os.path.dirname(heaptide.__file__), file=sys.stderr)"
+WHERE_PACKAGES = "import sys, sysconfig; print(sysconfig.get_path('purelib'), file=sys.stderr)"
 
 
 @dataclass
@@ -30,6 +36,8 @@ class Figures:
     attempted: bool = False
     # State of the profiler (imported, stopped), then workload: CPU time over the bare run's.
     states: dict[str, dict[str, float]] = field(default_factory=dict)
+    # CPU time that an interpreter takes more to start and end where Heaptide is installed and nothing is set.
+    installed_start_ms: float | None = None
     command_start_ms: float | None = None
     python_start_ms: float | None = None
     decode_events_per_second: float | None = None
@@ -51,6 +59,7 @@ def measure(python: Path, repetitions: int) -> Figures:
     with tempfile.TemporaryDirectory(prefix="heaptide-bench-") as scratch:
         for part in (
             measure_states,
+            measure_installed,
             measure_start,
             measure_decode,
             measure_report_memory,
@@ -80,6 +89,25 @@ def measure_states(python: Path, scratch: Path, repetitions: int, figures: Figur
             ratio = best[state] / best["bare"]
             figures.states.setdefault(state, {})[workload] = ratio
             print(f"{state:15} {workload:15} CPU x{ratio:5.3f}", flush=True)
+
+
+def measure_installed(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
+    """The start of an interpreter with `heaptide.pth` in its environment, against one of the same kind without it."""
+    packages = Path(succeed([python, "-c", WHERE]).stderr.strip())
+    starts = {}
+    for name in ("without", "with"):
+        folder = scratch / f"venv-{name}"
+        succeed([python, "-m", "venv", "--without-pip", folder])
+        starts[name] = [folder / "bin" / "python", HERE / "programs" / "empty.py"]
+    place = Path(succeed([starts["with"][0], "-c", WHERE_PACKAGES]).stderr.strip())
+    (place / "heaptide").symlink_to(packages)
+    shutil.copy(packages.parent / "heaptide.pth", place)
+    best: dict[str, float] = {}
+    for _ in range(INSTALLED_REPETITIONS):
+        for name, command in starts.items():
+            best[name] = min(best.get(name, math.inf), succeed(command).cpu)
+    figures.installed_start_ms = 1000 * (best["with"] - best["without"])
+    print(f"installed       {figures.installed_start_ms:.2f} ms more for an interpreter's start", flush=True)
 
 
 def measure_start(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:

@@ -142,6 +142,47 @@ def test_a_capture_that_grows_too_large_is_rotated_or_ends(tmp_path: Path) -> No
     assert "has reached 204800 bytes" in done.stderr and len(list(tmp_path.glob("b*"))) == 1
 
 
+CONTROLLED = """
+import multiprocessing, os, subprocess, sys, urllib.request
+from heaptide import control
+
+def child():
+    print("worker", [door.address for door in control._controls], flush=True)
+
+if __name__ == "__main__":
+    (door,) = control._controls
+    for token in ("", "secret"):
+        request = urllib.request.Request(door.address + "/api/v1/profiler/status")
+        request.add_header("Authorization", f"Bearer {token}")
+        try:
+            print(urllib.request.urlopen(request).status, flush=True)
+        except urllib.error.HTTPError as error:
+            print(error.code, flush=True)
+    # Its address is taken by us: it runs, and says nothing of it.
+    env = {**os.environ, "HEAPTIDE_CONTROL": door.address.removeprefix("http://")}
+    subprocess.run([sys.executable, "-c", "print('tool')"], env=env, check=True)
+    os.environ.update(env)
+    worker = multiprocessing.get_context("spawn").Process(target=child)
+    worker.start()
+    worker.join()
+"""
+
+
+@pytest.mark.once
+def test_control_answers_from_the_start_and_workers_are_reached_through_the_first(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(CONTROLLED)
+    (tmp_path / "token").write_text("secret\n")
+    done = python(
+        "job.py",
+        cwd=tmp_path,
+        HEAPTIDE_CONTROL="0",
+        HEAPTIDE_TOKEN_FILE="token",
+        HEAPTIDE_HOME=str(tmp_path / "home"),
+        HEAPTIDE_RUNTIME_DIR=str(tmp_path / "run"),
+    )
+    assert (done.stdout.splitlines(), done.stderr) == (["401", "200", "tool", "worker [None]"], "")
+
+
 WAITS = """
 import os, sys, time
 print("ready", flush=True)
