@@ -6,7 +6,8 @@
         work()
 
 :func:`profile_memory` records the calls of a function and makes a report of each; :func:`profile` reports a function's
-memory line by line; :class:`component` records a part of a service if its configuration says so.
+memory line by line; :func:`memory_usage` tells how large a process is over time; :class:`component` records a part of
+a service if its configuration says so.
 
 Importing this package loads next to nothing. What records is loaded when it is first asked for.
 """
@@ -17,7 +18,9 @@ if TYPE_CHECKING:  # `typing` itself would be an import
     from heaptide.components import component
     from heaptide.decorator import memray_profiling, profile_memory
     from heaptide.line_profile import profile
+    from heaptide.notebook import load_ipython_extension
     from heaptide.tracker import Tracker, active
+    from heaptide.usage import memory_usage
 
 __all__ = [
     "RecordingError",
@@ -25,6 +28,8 @@ __all__ = [
     "__version__",
     "active",
     "component",
+    "load_ipython_extension",
+    "memory_usage",
     "memray_profiling",
     "profile",
     "profile_memory",
@@ -36,6 +41,8 @@ _HOME_OF = {
     "__version__": "_native",
     "active": "tracker",
     "component": "components",
+    "load_ipython_extension": "notebook",
+    "memory_usage": "usage",
     "memray_profiling": "decorator",
     "profile": "line_profile",
     "profile_memory": "decorator",

@@ -6,6 +6,8 @@ from typing import Any
 __all__ = [
     "Control",
     "LineWatch",
+    "MemoryLooker",
+    "MemorySampler",
     "RecordingError",
     "Response",
     "__version__",
@@ -143,3 +145,11 @@ class Response:
 
 def docs_page() -> str: ...
 def heap_bytes() -> int | None: ...
+
+class MemorySampler:
+    def __new__(cls, pid: int, interval: float, backend: str, children: bool) -> MemorySampler: ...
+    def stop(self) -> list[tuple[float, int, list[tuple[int, int]]]]: ...
+
+class MemoryLooker:
+    def __new__(cls, pid: int, backend: str, children: bool) -> MemoryLooker: ...
+    def look(self) -> tuple[float, int, list[tuple[int, int]]] | None: ...

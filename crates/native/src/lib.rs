@@ -5,6 +5,7 @@ mod control;
 mod lines;
 mod main_program;
 mod recording;
+mod usage;
 
 use heaptide_agent::own_memory::Counted;
 use pyo3::prelude::*;
@@ -29,6 +30,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(command::check_report_options, module)?)?;
     module.add_function(wrap_pyfunction!(command::closing_words, module)?)?;
     module.add_class::<lines::LineWatch>()?;
+    module.add_class::<usage::MemorySampler>()?;
+    module.add_class::<usage::MemoryLooker>()?;
     module.add_function(wrap_pyfunction!(lines::set_line_trace, module)?)?;
     module.add_function(wrap_pyfunction!(lines::unset_line_trace, module)?)?;
     module.add_function(wrap_pyfunction!(lines::set_aside, module)?)?;

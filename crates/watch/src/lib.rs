@@ -3,7 +3,7 @@
 //! Nothing here enters another process. Sizes come from `/proc`; the cheap ones at every tick, the dear ones as far as
 //! [`budget`] allows. In reading order: [`watch()`] is the loop, [`program`] starts what is watched and passes signals
 //! on, [`tree`] finds its processes, [`group`] asks their control group, [`functions`] takes what the decorator left,
-//! [`node`] knows which part of a larger run this is. All unsafe code is in `sys`: calls of the C library that concern
+//! [`samples`] looks at one process for whoever asks, and [`node`] knows which part of a larger run this is. All unsafe code is in `sys`: calls of the C library that concern
 //! signals, waiting and local time.
 
 pub mod budget;
@@ -12,10 +12,12 @@ pub mod group;
 pub mod node;
 mod procfs;
 pub mod program;
+pub mod samples;
 mod sys;
 pub mod tree;
 mod watch;
 
+pub use heaptide_timeline::Backend;
 pub use procfs::{command_of, find_process};
 pub use program::{Program, Start, StartError, run_all};
 pub use sys::{die_of, local_stamp};

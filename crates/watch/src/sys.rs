@@ -219,3 +219,13 @@ pub fn cpu_time() -> Duration {
     };
     Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
 }
+
+/// Signals that come to the process are for the threads that expect them, not for the calling one.
+pub fn leave_signals_to_others() {
+    // SAFETY: the set is filled before it is used, and only the calling thread's own mask is changed.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &all, std::ptr::null_mut());
+    }
+}

@@ -1,0 +1,261 @@
+"""``%load_ext heaptide``: memory in IPython and Jupyter.
+
+``%memit`` and ``%mprun`` are those of memory_profiler; ``%%heaptide`` records a cell and shows its flame graph.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+from heaptide import line_report
+from heaptide.line_program import Accumulated
+from heaptide.line_recording import in_another_process
+from heaptide.messages import reason
+from heaptide.tracker import Tracker
+from heaptide.usage import memory_usage
+
+MEMIT_HELP = """Measure the memory of a statement; as a cell magic, of a cell, with the first line as setup.
+
+Usage: %memit [-r N] [-t S] [-i S] [-c] [-o] [-q] statement
+
+  -r N  repeat N times, and give the largest (default 1)
+  -t S  stop looking after S seconds
+  -i S  look every S seconds (default 0.1)
+  -c    add the memory of children
+  -o    return a MemitResult
+  -q    print nothing
+"""
+
+MPRUN_HELP = """Run a statement and report functions line by line. They may be defined in the notebook.
+
+Usage: %mprun -f function [-f function ...] [-T file] [-r] [-c] statement
+
+  -f F  a function to report
+  -T F  write the report into a file, too
+  -r    return what was seen
+  -c    accepted for memory_profiler's sake
+"""
+
+HEAPTIDE_HELP = """Record a cell and show the flame graph of what it allocated.
+
+Usage: %%heaptide [--objects] [--leaks] [-o file.html] [--height N]
+
+  --objects   record every Python object, not only what reaches the C library
+  --leaks     show what was alive at the end, not at the peak
+  -o FILE     keep the page in a file
+  --height N  pixels of the frame (default 600)
+"""
+
+
+class MemitResult:
+    """What ``%memit -o`` returns."""
+
+    def __init__(
+        self,
+        mem_usage: list[float],
+        baseline: float,
+        repeat: int,
+        timeout: float | None,
+        interval: float,
+        include_children: bool,
+    ) -> None:
+        self.mem_usage = mem_usage
+        self.baseline = baseline
+        self.repeat = repeat
+        self.timeout = timeout
+        self.interval = interval
+        self.include_children = include_children
+
+    def __str__(self) -> str:
+        peak = max(self.mem_usage)
+        return f"peak memory: {peak:.2f} MiB, increment: {peak - self.baseline:.2f} MiB"
+
+    def __repr__(self) -> str:
+        return f"<MemitResult : {self}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+
+class _Options:
+    """The options of a magic, and the rest of its line."""
+
+    def __init__(self, line: str, with_value: str, flags: str, long: tuple[str, ...] = ()) -> None:
+        self.values: dict[str, list[str]] = {}
+        rest = line.strip()
+        while rest.startswith("-"):
+            word, _, after = rest.partition(" ")
+            name = word[:2] if not word.startswith("--") else word
+            if name[1:] in with_value and len(name) == 2:
+                value = word[2:]
+                if not value:
+                    value, _, after = after.strip().partition(" ")
+                self.values.setdefault(name[1:], []).append(value)
+            elif word in long:
+                name = word.lstrip("-")
+                value, _, after = after.strip().partition(" ") if name == "height" else ("", "", after)
+                self.values.setdefault(name, []).append(value)
+            elif not word.startswith("--") and all(letter in flags for letter in word[1:]) and word != "-":
+                for letter in word[1:]:
+                    self.values.setdefault(letter, []).append("")
+            else:
+                raise ValueError(f"option {word} is not known: add ? to the magic's name for help")
+            rest = after.strip()
+        self.statement = rest
+
+    def number(self, name: str, default: float) -> float:
+        text = self.values.get(name, [""])[-1]
+        if not text:
+            return default
+        try:
+            return float(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not a number for option {name}") from None
+
+    def has(self, name: str) -> bool:
+        return name in self.values
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Add the magics to a shell."""
+    magics = Magics(shell)
+    shell.register_magic_function(magics.memit, "line_cell", "memit")
+    shell.register_magic_function(magics.mprun, "line_cell", "mprun")
+    shell.register_magic_function(magics.heaptide, "line_cell", "heaptide")
+
+
+class Magics:
+    """The magics of one shell."""
+
+    def __init__(self, shell: Any) -> None:
+        self.shell = shell
+        # IPython shows these when a magic is asked for help.
+        for method, text in ((Magics.memit, MEMIT_HELP), (Magics.mprun, MPRUN_HELP), (Magics.heaptide, HEAPTIDE_HELP)):
+            method.__doc__ = text
+
+    def memit(self, line: str = "", cell: str | None = None) -> MemitResult | None:
+        options = _Options(line, "rti", "coq")
+        repeat = int(options.number("r", 1))
+        timeout = options.number("t", 0) or None
+        interval = options.number("i", 0.1)
+        include_children = options.has("c")
+        if repeat < 1:
+            raise ValueError(f"a statement is measured at least once, not {repeat} times")
+        statement = options.statement if cell is None else cell
+        namespace = self.shell.user_ns
+        if cell is not None and options.statement:
+            exec(self._compiled(options.statement), namespace)
+        code = self._compiled(statement or "pass")
+        baseline = memory_usage(max_usage=True, include_children=include_children)
+        peaks = [
+            memory_usage(
+                (exec, (code, namespace)),
+                interval=interval,
+                timeout=timeout,
+                max_usage=True,
+                include_children=include_children,
+            )
+            for _ in range(repeat)
+        ]
+        result = MemitResult(peaks, baseline, repeat, timeout, interval, include_children)
+        if not options.has("q"):
+            print(result)
+        return result if options.has("o") else None
+
+    def mprun(self, line: str = "", cell: str | None = None) -> Any:
+        options = _Options(line, "fT", "rc")
+        names = options.values.get("f", [])
+        if not names:
+            raise ValueError("no function is named: name one with -f")
+        namespace = self.shell.user_ns
+        accumulated = Accumulated()
+        restored = [self._replace(name, accumulated.profile, namespace) for name in names]
+        code = self._compiled(options.statement if cell is None else cell)
+        try:
+            exec(code, namespace)
+        except (SystemExit, KeyboardInterrupt) as error:
+            print(f"{type(error).__name__} ended the statement early.")
+        finally:
+            for restore in restored:
+                restore()
+        functions = [line_report.described(profiled.code, call) for profiled, call in accumulated.calls()]
+        text = line_report.render_all(functions, 1, ())
+        if not functions:
+            text = "None of the functions was called.\n"
+        self._page(text)
+        if options.has("T"):
+            path = options.values["T"][-1]
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            print(f"\n*** Profile printout saved to text file {path}. ", end="")
+        return accumulated if options.has("r") else None
+
+    def heaptide(self, line: str = "", cell: str | None = None) -> None:
+        options = _Options(line, "o", "", ("--objects", "--leaks", "--height"))
+        statement = options.statement if cell is None else cell
+        code = self._compiled(statement)
+        height = int(options.number("height", 600))
+        with tempfile.TemporaryDirectory(prefix="heaptide-cell-") as folder:
+            capture, page = os.path.join(folder, "cell.tide"), os.path.join(folder, "cell.html")
+            with Tracker(capture, objects=options.has("objects")):
+                exec(code, self.shell.user_ns)
+            leaks = ["--leaks"] if options.has("leaks") else []
+            done = in_another_process("flamegraph", *leaks, "-o", page, capture)
+            if done.returncode != 0:
+                raise RuntimeError(done.stderr.strip().removeprefix("heaptide: ") or "the page could not be made")
+            with open(page, encoding="utf-8") as file:
+                text = file.read()
+            if options.has("o"):
+                target = options.values["o"][-1]
+                with open(target, "w", encoding="utf-8") as file:
+                    file.write(text)
+                print(f"Wrote {target}")
+        self._show(text, height)
+
+    def _compiled(self, text: str) -> Any:
+        """Compile as a cell is compiled: what it prints, and where its lines are, is as usual."""
+        text = self.shell.transform_cell(text) if hasattr(self.shell, "transform_cell") else text
+        name = "<heaptide cell>"
+        cache = getattr(self.shell.compile, "cache", None)
+        if cache is not None:
+            name = cache(text)
+        return compile(text, name, "exec")
+
+    def _replace(self, name: str, decorate: Any, namespace: dict[str, Any]) -> Callable[[], None]:
+        """Put a watched function in the place of one, found by its dotted name; return what puts it back."""
+        owner_name, _, attribute = name.rpartition(".")
+        try:
+            if owner_name:
+                owner = eval(owner_name, namespace)
+                original = vars(owner).get(attribute, getattr(owner, attribute))
+                setattr(owner, attribute, decorate(original))
+                return lambda: setattr(owner, attribute, original)
+            original = namespace[name]
+        except (NameError, KeyError, AttributeError) as error:
+            raise ValueError(f"there is no function {name} in this notebook ({reason(error)})") from None
+        namespace[name] = decorate(original)
+
+        def restore() -> None:
+            namespace[name] = original
+
+        return restore
+
+    def _page(self, text: str) -> None:
+        from IPython.core.page import page  # type: ignore[import-not-found,unused-ignore]
+
+        page(text)
+
+    def _show(self, page: str, height: int) -> None:
+        import html
+
+        from IPython.display import HTML, display  # type: ignore[import-not-found,unused-ignore]
+
+        # The page stays apart from the notebook: its own styles, and no access to anything.
+        frame = (
+            f'<iframe sandbox="allow-scripts" style="width:100%;height:{height}px;border:0" '
+            f'srcdoc="{html.escape(page, quote=True)}"></iframe>'
+        )
+        display(HTML(frame))

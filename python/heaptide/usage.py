@@ -1,0 +1,152 @@
+"""``memory_usage``: how large a process, or this one during a call, was over time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from math import ceil, inf
+from typing import Any, TextIO
+
+from heaptide import _native
+from heaptide.line_watch import BACKENDS, check_backend
+
+_MIB = 1 << 20
+
+# Time, bytes, and the pids and bytes of descendants.
+_Look = tuple[float, int, list[tuple[int, int]]]
+
+
+def memory_usage(
+    proc: Any = -1,
+    interval: float = 0.1,
+    timeout: float | None = None,
+    timestamps: bool = False,
+    include_children: bool = False,
+    multiprocess: bool = False,
+    max_usage: bool = False,
+    retval: bool = False,
+    stream: TextIO | None = None,
+    backend: str | None = None,
+    max_iterations: int | None = None,
+) -> Any:
+    """Return the memory of a process over time, in MiB.
+
+    proc              a pid, -1 for this process, a :class:`subprocess.Popen`, a function, or a tuple of a function, its
+                      arguments and its keyword arguments. A function is called once, and only once.
+    interval          seconds between two looks
+    timeout           stop looking after so many seconds; a pid without one is looked at once
+    timestamps        give pairs of MiB and time
+    include_children  add the memory of all descendants
+    multiprocess      give for each look a list: the process, then its descendants
+    max_usage         give the largest figure alone
+    retval            give a pair: the figures and what the function returned
+    stream            write the figures to this file in mprof's words, and return nothing
+    backend           what is measured; as for :func:`heaptide.profile`
+    max_iterations    accepted for memory_profiler's sake, which calls short functions again and again; we do not
+    """
+    backend = "psutil" if backend is None else backend
+    check_backend(backend)
+    if not interval > 0:
+        raise ValueError(f"interval is a number of seconds above 0, not {interval!r}")
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"timeout is a number of seconds above 0, not {timeout!r}")
+    children = include_children or multiprocess
+    returned: Any = None
+    if backend == "tracemalloc":
+        if not (callable(proc) or isinstance(proc, (list, tuple))):
+            raise ValueError("tracemalloc knows this process alone: give a function to call, or another backend")
+        looks, returned = _traced(*_call_of(proc))
+    elif callable(proc) or isinstance(proc, (list, tuple)):
+        looks, returned = _during(*_call_of(proc), interval, BACKENDS[backend], children)
+    else:
+        looks = _of_process(proc, interval, timeout, BACKENDS[backend], children)
+    if stream is not None:
+        for moment, size, others in looks:
+            whole = size + (sum(bytes for _, bytes in others) if include_children else 0)
+            stream.write(f"MEM {whole / _MIB:.6f} {moment:.4f}\n")
+            if multiprocess:
+                for pid, other in others:
+                    stream.write(f"CHLD {pid} {other / _MIB:.6f} {moment:.4f}\n")
+        result: Any = None
+    else:
+        result = _shape(looks, timestamps, include_children, multiprocess, max_usage)
+    return (result, returned) if retval else result
+
+
+def _shape(looks: list[_Look], timestamps: bool, include_children: bool, multiprocess: bool, max_usage: bool) -> Any:
+    figures: list[Any] = []
+    for moment, size, others in looks:
+        whole = (size + (sum(bytes for _, bytes in others) if include_children else 0)) / _MIB
+        figure: Any = (whole, moment) if timestamps else whole
+        figures.append([figure, *(bytes / _MIB for _, bytes in others)] if multiprocess else figure)
+    return max(figures) if max_usage else figures
+
+
+def _call_of(proc: Any) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Take a function, or a function with its arguments, apart."""
+    if callable(proc):
+        return proc, (), {}
+    if not 1 <= len(proc) <= 3 or not callable(proc[0]):
+        raise ValueError("proc is a function, or a tuple of a function, its arguments and its keyword arguments")
+    return proc[0], tuple(proc[1]) if len(proc) > 1 else (), dict(proc[2]) if len(proc) > 2 else {}
+
+
+def _during(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    interval: float,
+    backend: str,
+    children: bool,
+) -> tuple[list[_Look], Any]:
+    """Call the function while a thread without an interpreter looks on."""
+    sampler = _native.MemorySampler(os.getpid(), interval, backend, children)
+    try:
+        returned = function(*args, **kwargs)
+    except BaseException:
+        sampler.stop()
+        raise
+    return sampler.stop(), returned
+
+
+def _traced(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[_Look], Any]:
+    """Look at what Python traces: before and after the call, and the most in between."""
+    import tracemalloc
+
+    was_tracing = tracemalloc.is_tracing()
+    if not was_tracing:
+        tracemalloc.start()
+    try:
+        tracemalloc.reset_peak()
+        before: _Look = (time.time(), tracemalloc.get_traced_memory()[0], [])
+        returned = function(*args, **kwargs)
+        current, peak = tracemalloc.get_traced_memory()
+        now = time.time()
+        return [before, (now, peak, []), (now, current, [])], returned
+    finally:
+        if not was_tracing:
+            tracemalloc.stop()
+
+
+def _of_process(proc: Any, interval: float, timeout: float | None, backend: str, children: bool) -> list[_Look]:
+    """Look at another process, or at this one, from here."""
+    if isinstance(proc, subprocess.Popen):
+        pid, most = proc.pid, inf if timeout is None else ceil(timeout / interval)
+    elif isinstance(proc, int):
+        pid, most = os.getpid() if proc == -1 else proc, 1 if timeout is None else ceil(timeout / interval)
+    else:
+        raise ValueError(f"proc is a pid, a process or a function, not {proc!r}")
+    if pid <= 0:
+        raise ValueError(f"{pid} is not the number of a process: use -1 for this one")
+    looker = _native.MemoryLooker(pid, backend, children)
+    looks: list[_Look] = []
+    while True:
+        look = looker.look()
+        if look is not None:
+            looks.append(look)
+        ended = look is None or (isinstance(proc, subprocess.Popen) and proc.poll() is not None)
+        if ended or len(looks) >= most:
+            return looks
+        time.sleep(interval)
