@@ -86,7 +86,7 @@ pub struct Looker {
 
 impl Looker {
     pub fn new(what: What) -> Option<Looker> {
-        let tree = Tree::new(what.pid, true)?;
+        let tree = Tree::new(what.pid, Vec::new(), what.backend)?;
         Some(Looker { tree, what })
     }
 
