@@ -44,6 +44,9 @@ REPORT_BYTES, REPORT_BYTES_PER_BLOCK = 64e6, 48
 REPORT_TIMES_FASTER = 10
 AGENT_BYTES = 16e6
 SAMPLER_SHARE = 0.01
+# Of a tight loop, line by line: how many times less than memory_profiler's slow-down ours must be, and its own limit.
+LINES_TIMES_LESS = 100
+LINES_SLOWER = 2.0
 AGENT_WORKLOAD = "calls"
 
 REASONS = Path(__file__).resolve().parent / "reasons.json"
@@ -167,6 +170,18 @@ def further_lines(figures: Figures) -> Iterator[Line]:
         yield unmeasured(name, f"≤ {SAMPLER_SHARE:.0%} of a core")
     else:
         yield Line(name, f"≤ {SAMPLER_SHARE:.0%} of a core", f"{share:.2%}", share <= SAMPLER_SHARE)
+    yield from line_by_line(figures)
+
+
+def line_by_line(figures: Figures) -> Iterator[Line]:
+    """A tight loop with a hook at every line, beside memory_profiler."""
+    cost = figures.line_cost
+    name, least = "line by line: tight loop", f"≥ {LINES_TIMES_LESS} times less than memory_profiler"
+    if cost is None:
+        yield unmeasured(name, least)
+    else:
+        yield Line(name, least, f"{cost.times_less:.0f} times", cost.times_less >= LINES_TIMES_LESS)
+    yield at_most("line by line: slow-down of a tight loop", cost and cost.heaptide, LINES_SLOWER)
 
 
 def report_lines(reports: Reports) -> Iterator[Line]:

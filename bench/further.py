@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import sampler_share
+from line_cost import LineCost, line_cost
 from process import record, succeed
 from reports import Reports, measure_long_capture, measure_reports
 
@@ -50,6 +51,8 @@ class Figures:
     reports: Reports = field(default_factory=Reports)
     # Of one core, while `heaptide record` watches 64 children at 10 Hz.
     sampler_share: float | None = None
+    # A tight loop, line by line.
+    line_cost: LineCost | None = None
     failed: list[str] = field(default_factory=list)
 
 
@@ -65,6 +68,7 @@ def measure(python: Path, repetitions: int) -> Figures:
             measure_report_memory,
             measure_page_making,
             measure_sampler,
+            measure_lines,
         ):
             try:
                 part(python, Path(scratch), repetitions, figures)
@@ -154,3 +158,9 @@ def measure_sampler(python: Path, scratch: Path, repetitions: int, figures: Figu
     """What watching a run from outside costs."""
     figures.sampler_share = sampler_share.share(python)
     print(f"sampler         {figures.sampler_share:.2%} of one core, {sampler_share.CHILDREN} children", flush=True)
+
+
+def measure_lines(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
+    """What watching a function line by line costs, beside memory_profiler."""
+    cost = figures.line_cost = line_cost(python)
+    print(f"line by line    x{cost.heaptide:.2f}, memory_profiler x{cost.memory_profiler:.0f}", flush=True)

@@ -1,0 +1,56 @@
+"""What watching a function line by line costs, beside memory_profiler: a tight loop, timed within its own process.
+
+The slow-down is the time over the bare loop's. The loop does next to nothing on each line, so the hook is all there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from process import PROGRAMS, succeed
+
+# The loop's turns in one process, of which the best counts; memory_profiler takes about ten seconds for one.
+TURNS = {"bare": 9, "heaptide": 9, "memory_profiler": 1}
+
+
+@dataclass
+class LineCost:
+    """How many times slower the loop is under each tool."""
+
+    heaptide: float
+    memory_profiler: float
+
+    @property
+    def times_less(self) -> float:
+        """How many times less the loop is slowed down."""
+        return self.memory_profiler / self.heaptide
+
+
+def line_cost(python: Path, repetitions: int = 1) -> LineCost:
+    """Measure all three in turn, so that a busy moment meets each of them."""
+    best: dict[str, float] = {}
+    for _ in range(repetitions):
+        for tool, turns in TURNS.items():
+            cost = succeed([python, PROGRAMS / "tight_loop.py", tool, str(turns)])
+            seconds = float(cost.stderr.splitlines()[-1])
+            best[tool] = min(best.get(tool, seconds), seconds)
+    return LineCost(best["heaptide"] / best["bare"], best["memory_profiler"] / best["bare"])
+
+
+def main() -> int:
+    """Print the slow-downs; the budget is in budget.py."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--python", type=Path, default=Path(sys.executable), help="interpreter with both installed")
+    parser.add_argument("--reps", type=int, default=1)
+    options = parser.parse_args()
+    cost = line_cost(options.python, options.reps)
+    print(f"line by line    x{cost.heaptide:.2f}, memory_profiler x{cost.memory_profiler:.0f}", end="")
+    print(f" ({cost.times_less:.0f} times as much)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
