@@ -1,7 +1,7 @@
 //! Filters: every view is of the same part, and nothing else changes.
 
 use crate::support::{capture, capture_bytes, header};
-use heaptide_analysis::aggregate::{FlameLimits, TreeLimits};
+use heaptide_analysis::aggregate::{FlameLimits, GroupBy, TreeLimits, TreeShape};
 use heaptide_analysis::capture::Capture;
 use heaptide_analysis::filter::{NoMatch, Pattern};
 use heaptide_analysis::model::NodeKind;
@@ -44,8 +44,11 @@ fn views(session: &Session) -> [u64; 3] {
         min_percent: 0.0,
     };
     let seen = [View::Peak, View::Leaked, View::Total].map(|view| {
-        let of_tree = tree(session, view, limits).nodes[0].bytes;
-        assert_eq!(summary(session, view).total_bytes, of_tree);
+        let of_tree = tree(session, view, limits, TreeShape::default()).nodes[0].bytes;
+        assert_eq!(
+            summary(session, view, GroupBy::Function).total_bytes,
+            of_tree
+        );
         of_tree
     });
     let all = stacks(session);
@@ -128,7 +131,7 @@ fn hidden_imports_leave_the_bytes_with_those_who_imported() {
         max_depth: None,
         min_percent: 0.0,
     };
-    let nodes = tree(&session, View::Leaked, limits).nodes;
+    let nodes = tree(&session, View::Leaked, limits, TreeShape::default()).nodes;
     let functions: Vec<(usize, String)> = nodes
         .iter()
         .filter_map(|node| match &node.kind {

@@ -4,6 +4,7 @@ mod diffs;
 mod filters;
 mod findings;
 mod flames;
+mod groups;
 mod line_tables;
 mod peaks;
 mod places;

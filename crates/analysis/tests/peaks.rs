@@ -1,6 +1,7 @@
 //! What was alive, when, and what is left.
 
 use crate::support::capture;
+use heaptide_analysis::aggregate::GroupBy;
 use heaptide_analysis::{Session, View, load, stats, summary};
 
 fn session(script: &str) -> Session {
@@ -9,7 +10,7 @@ fn session(script: &str) -> Session {
 
 /// (function, total, own) at the peak, by name.
 fn functions(script: &str, view: View) -> Vec<(String, u64, u64)> {
-    let mut rows: Vec<(String, u64, u64)> = summary(&session(script), view)
+    let mut rows: Vec<(String, u64, u64)> = summary(&session(script), view, GroupBy::Function)
         .functions
         .iter()
         .map(|row| (row.function.to_string(), row.total_bytes, row.own_bytes))

@@ -1,7 +1,7 @@
 //! Where: locations, modules, and the shape of the tree.
 
 use crate::support::capture;
-use heaptide_analysis::aggregate::TreeLimits;
+use heaptide_analysis::aggregate::{TreeLimits, TreeShape};
 use heaptide_analysis::model::{NodeKind, Stats};
 use heaptide_analysis::{Session, View, load, stats, tree};
 
@@ -49,7 +49,7 @@ fn frames_of_the_profiler_are_left_out_everywhere_and_those_of_its_launcher_at_t
         max_depth: None,
         min_percent: 0.0,
     };
-    let shown: Vec<String> = tree(&session, View::Total, limits)
+    let shown: Vec<String> = tree(&session, View::Total, limits, TreeShape::default())
         .nodes
         .iter()
         .map(|node| {
@@ -129,7 +129,7 @@ fn tree_sums_up_what_is_too_small_or_not_among_the_biggest() {
             max_depth,
             min_percent,
         };
-        let tree = tree(&session, View::Peak, limits);
+        let tree = tree(&session, View::Peak, limits, TreeShape::default());
         tree.nodes
             .iter()
             .map(|node| (node.depth, node.bytes, node.count))

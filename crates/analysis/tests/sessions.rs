@@ -1,6 +1,7 @@
 //! Several processes in one report.
 
 use crate::support::{capture_bytes, header};
+use heaptide_analysis::aggregate::GroupBy;
 use heaptide_analysis::{Session, View, load, stats, summary};
 use heaptide_capture::Capture;
 
@@ -45,7 +46,7 @@ fn same_place_in_two_processes_is_one_place() {
         .map(|process| process.pid)
         .collect();
     assert_eq!(pids, [1, 2]);
-    let summary = summary(&session, View::Peak);
+    let summary = summary(&session, View::Peak, GroupBy::Function);
     let main = summary
         .functions
         .iter()

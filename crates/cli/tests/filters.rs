@@ -103,3 +103,17 @@ fn stretch_of_time_has_its_own_peak_leaks_and_total() {
         assert_eq!(folder.heaptide(line).status.code(), Some(2), "{line}");
     }
 }
+
+#[test]
+fn rows_and_trees_can_be_grouped_otherwise() {
+    let folder = Folder::new();
+    folder.capture("job.tide", SCRIPT);
+    let text = printed(&folder.heaptide("summary --by module job.tide"));
+    assert!(text.contains("etl") && !text.contains("etl.py"), "{text}");
+    let text = printed(&folder.heaptide("summary --by allocator job.tide"));
+    assert!(text.contains("MALLOC"), "{text}");
+    let text = printed(&folder.heaptide("tree --inverted --by-function --plain job.tide"));
+    assert!(text.contains("read /srv/job/etl.py\n"), "{text}");
+    let wrong = folder.heaptide("summary --by colour job.tide");
+    assert_eq!(wrong.status.code(), Some(2));
+}

@@ -15,9 +15,9 @@ pub use lines::{LineChoice, lines};
 pub use quality::quality;
 pub use stacks::stacks;
 pub use stats::stats;
-pub use summary::summary;
+pub use summary::{GroupBy, summary};
 pub use together::peak_together;
-pub use tree::{TreeLimits, tree};
+pub use tree::{TreeLimits, TreeShape, tree};
 
 use heaptide_capture::tally::{Amount, SiteSums};
 

@@ -1,21 +1,39 @@
-//! Functions, with what they hold themselves and together with what they called.
+//! Functions, or other groups, with what they hold themselves and together with what they called.
 
 use std::rc::Rc;
 
-use heaptide_capture::tally::Amount;
+use heaptide_capture::tally::{Amount, SiteSums};
 use rustc_hash::FxHashMap;
 
 use super::{amount, quality};
-use crate::load::Session;
+use crate::load::{Process, Session};
 use crate::model::{FunctionSum, Summary, View};
+use crate::symbols::Modules;
 
-pub fn summary(session: &Session, view: View) -> Summary {
-    let (of_location, mut functions) = functions(session);
+/// What is one row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupBy {
+    #[default]
+    Function,
+    /// A line of a function.
+    Location,
+    /// The module or package a file belongs to; the standard library is one.
+    Module,
+    File,
+    Thread,
+    Process,
+    Allocator,
+}
+
+/// What the standard library and the import system are called, where modules are the rows.
+const STANDARD_LIBRARY: &str = "the standard library";
+
+pub fn summary(session: &Session, view: View, by: GroupBy) -> Summary {
+    let mut rows = Rows::default();
     let mut total = Amount::default();
-    // For each function, the last site that counted it: one that calls itself holds a block once.
-    let mut counted = vec![0u64; functions.len()];
     let mut site_number = 0;
     for process in &session.processes {
+        let of_location = rows.of_locations(session, process, by);
         for site in &process.sums.sites {
             let amount = amount(view, site);
             if amount.count == 0 && amount.bytes == 0 {
@@ -23,19 +41,18 @@ pub fn summary(session: &Session, view: View) -> Summary {
             }
             total += amount;
             site_number += 1;
+            if of_location.is_empty() {
+                let row = rows.of_site(process, site, by);
+                rows.add(row, amount, site_number, true);
+                continue;
+            }
             for (depth, id) in process.frames(site.stack).enumerate() {
-                let number = of_location[id.0 as usize];
-                let sum = &mut functions[number];
-                if depth == 0 {
-                    sum.own_bytes += amount.bytes;
-                }
-                if std::mem::replace(&mut counted[number], site_number) != site_number {
-                    sum.total_bytes += amount.bytes;
-                    sum.n_allocations += amount.count;
-                }
+                let row = of_location[id.0 as usize];
+                rows.add(row, amount, site_number, depth == 0);
             }
         }
     }
+    let mut functions = rows.sums;
     functions.retain(|sum| sum.n_allocations > 0 || sum.total_bytes > 0);
     Summary {
         functions,
@@ -45,23 +62,78 @@ pub fn summary(session: &Session, view: View) -> Summary {
     }
 }
 
-/// All functions of the session, and for each location which of them it is in.
-fn functions(session: &Session) -> (Vec<usize>, Vec<FunctionSum>) {
-    let mut numbers: FxHashMap<(Rc<str>, Rc<str>), usize> = FxHashMap::default();
-    let mut functions: Vec<FunctionSum> = Vec::new();
-    let mut number_of = |at: &crate::symbols::Location| {
-        let key = (at.function.clone(), at.file.clone());
-        *numbers.entry(key).or_insert_with(|| {
-            functions.push(FunctionSum {
-                function: at.function.clone(),
-                file: at.file.clone(),
-                total_bytes: 0,
-                own_bytes: 0,
-                n_allocations: 0,
-            });
-            functions.len() - 1
-        })
-    };
-    let of_location = session.names.iter().map(&mut number_of).collect();
-    (of_location, functions)
+#[derive(Default)]
+struct Rows {
+    sums: Vec<FunctionSum>,
+    /// For each row, the last site that counted it: one that calls itself holds a block once.
+    counted: Vec<u64>,
+    numbers: FxHashMap<(Rc<str>, Rc<str>), usize>,
+}
+
+impl Rows {
+    fn number_of(&mut self, function: Rc<str>, file: Rc<str>) -> usize {
+        let (sums, counted) = (&mut self.sums, &mut self.counted);
+        let key = (function, file);
+        *self
+            .numbers
+            .entry(key)
+            .or_insert_with_key(|(function, file)| {
+                sums.push(FunctionSum {
+                    function: function.clone(),
+                    file: file.clone(),
+                    total_bytes: 0,
+                    own_bytes: 0,
+                    n_allocations: 0,
+                });
+                counted.push(0);
+                sums.len() - 1
+            })
+    }
+
+    /// For each location which row it is in; none if frames do not decide.
+    fn of_locations(&mut self, session: &Session, process: &Process, by: GroupBy) -> Vec<usize> {
+        let modules = Modules::new(&process.header);
+        let mut rows = Vec::new();
+        for at in session.names.iter() {
+            let (function, file): (Rc<str>, Rc<str>) = match by {
+                GroupBy::Function => (at.function.clone(), at.file.clone()),
+                GroupBy::Location => (at.function.clone(), at.file_and_line().into()),
+                GroupBy::File => (at.file.clone(), "".into()),
+                GroupBy::Module => {
+                    let module = modules.of(&at.file).unwrap_or(STANDARD_LIBRARY);
+                    (module.into(), "".into())
+                }
+                GroupBy::Thread | GroupBy::Process | GroupBy::Allocator => return Vec::new(),
+            };
+            rows.push(self.number_of(function, file));
+        }
+        rows
+    }
+
+    fn of_site(&mut self, process: &Process, site: &SiteSums, by: GroupBy) -> usize {
+        let pid = process.header.pid;
+        let name = match by {
+            GroupBy::Thread => {
+                let mut threads = process.registry.threads.iter();
+                let thread = threads.find(|thread| thread.stream == site.stream);
+                let name = thread.and_then(|thread| thread.name.clone());
+                let os_id = thread.map_or(0, |thread| thread.os_id);
+                format!("{} ({os_id} of process {pid})", name.unwrap_or_default())
+            }
+            GroupBy::Process => format!("process {pid}"),
+            _ => site.allocator.name().to_owned(),
+        };
+        self.number_of(name.trim_start().into(), "".into())
+    }
+
+    fn add(&mut self, row: usize, amount: Amount, site_number: u64, is_own: bool) {
+        let sum = &mut self.sums[row];
+        if is_own {
+            sum.own_bytes += amount.bytes;
+        }
+        if std::mem::replace(&mut self.counted[row], site_number) != site_number {
+            sum.total_bytes += amount.bytes;
+            sum.n_allocations += amount.count;
+        }
+    }
 }

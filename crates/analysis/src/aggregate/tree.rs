@@ -18,6 +18,15 @@ pub struct TreeLimits {
     pub min_percent: f64,
 }
 
+/// How frames become nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeShape {
+    /// Who allocated is at the root, and below it who called it.
+    pub is_inverted: bool,
+    /// Lines of one function are one node.
+    pub by_function: bool,
+}
+
 struct Building {
     location: Option<LocationId>,
     parent: usize,
@@ -26,7 +35,12 @@ struct Building {
     children: Vec<usize>,
 }
 
-pub fn tree(session: &Session, view: View, limits: TreeLimits) -> Tree {
+pub fn tree(session: &Session, view: View, limits: TreeLimits, shape: TreeShape) -> Tree {
+    let merged = shape.by_function.then(|| by_function(session));
+    let node_of = |id: LocationId| match &merged {
+        Some(first) => first[id.0 as usize],
+        None => id,
+    };
     let mut nodes = vec![Building {
         location: None,
         parent: 0,
@@ -43,7 +57,11 @@ pub fn tree(session: &Session, view: View, limits: TreeLimits) -> Tree {
             if amount.count == 0 && amount.bytes == 0 {
                 continue;
             }
-            let mut path: Vec<Option<LocationId>> = process.frames(site.stack).map(Some).collect();
+            let frames = process.frames(site.stack);
+            let mut path: Vec<Option<LocationId>> = frames.map(|id| Some(node_of(id))).collect();
+            if shape.is_inverted {
+                path.reverse();
+            }
             if path.is_empty() {
                 path.push(None);
             }
@@ -96,6 +114,7 @@ pub fn tree(session: &Session, view: View, limits: TreeLimits) -> Tree {
     nodes[0].count += elided.count;
     let shaper = Shaper {
         session,
+        shape,
         nodes: &nodes,
         max_depth: limits.max_depth.unwrap_or(usize::MAX),
         min_bytes,
@@ -105,6 +124,17 @@ pub fn tree(session: &Session, view: View, limits: TreeLimits) -> Tree {
         view,
         quality: quality(session),
     }
+}
+
+/// For each location, the first one of its function.
+fn by_function(session: &Session) -> Vec<LocationId> {
+    let mut first = FxHashMap::default();
+    let names = session.names.iter().zip(0..);
+    let ids = names.map(|(at, number)| {
+        let function = (at.function.clone(), at.file.clone());
+        *first.entry(function).or_insert(LocationId(number))
+    });
+    ids.collect()
 }
 
 #[derive(Clone, Copy, Default)]
@@ -121,6 +151,7 @@ enum Waiting {
 
 struct Shaper<'a> {
     session: &'a Session,
+    shape: TreeShape,
     nodes: &'a [Building],
     max_depth: usize,
     min_bytes: f64,
@@ -185,7 +216,13 @@ impl Shaper<'_> {
     fn node(&self, at: usize, depth: usize) -> TreeNode {
         let node = &self.nodes[at];
         let kind = match node.location {
-            Some(id) => NodeKind::Frame(self.session.names.get(id).clone()),
+            Some(id) => {
+                let mut location = self.session.names.get(id).clone();
+                if self.shape.by_function {
+                    location.line = 0;
+                }
+                NodeKind::Frame(location)
+            }
             None if at == 0 => NodeKind::Root,
             None => NodeKind::NoFrames,
         };

@@ -14,6 +14,16 @@ pub struct Location {
     pub line: i32,
 }
 
+impl Location {
+    /// File and line; only the file where lines are merged or not known.
+    pub fn file_and_line(&self) -> String {
+        match self.line {
+            1.. => format!("{}:{}", self.file, self.line),
+            _ => self.file.to_string(),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LocationId(pub u32);
 

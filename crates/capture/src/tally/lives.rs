@@ -69,7 +69,11 @@ impl Lives {
 
     /// Puts the entries in order and makes one of those that are alike.
     pub fn merge(&mut self) {
-        let key = |life: &Life| (life.site, life.birth, life.death);
+        // Site, birth and death in one number, which is compared at once.
+        let key = |life: &Life| {
+            let bins = u32::from(life.birth) << 16 | u32::from(life.death);
+            u64::from(life.site) << 32 | u64::from(bins)
+        };
         self.entries.sort_unstable_by_key(key);
         self.entries.dedup_by(|next, life| {
             let is_same = key(next) == key(life);

@@ -1,6 +1,7 @@
 //! `heaptide summary`: a table of functions.
 
 use clap::{Arg, ArgMatches, Command, value_parser};
+use heaptide_analysis::aggregate::GroupBy;
 use heaptide_report::text::summary::{self, Options, SortColumn};
 
 use crate::exit::Failure;
@@ -37,6 +38,14 @@ pub fn arguments() -> Command {
                     "show so many functions [default: what fits the terminal; all if this is none]",
                 ),
         )
+        .arg(
+            Arg::new("by")
+                .long("by")
+                .value_name("GROUP")
+                .value_parser(group)
+                .default_value("function")
+                .help("a row for each function, location (line), file, module, thread, process or allocator"),
+        )
         .args(metrics::arguments())
         .args(filters::arguments())
         .arg(input::argument())
@@ -46,10 +55,31 @@ pub fn arguments() -> Command {
         )
 }
 
+fn group(name: &str) -> Result<GroupBy, String> {
+    let groups = [
+        ("function", GroupBy::Function),
+        ("location", GroupBy::Location),
+        ("file", GroupBy::File),
+        ("module", GroupBy::Module),
+        ("thread", GroupBy::Thread),
+        ("process", GroupBy::Process),
+        ("allocator", GroupBy::Allocator),
+    ];
+    let known = groups.iter().find(|(known, _)| *known == name);
+    known.map(|&(_, group)| group).ok_or_else(|| {
+        let names = groups.map(|(name, _)| name);
+        format!("rows are one of {}", names.join(", "))
+    })
+}
+
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let session = input::session(matches)?;
     let view = metrics::view(matches);
-    let answer = heaptide_analysis::summary(&session, view);
+    let by = matches
+        .get_one::<GroupBy>("by")
+        .copied()
+        .unwrap_or_default();
+    let answer = heaptide_analysis::summary(&session, view, by);
     let mut output = Output::standard();
     let (columns, lines) = output.size();
     let fitting = lines.map(|lines| lines.saturating_sub(OTHER_LINES).max(LEAST_ROWS));

@@ -2,7 +2,7 @@
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use heaptide_analysis::aggregate::TreeLimits;
+use heaptide_analysis::aggregate::{TreeLimits, TreeShape};
 use heaptide_report::text::tree;
 
 use crate::exit::Failure;
@@ -53,6 +53,18 @@ pub fn arguments() -> Command {
                 .default_value("0")
                 .help("sum up calls that hold a smaller share of the whole"),
         )
+        .arg(
+            Arg::new("inverted")
+                .long("inverted")
+                .action(ArgAction::SetTrue)
+                .help("begin with who allocated, and show below it who called it"),
+        )
+        .arg(
+            Arg::new("by_function")
+                .long("by-function")
+                .action(ArgAction::SetTrue)
+                .help("make one node of the lines of a function"),
+        )
         .args(metrics::arguments())
         .args(filters::arguments())
         .arg(
@@ -82,6 +94,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .get_one::<u32>("biggest")
         .map_or(200, |&n| n as usize);
     let is_said = matches.value_source("biggest") == Some(ValueSource::CommandLine);
+    let shape = TreeShape {
+        is_inverted: matches.get_flag("inverted"),
+        by_function: matches.get_flag("by_function"),
+    };
     let limits = TreeLimits {
         n_biggest: if is_interactive && !is_said {
             N_BIGGEST_ON_A_TERMINAL
@@ -91,7 +107,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         max_depth: matches.get_one::<u32>("depth").map(|&n| n as usize),
         min_percent: matches.get_one::<f64>("threshold").copied().unwrap_or(0.0),
     };
-    let answer = heaptide_analysis::tree(&session, view, limits);
+    let answer = heaptide_analysis::tree(&session, view, limits, shape);
     if is_interactive {
         terminal::show_tree(&answer, Paint::of_environment())?.obey();
         return Ok(());

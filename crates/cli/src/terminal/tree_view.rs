@@ -216,7 +216,7 @@ impl TreeView<'_> {
             NodeKind::Frame(place) => {
                 let function = shorten::end(&place.function, room);
                 let room = room.saturating_sub(shorten::width(&function) + 1);
-                let file = shorten::start(&format!("{}:{}", place.file, place.line), room);
+                let file = shorten::start(&place.file_and_line(), room);
                 spans.push(Span::styled(function, found));
                 spans.push(Span::styled(format!(" {file}"), self.paint.dim()));
             }
@@ -233,11 +233,9 @@ impl TreeView<'_> {
         let of_whole = percent(node.bytes, self.state.whole());
         let of_caller = percent(node.bytes, self.state.parent(at).bytes);
         let place = match &node.kind {
-            NodeKind::Frame(place) => shorten::place(
-                &place.function,
-                &format!("{}:{}", place.file, place.line),
-                width,
-            ),
+            NodeKind::Frame(place) => {
+                shorten::place(&place.function, &place.file_and_line(), width)
+            }
             NodeKind::Root => "everything".into(),
             NodeKind::NoFrames => "allocated without a Python frame".into(),
             NodeKind::Elided { n_locations } => {

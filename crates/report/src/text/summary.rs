@@ -112,7 +112,10 @@ fn row(sum: &FunctionSum, whole: u64) -> Row {
     );
     Row {
         cells: vec![
-            format!("{} at {}", sum.function, sum.file),
+            match &*sum.file {
+                "" => sum.function.to_string(),
+                file => format!("{} at {file}", sum.function),
+            },
             size(sum.total_bytes),
             format!("{total:.2}%"),
             size(sum.own_bytes),

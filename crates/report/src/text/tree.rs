@@ -35,7 +35,7 @@ fn label(node: &TreeNode, whole: u64, style: Style) -> String {
         NodeKind::Root => style.bold("<ROOT>"),
         NodeKind::NoFrames => style.bold("<stack trace unavailable>"),
         NodeKind::Frame(at) => {
-            let place = style.dim(&format!("{}:{}", at.file, at.line));
+            let place = style.dim(&at.file_and_line());
             format!("{} {place}", style.bold(&at.function))
         }
         NodeKind::Elided { n_locations } => format!(
