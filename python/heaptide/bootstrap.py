@@ -38,14 +38,23 @@ def _begin() -> None:
     from heaptide import recorder, settings
 
     inherited = os.environ.get(settings.SESSION, "")
-    if inherited == "off" or _is_ours(recorder.command_words()):
+    words = recorder.command_words()
+    if _is_ours(words):
+        return
+    chosen = settings.load()
+    if chosen.compat:
+        from heaptide.compat import substitution
+
+        substitution.substitute(chosen.compat)
+        if words[:1] == ["-m"] and words[1:2] in [[name] for name in chosen.compat]:
+            return  # our own command under another name
+    if inherited == "off":
         return
     joined = recorder.Session.read(inherited)
     if joined is not None and joined.pid == os.getpid():
         # The recorded process itself became this program; it begins anew, and its earlier capture is kept.
         os.environ.pop(settings.SESSION)
         joined = None
-    chosen = settings.load()
     component = ""
     if chosen.patterns:
         from heaptide import components

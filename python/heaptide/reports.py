@@ -77,6 +77,9 @@ def render(report: Report, arguments: Sequence[str], captures: Sequence[str]) ->
     """Make the page in another process; if that fails, a page that says so. Never raises."""
     try:
         report.error = _run([report.reporter, "-o", report.path, *arguments, "--", *captures])
+        if report.error is None and not os.path.exists(report.path):
+            # A program that waits for all children alike takes the exit code away from us.
+            report.error = "the reporter left no page"
     except Exception as error:
         report.error = reason(error)
     if report.error is not None:
@@ -87,12 +90,16 @@ def render(report: Report, arguments: Sequence[str], captures: Sequence[str]) ->
             pass
 
 
-def _run(words: list[str]) -> str | None:
+def command(words: Sequence[str]) -> list[str]:
+    """What to run for the words of a heaptide command."""
     if not sys.executable:
-        return "there is no interpreter to make the report with"
-    command = [sys.executable, "-I", "-c", _COMMAND, _PACKAGES, *words]
+        raise OSError("there is no interpreter to make the report with")
+    return [sys.executable, "-I", "-c", _COMMAND, _PACKAGES, *words]
+
+
+def _run(words: list[str]) -> str | None:
     process = subprocess.Popen(
-        command,
+        command(words),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

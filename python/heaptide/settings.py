@@ -231,6 +231,11 @@ ALL = (
         kind="yes or no", short="HEAPTIDE_QUIET",
     ),
     Setting(
+        "compat", words, (), "profilers whose imports find our front ends of the same name, such as `memray`; also "
+        "`python -m memray`",
+        kind="names and commas", short="HEAPTIDE_COMPAT", shown_default="none",
+    ),
+    Setting(
         "trace_components", words, (), "components that are recorded when they run",
         kind="names and commas", other="AIRFLOW__PROFILING__MEMRAY_TRACE_COMPONENTS",
         file_alias="memray_trace_components", shown_default="none",
@@ -254,6 +259,7 @@ ENVIRONMENT_ONLY = {
     "COMPSS_PROFILING_FILE": "the same, under the name that COMPSs uses",
     "COMPSS_WORKER_PROFILE_PATH": "folder for timelines of many nodes, as `HEAPTIDE_OUT` is for `heaptide record`",
     "HEAPTIDE_RANK": "the rank of this process in a run of many, where the launcher does not say it",
+    "HEAPTIDE_SIZE": "how many ranks there are in all; set by `heaptide launch`",
     "HEAPTIDE_LOCAL_SIZE": "how many ranks there are on this host, where the launcher does not say it",
     "HEAPTIDE_SESSION": "set by Heaptide itself for the processes that a recorded one starts; `off` keeps one out",
     "HEAPTIDE_CONTROL_HOLDER": "set by Heaptide itself: the pid of the process that answers on `HEAPTIDE_CONTROL`",

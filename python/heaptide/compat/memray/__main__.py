@@ -1,0 +1,7 @@
+"""``python -m memray``: our command, which has memray's names and options."""
+
+import sys
+
+from heaptide.__main__ import main
+
+sys.exit(main())

@@ -1,0 +1,163 @@
+"""memray's `FileReader` on our captures: what our own reports say, as objects with memray's names."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import enum
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from heaptide.reports import command
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Frame = tuple[str, str, int]
+
+
+class AllocatorType(enum.IntEnum):
+    """The function that was called."""
+
+    PYMALLOC_FREE = 1
+    PYMALLOC_MALLOC = 2
+    PYMALLOC_CALLOC = 3
+    PYMALLOC_REALLOC = 4
+    FREE = 5
+    MALLOC = 6
+    REALLOC = 7
+    CALLOC = 8
+    POSIX_MEMALIGN = 9
+    ALIGNED_ALLOC = 10
+    MEMALIGN = 11
+    VALLOC = 12
+    PVALLOC = 13
+    MMAP = 14
+    MUNMAP = 15
+
+
+class Metadata(NamedTuple):
+    """What a capture says of itself."""
+
+    start_time: datetime.datetime
+    end_time: datetime.datetime
+    total_allocations: int
+    total_frames: int
+    peak_memory: int
+    command_line: str
+    pid: int
+    main_thread_id: int
+    python_allocator: str
+    has_native_traces: bool
+    trace_python_allocators: bool
+    file_format: int
+
+
+class AllocationRecord:
+    """Blocks that were allocated at the same place by the same thread, summed up."""
+
+    def __init__(
+        self, tid: int, size: int, allocator: int, n_allocations: int, thread: str, stack: list[Frame]
+    ) -> None:
+        self.tid = tid
+        self.size = size
+        self.allocator = allocator
+        self.n_allocations = n_allocations
+        self.thread_name = thread
+        self._stack = stack
+
+    def stack_trace(self, max_stacks: int | None = None) -> list[Frame]:
+        """Frames as (function, file, line), innermost first."""
+        return self._stack[:max_stacks]
+
+    # C frames are not recorded: the stack is Python's.
+    hybrid_stack_trace = stack_trace
+
+    def native_stack_trace(self, max_stacks: int | None = None) -> list[Frame]:
+        """Nothing: C frames are not recorded."""
+        return []
+
+    def __repr__(self) -> str:
+        return f"AllocationRecord<tid={self.tid} size={self.size} n_allocations={self.n_allocations}>"
+
+
+class FileReader:
+    """Read a capture, ours or memray's. Records are summed up by place; single events are in ``heaptide parse``."""
+
+    def __init__(
+        self, file_name: str | os.PathLike[str], *, report_progress: bool = False, max_memory_records: int = 10000
+    ) -> None:
+        self._path = os.path.abspath(file_name)
+        if not os.path.exists(self._path):
+            raise OSError(f"Could not open file {self._path}: No such file or directory")
+        self.closed = False
+        told = json.loads(_output("stats", "--json", "--", self._path))["metadata"]
+        for name in ("start_time", "end_time"):
+            told[name] = datetime.datetime.fromisoformat(told[name])
+        self.metadata = Metadata(**{name: told[name] for name in Metadata._fields})
+
+    def get_high_watermark_allocation_records(self, merge_threads: bool = True) -> Iterator[AllocationRecord]:
+        """What was alive at the peak."""
+        return self._records(merge_threads)
+
+    def get_leaked_allocation_records(self, merge_threads: bool = True) -> Iterator[AllocationRecord]:
+        """What was alive at the end."""
+        return self._records(merge_threads, "--leaks")
+
+    def get_temporary_allocation_records(
+        self, merge_threads: bool = True, threshold: int = 1
+    ) -> Iterator[AllocationRecord]:
+        """What was released after at most `threshold` other allocations of its thread."""
+        return self._records(merge_threads, "--temporary-allocation-threshold", str(threshold))
+
+    def close(self) -> None:
+        """Nothing can be read any more."""
+        self.closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError("Operation on a closed FileReader")
+
+    def _records(self, merge_threads: bool, *options: str) -> Iterator[AllocationRecord]:
+        self._check_open()
+        merged: dict[Any, AllocationRecord] = {}
+        for row in csv.DictReader(_output("transform", "csv", "-o", "-", *options, "--", self._path).splitlines()):
+            stack = [_frame(text) for text in row["stack_trace"].split("|") if text]
+            tid, thread = (0, "merged thread") if merge_threads else (int(row["tid"]), row["thread_name"])
+            allocator = AllocatorType.__members__.get(row["allocator"], AllocatorType.MALLOC)
+            key = (tid, allocator, tuple(stack))
+            record = merged.setdefault(key, AllocationRecord(tid, 0, allocator, 0, thread, stack))
+            record.size += int(row["size"])
+            record.n_allocations += int(row["num_allocations"])
+        return iter(merged.values())
+
+
+def _frame(text: str) -> Frame:
+    function, _, rest = text.partition(";")
+    file, _, line = rest.rpartition(";")
+    return function, file, int(line or 0)
+
+
+def _output(*words: str) -> str:
+    """What our command prints; its complaint becomes the exception that memray raises for a bad file."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as out:
+        done = subprocess.run(
+            command([*words]), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, text=True
+        )
+        if done.returncode != 0:
+            raise OSError((done.stderr.strip().splitlines() or ["the capture cannot be read"])[-1])
+        out.seek(0)
+        return out.read()

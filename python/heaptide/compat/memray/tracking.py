@@ -1,0 +1,144 @@
+"""Recording with memray's names."""
+
+from __future__ import annotations
+
+import enum
+import importlib
+import importlib.util
+import os
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from heaptide import capture_files, tracker
+from heaptide.messages import say_once
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+KEEP_EARLIER = 5
+
+
+class FileFormat(enum.IntEnum):
+    """What is written: every event, or sums in a file that stays small."""
+
+    ALL_ALLOCATIONS = 0
+    AGGREGATED_ALLOCATIONS = 1
+
+
+class Destination:
+    """Where a recording goes."""
+
+
+class FileDestination(Destination):
+    """A file. How it is packed is our own business, so `compress_on_exit` and `buffered` change nothing."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        overwrite: bool = False,
+        compress_on_exit: bool = True,
+        buffered: bool = False,
+    ) -> None:
+        self.path = path
+        self.overwrite = overwrite
+        self.compress_on_exit = compress_on_exit
+        self.buffered = buffered
+
+
+class SocketDestination(Destination):
+    """Refused: a running process is watched over HTTP or by its capture, which can be read while it grows."""
+
+    def __init__(self, server_port: int, address: str = "127.0.0.1") -> None:
+        raise NotImplementedError(
+            "heaptide does not record into a socket: record into a file, which can be read while it grows, "
+            "or watch the process over HTTP with HEAPTIDE_CONTROL"
+        )
+
+
+class Tracker:
+    """Record what is allocated within a ``with`` block, as memray's class of this name does."""
+
+    def __init__(
+        self,
+        file_name: str | os.PathLike[str] | None = None,
+        *,
+        destination: Destination | None = None,
+        native_traces: bool = False,
+        memory_interval_ms: int = 10,
+        follow_fork: bool = False,
+        trace_python_allocators: bool = False,
+        track_object_lifetimes: bool = False,
+        file_format: FileFormat = FileFormat.ALL_ALLOCATIONS,
+    ) -> None:
+        if (file_name is None) == (destination is None):
+            raise TypeError("Exactly one of 'file_name' or 'destination' argument must be specified")
+        if track_object_lifetimes:
+            raise NotImplementedError("heaptide does not follow the lifetimes of objects in a Tracker")
+        if native_traces:
+            say_once("native_traces: C frames are not recorded yet; reports show Python's")
+        if destination is None:
+            self._keeps_earlier = True
+            self._overwrite = False
+            path = os.fspath(file_name or "")
+        else:
+            if not isinstance(destination, FileDestination):
+                raise TypeError("destination must be a FileDestination")
+            self._keeps_earlier = False
+            self._overwrite = destination.overwrite
+            path = os.fspath(destination.path)
+        self._path = os.path.abspath(path)
+        self._mode = tracker.Tracker(
+            self._path,
+            objects=trace_python_allocators,
+            aggregate=FileFormat(file_format) is FileFormat.AGGREGATED_ALLOCATIONS,
+            follow_fork=follow_fork,
+            interval_ms=memory_interval_ms,
+        ).mode()
+        self._is_used = False
+        self._is_recording = False
+
+    def __enter__(self) -> Self:
+        if self._is_used:
+            raise RuntimeError("a Tracker cannot be entered twice: make another one")
+        if tracker.active():
+            raise RuntimeError("No more than one Tracker instance can be active at the same time")
+        if self._path != os.devnull:
+            if self._keeps_earlier:
+                capture_files.make_room(self._path, KEEP_EARLIER)
+            warning = tracker.start(self._path, overwrite=self._overwrite, whole_program=False, **self._mode)
+            if warning is not None:
+                say_once(f"{warning}; Python stacks are left out of the captures")
+            self._is_recording = True
+        self._is_used = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        if self._is_recording:
+            self._is_recording = False
+            tracker.stop()
+
+
+def start_thread_trace(*_: object) -> None:
+    """Do nothing: every thread is recorded without a hook of its own."""
+
+
+def set_log_level(level: int) -> None:
+    """Do nothing: there is no log."""
+
+
+def install(force: bool = False) -> None:
+    """Make ``import memray`` mean this package. An installed memray is left alone unless `force` is true."""
+    ours = importlib.import_module("heaptide.compat.memray")
+    if not force:
+        present = sys.modules.get("memray")
+        if present is ours:
+            return
+        if present is not None or importlib.util.find_spec("memray") is not None:
+            raise ImportError("memray is installed: remove it, or replace it with install(force=True)")
+    sys.modules["memray"] = ours
