@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import subprocess
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import PROGRAMS, heaptide
-from two_profilers import Amount, Stack, memray, memray_run, numbers_of_memray, numbers_of_ours
+from two_profilers import Amount, Stack, memray, memray_run, numbers_of_memray, numbers_of_ours, summed
 
 PROGRAM = PROGRAMS / "allocates_the_same_every_time.py"
 
@@ -19,6 +21,12 @@ PROGRAM = PROGRAMS / "allocates_the_same_every_time.py"
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All allocations of the program, as memray writes them by default."""
     return memray_run(tmp_path_factory.mktemp("memray"), PROGRAM)
+
+
+@pytest.fixture(scope="module")
+def aggregated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the program held at its peak and at its end."""
+    return memray_run(tmp_path_factory.mktemp("aggregated"), PROGRAM, "--aggregate")
 
 
 def test_every_stack_has_the_numbers_that_memray_shows(recorded: Path) -> None:
@@ -33,9 +41,9 @@ def test_every_kind_of_full_capture_is_read(tmp_path: Path, options: list[str]) 
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("options", [["--aggregate"], ["--aggregate", "--native", "--no-compress"]], ids="".join)
-def test_aggregated_capture_has_the_same_peak_and_leaks(tmp_path: Path, options: list[str]) -> None:
-    capture = memray_run(tmp_path, PROGRAM, *options)
+@pytest.mark.parametrize("is_native", [False, True])
+def test_aggregated_capture_has_the_same_peak_and_leaks(aggregated: Path, tmp_path: Path, is_native: bool) -> None:
+    capture = memray_run(tmp_path, PROGRAM, "--aggregate", "--native", "--no-compress") if is_native else aggregated
     ours, theirs = numbers_of_ours(capture), numbers_of_memray(capture)
 
     def sizes(sums: dict[Stack, Amount]) -> dict[Stack, int]:
@@ -68,14 +76,13 @@ def test_stats_say_what_memray_says(recorded: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.once
-def test_aggregated_capture_says_that_it_has_no_totals(tmp_path: Path) -> None:
-    capture = memray_run(tmp_path, PROGRAM, "--aggregate")
-    said = heaptide("stats", capture).stdout
+def test_aggregated_capture_says_that_it_has_no_totals(aggregated: Path) -> None:
+    said = heaptide("stats", aggregated).stdout
     assert "not in this capture" in said
     assert "holds no totals" in said
-    statistics = json.loads(heaptide("stats", "--json", capture).stdout)
+    statistics = json.loads(heaptide("stats", "--json", aggregated).stdout)
     assert statistics["total_bytes_allocated"] is None
-    with memray.FileReader(capture) as reader:
+    with memray.FileReader(aggregated) as reader:
         assert statistics["metadata"]["peak_memory"] == reader.metadata.peak_memory
 
 
@@ -165,3 +172,30 @@ def test_reader_of_parse_may_leave_early(recorded: Path) -> None:
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("threshold", [1, 20])
+def test_temporary_blocks_are_those_that_memray_finds(recorded: Path, threshold: int) -> None:
+    said = heaptide(
+        *("transform", "csv", "--temporary-allocation-threshold", str(threshold), "-o", "-", recorded)
+    ).stdout
+    ours: dict[Stack, Amount] = {}
+    for row in csv.DictReader(io.StringIO(said)):
+        frames = [frame.rsplit(";", 2) for frame in row["stack_trace"].split("|")]
+        stack = tuple((function, file, int(line)) for function, file, line in frames)
+        size, count = ours.get(stack, (0, 0))
+        ours[stack] = (size + int(row["size"]), count + int(row["num_allocations"]))
+    with memray.FileReader(recorded) as reader:
+        theirs = summed(reader.get_temporary_allocation_records(merge_threads=True, threshold=threshold))
+    assert ours == theirs
+
+
+@pytest.mark.once
+def test_aggregated_capture_refuses_what_it_cannot_know(aggregated: Path, tmp_path: Path) -> None:
+    heaptide("flamegraph", "-o", "page.html", aggregated, cwd=tmp_path)
+    for options in (["--temporary-allocations"], ["--total"], ["--from", "1ms"]):
+        done = heaptide("tree", *options, aggregated, check=False)
+        assert done.returncode == 1, options
+        assert done.stderr.count("\n") == 1
+        assert "aggregated capture of memray" in done.stderr

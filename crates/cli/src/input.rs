@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, value_parser};
-use heaptide_analysis::{Request, Session, load_with};
+use heaptide_analysis::{Request, Session, View, load_with};
 use heaptide_capture::{Capture, Damage};
 
 use crate::exit::Failure;
 use crate::filters::request;
+use crate::metrics;
 use crate::progress::Progress;
 
 /// More notes about one file do not help anyone.
@@ -46,7 +47,26 @@ pub fn session(matches: &ArgMatches) -> Result<Session, Failure> {
 /// The same, asked for more than sums.
 pub fn session_with(matches: &ArgMatches, request: Request) -> Result<Session, Failure> {
     let paths = matches.get_many::<PathBuf>("captures");
-    session_of(paths.into_iter().flatten(), request)
+    let asks_for_time = request.filter.chooses_time();
+    let session = session_of(paths.into_iter().flatten(), request)?;
+    let asks_for_totals = matches!(metrics::view(matches), View::Total | View::Temporary);
+    if asks_for_time || asks_for_totals {
+        check_totals(&session)?;
+    }
+    Ok(session)
+}
+
+/// Refuses captures that hold no more than what was alive at the peak and at the end.
+fn check_totals(session: &Session) -> Result<(), Failure> {
+    let mut processes = session.processes.iter();
+    match processes.find(|process| !process.sums.has_totals) {
+        None => Ok(()),
+        Some(process) => Err(Failure::failed(format!(
+            "{} is an aggregated capture of memray and says only what was alive at the peak and at the end: \
+             leave out --total, --temporary-allocations, --from and --to",
+            process.path.display()
+        ))),
+    }
 }
 
 /// The same for captures that were named in another way.
