@@ -86,13 +86,12 @@ impl<'a> PageOutput<'a> {
             ..filters::request(self.matches)
         };
         let session = input::session_with(self.matches, request)?;
-        let flame = heaptide_analysis::flame(&session, limits);
-        drop(session);
+        let mut make = |limits| heaptide_analysis::flame(&session, limits);
         let mut output = match &self.path {
             Some(path) => Output::file(path, self.matches.get_flag("force"))?,
             None => Output::standard(),
         };
-        output.write(|out| html::page(out, self.page, &flame, first))?;
+        output.write(|out| html::page(out, self.page, &mut make, limits, first))?;
         output.finish()
     }
 }

@@ -5,6 +5,9 @@ use crate::model::{ProcessStacks, Reading};
 
 /// More than a chart has columns.
 const MAX_BINS: u64 = 1_000;
+/// Of all processes together; many of them have fewer each, because nobody looks at each so closely.
+const MAX_BINS_OF_ALL: u64 = 100_000;
+const MIN_BINS: u64 = 50;
 /// A capture's own clock is hardly finer.
 const MIN_BIN_NS: u64 = 100_000;
 
@@ -14,7 +17,9 @@ pub(super) fn timeline(processes: &[ProcessStacks], start_unix_ns: u64) -> Timel
         .iter()
         .map(|process| start(process).saturating_add(process.duration_ns));
     let duration_ns = ends.max().unwrap_or(0);
-    let bin_ns = duration_ns.div_ceil(MAX_BINS).max(MIN_BIN_NS);
+    let max_bins = MAX_BINS_OF_ALL / processes.len().max(1) as u64;
+    let max_bins = max_bins.clamp(MIN_BINS, MAX_BINS);
+    let bin_ns = duration_ns.div_ceil(max_bins).max(MIN_BIN_NS);
     let n_bins = (duration_ns / bin_ns) as usize + 1;
     let curves = |process: &ProcessStacks| {
         let line = Line {

@@ -206,7 +206,8 @@ fn page(
         n_before: comparison.n_before(),
         diff,
     };
-    html::diff_page(out, &comparison.flame(limits), first, sides)
+    let mut make = |limits| comparison.flame(limits);
+    html::diff_page(out, &mut make, limits, first, sides)
 }
 
 fn sides(matches: &ArgMatches) -> Result<[Vec<PathBuf>; 2], Failure> {

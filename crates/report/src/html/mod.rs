@@ -10,6 +10,7 @@ use std::io::{self, BufWriter, Write};
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
+use heaptide_analysis::FlameLimits;
 use heaptide_analysis::model::Flame;
 
 use crate::json::flame::{FirstView, Sides, flame as write_data};
@@ -20,6 +21,10 @@ const DIFF: &str = include_str!("../../../../web/dist/diff.html");
 const TIMELINE: &str = include_str!("../../../../web/dist/timeline.html");
 /// Where the data belongs. Once in each page.
 const PLACE: &str = "HEAPTIDE-DATA-GOES-HERE";
+/// What a page weighs together with its data, however large the capture was: it is opened, kept and mailed by people.
+const MAX_BYTES: usize = 5_000_000;
+/// A tree with fewer frames says nothing any more.
+const MIN_FRAMES: usize = 64;
 /// Of the compressor: beyond this, files hardly get smaller.
 const LEVEL: u32 = 7;
 
@@ -30,14 +35,23 @@ pub enum Page {
     Timeline,
 }
 
+/// Makes the tree of a page, no larger than the limits say.
+pub type Maker<'a> = &'a mut dyn FnMut(FlameLimits) -> Flame;
+
 /// Writes a page with its data.
-pub fn page(out: &mut dyn Write, page: Page, flame: &Flame, first: FirstView) -> io::Result<()> {
+pub fn page(
+    out: &mut dyn Write,
+    page: Page,
+    make: Maker,
+    limits: FlameLimits,
+    first: FirstView,
+) -> io::Result<()> {
     let template = match page {
         Page::FlameGraph => FLAME_GRAPH,
         Page::Table => TABLE,
         Page::Timeline => TIMELINE,
     };
-    fill(out, template, &mut |data| {
+    fill(out, template, make, limits, &|data, flame| {
         write_data(data, flame, first, None)
     })
 }
@@ -45,31 +59,62 @@ pub fn page(out: &mut dyn Write, page: Page, flame: &Flame, first: FirstView) ->
 /// Writes the page of a comparison, whose tree is that of both sides.
 pub fn diff_page(
     out: &mut dyn Write,
-    flame: &Flame,
+    make: Maker,
+    limits: FlameLimits,
     first: FirstView,
     sides: Sides,
 ) -> io::Result<()> {
-    fill(out, DIFF, &mut |data| {
+    fill(out, DIFF, make, limits, &|data, flame| {
         write_data(data, flame, first, Some(sides))
     })
 }
 
+/// Writes the data of a tree.
+type WriteData<'a> = &'a dyn Fn(&mut dyn Write, &Flame) -> io::Result<()>;
+
 fn fill(
     out: &mut dyn Write,
     template: &str,
-    write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+    make: Maker,
+    limits: FlameLimits,
+    write: WriteData,
 ) -> io::Result<()> {
     let (before, behind) = template
         .split_once(PLACE)
         .ok_or_else(|| io::Error::other("this build's page has no place for data"))?;
-    let packer = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
-    // The writer of data writes a number at a time.
-    let mut data = BufWriter::with_capacity(1 << 16, packer);
-    write(&mut data)?;
-    let packed = data.into_inner()?.finish()?;
+    let packed = fit(make, limits, MAX_BYTES - template.len(), write)?;
     out.write_all(before.as_bytes())?;
     out.write_all(base64(&packed).as_bytes())?;
     out.write_all(behind.as_bytes())
+}
+
+/// The packed data of the largest tree whose text has at most so many bytes. How much a frame takes depends on names,
+/// threads and allocators, so it is tried: a tree that is too large is made again, as much smaller as it was too large.
+fn fit(
+    make: Maker,
+    mut limits: FlameLimits,
+    max_bytes: usize,
+    write: WriteData,
+) -> io::Result<Vec<u8>> {
+    loop {
+        let flame = make(limits);
+        let packer = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
+        // The writer of data writes a number at a time.
+        let mut data = BufWriter::with_capacity(1 << 16, packer);
+        write(&mut data, &flame)?;
+        let packed = data.into_inner()?.finish()?;
+        let size = packed.len().div_ceil(3) * 4;
+        let n_frames = flame.nodes.len();
+        if size <= max_bytes || n_frames <= MIN_FRAMES {
+            return Ok(packed);
+        }
+        // A little less than would fit if every frame took the same.
+        let share = 0.85 * max_bytes as f64 / size as f64;
+        let scaled = |number: usize| (number as f64 * share) as usize;
+        limits.max_frames = scaled(n_frames.min(limits.max_frames));
+        limits.max_lives = scaled(flame.lives.entries.len().min(limits.max_lives));
+        limits.max_source_bytes = scaled(limits.max_source_bytes);
+    }
 }
 
 /// Bytes in the 64 letters of RFC 4648.
@@ -94,6 +139,28 @@ fn base64(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use heaptide_analysis::model::Quality;
+    use heaptide_analysis::model::flame::{FlameKind, FlameLives, FlameNode, Timeline};
+
+    fn flame_of(nodes: Vec<FlameNode>) -> Flame {
+        Flame {
+            start_unix_ns: 0,
+            end_unix_ns: 0,
+            peak_bytes: 0,
+            processes: Vec::new(),
+            threads: Vec::new(),
+            timeline: Timeline::default(),
+            texts: Vec::new(),
+            locations: Vec::new(),
+            nodes,
+            origins: Vec::new(),
+            own: Vec::new(),
+            lives: FlameLives::default(),
+            findings: Vec::new(),
+            min_share: 0.0,
+            quality: Quality::default(),
+        }
+    }
 
     /// Pages alone; data comes on top.
     const MAX_PAGE_BYTES: usize = 500_000;
@@ -114,6 +181,32 @@ mod tests {
             assert!(!template.contains("src=\"http"));
             assert!(!template.contains("href=\"http"));
         }
+    }
+
+    #[test]
+    fn data_that_is_too_large_is_made_smaller_until_it_fits() {
+        let mut asked = Vec::new();
+        let mut make = |limits: FlameLimits| {
+            asked.push(limits.max_frames);
+            let node = FlameNode {
+                parent: 0,
+                kind: FlameKind::NoFrames,
+            };
+            flame_of(vec![node; limits.max_frames.min(10_000)])
+        };
+        // Each frame takes four bytes that cannot be packed.
+        let write = |out: &mut dyn Write, flame: &Flame| {
+            let mut state = 1u32;
+            (0..flame.nodes.len()).try_for_each(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let noise = state.rotate_left(16) ^ state.wrapping_mul(0x9e37_79b9);
+                out.write_all(&noise.to_le_bytes())
+            })
+        };
+        let packed = fit(&mut make, FlameLimits::default(), 20_000, &write).expect("written");
+        assert!(packed.len() * 4 / 3 <= 20_000, "{}", packed.len());
+        assert!(packed.len() * 4 / 3 > 10_000, "{}", packed.len());
+        assert_eq!(asked.len(), 2, "{asked:?}");
     }
 
     #[test]
