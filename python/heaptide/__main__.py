@@ -13,6 +13,14 @@ def main() -> int:
     outcome = _native.main(sys.argv[1:])
     if isinstance(outcome, int):
         return outcome
+    if isinstance(outcome, _native.Watched):
+        import signal
+        import subprocess
+
+        # Ctrl-C is for the program, which inherits this and must find it as a shell leaves it.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        return outcome.run([sys.executable, *flags, "-m", "heaptide"])
     if outcome["command"] == "lines":
         from heaptide.line_program import LinesPlan, watch
 

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from os import PathLike
 from types import CodeType
-from typing import Any
+from typing import Any, final
 
 __all__ = [
     "Control",
@@ -10,6 +10,7 @@ __all__ = [
     "MemorySampler",
     "RecordingError",
     "Response",
+    "Watched",
     "__version__",
     "active",
     "after_fork_in_parent",
@@ -73,7 +74,12 @@ def call_as_main(function: Callable[..., object], *arguments: object) -> BaseExc
 def print_exception(exception: BaseException) -> None: ...
 def closing_words(path: str | PathLike[str]) -> list[str]: ...
 def check_report_options(command: str, options: list[str]) -> str | None: ...
-def main(arguments: list[str]) -> int | dict[str, Any]: ...
+
+@final
+class Watched:
+    def run(self, python: list[str]) -> int: ...
+
+def main(arguments: list[str]) -> int | dict[str, Any] | Watched: ...
 
 class LineWatch:
     def __new__(

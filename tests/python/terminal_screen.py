@@ -9,11 +9,13 @@ import contextlib
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
 import subprocess
 import termios
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -77,13 +79,19 @@ class TerminalScreen:
 
     def wait(self, until: Callable[[str], Any], what: str = "") -> str:
         """Wait until what can be seen is as wanted, and return it."""
+        limit = time.monotonic() + NEVER
         while not until(self.text()):
+            assert time.monotonic() < limit, f"never showed {what or until}:\n{self.text()}"
             assert self._read(), f"ended without showing {what or until}:\n{self.text()}"
         return self.text()
 
     def wait_for(self, *texts: str) -> str:
         """Wait until all of these can be seen."""
         return self.wait(lambda seen: all(text in seen for text in texts), repr(texts))
+
+    def wait_until_it_fills_the_screen(self) -> None:
+        """Wait until keys go to the program as they are typed."""
+        self.wait(lambda _: b"\x1b[?1049h" in self.written, "a full screen")
 
     def finish(self) -> int:
         """Wait until the program has ended, and return its exit code."""
@@ -109,7 +117,11 @@ class TerminalScreen:
         except OSError:
             return False
         self.written += data
-        self._stream.feed(data)
+        # The terminal that plays here has one screen: entering and leaving the full-screen one both clear it.
+        for part in re.split(rb"(\x1b\[\?1049[hl])", data):
+            if part.startswith(b"\x1b[?1049"):
+                self.screen.reset()
+            self._stream.feed(part)
         return bool(data)
 
     def close(self) -> None:

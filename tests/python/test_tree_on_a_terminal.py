@@ -118,8 +118,9 @@ def test_small_terminals_and_changing_sizes_are_survived(
     capture: Path, terminal: Callable[..., TerminalScreen]
 ) -> None:
     screen = terminal("tree", capture, columns=1, lines=1)
+    screen.wait_until_it_fills_the_screen()
     screen.resize(3, 2)
-    screen.type("jjek/x\x1b")
+    screen.type("jjek/x\r")
     screen.resize(70, 30)
     screen.wait_for("<ROOT>", "q leave")
     screen.type("q")

@@ -2,7 +2,7 @@
 //!
 //! In reading order: [`load`] replays captures into sums, restricted by a [`filter`], and gives frames their names
 //! ([`symbols`]); [`aggregate`] shapes the sums into what a report shows; [`findings`] says what stands out; [`diff`] sets two sessions side by side;
-//! [`model`] is the inert result. [`records`] tells a capture as it is.
+//! [`model`] is the inert result. [`live`] watches a program that still runs; [`records`] tells a capture as it is.
 //!
 //! Absent here, on purpose: interpreters, networks, clocks, terminals, rounding and units.
 #![forbid(unsafe_code)]
@@ -11,6 +11,7 @@ pub mod aggregate;
 pub mod diff;
 pub mod filter;
 pub mod findings;
+pub mod live;
 pub mod load;
 pub mod model;
 pub mod records;
@@ -24,6 +25,7 @@ pub use filter::{Filter, NoMatch};
 pub use findings::findings;
 /// The types of records, for those who render them as they are.
 pub use heaptide_capture as capture;
+pub use live::Watch;
 pub use load::{Process, Request, Session, load, load_with};
 pub use model::View;
 pub use records::{RecordLine, records};

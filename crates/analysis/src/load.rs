@@ -54,8 +54,9 @@ pub struct Process {
     shown: Vec<Shown>,
 }
 
+/// A stack as reports show it.
 #[derive(Clone, Copy)]
-struct Shown {
+pub(crate) struct Shown {
     parent: u32,
     /// `None` for the empty stack and for frames that are not shown.
     location: Option<LocationId>,
@@ -193,7 +194,7 @@ fn sum_up(
 
 /// Names for all stacks. The profiler's own frames at the root are not shown, nor what started the profiler before them
 /// and what it used to start the program behind them: the program would not have them if it ran alone.
-fn show(
+pub(crate) fn show(
     stacks: &Stacks,
     capture: &Capture,
     filter: &Filter,
@@ -290,6 +291,20 @@ impl Session {
     }
 }
 
+/// The frames of a stack that are shown, innermost first.
+pub(crate) fn frames(shown: &[Shown], stack: StackId) -> impl Iterator<Item = LocationId> + '_ {
+    let mut at = stack.0 as usize;
+    std::iter::from_fn(move || {
+        loop {
+            let shown = shown.get(at).filter(|_| at != 0)?;
+            at = shown.parent as usize;
+            if shown.location.is_some() {
+                return shown.location;
+            }
+        }
+    })
+}
+
 impl Process {
     /// The innermost frame of a stack, if it is shown.
     pub fn innermost(&self, stack: StackId) -> Option<LocationId> {
@@ -298,16 +313,7 @@ impl Process {
 
     /// The frames of a stack that are shown, innermost first.
     pub fn frames(&self, stack: StackId) -> impl Iterator<Item = LocationId> + '_ {
-        let mut at = stack.0 as usize;
-        std::iter::from_fn(move || {
-            loop {
-                let shown = self.shown.get(at).filter(|_| at != 0)?;
-                at = shown.parent as usize;
-                if shown.location.is_some() {
-                    return shown.location;
-                }
-            }
-        })
+        frames(&self.shown, stack)
     }
 
     /// Nanoseconds since 1970 at a time in the capture's clock units.

@@ -31,7 +31,7 @@ pub use header::{Header, Mode};
 pub use order::{replay, replay_between, replay_until};
 pub use pack::Packer;
 pub use read::{
-    Capture, ChunkRef, ClockPoint, CodeText, OpenError, OpenFailure, Registry, RegistryBuilder,
-    Resident, ThreadInfo,
+    Capture, ChunkRef, ClockPoint, CodeText, Follower, OpenError, OpenFailure, Registry,
+    RegistryBuilder, Resident, ThreadInfo,
 };
 pub use registry::{Code, Entry, Lost};

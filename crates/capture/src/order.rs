@@ -61,16 +61,25 @@ pub fn replay_until(
     if let Some(foreign) = &capture.foreign {
         return foreign.replay(on_progress, sink);
     }
+    let first = match &capture.checkpoint {
+        Some(checkpoint) => checkpoint.cut.saturating_add(1),
+        None => 0,
+    };
+    replay_numbers(capture, first..=u64::MAX, on_progress, sink)
+}
+
+/// Like [`replay_until`], but only the segments with these numbers.
+pub(crate) fn replay_numbers(
+    capture: &Capture,
+    wanted: RangeInclusive<u64>,
+    on_progress: &mut dyn FnMut(u64),
+    sink: &mut impl FnMut(&DecodedChunk, Range<usize>) -> ControlFlow<()>,
+) -> Vec<Damage> {
     let n_cores = thread::available_parallelism().map_or(1, |n| n.get());
     // The calling thread decodes as well, when it has nothing to replay.
     let n_workers = (n_cores - 1)
         .min(MAX_WORKERS)
         .min(capture.chunks.len().saturating_sub(1));
-    let first = match &capture.checkpoint {
-        Some(checkpoint) => checkpoint.cut.saturating_add(1),
-        None => 0,
-    };
-    let wanted = first..=u64::MAX;
     replay_with(
         capture,
         wanted,

@@ -7,5 +7,6 @@ fn main() {
         Outcome::Exit(code) => std::process::exit(code),
         Outcome::Run(plan) => println!("{plan:#?}"),
         Outcome::Lines(plan) => println!("{plan:#?}"),
+        Outcome::Live(plan) => println!("{plan:#?}"),
     }
 }

@@ -14,6 +14,7 @@ mod destination;
 pub mod exit;
 mod filters;
 mod input;
+mod live;
 mod metrics;
 mod output;
 mod page;
@@ -34,6 +35,7 @@ pub use commands::lines::LinesPlan;
 pub use commands::run::{RunPlan, Target};
 pub use describe::{CommandOption, command_options};
 pub use exit::Failure;
+pub use live::beside::{LivePlace, LivePlan};
 
 /// What is left to do after the command line was understood.
 #[derive(Debug)]
@@ -44,6 +46,8 @@ pub enum Outcome {
     Run(RunPlan),
     /// Run a program and watch its functions line by line.
     Lines(LinesPlan),
+    /// Run a program as a child of this process and show what it holds: for [`run_live`].
+    Live(LivePlan),
 }
 
 const ABOUT: &str = "A memory profiler for Python jobs: every allocation, at almost no cost";
@@ -83,7 +87,7 @@ fn command() -> Command {
 /// Understands and does what the arguments say. The first argument is the program's name.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> Outcome {
     let (arguments, rest) = commands::run::split(arguments.collect());
-    let matches = match command().try_get_matches_from(arguments) {
+    let matches = match command().try_get_matches_from(&arguments) {
         Ok(matches) => matches,
         Err(error) => return explain(&error),
     };
@@ -91,6 +95,11 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> Outcome {
         return Outcome::Exit(exit::USAGE);
     };
     if name == commands::run::NAME {
+        match commands::run::live_plan(matches, &arguments, &rest) {
+            Ok(Some(plan)) => return Outcome::Live(plan),
+            Ok(None) => {}
+            Err(failure) => return failure.report(),
+        }
         return match commands::run::plan(matches, rest) {
             Ok(plan) => Outcome::Run(plan),
             Err(failure) => failure.report(),
@@ -108,6 +117,18 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> Outcome {
         Some(Ok(())) => Outcome::Exit(exit::OK),
         Some(Err(failure)) => failure.report(),
         None => Outcome::Exit(exit::USAGE),
+    }
+}
+
+/// Runs a program and shows it while it runs. `python` are the words that start this command in an interpreter of its
+/// own. Returns the exit code.
+pub fn run_live(plan: &LivePlan, python: &[OsString]) -> i32 {
+    match live::beside::run(plan, python) {
+        Ok(code) => code,
+        Err(failure) => match failure.report() {
+            Outcome::Exit(code) => code,
+            _ => exit::FAILED,
+        },
     }
 }
 

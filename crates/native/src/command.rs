@@ -6,7 +6,19 @@ use heaptide_cli::{LinesPlan, Outcome, RunPlan, Target};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Does what the arguments say. Returns the exit code, or for ``run`` the plan as a dict.
+/// A program that is to be shown while it runs.
+#[pyclass(frozen)]
+pub struct Watched(heaptide_cli::LivePlan);
+
+#[pymethods]
+impl Watched {
+    /// Runs it. `python` starts this command in an interpreter of its own. Returns the exit code.
+    fn run(&self, py: Python<'_>, python: Vec<OsString>) -> i32 {
+        py.detach(|| heaptide_cli::run_live(&self.0, &python))
+    }
+}
+
+/// Does what the arguments say. Returns the exit code, or for ``run`` the plan as a dict, or a `Watched` program.
 #[pyfunction]
 pub fn main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Py<PyAny>> {
     let arguments = std::iter::once(OsString::from("heaptide")).chain(arguments);
@@ -15,6 +27,7 @@ pub fn main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Py<PyAny>> {
         Outcome::Exit(code) => Ok(code.into_pyobject(py)?.into_any().unbind()),
         Outcome::Run(plan) => Ok(plan_to_dict(py, plan)?.into_any().unbind()),
         Outcome::Lines(plan) => Ok(lines_to_dict(py, plan)?.into_any().unbind()),
+        Outcome::Live(plan) => Ok(Py::new(py, Watched(plan))?.into_any()),
     }
 }
 

@@ -26,6 +26,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(recording::start_in_child, module)?)?;
     module.add_function(wrap_pyfunction!(main_program::call_as_main, module)?)?;
     module.add_function(wrap_pyfunction!(main_program::print_exception, module)?)?;
+    module.add_class::<command::Watched>()?;
     module.add_function(wrap_pyfunction!(command::main, module)?)?;
     module.add_function(wrap_pyfunction!(command::check_report_options, module)?)?;
     module.add_function(wrap_pyfunction!(command::closing_words, module)?)?;

@@ -16,6 +16,7 @@ pub use quality::quality;
 pub use stacks::stacks;
 pub use stats::stats;
 pub use summary::{GroupBy, summary};
+pub(crate) use timeline::Line;
 pub use together::peak_together;
 pub use tree::{TreeLimits, TreeShape, tree};
 

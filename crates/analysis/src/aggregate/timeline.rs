@@ -59,16 +59,17 @@ fn from_nothing(readings: &[Reading]) -> Vec<Reading> {
     empty.chain(readings.iter().copied()).collect()
 }
 
-struct Line {
-    bin_ns: u64,
-    n_bins: usize,
-    start_ns: u64,
-    end_ns: u64,
+/// A process on a time line that is divided into bins.
+pub(crate) struct Line {
+    pub bin_ns: u64,
+    pub n_bins: usize,
+    pub start_ns: u64,
+    pub end_ns: u64,
 }
 
 impl Line {
     /// The highest reading in force in each bin, from the first reading to the end of the process.
-    fn highest(&self, readings: &[Reading]) -> Vec<Option<u64>> {
+    pub fn highest(&self, readings: &[Reading]) -> Vec<Option<u64>> {
         let mut bins = vec![None; self.n_bins];
         let bin_of = |ns: u64| ((ns / self.bin_ns) as usize).min(self.n_bins - 1);
         let starts = readings.iter().map(|reading| reading.elapsed_ns);

@@ -6,6 +6,7 @@
 mod checkpoint;
 mod chunk;
 mod error;
+mod follow;
 mod registry;
 mod scan;
 mod source;
@@ -21,6 +22,7 @@ use crate::header::{Header, MAGIC, PREFIX_LEN};
 pub use checkpoint::{Checkpoint, MAX_CHECKPOINT_LEN};
 pub use chunk::ChunkRef;
 pub use error::{OpenError, OpenFailure};
+pub use follow::Follower;
 pub use registry::{ClockPoint, CodeText, Registry, RegistryBuilder, Resident, ThreadInfo};
 
 use chunk::{Place, Sorted};

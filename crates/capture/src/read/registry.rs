@@ -124,6 +124,7 @@ impl Registry {
 }
 
 /// Collects entries, chunk after chunk, in the order in which they were written.
+#[derive(Clone)]
 pub struct RegistryBuilder {
     registry: Registry,
     threads: BTreeMap<u32, ThreadInfo>,

@@ -31,6 +31,8 @@ pub(super) struct Scan {
     pub(super) doubts: Vec<Doubt>,
     /// All before this is settled; what a running program adds to the file later, it adds behind.
     pub(super) settled_to: u64,
+    /// The slots of these change while a program runs.
+    pub(super) extents: Vec<(u64, ExtentHead)>,
 }
 
 /// Damage, unless what stood there is elsewhere.
@@ -88,6 +90,12 @@ impl Area {
 impl Scan {
     /// Scans from `start`, the end of the header, to the end of the file.
     pub(super) fn run(source: &Source, start: u64) -> Scan {
+        Scan::go_on(source, start, &[])
+    }
+
+    /// Scans what came behind `start`, and the slots of `extents`, which lie before it. Slots come first: a chunk is in
+    /// its slot until it is whole in a block, so that one of the two is seen.
+    pub(super) fn go_on(source: &Source, start: u64, extents: &[(u64, ExtentHead)]) -> Scan {
         let mut scanner = Scanner {
             source,
             heads: Window::new(source, HEADS_WINDOW),
@@ -96,6 +104,9 @@ impl Scan {
             n_recovered: 0,
             scratch: DecodedChunk::new(),
         };
+        for (offset, head) in extents {
+            scanner.take_slots(*offset, head);
+        }
         scanner.run(align_up(start, AREA_ALIGN));
         scanner.found
     }
@@ -180,6 +191,11 @@ impl Scanner<'_> {
     }
 
     fn take_extent(&mut self, offset: u64, head: &ExtentHead) {
+        self.found.extents.push((offset, *head));
+        self.take_slots(offset, head);
+    }
+
+    fn take_slots(&mut self, offset: u64, head: &ExtentHead) {
         let first = offset.saturating_add(u64::from(head.slots_offset));
         let slot_len = u64::from(head.slot_len);
         for index in 0..u64::from(head.n_slots) {

@@ -18,6 +18,7 @@ mod given;
 mod index;
 mod live;
 pub mod lives;
+mod now;
 mod ranges;
 mod recent;
 pub mod series;
@@ -45,6 +46,7 @@ use threads::{LastFree, Thread, Threads};
 pub use amount::Amount;
 pub use given::Given;
 pub use lives::{Life, Lives};
+pub use now::{LiveSite, Now};
 pub use series::HeapSeries;
 pub use stacks::{Stack, StackId, Stacks};
 

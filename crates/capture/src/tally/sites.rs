@@ -167,6 +167,12 @@ impl Sites {
         self.keys[self.owner(number)].allocator
     }
 
+    /// All sites and what is alive of them, if time is not divided into bins.
+    pub fn live(&self) -> impl Iterator<Item = (SiteKey, Raw)> + '_ {
+        let sites = self.keys.iter().zip(&self.sites);
+        sites.map(|(&key, site)| (key, site.live))
+    }
+
     /// All sites with their share of the latest peak settled, and what was temporary; and when their blocks lived, by
     /// the same numbers. `blocks`: how many an amount stands for.
     pub fn finish(

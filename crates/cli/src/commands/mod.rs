@@ -5,6 +5,7 @@ pub mod flamegraph;
 pub mod launch;
 pub mod lines;
 pub mod list;
+pub mod live;
 pub mod parse;
 pub mod peak;
 pub mod plot;
@@ -41,6 +42,11 @@ pub const ALL: &[Subcommand] = &[
         arguments: lines::arguments,
         // Only a table from a capture is made here; a program to watch becomes a plan.
         run: |_| Ok(()),
+    },
+    Subcommand {
+        name: live::NAME,
+        arguments: live::arguments,
+        run: live::run,
     },
     Subcommand {
         name: "flamegraph",

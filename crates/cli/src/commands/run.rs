@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::exit::Failure;
+use crate::live::beside::{LivePlace, LivePlan};
 use crate::sizes;
 
 pub const NAME: &str = "run";
@@ -24,7 +25,7 @@ struct Splitting {
 const SPLITTING: [Splitting; 2] = [
     Splitting {
         name: NAME,
-        long: &[b"output", b"interval"],
+        long: &[b"output", b"interval", b"live-port"],
         short: b"o",
     },
     Splitting {
@@ -111,6 +112,28 @@ pub fn arguments() -> Command {
                 .default_value("10")
                 .help("milliseconds between two looks at the resident size"),
         )
+        .arg(
+            flag("live", "show what the program holds in this terminal while it runs")
+                .conflicts_with("live-remote"),
+        )
+        .arg(
+            Arg::new("live-remote")
+                .long("live-remote")
+                .value_name("PORT")
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("0")
+                .value_parser(value_parser!(u16))
+                .help("show it to `heaptide live PORT` in another terminal [default: a port is chosen and printed]"),
+        )
+        .arg(
+            Arg::new("live-port")
+                .long("live-port")
+                .value_name("PORT")
+                .requires("live-remote")
+                .value_parser(value_parser!(u16).range(1..))
+                .help("the port of --live-remote, as memray has it"),
+        )
         // These two are taken out before parsing; they stand here for the help.
         .arg(
             Arg::new("module")
@@ -126,12 +149,24 @@ pub fn arguments() -> Command {
         )
 }
 
+/// Words that are about watching, for whoever runs the program as a child.
+fn is_live(word: &OsStr) -> bool {
+    let bytes = word.as_bytes();
+    bytes == b"--live" || bytes.starts_with(b"--live-remote") || bytes.starts_with(b"--live-port")
+}
+
 /// The target and what follows it, taken off the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Rest(pub(super) Vec<OsString>);
 
 /// Divides command lines that run a program in front of the target; leaves others as they are.
 pub fn split(mut arguments: Vec<OsString>) -> (Vec<OsString>, Rest) {
+    let is_word = |at: usize, word: &str| arguments.get(at).is_some_and(|given| given == word);
+    if is_word(1, super::live::NAME) && is_word(2, "--") {
+        // `live -- job.py` is `run --live job.py`.
+        arguments[1] = NAME.into();
+        arguments[2] = "--live".into();
+    }
     let name = arguments.get(1);
     let Some(splitting) = SPLITTING
         .iter()
@@ -190,6 +225,46 @@ fn kind(argument: &OsStr, splitting: &Splitting) -> Kind {
         }
         _ => Kind::Target,
     }
+}
+
+/// How the program is to be watched, if it is. `arguments` are those that `matches` came from.
+pub fn live_plan(
+    matches: &ArgMatches,
+    arguments: &[OsString],
+    rest: &Rest,
+) -> Result<Option<LivePlan>, Failure> {
+    let port = matches.get_one::<u16>("live-port");
+    let place = match matches.get_one::<u16>("live-remote") {
+        Some(&chosen) => LivePlace::Port(port.copied().unwrap_or(chosen)),
+        None if matches.get_flag("live") => LivePlace::Here,
+        None => return Ok(None),
+    };
+    let output = matches.get_one::<PathBuf>("output").cloned();
+    if matches.get_flag("follow-fork") && output.is_none() {
+        return Err(Failure::Usage(
+            "forked children have captures of their own: say with -o where they are to stay".into(),
+        ));
+    }
+    if rest.0.is_empty() {
+        return Err(nothing_to_run());
+    }
+    let mut options = Vec::new();
+    let mut words = arguments.iter().skip(2);
+    while let Some(word) = words.next() {
+        if word == "--live-port" {
+            words.next();
+        } else if !is_live(word) {
+            options.push(word.clone());
+        }
+    }
+    Ok(Some(LivePlan {
+        place,
+        options,
+        rest: rest.0.clone(),
+        output,
+        quiet: matches.get_flag("quiet"),
+        aggregate: matches.get_flag("aggregate"),
+    }))
 }
 
 pub fn plan(matches: &ArgMatches, rest: Rest) -> Result<RunPlan, Failure> {
@@ -329,6 +404,33 @@ mod tests {
         assert_eq!(plan.args, words("-x"));
     }
 
+    fn live_plan_of(line: &str) -> LivePlan {
+        let words = std::iter::once("heaptide").chain(line.split(' '));
+        match main(words.map(OsString::from)) {
+            Outcome::Live(plan) => plan,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn program_that_is_watched_gets_all_options_but_those_about_watching() {
+        let plan = live_plan_of("run -f --live --objects job.py --live");
+        assert_eq!(plan.place, LivePlace::Here);
+        assert_eq!(plan.options, words("-f --objects"));
+        assert_eq!(plan.rest, words("job.py --live"));
+        let plan = live_plan_of("run --live-remote -o x.tide -m job 5");
+        assert_eq!(plan.place, LivePlace::Port(0));
+        assert_eq!(plan.options, words("-o x.tide"));
+        assert_eq!(plan.output, Some("x.tide".into()));
+        assert_eq!(plan.rest, words("-m job 5"));
+        let plan = live_plan_of("run --live-port 4000 --live-remote job.py");
+        assert_eq!(plan.place, LivePlace::Port(4000));
+        assert_eq!(plan.options, words(""));
+        let plan = live_plan_of("run --live-remote=4001 job.py");
+        assert_eq!(plan.place, LivePlace::Port(4001));
+        assert_eq!(live_plan_of("live -- job.py x").rest, words("job.py x"));
+    }
+
     #[test]
     fn nothing_to_run_is_a_mistake_in_the_arguments() {
         for line in [
@@ -338,6 +440,13 @@ mod tests {
             "run --",
             "run --nonsense x.py",
             "run --interval 0 x.py",
+            "run --live",
+            "run --live --live-remote x.py",
+            "run --live-port 4000 x.py",
+            "run --live-remote=70000 x.py",
+            "run --live --follow-fork x.py",
+            "live 70000",
+            "live 0",
         ] {
             let words = std::iter::once("heaptide").chain(line.split(' '));
             assert!(

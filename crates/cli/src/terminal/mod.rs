@@ -4,12 +4,16 @@
 //! how things look and `input` the line in which one types what to search for; `tree_state` and `tree_view` are the call tree, `live_state` and `live_view` the running
 //! program. The states know nothing of terminals; the views draw a state and decide nothing.
 
+mod curve;
 mod input;
+mod live_state;
+mod live_view;
 mod paint;
 pub mod screen;
 mod tree_state;
 mod tree_view;
 
+pub use live_view::{Companion, show as show_live};
 pub use paint::Paint;
-pub use screen::is_possible;
+pub use screen::{Left, is_possible, is_possible_with_tty};
 pub use tree_view::show as show_tree;

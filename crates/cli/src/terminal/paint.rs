@@ -33,6 +33,10 @@ impl Paint {
         }
     }
 
+    pub fn line(self, colour: Color) -> Style {
+        self.colour(colour)
+    }
+
     pub fn dim(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }

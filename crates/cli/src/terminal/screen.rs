@@ -58,8 +58,17 @@ pub enum Happened {
 
 /// Whether there is somebody to show something to: keys come in and pictures go out.
 pub fn is_possible() -> bool {
-    let is_dumb = std::env::var_os("TERM").is_none_or(|name| name == "dumb" || name.is_empty());
-    io::stdout().is_terminal() && io::stdin().is_terminal() && !is_dumb
+    io::stdout().is_terminal() && io::stdin().is_terminal() && !is_dumb()
+}
+
+/// The same if keys need not come by standard input, which may be the program's.
+pub fn is_possible_with_tty() -> bool {
+    let has_keys = io::stdin().is_terminal() || std::fs::File::open("/dev/tty").is_ok();
+    io::stdout().is_terminal() && has_keys && !is_dumb()
+}
+
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|name| name == "dumb" || name.is_empty())
 }
 
 pub struct Screen {

@@ -3,6 +3,7 @@
 pub mod diff;
 pub mod findings;
 pub mod lines;
+pub mod live;
 pub mod notes;
 pub mod records;
 pub mod shorten;

@@ -1,0 +1,230 @@
+//! Watching a program while it runs: its capture is followed, and each look tells what it holds at that moment.
+
+use std::path::Path;
+
+use heaptide_capture::tally::{HeapSeries, Now};
+use heaptide_capture::{Follower, OpenError, Registry};
+use rustc_hash::FxHashMap;
+
+use crate::aggregate::Line;
+use crate::filter::Filter;
+use crate::load::{Shown, frames, show};
+use crate::model::Reading;
+use crate::model::live::{Curve, Held, Live, LiveFunction, LiveThread};
+use crate::symbols::{LocationId, Names};
+
+/// More than anyone scrolls through. What is largest by any of the three numbers is among them.
+const MAX_FUNCTIONS: usize = 1_000;
+/// More than a terminal has columns.
+const MAX_BINS: u64 = 400;
+const MIN_BIN_NS: u64 = 1_000_000;
+
+/// A capture that is followed.
+pub struct Watch {
+    follower: Follower,
+    names: Names,
+    shown: Vec<Shown>,
+    /// Stacks and code objects that `shown` knows.
+    n_known: (usize, usize),
+}
+
+impl Watch {
+    pub fn open(path: &Path) -> Result<Watch, OpenError> {
+        Ok(Watch {
+            follower: Follower::open(path)?,
+            names: Names::default(),
+            shown: Vec::new(),
+            n_known: (0, 0),
+        })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.follower.capture().header.pid
+    }
+
+    /// Reads what is new. `is_over`: the program is gone, so that nothing more will come.
+    pub fn look(&mut self, is_over: bool) -> Live {
+        self.follower.look(is_over);
+        let now = self.follower.tally().now();
+        self.name_new_stacks();
+        let capture = self.follower.capture();
+        let (header, registry) = (&capture.header, &capture.registry);
+        let resident = registry.resident.last();
+        let end_units = resident.map_or(0, |sample| sample.time).max(now.time);
+        let end_ns = registry.elapsed_ns(registry.end.unwrap_or(0).max(end_units));
+        let (threads, thread_of) = threads(registry, &now);
+        let (functions, n_more) = self.functions(&now, &thread_of);
+        Live {
+            pid: header.pid,
+            command: header.command.clone(),
+            elapsed_ns: end_ns,
+            is_ended: registry.end.is_some() && (is_over || self.follower.is_complete()),
+            heap_bytes: now.live.bytes,
+            n_blocks: now.live.count,
+            peak_bytes: now.peak.bytes,
+            resident_bytes: resident.map(|sample| sample.bytes),
+            limit_bytes: registry.limit,
+            sample_bytes: header.mode.sample_bytes,
+            n_events: now.n_events,
+            lost: registry.lost.clone(),
+            n_damaged: self.follower.damage().len() as u64,
+            threads,
+            functions,
+            n_more,
+            curve: curve(registry, &now.heap, now.live.bytes, end_ns),
+        }
+    }
+
+    fn name_new_stacks(&mut self) {
+        let n_stacks = self.follower.tally().stacks().n_stacks();
+        let n_codes = self.follower.capture().registry.codes.len();
+        if self.n_known != (n_stacks, n_codes) {
+            self.n_known = (n_stacks, n_codes);
+            let (tally, capture) = self.follower.parts();
+            (self.shown, _) = show(tally.stacks(), capture, &Filter::default(), &mut self.names);
+        }
+    }
+
+    /// What functions hold, largest first, and how many there are beside them.
+    fn functions(&self, now: &Now, thread_of: &FxHashMap<u32, u32>) -> (Vec<LiveFunction>, u64) {
+        let mut numbers: FxHashMap<(&str, &str), usize> = FxHashMap::default();
+        let mut sums: Vec<Sum> = Vec::new();
+        let mut of_location: FxHashMap<LocationId, usize> = FxHashMap::default();
+        for (site_number, site) in now.sites.iter().enumerate() {
+            let thread = thread_of.get(&site.stream).copied().unwrap_or(0);
+            for (depth, id) in frames(&self.shown, site.stack).enumerate() {
+                let number = *of_location.entry(id).or_insert_with(|| {
+                    let at = self.names.get(id);
+                    *numbers.entry((&at.function, &at.file)).or_insert_with(|| {
+                        sums.push(Sum::new(id));
+                        sums.len() - 1
+                    })
+                });
+                let sum = &mut sums[number];
+                let held = sum.held_in(thread);
+                if depth == 0 {
+                    held.own_bytes += site.live.bytes;
+                }
+                // One that calls itself holds a block once.
+                if sum.last_site.replace(site_number) != Some(site_number) {
+                    let held = sum.held_in(thread);
+                    held.total_bytes += site.live.bytes;
+                    held.count += site.live.count;
+                }
+            }
+        }
+        let n_all = sums.len();
+        let kept = largest(sums);
+        let n_more = (n_all - kept.len()) as u64;
+        let functions = kept.into_iter().map(|sum| {
+            let at = self.names.get(sum.location);
+            LiveFunction {
+                function: at.function.to_string(),
+                file: at.file.to_string(),
+                held: sum.held,
+            }
+        });
+        (functions.collect(), n_more)
+    }
+}
+
+struct Sum {
+    /// One of the function's lines.
+    location: LocationId,
+    held: Vec<Held>,
+    /// The last site that counted it.
+    last_site: Option<usize>,
+}
+
+impl Sum {
+    fn new(location: LocationId) -> Sum {
+        Sum {
+            location,
+            held: Vec::new(),
+            last_site: None,
+        }
+    }
+
+    fn held_in(&mut self, thread: u32) -> &mut Held {
+        let at = match self.held.iter().position(|held| held.thread == thread) {
+            Some(at) => at,
+            None => {
+                self.held.push(Held {
+                    thread,
+                    ..Held::default()
+                });
+                self.held.len() - 1
+            }
+        };
+        &mut self.held[at]
+    }
+
+    fn sum(&self, number: fn(&Held) -> u64) -> u64 {
+        self.held.iter().map(number).sum()
+    }
+}
+
+/// Those that anyone could look for, largest first.
+fn largest(sums: Vec<Sum>) -> Vec<Sum> {
+    let numbers: [fn(&Held) -> u64; 3] = [
+        |held| held.count,
+        |held| held.own_bytes,
+        |held| held.total_bytes,
+    ];
+    let mut order: Vec<usize> = (0..sums.len()).collect();
+    let mut is_kept = vec![sums.len() <= MAX_FUNCTIONS; sums.len()];
+    for number in numbers {
+        order.sort_by_key(|&at| (std::cmp::Reverse(sums[at].sum(number)), at));
+        for &at in order.iter().take(MAX_FUNCTIONS / 2) {
+            is_kept[at] = true;
+        }
+    }
+    let mut sums: Vec<Option<Sum>> = sums.into_iter().map(Some).collect();
+    let kept = order.into_iter().filter(|&at| is_kept[at]);
+    kept.filter_map(|at| sums[at].take()).collect()
+}
+
+/// The threads that are known or hold something, and where each stream's is among them.
+fn threads(registry: &Registry, now: &Now) -> (Vec<LiveThread>, FxHashMap<u32, u32>) {
+    let mut threads = Vec::new();
+    let mut places = FxHashMap::default();
+    let known = registry.threads.iter();
+    let known = known.map(|thread| (thread.stream, thread.os_id, thread.name.as_deref()));
+    let unknown = now.sites.iter().map(|site| (site.stream, 0, None));
+    for (stream, os_id, name) in known.chain(unknown) {
+        places.entry(stream).or_insert_with(|| {
+            threads.push(LiveThread {
+                os_id,
+                name: name.unwrap_or_default().to_owned(),
+            });
+            threads.len() as u32 - 1
+        });
+    }
+    (threads, places)
+}
+
+fn curve(registry: &Registry, heap: &HeapSeries, live_bytes: u64, end_ns: u64) -> Curve {
+    let bin_ns = end_ns.div_ceil(MAX_BINS).max(MIN_BIN_NS);
+    let line = Line {
+        bin_ns,
+        n_bins: (end_ns / bin_ns) as usize + 1,
+        start_ns: 0,
+        end_ns,
+    };
+    let bins = heap.highest.iter().copied().enumerate();
+    let bins = bins.map(|(bin, bytes)| (heap.bin_start(bin), bytes));
+    let behind = (heap.bin_start(heap.highest.len()), live_bytes);
+    let resident = registry.resident.iter();
+    let resident = resident.map(|sample| (sample.time, sample.bytes));
+    let reading = |(units, bytes)| Reading {
+        elapsed_ns: registry.elapsed_ns(units),
+        bytes,
+    };
+    let heap: Vec<Reading> = bins.chain([behind]).map(reading).collect();
+    let resident: Vec<Reading> = resident.map(reading).collect();
+    Curve {
+        bin_ns,
+        heap: line.highest(&heap),
+        resident: line.highest(&resident),
+    }
+}

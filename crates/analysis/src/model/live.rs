@@ -1,0 +1,123 @@
+//! A running program at one moment: what it holds now, by function and thread, and how it came to that.
+//!
+//! Unlike the other models this one is on its way all the time, to another thread or another process, so it owns its texts.
+
+use heaptide_capture::Lost;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Live {
+    pub pid: u32,
+    pub command: Vec<String>,
+    /// Since recording began.
+    pub elapsed_ns: u64,
+    /// Recording was ended in order: these are the last numbers.
+    pub is_ended: bool,
+    /// Alive on the heap.
+    pub heap_bytes: u64,
+    pub n_blocks: u64,
+    pub peak_bytes: u64,
+    pub resident_bytes: Option<u64>,
+    pub limit_bytes: Option<u64>,
+    /// Mean bytes between two recorded allocations; 0: every one is recorded.
+    pub sample_bytes: u64,
+    /// Allocations and releases so far.
+    pub n_events: u64,
+    pub lost: Vec<(Lost, u64)>,
+    /// Places in the file that could not be read.
+    pub n_damaged: u64,
+    pub threads: Vec<LiveThread>,
+    /// Largest first.
+    pub functions: Vec<LiveFunction>,
+    /// Functions that are too small to be listed.
+    pub n_more: u64,
+    pub curve: Curve,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveThread {
+    pub os_id: u32,
+    pub name: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveFunction {
+    pub function: String,
+    pub file: String,
+    /// By thread; those in which it holds nothing are left out.
+    pub held: Vec<Held>,
+}
+
+/// What a function holds in one thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Index in [`Live::threads`].
+    pub thread: u32,
+    /// Allocated by the function itself.
+    pub own_bytes: u64,
+    /// Allocated by it or by what it called.
+    pub total_bytes: u64,
+    /// Blocks behind `total_bytes`.
+    pub count: u64,
+}
+
+/// Memory over time: the highest value in each of equally long pieces of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Curve {
+    pub bin_ns: u64,
+    pub heap: Vec<Option<u64>>,
+    pub resident: Vec<Option<u64>>,
+}
+
+/// By which number functions are sorted, largest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LiveOrder {
+    #[default]
+    Total,
+    Own,
+    Count,
+}
+
+/// What a function holds in all threads that were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveRow<'a> {
+    pub function: &'a str,
+    pub file: &'a str,
+    pub own_bytes: u64,
+    pub total_bytes: u64,
+    pub count: u64,
+}
+
+impl Live {
+    /// Functions that hold something in a thread, given by its place in `threads`, or in any.
+    pub fn rows(&self, thread: Option<u32>, order: LiveOrder) -> Vec<LiveRow<'_>> {
+        let mut rows: Vec<LiveRow> = Vec::new();
+        for function in &self.functions {
+            let mut row = LiveRow {
+                function: &function.function,
+                file: &function.file,
+                own_bytes: 0,
+                total_bytes: 0,
+                count: 0,
+            };
+            let held = function.held.iter();
+            for held in held.filter(|held| thread.is_none_or(|wanted| held.thread == wanted)) {
+                row.own_bytes = row.own_bytes.saturating_add(held.own_bytes);
+                row.total_bytes = row.total_bytes.saturating_add(held.total_bytes);
+                row.count = row.count.saturating_add(held.count);
+            }
+            if row.count > 0 || row.total_bytes > 0 {
+                rows.push(row);
+            }
+        }
+        rows.sort_by_key(|row| {
+            let first = match order {
+                LiveOrder::Total => row.total_bytes,
+                LiveOrder::Own => row.own_bytes,
+                LiveOrder::Count => row.count,
+            };
+            let largest_first = std::cmp::Reverse((first, row.total_bytes, row.own_bytes));
+            (largest_first, row.file, row.function)
+        });
+        rows
+    }
+}

@@ -1,0 +1,289 @@
+//! `heaptide run --live` and `--live-remote`: the program runs as a child of ours, and we watch its capture.
+//!
+//! The child is what `heaptide run` would have been without us: same arguments, same exit code, signals handed on. What
+//! it prints goes to a file while the view has the terminal, so that neither disturbs the other and the program never
+//! waits for us; afterwards it is printed.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::{Handle, Signals};
+use signal_hook::low_level::emulate_default_handler;
+
+use super::feed::Feed;
+use super::find::is_running;
+use super::serve::Server;
+use crate::closing_words;
+use crate::exit::Failure;
+use crate::terminal::{self, Companion, Left, Paint};
+
+/// Between two looks at what the program has printed.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The end of what was printed that is searched for its last lines.
+const TAIL: u64 = 32 << 10;
+
+/// A program that is to be watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LivePlan {
+    pub place: LivePlace,
+    /// What `heaptide run` gets, without what is about watching.
+    pub options: Vec<OsString>,
+    /// The program and its arguments.
+    pub rest: Vec<OsString>,
+    /// Where the capture is to stay; `None`: it is not wanted afterwards.
+    pub output: Option<PathBuf>,
+    pub quiet: bool,
+    pub aggregate: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LivePlace {
+    /// In this terminal.
+    Here,
+    /// Wherever somebody connects to this port; 0 chooses one.
+    Port(u16),
+}
+
+/// Runs the program with `python`, the words with which `heaptide` itself was started, and returns its exit code.
+pub fn run(plan: &LivePlan, python: &[OsString]) -> Result<i32, Failure> {
+    if plan.place == LivePlace::Here && !terminal::is_possible_with_tty() {
+        return Err(Failure::failed(
+            "there is no terminal to show the program in: use --live-remote, and `heaptide live` in a terminal",
+        ));
+    }
+    let folder = Folder::new()?;
+    let capture = plan
+        .output
+        .clone()
+        .unwrap_or_else(|| folder.0.join("live.tide"));
+    let mut command = command(plan, python, &capture);
+    let status = match plan.place {
+        LivePlace::Here => show_here(&mut command, &capture, &folder)?,
+        LivePlace::Port(port) => show_at_port(&mut command, &capture, port)?,
+    };
+    if plan.output.is_some() && !plan.quiet {
+        for line in closing_words(&capture) {
+            eprintln!("heaptide: {line}");
+        }
+    }
+    drop(folder);
+    Ok(exit_code(status))
+}
+
+/// Without a file of its own the capture is bounded: it lies in a temporary folder for as long as the program runs.
+fn command(plan: &LivePlan, python: &[OsString], capture: &Path) -> Command {
+    let mut command = Command::new(&python[0]);
+    command.args(&python[1..]).arg("run").args(&plan.options);
+    if !plan.quiet {
+        command.arg("--quiet");
+    }
+    if plan.output.is_none() {
+        command.arg("--output").arg(capture);
+        if !plan.aggregate {
+            command.arg("--aggregate");
+        }
+    }
+    command.args(&plan.rest);
+    command
+}
+
+fn show_here(
+    command: &mut Command,
+    capture: &Path,
+    folder: &Folder,
+) -> Result<ExitStatus, Failure> {
+    let path = folder.0.join("output");
+    let output = OpenOptions::new().create_new(true).append(true).open(&path);
+    let output = output.map_err(|error| Failure::writing(path.display(), &error))?;
+    if io::stderr().is_terminal() {
+        command.stderr(
+            output
+                .try_clone()
+                .map_err(|error| Failure::writing(path.display(), &error))?,
+        );
+    }
+    if io::stdin().is_terminal() {
+        // Keys are for the view.
+        command.stdin(Stdio::null());
+    }
+    command.stdout(output);
+    let mut child = spawn(command)?;
+    let mut program = Program {
+        pid: child.id(),
+        output: path,
+    };
+    let pid = program.pid;
+    let feed = Feed::follow(capture, Some(pid), |pid| !is_running(pid));
+    let left = terminal::show_live(&feed, Some(&mut program), Paint::of_environment());
+    let forwarder = Forwarder::start(pid);
+    match left {
+        Ok(Left::ByKey) => {}
+        Ok(Left::BySignal(number)) => send(pid, number),
+        // Without a view the program still runs to its end.
+        Err(failure) => drop(failure.report()),
+    }
+    let status = program.print_until_the_end(&mut child);
+    drop(forwarder);
+    status.map_err(|error| Failure::writing("standard output", &error))
+}
+
+fn show_at_port(command: &mut Command, capture: &Path, port: u16) -> Result<ExitStatus, Failure> {
+    // The port first: a program should not run for an hour before it is found taken.
+    let listener = Server::bind(port)?;
+    let port = listener.local_addr().map_or(port, |address| address.port());
+    eprintln!("heaptide: watch it in another terminal with: heaptide live {port}");
+    let mut child = spawn(command)?;
+    let pid = child.id();
+    let forwarder = Forwarder::start(pid);
+    let feed = Feed::follow(capture, Some(pid), |pid| !is_running(pid));
+    let server = Server::start(listener, feed);
+    let status = child.wait();
+    server.finish();
+    drop(forwarder);
+    status.map_err(|error| Failure::failed(format!("the program got lost ({error}): run it again")))
+}
+
+fn spawn(command: &mut Command) -> Result<Child, Failure> {
+    command.spawn().map_err(|error| {
+        let program = command.get_program().to_string_lossy();
+        Failure::failed(format!(
+            "{program} cannot be started ({error}): check who may run it"
+        ))
+    })
+}
+
+/// What the shell sees: the program's own code, or the end by the same signal.
+fn exit_code(status: ExitStatus) -> i32 {
+    if let Some(number) = status.signal() {
+        let _ = emulate_default_handler(number);
+        return 128 + number;
+    }
+    status.code().unwrap_or(1)
+}
+
+fn send(pid: u32, number: i32) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(number)) {
+        // It may be gone already.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// A program whose output lies in a file for now.
+struct Program {
+    pid: u32,
+    output: PathBuf,
+}
+
+impl Program {
+    /// Prints what was and is printed, until the program has ended.
+    fn print_until_the_end(&self, child: &mut Child) -> io::Result<ExitStatus> {
+        let mut file = File::open(&self.output)?;
+        let mut out = io::stdout();
+        loop {
+            let ended = child.try_wait()?;
+            // A reader that went away does not end the program.
+            let _ = io::copy(&mut file, &mut out).and_then(|_| out.flush());
+            if let Some(status) = ended {
+                return Ok(status);
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+impl Companion for Program {
+    fn output(&mut self, n_lines: usize) -> Vec<String> {
+        let tail = |mut file: File| -> io::Result<Vec<u8>> {
+            let len = file.metadata()?.len();
+            file.seek(SeekFrom::Start(len.saturating_sub(TAIL)))?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let bytes = File::open(&self.output).and_then(tail).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().collect();
+        let skipped = lines.len().saturating_sub(n_lines);
+        lines[skipped..]
+            .iter()
+            .map(|line| (*line).to_owned())
+            .collect()
+    }
+
+    /// Interrupts the program, as Ctrl-C would without us; a second time, when it has ended, leaves.
+    fn interrupt(&mut self) -> bool {
+        let is_running = is_running(self.pid);
+        if is_running {
+            send(self.pid, SIGINT);
+        }
+        !is_running
+    }
+}
+
+/// Hands signals on to the program for as long as it exists.
+struct Forwarder {
+    handle: Option<Handle>,
+}
+
+impl Forwarder {
+    fn start(pid: u32) -> Forwarder {
+        let Ok(mut signals) = Signals::new([SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT])
+        else {
+            return Forwarder { handle: None };
+        };
+        let handle = signals.handle();
+        // What is typed at a terminal reaches the program without us.
+        let is_typed = io::stdin().is_terminal();
+        let forward = move || {
+            for number in signals.forever() {
+                if !(is_typed && matches!(number, SIGINT | SIGQUIT)) {
+                    send(pid, number);
+                }
+            }
+        };
+        let spawned = thread::Builder::new()
+            .name("heaptide-signals".into())
+            .spawn(forward);
+        Forwarder {
+            handle: spawned.ok().map(|_| handle),
+        }
+    }
+}
+
+impl Drop for Forwarder {
+    fn drop(&mut self) {
+        if let Some(handle) = &self.handle {
+            handle.close();
+        }
+    }
+}
+
+/// A folder for the capture and the output, for our own eyes, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Folder, Failure> {
+        let name = format!("heaptide-live-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|error| Failure::writing(path.display(), &error))?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Nothing more can be done about what cannot be removed.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

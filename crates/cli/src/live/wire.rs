@@ -1,0 +1,324 @@
+//! A program's numbers on the way from a `run --live-remote` to a `live`: both are ours and need not be of one release.
+//!
+//! ```text
+//! viewer → server   "tideLIV1"                 once
+//! server → viewer   "tideLIV1"                 once
+//! viewer → server   one byte                   whenever it wants the newest numbers
+//! server → viewer   u32 length, that many bytes: varint number of the update, u8 state, then the numbers as below
+//! ```
+//! Numbers are varints, a text is a length and that many bytes, an option is 0 or the value plus 1. Nothing that
+//! comes is trusted: lengths are held against the bytes that are there.
+
+use std::io::{self, Read, Write};
+
+use heaptide_analysis::capture::Lost;
+use heaptide_analysis::capture::wire::Reader;
+use heaptide_analysis::model::live::{Curve, Held, Live, LiveFunction, LiveThread};
+
+pub const GREETING: &[u8; 8] = b"tideLIV1";
+/// Beyond this it is not ours.
+const MAX_LEN: u32 = 16 << 20;
+
+/// One update: its number among all there were, whether the program is gone, and its numbers once there are any.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Message {
+    pub number: u64,
+    pub is_gone: bool,
+    pub live: Option<Live>,
+}
+
+pub fn send(
+    out: &mut impl Write,
+    number: u64,
+    is_gone: bool,
+    live: Option<&Live>,
+) -> io::Result<()> {
+    let mut bytes = vec![0; 4];
+    let mut encoder = Encoder(&mut bytes);
+    encoder.number(number);
+    encoder
+        .0
+        .push(u8::from(is_gone) | u8::from(live.is_some()) << 1);
+    if let Some(live) = live {
+        encoder.live(live);
+    }
+    let len = (bytes.len() - 4) as u32;
+    bytes[..4].copy_from_slice(&len.to_le_bytes());
+    out.write_all(&bytes)?;
+    out.flush()
+}
+
+pub fn receive(input: &mut impl Read) -> io::Result<Message> {
+    let mut len = [0; 4];
+    input.read_exact(&mut len)?;
+    let len = u32::from_le_bytes(len);
+    let foreign = || io::Error::new(io::ErrorKind::InvalidData, "not understood");
+    if len > MAX_LEN {
+        return Err(foreign());
+    }
+    let mut bytes = vec![0; len as usize];
+    input.read_exact(&mut bytes)?;
+    decode(&bytes).ok_or_else(foreign)
+}
+
+struct Encoder<'a>(&'a mut Vec<u8>);
+
+impl Encoder<'_> {
+    fn number(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    fn option(&mut self, value: Option<u64>) {
+        self.number(value.map_or(0, |value| value.saturating_add(1)));
+    }
+
+    fn text(&mut self, text: &str) {
+        self.number(text.len() as u64);
+        self.0.extend_from_slice(text.as_bytes());
+    }
+
+    fn list<T>(&mut self, items: &[T], mut each: impl FnMut(&mut Self, &T)) {
+        self.number(items.len() as u64);
+        for item in items {
+            each(self, item);
+        }
+    }
+
+    fn live(&mut self, live: &Live) {
+        self.number(live.pid.into());
+        self.list(&live.command, |out, word| out.text(word));
+        self.number(live.elapsed_ns);
+        self.number(live.is_ended.into());
+        for number in [live.heap_bytes, live.n_blocks, live.peak_bytes] {
+            self.number(number);
+        }
+        self.option(live.resident_bytes);
+        self.option(live.limit_bytes);
+        for number in [
+            live.sample_bytes,
+            live.n_events,
+            live.n_damaged,
+            live.n_more,
+        ] {
+            self.number(number);
+        }
+        self.list(&live.lost, |out, &(reason, count)| {
+            out.number(reason as u64);
+            out.number(count);
+        });
+        self.list(&live.threads, |out, thread| {
+            out.number(thread.os_id.into());
+            out.text(&thread.name);
+        });
+        self.list(&live.functions, |out, function| {
+            out.text(&function.function);
+            out.text(&function.file);
+            out.list(&function.held, |out, held| {
+                out.number(held.thread.into());
+                for number in [held.own_bytes, held.total_bytes, held.count] {
+                    out.number(number);
+                }
+            });
+        });
+        self.number(live.curve.bin_ns);
+        self.list(&live.curve.heap, |out, &value| out.option(value));
+        self.list(&live.curve.resident, |out, &value| out.option(value));
+    }
+}
+
+fn decode(bytes: &[u8]) -> Option<Message> {
+    let mut input = Decoder {
+        input: Reader::new(bytes),
+        len: bytes.len(),
+    };
+    let number = input.number()?;
+    let state = input.input.u8()?;
+    let live = match state {
+        0 | 1 => None,
+        2 | 3 => Some(input.live()?),
+        _ => return None,
+    };
+    input.input.is_at_end().then_some(Message {
+        number,
+        is_gone: state & 1 == 1,
+        live,
+    })
+}
+
+struct Decoder<'a> {
+    input: Reader<'a>,
+    len: usize,
+}
+
+impl Decoder<'_> {
+    fn number(&mut self) -> Option<u64> {
+        self.input.varint()
+    }
+
+    fn number32(&mut self) -> Option<u32> {
+        u32::try_from(self.number()?).ok()
+    }
+
+    fn option(&mut self) -> Option<Option<u64>> {
+        Some(self.number()?.checked_sub(1))
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let bytes = self.input.text()?;
+        Some(String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    /// Each item takes at least a byte.
+    fn list<T>(&mut self, mut each: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let n = usize::try_from(self.number()?).ok()?;
+        if n > self.len.saturating_sub(self.input.position()) {
+            return None;
+        }
+        (0..n).map(|_| each(self)).collect()
+    }
+
+    fn live(&mut self) -> Option<Live> {
+        let pid = self.number32()?;
+        let command = self.list(Self::text)?;
+        let elapsed_ns = self.number()?;
+        let is_ended = self.number()? != 0;
+        let (heap_bytes, n_blocks, peak_bytes) = (self.number()?, self.number()?, self.number()?);
+        let (resident_bytes, limit_bytes) = (self.option()?, self.option()?);
+        let (sample_bytes, n_events) = (self.number()?, self.number()?);
+        let (n_damaged, n_more) = (self.number()?, self.number()?);
+        let lost = self.list(|input| {
+            let reason = u8::try_from(input.number()?).ok()?;
+            Some((Lost::from_number(reason), input.number()?))
+        })?;
+        // Reasons of a later release have no words here.
+        let lost = lost
+            .into_iter()
+            .filter_map(|(reason, count)| Some((reason?, count)));
+        let threads = self.list(|input| {
+            Some(LiveThread {
+                os_id: input.number32()?,
+                name: input.text()?,
+            })
+        })?;
+        let functions = self.list(|input| {
+            Some(LiveFunction {
+                function: input.text()?,
+                file: input.text()?,
+                held: input.list(Self::held)?,
+            })
+        })?;
+        Some(Live {
+            pid,
+            command,
+            elapsed_ns,
+            is_ended,
+            heap_bytes,
+            n_blocks,
+            peak_bytes,
+            resident_bytes,
+            limit_bytes,
+            sample_bytes,
+            n_events,
+            n_damaged,
+            n_more,
+            lost: lost.collect(),
+            threads,
+            functions,
+            curve: Curve {
+                bin_ns: self.number()?,
+                heap: self.list(Self::option)?,
+                resident: self.list(Self::option)?,
+            },
+        })
+    }
+
+    fn held(&mut self) -> Option<Held> {
+        Some(Held {
+            thread: self.number32()?,
+            own_bytes: self.number()?,
+            total_bytes: self.number()?,
+            count: self.number()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> Message {
+        let held = Held {
+            thread: 1,
+            own_bytes: 700,
+            total_bytes: u64::MAX,
+            count: 3,
+        };
+        Message {
+            number: 12,
+            is_gone: false,
+            live: Some(Live {
+                pid: 4711,
+                command: vec!["job.py".into(), "--größe".into()],
+                resident_bytes: Some(0),
+                limit_bytes: None,
+                lost: vec![(Lost::DeepStack, 9)],
+                threads: vec![LiveThread::default()],
+                functions: vec![LiveFunction {
+                    function: "load".into(),
+                    file: "/srv/job.py".into(),
+                    held: vec![held],
+                }],
+                curve: Curve {
+                    bin_ns: 5,
+                    heap: vec![None, Some(7)],
+                    resident: vec![],
+                },
+                ..Live::default()
+            }),
+        }
+    }
+
+    fn bytes(message: &Message) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        send(
+            &mut bytes,
+            message.number,
+            message.is_gone,
+            message.live.as_ref(),
+        )
+        .unwrap();
+        bytes
+    }
+
+    #[test]
+    fn what_arrives_is_what_was_sent() {
+        for message in [
+            message(),
+            Message::default(),
+            Message {
+                is_gone: true,
+                ..message()
+            },
+        ] {
+            assert_eq!(receive(&mut &bytes(&message)[..]).unwrap(), message);
+        }
+    }
+
+    #[test]
+    fn what_is_not_ours_is_refused_and_never_believed() {
+        let good = bytes(&message());
+        for at in 0..good.len() {
+            assert!(receive(&mut &good[..at]).is_err(), "cut at {at}");
+            for value in [0, 0x7f, 0xff] {
+                let mut bad = good.clone();
+                bad[at] = value;
+                let _ = receive(&mut &bad[..]);
+            }
+        }
+        assert!(receive(&mut &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..]).is_err());
+    }
+}

@@ -1,0 +1,243 @@
+//! A running program as somebody looks at it: sorted by what, of which thread, restricted to what, paused or not.
+
+use heaptide_analysis::model::Live;
+use heaptide_analysis::model::live::{LiveOrder, LiveRow};
+use ratatui::crossterm::event::KeyCode;
+
+use super::input::Search;
+use crate::live::Update;
+
+/// What a key led to beyond a change of the picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    Nothing,
+    Leave,
+}
+
+#[derive(Default)]
+pub struct LiveState {
+    /// What is shown; behind what is known while paused.
+    shown: Update,
+    /// What came since it was paused.
+    newest: Update,
+    pub is_paused: bool,
+    pub order: LiveOrder,
+    /// A thread by its id and name, because their places may change.
+    thread: Option<(u32, String)>,
+    pub search: Search,
+    pub chosen: usize,
+    /// Shows what the program prints instead of functions.
+    pub shows_output: bool,
+}
+
+impl LiveState {
+    pub fn take(&mut self, update: Update) {
+        if !self.is_paused {
+            self.shown = update.clone();
+        }
+        self.newest = update;
+    }
+
+    pub fn live(&self) -> Option<&Live> {
+        self.shown.live.as_deref()
+    }
+
+    pub fn update(&self) -> &Update {
+        &self.newest
+    }
+
+    /// The chosen thread's place in the list; `None`: all of them.
+    pub fn thread(&self) -> Option<u32> {
+        let (id, name) = self.thread.as_ref()?;
+        let threads = &self.live()?.threads;
+        let place = threads
+            .iter()
+            .position(|thread| thread.os_id == *id && thread.name == *name)?;
+        Some(place as u32)
+    }
+
+    /// Functions in the order in which they are shown.
+    pub fn rows(&self) -> Vec<LiveRow<'_>> {
+        let Some(live) = self.live() else {
+            return Vec::new();
+        };
+        let mut rows = live.rows(self.thread(), self.order);
+        rows.retain(|row| self.search.finds(&[row.function, row.file]));
+        rows
+    }
+
+    /// `n_rows` fit on the screen.
+    pub fn key(&mut self, key: KeyCode, n_rows: usize) -> Wish {
+        if self.search.is_typing() {
+            self.search.key(key);
+            self.chosen = 0;
+            return Wish::Nothing;
+        }
+        let page = n_rows.saturating_sub(1).max(1) as isize;
+        match key {
+            KeyCode::Up | KeyCode::Char('k') => self.step(-1),
+            KeyCode::Down | KeyCode::Char('j') => self.step(1),
+            KeyCode::PageUp => self.step(-page),
+            KeyCode::PageDown => self.step(page),
+            KeyCode::Home => self.step(isize::MIN),
+            KeyCode::End => self.step(isize::MAX),
+            KeyCode::Char('t') => self.order = LiveOrder::Total,
+            KeyCode::Char('o') => self.order = LiveOrder::Own,
+            KeyCode::Char('a') => self.order = LiveOrder::Count,
+            KeyCode::Char('>') | KeyCode::Right => self.next_thread(1),
+            KeyCode::Char('<') | KeyCode::Left => self.next_thread(-1),
+            KeyCode::Char('m') => self.thread = None,
+            KeyCode::Char('/') => self.search.open(),
+            KeyCode::Char('p') => self.shows_output = !self.shows_output,
+            KeyCode::Char(' ') => self.pause(),
+            KeyCode::Esc if self.search.is_on() => self.search.clear(),
+            KeyCode::Esc | KeyCode::Char('q') => return Wish::Leave,
+            _ => {}
+        }
+        Wish::Nothing
+    }
+
+    fn pause(&mut self) {
+        self.is_paused = !self.is_paused;
+        if !self.is_paused {
+            self.shown = self.newest.clone();
+        }
+    }
+
+    fn step(&mut self, by: isize) {
+        let last = self.rows().len().saturating_sub(1);
+        self.chosen = self.chosen.saturating_add_signed(by).min(last);
+    }
+
+    /// Through all threads and all of them together, round and round.
+    fn next_thread(&mut self, by: isize) {
+        let Some(live) = self.live().map(|live| live.threads.clone()) else {
+            return;
+        };
+        let n = live.len() + 1;
+        let now = self.thread().map_or(0, |place| place as usize + 1);
+        let next = (now as isize + by).rem_euclid(n as isize) as usize;
+        let thread = next.checked_sub(1).map(|place| &live[place]);
+        self.thread = thread.map(|thread| (thread.os_id, thread.name.clone()));
+        self.chosen = 0;
+    }
+
+    /// What was searched for, by which thread, in which order: for the title of the table.
+    pub fn describe(&self) -> String {
+        let order = match self.order {
+            LiveOrder::Total => "total memory",
+            LiveOrder::Own => "own memory",
+            LiveOrder::Count => "number of blocks",
+        };
+        let thread = match (&self.thread, self.live()) {
+            (Some((id, name)), _) if name.is_empty() => format!("thread {id}"),
+            (Some((id, name)), _) => format!("thread {name} ({id})"),
+            (None, Some(live)) if live.threads.len() != 1 => {
+                format!("all {} threads", live.threads.len())
+            }
+            (None, _) => "one thread".into(),
+        };
+        let mut text = format!("{thread}, by {order}");
+        if self.search.is_on() {
+            text += &format!(", with “{}”", self.search.text());
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    use heaptide_analysis::model::live::{Curve, Held, LiveFunction, LiveThread};
+
+    pub fn update(number: u64) -> Update {
+        let function = |name: &str, held: &[(u32, u64, u64, u64)]| LiveFunction {
+            function: name.into(),
+            file: "/srv/job.py".into(),
+            held: held
+                .iter()
+                .map(|&(thread, own_bytes, total_bytes, count)| Held {
+                    thread,
+                    own_bytes,
+                    total_bytes,
+                    count,
+                })
+                .collect(),
+        };
+        let thread = |os_id, name: &str| LiveThread {
+            os_id,
+            name: name.into(),
+        };
+        Update {
+            number,
+            live: Some(Arc::new(Live {
+                pid: 4711,
+                command: vec!["job.py".into()],
+                elapsed_ns: 12_300_000_000,
+                heap_bytes: 10_000_000 * number,
+                n_blocks: 17,
+                peak_bytes: 20_000_000,
+                resident_bytes: Some(30_000_000),
+                threads: vec![thread(4711, "MainThread"), thread(4712, "worker")],
+                functions: vec![
+                    function("main", &[(0, 0, 9_000_000, 10)]),
+                    function(
+                        "load",
+                        &[(0, 9_000_000, 9_000_000, 10), (1, 500_000, 500_000, 1)],
+                    ),
+                    function("work", &[(1, 500_000, 1_000_000, 7)]),
+                ],
+                curve: Curve {
+                    bin_ns: 1_000_000_000,
+                    heap: (0..12).map(|n| Some(n * 1_000_000)).collect(),
+                    resident: vec![Some(30_000_000); 12],
+                },
+                ..Live::default()
+            })),
+            ..Update::default()
+        }
+    }
+
+    fn names(state: &LiveState) -> Vec<&str> {
+        state.rows().iter().map(|row| row.function).collect()
+    }
+
+    fn press(state: &mut LiveState, keys: &str) {
+        for key in keys.chars() {
+            state.key(KeyCode::Char(key), 10);
+        }
+    }
+
+    #[test]
+    fn functions_are_sorted_searched_and_told_apart_by_thread() {
+        let mut state = LiveState::default();
+        state.take(update(1));
+        assert_eq!(names(&state), ["load", "main", "work"]);
+        press(&mut state, "a");
+        assert_eq!(names(&state), ["load", "main", "work"]);
+        press(&mut state, "o>>");
+        assert_eq!(state.describe(), "thread worker (4712), by own memory");
+        assert_eq!(names(&state), ["work", "load"]);
+        press(&mut state, "t>");
+        assert_eq!(state.describe(), "all 2 threads, by total memory");
+        press(&mut state, "/wOr");
+        assert_eq!(names(&state), ["work"]);
+        assert_eq!(state.key(KeyCode::Esc, 10), Wish::Nothing);
+        assert_eq!(names(&state).len(), 3);
+        assert_eq!(state.key(KeyCode::Char('q'), 10), Wish::Leave);
+    }
+
+    #[test]
+    fn picture_stands_still_while_paused_and_catches_up_afterwards() {
+        let mut state = LiveState::default();
+        state.take(update(1));
+        press(&mut state, " ");
+        state.take(update(2));
+        assert_eq!(state.live().map(|live| live.heap_bytes), Some(10_000_000));
+        assert_eq!(state.update().number, 2);
+        press(&mut state, " ");
+        assert_eq!(state.live().map(|live| live.heap_bytes), Some(20_000_000));
+    }
+}

@@ -1,0 +1,103 @@
+//! `heaptide live` without a terminal: a running program at this moment, as text.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::Live;
+use heaptide_analysis::model::live::LiveOrder;
+
+use super::Style;
+use super::table::{FirstColumn, Row, Table};
+use crate::shell;
+use crate::units::{binary_size, percent, size};
+
+pub struct Options {
+    pub order: LiveOrder,
+    /// `None`: all of them.
+    pub max_rows: Option<usize>,
+    /// `None`: lines may be as long as they like.
+    pub max_width: Option<usize>,
+    pub style: Style,
+}
+
+pub fn live(out: &mut dyn Write, live: &Live, options: &Options) -> io::Result<()> {
+    writeln!(
+        out,
+        "{}",
+        headline(live, if live.is_ended { "ended" } else { "running" })
+    )?;
+    writeln!(out, "{}", sums(live))?;
+    for note in notes(live) {
+        writeln!(out, "{note}")?;
+    }
+    let rows = live.rows(None, options.order);
+    let n_all = rows.len();
+    let shown = rows.iter().take(options.max_rows.unwrap_or(n_all));
+    let rows = shown.map(|row| {
+        let total = percent(row.total_bytes, live.heap_bytes);
+        let own = percent(row.own_bytes, live.heap_bytes);
+        Row {
+            cells: vec![
+                format!("{} at {}", row.function, row.file),
+                size(row.total_bytes),
+                format!("{total:.2}%"),
+                size(row.own_bytes),
+                format!("{own:.2}%"),
+                row.count.to_string(),
+            ],
+            shares: vec![None, Some(total), Some(total), Some(own), Some(own), None],
+        }
+    });
+    let titles = ["Location", "Total", "Total %", "Own", "Own %", "Blocks"];
+    let table = Table {
+        titles: titles.map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+        first_column: FirstColumn::Shortened,
+    };
+    table.write(out, options.max_width, options.style)
+}
+
+/// What runs, and for how long; `state` is a word for how it does.
+pub fn headline(live: &Live, state: &str) -> String {
+    let seconds = live.elapsed_ns as f64 / 1e9;
+    let command = shell::command_line(&live.command);
+    format!("{state} {seconds:.1} s · process {} · {command}", live.pid)
+}
+
+/// What it holds.
+pub fn sums(live: &Live) -> String {
+    let mut text = format!(
+        "heap {} in {} blocks, at most {}",
+        size(live.heap_bytes),
+        live.n_blocks,
+        size(live.peak_bytes)
+    );
+    if let Some(bytes) = live.resident_bytes {
+        text += &format!(" · resident {}", size(bytes));
+    }
+    if let Some(limit) = live.limit_bytes {
+        text += &format!(" of {}", size(limit));
+    }
+    text
+}
+
+/// What must be known about the numbers.
+pub fn notes(live: &Live) -> Vec<String> {
+    let mut notes = Vec::new();
+    if live.sample_bytes > 0 {
+        let mean = binary_size(live.sample_bytes);
+        notes.push(format!("sampled every {mean} on average: estimates"));
+    }
+    for &(reason, count) in live.lost.iter().filter(|&&(_, count)| count > 0) {
+        notes.push(format!("missing: {count} {}", reason.describe()));
+    }
+    if live.n_damaged > 0 {
+        notes.push("a part of the capture could not be read: the rest is shown".into());
+    }
+    if live.n_more > 0 {
+        notes.push(format!(
+            "{} functions with less are not listed",
+            live.n_more
+        ));
+    }
+    notes
+}
