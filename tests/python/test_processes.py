@@ -179,6 +179,14 @@ def test_two_sessions_have_different_names(heaptide_run: Run) -> None:
     assert session_id(first.capture) != session_id(second.capture)
 
 
+@pytest.mark.once
+def test_reports_name_the_session(heaptide_run: Run, stats: Run, parse: Run) -> None:
+    capture = heaptide_run("pass").capture
+    shown = stats(capture)["heaptide"]["processes"][0]["session"]
+    assert shown == session_id(capture).hex()
+    assert f" session={shown} " in parse(capture)[0]
+
+
 def test_followed_grandchildren_belong_to_the_same_session(heaptide_run: Run, tmp_path: Path) -> None:
     done = heaptide_run(
         f"""

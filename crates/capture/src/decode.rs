@@ -83,7 +83,7 @@ impl DecodedChunk {
     /// Replaces the content by what `raw`, the unpacked payload of a chunk with this head, says.
     pub fn decode(&mut self, head: &ChunkHead, raw: &[u8]) {
         self.reset(head);
-        self.run(&mut Unread::new(head), raw, usize::MAX);
+        self.run::<false>(&mut Unread::new(head), raw, usize::MAX);
     }
 
     /// Replaces the operations by the next ones, about `max_ops` of them. The first time, the chunk must be a new one.
@@ -100,17 +100,18 @@ impl DecodedChunk {
             self.ops.clear();
             self.begin_at(unread.tables.sequence(), unread.tables.time());
         }
-        self.run(unread, raw, max_ops);
+        self.run::<true>(unread, raw, max_ops);
     }
 
-    fn run(&mut self, unread: &mut Unread, raw: &[u8], max_ops: usize) {
+    /// A loop of its own for whole chunks, where nothing is to be counted.
+    fn run<const IS_PART: bool>(&mut self, unread: &mut Unread, raw: &[u8], max_ops: usize) {
         let tables = &mut unread.tables;
         let rest = raw.get(unread.position..).unwrap_or_default();
         let mut input = Reader::new(rest);
         let mut node = unread.node;
         loop {
             let start = input.position();
-            if self.ops.len() >= max_ops {
+            if IS_PART && self.ops.len() >= max_ops {
                 unread.position += start;
                 unread.node = node;
                 self.complete = true;
