@@ -19,6 +19,7 @@ pub mod error;
 pub mod fork;
 pub mod hooks;
 pub mod keeper;
+mod ledger;
 pub mod libraries;
 pub mod lines;
 pub mod locks;

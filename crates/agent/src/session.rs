@@ -33,8 +33,8 @@ use crate::registry::RegistryStream;
 use crate::store::Store;
 use crate::threads::{self, RECORDING, ThreadState};
 use crate::{
-    clock, codes, fork, hooks, keeper, new_file, own_memory, own_thread, python, record, resident,
-    sampler, sys,
+    clock, codes, fork, hooks, keeper, ledger, new_file, own_memory, own_thread, python, record,
+    resident, sampler, sys,
 };
 
 /// Low bits of the order word: the thread that recorded last. The rest is its number in the order.
@@ -235,6 +235,9 @@ unsafe fn start_as(
     session.note_clock();
     if let Some(bytes) = resident::limit() {
         session.note(&Entry::Limit { bytes });
+    }
+    for (part, bytes) in ledger::at_start() {
+        session.note(&Entry::Memory { part, bytes });
     }
     let checkpoints = session
         .config
@@ -455,6 +458,9 @@ impl Session {
         self.note(&Entry::OwnMemory {
             bytes: own_memory::bytes() as u64 + self.store.mapped_bytes(),
         });
+        for (part, bytes) in ledger::at_end(self.store.mapped_bytes()) {
+            self.note(&Entry::Memory { part, bytes });
+        }
         self.note(&Entry::End {
             time: clock::ticks() >> tick_shift(),
         });

@@ -1,7 +1,8 @@
 //! What stands out, and what does not.
 
-use crate::support::capture;
+use crate::support::{capture, capture_bytes, header};
 use heaptide_analysis::aggregate::FlameLimits;
+use heaptide_analysis::capture::Capture;
 use heaptide_analysis::model::findings::{Finding, FindingKind};
 use heaptide_analysis::model::flame::FlameKind;
 use heaptide_analysis::{Request, Session, findings, flame, load_with};
@@ -109,4 +110,69 @@ fn small_program_has_nothing_to_say_but_its_largest_place() {
         (100, 110, 0)
     );
     assert!(findings(&session("end 5")).is_empty());
+}
+
+#[test]
+fn ledger_adds_up_to_the_resident_size_and_names_what_libc_keeps() {
+    let script = "alloc a 5000000 at main:3; alloc m 20000000 mmap at main:4; own 3000000
+        part Anonymous 90000000; part Files 9000000; part LibcInUse 9000000; part LibcFree 40000000
+        part OwnMapped 1000000; end 500";
+    let session = session(script);
+    let ledger = heaptide_analysis::findings::ledger(&session.processes[0]).expect("an end");
+    assert_eq!(ledger.resident_bytes, 99_000_000);
+    assert_eq!(ledger.mapped_bytes, 20_000_000);
+    assert_eq!(ledger.native_bytes, 5_000_000);
+    // 9 MB given out by libc: 5 recorded, 2 ours.
+    assert_eq!(ledger.earlier_bytes, 2_000_000);
+    assert_eq!(
+        (ledger.files_bytes, ledger.own_bytes),
+        (8_000_000, 3_000_000)
+    );
+    assert_eq!(ledger.unexplained_bytes, 21_000_000);
+    let found = findings(&session);
+    let is_it = |finding: &&Finding| matches!(finding.what, FindingKind::KeptFree(_));
+    assert_eq!(found.iter().filter(is_it).count(), 1);
+    let killed = load_with(
+        vec![capture("alloc a 5 at main")],
+        Request::default(),
+        &mut |_| {},
+    );
+    let killed = killed.expect("no filter");
+    assert_eq!(
+        heaptide_analysis::findings::ledger(&killed.processes[0]),
+        None
+    );
+}
+
+#[test]
+fn child_of_a_fork_that_copied_its_inheritance_is_told() {
+    let process = |pid: u32, parent_pid: u32, script: &str| {
+        let mut header = header();
+        (header.pid, header.parent_pid) = (pid, parent_pid);
+        header.mode.follow_fork = true;
+        Capture::from_bytes(capture_bytes(&header, script)).expect("a capture")
+    };
+    let captures = vec![
+        process(10, 1, "alloc a 5 at main; end 9"),
+        process(
+            11,
+            10,
+            "part AnonymousAtStart 60000000; part SharedAnonymous 10000000; end 9",
+        ),
+        process(
+            12,
+            10,
+            "part AnonymousAtStart 60000000; part SharedAnonymous 59000000; end 9",
+        ),
+    ];
+    let session = load_with(captures, Request::default(), &mut |_| {}).expect("no filter");
+    let found = findings(&session);
+    let unshared: Vec<_> = found
+        .iter()
+        .filter_map(|finding| match &finding.what {
+            FindingKind::Unshared(it) => Some((it.pid, it.inherited_bytes, it.shared_bytes)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(unshared, [(11, 60_000_000, 10_000_000)]);
 }

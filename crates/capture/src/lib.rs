@@ -34,4 +34,4 @@ pub use read::{
     Capture, ChunkRef, ClockPoint, CodeText, Follower, OpenError, OpenFailure, Registry,
     RegistryBuilder, Resident, ThreadInfo,
 };
-pub use registry::{Code, Entry, Lost};
+pub use registry::{Code, Entry, Lost, MemoryPart};

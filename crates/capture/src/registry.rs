@@ -30,6 +30,8 @@ pub enum Entry<'a> {
     Lost { reason: Lost, count: u64 },
     /// Bytes the profiler itself holds in the program.
     OwnMemory { bytes: u64 },
+    /// A part of the process's memory, when recording began or ended.
+    Memory { part: MemoryPart, bytes: u64 },
     /// Recording was ended in order; without this entry the program was killed or left through `_exit`.
     End { time: u64 },
 }
@@ -50,6 +52,46 @@ impl Code<'_> {
     /// Room that this entry needs.
     pub fn max_bytes(&self) -> usize {
         64 + self.name.len() + self.qualifier.len() + self.file.len() + self.line_table.len()
+    }
+}
+
+/// What is known of the process's memory beside its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum MemoryPart {
+    /// Resident at the end: memory of the process's own, pages of files, memory shared with others.
+    Anonymous = 1,
+    Files = 2,
+    SharedMemory = 3,
+    /// What libc has given out, and what it keeps though it is free.
+    LibcInUse = 4,
+    LibcFree = 5,
+    /// Of `Files`: the capture itself.
+    OwnMapped = 6,
+    /// Resident at the end and shared with another process.
+    SharedPages = 7,
+    /// Of these, what is no page of a file that was only read.
+    SharedAnonymous = 8,
+    /// Resident when recording began.
+    AnonymousAtStart = 9,
+}
+
+impl MemoryPart {
+    pub const ALL: [MemoryPart; 9] = [
+        MemoryPart::Anonymous,
+        MemoryPart::Files,
+        MemoryPart::SharedMemory,
+        MemoryPart::LibcInUse,
+        MemoryPart::LibcFree,
+        MemoryPart::OwnMapped,
+        MemoryPart::SharedPages,
+        MemoryPart::SharedAnonymous,
+        MemoryPart::AnonymousAtStart,
+    ];
+
+    pub fn from_number(number: u8) -> Option<MemoryPart> {
+        let mut all = MemoryPart::ALL.into_iter();
+        all.find(|part| *part as u8 == number)
     }
 }
 
@@ -107,6 +149,7 @@ const CLOCK: u8 = 6;
 const LOST: u8 = 7;
 const OWN_MEMORY: u8 = 8;
 const END: u8 = 9;
+const MEMORY: u8 = 10;
 
 impl<'a> Entry<'a> {
     /// Writes the entry. `out` needs [`MAX_SMALL_ENTRY_BYTES`], or [`Code::max_bytes`], of room.
@@ -181,6 +224,11 @@ impl<'a> Entry<'a> {
                 out.varint(bytes);
                 OWN_MEMORY
             }
+            Entry::Memory { part, bytes } => {
+                out.u8(part as u8);
+                out.varint(bytes);
+                MEMORY
+            }
             Entry::End { time } => {
                 out.varint(time);
                 END
@@ -234,6 +282,13 @@ impl<'a> Entry<'a> {
             OWN_MEMORY => Entry::OwnMemory {
                 bytes: fields.varint()?,
             },
+            MEMORY => match MemoryPart::from_number(fields.u8()?) {
+                Some(part) => Entry::Memory {
+                    part,
+                    bytes: fields.varint()?,
+                },
+                None => return Some(None),
+            },
             END => Entry::End {
                 time: fields.varint()?,
             },
@@ -283,6 +338,10 @@ mod tests {
                 count: 3,
             },
             Entry::OwnMemory { bytes: 5 },
+            Entry::Memory {
+                part: MemoryPart::LibcFree,
+                bytes: 6,
+            },
             Entry::End { time: 99 },
         ];
         let mut bytes = vec![0; 4096];

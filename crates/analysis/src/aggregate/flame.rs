@@ -111,6 +111,8 @@ fn node_of<'a>(
         FindingKind::HoldsMost(_) => Measure::Peak,
         FindingKind::Grows(_) => Measure::Leaked,
         FindingKind::Churns(_) => Measure::Temporary,
+        // About the whole process.
+        FindingKind::KeptFree(_) | FindingKind::Unshared(_) => return None,
     };
     let is_there = |own: &&Own| match nodes[own.node as usize].kind {
         FlameKind::Frame(at) => Some(location(at)) == finding.place.as_ref(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::findings::ledger;
 use crate::load::{Process, Session};
 use crate::model::{ProcessSummary, Quality, Sampling};
 
@@ -13,9 +14,13 @@ pub fn quality(session: &Session) -> Quality {
         sampling: sampling(session),
         ..Quality::default()
     };
+    let is_all = !session.filter.chooses_sites() && !session.filter.chooses_time();
     let mut lost = BTreeMap::new();
     for process in &session.processes {
-        quality.processes.push(describe(process));
+        quality.processes.push(ProcessSummary {
+            ledger: ledger(process).filter(|_| is_all),
+            ..describe(process)
+        });
         for &(reason, count) in &process.registry.lost {
             *lost.entry(reason).or_insert(0) += count;
         }
@@ -53,6 +58,7 @@ fn describe(process: &Process) -> ProcessSummary {
         ended_in_order: registry.end.is_some(),
         joined_late: header.joined_late,
         n_events: sums.n_events,
+        ledger: None,
     }
 }
 

@@ -4,10 +4,12 @@
 //! against it. Thresholds are shares of the session itself: what is small in a large program is not worth a word.
 
 mod growth;
+mod ledger;
 mod places;
 
 use crate::load::Session;
-use crate::model::findings::{Churns, Finding, FindingKind, HoldsMost};
+use crate::model::findings::{Churns, Finding, FindingKind, HoldsMost, Ledger, Unshared};
+pub use ledger::ledger;
 use places::{Place, Places};
 
 /// A place with less of the peak does not stand out.
@@ -18,6 +20,10 @@ const MAX_OF_A_KIND: usize = 3;
 const MIN_CHURN_SHARE: f64 = 0.05;
 const MIN_CHURN_COUNT: u64 = 1_000;
 
+/// Free memory that is less than this share of what is resident, or less at all, is what any allocator keeps.
+const MIN_FREE_SHARE: f64 = 0.10;
+const MIN_FREE_BYTES: u64 = 8 << 20;
+
 /// What stands out, the most important first. Growth is looked for only if [`crate::Request::lives`] were asked for, churn
 /// only if temporary blocks were.
 pub fn findings(session: &Session) -> Vec<Finding> {
@@ -26,7 +32,50 @@ pub fn findings(session: &Session) -> Vec<Finding> {
     found.extend(growing(session, &places));
     found.extend(largest(session, &places));
     found.extend(churning(session, &places));
+    // Of a part of the sites, or of the time, no balance can be drawn.
+    if !session.filter.chooses_sites() && !session.filter.chooses_time() {
+        found.extend(kept_free(session));
+        found.extend(unshared(session));
+    }
     found
+}
+
+fn about_all(what: FindingKind) -> Finding {
+    Finding {
+        place: None,
+        caller: None,
+        what,
+    }
+}
+
+fn kept_free(session: &Session) -> Vec<Finding> {
+    let ledgers = session.processes.iter().filter_map(ledger);
+    let is_much = |ledger: &Ledger| {
+        let share = ledger.libc_free_bytes as f64 / ledger.resident_bytes.max(1) as f64;
+        share >= MIN_FREE_SHARE && ledger.libc_free_bytes >= MIN_FREE_BYTES
+    };
+    let mut much: Vec<Ledger> = ledgers.filter(is_much).collect();
+    much.sort_by_key(|ledger| std::cmp::Reverse(ledger.libc_free_bytes));
+    much.truncate(MAX_OF_A_KIND);
+    let much = much.into_iter();
+    much.map(|it| about_all(FindingKind::KeptFree(it)))
+        .collect()
+}
+
+fn unshared(session: &Session) -> Vec<Finding> {
+    let all = &session.processes;
+    let forks = all
+        .iter()
+        .filter_map(|process| ledger::unshared(process, all));
+    let mut forks: Vec<Unshared> = forks
+        .filter(|fork| fork.inherited_bytes - fork.shared_bytes >= MIN_FREE_BYTES)
+        .collect();
+    forks.sort_by_key(|fork| fork.shared_bytes.wrapping_sub(fork.inherited_bytes));
+    forks.truncate(MAX_OF_A_KIND);
+    let forks = forks.into_iter();
+    forks
+        .map(|it| about_all(FindingKind::Unshared(it)))
+        .collect()
 }
 
 fn largest(session: &Session, places: &Places) -> Option<Finding> {

@@ -20,6 +20,40 @@ pub enum FindingKind {
     Grows(Grows),
     /// A place allocates again and again what it releases at once.
     Churns(Churns),
+    /// The allocator keeps memory that nobody uses.
+    KeptFree(Ledger),
+    /// A child of a fork has copied what it shared with its parent.
+    Unshared(Unshared),
+}
+
+/// Where one process's resident memory was at the end. The rows add up to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    pub pid: u32,
+    pub resident_bytes: u64,
+    /// Blocks of Python's own allocators, if these were recorded.
+    pub python_bytes: u64,
+    /// Anonymous mappings: without Python's own allocators recorded, mostly the arenas its objects are in.
+    pub mapped_bytes: u64,
+    /// Blocks of libc.
+    pub native_bytes: u64,
+    /// What else libc has given out: before recording began, and what it adds to each block.
+    pub earlier_bytes: u64,
+    pub libc_free_bytes: u64,
+    /// Resident pages of files and of memory that is shared on purpose.
+    pub files_bytes: u64,
+    pub own_bytes: u64,
+    /// The rest. Below zero if memory was given out that was never touched.
+    pub unexplained_bytes: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unshared {
+    pub pid: u32,
+    pub parent_pid: u32,
+    /// What the child had from its parent, and what of it was shared at the end.
+    pub inherited_bytes: u64,
+    pub shared_bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]

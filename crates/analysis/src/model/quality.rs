@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use heaptide_capture::{Damage, Lost};
 
+use super::findings::Ledger;
+
 #[derive(Clone, Debug, Default)]
 pub struct Quality {
     /// One for each capture, in the order in which they were named.
@@ -64,4 +66,6 @@ pub struct ProcessSummary {
     /// Recording began in a running process.
     pub joined_late: bool,
     pub n_events: u64,
+    /// Where its resident memory was at the end; `None` if nobody said, or if a filter leaves only a part.
+    pub ledger: Option<Ledger>,
 }

@@ -9,6 +9,7 @@
 //! refuse                             the thread's previous release did not happen
 //! thread 2 worker                    what follows happens in this thread, which has this name
 //! time 1500                          microseconds since the start
+//! part LibcFree 4096                 a part of the process's memory
 //! resident 70000 · limit 1000000 · own 5000 · lost 3 · end 2000
 //! ```
 //! A frame is `function[@file][:line]`; the file is `/srv/job/job.py` unless it is given.
@@ -18,7 +19,9 @@ use std::collections::HashMap;
 
 use heaptide_capture::area::{BlockHead, ChunkHead};
 use heaptide_capture::wire::Writer;
-use heaptide_capture::{Allocator, Capture, Code, Entry, Frame, Header, Lost, Packer, Tables};
+use heaptide_capture::{
+    Allocator, Capture, Code, Entry, Frame, Header, Lost, MemoryPart, Packer, Tables,
+};
 
 const N_LINES: i32 = 400;
 const BUFFER_BYTES: usize = 1 << 19;
@@ -175,6 +178,12 @@ impl Builder {
             }
             "limit" => self.register(Entry::Limit { bytes: number(1) }),
             "own" => self.register(Entry::OwnMemory { bytes: number(1) }),
+            "part" => {
+                let name = |part: &MemoryPart| format!("{part:?}") == words[1];
+                let part = MemoryPart::ALL.into_iter().find(name).expect("a part");
+                let bytes = number(2);
+                self.register(Entry::Memory { part, bytes });
+            }
             "lost" => self.register(Entry::Lost {
                 reason: Lost::WriteFailed,
                 count: number(1),

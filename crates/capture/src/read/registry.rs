@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::registry::{Code, Entry, Lost};
+use crate::registry::{Code, Entry, Lost, MemoryPart};
 use crate::wire::Reader;
 
 /// A code object's description.
@@ -60,6 +60,8 @@ pub struct Registry {
     pub lost: Vec<(Lost, u64)>,
     /// The most bytes that the profiler itself held in the program.
     pub own_memory: u64,
+    /// What is known of the process's memory beside its blocks.
+    pub memory: BTreeMap<MemoryPart, u64>,
     /// Clock units at which recording was ended in order; `None` after a kill, or while it is going on.
     pub end: Option<u64>,
     tick_shift: u32,
@@ -198,6 +200,9 @@ impl RegistryBuilder {
                 *sum = sum.saturating_add(count);
             }
             Entry::OwnMemory { bytes } => registry.own_memory = registry.own_memory.max(bytes),
+            Entry::Memory { part, bytes } => {
+                registry.memory.insert(part, bytes);
+            }
             Entry::End { time } => registry.end = Some(time),
         }
     }

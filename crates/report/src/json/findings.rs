@@ -1,7 +1,7 @@
 //! Findings as JSON: the sentences, and the numbers behind them.
 
 use heaptide_analysis::model::Location;
-use heaptide_analysis::model::findings::{Finding, FindingKind};
+use heaptide_analysis::model::findings::{Finding, FindingKind, Ledger};
 
 use super::Json;
 use crate::text::findings::spoken;
@@ -42,6 +42,21 @@ fn place(at: Option<&Location>) -> Json {
     place.unwrap_or(Json::Null)
 }
 
+pub(super) fn ledger(it: &Ledger) -> Vec<(&'static str, Json)> {
+    vec![
+        ("pid", it.pid.into()),
+        ("resident_bytes", it.resident_bytes.into()),
+        ("python_bytes", it.python_bytes.into()),
+        ("mapped_bytes", it.mapped_bytes.into()),
+        ("native_bytes", it.native_bytes.into()),
+        ("earlier_bytes", it.earlier_bytes.into()),
+        ("libc_free_bytes", it.libc_free_bytes.into()),
+        ("files_bytes", it.files_bytes.into()),
+        ("own_bytes", it.own_bytes.into()),
+        ("unexplained_bytes", it.unexplained_bytes.into()),
+    ]
+}
+
 fn numbers(what: &FindingKind) -> Vec<(&'static str, Json)> {
     match what {
         FindingKind::HoldsMost(it) => vec![
@@ -68,6 +83,13 @@ fn numbers(what: &FindingKind) -> Vec<(&'static str, Json)> {
             ("whole_count", it.n_whole.into()),
             ("threshold", it.threshold.into()),
             ("mean_lifetime_ns", it.mean_lifetime_ns.into()),
+        ],
+        FindingKind::KeptFree(it) => ledger(it),
+        FindingKind::Unshared(it) => vec![
+            ("pid", it.pid.into()),
+            ("parent_pid", it.parent_pid.into()),
+            ("inherited_bytes", it.inherited_bytes.into()),
+            ("shared_bytes", it.shared_bytes.into()),
         ],
     }
 }

@@ -19,7 +19,7 @@ use heaptide_analysis::model::{Diff, ProcessSummary, Quality, View};
 
 use super::Json;
 use super::diff::{change, side};
-use super::findings::finding;
+use super::findings::{finding, ledger};
 use crate::shell::command_line;
 use crate::text::notes;
 use crate::units::{binary_size, timestamp};
@@ -305,6 +305,13 @@ fn process(more: &FlameProcess, known: &ProcessSummary) -> Json {
         ("own_memory_bytes", known.own_memory_bytes.into()),
         ("ended_in_order", known.ended_in_order.into()),
         ("joined_late", known.joined_late.into()),
+        (
+            "ledger",
+            known
+                .ledger
+                .as_ref()
+                .map_or(Json::Null, |it| Json::Object(ledger(it))),
+        ),
     ])
 }
 

@@ -3,7 +3,7 @@
 use heaptide_analysis::model::{Histogram, LocationSum, ModuleSum, ProcessSummary, Stats};
 
 use super::Json;
-use super::findings::findings;
+use super::findings::{findings, ledger};
 use crate::shell::command_line;
 use crate::text::stats::location;
 use crate::units::{hexadecimal, timestamp};
@@ -208,5 +208,12 @@ fn process(process: &ProcessSummary) -> Json {
         ("num_events", process.n_events.into()),
         ("ended_in_order", process.ended_in_order.into()),
         ("joined_late", process.joined_late.into()),
+        (
+            "ledger",
+            process
+                .ledger
+                .as_ref()
+                .map_or(Json::Null, |it| Json::Object(ledger(it))),
+        ),
     ])
 }

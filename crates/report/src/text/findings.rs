@@ -1,6 +1,8 @@
 //! Findings in words: the same in texts, pages and JSON.
 
-use heaptide_analysis::model::findings::{Churns, Finding, FindingKind, Grows, HoldsMost};
+use heaptide_analysis::model::findings::{
+    Churns, Finding, FindingKind, Grows, HoldsMost, Ledger, Unshared,
+};
 
 use super::stats::location;
 use crate::units::{percent, size};
@@ -23,6 +25,8 @@ pub fn spoken(finding: &Finding) -> Spoken {
         FindingKind::HoldsMost(it) => holds_most(&place, it),
         FindingKind::Grows(it) => grows(&place, it),
         FindingKind::Churns(it) => churns(&place, it),
+        FindingKind::KeptFree(it) => kept_free(it),
+        FindingKind::Unshared(it) => unshared(it),
     };
     if let Some(caller) = &finding.caller {
         spoken
@@ -112,6 +116,67 @@ fn churns(place: &str, it: &Churns) -> Spoken {
             "this costs time, not memory: reuse a buffer, or take the allocation out of the loop"
                 .to_owned(),
     }
+}
+
+fn kept_free(it: &Ledger) -> Spoken {
+    Spoken {
+        kind: "kept_free",
+        what: format!("libc keeps memory of process {} that nobody uses", it.pid),
+        evidence: vec![format!(
+            "{} of {} resident at the end, {:.0} %, were free",
+            size(it.libc_free_bytes),
+            size(it.resident_bytes),
+            percent(it.libc_free_bytes, it.resident_bytes)
+        )],
+        advice: "this is no leak: it is used again when it fits. Less is kept with MALLOC_ARENA_MAX=2 or a lower \
+                 MALLOC_TRIM_THRESHOLD_ in the environment, or after malloc_trim(0)"
+            .to_owned(),
+    }
+}
+
+fn unshared(it: &Unshared) -> Spoken {
+    let copied = it.inherited_bytes.saturating_sub(it.shared_bytes);
+    Spoken {
+        kind: "unshared",
+        what: format!(
+            "process {} no longer shares what it had from process {}",
+            it.pid, it.parent_pid
+        ),
+        evidence: vec![format!(
+            "of {} that the fork shared, {} were still shared at the end; {} were copied or let go",
+            size(it.inherited_bytes),
+            size(it.shared_bytes),
+            size(copied)
+        )],
+        advice: "writing to an object, also its reference count, copies its page: load less before the fork, or call \
+                 gc.freeze() before it"
+            .to_owned(),
+    }
+}
+
+/// The rows of a ledger, with their names; they add up to the resident size.
+pub fn ledger_rows(it: &Ledger) -> Vec<(&'static str, i64)> {
+    let rows = [
+        ("Python's blocks", it.python_bytes),
+        ("anonymous mappings, with Python's arenas", it.mapped_bytes),
+        ("native blocks", it.native_bytes),
+        (
+            "native blocks from before, and what libc adds",
+            it.earlier_bytes,
+        ),
+        ("free, kept by libc", it.libc_free_bytes),
+        ("files and shared memory", it.files_bytes),
+        ("the profiler", it.own_bytes),
+    ];
+    let rows = rows.into_iter();
+    let rows = rows.map(|(name, bytes)| (name, i64::try_from(bytes).unwrap_or(i64::MAX)));
+    let rest = match it.unexplained_bytes {
+        ..0 => "given out, but never touched",
+        _ => "unexplained",
+    };
+    rows.chain([(rest, it.unexplained_bytes)])
+        .filter(|&(_, bytes)| bytes != 0)
+        .collect()
 }
 
 fn blocks(count: u64) -> String {

@@ -143,6 +143,9 @@ fn registry(out: &mut dyn Write, registry: &Registry) -> io::Result<()> {
     if registry.own_memory > 0 {
         writeln!(out, "OWN_MEMORY memory={}", registry.own_memory)?;
     }
+    for (part, bytes) in &registry.memory {
+        writeln!(out, "MEMORY_PART part={part:?} memory={bytes}")?;
+    }
     for (reason, count) in &registry.lost {
         writeln!(out, "LOST count={count} what={}", reason.describe())?;
     }

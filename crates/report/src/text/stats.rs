@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use heaptide_analysis::model::{Finding, Histogram, Location, Stats};
 
-use super::findings::spoken;
+use super::findings::{ledger_rows, spoken};
 use super::{Style, notes};
-use crate::units::size;
+use crate::units::{signed_size, size};
 
 const BAR_CELLS: u64 = 25;
 const SIZE_CELLS: usize = 9;
@@ -168,6 +168,27 @@ impl Page<'_> {
                 format!(" of {} allowed", size(limit))
             });
             self.line(&format!("{}{limit}{of}", size(peak)))?;
+        }
+        for process in processes {
+            let Some(ledger) = &process.ledger else {
+                continue;
+            };
+            let of = if processes.len() > 1 {
+                format!(" of process {}", process.pid)
+            } else {
+                String::new()
+            };
+            let resident = size(ledger.resident_bytes);
+            self.heading(
+                "🧾",
+                &format!("Where {resident} resident{of} were at the end:"),
+            )?;
+            for (name, bytes) in ledger_rows(ledger) {
+                self.line(&format!(
+                    "{:>12} {name}",
+                    signed_size(bytes).trim_start_matches('+')
+                ))?;
+            }
         }
         let mut notes = notes::warnings(&stats.quality);
         notes.extend(notes::remarks(&stats.quality));

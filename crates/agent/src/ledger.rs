@@ -1,0 +1,118 @@
+//! Where the process's memory is, asked of the kernel and of libc when recording begins and ends: never on the way of an
+//! allocation. What cannot be had is left out.
+
+use std::fs;
+
+use heaptide_capture::MemoryPart;
+
+/// What is resident when recording begins: a child of a fork has all of it from its parent.
+pub fn at_start() -> Vec<(MemoryPart, u64)> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let bytes = field(&status, "RssAnon:");
+    let part = |bytes| (MemoryPart::AnonymousAtStart, bytes);
+    bytes.map(part).into_iter().collect()
+}
+
+/// What is resident when it ends, and how much of its memory libc has given out and keeps.
+pub fn at_end(own_mapped_bytes: u64) -> Vec<(MemoryPart, u64)> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    // Walks the page tables once; only newer kernels have it.
+    let pages = fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
+    let shared = [
+        field(&pages, "Shared_Clean:"),
+        field(&pages, "Shared_Dirty:"),
+    ];
+    let heap = libc_heap();
+    let parts = [
+        (MemoryPart::Anonymous, field(&status, "RssAnon:")),
+        (MemoryPart::Files, field(&status, "RssFile:")),
+        (MemoryPart::SharedMemory, field(&status, "RssShmem:")),
+        (
+            MemoryPart::SharedPages,
+            shared.into_iter().flatten().reduce(|a, b| a + b),
+        ),
+        (MemoryPart::SharedAnonymous, field(&pages, "Shared_Dirty:")),
+        (
+            MemoryPart::LibcInUse,
+            heap.as_ref().map(|heap| heap.in_use()),
+        ),
+        (
+            MemoryPart::LibcFree,
+            heap.as_ref().map(|heap| heap.fordblks as u64),
+        ),
+        (MemoryPart::OwnMapped, Some(own_mapped_bytes)),
+    ];
+    let known = parts.into_iter();
+    known
+        .filter_map(|(part, bytes)| Some((part, bytes?)))
+        .collect()
+}
+
+/// A line like `RssAnon:     1234 kB`.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name))?;
+    let number = value.split_whitespace().next()?;
+    Some(number.parse::<u64>().ok()?.saturating_mul(1024))
+}
+
+/// As glibc has it from 2.33 on.
+#[repr(C)]
+struct Mallinfo2 {
+    arena: usize,
+    ordblks: usize,
+    smblks: usize,
+    hblks: usize,
+    hblkhd: usize,
+    usmblks: usize,
+    fsmblks: usize,
+    uordblks: usize,
+    fordblks: usize,
+    keepcost: usize,
+}
+
+impl Mallinfo2 {
+    /// On its heaps, and in mappings of single blocks.
+    fn in_use(&self) -> u64 {
+        self.uordblks as u64 + self.hblkhd as u64
+    }
+}
+
+/// Takes libc's locks one after the other, as `malloc` does.
+fn libc_heap() -> Option<Mallinfo2> {
+    // SAFETY: the name is a C string; nothing is called yet.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mallinfo2".as_ptr()) };
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: the function of this name takes nothing and returns this struct, wherever there is one.
+    let mallinfo2: extern "C" fn() -> Mallinfo2 = unsafe { std::mem::transmute(address) };
+    Some(mallinfo2())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_this_process_are_plausible() {
+        let block = vec![1u8; 8 << 20];
+        let parts = at_end(0);
+        let of = |wanted: MemoryPart| {
+            let part = parts.iter().find(|(part, _)| *part == wanted);
+            part.map(|&(_, bytes)| bytes)
+        };
+        let anonymous = of(MemoryPart::Anonymous).expect("every kernel says it");
+        assert!(anonymous >= block.len() as u64, "{anonymous}");
+        if let Some(in_use) = of(MemoryPart::LibcInUse) {
+            assert!(in_use >= block.len() as u64, "{in_use}");
+        }
+    }
+
+    #[test]
+    fn fields_are_in_kibibytes() {
+        let text = "VmRSS:\t   9 kB\nRssAnon:\t     4 kB\n";
+        assert_eq!(field(text, "RssAnon:"), Some(4096));
+        assert_eq!(field(text, "RssFile:"), None);
+    }
+}
