@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import os
 import threading
 import types
@@ -23,6 +24,7 @@ from heaptide.messages import say
 if TYPE_CHECKING:
     from heaptide._native import LineWatch
 
+_numbers = itertools.count()
 LAYOUTS = ("plain", "compss")
 COLUMNS = ("allocated", "peak", "alive", "allocations")
 # Where decorators that do not say what they wrap keep it.
@@ -138,6 +140,7 @@ class Profiled:
         self._thread = threading.local()
         self._accumulate = accumulate
         self.record = record
+        self.number = next(_numbers)
         self._n_calls = 0
 
     def wrapper(self) -> Any:

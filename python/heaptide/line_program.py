@@ -9,6 +9,7 @@ import atexit
 import builtins
 import os
 import sys
+import threading
 from typing import Any
 
 from heaptide import line_report, timeline_functions
@@ -31,11 +32,12 @@ class LinesPlan(Target):
 
 
 class Accumulated:
-    """The tables of a program, one for each function, in the order in which they were first called."""
+    """The tables of a program, one for each function, in the order in which they were decorated."""
 
     def __init__(self, backend: str = "psutil") -> None:
         self._backend = backend
         self._calls: dict[Profiled, Call] = {}
+        self._lock = threading.Lock()
 
     def profile(self, function: Any = None, *_: object, **__: object) -> Any:
         """Stand in for the decorator: bare, or with options, which the command line decides."""
@@ -44,14 +46,15 @@ class Accumulated:
         return wrap(function, self._backend, self._add, accumulate=True)
 
     def _add(self, profiled: Profiled, call: Call) -> None:
-        if profiled in self._calls:
-            self._calls[profiled].add(call)
-        else:
-            self._calls[profiled] = call
+        with self._lock:
+            if profiled in self._calls:
+                self._calls[profiled].add(call)
+            else:
+                self._calls[profiled] = call
 
     def calls(self) -> list[tuple[Profiled, Call]]:
         """Return every function that was called, with all its calls as one."""
-        return list(self._calls.items())
+        return sorted(self._calls.items(), key=lambda item: item[0].number)
 
 
 def watch(plan: LinesPlan) -> int:
