@@ -25,6 +25,10 @@ def main() -> int:
         from heaptide.line_program import LinesPlan, watch
 
         return watch(cast("LinesPlan", outcome))
+    if outcome["command"] == "serve":
+        from heaptide import serve
+
+        return serve.serve(cast("serve.Plan", outcome))
     from heaptide.run import Plan, run
 
     return run(cast("Plan", outcome))

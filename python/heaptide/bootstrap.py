@@ -128,16 +128,12 @@ def _control(chosen: Settings) -> None:
     from heaptide import capture_files, recorder, settings
 
     pid = str(os.getpid())
-    token = chosen.token
-    if chosen.token_file:
-        with open(chosen.token_file, encoding="utf-8") as file:
-            token = file.read().strip()
-    folder = capture_files.home(chosen)
+    folder = chosen.sessions or capture_files.home(chosen)
     address = chosen.control.replace("{pid}", pid)
     name = recorder.program_name()
     control = importlib.import_module("heaptide.control")
     try:
-        control.start(address, token=token or None, prefix=chosen.prefix, directory=folder or None, name=name)
+        control.start_as_set(address, directory=folder or None, name=name)
     except OSError as error:
         # Programs that the first process starts inherit the address, which is taken: that is no news.
         if error.errno == errno.EADDRINUSE and os.environ.get(settings.CONTROL_HOLDER, pid) != pid:

@@ -15,7 +15,10 @@ import os
 import sys
 from typing import Any
 
-from heaptide import _native, processes, tracker
+from heaptide import _native, processes, settings, tracker
+
+# The routes begin with this, below whatever prefix.
+BASE = "/api/v1/profiler"
 
 DEFAULT_KEEP_SESSIONS = 10
 DEFAULT_KEEP_BYTES = 4 << 30
@@ -43,10 +46,20 @@ class Control:
         self.socket: str | None = None
 
     def handle(
-        self, method: str, path: str, query: str = "", headers: list[tuple[str, str]] | None = None, body: bytes = b""
+        self,
+        method: str,
+        path: str,
+        query: str = "",
+        headers: list[tuple[str, str]] | None = None,
+        body: bytes = b"",
+        *,
+        trusted: bool = False,
     ) -> _native.Response:
-        """Answer a request that somebody else took: the routes below any prefix of `path`."""
-        return self._native.handle(method, path, query, headers or [], body)
+        """Answer a request that somebody else took: the routes below any prefix of `path`.
+
+        A `trusted` one comes from the program itself: it needs no token and is not counted.
+        """
+        return self._native.handle(method, path, query, headers or [], body, trusted)
 
     def stop(self) -> None:
         """Close the doors. A recording goes on."""
@@ -87,6 +100,7 @@ def start(
     keep_sessions: int = DEFAULT_KEEP_SESSIONS,
     keep_bytes: int = DEFAULT_KEEP_BYTES,
     requests_per_second: int = DEFAULT_REQUESTS_PER_SECOND,
+    leaks: bool = False,
     follow_fork: bool = True,
 ) -> Control:
     """Answer requests that start, stop and look at recordings of this process.
@@ -101,6 +115,7 @@ def start(
     keep_sessions         older sessions than so many are deleted when a new one begins
     keep_bytes            the same, if all of them take more than this
     requests_per_second   more are answered with 429
+    leaks                 flame graphs first show what is still alive
     follow_fork           forked children answer, too, and what is asked of one process is done by all
     """
     name = name or os.path.basename(sys.argv[0] if sys.argv else "") or "python"
@@ -121,7 +136,7 @@ def start(
         "render_command": _render_command(),
         "render_environment": _render_environment(),
         "render_seconds": _RENDER_SECONDS,
-        "leaks": is_yes(os.environ.get("MEMRAY_LEAKS", "")),
+        "leaks": leaks,
     }
     control = Control(options, follow_fork)
     try:
@@ -132,13 +147,30 @@ def start(
     return control
 
 
-def is_yes(text: str) -> bool:
-    """Tell whether a variable's value means yes."""
-    return text.strip().lower() in ("1", "t", "true", "y", "yes", "on")
+def start_as_set(address: str | None = None, **options: Any) -> Control:
+    """The same, with what the settings say (docs/settings.md) where `options` do not."""
+    chosen = settings.load()
+    said = {
+        "token": _token(chosen),
+        "prefix": chosen.prefix,
+        "directory": chosen.sessions or None,
+        "token_header": chosen.token_header or None,
+        "cors_origin": chosen.cors_origin or None,
+        "keep_sessions": chosen.keep_sessions,
+        "keep_bytes": chosen.keep_bytes or DEFAULT_KEEP_BYTES,
+        "leaks": chosen.leaks,
+    }
+    return start(address, **{**said, **options})
+
+
+def _token(chosen: settings.Settings) -> str | None:
+    if chosen.token_file:
+        with open(chosen.token_file, encoding="utf-8") as file:
+            return file.read().strip() or None
+    return chosen.token or None
 
 
 def _directory(chosen: str | os.PathLike[str] | None, name: str) -> str:
-    chosen = chosen or os.environ.get("HEAPTIDE_SESSIONS")
     if chosen:
         return os.path.realpath(chosen)
     own = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"heaptide-{os.geteuid()}")

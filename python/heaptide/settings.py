@@ -169,6 +169,35 @@ ALL = (
         kind="path", short="HEAPTIDE_PREFIX",
     ),
     Setting(
+        "token_header", plain, "", "a header that may carry the token, beside `Authorization: Bearer`",
+        kind="name", short="HEAPTIDE_TOKEN_HEADER",
+    ),
+    Setting(
+        "cors_origin", plain, "", "the one other origin whose pages may call",
+        kind="`https://host`", short="HEAPTIDE_CORS_ORIGIN", shown_default="none",
+    ),
+    Setting(
+        "profiler", boolean, False, "`heaptide serve` records the job from before its import, and has the profiler's "
+        "routes",
+        kind="yes or no", short="HEAPTIDE_PROFILER", other="MEMRAY_PROFILER",
+    ),
+    Setting(
+        "leaks", boolean, False, "flame graphs made by control first show what is still alive",
+        kind="yes or no", short="HEAPTIDE_LEAKS", other="MEMRAY_LEAKS",
+    ),
+    Setting(
+        "sessions", plain, "", "folder for the sessions that control starts",
+        kind="path", short="HEAPTIDE_SESSIONS", shown_default="a folder of the user's in the temporary folder",
+    ),
+    Setting(
+        "keep_sessions", count, 10, "how many of these sessions are kept; the oldest go when a new one begins",
+        kind="number or `all`", short="HEAPTIDE_KEEP_SESSIONS",
+    ),
+    Setting(
+        "keep_bytes", size, 4 << 30, "how much room they may take together",
+        kind="size, such as `1G`", short="HEAPTIDE_KEEP_BYTES", shown_default="4G",
+    ),
+    Setting(
         "out", plain, "", "name of the capture; `{component}` `{pid}` `{host}` `{time}` are filled in, folders made",
         kind="pattern", short="HEAPTIDE_OUT",
         shown_default="`{component}_memory.bin` in the home for a component, else `heaptide-{component}.{pid}.tide`",
@@ -249,12 +278,8 @@ ALL = (
 # What is in the environment alone, with what it means.
 ENVIRONMENT_ONLY = {
     "HEAPTIDE_CONFIG": "the configuration file to read, instead of looking for one; `off` reads none",
-    "HEAPTIDE_SESSIONS": "folder of the sessions that are started over HTTP",
     "HEAPTIDE_GROUP": "processes with the same name here are one job: what HTTP asks of one is done by all",
     "HEAPTIDE_RUNTIME_DIR": "folder of the sockets by which processes of a job, and `heaptide ctl`, find each other",
-    "HEAPTIDE_PROFILER": "`heaptide serve` records from before the job's code is imported: yes or no",
-    "MEMRAY_PROFILER": "the same, under the name that Racetrack uses",
-    "MEMRAY_LEAKS": "flame graphs over HTTP first show what was alive at the end: yes or no",
     "HEAPTIDE_PROFILING_FILE": "`heaptide.profile` appends its line-by-line reports to this file",
     "COMPSS_PROFILING_FILE": "the same, under the name that COMPSs uses",
     "COMPSS_WORKER_PROFILE_PATH": "folder for timelines of many nodes, as `HEAPTIDE_OUT` is for `heaptide record`",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import textwrap
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,7 +165,7 @@ OBEDIENT = """
             kept.append([None] * 1_000_000)
         return len(kept)
 
-    control = heaptide.control.start({arguments})
+    control = heaptide.control.start_as_set({arguments})
     print(control.address or control.socket)
     for line in sys.stdin:
         print(eval(line))
@@ -174,3 +177,10 @@ def obedient(folder: Path, arguments: str = "'0'", env: Mapping[str, str] | None
     script = folder / "job.py"
     script.write_text(textwrap.dedent(OBEDIENT.format(arguments=arguments)))
     return Job([sys.executable, script], folder, env)
+
+
+def page_data(page: str) -> str:
+    """What a page shows, as JSON."""
+    found = re.search(r'id="data">([^<]*)<', page)
+    assert found is not None
+    return zlib.decompress(base64.b64decode(found[1]), -zlib.MAX_WBITS).decode()

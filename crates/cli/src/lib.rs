@@ -13,6 +13,7 @@ mod describe;
 mod destination;
 pub mod exit;
 mod filters;
+mod finding;
 mod input;
 mod live;
 mod metrics;
@@ -33,6 +34,7 @@ pub use check::check_report_options;
 pub use closing::closing_words;
 pub use commands::lines::LinesPlan;
 pub use commands::run::{RunPlan, Target};
+pub use commands::serve::ServePlan;
 pub use describe::{CommandOption, command_options};
 pub use exit::Failure;
 pub use live::beside::{LivePlace, LivePlan};
@@ -48,6 +50,8 @@ pub enum Outcome {
     Lines(LinesPlan),
     /// Run a program as a child of this process and show what it holds: for [`run_live`].
     Live(LivePlan),
+    /// Serve a job.
+    Serve(ServePlan),
 }
 
 const ABOUT: &str = "A memory profiler for Python jobs: every allocation, at almost no cost";
@@ -111,6 +115,9 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> Outcome {
             Ok(None) => Outcome::Exit(exit::OK),
             Err(failure) => failure.report(),
         };
+    }
+    if name == commands::serve::NAME {
+        return Outcome::Serve(commands::serve::plan(matches));
     }
     let subcommand = commands::ALL.iter().find(|known| known.name == name);
     match subcommand.map(|known| (known.run)(matches)) {

@@ -30,7 +30,7 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     }
     let metadata = fs::symlink_metadata(path)?;
-    let is_ours = metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw();
+    let is_ours = metadata.is_dir() && metadata.uid() == user();
     if is_ours {
         Ok(())
     } else {
@@ -39,6 +39,11 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
             format!("{} belongs to somebody else", path.display()),
         ))
     }
+}
+
+/// The user whose jobs these are.
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 pub fn socket_of(group: &Path, pid: u32) -> PathBuf {

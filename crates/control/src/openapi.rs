@@ -141,7 +141,7 @@ fn operation(config: &Config, route: &Route) -> Json {
     ) {
         responses.set("304", object([("description", "Not Modified".into())]));
     }
-    for status in [&[401, 403, 405, 408, 411, 413, 429, 431][..], errors].concat() {
+    for status in [&[400, 401, 403, 405, 408, 411, 413, 429, 431][..], errors].concat() {
         let description = crate::response::reason(status);
         let response = object([
             ("description", description.into()),

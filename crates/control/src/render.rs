@@ -35,6 +35,8 @@ pub struct Renderer {
 pub enum Failure {
     /// The command did not understand its arguments: whoever asked must ask otherwise.
     Arguments(String),
+    /// Nothing that was recorded passes the filters.
+    Nothing(String),
     /// The command failed.
     Command(String),
     /// It took too long.
@@ -45,6 +47,7 @@ impl Failure {
     pub fn response(self) -> Response {
         match self {
             Failure::Arguments(message) => Response::error(400, "ArgumentError", message),
+            Failure::Nothing(message) => Response::error(404, "NothingFound", message),
             Failure::Command(message) => Response::error(500, "CommandError", message),
             Failure::TimeLimit(limit) => Response::error(
                 504,
@@ -112,6 +115,7 @@ impl Renderer {
                 Ok((output, length))
             }
             Some(2) => Err(Failure::Arguments(message)),
+            Some(3) => Err(Failure::Nothing(message)),
             _ if message.is_empty() => Err(Failure::Command(
                 "the process that makes reports was ended, perhaps for lack of memory".to_owned(),
             )),

@@ -28,7 +28,7 @@ pub const REPORTS: &[Report] = &[
     text("stats"),
     text("summary"),
     text("tree"),
-    text("timeline"),
+    page("timeline"),
     Report {
         needs_base: true,
         ..text("diff")

@@ -172,8 +172,10 @@ fn find_document(path: &str) -> Option<Found> {
         ("/openapi.json", Operation::OpenApi),
     ];
     documents.into_iter().find_map(|(ending, operation)| {
+        let prefix = path.strip_suffix(ending)?;
         Some(Found {
-            prefix: path.strip_suffix(ending)?.to_owned(),
+            // Beside the routes they are found, too: at the top the job may have documents of its own.
+            prefix: prefix.strip_suffix(BASE).unwrap_or(prefix).to_owned(),
             session: None,
             operations: vec![("GET", operation)],
         })

@@ -179,21 +179,34 @@ impl Session {
 }
 
 impl Capture {
-    /// Whether its process still records into it: whoever records has the file open.
+    /// Whether its process still records into it: whoever records has the file open for writing.
     pub fn is_being_written(&self) -> bool {
         let Ok(wanted) = fs::metadata(&self.path) else {
             return false;
         };
         let open = fs::read_dir(format!("/proc/{}/fd", self.pid));
         open.into_iter().flatten().flatten().any(|entry| {
-            fs::metadata(entry.path())
-                .is_ok_and(|found| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino()))
+            let is_it =
+                |found: fs::Metadata| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino());
+            fs::metadata(entry.path()).is_ok_and(is_it)
+                && entry
+                    .file_name()
+                    .to_str()
+                    .is_some_and(|fd| is_for_writing(self.pid, fd))
         })
     }
 
     pub fn open(&self) -> io::Result<File> {
         File::open(&self.path)
     }
+}
+
+/// Whether a descriptor was opened for more than reading: a download of ours reads.
+fn is_for_writing(pid: u32, fd: &str) -> bool {
+    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & 0b11 != 0)
 }
 
 fn read(id: &str, folder: &Path) -> Option<Session> {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use heaptide_cli::{LinesPlan, Outcome, RunPlan, Target};
+use heaptide_cli::{LinesPlan, Outcome, RunPlan, ServePlan, Target};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -18,7 +18,7 @@ impl Watched {
     }
 }
 
-/// Does what the arguments say. Returns the exit code, or for ``run`` the plan as a dict, or a `Watched` program.
+/// Does what the arguments say. Returns the exit code, or for ``run`` and ``serve`` the plan as a dict, or a `Watched` program.
 #[pyfunction]
 pub fn main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Py<PyAny>> {
     let arguments = std::iter::once(OsString::from("heaptide")).chain(arguments);
@@ -28,6 +28,7 @@ pub fn main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Py<PyAny>> {
         Outcome::Run(plan) => Ok(plan_to_dict(py, plan)?.into_any().unbind()),
         Outcome::Lines(plan) => Ok(lines_to_dict(py, plan)?.into_any().unbind()),
         Outcome::Live(plan) => Ok(Py::new(py, Watched(plan))?.into_any()),
+        Outcome::Serve(plan) => Ok(serve_plan_to_dict(py, plan)?.into_any().unbind()),
     }
 }
 
@@ -77,6 +78,20 @@ fn program_to_dict<'py>(
     dict.set_item("kind", kind)?;
     dict.set_item("target", target)?;
     dict.set_item("arguments", arguments)?;
+    Ok(dict)
+}
+
+fn serve_plan_to_dict(py: Python<'_>, plan: ServePlan) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("command", "serve")?;
+    dict.set_item("job", plan.job.into_os_string())?;
+    dict.set_item("entrypoint", plan.entrypoint)?;
+    dict.set_item("host", plan.host)?;
+    dict.set_item("port", plan.port)?;
+    dict.set_item("name", plan.name)?;
+    dict.set_item("version", plan.version)?;
+    dict.set_item("grace_seconds", plan.grace_seconds)?;
+    dict.set_item("guarded_elsewhere", plan.guarded_elsewhere)?;
     Ok(dict)
 }
 

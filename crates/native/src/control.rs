@@ -195,7 +195,8 @@ impl Control {
             .collect()
     }
 
-    /// Answers a request that somebody else took.
+    /// Answers a request that somebody else took; a trusted one comes from the program itself.
+    #[allow(clippy::too_many_arguments, reason = "what a request consists of")]
     fn handle(
         &self,
         py: Python<'_>,
@@ -204,11 +205,17 @@ impl Control {
         query: &str,
         headers: Vec<(String, String)>,
         body: Vec<u8>,
+        trusted: bool,
     ) -> Response {
+        let door = if trusted {
+            Door::Private
+        } else {
+            Door::Mounted
+        };
         let response = py.detach(|| {
             let _unrecorded = Unrecorded::begin();
             match Request::from_parts(method, path, query, headers, body) {
-                Ok(request) => self.handler.handle(&request, Door::Mounted),
+                Ok(request) => self.handler.handle(&request, door),
                 Err(refusal) => {
                     let (status, reason) = (refusal.status, refusal.reason);
                     heaptide_control::Response::error(status, "RequestError", reason)

@@ -1,5 +1,6 @@
 //! The subcommands, one file each. A new one is a file, a line in the module list and a line in [`ALL`].
 
+pub mod ctl;
 pub mod diff;
 pub mod flamegraph;
 pub mod launch;
@@ -12,6 +13,7 @@ pub mod plot;
 pub mod record;
 pub mod rm;
 pub mod run;
+pub mod serve;
 pub mod stats;
 pub mod summary;
 pub mod table;
@@ -49,6 +51,17 @@ pub const ALL: &[Subcommand] = &[
         run: live::run,
     },
     Subcommand {
+        name: serve::NAME,
+        arguments: serve::arguments,
+        // As above.
+        run: |_| Ok(()),
+    },
+    Subcommand {
+        name: "ctl",
+        arguments: ctl::arguments,
+        run: ctl::run,
+    },
+    Subcommand {
         name: "flamegraph",
         arguments: flamegraph::arguments,
         run: flamegraph::run,
@@ -77,6 +90,11 @@ pub const ALL: &[Subcommand] = &[
         name: "tree",
         arguments: tree::arguments,
         run: tree::run,
+    },
+    Subcommand {
+        name: "timeline",
+        arguments: timeline::arguments,
+        run: timeline::run,
     },
     Subcommand {
         name: "diff",

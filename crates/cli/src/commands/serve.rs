@@ -1,0 +1,87 @@
+//! `heaptide serve`: which job to serve, and where. Serving is left to whoever has an interpreter.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+pub const NAME: &str = "serve";
+
+/// A job, and where it answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServePlan {
+    pub job: PathBuf,
+    pub entrypoint: Option<String>,
+    pub host: String,
+    pub port: u16,
+    pub name: Option<String>,
+    pub version: String,
+    pub grace_seconds: u32,
+    pub guarded_elsewhere: bool,
+}
+
+pub fn arguments() -> Command {
+    let text = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(value).help(help)
+    };
+    Command::new(NAME)
+        .about("Serve a job over HTTP, with routes that switch the profiler on and off")
+        .long_about(
+            "Serve a job over HTTP, with routes that switch the profiler on and off.\n\n\
+             The job is a class with a method perform, or a function, plain or async. POST …/api/v1/perform calls it \
+             with JSON arguments; /docs has a form for every route; /live, /ready, /health and /metrics are for whoever watches.\n\n\
+             With HEAPTIDE_PROFILER=true (or MEMRAY_PROFILER=true) recording begins before the job's file is imported, and \
+             …/api/v1/profiler/start, stop, flamegraph, stats and so on appear. SIGTERM lets running calls finish and completes \
+             the capture.",
+        )
+        .after_help(
+            "Examples:\n  \
+             HEAPTIDE_PROFILER=true heaptide serve examples/memory-leak/job.py\n  \
+             curl -X POST http://127.0.0.1:7000/api/v1/perform -d '{}'\n  \
+             curl -X POST http://127.0.0.1:7000/api/v1/profiler/stop\n  \
+             curl http://127.0.0.1:7000/api/v1/profiler/stats",
+        )
+        .arg(
+            Arg::new("job")
+                .value_name("FILE")
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .help("the Python file with the job"),
+        )
+        .arg(text("entrypoint", "NAME", "the class or function to serve, if the file has several"))
+        .arg(text("host", "HOST", "the address to listen at").default_value("127.0.0.1"))
+        .arg(
+            text("port", "PORT", "the port to listen at; 0 takes any that is free")
+                .value_parser(value_parser!(u16))
+                .default_value("7000"),
+        )
+        .arg(text("name", "NAME", "what the job is called [default: its folder or file]"))
+        .arg(text("version", "VERSION", "the version it tells").default_value("0.0.1"))
+        .arg(
+            text("grace", "SECONDS", "how long running calls may take when a signal ends the job")
+                .value_parser(value_parser!(u32))
+                .default_value("30"),
+        )
+        .arg(
+            Arg::new("guarded_elsewhere")
+                .long("guarded-elsewhere")
+                .action(ArgAction::SetTrue)
+                .help("need no token though others can reach the address: a gateway asks for credentials"),
+        )
+}
+
+pub fn plan(matches: &ArgMatches) -> ServePlan {
+    let text = |name: &str| matches.get_one::<String>(name).cloned();
+    ServePlan {
+        job: matches
+            .get_one::<PathBuf>("job")
+            .cloned()
+            .unwrap_or_default(),
+        entrypoint: text("entrypoint"),
+        host: text("host").unwrap_or_default(),
+        port: matches.get_one("port").copied().unwrap_or(7000),
+        name: text("name"),
+        version: text("version").unwrap_or_default(),
+        grace_seconds: matches.get_one("grace").copied().unwrap_or(30),
+        guarded_elsewhere: matches.get_flag("guarded_elsewhere"),
+    }
+}

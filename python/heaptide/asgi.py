@@ -1,0 +1,100 @@
+"""The profiler's routes as an ASGI application, for FastAPI, Starlette, Django and any other.
+
+    app.mount("/memory", heaptide.asgi.app)                  # FastAPI and Starlette: /memory/api/v1/profiler/status
+    application = heaptide.asgi.mount(application)           # any application: /api/v1/profiler/status
+
+`app` and `mount` open the job's control in this process: with several workers, what is asked of one is done by all.
+What requests must show, and the like, is read from the settings; `App` takes them as arguments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from heaptide import _native, control
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+# One byte more than is taken is enough to be refused.
+_MAX_BODY_BYTES = 64 * 1024 + 1
+_N_THREADS = 8
+
+
+class App:
+    """An application of its own, to be mounted; arguments are those of :func:`heaptide.control.start`."""
+
+    def __init__(self, **options: Any) -> None:
+        self.control = control.start_as_set(**options)
+        # Not the loop's own threads: the job may keep all of them busy.
+        self._threads = ThreadPoolExecutor(_N_THREADS, thread_name_prefix="heaptide")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await _body(receive)
+        query = scope.get("query_string", b"").decode("latin-1")
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        loop = asyncio.get_running_loop()
+
+        def handle() -> _native.Response:
+            return self.control.handle(scope["method"], scope["path"], query, headers, body)
+
+        answer = await loop.run_in_executor(self._threads, handle)
+        sent = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
+        await send({"type": "http.response.start", "status": answer.status, "headers": sent})
+        is_last = False
+        while not is_last:
+            piece = await loop.run_in_executor(self._threads, answer.read)
+            is_last = not piece
+            await send({"type": "http.response.body", "body": piece, "more_body": not is_last})
+
+
+def mount(application: Application, **options: Any) -> Application:
+    """Put the routes in front of an application: what is not theirs goes on to it."""
+    own = App(**options)
+
+    async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
+        is_own = scope["type"] == "http" and control.BASE in scope["path"]
+        await (own if is_own else application)(scope, receive, send)
+
+    return mounted
+
+
+async def _body(receive: Receive) -> bytes:
+    body = b""
+    while len(body) < _MAX_BODY_BYTES:
+        message = await receive()
+        body += message.get("body", b"")
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            break
+    return body[:_MAX_BODY_BYTES]
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+def __getattr__(name: str) -> App:
+    """`app` is made when it is first asked for, so that `App` and `mount` can be used without it."""
+    if name != "app":
+        raise AttributeError(name)
+    app = App()
+    globals()["app"] = app
+    return app

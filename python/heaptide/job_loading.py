@@ -1,0 +1,108 @@
+"""Finds the job in a Python file: a class with a ``perform`` method, or a function, plain or async."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+
+class NoJob(Exception):
+    """The file holds nothing that can be served; the message says what it should hold."""
+
+
+class Job:
+    """What is served: a callable with its signature, and how it likes to be called."""
+
+    def __init__(self, function: Callable[..., Any], source: object) -> None:
+        self.function = function
+        self.signature = inspect.signature(function)
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.about = inspect.getdoc(function) or ""
+        self._source = source
+
+    def example(self) -> dict[str, Any]:
+        """Arguments to try it with: those of `docs_input_example`, or the defaults."""
+        told = getattr(self._source, "docs_input_example", None)
+        if callable(told):
+            given = told()
+            if isinstance(given, dict):
+                return given
+        parameters = self.signature.parameters.values()
+        return {one.name: one.default for one in parameters if one.default is not one.empty and _is_plain(one.default)}
+
+    def schema(self) -> dict[str, Any]:
+        """The arguments, as a JSON schema says it."""
+        named = [
+            one for one in self.signature.parameters.values() if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+        ]
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in self.signature.parameters.values())
+        return {
+            "type": "object",
+            "properties": {one.name: _schema_of(one.annotation) for one in named},
+            "required": [one.name for one in named if one.default is one.empty],
+            "additionalProperties": takes_any,
+        }
+
+
+def load(path: str, entrypoint: str | None) -> Job:
+    """Import the file and make the job. What the file itself raises is not caught."""
+    module = _import(path)
+    if entrypoint is not None:
+        if not hasattr(module, entrypoint):
+            raise NoJob(f"{path} has no {entrypoint}: name a class with a perform method, or a function")
+        return _job(getattr(module, entrypoint), path)
+    own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
+    classes = [value for value in own if inspect.isclass(value) and callable(getattr(value, "perform", None))]
+    if len(classes) > 1:
+        names = ", ".join(value.__name__ for value in classes)
+        raise NoJob(f"{path} has several jobs ({names}): choose one with --entrypoint")
+    if classes:
+        return _job(classes[0], path)
+    if callable(getattr(module, "perform", None)):
+        return _job(module.perform, path)
+    functions = [value for value in own if inspect.isfunction(value) and not value.__name__.startswith("_")]
+    if len(functions) == 1:
+        return _job(functions[0], path)
+    raise NoJob(f"{path} has no job: write a class with a perform method or a function, or name one with --entrypoint")
+
+
+def _import(path: str) -> ModuleType:
+    path = os.path.abspath(path)
+    name = os.path.splitext(os.path.basename(path))[0]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not os.path.isfile(path):
+        raise NoJob(f"{path} is not a Python file: name the file that holds the job")
+    # What lies beside the job is imported as if the job were run as a script.
+    sys.path.insert(0, os.path.dirname(path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _job(value: Any, path: str) -> Job:
+    if inspect.isclass(value):
+        made = value()
+        perform = getattr(made, "perform", None)
+        if not callable(perform):
+            raise NoJob(f"{value.__name__} in {path} has no method perform")
+        return Job(perform, made)
+    if not callable(value):
+        raise NoJob(f"{value!r} in {path} cannot be called: name a class with a perform method, or a function")
+    return Job(value, value)
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str, list, dict))
+
+
+def _schema_of(annotation: Any) -> dict[str, Any]:
+    kinds = {"int": "integer", "float": "number", "str": "string", "bool": "boolean", "list": "array", "dict": "object"}
+    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    kind = kinds.get(name.partition("[")[0])
+    return {"type": kind} if kind else {}

@@ -1,0 +1,121 @@
+"""``heaptide serve``: a job behind HTTP, with the profiler's routes beside it when they are enabled.
+
+    POST …/api/v1/perform        the job, with JSON arguments
+    GET  /live /ready /health    for whoever watches over it
+    GET  /metrics                numbers for Prometheus
+    GET  /docs                   a page with a form for each route
+
+All routes are also found below any prefix, ``/pub/job/NAME/VERSION`` for example. Recording begins before the job's
+file is imported. A signal to end lets running calls finish, completes the capture, and ends with exit code 0.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import signal
+import threading
+from types import FrameType
+from typing import TypedDict
+
+from heaptide import control, settings, tracker
+from heaptide.job_loading import NoJob, load
+from heaptide.messages import reason, say
+from heaptide.serve_http import JobServer
+
+
+class Plan(TypedDict):
+    """What the command line asks for."""
+
+    job: str
+    entrypoint: str | None
+    host: str
+    port: int
+    name: str | None
+    version: str
+    grace_seconds: float
+    guarded_elsewhere: bool
+
+
+def serve(plan: Plan) -> int:
+    """Serve the job until a signal ends it. Returns the exit code."""
+    chosen = settings.load()
+    name = plan["name"] or _name(plan["job"])
+    try:
+        server = JobServer((plan["host"], plan["port"]), name, plan["version"])
+    except OSError as error:
+        say(f"the job cannot be served at {plan['host']}:{plan['port']} ({reason(error)}): choose another port")
+        return 1
+    ended = _Ended()
+    try:
+        if chosen.profiler:
+            has_token = bool(chosen.token or chosen.token_file)
+            if not has_token and not plan["guarded_elsewhere"] and not _is_loopback(plan["host"]):
+                say(
+                    f"the profiler's routes at {plan['host']} could be used by others: set HEAPTIDE_TOKEN, or say "
+                    "--guarded-elsewhere if a gateway asks for credentials"
+                )
+                return 1
+            server.control = control.start_as_set(name=f"{name}-{plan['version']}")
+            # Before the job's file is imported, so that its imports are seen.
+            answer = server.control.handle("POST", f"{control.BASE}/start", trusted=True)
+            if answer.status != 200:
+                say(f"the profiler does not start: {answer.read().decode(errors='replace')}; the job runs without it")
+        return _serve(server, plan, ended)
+    finally:
+        server.close()
+        if server.control is not None:
+            if tracker.active():
+                tracker.stop()
+            server.control.stop()
+
+
+def _serve(server: JobServer, plan: Plan, ended: _Ended) -> int:
+    accepting = threading.Thread(target=server.serve_forever, name="accepting", daemon=True)
+    accepting.start()
+    try:
+        try:
+            server.job = load(plan["job"], plan["entrypoint"])
+        except NoJob as error:
+            say(str(error))
+            return 1
+        print(f"serving {server.job_name} {server.version} at {server.url()}", flush=True)
+        ended.wait()
+        return 0
+    finally:
+        server.drain(plan["grace_seconds"])
+        accepting.join()
+
+
+class _Ended:
+    """Set by the first signal to end; the second one ends at once."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._event.is_set():
+            os._exit(128 + number)
+        self._event.set()
+
+    def wait(self) -> None:
+        self._event.wait()
+
+
+def _name(path: str) -> str:
+    """`examples/memory-leak/job.py` is the job memory-leak; any other file gives its own name."""
+    absolute = os.path.abspath(path)
+    stem = os.path.splitext(os.path.basename(absolute))[0]
+    folder = os.path.basename(os.path.dirname(absolute))
+    return folder if stem in ("job", "main", "entrypoint") and folder else stem
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,117 @@
+"""What ``heaptide serve`` says of itself: numbers for Prometheus, and the OpenAPI document."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from heaptide import _native, tracker
+from heaptide.control import BASE
+
+if TYPE_CHECKING:
+    from heaptide.serve_http import JobServer
+
+
+def metrics(server: JobServer) -> str:
+    """In the text form that Prometheus reads."""
+    lines: list[str] = []
+
+    def tell(name: str, kind: str, about: str, values: list[tuple[str, float]]) -> None:
+        lines.append(f"# HELP {name} {about}")
+        lines.append(f"# TYPE {name} {kind}")
+        lines.extend(f"{name}{labels} {value}" for labels, value in values)
+
+    tell("process_resident_memory_bytes", "gauge", "Resident size of the process.", [("", _resident_bytes())])
+    heap = _native.heap_bytes()
+    if heap is not None:
+        tell("heaptide_heap_bytes", "gauge", "Bytes handed out by the C library and not released.", [("", heap)])
+    tell("heaptide_recording", "gauge", "Whether the process is being recorded.", [("", int(tracker.active()))])
+    if server.control is not None:
+        sessions = json.loads(_read(server.control.handle("GET", f"{BASE}/sessions", trusted=True)))["sessions"]
+        tell("heaptide_sessions", "gauge", "Sessions that are kept.", [("", len(sessions))])
+        total = sum(session["bytes"] for session in sessions)
+        tell("heaptide_sessions_bytes", "gauge", "Bytes that the sessions take.", [("", total)])
+    numbers = server.numbers
+    counts = sorted(numbers.requests.items())
+    values = [(f'{{route="{route}",status="{status}"}}', float(count)) for (route, status), count in counts]
+    tell("job_requests_total", "counter", "Requests that were answered.", values)
+    lines += ["# HELP job_perform_seconds Time that calls of the job took.", "# TYPE job_perform_seconds summary"]
+    lines += [f"job_perform_seconds_sum {numbers.seconds}", f"job_perform_seconds_count {numbers.calls}"]
+    return "\n".join(lines) + "\n"
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def openapi(server: JobServer, prefix: str) -> dict[str, Any]:
+    """The job's own routes, and those of the profiler behind them."""
+    document: dict[str, Any] = {"openapi": "3.1.0", "servers": [{"url": prefix or "/"}], "paths": {}, "components": {}}
+    if server.control is not None:
+        document = json.loads(_read(server.control.handle("GET", f"{prefix}/openapi.json", trusted=True)))
+    job = server.job
+    document["info"] = {
+        "title": f"{server.job_name} {server.version}",
+        "version": server.version,
+        "description": job.about if job else "The job is still being loaded.",
+    }
+    schemas = document["components"].setdefault("schemas", {})
+    text = {"type": "string"}
+    schemas["Error"] = {
+        "type": "object",
+        "required": ["error", "type"],
+        "properties": {"error": text, "type": text},
+    }
+    document["paths"] = {**_own_paths(job), **document["paths"]}
+    return document
+
+
+def _own_paths(job: Any) -> dict[str, Any]:
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    arguments = {"schema": job.schema(), "example": job.example()} if job else {"schema": {"type": "object"}}
+    perform = {
+        "tags": ["job"],
+        "summary": "Call the job",
+        "operationId": "perform",
+        "security": [],
+        "requestBody": {"required": False, "content": {"application/json": arguments}},
+        "responses": {
+            "200": {"description": "What the job returned", "content": {"application/json": {"schema": {}}}},
+            **{
+                status: {"description": about, "content": error}
+                for status, about in {
+                    "400": "The body is not JSON",
+                    "405": "Another method",
+                    "411": "A body without a length",
+                    "413": "A body that is too large",
+                    "422": "The arguments do not fit",
+                    "500": "The job failed",
+                    "503": "The job is still being loaded",
+                }.items()
+            },
+        },
+    }
+    paths: dict[str, Any] = {"/api/v1/perform": {"post": perform}}
+    plain = {
+        "/live": ("Whether the process answers", "application/json"),
+        "/ready": ("Whether the job is loaded", "application/json"),
+        "/health": ("The same", "application/json"),
+        "/metrics": ("Numbers for Prometheus", "text/plain"),
+    }
+    for path, (summary, kind) in plain.items():
+        answer = {"description": summary, "content": {kind: {"schema": {}}}}
+        responses = {"200": answer, "405": {"description": "Another method", "content": error}}
+        if path in ("/ready", "/health"):
+            responses["503"] = answer
+        get = {"tags": ["health"], "summary": summary, "operationId": path[1:], "security": [], "responses": responses}
+        paths[path] = {"get": get}
+    return paths
+
+
+def _read(answer: _native.Response) -> bytes:
+    body = b""
+    while piece := answer.read():
+        body += piece
+    return body

@@ -1,0 +1,283 @@
+"""The server of ``heaptide serve``: HTTP with the standard library alone, a thread for each connection."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+import threading
+import time
+import traceback
+from concurrent.futures import Future
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+from heaptide import _native, serve_documents
+from heaptide.control import BASE as PROFILER
+from heaptide.control import Control
+from heaptide.job_loading import Job
+
+PERFORM = "/api/v1/perform"
+MAX_BODY_BYTES = 64 << 20
+
+
+class JobServer(ThreadingHTTPServer):
+    """The job, its doors, and its numbers."""
+
+    daemon_threads = True
+    # Many callers may come at the same moment.
+    request_queue_size = 1024
+
+    def __init__(self, address: tuple[str, int], name: str, version: str) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, _Connection)
+        self.job_name = name
+        self.version = version
+        self.job: Job | None = None
+        self.control: Control | None = None
+        self.numbers = Numbers()
+        self.is_draining = False
+        self._idle = threading.Condition()
+        self._n_running = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_lock = threading.Lock()
+
+    def url(self) -> str:
+        """Where the job is, by the name and version that platforms put in front."""
+        host, port = self.server_address[:2]
+        shown = f"[{host!s}]" if ":" in str(host) else str(host)
+        return f"http://{shown}:{port}/pub/job/{self.job_name}/{self.version}"
+
+    def perform(self, arguments: dict[str, Any]) -> Any:
+        """Call the job; an async one on the one event loop that all calls share."""
+        assert self.job is not None
+        if not self.job.is_async:
+            return self.job.function(**arguments)
+        result: Future[Any] = asyncio.run_coroutine_threadsafe(self.job.function(**arguments), self._event_loop())
+        return result.result()
+
+    def _event_loop(self) -> asyncio.AbstractEventLoop:
+        with self._loop_lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="event loop", daemon=True).start()
+            return self._loop
+
+    def begin_request(self) -> None:
+        """Somebody is being answered: draining waits for it."""
+        with self._idle:
+            self._n_running += 1
+
+    def end_request(self) -> None:
+        """The answer is on its way."""
+        with self._idle:
+            self._n_running -= 1
+            self._idle.notify_all()
+
+    def drain(self, seconds: float) -> None:
+        """Take no more connections, and wait for the calls that run, but not for ever."""
+        self.is_draining = True
+        self.shutdown()
+        with self._idle:
+            self._idle.wait_for(lambda: self._n_running == 0, timeout=seconds)
+
+    def close(self) -> None:
+        """Give the port back."""
+        self.socket.close()
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is not worth a traceback; anything else is."""
+        if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
+
+
+class Numbers:
+    """What /metrics counts itself."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.requests: dict[tuple[str, int], int] = {}
+        self.seconds = 0.0
+        self.calls = 0
+
+    def count(self, route: str, status: int) -> None:
+        """One more answer."""
+        with self._lock:
+            self.requests[route, status] = self.requests.get((route, status), 0) + 1
+
+    def count_call(self, seconds: float) -> None:
+        """One more call of the job, and how long it took."""
+        with self._lock:
+            self.calls += 1
+            self.seconds += seconds
+
+
+class _Connection(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version = f"heaptide/{_native.__version__}"
+    sys_version = ""
+    # An idle connection is given up after this.
+    timeout = 60
+    server: JobServer
+
+    def setup(self) -> None:
+        super().setup()
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def handle_one_request(self) -> None:
+        """As the base class does, for any method, and known to whoever drains."""
+        self.raw_requestline = self.rfile.readline(65537)
+        if not self.raw_requestline:
+            self.close_connection = True
+            return
+        self.server.begin_request()
+        try:
+            if len(self.raw_requestline) > 65536:
+                self.requestline = self.request_version = self.command = ""
+                self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
+            elif self.parse_request():
+                self._answer()
+                self.wfile.flush()
+        except TimeoutError:
+            self.close_connection = True
+        finally:
+            self.server.end_request()
+
+    def _answer(self) -> None:
+        parts = urlsplit(self.path)
+        body = self._body()
+        if body is None:
+            return
+        path = parts.path
+        if PROFILER in path and self.server.control is not None:
+            self._profiler(self.server.control, path, parts.query, body)
+            return
+        routes = {
+            "/live": self._live,
+            "/ready": self._ready,
+            "/health": self._ready,
+            "/metrics": self._metrics,
+            "/docs": self._docs,
+            "/openapi.json": self._openapi,
+        }
+        if path.endswith(PERFORM):
+            self._method("POST", PERFORM, lambda: self._perform(body))
+        elif path.endswith("/") and PROFILER not in path:
+            self._send(307, b"", "text/plain", "/", {"Location": path + "docs"})
+        else:
+            last = path[path.rfind("/") :]
+            if last in routes:
+                self._method("GET", last, routes[last])
+            else:
+                self._error(404, "NotFound", f"there is nothing at {path}: /docs lists the routes", "other")
+
+    def _method(self, method: str, route: str, answer: Any) -> None:
+        if self.command == method or (method == "GET" and self.command == "HEAD"):
+            answer()
+        else:
+            allowed = "GET, HEAD" if method == "GET" else method
+            self._error(405, "MethodNotAllowed", f"use {allowed} here", route, {"Allow": allowed})
+
+    def _body(self) -> bytes | None:
+        if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
+            self.close_connection = True
+            self._error(411, "LengthRequired", "say the length of the body: chunked requests are not taken", "other")
+            return None
+        try:
+            length = int(self.headers.get("Content-Length") or 0)
+        except ValueError:
+            length = -1
+        if not 0 <= length <= MAX_BODY_BYTES:
+            self.close_connection = True
+            self._error(413, "ContentTooLarge", f"a body has at most {MAX_BODY_BYTES} bytes", "other")
+            return None
+        return self.rfile.read(length) if length else b""
+
+    def _perform(self, body: bytes) -> None:
+        job = self.server.job
+        if job is None:
+            self._error(503, "NotReady", "the job is still being loaded: try again", PERFORM, {"Retry-After": "1"})
+            return
+        try:
+            arguments = json.loads(body) if body.strip() else {}
+        except ValueError as error:
+            self._error(400, "ValueError", f"the body is not JSON: {error}", PERFORM)
+            return
+        if not isinstance(arguments, dict):
+            self._error(422, "ValueError", "the body must be a JSON object with the arguments", PERFORM)
+            return
+        try:
+            job.signature.bind(**arguments)
+        except TypeError as error:
+            self._error(422, "TypeError", f"the arguments do not fit the job: {error}", PERFORM)
+            return
+        begin = time.monotonic()
+        try:
+            result = json.dumps(self.server.perform(arguments)).encode()
+        except Exception as error:
+            traceback.print_exc()
+            self._error(500, type(error).__name__, str(error) or "the job failed", PERFORM)
+            return
+        finally:
+            self.server.numbers.count_call(time.monotonic() - begin)
+        self._send(200, result, "application/json", PERFORM)
+
+    def _profiler(self, control: Control, path: str, query: str, body: bytes) -> None:
+        answer = control.handle(self.command, path, query, list(self.headers.items()), body)
+        headers = dict(answer.headers)
+        if "Content-Length" not in headers:
+            # A capture that still grows: its end is the end of the connection.
+            self.close_connection = True
+        self._head(answer.status, headers, PROFILER)
+        while piece := answer.read():
+            self.wfile.write(piece)
+
+    def _live(self) -> None:
+        self._json(200, {"live": True}, "/live")
+
+    def _ready(self) -> None:
+        is_ready = self.server.job is not None and not self.server.is_draining
+        route = "/ready" if "ready" in self.path else "/health"
+        self._json(200 if is_ready else 503, {"ready": is_ready, "job": self.server.job_name}, route)
+
+    def _metrics(self) -> None:
+        text = serve_documents.metrics(self.server)
+        self._send(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8", "/metrics")
+
+    def _docs(self) -> None:
+        self._send(200, _native.docs_page().encode(), "text/html; charset=utf-8", "/docs")
+
+    def _openapi(self) -> None:
+        prefix = urlsplit(self.path).path.removesuffix("/openapi.json")
+        self._json(200, serve_documents.openapi(self.server, prefix), "/openapi.json")
+
+    def _json(self, status: int, value: Any, route: str) -> None:
+        self._send(status, json.dumps(value).encode(), "application/json", route)
+
+    def _error(self, status: int, kind: str, sentence: str, route: str, headers: dict[str, str] | None = None) -> None:
+        body = json.dumps({"error": sentence, "type": kind}).encode()
+        self._send(status, body, "application/json", route, headers)
+
+    def _send(self, status: int, body: bytes, kind: str, route: str, headers: dict[str, str] | None = None) -> None:
+        self._head(status, {"Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}, route)
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _head(self, status: int, headers: dict[str, str], route: str) -> None:
+        self.server.numbers.count(route, status)
+        if self.server.is_draining:
+            self.close_connection = True
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Say nothing of each request: numbers are in /metrics."""

@@ -1,0 +1,226 @@
+"""The profiler's routes inside the job's own web server, with one worker and with several (rows R12 and R13)."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import sys
+import tarfile
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import heaptide
+from jobs import BASE, Answer, ask, obedient
+
+pytestmark = pytest.mark.once
+
+LEAK = """
+    kept = []
+
+    def leak():
+        kept.append([None] * 1_000_000)
+        return len(kept)
+"""
+FLASK = """
+    import flask
+    import heaptide.wsgi
+
+    app = flask.Flask(__name__)
+    app.wsgi_app = heaptide.wsgi.mount(app.wsgi_app)
+
+    @app.post("/leak")
+    def do():
+        return str(leak())
+"""
+FASTAPI = """
+    import fastapi
+    import heaptide.asgi
+
+    app = fastapi.FastAPI()
+    app.mount("/memory", heaptide.asgi.app)
+
+    @app.post("/leak")
+    def do() -> int:
+        return leak()
+"""
+DJANGO = """
+    import django
+    import heaptide.wsgi
+    from django.conf import settings
+    from django.core.wsgi import get_wsgi_application
+    from django.http import HttpResponse
+    from django.urls import path
+
+    settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], SECRET_KEY="x")
+    urlpatterns = [path("leak", lambda request: HttpResponse(str(leak())))]
+    app = heaptide.wsgi.mount(get_wsgi_application())
+"""
+PLAIN = """
+    import heaptide.asgi
+
+    async def job(scope, receive, send):
+        await receive()
+        leak()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"done"})
+
+    app = heaptide.asgi.mount(job)
+"""
+
+
+def needs(*names: str) -> None:
+    """Skip where a package is missing."""
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
+
+
+@contextmanager
+def served(folder: Path, program: str, command: list[str]) -> Iterator[str]:
+    """A web server with an application, on a socket; yields its address."""
+    import subprocess
+
+    (folder / "application.py").write_text(textwrap.dedent(LEAK) + textwrap.dedent(program))
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("HEAPTIDE", "MEMRAY"))}
+    environment |= {"HEAPTIDE_RUNTIME_DIR": str(folder / "run"), "HEAPTIDE_SESSIONS": str(folder / "sessions")}
+    with (folder / "stderr.txt").open("w") as errors:
+        server = subprocess.Popen(
+            [sys.executable, "-m", *command], cwd=folder, env=environment, stdout=errors, stderr=errors
+        )
+    address = f"unix:{folder / 'web.sock'}"
+    try:
+        while True:
+            assert server.poll() is None, (folder / "stderr.txt").read_text()
+            try:
+                ask(address, "GET", "/")
+                break
+            except (FileNotFoundError, ConnectionError):
+                time.sleep(0.05)
+        yield address
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def uvicorn(workers: int) -> list[str]:
+    return ["uvicorn", "application:app", "--uds", "web.sock", "--workers", str(workers)]
+
+
+def gunicorn(workers: int, *options: str) -> list[str]:
+    return ["gunicorn", "application:app", "-b", "unix:web.sock", "-w", str(workers), *options]
+
+
+@pytest.mark.parametrize(
+    ("package", "program", "server", "prefix"),
+    [
+        ("flask", FLASK, gunicorn(1), ""),
+        ("django", DJANGO, gunicorn(1), ""),
+        ("fastapi", FASTAPI, uvicorn(1), "/memory"),
+        ("uvicorn", PLAIN, uvicorn(1), ""),
+    ],
+)
+def test_R13_routes_are_part_of_the_jobs_own_server(
+    tmp_path: Path, package: str, program: str, server: list[str], prefix: str
+) -> None:
+    needs(package, server[0])
+    with served(tmp_path, program, server) as address:
+
+        def get(path: str) -> Answer:
+            return ask(address, "GET", f"{prefix}{BASE}/{path}")
+
+        assert ask(address, "POST", f"{prefix}{BASE}/start").json()["result"] == "started"
+        for _ in range(3):
+            assert ask(address, "GET" if package == "django" else "POST", "/leak").status == 200
+        stopped = ask(address, "POST", f"{prefix}{BASE}/stop").json()
+        assert stopped["peak_bytes"] >= 24_000_000
+        assert stopped["links"]["stats"] == f"{prefix}{BASE}/stats"
+        first = get("stats?format=json").json()["top_allocations_by_size"][0]
+        assert first["size"] == 24_000_000 and "leak" in first["location"]
+        assert "<html" in get("flamegraph").text
+        report = get("report")
+        assert len(report.body) == int(report.headers["Content-Length"]) > 0
+        assert ask(address, "HEAD", f"{prefix}{BASE}/report").body == b""
+        assert get("nothing").json()["type"] == "NotFound"
+        assert ask(address, "POST", f"{prefix}{BASE}/start", b" " * 100_000).status == 413
+        assert ask(address, "GET", f"{prefix}{BASE}/docs").status == 200
+        assert "paths" in ask(address, "GET", f"{prefix}{BASE}/openapi.json").json()
+
+
+def test_R13_stand_alone_side_port_needs_no_framework(tmp_path: Path) -> None:
+    job = obedient(tmp_path)
+    loaded = job.tell("[name for name in ('fastapi', 'starlette', 'flask', 'asyncio', 'http') if name in sys.modules]")
+    assert loaded == "[]"
+    assert job.get("status").json()["state"] == "stopped"
+    job.stop()
+
+
+@pytest.mark.parametrize(
+    ("program", "server", "prefix"),
+    [
+        (FLASK, gunicorn(2), ""),
+        (FLASK, gunicorn(2, "--preload"), ""),
+        (PLAIN, uvicorn(2), ""),
+    ],
+    ids=["gunicorn", "gunicorn-preload", "uvicorn"],
+)
+def test_R12_a_request_to_any_worker_acts_on_all(tmp_path: Path, program: str, server: list[str], prefix: str) -> None:
+    needs(server[0], *(["flask"] if program is FLASK else []))
+    with served(tmp_path, program, server) as address:
+
+        def workers() -> set[int]:
+            status = ask(address, "GET", f"{prefix}{BASE}/status").json()
+            return {process["pid"] for process in status["processes"]}
+
+        n_expected = 3 if "--preload" in server else 2
+        while len(workers()) < n_expected:
+            time.sleep(0.05)
+        started = ask(address, "POST", f"{prefix}{BASE}/start").json()
+        assert started["warnings"] == []
+        assert set(started["pids"]) == workers()
+        seen = set()
+        while len(seen) < 2:
+            seen.add(ask(address, "GET", f"{prefix}{BASE}/status?scope=process").json()["pid"])
+            ask(address, "POST", "/leak")
+        again = ask(address, "POST", f"{prefix}{BASE}/start").json()
+        assert (again["result"], again["session"]) == ("already_running", started["session"])
+        stopped = ask(address, "POST", f"{prefix}{BASE}/stop").json()
+        assert stopped["session"] == started["session"] and stopped["warnings"] == []
+        assert {process["pid"] for process in stopped["processes"]} == set(started["pids"])
+        status = ask(address, "GET", f"{prefix}{BASE}/status").json()
+        assert {process["state"] for process in status["processes"]} == {"stopped"}
+        report = ask(address, "GET", f"{prefix}{BASE}/report")
+        with tarfile.open(fileobj=io.BytesIO(report.body)) as archive:
+            assert len(archive.getnames()) == n_expected
+            archive.extractall(tmp_path / "elsewhere", filter="data")
+        captures = sorted((tmp_path / "elsewhere").rglob("*.tide"))
+        assert "leak" in heaptide("stats", *captures).stdout
+        assert "leak" in ask(address, "GET", f"{prefix}{BASE}/stats").text
+        (only,) = ask(address, "GET", f"{prefix}{BASE}/sessions").json()["sessions"]
+        assert only["id"] == started["session"]
+
+
+def test_every_answer_is_what_the_openapi_document_says(tmp_path: Path) -> None:
+    """Made-up requests for every route, checked against the document by schemathesis."""
+    needs("schemathesis")
+    import subprocess
+
+    job = obedient(tmp_path, "'0', requests_per_second=100000")
+    job.post("start")
+    job.tell("leak(1)")
+    command = [sys.executable, "-m", "schemathesis.cli", "run", f"{job.address}/openapi.json"]
+    # Each report costs a process: one of each kind is enough.
+    others = "(flamegraph|table|summary|tree|timeline)$|sessions/.*/|memray/stats$"
+    options = ["--max-examples", "2", "--seed", "1", "--phases", "coverage,fuzzing", "--workers", "2"]
+    options += ["--exclude-path-regex", others]
+    checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+    done = subprocess.run(
+        [*command, *options, "--checks", checks, "--no-color"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert job.get("status").json()["pid"] == job.process.pid
+    job.stop()
