@@ -8,5 +8,6 @@ fn main() {
         Outcome::Run(plan) => println!("{plan:#?}"),
         Outcome::Lines(plan) => println!("{plan:#?}"),
         Outcome::Live(plan) => println!("{plan:#?}"),
+        Outcome::Serve(plan) => println!("{plan:#?}"),
     }
 }

@@ -72,11 +72,6 @@ pub const ALL: &[Subcommand] = &[
         run: table::run,
     },
     Subcommand {
-        name: "timeline",
-        arguments: timeline::arguments,
-        run: timeline::run,
-    },
-    Subcommand {
         name: "stats",
         arguments: stats::arguments,
         run: stats::run,
