@@ -61,7 +61,7 @@ A memory profiler for Python jobs: every allocation, at almost no cost.
 
 It answers four questions:
   where was memory allocated?   by call stack, at the peak and still alive: tree, summary
-  when did it grow?             resident size and heap over time: stats, parse
+  when did it grow?             memory of every process over time: record, plot, timeline
   what is it?                   how many blocks of which sizes, from which modules: stats
   why is it still here?         what was alive at the end, and who allocated it: tree --leaks";
 

@@ -6,6 +6,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Where groups are mounted, on every machine that has any.
+pub const ROOT: &str = "/sys/fs/cgroup";
+
 /// What version 1 says instead of "no limit" is a number near the largest.
 const NO_LIMIT: u64 = 1 << 60;
 
@@ -24,10 +27,10 @@ pub struct Group {
 }
 
 impl Group {
-    /// The group that a process is in, below the usual place.
-    pub fn of(pid: u32) -> Option<Group> {
+    /// The group that a process is in; `root` is where groups are mounted.
+    pub fn of(pid: u32, root: &Path) -> Option<Group> {
         let membership = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        Group::below(Path::new("/sys/fs/cgroup"), &membership)
+        Group::below(root, &membership)
     }
 
     pub fn below(root: &Path, membership: &str) -> Option<Group> {

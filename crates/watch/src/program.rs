@@ -10,8 +10,9 @@ use heaptide_timeline::Ending;
 
 use crate::sys::{self, Change, HeldSignals};
 
-/// How long to wait at a time when there is nothing else to do.
-const LONG: Duration = Duration::from_secs(3600);
+/// How long to wait at a time when there is nothing else to do. Not for ever: where this process has other threads, the news
+/// of a child's end may go to one of them.
+const LONG: Duration = Duration::from_secs(1);
 
 /// The program could not be started.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use heaptide_timeline::{Appeared, Ending, Form, Header, Recorder, Tick};
+use heaptide_timeline::{Appeared, Ending, Form, Header, Memory, Recorder, Tick};
 
 use crate::functions::{self, Functions};
 use crate::group::{self, Group};
@@ -30,6 +30,8 @@ pub struct Plan {
     /// Recording ends after this; the program goes on.
     pub timeout: Option<Duration>,
     pub form: Form,
+    /// Where control groups are mounted: [`group::ROOT`].
+    pub groups: PathBuf,
     /// `started_s` and `command` are filled in.
     pub header: Header,
 }
@@ -48,6 +50,13 @@ pub struct Finished {
 pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError> {
     let mut functions = Functions::beside(path);
     let mut before = procfs::pids();
+    // A program begins in our own group; counters are read before it can change them.
+    let in_group = match plan.target {
+        Target::Command(_) => std::process::id(),
+        Target::Process(pid) => pid,
+    };
+    let group = Group::of(in_group, &plan.groups);
+    let n_kills_before = group::n_kills_of_machine();
     let (mut watched, root, command) = match &plan.target {
         Target::Command(words) => {
             let program =
@@ -69,10 +78,11 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
     header.started_s = unix_seconds();
     let mut session = Session {
         tree: Tree::new(root, before, header.backend),
-        group: Group::of(root),
+        group,
         limit: None,
-        n_kills_before: group::n_kills_of_machine(),
+        n_kills_before,
         peak_bytes: 0,
+        n_ticks: 0,
         slow: None,
         header: header.clone(),
     };
@@ -97,6 +107,7 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
             break ending;
         }
     };
+    session.make_up(root, &mut out);
     for call in functions.finish() {
         out.write(|recorder| recorder.call(&call));
     }
@@ -139,6 +150,7 @@ struct Session {
     limit: Option<u64>,
     n_kills_before: u64,
     peak_bytes: u64,
+    n_ticks: u64,
     slow: Option<Instant>,
     header: Header,
 }
@@ -191,6 +203,30 @@ impl Session {
             processes,
             group: self.group.as_ref().and_then(Group::usage),
             limit: self.limit,
+        };
+        self.n_ticks += 1;
+        out.write(|recorder| recorder.tick(&tick));
+    }
+
+    /// A program that was gone before anybody looked has one sample all the same, of what it held then: nothing.
+    fn make_up(&self, root: u32, out: &mut Writing) {
+        if self.n_ticks > 0 {
+            return;
+        }
+        let time_s = unix_seconds();
+        let appeared = Appeared {
+            number: 0,
+            pid: root,
+            parent: std::process::id(),
+            name: "",
+            command: &self.header.command,
+        };
+        out.write(|recorder| recorder.appeared(time_s, &appeared));
+        let tick = Tick {
+            time_s,
+            processes: vec![(0, root, Memory::default())],
+            group: self.group.as_ref().and_then(Group::usage),
+            limit: self.group.as_ref().and_then(Group::limit),
         };
         out.write(|recorder| recorder.tick(&tick));
     }

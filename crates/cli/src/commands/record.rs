@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_report::{shell, units};
 use heaptide_timeline::{Backend, Ending, Form, Header};
+use heaptide_watch::group;
 use heaptide_watch::node::{self, Node};
 use heaptide_watch::{Finished, Plan, Target, find_process, watch};
 
@@ -157,6 +158,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         interval: Duration::from_secs_f64(interval_s),
         timeout: timeout.map(Duration::from_secs_f64),
         form,
+        groups: group::ROOT.into(),
         header: Header {
             host: Some(node.host),
             rank: node.rank.filter(|_| is_node),

@@ -14,3 +14,86 @@ mod words;
 pub use page::page;
 pub use png::png;
 pub use svg::svg;
+
+#[cfg(test)]
+mod tests {
+    use heaptide_analysis::model::chart::{Bracket, Chart, ChartNote, Series, SeriesKind, Trend};
+
+    use super::*;
+    use crate::text::Style;
+
+    /// What a damaged or malicious file can bring about.
+    fn extreme() -> Chart {
+        let series = |bytes: u64| Series {
+            kind: SeriesKind::Child {
+                pid: u32::MAX,
+                name: "</script><b>\x1b[2J&\"".into(),
+            },
+            points: vec![(-1e12, 0), (0.0, bytes), (1e12, u64::MAX)],
+            peak: Some((1e12, u64::MAX)),
+            trend: Some(Trend {
+                bytes_per_s: -1e30,
+                from: (-1e12, 1e40),
+                to: (1e12, -1e40),
+            }),
+        };
+        let bracket = Bracket {
+            function: "</title>".into(),
+            number: 3,
+            begin: (1e12, u64::MAX),
+            end: (-1e12, 0),
+            level: u32::MAX,
+        };
+        Chart {
+            title: "</script>".repeat(1000),
+            from_s: -1e12,
+            to_s: 1e12,
+            top_bytes: u64::MAX,
+            series: vec![series(0), series(1), series(u64::MAX)],
+            brackets: vec![bracket.clone(), bracket],
+            peak: Some((1e12, u64::MAX)),
+            limit: Some(u64::MAX),
+            notes: vec![
+                ChartNote::LimitIn {
+                    seconds: 1e300,
+                    limit: u64::MAX,
+                },
+                ChartNote::LimitFarAway { limit: 0, peak: 0 },
+            ],
+            ..Chart::default()
+        }
+    }
+
+    fn drawn(draw: impl Fn(&mut Vec<u8>, &Chart) -> std::io::Result<()>, chart: &Chart) -> String {
+        let mut out = Vec::new();
+        draw(&mut out, chart).expect("memory has room");
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    #[test]
+    fn extreme_values_and_hostile_names_are_drawn_as_what_they_are() {
+        for is_flame in [false, true] {
+            let mut chart = extreme();
+            chart.is_flame = is_flame;
+            let in_terminal = drawn(
+                |out, chart| terminal::chart(out, chart, 80, 20, Style::Plain),
+                &chart,
+            );
+            assert!(!in_terminal.contains('\x1b'));
+            let picture = drawn(|out, chart| svg(out, chart), &chart);
+            assert!(
+                !picture.contains("<b>") && !picture.contains("NaN") && !picture.contains("inf")
+            );
+            let whole = drawn(|out, chart| page(out, chart), &chart);
+            assert_eq!(whole.matches("</script>").count(), 2);
+        }
+        assert!(drawn(|out, chart| png(out, chart), &extreme()).len() > 1000);
+    }
+
+    #[test]
+    fn chart_without_anything_has_a_picture_all_the_same() {
+        let chart = Chart::default();
+        assert!(drawn(|out, chart| svg(out, chart), &chart).ends_with("</svg>\n"));
+        assert!(drawn(|out, chart| png(out, chart), &chart).len() > 1000);
+    }
+}

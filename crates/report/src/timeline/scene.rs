@@ -244,7 +244,8 @@ impl Drawing {
     fn flames(&mut self, brackets: &[Bracket], top: f64) -> f64 {
         let mut deepest = None;
         for bracket in brackets.iter().filter(|bracket| bracket.level < MAX_LEVELS) {
-            let (from, to) = (self.x(bracket.begin.0), self.x(bracket.end.0));
+            let (begin, end) = (self.x(bracket.begin.0), self.x(bracket.end.0));
+            let (from, to) = (begin.min(end), begin.max(end));
             let y = top + f64::from(bracket.level) * ROW;
             let width = (to - from).max(1.0);
             let label = words::call(bracket);

@@ -111,7 +111,9 @@ fn calls(
     for bracket in &chart.brackets {
         let column =
             |x: f64| ((axis.place(x).clamp(0.0, 1.0) * columns as f64) as usize).min(columns - 1);
-        let (from, to) = (column(bracket.begin.0), column(bracket.end.0));
+        let (begin, end) = (column(bracket.begin.0), column(bracket.end.0));
+        // A clock may be set back while a function runs.
+        let (from, to) = (begin.min(end), begin.max(end));
         let is_free = |row: &Vec<(usize, usize, &Bracket)>| {
             row.iter().all(|taken| taken.1 < from || taken.0 > to)
         };
@@ -357,7 +359,7 @@ mod tests {
         let text = drawn(&small(), Style::Plain);
         for part in [
             "MiB",
-            "10 s",
+            "10.0 s",
             "◆",
             "╌",
             "sum of 2",

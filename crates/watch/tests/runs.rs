@@ -1,0 +1,140 @@
+//! Whole runs: what is in the file after a program has ended, however it ended.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use heaptide_timeline::{Ending, Form, Header, Timeline, read_file};
+use heaptide_watch::{Finished, Plan, StartError, Target, watch};
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("heaptide-watch-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).expect("a temporary folder");
+        Folder(path)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.join(name), text).expect("a file");
+    }
+
+    fn run(&self, form: Form, script: &str) -> (Finished, Timeline) {
+        let finished = self
+            .try_run(form, &["sh", "-c", script])
+            .expect("it starts");
+        (finished, read_file(&self.path()).expect("a timeline"))
+    }
+
+    fn try_run(&self, form: Form, words: &[&str]) -> Result<Finished, StartError> {
+        let plan = Plan {
+            target: Target::Command(words.iter().map(|word| word.to_string().into()).collect()),
+            interval: Duration::from_millis(20),
+            timeout: None,
+            form,
+            // A group of version 2 with everything in one folder, whatever this machine has.
+            groups: self.0.clone(),
+            header: Header::default(),
+        };
+        let file = File::create(self.path()).expect("a file");
+        watch(plan, file, &self.path())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.join("out")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const DAT: Form = Form::Dat {
+    include_children: true,
+    multiprocess: true,
+};
+
+/// Whether the kernel says that processes here are in a group of version 2, which the folder stands for.
+fn has_version_2() -> bool {
+    let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    membership.lines().any(|line| line.starts_with("0::"))
+        || !Path::new("/proc/self/cgroup").exists()
+}
+
+#[test]
+fn run_that_memory_ran_out_for_leaves_its_curve_and_says_so() {
+    if !has_version_2() {
+        return;
+    }
+    for form in [Form::Own, DAT] {
+        let folder = Folder::new();
+        folder.write("memory.current", "50000000\n");
+        folder.write("memory.max", "67108864\n");
+        folder.write("memory.events", "oom 0\noom_kill 0\n");
+        let events = folder.0.join("memory.events");
+        // The kernel's part is played by the program itself: the counter goes up, and the process is gone.
+        let script = format!(
+            "printf 'oom 1\\noom_kill 1\\n' > {}; kill -9 $$",
+            events.display()
+        );
+        let (finished, timeline) = folder.run(form, &script);
+        assert_eq!(
+            (finished.ending, finished.n_oom_kills),
+            (Ending::Signal(9), 1)
+        );
+        assert_eq!(
+            (timeline.ending, timeline.n_oom_kills),
+            (Some(Ending::Signal(9)), 1)
+        );
+        assert_eq!(timeline.limit(), Some(67_108_864));
+        assert!(!timeline.total.is_empty());
+    }
+}
+
+#[test]
+fn exit_codes_and_signals_come_through() {
+    let folder = Folder::new();
+    assert_eq!(folder.run(Form::Own, "exit 7").0.ending, Ending::Exit(7));
+    assert_eq!(
+        folder.run(Form::Own, "kill -15 $$").0.ending,
+        Ending::Signal(15)
+    );
+    let missing = folder
+        .try_run(Form::Own, &["./missing"])
+        .expect_err("there is none");
+    assert_eq!(missing.exit_code(), 127);
+    assert!(
+        missing
+            .to_string()
+            .starts_with("./missing cannot be started")
+    );
+}
+
+#[test]
+fn program_starts_with_signals_as_they_were() {
+    let folder = Folder::new();
+    let (_, timeline) = folder.run(
+        Form::Own,
+        "grep -E '^Sig(Blk|Ign)' /proc/self/status > $0.status",
+    );
+    assert_eq!(timeline.ending, Some(Ending::Exit(0)));
+    let text = fs::read_to_string("sh.status").expect("written");
+    let _ = fs::remove_file("sh.status");
+    let mask = |name: &str| {
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(name))
+            .expect("there");
+        u64::from_str_radix(line.split_whitespace().nth(1).expect("a mask"), 16).expect("a number")
+    };
+    assert_eq!(mask("SigBlk"), 0, "{text}");
+    // SIGPIPE is ignored by test runners and by Python; the program must not inherit that.
+    assert_eq!(mask("SigIgn") & 1 << 12, 0, "{text}");
+}
