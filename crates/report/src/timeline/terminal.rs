@@ -55,13 +55,12 @@ pub fn chart(
             .find(|mark| row_of(y_axis.place_of_mark(**mark), rows) == row);
         match mark {
             Some(&mark) => write!(out, "{:>7} ┤", y_axis.label(mark))?,
-            None if row == 0 => write!(out, "{:>7} │", y_axis.unit)?,
             None => write!(out, "{:>7} │", "")?,
         }
         canvas.row(out, row, &paint)?;
         writeln!(out)?;
     }
-    x_labels(out, &x_axis, columns)?;
+    x_labels(out, &x_axis, y_axis.unit, columns)?;
     calls(out, chart, &x_axis, columns, &paint)?;
     legend(out, chart, &paint, width)
 }
@@ -75,7 +74,7 @@ fn row_of(place: f64, rows: usize) -> usize {
     (from_top as usize).min(rows - 1)
 }
 
-fn x_labels(out: &mut dyn Write, axis: &Axis, columns: usize) -> io::Result<()> {
+fn x_labels(out: &mut dyn Write, axis: &Axis, y_unit: &str, columns: usize) -> io::Result<()> {
     let (mut line, mut labels) = (vec!['─'; columns], vec![' '; columns]);
     let mut free = 0;
     for &mark in &axis.marks {
@@ -94,7 +93,7 @@ fn x_labels(out: &mut dyn Write, axis: &Axis, columns: usize) -> io::Result<()> 
         free = start + label.len() + 1;
     }
     let text = |letters: Vec<char>| letters.into_iter().collect::<String>();
-    writeln!(out, "{:>8}└{}", "", text(line))?;
+    writeln!(out, "{y_unit:>7} └{}", text(line))?;
     writeln!(out, "{:>9}{}", "", text(labels).trim_end())
 }
 
