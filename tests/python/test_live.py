@@ -395,3 +395,57 @@ def test_a_small_terminal_is_enough_to_leave(
     screen.type("q")
     assert screen.finish() == 0
     assert screen.is_as_before()
+
+
+# Threads release each other's blocks, and addresses go from hand to hand.
+BUSY = """
+import queue, random, sys, threading
+
+handed = queue.SimpleQueue()
+kept = []
+
+def work(number):
+    chance = random.Random(number)
+    mine = []
+    for n in range(8_000):
+        block = bytearray(chance.randrange(600, 5000))
+        if n % 3 == 0:
+            handed.put(block)
+        elif n % 3 == 1:
+            mine.append(block)
+        if len(mine) > 500:
+            del mine[:250]
+        if n % 5 == 0 and not handed.empty():
+            handed.get()
+    kept.append(mine)
+
+threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print("holding", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--aggregate",)])
+def test_a_program_that_was_followed_from_the_start_has_the_sums_of_one_that_is_read_at_once(
+    options: tuple[str, ...], tmp_path: Path, recorded: Callable[..., Recorded]
+) -> None:
+    (tmp_path / "busy.py").write_text(BUSY)
+    capture = tmp_path / "busy.tide"
+    # What an earlier run left under the name is not taken for this one's.
+    heaptide("run", "-q", "-o", capture, "-c", "kept = bytearray(7_000_000)")
+    program = recorded("--live-remote", "-q", "-f", "-o", capture, *options, "busy.py")
+    port = program.port()
+    program.wait_until_it_holds()
+    [said] = json.loads(heaptide("stats", "--json", capture).stdout)["heaptide"]["processes"]
+    wanted = f"heap {shown_size(said['live_bytes'])} in "
+    highest = f"at most {shown_size(said['peak_bytes'])}"
+    # Two looks at least are made after it said so; each question is answered with the newest.
+    seen = [heaptide("live", port).stdout.splitlines()[1]]
+    while wanted not in seen[-1] and len(seen) < 50:
+        seen.append(heaptide("live", port).stdout.splitlines()[1])
+    assert wanted in seen[-1] and highest in seen[-1], (wanted, highest, seen[-1])
+    assert program.go_on() == 0
