@@ -59,8 +59,8 @@ def test_run_records_the_program_and_its_children_in_one_session(tmp_path: Path,
     assert len({session_id(path) for path in found}) == 1
     assert all(has_block(path) for path in found)
     assert done.stderr == f"heaptide: recorded into {root}; look at it with: heaptide stats {root}\n"
-    place = stats(root)["top_allocations_by_size"][0]["location"]
-    assert place == f"work:{tmp_path}/job.py:2"
+    places = [site["location"] for site in stats(root)["top_allocations_by_size"]]
+    assert f"work:{tmp_path}/job.py:2" in places
 
 
 @pytest.mark.once

@@ -5,7 +5,6 @@ The rows are those of Flyte's checklist.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import inspect
 import re
@@ -150,7 +149,7 @@ def test_F5_exceptions_are_unchanged_and_the_report_is_made(tmp_path: Path) -> N
     captures, pages, said = run(
         tmp_path,
         """
-        import asyncio, heaptide
+        import asyncio, inspect, heaptide
 
         class Mine(Exception): pass
 
@@ -184,7 +183,7 @@ def test_F6_every_kind_of_function_is_recorded_to_its_end(tmp_path: Path) -> Non
     captures, pages, said = run(
         tmp_path,
         """
-        import asyncio, heaptide
+        import asyncio, inspect, heaptide
 
         @heaptide.memray_profiling
         async def coroutine(x):
@@ -223,7 +222,7 @@ def test_F6_every_kind_of_function_is_recorded_to_its_end(tmp_path: Path) -> Non
             assert [item async for item in async_generator(2)] == [0, 1]
 
         asyncio.run(main())
-        assert asyncio.iscoroutinefunction(coroutine)
+        assert inspect.iscoroutinefunction(coroutine)
         steps = generator(3)
         assert not heaptide.active() and next(steps) == 0 and heaptide.active()
         assert steps.send("x") == 1 and steps.throw(KeyError()) == 2
@@ -251,7 +250,7 @@ def test_F6_calls_that_end_early_are_reported(tmp_path: Path) -> None:
     captures, pages, said = run(
         tmp_path,
         """
-        import asyncio, heaptide
+        import asyncio, inspect, heaptide
 
         @heaptide.memray_profiling
         def closed():
@@ -473,7 +472,7 @@ def test_rendering_leaves_the_event_loop_free(tmp_path: Path) -> None:
     run(
         tmp_path,
         """
-        import asyncio, heaptide
+        import asyncio, inspect, heaptide
         from heaptide import reports
 
         ticks = 0
@@ -511,7 +510,7 @@ def test_kinds_of_functions_are_still_told_apart() -> None:
     async def async_generator() -> object:
         yield 1
 
-    assert inspect.iscoroutinefunction(coroutine) and asyncio.iscoroutinefunction(coroutine)
+    assert inspect.iscoroutinefunction(coroutine)
     assert inspect.isgeneratorfunction(generator) and inspect.isasyncgenfunction(async_generator)
     with pytest.raises(TypeError):
         package.profile_memory(5)  # type: ignore[call-overload]
