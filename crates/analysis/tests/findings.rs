@@ -5,7 +5,7 @@ use heaptide_analysis::aggregate::FlameLimits;
 use heaptide_analysis::capture::Capture;
 use heaptide_analysis::model::findings::{Finding, FindingKind};
 use heaptide_analysis::model::flame::FlameKind;
-use heaptide_analysis::{Request, Session, findings, flame, load_with};
+use heaptide_analysis::{Request, Session, findings, flame, load_with, stats};
 
 fn session(script: &str) -> Session {
     let request = Request {
@@ -175,4 +175,31 @@ fn child_of_a_fork_that_copied_its_inheritance_is_told() {
         })
         .collect();
     assert_eq!(unshared, [(11, 60_000_000, 10_000_000)]);
+}
+
+#[test]
+fn lifetimes_are_in_classes_that_double() {
+    // 200 bins of a millisecond.
+    let script = "
+        alloc a 1 at main; free a; alloc b 10 at main; alloc c 100 at main; alloc d 1000 at main
+        time 1500; free b; time 3500; free c; end 200000";
+    let stats = stats(&session(script), 5);
+    let classes: Vec<_> = stats
+        .lifetimes
+        .iter()
+        .map(|class| {
+            (
+                class.below_ns.map(|ns| ns / 1_000_000),
+                class.count,
+                class.bytes,
+            )
+        })
+        .collect();
+    let expected = [
+        (Some(1), 1, 1),
+        (Some(2), 1, 10),
+        (Some(4), 1, 100),
+        (None, 1, 1000),
+    ];
+    assert_eq!(classes, expected);
 }

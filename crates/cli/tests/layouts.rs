@@ -69,6 +69,10 @@ fn stats_are_laid_out_as_memray_lays_them_out() {
 \t- job: 4.650MB total | 4 allocations
 \t- <root>: 0.000B total | 1 allocations
 
+⏳ How long blocks lived:
+\t- less than 15 ms: 1 blocks, 600.000kB
+\t- alive at the end: 5 blocks, 4.050MB
+
 🔎 What stands out:
 	- load:/srv/job/job.py:7 holds most at the peak
 	  3.000MB in one block at the peak: 65 % of all that was alive then

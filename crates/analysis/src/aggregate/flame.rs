@@ -7,7 +7,6 @@ use rustc_hash::FxHashMap;
 
 use super::stacks;
 use super::timeline::timeline;
-use crate::findings::findings;
 use crate::load::Session;
 use crate::model::findings::{Finding, FindingKind};
 use crate::model::flame::{
@@ -68,7 +67,7 @@ pub fn flame(session: &Session, limits: FlameLimits) -> Flame {
     while lives.entries.len() > limits.max_lives && lives.edges.len() > 2 {
         lives.halve();
     }
-    let findings = findings(session).into_iter();
+    let findings = all.findings.iter().cloned();
     let findings = findings.map(|finding| {
         let node = node_of(&finding, &cut.nodes, &cut.own, |location| {
             &all.locations[cut.locations[location as usize] as usize]

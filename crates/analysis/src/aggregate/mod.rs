@@ -1,6 +1,7 @@
 //! From sums to what a report shows.
 
 mod flame;
+mod lifetimes;
 mod lines;
 mod quality;
 mod stacks;
@@ -11,6 +12,7 @@ mod together;
 mod tree;
 
 pub use flame::{FlameLimits, flame};
+pub use lifetimes::lifetimes;
 pub use lines::{LineChoice, lines};
 pub use quality::quality;
 pub use stacks::stacks;

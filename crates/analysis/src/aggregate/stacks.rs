@@ -6,6 +6,7 @@ use heaptide_capture::tally::StackId;
 use rustc_hash::FxHashMap;
 
 use super::{peak_together, quality};
+use crate::findings::findings;
 use crate::load::{Process, Session};
 use crate::model::{ProcessStacks, Reading, SiteSum, StackModel, StackNode, ThreadName};
 use crate::symbols::LocationId;
@@ -29,6 +30,7 @@ pub fn stacks(session: &Session) -> StackModel {
         locations: nodes.locations,
         stacks: nodes.stacks,
         peak_bytes: peak_together(session),
+        findings: findings(session),
         quality: quality(session),
     }
 }

@@ -4,7 +4,7 @@ use heaptide_capture::Allocator;
 use heaptide_capture::tally::Amount;
 use rustc_hash::FxHashMap;
 
-use super::{peak_together, quality};
+use super::{lifetimes, peak_together, quality};
 use crate::findings::findings;
 use crate::load::Session;
 use crate::model::{Histogram, LocationSum, Metadata, ModuleSum, SizeBin, Stats};
@@ -79,6 +79,7 @@ pub fn stats(session: &Session, n_largest: usize) -> Stats {
         modules_by_size: largest(modules.clone(), n_largest, |sum| sum.bytes, name),
         modules_by_count: largest(modules, n_largest, |sum| sum.count, name),
         metadata: metadata(session),
+        lifetimes: lifetimes(session),
         findings: findings(session),
         quality: quality(session),
     }

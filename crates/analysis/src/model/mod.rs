@@ -19,7 +19,7 @@ pub use lines::{LineHeap, LineRow, LineTable, LineVisits, Lines};
 pub use live::Live;
 pub use quality::{ProcessSummary, Quality, Sampling};
 pub use stacks::{ProcessStacks, Reading, SiteSum, StackModel, StackNode, ThreadName};
-pub use stats::{Histogram, LocationSum, Metadata, ModuleSum, SizeBin, Stats};
+pub use stats::{Histogram, LifetimeClass, LocationSum, Metadata, ModuleSum, SizeBin, Stats};
 pub use summary::{FunctionSum, Summary};
 pub use tree::{NodeKind, Tree, TreeNode};
 

@@ -3,6 +3,7 @@
 use heaptide_capture::tally::{Amount, Lives};
 use heaptide_capture::{Allocator, Mode};
 
+use super::findings::Finding;
 use super::quality::Quality;
 
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,8 @@ pub struct StackModel {
     pub end_unix_ns: u64,
     /// The most that all processes held together.
     pub peak_bytes: u64,
+    /// What stands out, the most important first.
+    pub findings: Vec<Finding>,
     pub quality: Quality,
 }
 

@@ -19,6 +19,8 @@ pub struct Stats {
     pub modules_by_size: Vec<ModuleSum>,
     pub modules_by_count: Vec<ModuleSum>,
     pub metadata: Metadata,
+    /// How long blocks lived, the shortest first, those alive at the end last.
+    pub lifetimes: Vec<LifetimeClass>,
     /// What stands out, the most important first.
     pub findings: Vec<Finding>,
     pub quality: Quality,
@@ -39,6 +41,15 @@ pub struct SizeBin {
     /// The first size behind it; of the last bin, the largest size in it.
     pub to: u64,
     pub count: u64,
+}
+
+/// Blocks that lived about equally long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LifetimeClass {
+    /// They lived less long than this, and longer than those of the class before; `None` for those alive at the end.
+    pub below_ns: Option<u64>,
+    pub count: u64,
+    pub bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

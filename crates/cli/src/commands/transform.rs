@@ -1,7 +1,7 @@
 //! `heaptide transform`: captures in the formats of other tools.
 
 use clap::{Arg, ArgMatches, Command};
-use heaptide_analysis::View;
+use heaptide_analysis::{Request, View};
 use heaptide_report::transform::{self, Format};
 
 use crate::destination::{self, Destination};
@@ -49,7 +49,12 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("{reason}: leave out {option}")));
     }
     let destination = Destination::choose(matches, format.name(), format.extension())?;
-    let session = input::session(matches)?;
+    let request = Request {
+        // What grows is told by when blocks were born and died.
+        lives: format == Format::Json,
+        ..filters::request(matches)
+    };
+    let session = input::session_with(matches, request)?;
     let model = heaptide_analysis::stacks(&session);
     let mut output = destination.open()?;
     if format == Format::Pprof && output.is_terminal() {

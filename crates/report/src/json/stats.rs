@@ -1,6 +1,8 @@
 //! `stats --json`: the keys that memray has, in its order, and ours behind them under `heaptide`.
 
-use heaptide_analysis::model::{Histogram, LocationSum, ModuleSum, ProcessSummary, Stats};
+use heaptide_analysis::model::{
+    Histogram, LifetimeClass, LocationSum, ModuleSum, ProcessSummary, Stats,
+};
 
 use super::Json;
 use super::findings::{findings, ledger};
@@ -180,7 +182,16 @@ fn beside(stats: &Stats) -> Json {
             quality.peak_is_aligned.into(),
         ),
         ("processes", quality.processes.iter().map(process).collect()),
+        ("lifetimes", stats.lifetimes.iter().map(lifetime).collect()),
         ("findings", findings(&stats.findings)),
+    ])
+}
+
+fn lifetime(class: &LifetimeClass) -> Json {
+    Json::Object(vec![
+        ("below_ns", class.below_ns.into()),
+        ("count", class.count.into()),
+        ("bytes", class.bytes.into()),
     ])
 }
 

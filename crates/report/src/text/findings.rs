@@ -187,11 +187,12 @@ fn blocks(count: u64) -> String {
 }
 
 /// A length of time in the unit that fits.
-fn seconds(ns: u64) -> String {
+pub fn seconds(ns: u64) -> String {
     let seconds = ns as f64 / 1e9;
     match ns {
         0..1_000_000 => "less than a millisecond".to_owned(),
-        1_000_000..1_000_000_000 => format!("{:.0} ms", seconds * 1e3),
+        1_000_000..10_000_000 => format!("{:.1} ms", seconds * 1e3),
+        10_000_000..1_000_000_000 => format!("{:.0} ms", seconds * 1e3),
         1_000_000_000..120_000_000_000 => format!("{seconds:.1} s"),
         120_000_000_000..7_200_000_000_000 => format!("{:.1} minutes", seconds / 60.0),
         _ => format!("{:.1} hours", seconds / 3600.0),

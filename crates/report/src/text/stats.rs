@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::model::{Finding, Histogram, Location, Stats};
 
-use super::findings::{ledger_rows, spoken};
+use super::findings::{ledger_rows, seconds, spoken};
 use super::{Style, notes};
 use crate::units::{signed_size, size};
 
@@ -71,6 +71,19 @@ pub fn stats(out: &mut dyn Write, stats: &Stats, n_largest: usize, style: Style)
                 sum.module, sum.count
             ))?;
         }
+    }
+    if !stats.lifetimes.is_empty() {
+        page.heading("⏳", "How long blocks lived:")?;
+    }
+    for class in &stats.lifetimes {
+        let lived = class.below_ns.map_or("alive at the end".to_owned(), |ns| {
+            format!("less than {}", seconds(ns).trim_start_matches("less than "))
+        });
+        page.line(&format!(
+            "- {lived}: {} blocks, {}",
+            class.count,
+            size(class.bytes)
+        ))?;
     }
     page.findings(&stats.findings)?;
     page.beside(stats)

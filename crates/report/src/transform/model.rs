@@ -10,6 +10,7 @@ use heaptide_analysis::model::{ProcessStacks, ProcessSummary, Quality, Reading, 
 
 use super::lines;
 use crate::json::Json;
+use crate::json::findings::findings;
 use crate::text::notes::{remarks, warnings};
 use crate::units::timestamp;
 
@@ -35,6 +36,7 @@ pub fn write(model: &StackModel, out: &mut dyn Write) -> io::Result<()> {
         (",\n\"lost\":", lost(quality)),
         (",\n\"damage\":", damage(quality)),
         (",\n\"notes\":", notes(quality)),
+        (",\n\"findings\":", findings(&model.findings)),
     ] {
         out.write_all(before.as_bytes())?;
         lines::value(out, &value)?;
