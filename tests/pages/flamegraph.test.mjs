@@ -184,6 +184,36 @@ describe('the flame graph', () => {
     await dark.close();
   });
 
+  test('says what stands out in the words of all reports, and leads to its frame', async () => {
+    const finding = {
+      kind: 'holds_most',
+      what: 'parse:/srv/lib/parse.py:5 holds most at the peak',
+      evidence: ['6.000MB in 1 block at the peak: 60 % of all that was alive then'],
+      advice: 'to lower the peak, hold less at a time here',
+      place: { function: 'parse', file: '/srv/lib/parse.py', line: 5 },
+      caller: null,
+      node: 3,
+    };
+    const churn = { ...finding, kind: 'churns', what: 'load:/srv/job/job.py:21 allocates again', node: 6 };
+    const head = { findings: [finding, churn, { ...finding, what: 'the whole', place: null, node: null }] };
+    const { page, errors, close } = await small({ hash: '#measure=total&thread=1' }, { head });
+    const findings = page.locator('.findings ol > li');
+    assert.match(await findings.first().innerText(), /parse:.*parse\.py:5 holds most at the peak\s+6\.000MB in 1 block[\s\S]*hold less/);
+    await findings.first().getByRole('button').click();
+    assert.match(await hashOf(page), /^#zoom=0\.1\.2$/);
+    assert.match(await hover(page, 0.5, 3), /parse[\s\S]*6\.00 MB/);
+    await findings.nth(1).getByRole('button').click();
+    assert.match(await hashOf(page), /measure=temporary/);
+    assert.ok(await findings.nth(2).getByRole('button').isDisabled());
+    await page.keyboard.press('f');
+    assert.equal(await findings.count(), 0);
+    assert.match(await hashOf(page), /findings=false/);
+    await page.getByRole('button', { name: 'Findings (3)' }).click();
+    assert.equal(await findings.count(), 3);
+    assert.deepEqual(errors, []);
+    await close();
+  });
+
   test('shows hostile names as text', async () => {
     const name = '</script><img src=x onerror="window.hacked=1">';
     const data = madeUp({ frames: [[0, name, `/srv/${name}.py`, 1]], own: [[1, 0, 10, 10, 10]], threads: [name, name] });

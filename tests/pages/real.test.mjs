@@ -5,7 +5,7 @@ import { copyFileSync, existsSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { drawn, folder, launch, open } from './browser.mjs';
+import { drawn, folder, hover, launch, open } from './browser.mjs';
 import { dataOf } from './made-up.mjs';
 
 /** The command under test, of an environment in which it is installed. */
@@ -89,6 +89,29 @@ describe('pages of a real run', () => {
     assert.ok(numbers.length > 3 && numbers[0] > 5_000_000, `${numbers}`);
     assert.deepEqual([requests, errors], [[], []]);
     await close();
+  });
+
+  test('findings have the words of stats and lead to the line', async () => {
+    const [expected] = stats.heaptide.findings;
+    const { page, close } = await open(browser, join(place, 'heaptide-flamegraph-job.py.1.html'));
+    const first = page.locator('.findings ol > li').first();
+    assert.equal(await first.getByRole('button').getAttribute('title'), expected.what);
+    assert.match(await first.innerText(), new RegExp(expected.advice.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')));
+    await first.getByRole('button').click();
+    await drawn(page);
+    assert.match(await page.evaluate(() => location.hash), /zoom=/);
+    await close();
+  });
+
+  test('an interval over the whole run holds what leaked and all that was allocated', async () => {
+    const { lives } = dataOf(join(place, 'heaptide-flamegraph-job.py.1.html'));
+    const last = lives.edges_ns.length - 1;
+    const file = join(place, 'heaptide-flamegraph-job.py.1.html');
+    for (const [kind, bytes] of [['kept', stats.heaptide.processes[0].live_bytes], ['allocated', stats.total_bytes_allocated]]) {
+      const { page, close } = await open(browser, file, { hash: `#from=0&to=${last}&kind=${kind}`, reducedMotion: 'reduce' });
+      assert.match(await hover(page, 0.5, 0), new RegExp(`\\(${bytes.toLocaleString('en-US')} bytes\\)`));
+      await close();
+    }
   });
 
   test('source lines stay out of the page when they are not wanted', () => {

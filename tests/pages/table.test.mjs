@@ -21,17 +21,17 @@ const SMALL = {
 };
 
 let browser;
-let place;
+let pages;
 before(async () => {
   browser = await launch();
-  place = folder();
+  pages = folder();
 });
 after(async () => {
   await browser.close();
-  rmSync(place, { recursive: true });
+  rmSync(pages, { recursive: true });
 });
 
-const small = (options = {}) => open(browser, pageOf(place, 'table', madeUp(SMALL)), options);
+const small = (options = {}) => open(browser, pageOf(pages, 'table', madeUp(SMALL)), options);
 const cells = async (page, column) => {
   await drawn(page);
   return page.locator(`tbody td.${column}`).allInnerTexts();
@@ -81,7 +81,7 @@ describe('the table', () => {
   });
 
   test('makes only the rows that can be seen', async () => {
-    const { page, close } = await open(browser, pageOf(place, 'table', large(50_000), 'large-table'));
+    const { page, close } = await open(browser, pageOf(pages, 'table', large(50_000), 'large-table'));
     const [n, rows] = await page.evaluate(() => [
       Number(document.querySelector('.rows table').getAttribute('aria-rowcount')),
       document.querySelectorAll('tbody tr').length,
@@ -92,10 +92,20 @@ describe('the table', () => {
     await close();
   });
 
+  test('a finding leaves the rows of its place', async () => {
+    const place = { function: 'parse', file: '/srv/lib/parse.py', line: 5 };
+    const finding = { kind: 'holds_most', what: 'parse holds most', evidence: [], advice: '', place, caller: null, node: 3 };
+    const data = madeUp({ ...SMALL, head: { findings: [finding] } });
+    const { page, close } = await open(browser, pageOf(pages, 'table', data, 'findings-table'), { hash: '#grouping=module' });
+    await page.getByRole('button', { name: 'parse holds most' }).click();
+    assert.deepEqual(await cells(page, 'own .size'), ['6.00 MB']);
+    await close();
+  });
+
   test('shows hostile names as text', async () => {
     const name = '</script><img src=x onerror="window.hacked=1">';
     const data = madeUp({ frames: [[0, name, `/srv/${name}.py`, 1]], own: [[1, 0, 10, 10, 10]], threads: [name] });
-    const { page, close } = await open(browser, pageOf(place, 'table', data, 'hostile-table'));
+    const { page, close } = await open(browser, pageOf(pages, 'table', data, 'hostile-table'));
     assert.match((await cells(page, 'name'))[0], /<img src=x onerror=/);
     assert.equal(await page.locator('img').count(), 0);
     assert.equal(await page.evaluate(() => window.hacked), undefined);

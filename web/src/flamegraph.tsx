@@ -7,6 +7,8 @@ import { commonKey, isTyping } from './controls/Choice.tsx';
 import { Help, type Keys } from './controls/Help.tsx';
 import { Controls } from './flame/Controls.tsx';
 import { DiffLegend } from './diff/Legend.tsx';
+import { Findings } from './findings/Findings.tsx';
+import { showInGraph } from './findings/show.ts';
 import { FlameView } from './flame/FlameView.tsx';
 import { graphKey } from './flame/keys.ts';
 import { Legend } from './flame/Legend.tsx';
@@ -46,7 +48,10 @@ function Page({ session }: { session: Session }) {
       <Header data={session.data} what="flame graph" onHelp={() => (isHelp.value = true)} />
       <Timeline data={session.data} />
       <Controls session={session} />
-      <FlameView session={session} />
+      <div class="beside">
+        <FlameView session={session} />
+        <Findings data={session.data} onShow={(finding) => showInGraph(session.data, finding)} />
+      </div>
       {session.tree.value.sides ? <DiffLegend data={session.data} /> : <Legend session={session} />}
       {isHelp.value && (
         <Help

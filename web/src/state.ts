@@ -35,6 +35,7 @@ export interface Settings {
   /** In a comparison: what makes a frame wide, and whether the graph or the table is shown. */
   width: Width;
   view: 'graph' | 'table';
+  findings: boolean;
   /** Of a timeline. */
   layout: 'stacked' | 'side';
   curve: 'heap' | 'resident';
@@ -60,6 +61,7 @@ export const FIRST: Settings = {
   sort: '-own',
   width: 'change',
   view: 'graph',
+  findings: true,
   layout: 'stacked',
   curve: 'heap',
 };

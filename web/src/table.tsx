@@ -5,6 +5,8 @@ import { useEffect, useMemo } from 'preact/hooks';
 import { Timeline } from './chart/Timeline.tsx';
 import { commonKey, isTyping, KINDS_OF_TABLE } from './controls/Choice.tsx';
 import { Help, type Keys } from './controls/Help.tsx';
+import { Findings } from './findings/Findings.tsx';
+import { showInTable } from './findings/show.ts';
 import { Header, toggleTheme } from './header/Header.tsx';
 import { type Data, dataOfPage } from './model/data.ts';
 import { buildRows, COLUMNS, sorted, TEXT_COLUMNS } from './model/rows.ts';
@@ -60,7 +62,10 @@ function Page({ data }: { data: Data }) {
       <Header data={data} what="table" onHelp={() => (isHelp.value = true)} />
       <Timeline data={data} />
       <Controls data={data} rows={rows.value} all={all.value} isBadSearch={isBadSearch} />
-      <VirtualTable rows={rows.value} columns={columns(all.value)} label="Table of allocations" />
+      <div class="beside">
+        <VirtualTable rows={rows.value} columns={columns(all.value)} label="Table of allocations" />
+        <Findings data={data} onShow={(finding) => showInTable(data, finding)} />
+      </div>
       {isHelp.value && (
         <Help
           keys={KEYS}

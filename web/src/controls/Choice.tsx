@@ -139,6 +139,9 @@ export function commonKey(data: Data, key: string, help: () => void, theme: () =
       if (from >= 0) change({ kind: kinds[(kinds.indexOf(kind) + 1) % kinds.length]! });
       else change({ measure: measures[(measures.indexOf(measure) + 1) % measures.length]! });
       return true;
+    case 'f':
+      change({ findings: !settings.value.findings });
+      return true;
     case 'x':
       clearInterval();
       return true;

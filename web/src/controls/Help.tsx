@@ -10,6 +10,7 @@ export const COMMON_KEYS: Keys = [
   ['x', 'leave the interval'],
   ['b', 'bytes or number of allocations'],
   ['t  p', 'choose a thread, a process'],
+  ['f', 'show or hide the findings'],
   ['d', 'light or dark'],
   ['?', 'this list'],
 ];

@@ -2,6 +2,7 @@
 import { useRef } from 'preact/hooks';
 import { IntervalChoice } from '../controls/IntervalChoice.tsx';
 import { Choice, MeasureChoice, Toggle, UnitChoice, WhoChoice } from '../controls/Choice.tsx';
+import { FindingsToggle } from '../findings/Findings.tsx';
 import { amount, percent, plural, signed } from '../model/format.ts';
 import { change, settings } from '../state.ts';
 import type { Session } from './session.ts';
@@ -39,6 +40,7 @@ export function Controls({ session }: { session: Session }) {
         ]}
         onChange={(orientation) => change({ orientation })}
       />
+      <FindingsToggle data={session.data} />
       <Search session={session} />
     </nav>
   );

@@ -52,8 +52,27 @@ export interface Head {
   remarks: string[];
   processes: Process[];
   threads: Thread[];
+  findings?: Finding[];
   /** Only in a comparison: the first so many processes are those before. */
   diff?: DiffHead;
+}
+
+/** Something that stands out, in the words of all reports. */
+export interface Finding {
+  kind: string;
+  what: string;
+  evidence: string[];
+  advice: string;
+  place: Place | null;
+  caller: Place | null;
+  /** The node to look at; `null` if it was cut, or if it is about the whole. */
+  node: number | null;
+}
+
+export interface Place {
+  function: string;
+  file: string;
+  line: number;
 }
 
 export interface DiffHead {

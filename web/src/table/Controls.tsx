@@ -2,6 +2,7 @@
 import { useSignal } from '@preact/signals';
 import { IntervalChoice } from '../controls/IntervalChoice.tsx';
 import { Choice, KINDS_OF_TABLE, MeasureChoice, Toggle, WhoChoice } from '../controls/Choice.tsx';
+import { FindingsToggle } from '../findings/Findings.tsx';
 import type { Data } from '../model/data.ts';
 import { bytes, plural } from '../model/format.ts';
 import { csv, type Row, type Rows } from '../model/rows.ts';
@@ -42,6 +43,7 @@ export function Controls(props: { data: Data; rows: Row[]; all: Rows; isBadSearc
           Copy as CSV
         </button>
       </span>
+      <FindingsToggle data={data} />
       <span class="search">
         <input
           type="search"

@@ -1,0 +1,69 @@
+/** What stands out, beside the graph or the table. Each finding leads to its frame. */
+import { Fragment } from 'preact';
+import type { Data, Finding } from '../model/data.ts';
+import { shortFile } from '../model/format.ts';
+import { change, settings } from '../state.ts';
+
+/** `onShow`: leads to where a finding is. */
+export function Findings({ data, onShow }: { data: Data; onShow: (finding: Finding) => void }) {
+  const findings = data.head.findings ?? [];
+  if (!settings.value.findings || findings.length === 0) return null;
+  return (
+    <aside class="findings" aria-label="Findings">
+      <h2>
+        Findings
+        <button type="button" class="close" title="Hide the findings (f)" aria-label="Hide the findings" onClick={() => change({ findings: false })}>
+          ✕
+        </button>
+      </h2>
+      <ol>
+        {findings.map((finding, at) => (
+          <li key={at} class={finding.kind}>
+            <button type="button" title={finding.what} disabled={finding.node === null && finding.place === null} onClick={() => onShow(finding)}>
+              <Breakable text={short(finding, finding.what)} />
+            </button>
+            <ul>
+              {finding.evidence.map((text) => (
+                <li key={text}>
+                  <Breakable text={short(finding, text)} />
+                </li>
+              ))}
+            </ul>
+            <p>{finding.advice}</p>
+          </li>
+        ))}
+      </ol>
+    </aside>
+  );
+}
+
+/** Paths and long names may break where their parts end. */
+function Breakable({ text }: { text: string }) {
+  return (
+    <>
+      {text.split(/(?<=[/:._])/).map((part, at) => (
+        <Fragment key={at}>
+          {part}
+          <wbr />
+        </Fragment>
+      ))}
+    </>
+  );
+}
+
+/** The same words, with files as short as elsewhere on the page. */
+function short(finding: Finding, text: string): string {
+  for (const place of [finding.place, finding.caller]) if (place) text = text.replace(place.file, shortFile(place.file));
+  return text;
+}
+
+/** Shows the findings again when they were hidden. */
+export function FindingsToggle({ data }: { data: Data }) {
+  const n = data.head.findings?.length ?? 0;
+  if (n === 0 || settings.value.findings) return null;
+  return (
+    <button type="button" class="plain" title="Show what stands out (f)" onClick={() => change({ findings: true })}>
+      {`Findings (${n})`}
+    </button>
+  );
+}

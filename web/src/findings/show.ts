@@ -1,0 +1,31 @@
+/** Where a finding leads to. */
+import type { Data, Finding, Measure } from '../model/data.ts';
+import { change } from '../state.ts';
+
+/** In which measure a kind of finding is seen best. */
+const MEASURES: Record<string, Measure> = { holds_most: 'peak', grows: 'leaked', churns: 'temporary' };
+
+function measureOf(data: Data, finding: Finding): { measure?: Measure } {
+  const measure = MEASURES[finding.kind];
+  return measure && data.head.measures.includes(measure) ? { measure } : {};
+}
+
+const EVERYTHING = { from: -1, to: -1, process: -1, thread: -1 } as const;
+
+/** Zooms to the frame. */
+export function showInGraph(data: Data, finding: Finding): void {
+  if (finding.node === null) return;
+  const { parent, place } = data.nodes;
+  const zoom: number[] = [];
+  for (let at = finding.node; at !== 0; at = parent[at]!) zoom.push(place[at]!);
+  change({ ...EVERYTHING, ...measureOf(data, finding), inverted: false, splitThreads: false, search: '', zoom: zoom.reverse() });
+}
+
+/** Leaves only the rows of the place. */
+export function showInTable(data: Data, finding: Finding): void {
+  const { place } = finding;
+  if (!place) return;
+  const literal = (text: string) => text.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
+  const exactly = `^${literal(place.function)} ${literal(place.file)}:${place.line}$`;
+  change({ ...EVERYTHING, ...measureOf(data, finding), grouping: 'location', search: exactly });
+}
