@@ -56,6 +56,7 @@ function Page({ data }: { data: Data }) {
     window.addEventListener('keydown', onKey);
     return () => window.removeEventListener('keydown', onKey);
   }, []);
+  const hasThreads = new Set(data.origins.thread).size > 1;
   const isBadSearch = settings.value.search !== '' && expression(settings.value.search) === undefined;
   return (
     <main class="table-page">
@@ -63,7 +64,7 @@ function Page({ data }: { data: Data }) {
       <Timeline data={data} />
       <Controls data={data} rows={rows.value} all={all.value} isBadSearch={isBadSearch} />
       <div class="beside">
-        <VirtualTable rows={rows.value} columns={columns(all.value)} label="Table of allocations" />
+        <VirtualTable rows={rows.value} columns={columns(all.value, hasThreads)} label="Table of allocations" />
         <Findings data={data} onShow={(finding) => showInTable(data, finding)} />
       </div>
       {isHelp.value && (

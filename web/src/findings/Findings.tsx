@@ -41,7 +41,7 @@ export function Findings({ data, onShow }: { data: Data; onShow: (finding: Findi
 function Breakable({ text }: { text: string }) {
   return (
     <>
-      {text.split(/(?<=[/:._])/).map((part, at) => (
+      {text.split(/(?<=[/:_])/).map((part, at) => (
         <Fragment key={at}>
           {part}
           <wbr />

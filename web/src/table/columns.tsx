@@ -3,8 +3,9 @@ import { shortFile, whole } from '../model/format.ts';
 import type { Row, Rows } from '../model/rows.ts';
 import { type ColumnOf, SizeCell } from './VirtualTable.tsx';
 
-export function columns(all: Rows): ColumnOf<Row>[] {
-  return [
+/** `hasThreads`: more than one allocated; else a column of the same name says nothing. */
+export function columns(all: Rows, hasThreads: boolean): ColumnOf<Row>[] {
+  const columns: ColumnOf<Row>[] = [
     {
       id: 'own',
       text: 'Own',
@@ -53,4 +54,5 @@ export function columns(all: Rows): ColumnOf<Row>[] {
       ),
     },
   ];
+  return hasThreads ? columns : columns.filter(({ id }) => id !== 'thread');
 }
