@@ -131,9 +131,14 @@ class TerminalScreen:
                 self.process.send_signal(signal.SIGCONT)
                 self.process.kill()
         self.process.wait()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Take the terminal away, as closing its window would."""
         for fd in (self._master, self._slave):
             with contextlib.suppress(OSError):
                 os.close(fd)
+        self._master = self._slave = -1
 
     def __enter__(self) -> TerminalScreen:
         return self

@@ -114,6 +114,13 @@ def test_a_signal_gives_the_terminal_back_and_ends_the_command(
     assert screen.is_as_before()
 
 
+def test_a_terminal_that_goes_away_ends_the_command(capture: Path, terminal: Callable[..., TerminalScreen]) -> None:
+    screen = terminal("tree", capture)
+    screen.wait_for("<ROOT>")
+    screen.hang_up()
+    assert screen.process.wait() == -signal.SIGHUP
+
+
 def test_small_terminals_and_changing_sizes_are_survived(
     capture: Path, terminal: Callable[..., TerminalScreen]
 ) -> None:

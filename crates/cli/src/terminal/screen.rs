@@ -16,6 +16,8 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::crossterm::{cursor, execute};
 use ratatui::{Frame, Terminal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
 
@@ -129,21 +131,39 @@ impl Screen {
                 return Happened::Left(Left::BySignal(number as i32));
             }
             let left = until.saturating_duration_since(Instant::now());
-            match event::poll(left.min(PATIENCE)) {
-                Ok(true) => match event::read() {
-                    Ok(event) => {
-                        if let Some(happened) = understand(&event) {
-                            return happened;
-                        }
+            // Only a terminal that is there is asked for events: of one that is gone they would be waited for without end.
+            let event = is_there(Duration::ZERO)
+                .and_then(|()| event::poll(Duration::ZERO))
+                .and_then(|is_any| is_any.then(event::read).transpose());
+            match event {
+                Ok(Some(event)) => {
+                    if let Some(happened) = understand(&event) {
+                        return happened;
                     }
-                    Err(_) => return Happened::Left(Left::BySignal(SIGHUP)),
-                },
-                Ok(false) if left <= PATIENCE => return Happened::Nothing,
-                Ok(false) => {}
+                }
+                Ok(None) if left.is_zero() => return Happened::Nothing,
+                // What ends the wait is looked at in the next round.
+                Ok(None) => drop(is_there(left.min(PATIENCE))),
                 Err(_) => return Happened::Left(Left::BySignal(SIGHUP)),
             }
         }
     }
+}
+
+/// Waits for keys, a signal, or `limit`. An error if there is no terminal any more.
+fn is_there(limit: Duration) -> io::Result<()> {
+    let stdin = io::stdin();
+    let mut asked = [PollFd::new(&stdin, PollFlags::IN)];
+    let limit = Timespec::try_from(limit).map_err(|_| io::ErrorKind::InvalidInput)?;
+    match poll(&mut asked, Some(&limit)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    if asked[0].revents().intersects(gone) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(())
 }
 
 fn understand(event: &Event) -> Option<Happened> {
