@@ -70,6 +70,7 @@ web: ## Build the pages from web/src into web/dist; needs Node, unlike everythin
 bench: $(BENCH_VERSIONS:%=build/bench-%/.ready) ## Measure cost and size next to memray; write bench/results. REPS=5 repeats more.
 	build/bench-$(lastword $(BENCH_VERSIONS))/bin/python bench/overhead.py $(addprefix --reps ,$(REPS)) \
 	    $(BENCH_VERSIONS:%=--python build/bench-%/bin/python) --results bench/results --command 'make bench'
+	build/bench-$(lastword $(BENCH_VERSIONS))/bin/python bench/load.py --callers 200 --seconds 30
 
 .PHONY: sanitize
 sanitize: build/venv/.wheel ## Look for memory errors: Rust tests under AddressSanitizer, recorded programs under valgrind.
