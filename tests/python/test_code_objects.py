@@ -175,7 +175,7 @@ def test_a_line_end_in_a_file_name_does_not_break_the_record_lines(record: Calla
     words = {line.partition(" ")[0] for line in recorded.lines}
     assert words <= {
         *("HEADER", "OWN_MEMORY", "MEMORY_LIMIT", "THREAD", "CODE_OBJECT", "CONTEXT_SWITCH", "FRAME_PUSH", "FRAME_POP"),
-        *("ALLOCATION", "FREE", "FREE_RANGE", "MEMORY_RECORD", "TRAILER"),
+        *("ALLOCATION", "FREE", "FREE_RANGE", "MEMORY_RECORD", "MEMORY_PART", "TRAILER"),
     }
     assert "FRAME_POP count=9" not in recorded.lines
     assert len(recorded.of(1_000_001)) == 1

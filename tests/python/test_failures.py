@@ -240,6 +240,7 @@ sys.exit(6)
 def test_many_open_files_leave_a_block_unrecorded_and_the_program_unharmed(tmp_path: Path) -> None:
     program = """
 import os, resource, heaptide
+heaptide.Tracker  # loaded while files can be opened
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 held = []
 try:

@@ -131,6 +131,7 @@ def test_child_forked_while_another_thread_starts_and_stops_can_record_itself(tm
     program = """
     import heaptide, os, signal, threading, warnings
     warnings.simplefilter("ignore", DeprecationWarning)
+    heaptide.Tracker  # loaded here: a child forked in the middle of any import by another thread could not end it
     ends = threading.Event()
     def switch():
         while not ends.is_set():

@@ -97,6 +97,7 @@ def test_recording_that_cannot_begin_for_lack_of_memory_raises_and_the_program_g
 ) -> None:
     program = f"""{PROGRAM}
 import heaptide
+heaptide.Tracker  # loaded while there is memory
 # The heap's own reserve is used up first, so that little is left besides what the limit allows.
 limit({spare})
 tracker = heaptide.Tracker("block.tide", overwrite=True)
