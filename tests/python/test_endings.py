@@ -38,7 +38,10 @@ SUDDEN = {
     "libc's quick_exit": ("ctypes.CDLL(None).quick_exit(9)", 9),
     "exec": ("os.execv('/bin/sh', ['sh', '-c', 'exit 10'])", 10),
     "SIGTERM": ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
-    "SIGHUP": ("os.kill(os.getpid(), signal.SIGHUP)", -signal.SIGHUP),
+    "SIGHUP": (
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL); os.kill(os.getpid(), signal.SIGHUP)",
+        -signal.SIGHUP,
+    ),
     "SIGINT by default": (
         "signal.signal(signal.SIGINT, signal.SIG_DFL); os.kill(os.getpid(), signal.SIGINT)",
         -signal.SIGINT,
