@@ -4,6 +4,7 @@
 //! read), and when a signal asks us to go. A terminal that goes away is the end of the view, not an error.
 
 use std::io::{self, IsTerminal, Stdout, Write};
+use std::mem::ManuallyDrop;
 use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -74,7 +75,8 @@ fn is_dumb() -> bool {
 }
 
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Never dropped: it would complain on a terminal that may be gone, and giving that back is done here.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     signal: Arc<AtomicUsize>,
     registered: Vec<SigId>,
 }
@@ -103,7 +105,7 @@ impl Screen {
             .and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())));
         match entered {
             Ok(terminal) => Ok(Screen {
-                terminal,
+                terminal: ManuallyDrop::new(terminal),
                 signal,
                 registered,
             }),
