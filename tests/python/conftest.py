@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -19,6 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+# A shell that starts the tests in the background may ignore these, and every program under test would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
 
