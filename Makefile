@@ -19,6 +19,9 @@ SOURCES := $(shell find crates python web/dist -type f -not -path '*/__pycache__
 WHEEL := build/wheels/heaptide-*.whl
 # A test binary of the Python module would need a shared libpython, which many machines lack; pytest covers it.
 TESTED_CRATES := --workspace --exclude heaptide-native
+# The cases of property tests are drawn from a fixed seed, so that a change is never refused for a case that has nothing to do
+# with it; `make soak` draws new ones.
+CASES := PROPTEST_RNG_SEED=20261116
 # One interpreter for every cargo call, so that none rebuilds what another built.
 CARGO := PYO3_PYTHON=$(CURDIR)/$(TOOLS)/python cargo
 PYTHON_FILES := python tests bench scripts examples
@@ -49,10 +52,14 @@ lint: lint-rust lint-python ## Check formatting, clippy, ruff, mypy and the stub
 .PHONY: test-rust
 test-rust: build/tools/.ready ## Run the Rust tests.
 	if cargo nextest --version >/dev/null 2>&1; then \
-	    $(CARGO) nextest run $(TESTED_CRATES) --locked --no-tests=warn; \
+	    $(CASES) $(CARGO) nextest run $(TESTED_CRATES) --locked --no-tests=warn; \
 	else \
-	    $(CARGO) test $(TESTED_CRATES) --locked --lib --bins --tests; \
+	    $(CASES) $(CARGO) test $(TESTED_CRATES) --locked --lib --bins --tests; \
 	fi
+
+.PHONY: soak
+soak: build/tools/.ready ## Run the Rust tests with 20,000 new cases for each property; a failing one is kept for ever.
+	PROPTEST_CASES=20000 $(CARGO) test $(TESTED_CRATES) --locked --lib --tests
 
 .PHONY: test-python
 test-python: build/wheels/.built ## Run pytest on the installed wheel; ONLY=3.12 one version, ARGS='-k name' for pytest.

@@ -77,6 +77,10 @@ fn told(events: &[(u32, Op)], edges: &[u64], threshold: usize) -> Told {
             born.map(|block| block.number).collect()
         };
         told.block_time += (time - naive.time.max(first).min(time)) * numbers.len() as u64;
+        // What is alive when counting begins is part of the peak, even if nothing happens until it ends.
+        if naive.time < first && first <= time {
+            told.peak = bytes(&naive.blocks);
+        }
         if is_over {
             break;
         }
