@@ -27,6 +27,7 @@ const PICTURES = [
   ['flamegraph-dark', ['flamegraph'], ['frames'], '', 'dark', [0.47, 1]],
   ['flamegraph-search', ['flamegraph'], ['frames'], '#inverted=true&search=take', 'light', null],
   ['flamegraph-leak', ['flamegraph'], ['leak'], '#measure=leaked', 'light', [0.5, 2]],
+  ['flamegraph-interval', ['flamegraph'], ['frames'], '#from=40&to=60', 'light', null],
   ['table-light', ['table'], ['frames'], '', 'light', null],
   ['table-dark', ['table'], ['frames'], '#grouping=function', 'dark', null],
   ['diff-light', ['diff', '--html'], ['before', 'after'], '', 'light', [0.3, 3]],
@@ -46,8 +47,11 @@ mkdirSync(images, { recursive: true });
 const browser = await launch();
 for (const [capture, program, ...words] of RUNS) {
   if (!shown.some(([, , names]) => names.includes(capture))) continue;
-  copyFileSync(join(root, program), join(place, basename(program)));
-  run('run', '--follow-fork', '-o', `${capture}.tide`, basename(program), ...words);
+  // A folder each: several programs have one name, and a source that changed after the run is not shown.
+  const copy = join('runs', capture, basename(program));
+  mkdirSync(join(place, 'runs', capture), { recursive: true });
+  copyFileSync(join(root, program), join(place, copy));
+  run('run', '--follow-fork', '-o', `${capture}.tide`, copy, ...words);
 }
 for (const [name, command, names, hash, colorScheme, pointer] of shown) {
   const file = join(place, `${name}.html`);
