@@ -14,6 +14,7 @@ pub mod decode;
 pub mod event;
 pub mod foreign;
 pub mod header;
+pub mod heap;
 pub mod line_table;
 pub mod order;
 pub mod pack;
