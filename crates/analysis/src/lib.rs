@@ -11,6 +11,7 @@ pub mod aggregate;
 pub mod diff;
 pub mod filter;
 pub mod findings;
+pub mod heap;
 pub mod live;
 pub mod load;
 pub mod model;

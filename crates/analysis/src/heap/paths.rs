@@ -1,0 +1,163 @@
+//! Shortest ways from roots to objects. Among ways of equal length, the order of roots and references decides, so that the
+//! same snapshot always gives the same answer.
+
+use std::collections::VecDeque;
+
+use super::graph::{Bits, Graph};
+use super::set::ObjectSet;
+
+/// Said of an object that no way leads to.
+pub const UNREACHED: u32 = u32::MAX;
+
+/// How far each object is from the roots, and over which object a shortest way comes first.
+#[derive(Clone, Debug)]
+pub struct Distances {
+    /// Roots are at 0.
+    pub steps: Vec<u32>,
+    /// [`UNREACHED`] for roots, and for what is not reached.
+    pub before: Vec<u32>,
+}
+
+impl Distances {
+    pub fn compute(
+        graph: &Graph,
+        roots: impl IntoIterator<Item = u32>,
+        avoid: impl Fn(u32) -> bool,
+    ) -> Distances {
+        let n_objects = graph.n_objects();
+        let mut steps = vec![UNREACHED; n_objects];
+        let mut before = vec![UNREACHED; n_objects];
+        let mut waiting = VecDeque::new();
+        for root in roots {
+            let is_known = (root as usize) < n_objects;
+            if is_known && !avoid(root) && steps[root as usize] == UNREACHED {
+                steps[root as usize] = 0;
+                waiting.push_back(root);
+            }
+        }
+        while let Some(object) = waiting.pop_front() {
+            let next = steps[object as usize] + 1;
+            for &target in graph.of(object) {
+                if steps[target as usize] == UNREACHED && !avoid(target) {
+                    steps[target as usize] = next;
+                    before[target as usize] = object;
+                    waiting.push_back(target);
+                }
+            }
+        }
+        Distances { steps, before }
+    }
+
+    /// A shortest way to an object, from a root to the object itself; `None` if there is none.
+    pub fn path_to(&self, object: u32) -> Option<Vec<u32>> {
+        if *self.steps.get(object as usize)? == UNREACHED {
+            return None;
+        }
+        let mut path = vec![object];
+        let mut at = object;
+        while self.steps[at as usize] > 0 {
+            at = self.before[at as usize];
+            path.push(at);
+        }
+        path.reverse();
+        Some(path)
+    }
+}
+
+/// All shortest ways to the nearest objects of a set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShortestPaths {
+    /// Each from a root to an object of the set, in a fixed order; no more than asked for.
+    pub paths: Vec<Vec<u32>>,
+    /// How many there are, also those that are not listed. Several references from one object to the next count once.
+    pub n_paths: u64,
+}
+
+/// Finds the shortest ways to whichever objects of a set are nearest to the roots.
+pub fn shortest_paths(
+    referrers: &Graph,
+    distances: &Distances,
+    set: &ObjectSet,
+    max_paths: usize,
+) -> ShortestPaths {
+    let steps = |object: u32| distances.steps[object as usize];
+    let nearest = set.iter().map(steps).min().unwrap_or(UNREACHED);
+    if nearest == UNREACHED {
+        return ShortestPaths::default();
+    }
+    let ends: Vec<u32> = set.iter().filter(|&end| steps(end) == nearest).collect();
+    // All objects on shortest ways, level by level from the ends to the roots, with the number of ways from each to an end.
+    let mut n_ways = rustc_hash::FxHashMap::default();
+    let mut after: rustc_hash::FxHashMap<u32, Vec<u32>> = rustc_hash::FxHashMap::default();
+    for &end in &ends {
+        n_ways.insert(end, 1u64);
+    }
+    let mut level = ends;
+    for _ in 0..nearest {
+        let mut above = Vec::new();
+        for &object in &level {
+            let ways = n_ways[&object];
+            let mut last = None;
+            for &referrer in referrers.of(object) {
+                let is_above = steps(referrer) != UNREACHED && steps(referrer) + 1 == steps(object);
+                // Referrers are sorted, so repeated ones are neighbours.
+                if !is_above || last == Some(referrer) {
+                    continue;
+                }
+                last = Some(referrer);
+                let sum = n_ways.entry(referrer).or_insert_with(|| {
+                    above.push(referrer);
+                    0
+                });
+                *sum = sum.saturating_add(ways);
+                after.entry(referrer).or_default().push(object);
+            }
+        }
+        above.sort_unstable();
+        level = above;
+    }
+    let n_paths = level
+        .iter()
+        .fold(0u64, |sum, start| sum.saturating_add(n_ways[start]));
+    let mut paths = Vec::new();
+    let mut open: Vec<Vec<u32>> = level.iter().rev().map(|&start| vec![start]).collect();
+    while let Some(path) = open.pop() {
+        if paths.len() >= max_paths {
+            break;
+        }
+        if path.len() as u32 == nearest + 1 {
+            paths.push(path);
+            continue;
+        }
+        let Some(last) = path.last() else { continue };
+        let Some(following) = after.get(last) else {
+            continue;
+        };
+        for &object in following.iter().rev() {
+            let mut longer = path.clone();
+            longer.push(object);
+            open.push(longer);
+        }
+    }
+    ShortestPaths { paths, n_paths }
+}
+
+/// What refers to objects of a set, each once.
+pub fn referrers_of(referrers: &Graph, set: &ObjectSet) -> ObjectSet {
+    neighbours(referrers, set)
+}
+
+/// What objects of a set refer to, each once.
+pub fn referents_of(graph: &Graph, set: &ObjectSet) -> ObjectSet {
+    neighbours(graph, set)
+}
+
+fn neighbours(graph: &Graph, set: &ObjectSet) -> ObjectSet {
+    let mut found = Bits::new(graph.n_objects());
+    for object in set.iter() {
+        for &other in graph.of(object) {
+            found.insert(other);
+        }
+    }
+    found.iter().collect()
+}
