@@ -5,6 +5,7 @@ mod filters;
 mod findings;
 mod flames;
 mod groups;
+mod heap_answers;
 mod heap_graphs;
 mod line_tables;
 mod peaks;

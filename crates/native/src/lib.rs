@@ -2,6 +2,7 @@
 
 mod command;
 mod control;
+mod heap_view;
 mod lines;
 mod main_program;
 mod recording;
@@ -43,6 +44,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<control::Response>()?;
     module.add_function(wrap_pyfunction!(control::docs_page, module)?)?;
     module.add_function(wrap_pyfunction!(control::heap_bytes, module)?)?;
+    module.add_class::<heap_view::HeapView>()?;
+    module.add_class::<heap_view::HeapSet>()?;
+    module.add_class::<heap_view::HeapPartition>()?;
     module.add(
         "RecordingError",
         module.py().get_type::<recording::RecordingError>(),

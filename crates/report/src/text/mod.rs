@@ -2,6 +2,7 @@
 
 pub mod diff;
 pub mod findings;
+pub mod heap;
 pub mod lines;
 pub mod live;
 pub mod notes;

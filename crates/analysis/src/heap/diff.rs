@@ -1,0 +1,153 @@
+//! Snapshots of one process side by side. An object is the same if it has the same address and the same type.
+//!
+//! Memory is used again, so an object may stand where another of its type stood: differences by identity are a lower bound of
+//! what is new and of what went.
+
+use rustc_hash::FxHashMap;
+
+use super::partition::{By, Partition};
+use super::set::ObjectSet;
+use super::view::Heap;
+
+/// How two snapshots differ.
+#[derive(Clone, Debug)]
+pub struct HeapDiff {
+    pub before: Amount,
+    pub after: Amount,
+    /// By kind, the largest change of bytes first.
+    pub rows: Vec<HeapChange>,
+    /// In the later snapshot only; empty if the snapshots are of different processes.
+    pub new: ObjectSet,
+    /// In the earlier one only.
+    pub gone: ObjectSet,
+    /// Whether objects could be told apart by their addresses.
+    pub is_same_process: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    pub count: u64,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeapChange {
+    pub label: String,
+    pub before: Amount,
+    pub after: Amount,
+    pub new: Amount,
+    pub gone: Amount,
+}
+
+impl HeapChange {
+    pub fn count(&self) -> i64 {
+        self.after.count as i64 - self.before.count as i64
+    }
+
+    pub fn bytes(&self) -> i64 {
+        self.after.bytes as i64 - self.before.bytes as i64
+    }
+}
+
+pub fn diff(before: &Heap, after: &Heap, by: By) -> HeapDiff {
+    let is_same_process = is_same_process(before, after);
+    let (new, gone) = if is_same_process {
+        (only_in(after, before), only_in(before, after))
+    } else {
+        (ObjectSet::default(), ObjectSet::default())
+    };
+    let mut changes: FxHashMap<String, HeapChange> = FxHashMap::default();
+    let mut add = |heap: &Heap, set: &ObjectSet, pick: fn(&mut HeapChange) -> &mut Amount| {
+        for row in Partition::of(heap, set, by).rows {
+            let change = changes.entry(row.label).or_default();
+            *pick(change) = Amount {
+                count: row.count,
+                bytes: row.bytes,
+            };
+        }
+    };
+    let (all_before, all_after) = (before.all(), after.all());
+    add(before, &all_before, |change| &mut change.before);
+    add(after, &all_after, |change| &mut change.after);
+    add(after, &new, |change| &mut change.new);
+    add(before, &gone, |change| &mut change.gone);
+    let amount = |heap: &Heap| Amount {
+        count: heap.n_objects() as u64,
+        bytes: heap.snapshot.total_bytes(),
+    };
+    let mut rows: Vec<HeapChange> = changes
+        .into_iter()
+        .map(|(label, change)| HeapChange { label, ..change })
+        .filter(|change| change.before != change.after || change.new.count + change.gone.count > 0)
+        .collect();
+    rows.sort_by(|a, b| {
+        let size = |change: &HeapChange| change.bytes().unsigned_abs();
+        size(b)
+            .cmp(&size(a))
+            .then(b.count().unsigned_abs().cmp(&a.count().unsigned_abs()))
+            .then_with(|| a.label.cmp(&b.label))
+    });
+    HeapDiff {
+        before: amount(before),
+        after: amount(after),
+        rows,
+        new,
+        gone,
+        is_same_process,
+    }
+}
+
+/// Whether addresses mean the same in both.
+pub fn is_same_process(one: &Heap, other: &Heap) -> bool {
+    let (one, other) = (&one.snapshot.header, &other.snapshot.header);
+    one.pid == other.pid && one.host == other.host
+}
+
+/// Objects of `heap` that `other` does not have.
+pub fn only_in(heap: &Heap, other: &Heap) -> ObjectSet {
+    matching(heap, other, false)
+}
+
+/// Objects of `heap` that `other` has too.
+pub fn also_in(heap: &Heap, other: &Heap) -> ObjectSet {
+    matching(heap, other, true)
+}
+
+/// What was made under load and is still there afterwards: in `after` and `load`, and not in `baseline`.
+pub fn leaked(baseline: &Heap, load: &Heap, after: &Heap) -> ObjectSet {
+    only_in(after, baseline).intersection(&also_in(after, load))
+}
+
+fn matching(heap: &Heap, other: &Heap, wanted: bool) -> ObjectSet {
+    // A type of one snapshot under the number of the other: types are the same by name and address.
+    let mut numbers: FxHashMap<(u64, &str, &str), u32> = FxHashMap::default();
+    for (number, one) in other.snapshot.types.iter().enumerate() {
+        numbers.insert((one.address, &one.module, &one.name), number as u32);
+    }
+    let types = heap.snapshot.types.iter();
+    let types: Vec<Option<u32>> = types
+        .map(|one| {
+            let key = (one.address, one.module.as_str(), one.name.as_str());
+            numbers.get(&key).copied()
+        })
+        .collect();
+    let (own, others) = (&heap.snapshot.objects, &other.snapshot.objects);
+    let mut at = 0;
+    let found = own
+        .addresses
+        .iter()
+        .enumerate()
+        .filter(|&(object, address)| {
+            while others
+                .addresses
+                .get(at)
+                .is_some_and(|there| there < address)
+            {
+                at += 1;
+            }
+            let is_there = others.addresses.get(at) == Some(address)
+                && types[own.types[object] as usize] == Some(others.types[at]);
+            is_there == wanted
+        });
+    found.map(|(object, _)| object as u32).collect()
+}

@@ -1,0 +1,138 @@
+//! What objects are called: by type, and dicts by whom they belong to, in heapy's words.
+
+use heaptide_capture::heap::{HeapSnapshot, NO_OBJECT, TypeInfo};
+use rustc_hash::FxHashMap;
+
+/// A dict that is nobody's `__dict__`.
+const NO_OWNER: &str = "dict (no owner)";
+
+/// For every object its type's name, and its kind: the type, or for a dict whose it is.
+#[derive(Clone, Debug, Default)]
+pub struct Kinds {
+    /// Every name of a type or a kind, once.
+    labels: Vec<String>,
+    /// By the snapshot's number of a type.
+    of_types: Vec<u32>,
+    /// By object.
+    of_objects: Vec<u32>,
+}
+
+impl Kinds {
+    pub fn new(snapshot: &HeapSnapshot, owners: &[u32]) -> Kinds {
+        let mut labels = Labels::default();
+        let of_types: Vec<u32> = snapshot
+            .types
+            .iter()
+            .map(|one| labels.number(type_name(one)))
+            .collect();
+        let is_dict: Vec<bool> = snapshot.types.iter().map(is_plain_dict).collect();
+        let mut dicts_of: FxHashMap<u32, u32> = FxHashMap::default();
+        let no_owner = labels.number(NO_OWNER.to_owned());
+        let of_objects = snapshot.objects.types.iter().zip(owners);
+        let of_objects = of_objects
+            .map(|(&own, &owner)| {
+                let own = own as usize;
+                if !is_dict.get(own).copied().unwrap_or(false) {
+                    return of_types.get(own).copied().unwrap_or(0);
+                }
+                if owner == NO_OBJECT {
+                    return no_owner;
+                }
+                let owner_type = snapshot.objects.types[owner as usize];
+                *dicts_of.entry(owner_type).or_insert_with(|| {
+                    let name = of_types.get(owner_type as usize).copied().unwrap_or(0);
+                    let label = format!("dict of {}", labels.get(name));
+                    labels.number(label)
+                })
+            })
+            .collect();
+        Kinds {
+            labels: labels.texts,
+            of_types,
+            of_objects,
+        }
+    }
+
+    /// The number of an object's kind.
+    pub fn of(&self, object: u32) -> u32 {
+        self.of_objects.get(object as usize).copied().unwrap_or(0)
+    }
+
+    /// The number of the name of a type.
+    pub fn of_type(&self, number: u32) -> u32 {
+        self.of_types.get(number as usize).copied().unwrap_or(0)
+    }
+
+    pub fn label(&self, kind: u32) -> &str {
+        self.labels.get(kind as usize).map_or("", String::as_str)
+    }
+
+    /// The kind with a name.
+    pub fn find(&self, label: &str) -> Option<u32> {
+        let at = self.labels.iter().position(|known| known == label);
+        at.map(|at| at as u32)
+    }
+
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+}
+
+#[derive(Default)]
+struct Labels {
+    texts: Vec<String>,
+    numbers: FxHashMap<String, u32>,
+}
+
+impl Labels {
+    fn number(&mut self, text: String) -> u32 {
+        if let Some(&number) = self.numbers.get(&text) {
+            return number;
+        }
+        let number = self.texts.len() as u32;
+        self.texts.push(text.clone());
+        self.numbers.insert(text, number);
+        number
+    }
+
+    fn get(&self, number: u32) -> &str {
+        self.texts.get(number as usize).map_or("", String::as_str)
+    }
+}
+
+fn is_plain_dict(one: &TypeInfo) -> bool {
+    one.name == "dict" && one.module == "builtins"
+}
+
+/// The name by which a type can be found: what the interpreter hides among its builtins is in `types`.
+pub fn type_name(one: &TypeInfo) -> String {
+    let name = one.full_name();
+    let public = match name.as_str() {
+        "code" => "types.CodeType",
+        "wrapper_descriptor" => "types.WrapperDescriptorType",
+        "method_descriptor" => "types.MethodDescriptorType",
+        "classmethod_descriptor" => "types.ClassMethodDescriptorType",
+        "getset_descriptor" => "types.GetSetDescriptorType",
+        "member_descriptor" => "types.MemberDescriptorType",
+        "method-wrapper" => "types.MethodWrapperType",
+        "builtin_function_or_method" => "types.BuiltinMethodType",
+        "method" => "types.MethodType",
+        "cell" => "types.CellType",
+        "frame" => "types.FrameType",
+        "traceback" => "types.TracebackType",
+        "generator" => "types.GeneratorType",
+        "coroutine" => "types.CoroutineType",
+        "async_generator" => "types.AsyncGeneratorType",
+        "mappingproxy" => "types.MappingProxyType",
+        "NoneType" => "types.NoneType",
+        "ellipsis" => "types.EllipsisType",
+        "NotImplementedType" => "types.NotImplementedType",
+        "weakref" | "weakref.weakref" => "weakref.ReferenceType",
+        _ => return name,
+    };
+    public.to_owned()
+}

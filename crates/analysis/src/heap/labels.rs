@@ -1,0 +1,114 @@
+//! How references are written: as Python would reach what they lead to, where it can.
+
+use heaptide_capture::heap::{EdgeKind, HeapSnapshot, Label, Root, RootKind};
+
+/// A reference, as it is put behind what refers: `.name`, `['key']`, `[3]`, `->tp_subclasses`.
+pub fn reference(snapshot: &HeapSnapshot, label: Label) -> String {
+    let number = label.number();
+    let name = || snapshot.names.get(number);
+    match label.kind() {
+        EdgeKind::Referent => format!("->[{number}]"),
+        EdgeKind::Attribute | EdgeKind::Slot => format!(".{}", name()),
+        EdgeKind::Key => format!("[{}]", quoted(name())),
+        EdgeKind::NumberKey | EdgeKind::Index => format!("[{number}]"),
+        EdgeKind::Item => format!(".values()[{number}]"),
+        EdgeKind::KeyOf => format!(".keys()[{number}]"),
+        EdgeKind::Element => format!("list(_)[{number}]"),
+        EdgeKind::Cell => ".cell_contents".to_owned(),
+        EdgeKind::Local => format!(".f_locals[{}]", quoted(name())),
+        EdgeKind::Stack => format!("->f_valuestack[{number}]"),
+        EdgeKind::Weak => "->weak".to_owned(),
+        EdgeKind::Internal => internal(name()),
+        EdgeKind::DictOf => ".__dict__".to_owned(),
+        EdgeKind::Type => ".__class__".to_owned(),
+    }
+}
+
+/// What Python calls an attribute is one; the rest is only C's.
+fn internal(name: &str) -> String {
+    const PUBLIC: [&str; 8] = ["__", "co_", "f_", "gi_", "cr_", "ag_", "tb_", "cell_"];
+    // What exists in C only, though its name begins like an attribute.
+    const HIDDEN: [&str; 3] = ["f_valuestack", "f_executable", "co_extra"];
+    let is_public = PUBLIC.iter().any(|prefix| name.starts_with(prefix));
+    if is_public && !HIDDEN.iter().any(|hidden| name.starts_with(hidden)) {
+        format!(".{name}")
+    } else {
+        format!("->{name}")
+    }
+}
+
+/// Where a way begins.
+pub fn root(snapshot: &HeapSnapshot, root: &Root) -> String {
+    let name = snapshot.names.get(root.name);
+    match root.kind {
+        RootKind::Interpreter if name.is_empty() => "<interpreter>".to_owned(),
+        RootKind::Interpreter if name.contains('.') => name.to_owned(),
+        RootKind::Interpreter => format!("<interpreter>.{name}"),
+        RootKind::Module => format!("sys.modules[{}]", quoted(name)),
+        RootKind::Type => format!("<type {name}>"),
+        RootKind::Frame => format!("<frame {name}>"),
+        RootKind::Thread => format!("<thread {name}>"),
+        RootKind::C => "<held by C code>".to_owned(),
+    }
+}
+
+/// A text as Python writes it.
+pub fn quoted(text: &str) -> String {
+    let quote = if text.contains('\'') && !text.contains('"') {
+        '"'
+    } else {
+        '\''
+    };
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push(quote);
+    for character in text.chars() {
+        match character {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            other if other == quote => {
+                out.push('\\');
+                out.push(other);
+            }
+            control if control.is_control() && (control as u32) < 256 => {
+                out.push_str(&format!("\\x{:02x}", control as u32));
+            }
+            control if control.is_control() => {
+                out.push_str(&format!("\\u{:04x}", control as u32));
+            }
+            other => out.push(other),
+        }
+    }
+    out.push(quote);
+    out
+}
+
+/// Puts a reference behind the text of what refers: an element of a set goes around it.
+pub fn append(text: &str, reference: &str) -> String {
+    match reference.strip_prefix("list(_)") {
+        Some(index) => format!("list({text}){index}"),
+        None => format!("{text}{reference}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_quoted_as_python_does() {
+        assert_eq!(quoted("plain"), "'plain'");
+        assert_eq!(quoted("it's"), "\"it's\"");
+        assert_eq!(quoted("it's \"\\\n"), "'it\\'s \"\\\\\\n'");
+        assert_eq!(quoted("\u{1}"), "'\\x01'");
+    }
+
+    #[test]
+    fn what_python_cannot_reach_has_an_arrow() {
+        assert_eq!(internal("co_code"), ".co_code");
+        assert_eq!(internal("__doc__"), ".__doc__");
+        assert_eq!(internal("tp_subclasses"), "->tp_subclasses");
+        assert_eq!(append("x", "list(_)[3]"), "list(x)[3]");
+    }
+}

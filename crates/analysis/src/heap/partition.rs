@@ -1,0 +1,359 @@
+//! Sets taken apart: objects of a set that are alike in something make a row.
+
+use std::hash::Hash;
+
+use heaptide_capture::heap::{EdgeKind, Label};
+use rustc_hash::FxHashMap;
+
+use super::labels;
+use super::set::ObjectSet;
+use super::view::Heap;
+
+/// In what objects of a row are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Type; dicts by whose they are.
+    Kind,
+    Type,
+    /// Bytes of the single object.
+    Size,
+    /// Where the type was defined.
+    Module,
+    /// Through what references they are reached.
+    Via,
+    /// The kinds of those who refer to them.
+    Referrers,
+    /// Nothing: every object is a row.
+    Identity,
+    /// Everything: one row.
+    Unity,
+    /// The line that allocated them.
+    Producer,
+}
+
+impl By {
+    pub const ALL: [(&'static str, By); 9] = [
+        ("kind", By::Kind),
+        ("type", By::Type),
+        ("size", By::Size),
+        ("module", By::Module),
+        ("via", By::Via),
+        ("referrers", By::Referrers),
+        ("id", By::Identity),
+        ("unity", By::Unity),
+        ("producer", By::Producer),
+    ];
+
+    pub fn from_name(name: &str) -> Option<By> {
+        // Heapy's own words.
+        let name = match name {
+            "clodo" => "kind",
+            "rcs" => "referrers",
+            "prod" => "producer",
+            other => other,
+        };
+        let known = By::ALL.iter().find(|(known, _)| *known == name);
+        known.map(|&(_, by)| by)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub label: String,
+    pub count: u64,
+    pub bytes: u64,
+}
+
+/// A set in rows, the largest first, then by name.
+#[derive(Clone, Debug)]
+pub struct Partition {
+    pub by: By,
+    pub rows: Vec<Row>,
+    pub count: u64,
+    pub bytes: u64,
+    /// By place in the set: the row.
+    row_of: Vec<u32>,
+}
+
+impl Partition {
+    pub fn of(heap: &Heap, set: &ObjectSet, by: By) -> Partition {
+        let (groups, names) = classify(heap, set, by);
+        Partition::assemble(heap, set, by, groups, names)
+    }
+
+    fn assemble(
+        heap: &Heap,
+        set: &ObjectSet,
+        by: By,
+        groups: Vec<u32>,
+        names: Vec<String>,
+    ) -> Partition {
+        let mut sums = vec![(0u64, 0u64); names.len()];
+        for (object, &group) in set.iter().zip(&groups) {
+            let sum = &mut sums[group as usize];
+            sum.0 += 1;
+            sum.1 += heap.bytes(object);
+        }
+        let mut order: Vec<u32> = (0..names.len() as u32)
+            .filter(|&group| sums[group as usize].0 > 0)
+            .collect();
+        order.sort_by(|&a, &b| {
+            let (a, b) = (a as usize, b as usize);
+            sums[b]
+                .1
+                .cmp(&sums[a].1)
+                .then_with(|| names[a].cmp(&names[b]))
+        });
+        let mut row_of_group = vec![0u32; names.len()];
+        for (row, &group) in order.iter().enumerate() {
+            row_of_group[group as usize] = row as u32;
+        }
+        let mut names = names;
+        let rows = order.iter().map(|&group| Row {
+            label: std::mem::take(&mut names[group as usize]),
+            count: sums[group as usize].0,
+            bytes: sums[group as usize].1,
+        });
+        Partition {
+            by,
+            rows: rows.collect(),
+            count: set.len() as u64,
+            bytes: sums.iter().map(|sum| sum.1).sum(),
+            row_of: groups
+                .iter()
+                .map(|&group| row_of_group[group as usize])
+                .collect(),
+        }
+    }
+
+    /// The objects of a row; `set` is what was taken apart.
+    pub fn members(&self, set: &ObjectSet, row: usize) -> ObjectSet {
+        let of_row = set.iter().zip(&self.row_of);
+        of_row
+            .filter(|&(_, &of)| of as usize == row)
+            .map(|(object, _)| object)
+            .collect()
+    }
+
+    /// The row of each object, in the order of the set.
+    pub fn rows_of_objects(&self) -> &[u32] {
+        &self.row_of
+    }
+}
+
+/// For each object of the set the number of its group, and the names of the groups.
+fn classify(heap: &Heap, set: &ObjectSet, by: By) -> (Vec<u32>, Vec<String>) {
+    let snapshot = &heap.snapshot;
+    let type_of = |object: u32| snapshot.objects.types[object as usize];
+    match by {
+        By::Kind => intern(
+            set.iter().map(|object| heap.kinds.of(object)),
+            |kind: &u32| heap.kinds.label(*kind).to_owned(),
+        ),
+        By::Type => intern(
+            set.iter().map(|object| heap.kinds.of_type(type_of(object))),
+            |kind| heap.kinds.label(*kind).to_owned(),
+        ),
+        By::Size => intern(set.iter().map(|object| heap.bytes(object)), |size| {
+            // Heapy aligns sizes, so that they can be compared.
+            format!("{size:>9}")
+        }),
+        By::Module => intern(
+            set.iter().map(|object| {
+                let one = snapshot.type_of(object);
+                if one.module.is_empty() {
+                    "builtins"
+                } else {
+                    one.module.as_str()
+                }
+            }),
+            |module| (*module).to_owned(),
+        ),
+        By::Via => incoming(
+            heap,
+            set,
+            |_, label| label.to_word(),
+            |&word| {
+                let label = Label::from_word(word);
+                let text = label.map(|label| labels::reference(snapshot, label));
+                labels::quoted(&text.unwrap_or_default())
+            },
+        ),
+        By::Referrers => incoming(
+            heap,
+            set,
+            |from, _| heap.kinds.of(from),
+            |&kind| heap.kinds.label(kind).to_owned(),
+        ),
+        By::Identity => {
+            let groups = (0..set.len() as u32).collect();
+            let names = set.iter().map(|object| describe(heap, object)).collect();
+            (groups, names)
+        }
+        By::Unity => (vec![0; set.len()], vec!["<Anything>".to_owned()]),
+        By::Producer => intern(
+            set.iter().map(|object| heap.site(object)),
+            |site| match site {
+                Some((file, line)) => format!("{file}:{line}"),
+                None => "<unknown>".to_owned(),
+            },
+        ),
+    }
+}
+
+fn intern<K: Hash + Eq>(
+    keys: impl Iterator<Item = K>,
+    name: impl Fn(&K) -> String,
+) -> (Vec<u32>, Vec<String>) {
+    let mut numbers: FxHashMap<K, u32> = FxHashMap::default();
+    let mut names = Vec::new();
+    let groups = keys.map(|key| {
+        if let Some(&number) = numbers.get(&key) {
+            return number;
+        }
+        let number = names.len() as u32;
+        names.push(name(&key));
+        numbers.insert(key, number);
+        number
+    });
+    (groups.collect(), names)
+}
+
+/// Groups by the set of keys of all references that lead to an object, in one pass over the references.
+fn incoming(
+    heap: &Heap,
+    set: &ObjectSet,
+    key: impl Fn(u32, Label) -> u32,
+    name: impl Fn(&u32) -> String,
+) -> (Vec<u32>, Vec<String>) {
+    const NOT_IN_SET: u32 = u32::MAX;
+    let mut place = vec![NOT_IN_SET; heap.n_objects()];
+    for (at, object) in set.iter().enumerate() {
+        place[object as usize] = at as u32;
+    }
+    let edges = &heap.snapshot.edges;
+    let mut starts = vec![0u32; set.len() + 1];
+    let each = |visit: &mut dyn FnMut(u32, u32, Label)| {
+        for from in 0..heap.n_objects() as u32 {
+            for (to, label) in edges.of(from) {
+                let at = place.get(to as usize).copied().unwrap_or(NOT_IN_SET);
+                if at != NOT_IN_SET && label.kind() != EdgeKind::Weak {
+                    visit(at, from, label);
+                }
+            }
+        }
+    };
+    each(&mut |at, _, _| starts[at as usize + 1] += 1);
+    for at in 1..starts.len() {
+        starts[at] += starts[at - 1];
+    }
+    let mut keys = vec![0u32; starts.last().copied().unwrap_or(0) as usize];
+    let mut next = starts.clone();
+    each(&mut |at, from, label| {
+        let to = &mut next[at as usize];
+        keys[*to as usize] = key(from, label);
+        *to += 1;
+    });
+    // Equal sets have equal texts once they are sorted.
+    let mut numbers: FxHashMap<Vec<u32>, u32> = FxHashMap::default();
+    let mut groups = Vec::with_capacity(set.len());
+    let mut own = Vec::new();
+    for at in 0..set.len() {
+        own.clear();
+        own.extend_from_slice(&keys[starts[at] as usize..starts[at + 1] as usize]);
+        own.sort_unstable();
+        own.dedup();
+        let number = match numbers.get(own.as_slice()) {
+            Some(&number) => number,
+            None => {
+                let number = numbers.len() as u32;
+                numbers.insert(own.clone(), number);
+                number
+            }
+        };
+        groups.push(number);
+    }
+    let mut names = vec![String::new(); numbers.len()];
+    for (keys, number) in numbers {
+        let mut texts: Vec<String> = keys.iter().map(&name).collect();
+        texts.sort();
+        texts.dedup();
+        names[number as usize] = if texts.is_empty() {
+            "<Nothing>".to_owned()
+        } else {
+            texts.join(", ")
+        };
+    }
+    merge_names(groups, names)
+}
+
+/// Keys that differ may be written alike: they are one row then.
+fn merge_names(groups: Vec<u32>, names: Vec<String>) -> (Vec<u32>, Vec<String>) {
+    let (merged, unique) = intern(names.iter(), |name| (*name).clone());
+    let groups = groups.into_iter().map(|group| merged[group as usize]);
+    (groups.collect(), unique)
+}
+
+/// One object in a few words: what it is, and what it holds if that is known.
+pub fn describe(heap: &Heap, object: u32) -> String {
+    let kind = heap.kind(object);
+    match heap.snapshot.value_of(object) {
+        Some(value) => format!("{kind}: {value}"),
+        None => format!(
+            "{kind}: {}{}",
+            heap.address(object),
+            heap.length_mark(object)
+        ),
+    }
+}
+
+impl Heap {
+    /// The line that allocated an object, if that is known.
+    pub fn site(&self, object: u32) -> Option<(&str, u32)> {
+        let frame = self.allocation(object).last()?;
+        Some((frame.file.as_str(), frame.line))
+    }
+
+    /// `*3` behind containers of three, as heapy marks them.
+    fn length_mark(&self, object: u32) -> String {
+        match self.n_items(object) {
+            Some(n_items) => format!("*{n_items}"),
+            None => String::new(),
+        }
+    }
+
+    /// How many items a container of Python's own has.
+    pub fn n_items(&self, object: u32) -> Option<u64> {
+        let one = self.snapshot.type_of(object);
+        let counted: fn(EdgeKind) -> bool = match (one.module.as_str(), one.name.as_str()) {
+            ("builtins", "list" | "tuple") | ("collections", "deque") => {
+                |kind| kind == EdgeKind::Index
+            }
+            ("builtins", "dict") | ("collections", "OrderedDict" | "defaultdict") => {
+                |kind| matches!(kind, EdgeKind::Key | EdgeKind::NumberKey | EdgeKind::Item)
+            }
+            ("builtins", "set" | "frozenset") => |kind| kind == EdgeKind::Element,
+            _ => return None,
+        };
+        let labels = self.snapshot.edges.labels_of(object).iter();
+        Some(labels.filter(|label| counted(label.kind())).count() as u64)
+    }
+
+    /// The frames in which an object was allocated, outermost first; none if that is not known.
+    pub fn allocation(
+        &self,
+        object: u32,
+    ) -> impl DoubleEndedIterator<Item = &heaptide_capture::heap::AllocationFrame> {
+        let stacks = self.snapshot.stacks.as_ref();
+        let frames = stacks.and_then(|stacks| {
+            let number = stacks.of_objects.get(object as usize)?;
+            let stack = stacks.stacks.get(*number as usize)?;
+            Some(
+                stack
+                    .iter()
+                    .filter_map(|&frame| stacks.frames.get(frame as usize)),
+            )
+        });
+        frames.into_iter().flatten()
+    }
+}

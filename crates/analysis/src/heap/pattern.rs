@@ -1,0 +1,103 @@
+//! The reference pattern of a set: who refers to it, by kind, who refers to those, and so on, as a tree of few rows.
+
+use rustc_hash::FxHashMap;
+
+use super::partition::{By, Partition};
+use super::set::ObjectSet;
+use super::view::Heap;
+
+/// Heapy's depth.
+pub const DEPTH: usize = 7;
+/// A pattern with more rows is read by nobody.
+const MAX_ROWS: usize = 1000;
+
+/// Why a row has nothing below it, or that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flag {
+    Expanded,
+    /// As deep as was asked for.
+    Deep,
+    /// Modules, types, code and frames: what holds those is no news.
+    Stopped,
+    /// Nothing but roots refers to it.
+    Root,
+    /// The same objects are in that row.
+    Seen(usize),
+}
+
+#[derive(Clone, Debug)]
+pub struct PatternRow {
+    /// Which child of which, from the set down: empty for the set itself.
+    pub path: Vec<usize>,
+    pub flag: Flag,
+    pub label: String,
+    pub objects: ObjectSet,
+}
+
+/// The rows, in the order of reading. `avoid` are objects that count as nobody.
+pub fn reference_pattern(
+    heap: &Heap,
+    set: &ObjectSet,
+    depth: usize,
+    avoid: &ObjectSet,
+) -> Vec<PatternRow> {
+    let mut rows: Vec<PatternRow> = Vec::new();
+    let mut seen: FxHashMap<Vec<u32>, usize> = FxHashMap::default();
+    let mut open = vec![(Vec::new(), set.clone())];
+    while let Some((path, objects)) = open.pop() {
+        if rows.len() >= MAX_ROWS || objects.is_empty() {
+            break;
+        }
+        let kinds = Partition::of(heap, &objects, By::Kind);
+        let names: Vec<&str> = kinds.rows.iter().map(|row| row.label.as_str()).collect();
+        let label = match names.as_slice() {
+            [one] => (*one).to_owned(),
+            several => format!("({})", several.join(" | ")),
+        };
+        let at = rows.len();
+        let mut below = Vec::new();
+        let flag = if let Some(&row) = seen.get(objects.numbers()) {
+            Flag::Seen(row)
+        } else if !path.is_empty() && names.iter().all(|name| is_stop(name)) {
+            Flag::Stopped
+        } else {
+            let referrers = heap.referrers_of(&objects).difference(avoid);
+            if referrers.is_empty() {
+                Flag::Root
+            } else if path.len() >= depth {
+                Flag::Deep
+            } else {
+                let parts = Partition::of(heap, &referrers, By::Kind);
+                below = (0..parts.rows.len())
+                    .map(|row| parts.members(&referrers, row))
+                    .collect();
+                Flag::Expanded
+            }
+        };
+        seen.entry(objects.numbers().to_vec()).or_insert(at);
+        for (child, members) in below.into_iter().enumerate().rev() {
+            let mut longer = path.clone();
+            longer.push(child);
+            open.push((longer, members));
+        }
+        rows.push(PatternRow {
+            path,
+            flag,
+            label,
+            objects,
+        });
+    }
+    rows
+}
+
+fn is_stop(kind: &str) -> bool {
+    matches!(
+        kind,
+        "module"
+            | "type"
+            | "dict of module"
+            | "dict of type"
+            | "types.CodeType"
+            | "types.FrameType"
+    )
+}

@@ -1,0 +1,159 @@
+//! The dominator tree cut to what a person can read: the largest branches, as far down as they matter.
+
+use super::graph::Graph;
+use super::labels;
+use super::view::Heap;
+use heaptide_capture::heap::{EdgeKind, NO_OBJECT};
+
+/// A line of the tree: an object, or the rest of its parent's children together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// `None` for a rest.
+    pub object: Option<u32>,
+    pub depth: u32,
+    pub retained: u64,
+    /// How many branches a rest stands for.
+    pub n_objects: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct TreeLimits {
+    pub depth: u32,
+    /// Children shown of each object.
+    pub width: usize,
+    /// Branches that retain less than this share of the whole are rest.
+    pub min_share: f64,
+}
+
+/// Branches below `top`, or below everything, the largest first.
+pub fn branches(heap: &Heap, top: Option<u32>, limits: TreeLimits) -> Vec<Branch> {
+    let children = heap.dominators().children();
+    let retained = heap.retained();
+    let whole = heap.snapshot.total_bytes();
+    let least = (whole as f64 * limits.min_share) as u64;
+    let mut found = Vec::new();
+    let n_objects = heap.n_objects() as u32;
+    let mut open: Vec<Branch> = match top {
+        Some(object) => vec![Branch {
+            object: Some(object),
+            depth: 0,
+            retained: retained[object as usize],
+            n_objects: 1,
+        }],
+        None => below(&children, retained, n_objects, 0, least, limits.width),
+    };
+    while let Some(branch) = open.pop() {
+        if let Some(object) = branch.object {
+            let depth = branch.depth + 1;
+            if depth < limits.depth {
+                open.extend(below(
+                    &children,
+                    retained,
+                    object,
+                    depth,
+                    least,
+                    limits.width,
+                ));
+            }
+        }
+        found.push(branch);
+    }
+    found
+}
+
+/// The children of an object, the one to be shown first last.
+fn below(
+    children: &Graph,
+    retained: &[u64],
+    parent: u32,
+    depth: u32,
+    least: u64,
+    width: usize,
+) -> Vec<Branch> {
+    let mut own: Vec<u32> = children.of(parent).to_vec();
+    own.sort_by_key(|&child| (std::cmp::Reverse(retained[child as usize]), child));
+    let n_shown = own
+        .iter()
+        .take(width)
+        .take_while(|&&child| retained[child as usize] >= least.max(1))
+        .count();
+    let (shown, rest) = own.split_at(n_shown);
+    let mut branches: Vec<Branch> = shown
+        .iter()
+        .map(|&object| Branch {
+            object: Some(object),
+            depth,
+            retained: retained[object as usize],
+            n_objects: 1,
+        })
+        .collect();
+    let rest_bytes = rest.iter().map(|&child| retained[child as usize]).sum();
+    if !rest.is_empty() {
+        branches.push(Branch {
+            object: None,
+            depth,
+            retained: rest_bytes,
+            n_objects: rest.len() as u64,
+        });
+    }
+    branches.reverse();
+    branches
+}
+
+impl Heap {
+    /// An object for a person: its kind, its name if it has one, how it is called by who dominates it.
+    pub fn brief(&self, object: u32) -> String {
+        let holder = self.dominators().immediate[object as usize];
+        let via = if holder == super::dominators::TOP {
+            self.root_of(object)
+                .map(|root| labels::root(&self.snapshot, root))
+        } else {
+            self.references_between(holder, object).into_iter().next()
+        };
+        let what = format!("{} {}", self.kind(object), self.sample(object));
+        match via {
+            Some(via) => format!("{via}  {what}"),
+            None => what,
+        }
+    }
+
+    /// What tells an object from others of its kind: a name, a value, else its address and length.
+    pub fn sample(&self, object: u32) -> String {
+        if let Some(name) = self.own_name(object) {
+            return name;
+        }
+        if let Some(value) = self.snapshot.value_of(object) {
+            return value.to_owned();
+        }
+        match self.n_items(object) {
+            Some(n_items) => format!("{}*{n_items}", self.address(object)),
+            None => self.address(object),
+        }
+    }
+
+    /// The name of a module, a type, or of whose dict it is.
+    pub fn own_name(&self, object: u32) -> Option<String> {
+        let owner = self.owners.get(object as usize).copied();
+        if let Some(owner) = owner.filter(|&owner| owner != NO_OBJECT) {
+            return Some(self.own_name(owner).unwrap_or_else(|| self.address(owner)));
+        }
+        if let Some(name) = self.type_names().get(&object) {
+            return Some(name.clone());
+        }
+        let one = self.snapshot.type_of(object);
+        if one.module != "builtins" || one.name != "module" {
+            return None;
+        }
+        let mut roots = self.snapshot.roots.iter();
+        let root = roots.find(|root| {
+            root.object == object && root.kind == heaptide_capture::heap::RootKind::Module
+        })?;
+        Some(self.snapshot.names.get(root.name).to_owned())
+    }
+
+    /// How many references of a kind an object has.
+    pub fn n_references(&self, object: u32, kind: EdgeKind) -> usize {
+        let labels = self.snapshot.edges.labels_of(object).iter();
+        labels.filter(|label| label.kind() == kind).count()
+    }
+}

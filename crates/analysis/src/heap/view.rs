@@ -1,0 +1,226 @@
+//! A snapshot opened for questions. What an answer needs is made when it is first asked for, and kept.
+
+use std::sync::OnceLock;
+
+use heaptide_capture::heap::{EdgeKind, HeapSnapshot, NO_OBJECT, Root};
+use rustc_hash::FxHashMap;
+
+use super::dominators::{Dominators, TOP};
+use super::graph::Graph;
+use super::kinds::{Kinds, type_name};
+use super::labels;
+use super::paths::{self, Distances, ShortestPaths};
+use super::retained;
+use super::set::ObjectSet;
+
+pub struct Heap {
+    pub snapshot: HeapSnapshot,
+    /// Who keeps whom alive: weak references are not in it.
+    pub graph: Graph,
+    /// For every object the one whose `__dict__` it is.
+    pub owners: Vec<u32>,
+    pub kinds: Kinds,
+    /// Objects that roots hold, in the order of the roots, each once.
+    pub roots: Vec<u32>,
+    referrers: OnceLock<Graph>,
+    dominators: OnceLock<Dominators>,
+    retained: OnceLock<Vec<u64>>,
+    distances: OnceLock<Distances>,
+    type_names: OnceLock<FxHashMap<u32, String>>,
+}
+
+impl Heap {
+    pub fn new(snapshot: HeapSnapshot) -> Heap {
+        let graph = Graph::build(snapshot.objects.len(), |object| {
+            let strong = |label: EdgeKind| label != EdgeKind::Weak;
+            let edges = snapshot.edges.of(object);
+            edges.filter_map(move |(target, label)| strong(label.kind()).then_some(target))
+        });
+        let owners = snapshot.dict_owners();
+        let kinds = Kinds::new(&snapshot, &owners);
+        let mut seen = super::graph::Bits::new(snapshot.objects.len());
+        let roots = snapshot.roots.iter().map(|root| root.object);
+        let roots = roots.filter(|&object| seen.insert(object)).collect();
+        Heap {
+            snapshot,
+            graph,
+            owners,
+            kinds,
+            roots,
+            referrers: OnceLock::new(),
+            dominators: OnceLock::new(),
+            retained: OnceLock::new(),
+            distances: OnceLock::new(),
+            type_names: OnceLock::new(),
+        }
+    }
+
+    pub fn n_objects(&self) -> usize {
+        self.snapshot.objects.len()
+    }
+
+    pub fn bytes(&self, object: u32) -> u64 {
+        self.snapshot.objects.bytes(object)
+    }
+
+    pub fn bytes_of(&self, set: &ObjectSet) -> u64 {
+        set.iter().map(|object| self.bytes(object)).sum()
+    }
+
+    pub fn kind(&self, object: u32) -> &str {
+        self.kinds.label(self.kinds.of(object))
+    }
+
+    /// Everything that roots reach.
+    pub fn reachable(&self) -> ObjectSet {
+        self.dominators().reachable.iter().collect()
+    }
+
+    /// Garbage that waits for the collector.
+    pub fn unreachable(&self) -> ObjectSet {
+        let reachable = &self.dominators().reachable;
+        let all = 0..self.n_objects() as u32;
+        all.filter(|&object| !reachable.contains(object)).collect()
+    }
+
+    pub fn all(&self) -> ObjectSet {
+        (0..self.n_objects() as u32).collect()
+    }
+
+    /// The graph the other way round.
+    pub fn referrers(&self) -> &Graph {
+        self.referrers.get_or_init(|| self.graph.reversed())
+    }
+
+    pub fn dominators(&self) -> &Dominators {
+        self.dominators
+            .get_or_init(|| Dominators::compute(&self.graph, self.referrers(), &self.roots))
+    }
+
+    /// For every object the bytes that go when it goes.
+    pub fn retained(&self) -> &[u64] {
+        self.retained
+            .get_or_init(|| self.dominators().retained(|object| self.bytes(object)))
+    }
+
+    pub fn distances(&self) -> &Distances {
+        self.distances.get_or_init(|| {
+            let roots = self.roots.iter().copied();
+            Distances::compute(&self.graph, roots, |_| false)
+        })
+    }
+
+    /// What is alive only through a set, itself included.
+    pub fn dominated(&self, set: &ObjectSet) -> ObjectSet {
+        retained::dominated(&self.graph, &self.roots, set)
+    }
+
+    pub fn referrers_of(&self, set: &ObjectSet) -> ObjectSet {
+        paths::referrers_of(self.referrers(), set)
+    }
+
+    pub fn referents_of(&self, set: &ObjectSet) -> ObjectSet {
+        paths::referents_of(&self.graph, set)
+    }
+
+    /// The immediate dominators of objects, each once.
+    pub fn dominators_of(&self, set: &ObjectSet) -> ObjectSet {
+        let immediate = &self.dominators().immediate;
+        let found = set.iter().map(|object| immediate[object as usize]);
+        found.filter(|&dominator| dominator != TOP).collect()
+    }
+
+    /// Objects of a kind, or of a type: dicts of any owner for `dict`.
+    pub fn of_kind(&self, name: &str) -> ObjectSet {
+        let Some(wanted) = self.kinds.find(name) else {
+            return ObjectSet::default();
+        };
+        let types = &self.snapshot.objects.types;
+        let is_wanted = |object: &u32| {
+            let of_type = self.kinds.of_type(types[*object as usize]);
+            self.kinds.of(*object) == wanted || of_type == wanted
+        };
+        (0..self.n_objects() as u32).filter(is_wanted).collect()
+    }
+
+    /// The shortest ways from roots to whichever of a set are nearest.
+    pub fn shortest_paths(&self, set: &ObjectSet, max_paths: usize) -> ShortestPaths {
+        paths::shortest_paths(self.referrers(), self.distances(), set, max_paths)
+    }
+
+    /// The same from other objects than the roots, or without entering some.
+    pub fn paths_from(
+        &self,
+        sources: Option<&ObjectSet>,
+        set: &ObjectSet,
+        avoid: &ObjectSet,
+        max_paths: usize,
+    ) -> ShortestPaths {
+        let avoided = |object: u32| avoid.contains(object);
+        let distances = match sources {
+            None if avoid.is_empty() => return self.shortest_paths(set, max_paths),
+            None => Distances::compute(&self.graph, self.roots.iter().copied(), avoided),
+            Some(sources) => Distances::compute(&self.graph, sources.iter(), avoided),
+        };
+        paths::shortest_paths(self.referrers(), &distances, set, max_paths)
+    }
+
+    /// The first root that holds an object.
+    pub fn root_of(&self, object: u32) -> Option<&Root> {
+        let mut roots = self.snapshot.roots.iter();
+        roots.find(|root| root.object == object)
+    }
+
+    /// How one object refers to another, once for each reference: `.x`, `['x']`.
+    pub fn references_between(&self, from: u32, to: u32) -> Vec<String> {
+        let edges = self.snapshot.edges.of(from);
+        let between =
+            edges.filter(|&(target, label)| target == to && label.kind() != EdgeKind::Weak);
+        between
+            .map(|(_, label)| labels::reference(&self.snapshot, label))
+            .collect()
+    }
+
+    /// The steps of a way as texts: the root's, then how each object refers to the next.
+    pub fn path_steps(&self, path: &[u32]) -> Vec<String> {
+        let Some(&first) = path.first() else {
+            return Vec::new();
+        };
+        let root = match self.root_of(first) {
+            Some(root) => labels::root(&self.snapshot, root),
+            None => format!("<{} at {}>", self.kind(first), self.address(first)),
+        };
+        let steps = path.windows(2).map(|pair| {
+            let mut ways = self.references_between(pair[0], pair[1]);
+            match ways.len() {
+                1 => ways.remove(0),
+                0 => "->?".to_owned(),
+                // As heapy writes references that run side by side.
+                _ => format!("<{}>", ways.join(",")),
+            }
+        });
+        std::iter::once(root).chain(steps).collect()
+    }
+
+    /// A way as one expression: `sys.modules['job'].__dict__['cache']['a']`.
+    pub fn path_text(&self, path: &[u32]) -> String {
+        let mut steps = self.path_steps(path).into_iter();
+        let first = steps.next().unwrap_or_default();
+        steps.fold(first, |text, step| labels::append(&text, &step))
+    }
+
+    /// Types that are objects of the snapshot, with their names.
+    pub fn type_names(&self) -> &FxHashMap<u32, String> {
+        self.type_names.get_or_init(|| {
+            let types = self.snapshot.types.iter();
+            let known = types.filter(|one| one.object != NO_OBJECT);
+            known.map(|one| (one.object, type_name(one))).collect()
+        })
+    }
+
+    /// As `id()` and `hex()` write it.
+    pub fn address(&self, object: u32) -> String {
+        let address = self.snapshot.objects.addresses.get(object as usize);
+        format!("{:#x}", address.copied().unwrap_or(0))
+    }
+}

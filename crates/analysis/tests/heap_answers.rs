@@ -1,0 +1,221 @@
+//! Answers about small heaps that are written down by hand.
+
+use heaptide_analysis::capture::heap::build::Added;
+use heaptide_analysis::capture::heap::{EdgeKind, HeapBuilder, Label, Objects, RootKind};
+use heaptide_analysis::heap::diff::{diff, leaked, only_in};
+use heaptide_analysis::heap::pattern::{Flag, reference_pattern};
+use heaptide_analysis::heap::{By, Heap, ObjectSet, Partition};
+
+/// A module `job` with a cache of two orders, each with a price in its `__dict__`; the first order is in a set too.
+fn shop() -> HeapBuilder {
+    let mut heap = HeapBuilder::new();
+    heap.header().pid = 7;
+    let module = heap.object("module", 72);
+    let namespace = heap.object("dict", 200);
+    heap.edge(module, namespace, Label::new(EdgeKind::DictOf, 0));
+    heap.root(RootKind::Module, "job", module);
+    let cache = heap.object("dict", 400);
+    heap.named(namespace, cache, EdgeKind::Key, "cache");
+    let open = heap.object("set", 216);
+    heap.named(namespace, open, EdgeKind::Key, "open");
+    for (at, key) in ["a", "b"].into_iter().enumerate() {
+        let order = order(&mut heap, cache, key);
+        if at == 0 {
+            heap.edge(open, order, Label::new(EdgeKind::Element, 0));
+        }
+    }
+    heap
+}
+
+fn order(heap: &mut HeapBuilder, cache: Added, key: &str) -> Added {
+    let order = heap.object("shop.Order", 48);
+    heap.named(cache, order, EdgeKind::Key, key);
+    let own = heap.object("dict", 64);
+    heap.edge(order, own, Label::new(EdgeKind::DictOf, 0));
+    let price = heap.object("float", 24);
+    heap.named(own, price, EdgeKind::Key, "price");
+    order
+}
+
+fn rows(heap: &Heap, set: &ObjectSet, by: By) -> Vec<(String, u64, u64)> {
+    let partition = Partition::of(heap, set, by);
+    let rows = partition.rows.into_iter();
+    rows.map(|row| (row.label, row.count, row.bytes)).collect()
+}
+
+fn row(label: &str, count: u64, bytes: u64) -> (String, u64, u64) {
+    (label.to_owned(), count, bytes)
+}
+
+#[test]
+fn dicts_are_told_apart_by_whose_they_are() {
+    let heap = Heap::new(shop().finish());
+    assert_eq!(
+        rows(&heap, &heap.all(), By::Kind),
+        [
+            row("dict (no owner)", 1, 400),
+            row("set", 1, 216),
+            row("dict of module", 1, 200),
+            row("dict of shop.Order", 2, 128),
+            row("shop.Order", 2, 96),
+            row("module", 1, 72),
+            row("float", 2, 48),
+        ]
+    );
+    let types = rows(&heap, &heap.all(), By::Type);
+    assert_eq!(types[0], row("dict", 4, 728));
+    assert_eq!(heap.of_kind("dict").len(), 4);
+    assert_eq!(heap.of_kind("dict of shop.Order").len(), 2);
+}
+
+#[test]
+fn members_of_a_row_are_the_objects_that_it_counts() {
+    let heap = Heap::new(shop().finish());
+    let all = heap.all();
+    for (_, by) in By::ALL {
+        let partition = Partition::of(&heap, &all, by);
+        let mut n_members = 0;
+        for (at, row) in partition.rows.iter().enumerate() {
+            let members = partition.members(&all, at);
+            assert_eq!(members.len() as u64, row.count);
+            assert_eq!(heap.bytes_of(&members), row.bytes);
+            n_members += members.len();
+        }
+        assert_eq!(n_members, heap.n_objects());
+    }
+}
+
+#[test]
+fn via_and_referrers_name_every_way_in() {
+    let heap = Heap::new(shop().finish());
+    let orders = heap.of_kind("shop.Order");
+    assert_eq!(
+        rows(&heap, &orders, By::Via),
+        [
+            row("\"['a']\", 'list(_)[0]'", 1, 48),
+            row("\"['b']\"", 1, 48)
+        ]
+    );
+    assert_eq!(
+        rows(&heap, &orders, By::Referrers),
+        [
+            row("dict (no owner)", 1, 48),
+            row("dict (no owner), set", 1, 48)
+        ]
+    );
+    let kinds = rows(&heap, &heap.referrers_of(&orders), By::Kind);
+    assert_eq!(kinds, [row("dict (no owner)", 1, 400), row("set", 1, 216)]);
+}
+
+#[test]
+fn paths_are_expressions_from_a_module() {
+    let heap = Heap::new(shop().finish());
+    let found = heap.shortest_paths(&heap.of_kind("float"), 10);
+    let texts: Vec<String> = found
+        .paths
+        .iter()
+        .map(|path| heap.path_text(path))
+        .collect();
+    assert_eq!(
+        texts,
+        [
+            "sys.modules['job'].__dict__['cache']['a'].__dict__['price']",
+            "sys.modules['job'].__dict__['cache']['b'].__dict__['price']",
+            "list(sys.modules['job'].__dict__['open'])[0].__dict__['price']",
+        ]
+    );
+    let cache = heap.of_kind("dict (no owner)");
+    let around = heap.paths_from(None, &heap.of_kind("float"), &cache, 10);
+    assert_eq!(around.n_paths, 1);
+}
+
+#[test]
+fn what_two_hold_is_retained_by_neither() {
+    let heap = Heap::new(shop().finish());
+    let cache = heap.of_kind("dict (no owner)");
+    // Its own 400, and the order that nobody else holds.
+    assert_eq!(heap.bytes_of(&heap.dominated(&cache)), 400 + 136);
+    let both = cache.union(&heap.of_kind("set"));
+    assert_eq!(heap.bytes_of(&heap.dominated(&both)), 400 + 216 + 272);
+}
+
+#[test]
+fn pattern_shows_holders_by_kind_until_a_module() {
+    let heap = Heap::new(shop().finish());
+    let prices = heap.of_kind("float");
+    let found = reference_pattern(&heap, &prices, 7, &ObjectSet::default());
+    let rows: Vec<(Vec<usize>, Flag, &str)> = found
+        .iter()
+        .map(|row| (row.path.clone(), row.flag, row.label.as_str()))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            (vec![], Flag::Expanded, "float"),
+            (vec![0], Flag::Expanded, "dict of shop.Order"),
+            (vec![0, 0], Flag::Expanded, "shop.Order"),
+            (vec![0, 0, 0], Flag::Expanded, "dict (no owner)"),
+            (vec![0, 0, 0, 0], Flag::Stopped, "dict of module"),
+            (vec![0, 0, 1], Flag::Expanded, "set"),
+            (vec![0, 0, 1, 0], Flag::Seen(4), "dict of module"),
+        ]
+    );
+}
+
+#[test]
+fn weak_references_hold_nothing() {
+    let mut builder = shop();
+    let reference = builder.object("weakref.ReferenceType", 72);
+    builder.root(RootKind::C, "", reference);
+    let alone = builder.object("shop.Order", 48);
+    builder.flags(alone, Objects::TRACKED | Objects::UNREACHABLE);
+    builder.edge(reference, alone, Label::new(EdgeKind::Weak, 0));
+    let heap = Heap::new(builder.finish());
+    assert_eq!(heap.unreachable().len(), 1);
+    assert!(heap.referrers_of(&heap.unreachable()).is_empty());
+}
+
+#[test]
+fn differences_are_by_identity() {
+    let before = Heap::new(shop().finish());
+    let mut later = shop();
+    // Not the address of any object before.
+    let extra = later.object_at(0x9000, "shop.Order", 48);
+    later.root(RootKind::C, "", extra);
+    let after = Heap::new(later.finish());
+    let found = diff(&before, &after, By::Kind);
+    assert!(found.is_same_process);
+    assert_eq!((found.new.len(), found.gone.len()), (1, 0));
+    assert_eq!(found.rows.len(), 1);
+    assert_eq!(found.rows[0].label, "shop.Order");
+    assert_eq!((found.rows[0].count(), found.rows[0].bytes()), (1, 48));
+    let back = diff(&after, &before, By::Kind);
+    assert_eq!((back.rows[0].count(), back.gone.len()), (-1, 1));
+}
+
+#[test]
+fn object_of_another_type_at_the_same_address_is_new() {
+    let mut one = HeapBuilder::new();
+    one.object_at(0x100, "str", 50);
+    let mut other = HeapBuilder::new();
+    other.object_at(0x100, "bytes", 50);
+    let (one, other) = (Heap::new(one.finish()), Heap::new(other.finish()));
+    assert_eq!(only_in(&other, &one).len(), 1);
+}
+
+#[test]
+fn leaked_is_what_came_with_the_load_and_stayed() {
+    let with = |addresses: &[u64]| {
+        let mut builder = HeapBuilder::new();
+        for &address in addresses {
+            builder.object_at(address, "shop.Order", 48);
+        }
+        Heap::new(builder.finish())
+    };
+    let baseline = with(&[0x10]);
+    let load = with(&[0x10, 0x20, 0x30]);
+    let after = with(&[0x10, 0x30, 0x40]);
+    let found = leaked(&baseline, &load, &after);
+    let addresses: Vec<String> = found.iter().map(|object| after.address(object)).collect();
+    assert_eq!(addresses, ["0x30"]);
+}

@@ -1,0 +1,39 @@
+//! Ways from roots, one a line.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::heap::Heap;
+use heaptide_analysis::heap::paths::ShortestPaths;
+
+/// Ways as heapy numbers them.
+pub fn paths(out: &mut dyn Write, heap: &Heap, found: &ShortestPaths) -> io::Result<()> {
+    for (at, path) in found.paths.iter().enumerate() {
+        writeln!(out, "{at:>2}: {}", heap.path_text(path))?;
+    }
+    match found.n_paths - found.paths.len() as u64 {
+        0 => Ok(()),
+        1 => writeln!(out, "<... 1 more path ...>"),
+        n_more => writeln!(out, "<... {n_more} more paths ...>"),
+    }
+}
+
+/// One way, an object a line: how it is reached, what it is, what it holds.
+pub fn path(out: &mut dyn Write, heap: &Heap, path: &[u32]) -> io::Result<()> {
+    let steps = heap.path_steps(path);
+    let width = steps.iter().map(|step| step.chars().count()).max();
+    let width = width.unwrap_or(0).min(60);
+    for (depth, (step, &object)) in steps.iter().zip(path).enumerate() {
+        let pad = width.saturating_sub(step.chars().count());
+        writeln!(
+            out,
+            "{:indent$}{step}{:pad$}  {} at {}, retains {} bytes",
+            "",
+            "",
+            heap.kind(object),
+            heap.address(object),
+            heap.retained()[object as usize],
+            indent = 2 * depth,
+        )?;
+    }
+    Ok(())
+}

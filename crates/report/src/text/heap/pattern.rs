@@ -1,0 +1,105 @@
+//! The reference pattern, as heapy draws it.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::heap::Heap;
+use heaptide_analysis::heap::pattern::{Flag, PatternRow};
+
+use super::More;
+
+/// Heapy's width.
+const WIDTH: usize = 80;
+/// Examples of each row.
+const N_SAMPLES: usize = 2;
+
+/// Rows from `first` on, `n_rows` of them (0: all).
+pub fn pattern(
+    out: &mut dyn Write,
+    heap: &Heap,
+    rows: &[PatternRow],
+    first: usize,
+    n_rows: usize,
+    more: More,
+) -> io::Result<()> {
+    writeln!(out, "Reference Pattern by <[dict of] class>.")?;
+    let last = match n_rows {
+        0 => rows.len(),
+        n => rows.len().min(first + n),
+    };
+    for (at, row) in rows.iter().enumerate().take(last).skip(first) {
+        let fill = if at % 2 == 0 { '-' } else { ' ' };
+        let fill: String = std::iter::repeat_n(fill, 3 + row.path.len()).collect();
+        let flag = flag(row.flag);
+        let text = format!(
+            "{at:>2}: {} {fill} {flag} {} {}: {}",
+            letters(&row.path),
+            row.objects.len(),
+            row.label,
+            samples(heap, row)
+        );
+        writeln!(out, "{}", shortened(&text))?;
+    }
+    if last < rows.len() {
+        writeln!(out, "{}", more.rows(rows.len() - last))?;
+    }
+    Ok(())
+}
+
+/// `[-]`: rows below; `[+]`: deep enough; `[S]`: stopped at; `[R]`: held by roots; `[^ 3]`: as row 3.
+pub fn flag(flag: Flag) -> String {
+    match flag {
+        Flag::Expanded => "[-]".to_owned(),
+        Flag::Deep => "[+]".to_owned(),
+        Flag::Stopped => "[S]".to_owned(),
+        Flag::Root => "[R]".to_owned(),
+        Flag::Seen(line) => format!("[^ {line}]"),
+    }
+}
+
+/// A row's name: a letter for each step, `a3` for three times the same.
+fn letters(path: &[usize]) -> String {
+    if path.is_empty() {
+        return "_".to_owned();
+    }
+    let mut text = String::new();
+    for run in path.chunk_by(|a, b| a == b) {
+        let letter = letter(run[0]);
+        if run.len() < 3 {
+            text.push_str(&letter.repeat(run.len()));
+        } else {
+            text.push_str(&format!("{letter}{}", run.len()));
+        }
+    }
+    text
+}
+
+fn letter(number: usize) -> String {
+    let last = char::from(b'a' + (number % 26) as u8);
+    match number / 26 {
+        0 => last.to_string(),
+        more => format!("{}{last}", letter(more - 1)),
+    }
+}
+
+fn samples(heap: &Heap, row: &PatternRow) -> String {
+    let shown: Vec<String> = row
+        .objects
+        .iter()
+        .take(N_SAMPLES)
+        .map(|object| heap.sample(object))
+        .collect();
+    let rest = if row.objects.len() > N_SAMPLES {
+        "..."
+    } else {
+        ""
+    };
+    format!("{}{rest}", shown.join(", "))
+}
+
+fn shortened(text: &str) -> String {
+    if text.chars().count() <= WIDTH {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(WIDTH - 3).collect();
+    format!("{kept}...")
+}

@@ -1,0 +1,227 @@
+//! Tables of kinds, of single objects, of differences, and of what kinds retain.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::heap::diff::HeapDiff;
+use heaptide_analysis::heap::partition::{By, Partition};
+
+use super::{More, objects, percent, share, significant};
+
+/// Kinds are wrapped so that lines are no longer.
+const WIDTH: usize = 100;
+/// Where kinds begin.
+const INDENT: usize = 45;
+
+/// The title of the column with the names of rows.
+pub fn heading(by: By) -> &'static str {
+    match by {
+        By::Kind => "Kind (class / dict of class)",
+        By::Type => "Type",
+        By::Size => "Individual Size",
+        By::Module => "Module",
+        By::Via => "Referred Via:",
+        By::Referrers => "Referrers by Kind (class / dict of class)",
+        By::Identity => "Brief",
+        By::Unity => "<unclassified>",
+        By::Producer => "Producer (line of allocation)",
+    }
+}
+
+/// Rows from `first` on, `n_rows` of them (0: all). Later parts have no title.
+pub fn partition(
+    out: &mut dyn Write,
+    table: &Partition,
+    first: usize,
+    n_rows: usize,
+    more: More,
+) -> io::Result<()> {
+    if table.by == By::Identity {
+        return identity(out, table, "mixed", first, n_rows, more);
+    }
+    if first == 0 {
+        writeln!(
+            out,
+            "Partition of a set of {} {}. Total size = {} bytes.",
+            table.count,
+            objects(table.count),
+            table.bytes
+        )?;
+    }
+    writeln!(
+        out,
+        " Index  Count   %     Size   % Cumulative  % {}",
+        heading(table.by)
+    )?;
+    let last = last_row(first, n_rows, table.rows.len());
+    let before = table.rows.iter().take(first).map(|row| row.bytes);
+    let mut cumulative: u64 = before.sum();
+    for (at, row) in table.rows.iter().enumerate().take(last).skip(first) {
+        cumulative += row.bytes;
+        let numbers = format!(
+            "{at:>6} {:>6} {:>3} {:>8} {:>3} {cumulative:>9} {:>3} ",
+            row.count,
+            percent(row.count, table.count),
+            row.bytes,
+            percent(row.bytes, table.bytes),
+            percent(cumulative, table.bytes),
+        );
+        write_wrapped(out, &numbers, &row.label)?;
+    }
+    write_more(out, table.rows.len() - last, more)
+}
+
+/// One row for each object of a set of one kind, or of a mixed one.
+pub fn identity(
+    out: &mut dyn Write,
+    table: &Partition,
+    kind: &str,
+    first: usize,
+    n_rows: usize,
+    more: More,
+) -> io::Result<()> {
+    if first == 0 {
+        writeln!(
+            out,
+            "Set of {} <{kind}> {}. Total size = {} bytes.",
+            table.count,
+            objects(table.count),
+            table.bytes
+        )?;
+    }
+    writeln!(out, " Index     Size   %   Cumulative  %   Brief")?;
+    let last = last_row(first, n_rows, table.rows.len());
+    let before = table.rows.iter().take(first).map(|row| row.bytes);
+    let mut cumulative: u64 = before.sum();
+    for (at, row) in table.rows.iter().enumerate().take(last).skip(first) {
+        cumulative += row.bytes;
+        writeln!(
+            out,
+            "{at:>6} {:>8} {:>5.1} {cumulative:>9} {:>5.1} {}",
+            row.bytes,
+            share(row.bytes, table.bytes),
+            share(cumulative, table.bytes),
+            row.label
+        )?;
+    }
+    write_more(out, table.rows.len() - last, more)
+}
+
+/// Kinds with what each retains: what would go if all of the kind went. `bytes` is the whole heap.
+pub fn retained(
+    out: &mut dyn Write,
+    table: &Partition,
+    retained: &[u64],
+    n_rows: usize,
+    more: More,
+) -> io::Result<()> {
+    writeln!(
+        out,
+        "Partition of a set of {} {}. Total size = {} bytes.",
+        table.count,
+        objects(table.count),
+        table.bytes
+    )?;
+    writeln!(
+        out,
+        " Index  Count   %     Size   %  Retained   % {}",
+        heading(table.by)
+    )?;
+    let last = last_row(0, n_rows, table.rows.len());
+    for (at, (row, &retained)) in table.rows.iter().zip(retained).enumerate().take(last) {
+        let numbers = format!(
+            "{at:>6} {:>6} {:>3} {:>8} {:>3} {retained:>9} {:>3} ",
+            row.count,
+            percent(row.count, table.count),
+            row.bytes,
+            percent(row.bytes, table.bytes),
+            percent(retained, table.bytes),
+        );
+        write_wrapped(out, &numbers, &row.label)?;
+    }
+    write_more(out, table.rows.len() - last, more)
+}
+
+/// What changed from `before`, which is B, to `after`, which is A.
+pub fn difference(
+    out: &mut dyn Write,
+    diff: &HeapDiff,
+    by: By,
+    n_rows: usize,
+    more: More,
+) -> io::Result<()> {
+    let (a, b) = (diff.after, diff.before);
+    let bytes = a.bytes as i64 - b.bytes as i64;
+    let of_b = |bytes: i64| match b.bytes {
+        0 => "-".to_owned(),
+        whole => significant(bytes as f64 * 100.0 / whole as f64),
+    };
+    writeln!(out, "Summary of difference operation (A-B).")?;
+    writeln!(out, "        Count     Size")?;
+    writeln!(out, "  A  {:>8} {:>8}", a.count, a.bytes)?;
+    writeln!(out, "  B  {:>8} {:>8}", b.count, b.bytes)?;
+    writeln!(
+        out,
+        "  A-B{:>8} {bytes:>8}  = {:>9} % of B",
+        a.count as i64 - b.count as i64,
+        of_b(bytes)
+    )?;
+    writeln!(out)?;
+    writeln!(
+        out,
+        "Differences by kind, largest absolute size diffs first."
+    )?;
+    writeln!(
+        out,
+        " Index  Count     Size  Cumulative  % of B {}",
+        heading(by)
+    )?;
+    let last = last_row(0, n_rows, diff.rows.len());
+    let mut cumulative = 0;
+    for (at, row) in diff.rows.iter().enumerate().take(last) {
+        cumulative += row.bytes();
+        writeln!(
+            out,
+            "{at:>6} {:>6} {:>8} {cumulative:>9} {:>9} {}",
+            row.count(),
+            row.bytes(),
+            of_b(cumulative),
+            row.label
+        )?;
+    }
+    write_more(out, diff.rows.len() - last, more)
+}
+
+fn last_row(first: usize, n_rows: usize, n_known: usize) -> usize {
+    if n_rows == 0 {
+        n_known
+    } else {
+        n_known.min(first.saturating_add(n_rows))
+    }
+}
+
+fn write_more(out: &mut dyn Write, n_more: usize, more: More) -> io::Result<()> {
+    if n_more == 0 {
+        return Ok(());
+    }
+    writeln!(out, "{}", more.rows(n_more))
+}
+
+/// Numbers that outgrow their columns push the kind to the right; what is wrapped stays below its column.
+fn write_wrapped(out: &mut dyn Write, numbers: &str, label: &str) -> io::Result<()> {
+    let room = WIDTH - INDENT;
+    let mut line = numbers.to_owned();
+    let mut used = 0;
+    // Sizes are aligned by blanks that mean something.
+    let words = label.split_inclusive(' ');
+    for word in words {
+        let width = word.trim_end().chars().count();
+        if used > 0 && used + width > room {
+            writeln!(out, "{}", line.trim_end())?;
+            line = " ".repeat(INDENT);
+            used = 0;
+        }
+        line.push_str(word);
+        used += word.chars().count();
+    }
+    writeln!(out, "{}", line.trim_end())
+}
