@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 
 import heaptide
 
@@ -14,7 +15,11 @@ def held():
     with open("/proc/self/statm") as memory, open("/proc/self/maps") as maps:
         resident_kb = int(memory.read().split()[1]) * PAGE_KB
         n_maps = len(maps.readlines())
-    n_files, n_threads = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+    # The kernel still lists a thread for a moment after it has been waited for.
+    end = time.monotonic() + 300
+    while (n_threads := len(os.listdir("/proc/self/task"))) > 1 and time.monotonic() < end:
+        time.sleep(0.001)
+    n_files = len(os.listdir("/proc/self/fd"))
     return {"files": n_files, "threads": n_threads, "maps": n_maps, "resident_kb": resident_kb}
 
 

@@ -5,7 +5,7 @@ import re
 import time
 
 # Longer than any machine takes. The test then fails by what is missing in the file.
-PATIENCE = 60
+PATIENCE = 300
 
 
 def text():

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -20,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hermetic import become_hermetic
 
-# A shell that starts the tests in the background may ignore these, and every program under test would inherit that.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+become_hermetic()
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
 
@@ -55,12 +53,9 @@ def session_id(capture: Path) -> bytes:
 
 
 def python(*arguments: str | Path, cwd: Path, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run the interpreter under test in a folder, with `env` added to an environment that says nothing of ours."""
-    clean = {
-        name: value for name, value in os.environ.items() if not name.startswith(("HEAPTIDE", "AIRFLOW", "MEMRAY"))
-    }
+    """Run the interpreter under test in a folder, with `env` added to the environment."""
     command = [sys.executable, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**clean, **env})
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **env})
     if check and done.returncode != 0:
         pytest.fail(f"{command} ended with {done.returncode}\n--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}")
     return done

@@ -87,8 +87,8 @@ class Job:
     """A process that answers. Its first line of output tells where; `stop` waits for its end."""
 
     def __init__(self, command: Sequence[str | Path], folder: Path, env: Mapping[str, str] | None = None) -> None:
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("HEAPTIDE", "MEMRAY"))}
-        environment |= {
+        environment = {
+            **os.environ,
             "HEAPTIDE_RUNTIME_DIR": str(folder / "run"),
             "HEAPTIDE_SESSIONS": str(folder / "sessions"),
             "PYTHONUNBUFFERED": "1",

@@ -21,11 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import NEVER
 
 pyte = pytest.importorskip("pyte", reason="pyte, which plays the terminal, is not installed")
-
-# Far beyond anything a test waits for: reached only if what it waits for never comes.
-NEVER = 60
 
 
 class TerminalScreen:
@@ -48,8 +46,6 @@ class TerminalScreen:
         self.settings_before = termios.tcgetattr(slave)
         self.written = b""
         environment = {**os.environ, "TERM": "xterm-256color", **(env or {})}
-        for name in ("COLUMNS", "LINES", "NO_COLOR"):
-            environment.pop(name, None)
 
         def become_foreground() -> None:
             os.setsid()

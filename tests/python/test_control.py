@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from conftest import heaptide
 from jobs import BASE, Job, ask, obedient
+from waiting import wait_until
 
 pytestmark = pytest.mark.once
 
@@ -151,7 +152,7 @@ def test_requests_that_are_too_large_are_refused(job: Job) -> None:
 
 
 def test_more_requests_than_allowed_are_told_to_wait(tmp_path: Path) -> None:
-    job = obedient(tmp_path, "'0', requests_per_second=5")
+    job = obedient(tmp_path, "'0', requests_per_second=1")
     answers = [job.ask("GET", "sessions") for _ in range(200)]
     refused = [answer for answer in answers if answer.status != 200]
     assert refused and all(answer.status == 429 for answer in refused)
@@ -240,11 +241,9 @@ def test_forked_child_has_its_own_door_and_the_parents_stays_the_parents(job: Jo
     code = "(lambda os: [pid := os.fork(), pid or [__import__('time').sleep(600)]][0])(__import__('os'))"
     pid = int(job.tell(code))
     try:
-        sockets = {path.name for path in (job.folder / "run").rglob("*.sock")}
+        both = {f"{job.process.pid}.sock", f"{pid}.sock"}
         # The child's socket is there as soon as `fork` has returned in the child.
-        while f"{pid}.sock" not in sockets:
-            sockets = {path.name for path in (job.folder / "run").rglob("*.sock")}
-        assert sockets == {f"{job.process.pid}.sock", f"{pid}.sock"}
+        wait_until(lambda: {path.name for path in (job.folder / "run").rglob("*.sock")} == both, "the child's socket")
         started = job.post("start")
         assert sorted(started["pids"]) == sorted([job.process.pid, pid])
     finally:

@@ -6,6 +6,7 @@ The rows are those of Flyte's checklist.
 from __future__ import annotations
 
 import base64
+import concurrent.futures
 import inspect
 import re
 import sys
@@ -16,6 +17,8 @@ from pathlib import Path
 import heaptide as package
 import pytest
 from conftest import heaptide, python
+from resident_curve import GROW_AND_SHRINK, shortest_time_of_three_readings
+from waiting import wait_until
 
 SIZE = 3_000_000 + sys.getsizeof(b"")
 
@@ -386,29 +389,39 @@ def test_F7_forked_children_are_merged_into_the_same_report(tmp_path: Path) -> N
 
 @pytest.mark.once
 def test_F9_interval_governs_the_resident_curve_and_leaks_the_first_view(tmp_path: Path) -> None:
-    captures, pages, said = run(
-        tmp_path,
-        """
-        import time, heaptide
-
-        def wait():
-            held, end = [], time.monotonic() + 1.2
-            while time.monotonic() < end:
-                held.append(b"x" * 100_000)
-                time.sleep(0.005)
-
-        @heaptide.memray_profiling(memory_interval_ms=500, trace_python_allocators=True)
-        def seldom(): wait()
+    program = GROW_AND_SHRINK + textwrap.dedent("""
+        import heaptide
 
         @heaptide.memray_profiling(memory_interval_ms=5, memray_reporter_args=["--leaks"], native_traces=True)
-        def often(): wait()
+        def often(): grow_and_shrink()
 
-        seldom(), often()
-        """,
-    )
+        @heaptide.memray_profiling(memory_interval_ms=200, trace_python_allocators=True)
+        def seldom(): grow_and_shrink()
+
+        often()
+        os.unlink("enough")
+        seldom()
+    """)
+
+    def shortest_time(function: str) -> float:
+        folder = tmp_path / "memray_bin"
+        return min(map(shortest_time_of_three_readings, folder.glob(f"{function}.*.bin")), default=float("inf"))
+
+    def end_after_three_readings(function: str, enough: float) -> None:
+        try:
+            wait_until(lambda: running.done() or shortest_time(function) < enough, f"three readings of {function}")
+        finally:
+            (tmp_path / "enough").touch()
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        running = pool.submit(run, tmp_path, program)
+        end_after_three_readings("often", 0.19)
+        wait_until(lambda: running.done() or not (tmp_path / "enough").exists(), "the next function")
+        end_after_three_readings("seldom", 60)
+        captures, pages, said = running.result()
     often, seldom = (heaptide("parse", path).stdout.splitlines() for path in captures)
-    curve = [sum(line.startswith("MEMORY_RECORD") for line in lines) for lines in (often, seldom)]
-    assert curve[0] > 2 * curve[1], curve
+    # Times in the file are exact to a millisecond.
+    assert shortest_time("often") < 0.19 and shortest_time("seldom") > 0.198
     assert " objects=true " in seldom[0] and " objects=false " in often[0]
     assert said.count("\n") == 1 and "C frames are not recorded yet" in said
     assert len(pages) == 2
@@ -472,25 +485,28 @@ def test_rendering_leaves_the_event_loop_free(tmp_path: Path) -> None:
     run(
         tmp_path,
         """
-        import asyncio, inspect, heaptide
+        import asyncio, os, heaptide
         from heaptide import reports
 
-        ticks = 0
+        # The report is not made before something else has run.
+        wait = "import os, time; n = 0\\nwhile not os.path.exists('other ran') and n < 30000: time.sleep(0.01); n += 1\\n"
+        reports._COMMAND = wait + reports._COMMAND
+        done = []
 
-        async def tick():
-            global ticks
-            while True:
-                ticks += 1
+        async def other():
+            while not done:
                 await asyncio.sleep(0)
+            open("other ran", "w").close()
 
         @heaptide.memray_profiling
-        async def task(): return ticks
+        async def task(): done.append(True)
 
         async def main():
-            ticking = asyncio.ensure_future(tick())
-            before = await task()
-            assert ticks > before + 1, "nothing else ran while the report was made"
-            ticking.cancel()
+            beside = asyncio.ensure_future(other())
+            await asyncio.sleep(0)
+            await task()
+            assert os.path.exists("other ran"), "nothing else ran while the report was made"
+            await beside
 
         asyncio.run(main())
         """,

@@ -133,7 +133,8 @@ def test_c5_increments_of_the_seeds_example(python):
     increments = [table.row(text).increment for text in ("a = [1]", "b = [2]", "c = [3]", "del b")]
     assert increments == pytest.approx([7.6, 7.6, 76.3, -7.6], abs=0.5)
     assert table.rows[0].increment == table.rows[0].usage
-    assert table.row("return value + 1").increment == pytest.approx(0, abs=0.1)
+    # The kernel adds up a process's pages in portions of up to 64 for each processor.
+    assert table.row("return value + 1").increment == pytest.approx(0, abs=0.5)
 
 
 def test_c6_one_line_names_file_function_and_peak_in_both_known_layouts(python):

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from conftest import heaptide
 from terminal_screen import TerminalScreen
+from waiting import wait_until
 
 pytestmark = pytest.mark.once
 
@@ -202,8 +203,8 @@ def test_ctrl_c_interrupts_the_program_and_q_leaves_it_running(
     tmp_path: Path, terminal: Callable[..., TerminalScreen]
 ) -> None:
     (tmp_path / "waits.py").write_text(
-        "import signal, sys\nkept = bytearray(3_000_000)\nprint('waits', flush=True)\n"
-        "try:\n    signal.pause()\nexcept KeyboardInterrupt:\n    print('interrupted', flush=True)\nsys.exit(5)\n"
+        "import sys, time\nkept = bytearray(3_000_000)\ntry:\n    print('waits', flush=True)\n"
+        "    while True: time.sleep(0.1)\nexcept KeyboardInterrupt:\n    print('interrupted', flush=True)\nsys.exit(5)\n"
     )
     screen = terminal("run", "--live", tmp_path / "waits.py")
     screen.wait_for("running", "3.0")
@@ -272,10 +273,12 @@ def test_a_stopped_viewer_does_not_stop_the_program_and_misses_updates(
     stdin.write("\n")
     stdin.flush()
     assert stdout.readline() == "done\n", "the program goes on while nobody looks"
+
     # Others still see what is new.
-    numbers = heaptide("live", port).stdout
-    while int(re.search(r"in (\d+) blocks", numbers)[1]) < 100_000:  # type: ignore[index]
-        numbers = heaptide("live", port).stdout
+    def n_blocks() -> int:
+        return int(re.search(r"in (\d+) blocks", heaptide("live", port).stdout)[1])  # type: ignore[index]
+
+    wait_until(lambda: n_blocks() >= 100_000, "the program's last numbers")
     screen.process.send_signal(signal.SIGCONT)
     screen.wait(lambda seen: re.search(r"in 10\d{4} blocks", seen))
     assert program.go_on() == 0
@@ -316,8 +319,8 @@ def test_a_killed_program_is_shown_as_gone(
 
 def test_a_signal_to_a_program_that_is_watched_is_its_own(tmp_path: Path, recorded: Callable[..., Recorded]) -> None:
     (tmp_path / "asks.py").write_text(
-        "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
-        "print('holding', flush=True)\nwhile True: signal.pause()\n"
+        "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
+        "print('holding', flush=True)\nwhile True: time.sleep(0.1)\n"
     )
     program = recorded("--live-remote", "-q", "asks.py")
     program.wait_until_it_holds()
@@ -326,9 +329,11 @@ def test_a_signal_to_a_program_that_is_watched_is_its_own(tmp_path: Path, record
 
 
 def test_what_is_wrong_with_a_port_is_said_in_one_sentence() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    refused = heaptide("live", port, check=False)
+    # A port that is bound is nobody else's, and without listening nobody is let in.
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = str(bound.getsockname()[1])
+        refused = heaptide("live", port, check=False)
     assert refused.returncode == 1
     assert refused.stderr.startswith(f"heaptide: nothing listens on port {port}"), refused.stderr
     with socket.create_server(("127.0.0.1", 0)) as foreign:
@@ -443,9 +448,12 @@ def test_a_program_that_was_followed_from_the_start_has_the_sums_of_one_that_is_
     [said] = json.loads(heaptide("stats", "--json", capture).stdout)["heaptide"]["processes"]
     wanted = f"heap {shown_size(said['live_bytes'])} in "
     highest = f"at most {shown_size(said['peak_bytes'])}"
-    # Two looks at least are made after it said so; each question is answered with the newest.
-    seen = [heaptide("live", port).stdout.splitlines()[1]]
-    while wanted not in seen[-1] and len(seen) < 50:
+    seen = []
+
+    def is_seen() -> bool:
         seen.append(heaptide("live", port).stdout.splitlines()[1])
-    assert wanted in seen[-1] and highest in seen[-1], (wanted, highest, seen[-1])
+        return wanted in seen[-1]
+
+    wait_until(is_seen, f"{wanted!r}")
+    assert highest in seen[-1], (highest, seen[-1])
     assert program.go_on() == 0

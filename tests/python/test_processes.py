@@ -143,7 +143,7 @@ def test_child_forked_while_another_thread_starts_and_stops_can_record_itself(tm
     for turn in range(60):
         pid = os.fork()
         if pid == 0:
-            signal.alarm(20)  # A child that hangs is to end all the same.
+            signal.alarm(300)  # A child that hangs is to end all the same.
             ends.set()
             with heaptide.Tracker("child.tide", overwrite=True):
                 bytes(10000)

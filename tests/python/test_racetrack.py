@@ -340,7 +340,7 @@ def test_R11_reports_are_made_by_another_process_with_low_priority_and_bounded_m
     )
     done = Job([sys.executable, "-c", script], leaking.folder)
     nice, limit, words = done.address.split(maxsplit=2)
-    assert (int(nice), int(limit), words) == (10, 123456789012, "['stats']")
+    assert (int(nice), int(limit), words) == (min(os.nice(0) + 10, 19), 123456789012, "['stats']")
     done.stop()
     children = Path(f"/proc/{leaking.process.pid}/task/{leaking.process.pid}/children").read_text().split()
     leaking.get("stats")
@@ -371,7 +371,7 @@ def test_the_example_of_the_document_word_for_word(tmp_path: Path) -> None:
     url = f"{job.address}{PREFIX}"
 
     def run(*words: str) -> str:
-        return subprocess.run([curl, "-sS", "--fail", *words], check=True, capture_output=True, text=True).stdout
+        return subprocess.run([curl, "-q", "-sS", "--fail", *words], check=True, capture_output=True, text=True).stdout
 
     for n in (1, 2, 3):
         done = run("-X", "POST", f"{url}/api/v1/perform", "-H", "Content-Type: application/json", "-d", "{}")

@@ -208,6 +208,9 @@ def test_spawned_processes_find_the_main_module(tmp_path: Path) -> None:
     if __name__ == "__main__":
         with multiprocessing.get_context("spawn").Pool(2) as pool:
             print(pool.map(square, range(5)))
+            # A pool that is left without this ends its workers by a signal, maybe before one of them has begun.
+            pool.close()
+            pool.join()
     """
     write(tmp_path / "job.py", program)
     assert run_twice(tmp_path, "job.py").stdout == b"[0, 1, 4, 9, 16]\n"

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 from conftest import heaptide
+from resident_curve import GROW_AND_SHRINK, shortest_time_of_three_readings
 from side_by_side import write
+from waiting import wait_until
 
 CODE = "x = bytes(1_000_000); print('ran')"
 
@@ -146,22 +148,23 @@ def test_command_and_module_are_the_same_program() -> None:
 
 
 def test_interval_sets_how_often_the_resident_size_is_read(tmp_path: Path) -> None:
-    # The size changes all the time, so that every reading is in the file.
-    code = """
-import time
-held = []
-end = time.monotonic() + 0.6
-while time.monotonic() < end:
-    held.append(b"x" * 65536)
-    time.sleep(0.001)
-"""
-    n_readings = {}
-    for interval in ("5", "100"):
+    def shortest_time(interval: str, enough: float) -> float:
+        """Run a program until three readings are close enough to each other, and tell how close they are."""
         capture = tmp_path / f"{interval}.tide"
-        assert run(tmp_path, "-q", "-o", capture, "--interval", interval, "-c", code).returncode == 0
-        n_readings[interval] = heaptide("parse", capture).stdout.count("MEMORY_RECORD")
-    assert 3 <= n_readings["100"] <= 12
-    assert n_readings["5"] > 2 * n_readings["100"]
+        command = [sys.executable, "-m", "heaptide", "run", "-q", "-o", str(capture), "--interval", interval]
+        with subprocess.Popen([*command, "-c", GROW_AND_SHRINK + "grow_and_shrink()"], cwd=tmp_path) as program:
+            try:
+                wait_until(lambda: shortest_time_of_three_readings(capture) < enough, "three readings")
+            finally:
+                (tmp_path / "enough").touch()
+        assert program.returncode == 0
+        (tmp_path / "enough").unlink()
+        return shortest_time_of_three_readings(capture)
+
+    # Three readings take twice the interval, or a little more than once if the first is late.
+    assert shortest_time("5", enough=0.09) < 0.09
+    # Times in the file are exact to a millisecond.
+    assert shortest_time("100", enough=60) > 0.098
 
 
 def test_modes_are_written_into_the_capture(tmp_path: Path) -> None:

@@ -157,10 +157,11 @@ def test_a_signal_handler_stands_on_top_of_what_it_interrupted(record: Callable[
             bytes(1_000_001)  # @handler
 
         def wait():
-            while len(seen) < 3: pass  # @wait
+            # The clock starts here: on a busy machine it might strike before this line is reached.
+            while len(seen) < 3: started or started.append(signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01))  # @wait
 
+        started = []
         signal.signal(signal.SIGALRM, handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
         wait()  # @call
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_IGN)

@@ -253,7 +253,12 @@ def test_program_goes_on_when_its_timeline_cannot_be_written(tmp_path: Path) -> 
     def small_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (60, 60))
 
-    code = "import time; time.sleep(0.5); print('done'); raise SystemExit(4)"
+    code = """
+from seen_from_outside import until
+until(lambda text: len(text) == 60)
+print("done")
+raise SystemExit(4)
+"""
     done = record(
         *(tmp_path, "-T", "0.01", "-o", "out.dat", "--", sys.executable, "-c", code),
         check=False,
@@ -264,7 +269,12 @@ def test_program_goes_on_when_its_timeline_cannot_be_written(tmp_path: Path) -> 
 
 
 def test_recording_ends_at_its_timeout_and_the_program_goes_on(tmp_path: Path) -> None:
-    code = "import time; time.sleep(1); print('done'); raise SystemExit(6)"
+    code = """
+from seen_from_outside import until
+until(lambda text: text.endswith(" running\\n"))
+print("done")
+raise SystemExit(6)
+"""
     done = record(tmp_path, "-q", "--timeout", "0.2", "-o", "out.dat", "--", sys.executable, "-c", code, check=False)
     assert (done.returncode, done.stdout) == (6, "done\n")
     assert (tmp_path / "out.dat").read_text().endswith(" running\n")

@@ -318,11 +318,14 @@ def test_stop_puts_everything_back(python: Python) -> None:
     done = python("""
     def state():
         hooks = sys.getprofile(), sys.gettrace(), threading.Thread.__dict__.get("_set_native_id")
-        return hooks, len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+        return hooks, len(os.listdir("/proc/self/fd"))
     before = state()
     with Tracker("block.tide"):
         assert sys.getprofile() is None and sys.gettrace() is None
     assert state() == before, (state(), before)
+    # The kernel still lists a thread for a moment after it has been waited for; one that stays would hang the test.
+    while len(os.listdir("/proc/self/task")) > 1:
+        pass
     assert not any(".tide" in line for line in open("/proc/self/maps"))
     """)
     assert done.stdout == ""
@@ -340,6 +343,7 @@ def test_thousands_of_recordings_do_not_make_the_process_grow(python: Python) ->
         if turn == 200:
             first = resident(), n_mappings()
     grown = resident() - first[0]
-    print(grown < 500_000, n_mappings() - first[1] < 8, grown, n_mappings() - first[1])
+    # One page for each recording would be 1.6 million bytes; the kernel adds up pages in portions of up to 64.
+    print(grown < 1_000_000, n_mappings() - first[1] < 8, grown, n_mappings() - first[1])
     """)
     assert done.stdout.startswith("True True"), done.stdout

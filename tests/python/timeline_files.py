@@ -10,14 +10,10 @@ from typing import Any
 
 from conftest import PROGRAMS, heaptide
 
-# What launchers set: a test that itself runs under one must not be taken for a rank.
-RANKS = re.compile(r"(OMPI|PMIX|PMI|MV2|PALS|JSM|SLURM|HEAPTIDE|COMPSS)_")
-
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """The environment without launchers, with what a test adds, and with `seen_from_outside` for its programs."""
-    kept = {name: value for name, value in os.environ.items() if not RANKS.match(name)}
-    return {**kept, "PYTHONPATH": str(PROGRAMS), **more}
+    """The environment with what a test adds, and with `seen_from_outside` for its programs."""
+    return {**os.environ, "PYTHONPATH": str(PROGRAMS), **more}
 
 
 def record(folder: Path, *arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
