@@ -8,7 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use heaptide_capture::area::{BlockHead, ChunkHead};
 use heaptide_capture::event::MAX_RECORD_BYTES;
 use heaptide_capture::wire::Writer;
-use heaptide_capture::{Allocator, Capture, Frame, Header, Packer, Tables, replay};
+use heaptide_capture::{
+    Allocator, Capture, Damage, Frame, Header, Packer, Tables, replay, replay_between,
+};
 
 struct Counting;
 
@@ -43,7 +45,7 @@ fn capture(n_chunks: u32) -> Capture {
     let mut bytes = Header::default().to_bytes();
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     let mut packer = Packer::new();
-    let mut sequences = 0..;
+    let mut sequences = 1..;
     for number in 0..n_chunks {
         for stream in 1..=N_STREAMS {
             let sequence = sequences.next().unwrap_or(0);
@@ -82,11 +84,23 @@ fn capture(n_chunks: u32) -> Capture {
 
 /// Bytes that a replay holds at most, beyond those held before, and the events it replays.
 fn peak_of_replay(capture: &Capture) -> (usize, usize) {
+    peak_of(|n_events| replay(capture, &mut |_| {}, &mut |_, ops| *n_events += ops.len()))
+}
+
+/// The same without threads that decode ahead: how far ahead they are is chance.
+fn peak_of_replay_alone(capture: &Capture) -> (usize, usize) {
+    peak_of(|n_events| {
+        replay_between(capture, 0, u64::MAX, 0, &mut |_, ops| {
+            *n_events += ops.len()
+        })
+    })
+}
+
+fn peak_of(replay: impl FnOnce(&mut usize) -> Vec<Damage>) -> (usize, usize) {
     let before = HELD.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
     let mut n_events = 0;
-    let damage = replay(capture, &mut |_| {}, &mut |_, ops| n_events += ops.len());
-    assert_eq!(damage, []);
+    assert_eq!(replay(&mut n_events), []);
     (PEAK.load(Ordering::Relaxed) - before, n_events)
 }
 
@@ -145,13 +159,20 @@ fn dozens_of_threads_in_the_middle_of_chunks_take_little_memory() {
 #[test]
 fn memory_of_a_replay_does_not_grow_with_the_number_of_events() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (small_peak, small_count) = peak_of_replay(&capture(20));
-    let (large_peak, large_count) = peak_of_replay(&capture(250));
+    let large = capture(250);
+    let (small_peak, small_count) = peak_of_replay_alone(&capture(20));
+    let (large_peak, large_count) = peak_of_replay_alone(&large);
     assert!(large_count > small_count * 10);
-    // How far ahead the workers are when the peak is taken differs from run to run; a few bytes a chunk are its place
-    // in the list of what to decode next.
+    // A few bytes a chunk are its place in the list of what to decode next.
     assert!(
-        large_peak < small_peak * 2,
+        large_peak < small_peak * 3 / 2,
         "{small_peak} bytes for {small_count} events, {large_peak} for {large_count}"
+    );
+    // Four threads at most, each with a chunk under its hands, and six chunks that wait for their turn.
+    let (peak, count) = peak_of_replay(&large);
+    assert_eq!(count, large_count);
+    assert!(
+        peak < large_peak * 16,
+        "{peak} bytes with threads, {large_peak} without"
     );
 }

@@ -125,18 +125,21 @@ impl Server {
 }
 
 /// A socket that only this user may open. One that is left over from a process that has gone is replaced.
+///
+/// It gets its name when it listens already: whoever finds a socket that refuses takes its process for gone.
 fn bind_socket(path: &Path) -> io::Result<UnixListener> {
-    let listener = match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            if UnixStream::connect(path).is_ok() {
-                return Err(error);
-            }
-            std::fs::remove_file(path)?;
-            UnixListener::bind(path)?
-        }
-        other => other?,
-    };
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    if UnixStream::connect(path).is_ok() {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    let unfinished = path.with_extension("new");
+    // Of a process of this number that was killed at just this place.
+    let _ = std::fs::remove_file(&unfinished);
+    let listener = UnixListener::bind(&unfinished)?;
+    std::fs::set_permissions(&unfinished, std::fs::Permissions::from_mode(0o600))
+        .and_then(|()| std::fs::rename(&unfinished, path))
+        .inspect_err(|_| {
+            let _ = std::fs::remove_file(&unfinished);
+        })?;
     Ok(listener)
 }
 
@@ -240,5 +243,44 @@ impl Drop for Ended {
     fn drop(&mut self) {
         *lock(&self.0.n_connections) -= 1;
         self.0.one_ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn socket_that_can_be_found_never_refuses() {
+        let folder = std::env::temp_dir().join(format!("heaptide-server-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for number in 0..200 {
+            let path = folder.join(format!("{number}.sock"));
+            let found = path.clone();
+            let looking = std::thread::spawn(move || {
+                while !found.exists() {
+                    std::hint::spin_loop();
+                }
+                UnixStream::connect(found).map(drop)
+            });
+            let listener = bind_socket(&path).unwrap();
+            looking.join().unwrap().unwrap();
+            drop(listener);
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn left_over_socket_is_replaced_and_one_in_use_is_not() {
+        let path = std::env::temp_dir().join(format!("heaptide-left-{}.sock", std::process::id()));
+        drop(bind_socket(&path).unwrap());
+        assert!(path.exists());
+        let listener = bind_socket(&path).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let taken = bind_socket(&path).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        drop(listener);
+        std::fs::remove_file(path).unwrap();
     }
 }
