@@ -1,41 +1,11 @@
 //! Answers about small heaps that are written down by hand.
 
-use heaptide_analysis::capture::heap::build::Added;
 use heaptide_analysis::capture::heap::{EdgeKind, HeapBuilder, Label, Objects, RootKind};
 use heaptide_analysis::heap::diff::{diff, leaked, only_in};
 use heaptide_analysis::heap::pattern::{Flag, reference_pattern};
 use heaptide_analysis::heap::{By, Heap, ObjectSet, Partition};
 
-/// A module `job` with a cache of two orders, each with a price in its `__dict__`; the first order is in a set too.
-fn shop() -> HeapBuilder {
-    let mut heap = HeapBuilder::new();
-    heap.header().pid = 7;
-    let module = heap.object("module", 72);
-    let namespace = heap.object("dict", 200);
-    heap.edge(module, namespace, Label::new(EdgeKind::DictOf, 0));
-    heap.root(RootKind::Module, "job", module);
-    let cache = heap.object("dict", 400);
-    heap.named(namespace, cache, EdgeKind::Key, "cache");
-    let open = heap.object("set", 216);
-    heap.named(namespace, open, EdgeKind::Key, "open");
-    for (at, key) in ["a", "b"].into_iter().enumerate() {
-        let order = order(&mut heap, cache, key);
-        if at == 0 {
-            heap.edge(open, order, Label::new(EdgeKind::Element, 0));
-        }
-    }
-    heap
-}
-
-fn order(heap: &mut HeapBuilder, cache: Added, key: &str) -> Added {
-    let order = heap.object("shop.Order", 48);
-    heap.named(cache, order, EdgeKind::Key, key);
-    let own = heap.object("dict", 64);
-    heap.edge(order, own, Label::new(EdgeKind::DictOf, 0));
-    let price = heap.object("float", 24);
-    heap.named(own, price, EdgeKind::Key, "price");
-    order
-}
+use crate::support::heaps::shop;
 
 fn rows(heap: &Heap, set: &ObjectSet, by: By) -> Vec<(String, u64, u64)> {
     let partition = Partition::of(heap, set, by);

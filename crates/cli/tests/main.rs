@@ -6,6 +6,7 @@ mod support;
 mod damage;
 mod diff;
 mod filters;
+mod heap;
 mod layouts;
 mod manners;
 mod pages;

@@ -14,6 +14,7 @@ pub mod pattern;
 pub mod retained;
 pub mod set;
 pub mod tree;
+pub mod types;
 pub mod view;
 
 pub use partition::{By, Partition, Row};

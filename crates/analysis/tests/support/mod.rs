@@ -15,6 +15,8 @@
 //! A frame is `function[@file][:line]`; the file is `/srv/job/job.py` unless it is given.
 #![allow(dead_code)]
 
+pub mod heaps;
+
 use std::collections::HashMap;
 
 use heaptide_capture::area::{BlockHead, ChunkHead};

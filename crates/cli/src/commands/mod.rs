@@ -3,6 +3,7 @@
 pub mod ctl;
 pub mod diff;
 pub mod flamegraph;
+pub mod heap;
 pub mod launch;
 pub mod lines;
 pub mod list;
@@ -60,6 +61,11 @@ pub const ALL: &[Subcommand] = &[
         name: "ctl",
         arguments: ctl::arguments,
         run: ctl::run,
+    },
+    Subcommand {
+        name: "heap",
+        arguments: heap::arguments,
+        run: heap::run,
     },
     Subcommand {
         name: "flamegraph",

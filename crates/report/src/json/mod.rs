@@ -3,6 +3,7 @@
 mod diff;
 pub mod findings;
 pub mod flame;
+pub mod heap;
 mod lines;
 mod stats;
 mod value;

@@ -8,7 +8,7 @@ mod tables;
 pub use dominators::dominators;
 pub use paths::{path, paths};
 pub use pattern::{flag, pattern};
-pub use tables::{difference, heading, identity, partition, retained};
+pub use tables::{census, difference, heading, identity, partition};
 
 /// What is behind `<12 more rows.`: how to see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::heap::diff::HeapDiff;
 use heaptide_analysis::heap::partition::{By, Partition};
+use heaptide_analysis::heap::types::Census;
 
 use super::{More, objects, percent, share, significant};
 
@@ -106,39 +107,34 @@ pub fn identity(
     write_more(out, table.rows.len() - last, more)
 }
 
-/// Kinds with what each retains: what would go if all of the kind went. `bytes` is the whole heap.
-pub fn retained(
-    out: &mut dyn Write,
-    table: &Partition,
-    retained: &[u64],
-    n_rows: usize,
-    more: More,
-) -> io::Result<()> {
+/// Kinds with what each retains: what would go if all of the kind went.
+pub fn census(out: &mut dyn Write, census: &Census, n_rows: usize, more: More) -> io::Result<()> {
     writeln!(
         out,
         "Partition of a set of {} {}. Total size = {} bytes.",
-        table.count,
-        objects(table.count),
-        table.bytes
+        census.count,
+        objects(census.count),
+        census.bytes
     )?;
     writeln!(
         out,
         " Index  Count   %     Size   %  Retained   % {}",
-        heading(table.by)
+        heading(census.by)
     )?;
-    let last = last_row(0, n_rows, table.rows.len());
-    for (at, (row, &retained)) in table.rows.iter().zip(retained).enumerate().take(last) {
+    let last = last_row(0, n_rows, census.rows.len());
+    for (at, row) in census.rows.iter().enumerate().take(last) {
         let numbers = format!(
-            "{at:>6} {:>6} {:>3} {:>8} {:>3} {retained:>9} {:>3} ",
+            "{at:>6} {:>6} {:>3} {:>8} {:>3} {:>9} {:>3} ",
             row.count,
-            percent(row.count, table.count),
+            percent(row.count, census.count),
             row.bytes,
-            percent(row.bytes, table.bytes),
-            percent(retained, table.bytes),
+            percent(row.bytes, census.bytes),
+            row.retained,
+            percent(row.retained, census.bytes),
         );
         write_wrapped(out, &numbers, &row.label)?;
     }
-    write_more(out, table.rows.len() - last, more)
+    write_more(out, census.rows.len() - last, more)
 }
 
 /// What changed from `before`, which is B, to `after`, which is A.

@@ -1,0 +1,74 @@
+//! The census: every kind with what it holds by itself, and what would go if all of it went.
+
+use super::partition::{By, Partition};
+use super::retained::retained_by_groups;
+use super::view::Heap;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeRow {
+    pub label: String,
+    pub count: u64,
+    pub bytes: u64,
+    /// What no root reaches any more without the objects of this row, those included.
+    pub retained: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Census {
+    pub by: By,
+    pub count: u64,
+    pub bytes: u64,
+    pub rows: Vec<TypeRow>,
+}
+
+/// What rows are sorted by, the largest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Bytes,
+    Retained,
+    Count,
+}
+
+impl Order {
+    pub const ALL: [(&'static str, Order); 3] = [
+        ("size", Order::Bytes),
+        ("retained", Order::Retained),
+        ("count", Order::Count),
+    ];
+}
+
+pub fn census(heap: &Heap, by: By, order: Order) -> Census {
+    let all = heap.all();
+    let partition = Partition::of(heap, &all, by);
+    let row_of = partition.rows_of_objects();
+    let retained = retained_by_groups(
+        &heap.graph,
+        &heap.roots,
+        partition.rows.len(),
+        |object| row_of.get(object as usize).copied(),
+        |object| heap.bytes(object),
+    );
+    let rows = partition.rows.iter().zip(retained);
+    let mut rows: Vec<TypeRow> = rows
+        .map(|(row, retained)| TypeRow {
+            label: row.label.clone(),
+            count: row.count,
+            bytes: row.bytes,
+            retained,
+        })
+        .collect();
+    // Stable: equal rows stay in the order of their bytes and names.
+    rows.sort_by_key(|row| {
+        std::cmp::Reverse(match order {
+            Order::Bytes => row.bytes,
+            Order::Retained => row.retained,
+            Order::Count => row.count,
+        })
+    });
+    Census {
+        by,
+        count: partition.count,
+        bytes: partition.bytes,
+        rows,
+    }
+}

@@ -1,0 +1,89 @@
+//! Which objects a question is about: those of a kind, one by its address, garbage, or all.
+
+use clap::{Arg, ArgAction, ArgMatches};
+use heaptide_analysis::heap::{By, Heap, ObjectSet, Partition};
+
+use crate::exit::Failure;
+
+pub fn arguments() -> [Arg; 3] {
+    [
+        Arg::new("kind")
+            .short('k')
+            .long("kind")
+            .value_name("KIND")
+            .help(
+                "objects of this kind, named as tables name it: str, job.Order, \"dict of module\"",
+            ),
+        Arg::new("address")
+            .short('a')
+            .long("address")
+            .value_name("ADDRESS")
+            .action(ArgAction::Append)
+            .conflicts_with("kind")
+            .help("the object at this address, as id() and tables say it; can be repeated"),
+        Arg::new("unreachable")
+            .long("unreachable")
+            .action(ArgAction::SetTrue)
+            .conflicts_with_all(["kind", "address"])
+            .help("garbage that waits for the collector: objects that no root reaches"),
+    ]
+}
+
+/// The objects that were chosen; all if none were.
+pub fn objects(heap: &Heap, matches: &ArgMatches) -> Result<ObjectSet, Failure> {
+    if let Some(kind) = matches.get_one::<String>("kind") {
+        return of_kind(heap, kind);
+    }
+    if let Some(addresses) = matches.get_many::<String>("address") {
+        return addresses.map(|text| at(heap, text)).collect();
+    }
+    if matches.get_flag("unreachable") {
+        return Ok(heap.unreachable());
+    }
+    Ok(heap.all())
+}
+
+pub fn is_made(matches: &ArgMatches) -> bool {
+    matches.contains_id("kind") || matches.contains_id("address") || matches.get_flag("unreachable")
+}
+
+fn of_kind(heap: &Heap, kind: &str) -> Result<ObjectSet, Failure> {
+    let found = heap.of_kind(kind);
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    // A name without its module, or in other letters.
+    let rows = Partition::of(heap, &heap.all(), By::Kind).rows;
+    let wanted = kind.to_lowercase();
+    let near: Vec<&str> = rows
+        .iter()
+        .map(|row| row.label.as_str())
+        .filter(|label| label.to_lowercase().contains(&wanted))
+        .take(3)
+        .collect();
+    Err(Failure::no_match(if near.is_empty() {
+        format!("no object is of the kind {kind}: `heaptide heap show` lists the kinds there are")
+    } else {
+        format!(
+            "no object is of the kind {kind}: there is {}",
+            near.join(", ")
+        )
+    }))
+}
+
+fn at(heap: &Heap, text: &str) -> Result<u32, Failure> {
+    let address = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    let address = address.map_err(|_| {
+        Failure::Usage(format!(
+            "{text} is no address: write it as hex(id(object)) or id(object) does"
+        ))
+    })?;
+    heap.snapshot.objects.find(address).ok_or_else(|| {
+        Failure::no_match(format!(
+            "there is no object at {address:#x} in this snapshot: `heaptide heap show --by id` lists addresses"
+        ))
+    })
+}

@@ -1,0 +1,123 @@
+//! `heaptide heap`: what the objects of a process are, who holds them, and what they keep alive. A file for each question.
+
+mod choice;
+mod diff;
+mod dominators;
+mod paths;
+mod show;
+mod types;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use heaptide_analysis::capture::heap::HeapSnapshot;
+use heaptide_analysis::heap::Heap;
+use std::path::{Path, PathBuf};
+
+use super::Subcommand;
+use crate::exit::Failure;
+
+/// In the order in which help lists them.
+const ALL: &[Subcommand] = &[
+    Subcommand {
+        name: "show",
+        arguments: show::arguments,
+        run: show::run,
+    },
+    Subcommand {
+        name: "types",
+        arguments: types::arguments,
+        run: types::run,
+    },
+    Subcommand {
+        name: "paths",
+        arguments: paths::arguments,
+        run: paths::run,
+    },
+    Subcommand {
+        name: "dominators",
+        arguments: dominators::arguments,
+        run: dominators::run,
+    },
+    Subcommand {
+        name: "diff",
+        arguments: diff::arguments,
+        run: diff::run,
+    },
+];
+
+pub fn arguments() -> Command {
+    let command = Command::new("heap")
+        .about("Look at every Python object of a process: what it is, who holds it, what it keeps alive")
+        .long_about(
+            "Look at every Python object of a process: what it is, who holds it, what it keeps alive.\n\n\
+             A snapshot is a file with all objects of a process at one moment and who refers to whom. All questions are asked \
+             of the file, on any machine; the process does not need to run any more.",
+        )
+        .after_help(
+            "Examples:\n  \
+             heaptide heap types job.heap                    kinds of objects, and what each keeps alive\n  \
+             heaptide heap paths job.heap --kind job.Order   who holds them: the shortest ways from a root\n  \
+             heaptide heap diff before.heap after.heap       what is new, by kind",
+        )
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true);
+    ALL.iter().fold(command, |command, subcommand| {
+        command.subcommand((subcommand.arguments)())
+    })
+}
+
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let Some((name, matches)) = matches.subcommand() else {
+        return Err(Failure::Usage("no question was asked: see --help".into()));
+    };
+    match ALL.iter().find(|known| known.name == name) {
+        Some(known) => (known.run)(matches),
+        None => Err(Failure::Usage(format!(
+            "there is no `heaptide heap {name}`"
+        ))),
+    }
+}
+
+fn file_argument() -> Arg {
+    Arg::new("snapshot")
+        .value_name("FILE")
+        .required(true)
+        .value_parser(value_parser!(PathBuf))
+        .help("a heap snapshot")
+}
+
+fn json_argument() -> Arg {
+    Arg::new("json")
+        .long("json")
+        .action(ArgAction::SetTrue)
+        .help("print JSON for other programs")
+}
+
+fn rows_argument(default: &'static str) -> Arg {
+    Arg::new("n_rows")
+        .short('n')
+        .long("num-rows")
+        .value_name("N")
+        .value_parser(value_parser!(u32))
+        .default_value(default)
+        .help("how many rows to show; 0 for all")
+}
+
+fn n_rows(matches: &ArgMatches) -> usize {
+    matches.get_one::<u32>("n_rows").map_or(0, |&n| n as usize)
+}
+
+/// The snapshot that was named.
+fn open(matches: &ArgMatches) -> Result<Heap, Failure> {
+    let path = matches.get_one::<PathBuf>("snapshot");
+    open_path(path.map_or(Path::new(""), PathBuf::as_path))
+}
+
+/// Opens a snapshot, and passes on what its walk could not look at.
+fn open_path(path: &Path) -> Result<Heap, Failure> {
+    let snapshot = HeapSnapshot::open(path).map_err(Failure::failed)?;
+    for note in &snapshot.header.notes {
+        eprintln!("heaptide: {}: {note}", path.display());
+    }
+    Ok(Heap::new(snapshot))
+}

@@ -1,0 +1,103 @@
+//! `heaptide heap paths`: who holds objects, from the roots down or from the objects up.
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use heaptide_analysis::heap::ObjectSet;
+use heaptide_analysis::heap::pattern::{DEPTH, reference_pattern};
+use heaptide_report::json;
+use heaptide_report::text::heap::{self as text, More};
+
+use super::{choice, file_argument, json_argument, n_rows, open, rows_argument};
+use crate::exit::Failure;
+use crate::output::{self, Output};
+
+pub fn arguments() -> Command {
+    Command::new("paths")
+        .about("Show who holds objects: the shortest ways from a root, or all holders by kind")
+        .long_about(
+            "Show who holds objects: the shortest ways from a root, or all holders by kind.\n\n\
+             A way is written as Python would reach the object: sys.modules['job'].__dict__['cache']['a']. What only C can reach \
+             stands behind an arrow. Of many objects, those nearest to a root are shown.",
+        )
+        .after_help(
+            "Examples:\n  \
+             heaptide heap paths job.heap --kind job.Order\n  \
+             heaptide heap paths job.heap --address 0x7f22b5318290 --long\n  \
+             heaptide heap paths job.heap --kind job.Order --pattern",
+        )
+        .args(choice::arguments())
+        .arg(
+            Arg::new("long")
+                .short('l')
+                .long("long")
+                .action(ArgAction::SetTrue)
+                .help("an object a line, with what each retains"),
+        )
+        .arg(
+            Arg::new("pattern")
+                .long("pattern")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("long")
+                .help("all holders by kind, and the holders of those, as a tree"),
+        )
+        .arg(
+            Arg::new("depth")
+                .long("depth")
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(1..=50))
+                .help("how far up --pattern goes [default: 7]"),
+        )
+        .arg(rows_argument("10"))
+        .arg(json_argument())
+        .args(output::arguments())
+        .arg(file_argument())
+}
+
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    if !choice::is_made(matches) {
+        return Err(Failure::Usage(
+            "which objects? choose them with --kind, --address or --unreachable".into(),
+        ));
+    }
+    Output::check(matches)?;
+    let heap = open(matches)?;
+    let objects = choice::objects(&heap, matches)?;
+    let is_json = matches.get_flag("json");
+    let n_rows = n_rows(matches);
+    let mut output = Output::open(matches)?;
+    if matches.get_flag("pattern") {
+        let depth = matches.get_one::<u32>("depth");
+        let depth = depth.map_or(DEPTH, |&depth| depth as usize);
+        let rows = reference_pattern(&heap, &objects, depth, &ObjectSet::default());
+        output.write(|out| {
+            if is_json {
+                json::heap::pattern(&heap, &rows).write(out)
+            } else {
+                text::pattern(out, &heap, &rows, 0, n_rows, More::Option)
+            }
+        })?;
+        return output.finish();
+    }
+    let max_paths = if n_rows == 0 { usize::MAX } else { n_rows };
+    let found = heap.shortest_paths(&objects, max_paths);
+    if found.paths.is_empty() {
+        return Err(Failure::no_match(
+            "no root reaches these objects: they are garbage that waits for the collector; --pattern shows who refers to them",
+        ));
+    }
+    output.write(|out| {
+        if is_json {
+            return json::heap::paths(&heap, &found).write(out);
+        }
+        if !matches.get_flag("long") {
+            return text::paths(out, &heap, &found);
+        }
+        for (at, path) in found.paths.iter().enumerate() {
+            if at > 0 {
+                writeln!(out)?;
+            }
+            text::path(out, &heap, path)?;
+        }
+        Ok(())
+    })?;
+    output.finish()
+}

@@ -1,0 +1,70 @@
+//! `heaptide heap show`: objects in rows of what they have in common.
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgMatches, Command};
+use heaptide_analysis::heap::{By, Partition};
+use heaptide_report::json;
+use heaptide_report::text::heap::{self as text, More};
+
+use super::{choice, file_argument, json_argument, n_rows, open, rows_argument};
+use crate::exit::Failure;
+use crate::output::{self, Output};
+
+pub fn arguments() -> Command {
+    Command::new("show")
+        .about("Show objects by kind, size, module, who refers to them, or through what")
+        .long_about(
+            "Show objects by kind, size, module, who refers to them, or through what.\n\n\
+             Tables are laid out as heapy's. A dict that is the __dict__ of something is \"dict of\" that something's type. \
+             Sizes are those of sys.getsizeof with the collector's header, and of buffers beside the object where they are known.",
+        )
+        .after_help(
+            "Examples:\n  \
+             heaptide heap show job.heap\n  \
+             heaptide heap show job.heap --kind str --by via\n  \
+             heaptide heap show job.heap --kind job.Order --by referrers",
+        )
+        .arg(by_argument())
+        .args(choice::arguments())
+        .arg(rows_argument("10"))
+        .arg(json_argument())
+        .args(output::arguments())
+        .arg(file_argument())
+}
+
+pub fn by_argument() -> Arg {
+    Arg::new("by")
+        .long("by")
+        .value_name("WHAT")
+        .value_parser(PossibleValuesParser::new(By::ALL.map(|(name, _)| name)))
+        .default_value("kind")
+        .help("what objects of a row have in common")
+}
+
+pub fn by(matches: &ArgMatches) -> By {
+    let name = matches.get_one::<String>("by");
+    name.and_then(|name| By::from_name(name))
+        .unwrap_or(By::Kind)
+}
+
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    Output::check(matches)?;
+    let heap = open(matches)?;
+    let by = by(matches);
+    if by == By::Producer && heap.snapshot.stacks.is_none() {
+        return Err(Failure::failed(
+            "this snapshot does not say where objects were allocated: record the program with --objects while you take it",
+        ));
+    }
+    let objects = choice::objects(&heap, matches)?;
+    let table = Partition::of(&heap, &objects, by);
+    let mut output = Output::open(matches)?;
+    output.write(|out| {
+        if matches.get_flag("json") {
+            json::heap::partition(&table, n_rows(matches)).write(out)
+        } else {
+            text::partition(out, &table, 0, n_rows(matches), More::Option)
+        }
+    })?;
+    output.finish()
+}

@@ -1,0 +1,165 @@
+//! Answers about object heaps for other programs. Bytes are bytes, addresses are texts as `hex(id())` writes them.
+
+use heaptide_analysis::heap::diff::{Amount, HeapDiff};
+use heaptide_analysis::heap::paths::ShortestPaths;
+use heaptide_analysis::heap::pattern::PatternRow;
+use heaptide_analysis::heap::tree::Branch;
+use heaptide_analysis::heap::types::Census;
+use heaptide_analysis::heap::{Heap, Partition};
+
+use super::Json;
+use crate::text::heap::flag;
+
+/// 0 is all.
+fn limit(n_rows: usize) -> usize {
+    if n_rows == 0 { usize::MAX } else { n_rows }
+}
+
+pub fn partition(table: &Partition, n_rows: usize) -> Json {
+    let rows = table.rows.iter().take(limit(n_rows)).map(|row| {
+        Json::Object(vec![
+            ("label", row.label.trim().into()),
+            ("count", row.count.into()),
+            ("bytes", row.bytes.into()),
+        ])
+    });
+    Json::Object(vec![
+        ("format", 1u64.into()),
+        ("count", table.count.into()),
+        ("bytes", table.bytes.into()),
+        ("num_rows", (table.rows.len() as u64).into()),
+        ("rows", rows.collect()),
+    ])
+}
+
+pub fn census(census: &Census, n_rows: usize) -> Json {
+    let rows = census.rows.iter().take(limit(n_rows)).map(|row| {
+        Json::Object(vec![
+            ("label", row.label.as_str().into()),
+            ("count", row.count.into()),
+            ("bytes", row.bytes.into()),
+            ("retained_bytes", row.retained.into()),
+        ])
+    });
+    Json::Object(vec![
+        ("format", 1u64.into()),
+        ("count", census.count.into()),
+        ("bytes", census.bytes.into()),
+        ("num_rows", (census.rows.len() as u64).into()),
+        ("rows", rows.collect()),
+    ])
+}
+
+/// One object.
+pub fn object(heap: &Heap, object: u32) -> Json {
+    let mut members = vec![
+        ("address", heap.address(object).into()),
+        ("kind", heap.kind(object).into()),
+        ("bytes", heap.bytes(object).into()),
+        ("retained_bytes", heap.retained()[object as usize].into()),
+    ];
+    if let Some(value) = heap.snapshot.value_of(object) {
+        members.push(("value", value.into()));
+    }
+    let frames = heap.allocation(object).map(|frame| {
+        Json::Object(vec![
+            ("function", frame.function.as_str().into()),
+            ("file", frame.file.as_str().into()),
+            ("line", frame.line.into()),
+        ])
+    });
+    let frames: Vec<Json> = frames.collect();
+    if !frames.is_empty() {
+        members.push(("allocated_at", Json::Array(frames)));
+    }
+    Json::Object(members)
+}
+
+pub fn paths(heap: &Heap, found: &ShortestPaths) -> Json {
+    let paths = found.paths.iter().map(|path| {
+        let steps = heap.path_steps(path).into_iter().map(Json::from);
+        let objects = path.iter().map(|&one| object(heap, one));
+        Json::Object(vec![
+            ("text", heap.path_text(path).into()),
+            ("steps", steps.collect()),
+            ("objects", objects.collect()),
+        ])
+    });
+    Json::Object(vec![
+        ("format", 1u64.into()),
+        ("num_paths", found.n_paths.into()),
+        ("paths", paths.collect()),
+    ])
+}
+
+pub fn pattern(heap: &Heap, rows: &[PatternRow]) -> Json {
+    let rows = rows.iter().map(|row| {
+        let path = row.path.iter().map(|&child| Json::from(child as u64));
+        let examples = row.objects.iter().take(3);
+        Json::Object(vec![
+            ("path", path.collect()),
+            ("flag", flag(row.flag).into()),
+            ("kind", row.label.as_str().into()),
+            ("count", (row.objects.len() as u64).into()),
+            ("bytes", heap.bytes_of(&row.objects).into()),
+            (
+                "examples",
+                examples.map(|one| heap.address(one).into()).collect(),
+            ),
+        ])
+    });
+    Json::Object(vec![("format", 1u64.into()), ("rows", rows.collect())])
+}
+
+pub fn dominators(heap: &Heap, branches: &[Branch]) -> Json {
+    let branches = branches.iter().map(|branch| {
+        let mut members = vec![
+            ("depth", branch.depth.into()),
+            ("retained_bytes", branch.retained.into()),
+        ];
+        match branch.object {
+            Some(one) => {
+                members.push(("object", object(heap, one)));
+                members.push(("text", heap.brief(one).into()));
+            }
+            None => members.push(("num_rest", branch.n_objects.into())),
+        }
+        Json::Object(members)
+    });
+    Json::Object(vec![
+        ("format", 1u64.into()),
+        ("count", (heap.n_objects() as u64).into()),
+        ("bytes", heap.snapshot.total_bytes().into()),
+        ("branches", branches.collect()),
+    ])
+}
+
+fn amount(amount: Amount) -> Json {
+    Json::Object(vec![
+        ("count", amount.count.into()),
+        ("bytes", amount.bytes.into()),
+    ])
+}
+
+pub fn difference(diff: &HeapDiff, n_rows: usize) -> Json {
+    let rows = diff.rows.iter().take(limit(n_rows)).map(|row| {
+        Json::Object(vec![
+            ("label", row.label.trim().into()),
+            ("count", row.count().into()),
+            ("bytes", row.bytes().into()),
+            ("before", amount(row.before)),
+            ("after", amount(row.after)),
+            ("new", amount(row.new)),
+            ("gone", amount(row.gone)),
+        ])
+    });
+    Json::Object(vec![
+        ("format", 1u64.into()),
+        ("same_process", diff.is_same_process.into()),
+        ("before", amount(diff.before)),
+        ("after", amount(diff.after)),
+        ("num_new", (diff.new.len() as u64).into()),
+        ("num_gone", (diff.gone.len() as u64).into()),
+        ("rows", rows.collect()),
+    ])
+}
