@@ -7,13 +7,14 @@
 
 :func:`profile_memory` records the calls of a function and makes a report of each; :func:`profile` reports a function's
 memory line by line; :func:`memory_usage` tells how large a process is over time; :class:`component` records a part of
-a service if its configuration says so.
+a service if its configuration says so; :mod:`leaks` tells what each job of a worker leaves behind.
 
 Importing this package loads next to nothing. What records is loaded when it is first asked for.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` itself would be an import
+    from heaptide import leaks
     from heaptide._native import RecordingError, __version__
     from heaptide.components import component
     from heaptide.decorator import memray_profiling, profile_memory
@@ -28,6 +29,7 @@ __all__ = [
     "__version__",
     "active",
     "component",
+    "leaks",
     "load_ipython_extension",
     "memory_usage",
     "memray_profiling",
@@ -48,11 +50,18 @@ _HOME_OF = {
     "profile_memory": "decorator",
 }
 
+# Reached as an attribute without having been imported.
+_MODULES = ("leaks",)
+
 
 def __getattr__(name: str) -> object:
     if name == "_native":
         _refuse_free_threading()
     home = _HOME_OF.get(name)
+    if name in _MODULES:
+        import importlib
+
+        return importlib.import_module(f"heaptide.{name}")
     if home is None:
         raise AttributeError(f"module 'heaptide' has no attribute {name!r}")
     if home == "_native":

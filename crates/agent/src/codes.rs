@@ -68,6 +68,11 @@ pub fn clear() {
 
 /// The number of the code object at `address`, which a frame of the calling thread refers to.
 pub fn id_of(layout: &Layout, address: usize) -> u32 {
+    id_and_text(layout, address, |code| session::note(&Entry::Code(*code)))
+}
+
+/// The same; what is to be done with the texts of a code object that has not been met before is the caller's choice.
+pub fn id_and_text(layout: &Layout, address: usize, is_new: impl FnOnce(&Code)) -> u32 {
     let mut codes = CODES.lock();
     let Some(codes) = codes.as_mut() else {
         return UNKNOWN;
@@ -109,7 +114,7 @@ pub fn id_of(layout: &Layout, address: usize) -> u32 {
             } else {
                 codes.lines.extend_from_slice(line_table);
             }
-            session::note(&Entry::Code(Code {
+            is_new(&Code {
                 id,
                 first_line: text.first_line,
                 name: text.name.utf8,
@@ -121,7 +126,7 @@ pub fn id_of(layout: &Layout, address: usize) -> u32 {
                     .unwrap_or_default(),
                 file: text.filename.utf8,
                 line_table: &codes.lines,
-            }));
+            });
             id
         }
     };

@@ -9,6 +9,7 @@ use crate::cpython::Unsupported;
 #[derive(Debug)]
 pub enum StartError {
     AlreadyRunning(PathBuf),
+    JobsAreTraced,
     Exists(PathBuf),
     Open(PathBuf, io::Error),
     Write(PathBuf, io::Error),
@@ -26,6 +27,9 @@ impl fmt::Display for StartError {
                 f,
                 "this process is being recorded already, into {}; stop that recording first",
                 path.display()
+            ),
+            StartError::JobsAreTraced => f.write_str(
+                "the jobs of this process are being traced, which cannot be done at the same time; close the JobTracer first",
             ),
             StartError::Exists(path) => write!(
                 f,

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::codes::CODES;
 use crate::config::Config;
+use crate::jobs::ACCOUNTS;
 use crate::libraries::LOADER;
 use crate::locks::lock;
 use crate::session::{self, LIFECYCLE, ORDER};
@@ -58,11 +59,13 @@ extern "C" fn before() {
     LIFECYCLE.acquire();
     LOADER.acquire();
     POOL.acquire();
+    ACCOUNTS.acquire();
     CODES.acquire();
 }
 
 extern "C" fn in_parent() {
     CODES.release();
+    ACCOUNTS.release();
     POOL.release();
     LOADER.release();
     LIFECYCLE.release();

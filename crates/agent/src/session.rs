@@ -33,8 +33,8 @@ use crate::registry::RegistryStream;
 use crate::store::Store;
 use crate::threads::{self, RECORDING, ThreadState};
 use crate::{
-    clock, codes, fork, hooks, keeper, ledger, new_file, own_memory, own_thread, python, record,
-    resident, sampler, sys,
+    clock, codes, fork, hooks, jobs, keeper, ledger, new_file, own_memory, own_thread, python,
+    record, resident, sampler, sys,
 };
 
 /// Low bits of the order word: the thread that recorded last. The rest is its number in the order.
@@ -178,6 +178,22 @@ pub unsafe fn start_in_child() -> Result<Option<String>, StartError> {
     unsafe { start_as(config, id, parent) }
 }
 
+/// Finds the interpreter's functions and learns its layout. What is wrong with the layout alone is returned as a warning.
+///
+/// # Safety
+/// The calling thread holds the GIL.
+pub unsafe fn prepare_interpreter() -> Result<(Symbols, Option<String>), StartError> {
+    let symbols = Symbols::resolve().map_err(StartError::Interpreter)?;
+    // SAFETY: the caller holds the GIL.
+    match unsafe { python::prepare(&symbols) } {
+        Ok(()) => Ok((symbols, None)),
+        Err(unsupported) if unsupported.forbids_recording() => {
+            Err(StartError::Interpreter(unsupported))
+        }
+        Err(unsupported) => Ok((symbols, Some(unsupported.to_string()))),
+    }
+}
+
 unsafe fn start_as(
     config: Config,
     id: [u8; 16],
@@ -192,15 +208,11 @@ unsafe fn start_as(
                 .unwrap_or_default(),
         ));
     }
-    let symbols = Symbols::resolve().map_err(StartError::Interpreter)?;
+    if jobs::is_active() {
+        return Err(StartError::JobsAreTraced);
+    }
     // SAFETY: the caller holds the GIL.
-    let warning = match unsafe { python::prepare(&symbols) } {
-        Ok(()) => None,
-        Err(unsupported) if unsupported.forbids_recording() => {
-            return Err(StartError::Interpreter(unsupported));
-        }
-        Err(unsupported) => Some(unsupported.to_string()),
-    };
+    let (symbols, warning) = unsafe { prepare_interpreter() }?;
     if !threads::prepare() {
         return Err(StartError::NoThreadKey);
     }
@@ -256,7 +268,12 @@ unsafe fn start_as(
         if python::layout().is_some() {
             codes::watch_deaths(&symbols);
         }
-        hooks::install(&symbols, &session.config);
+        let kind = if session.config.sample_bytes > 0 {
+            hooks::Kind::Sampled
+        } else {
+            hooks::Kind::Exact
+        };
+        hooks::install(&symbols, kind, session.config.objects);
     }
     *running = Some(Running { keeper, symbols });
     Ok(warning)

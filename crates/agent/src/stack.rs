@@ -351,3 +351,36 @@ unsafe fn innermost(layout: &Layout, thread_state: usize) -> usize {
         }
     }
 }
+
+/// Writes the code object and the raw instruction of the innermost frames, shims left out. Returns how many there are.
+///
+/// # Safety
+/// As `Stack::sync`.
+pub unsafe fn innermost_frames(
+    layout: &Layout,
+    thread_state: usize,
+    out: &mut [(usize, usize)],
+) -> usize {
+    // SAFETY: as the caller says.
+    let mut frame = unsafe { innermost(layout, thread_state) };
+    let mut n_frames = 0;
+    while frame != 0 && n_frames < out.len() {
+        let is_shim = layout.frame_owner.is_some_and(|owner| {
+            // SAFETY: the owner is one byte of a live frame.
+            let owner = unsafe { (frame.wrapping_add(owner) as *const u8).read() };
+            owner >= layout.first_shim_owner
+        });
+        // SAFETY: the frame is in the calling thread's live chain, and these are its fields.
+        unsafe {
+            if !is_shim {
+                out[n_frames] = (
+                    word(frame, layout.frame_code) & layout.frame_code_mask,
+                    word(frame, layout.frame_instr),
+                );
+                n_frames += 1;
+            }
+            frame = word(frame, layout.frame_previous);
+        }
+    }
+    n_frames
+}

@@ -18,12 +18,13 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use heaptide_capture::Tables;
 
+use crate::jobs::ThreadMemory;
 use crate::locks::ForkMutex;
 use crate::own_memory;
 use crate::sampler::Sampler;
 use crate::slot::Slot;
 use crate::stack::Stack;
-use crate::{session, sys, tls};
+use crate::{jobs, session, sys, tls};
 
 /// The thread is beyond its destructors.
 const EXITED: usize = 1;
@@ -70,6 +71,7 @@ pub struct ThreadState {
     os_id: u32,
     exit_rounds: u32,
     next_free: *mut ThreadState,
+    pub jobs: ThreadMemory,
     pub stack: Stack,
 }
 
@@ -123,7 +125,7 @@ pub unsafe fn leave(state: *mut ThreadState) {
 #[cold]
 #[inline(never)]
 fn enter_slowly(word: usize) -> *mut ThreadState {
-    if word == OURS || !session::is_active() {
+    if word == OURS || !(session::is_active() || jobs::is_active()) {
         return null_mut();
     }
     let _errno = sys::KeepErrno::now();

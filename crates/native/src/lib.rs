@@ -3,6 +3,7 @@
 mod command;
 mod control;
 mod heap_view;
+mod jobs;
 mod lines;
 mod main_program;
 mod recording;
@@ -27,6 +28,16 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(recording::start_in_child, module)?)?;
     module.add_function(wrap_pyfunction!(main_program::call_as_main, module)?)?;
     module.add_function(wrap_pyfunction!(main_program::print_exception, module)?)?;
+    module.add_function(wrap_pyfunction!(jobs::jobs_start, module)?)?;
+    module.add_function(wrap_pyfunction!(jobs::jobs_stop, module)?)?;
+    module.add_function(wrap_pyfunction!(jobs::learn_context, module)?)?;
+    module.add_function(wrap_pyfunction!(jobs::context_value, module)?)?;
+    module.add_function(wrap_pyfunction!(jobs::trust_contexts, module)?)?;
+    module.add_function(wrap_pyfunction!(jobs::job_begin, module)?)?;
+    module.add_function(wrap_pyfunction!(jobs::job_end, module)?)?;
+    module.add_function(wrap_pyfunction!(jobs::job_settle, module)?)?;
+    module.add_function(wrap_pyfunction!(jobs::job_rest, module)?)?;
+    module.add_class::<jobs::JobRest>()?;
     module.add_class::<command::Watched>()?;
     module.add_function(wrap_pyfunction!(command::main, module)?)?;
     module.add_function(wrap_pyfunction!(command::check_report_options, module)?)?;

@@ -117,7 +117,7 @@ pub fn start_in_child() -> PyResult<Option<String>> {
     unsafe { session::start_in_child() }.map_err(to_python)
 }
 
-fn to_python(error: StartError) -> PyErr {
+pub fn to_python(error: StartError) -> PyErr {
     let message = error.to_string();
     match error {
         StartError::Exists(_) => PyFileExistsError::new_err((EEXIST, message)),

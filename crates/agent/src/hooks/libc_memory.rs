@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use heaptide_capture::{Allocator, Lost};
 
-use super::real;
-use crate::{record, sampler, session, threads};
+use super::{EXACT, JOBS, SAMPLED, real};
+use crate::{jobs, record, sampler, session, threads};
 
 type Pointer = *mut c_void;
 
@@ -31,15 +31,17 @@ fn load(place: &AtomicUsize) -> usize {
 
 /// A block was handed out.
 #[inline(always)]
-pub fn allocated<const SAMPLED: bool>(allocator: Allocator, size: usize, address: usize) {
+pub fn allocated<const KIND: u8>(allocator: Allocator, size: usize, address: usize) {
     let state = threads::enter();
     if state.is_null() {
         return;
     }
     // SAFETY: `state` is this thread's, marked busy until `leave`.
     unsafe {
-        if !SAMPLED {
+        if KIND == EXACT {
             record::alloc(state, allocator, size, address);
+        } else if KIND == JOBS {
+            jobs::allocated(state, allocator, size, address);
         } else if (*state).sampler.takes(size) {
             if sampler::follow(address) {
                 record::alloc(state, allocator, size, address);
@@ -53,8 +55,8 @@ pub fn allocated<const SAMPLED: bool>(allocator: Allocator, size: usize, address
 
 /// A block is about to be released. Returns whether that was recorded.
 #[inline(always)]
-pub fn releasing<const SAMPLED: bool>(address: usize) -> bool {
-    if SAMPLED && !sampler::unfollow(address) {
+pub fn releasing<const KIND: u8>(address: usize) -> bool {
+    if KIND == SAMPLED && !sampler::unfollow(address) {
         return false;
     }
     let state = threads::enter();
@@ -63,14 +65,18 @@ pub fn releasing<const SAMPLED: bool>(address: usize) -> bool {
     }
     // SAFETY: as in `allocated`.
     unsafe {
-        record::free(state, address);
+        if KIND == JOBS {
+            jobs::releasing(state, address);
+        } else {
+            record::free(state, address);
+        }
         threads::leave(state);
     }
     true
 }
 
 #[inline(always)]
-fn releasing_range(address: usize, length: usize) -> bool {
+fn releasing_range<const KIND: u8>(address: usize, length: usize) -> bool {
     // The kernel releases whole pages, of 4096 bytes at least.
     let length = length.checked_next_multiple_of(4096).unwrap_or(length);
     let state = threads::enter();
@@ -79,7 +85,11 @@ fn releasing_range(address: usize, length: usize) -> bool {
     }
     // SAFETY: as in `allocated`.
     unsafe {
-        record::free_range(state, address, length);
+        if KIND == JOBS {
+            jobs::releasing_range(state, address, length);
+        } else {
+            record::free_range(state, address, length);
+        }
         threads::leave(state);
     }
     true
@@ -87,71 +97,90 @@ fn releasing_range(address: usize, length: usize) -> bool {
 
 /// The release that was recorded last did not happen.
 #[cold]
-pub fn not_released<const SAMPLED: bool>(address: usize) {
-    if SAMPLED {
+pub fn not_released<const KIND: u8>(address: usize) {
+    if KIND == SAMPLED {
         sampler::follow(address);
     }
     let state = threads::enter();
     if !state.is_null() {
         // SAFETY: as in `allocated`.
         unsafe {
-            record::unfree(state);
+            if KIND == JOBS {
+                jobs::not_released(state);
+            } else {
+                record::unfree(state);
+            }
             threads::leave(state);
         }
     }
 }
 
+/// The same of a range, which no sampler follows.
+#[cold]
+fn not_released_range<const KIND: u8>(address: usize) {
+    if KIND == JOBS {
+        not_released::<JOBS>(address);
+    } else {
+        not_released::<EXACT>(address);
+    }
+}
+
 #[inline(always)]
-fn handed_out<const SAMPLED: bool>(allocator: Allocator, size: usize, block: Pointer) -> Pointer {
+fn handed_out<const KIND: u8>(allocator: Allocator, size: usize, block: Pointer) -> Pointer {
     if !block.is_null() {
-        allocated::<SAMPLED>(allocator, size, block as usize);
+        allocated::<KIND>(allocator, size, block as usize);
     }
     block
 }
 
-pub unsafe extern "C" fn malloc<const SAMPLED: bool>(size: usize) -> Pointer {
+pub unsafe extern "C" fn malloc<const KIND: u8>(size: usize) -> Pointer {
     let block = real!(malloc as extern "C" fn(usize) -> Pointer)(size);
-    handed_out::<SAMPLED>(Allocator::Malloc, size, block)
+    handed_out::<KIND>(Allocator::Malloc, size, block)
 }
 
-pub unsafe extern "C" fn calloc<const SAMPLED: bool>(n_items: usize, item_len: usize) -> Pointer {
+pub unsafe extern "C" fn calloc<const KIND: u8>(n_items: usize, item_len: usize) -> Pointer {
     let block = real!(calloc as extern "C" fn(usize, usize) -> Pointer)(n_items, item_len);
     // The product cannot overflow where the real function succeeded.
-    handed_out::<SAMPLED>(Allocator::Calloc, n_items.wrapping_mul(item_len), block)
+    handed_out::<KIND>(Allocator::Calloc, n_items.wrapping_mul(item_len), block)
 }
 
 #[inline(always)]
-fn resized<const SAMPLED: bool>(
+fn resized<const KIND: u8>(
     allocator: Allocator,
     old: Pointer,
     size: usize,
     call: impl FnOnce() -> Pointer,
 ) -> Pointer {
-    let released = !old.is_null() && releasing::<SAMPLED>(old as usize);
+    let released = !old.is_null() && releasing::<KIND>(old as usize);
     let new = call();
     if !new.is_null() {
-        allocated::<SAMPLED>(allocator, size, new as usize);
+        let allocator = if KIND == JOBS && old.is_null() {
+            Allocator::Malloc // nothing was made longer
+        } else {
+            allocator
+        };
+        allocated::<KIND>(allocator, size, new as usize);
     } else if released && size != 0 {
         // It failed, and the old block lives on. (With size 0 the answer null means that it was freed.)
-        not_released::<SAMPLED>(old as usize);
+        not_released::<KIND>(old as usize);
     }
     new
 }
 
-pub unsafe extern "C" fn realloc<const SAMPLED: bool>(old: Pointer, size: usize) -> Pointer {
-    resized::<SAMPLED>(Allocator::Realloc, old, size, || {
+pub unsafe extern "C" fn realloc<const KIND: u8>(old: Pointer, size: usize) -> Pointer {
+    resized::<KIND>(Allocator::Realloc, old, size, || {
         real!(realloc as extern "C" fn(Pointer, usize) -> Pointer)(old, size)
     })
 }
 
-pub unsafe extern "C" fn reallocarray<const SAMPLED: bool>(
+pub unsafe extern "C" fn reallocarray<const KIND: u8>(
     old: Pointer,
     n_items: usize,
     item_len: usize,
 ) -> Pointer {
     // A product that overflows makes the real function fail, which is not the same as a size of 0.
     let size = n_items.saturating_mul(item_len);
-    resized::<SAMPLED>(Allocator::Reallocarray, old, size, || {
+    resized::<KIND>(Allocator::Reallocarray, old, size, || {
         // glibc's function is a call of `realloc` through an import slot, which is hooked too.
         let _inner = threads::Inner::begin();
         real!(reallocarray as extern "C" fn(Pointer, usize, usize) -> Pointer)(
@@ -160,14 +189,14 @@ pub unsafe extern "C" fn reallocarray<const SAMPLED: bool>(
     })
 }
 
-pub unsafe extern "C" fn free<const SAMPLED: bool>(block: Pointer) {
+pub unsafe extern "C" fn free<const KIND: u8>(block: Pointer) {
     if !block.is_null() {
-        releasing::<SAMPLED>(block as usize);
+        releasing::<KIND>(block as usize);
     }
     real!(free as extern "C" fn(Pointer))(block);
 }
 
-pub unsafe extern "C" fn posix_memalign<const SAMPLED: bool>(
+pub unsafe extern "C" fn posix_memalign<const KIND: u8>(
     place: *mut Pointer,
     align: usize,
     size: usize,
@@ -177,40 +206,41 @@ pub unsafe extern "C" fn posix_memalign<const SAMPLED: bool>(
     );
     if result == 0 {
         // SAFETY: the real function has just written the block's address there.
-        handed_out::<SAMPLED>(Allocator::PosixMemalign, size, unsafe { *place });
+        handed_out::<KIND>(Allocator::PosixMemalign, size, unsafe { *place });
     }
     result
 }
 
-pub unsafe extern "C" fn aligned_alloc<const SAMPLED: bool>(align: usize, size: usize) -> Pointer {
+pub unsafe extern "C" fn aligned_alloc<const KIND: u8>(align: usize, size: usize) -> Pointer {
     let block = real!(aligned_alloc as extern "C" fn(usize, usize) -> Pointer)(align, size);
-    handed_out::<SAMPLED>(Allocator::AlignedAlloc, size, block)
+    handed_out::<KIND>(Allocator::AlignedAlloc, size, block)
 }
 
-pub unsafe extern "C" fn memalign<const SAMPLED: bool>(align: usize, size: usize) -> Pointer {
+pub unsafe extern "C" fn memalign<const KIND: u8>(align: usize, size: usize) -> Pointer {
     let block = real!(memalign as extern "C" fn(usize, usize) -> Pointer)(align, size);
-    handed_out::<SAMPLED>(Allocator::Memalign, size, block)
+    handed_out::<KIND>(Allocator::Memalign, size, block)
 }
 
-pub unsafe extern "C" fn valloc<const SAMPLED: bool>(size: usize) -> Pointer {
+pub unsafe extern "C" fn valloc<const KIND: u8>(size: usize) -> Pointer {
     let block = real!(valloc as extern "C" fn(usize) -> Pointer)(size);
-    handed_out::<SAMPLED>(Allocator::Valloc, size, block)
+    handed_out::<KIND>(Allocator::Valloc, size, block)
 }
 
-pub unsafe extern "C" fn pvalloc<const SAMPLED: bool>(size: usize) -> Pointer {
+pub unsafe extern "C" fn pvalloc<const KIND: u8>(size: usize) -> Pointer {
     let block = real!(pvalloc as extern "C" fn(usize) -> Pointer)(size);
-    handed_out::<SAMPLED>(Allocator::Pvalloc, size, block)
+    handed_out::<KIND>(Allocator::Pvalloc, size, block)
 }
 
 #[inline(always)]
-fn mapped<const SAMPLED: bool>(
+fn mapped<const KIND: u8>(
     address: Pointer,
     length: usize,
     flags: c_int,
     call: impl FnOnce() -> Pointer,
 ) -> Pointer {
     // A mapping at a fixed place takes the place of whatever was there.
-    let replaces = flags & libc::MAP_FIXED != 0 && releasing_range(address as usize, length);
+    let replaces =
+        flags & libc::MAP_FIXED != 0 && releasing_range::<KIND>(address as usize, length);
     let mapping = call();
     if mapping != libc::MAP_FAILED {
         let allocator = if flags & libc::MAP_ANONYMOUS != 0 {
@@ -218,16 +248,16 @@ fn mapped<const SAMPLED: bool>(
         } else {
             Allocator::MmapFile
         };
-        allocated::<SAMPLED>(allocator, length, mapping as usize);
+        allocated::<KIND>(allocator, length, mapping as usize);
     } else if replaces {
-        not_released::<false>(address as usize);
+        not_released_range::<KIND>(address as usize);
     }
     mapping
 }
 
 type MmapFunction = extern "C" fn(Pointer, usize, c_int, c_int, c_int, i64) -> Pointer;
 
-pub unsafe extern "C" fn mmap<const SAMPLED: bool>(
+pub unsafe extern "C" fn mmap<const KIND: u8>(
     address: Pointer,
     length: usize,
     protection: c_int,
@@ -235,12 +265,12 @@ pub unsafe extern "C" fn mmap<const SAMPLED: bool>(
     fd: c_int,
     offset: i64,
 ) -> Pointer {
-    mapped::<SAMPLED>(address, length, flags, || {
+    mapped::<KIND>(address, length, flags, || {
         real!(mmap as MmapFunction)(address, length, protection, flags, fd, offset)
     })
 }
 
-pub unsafe extern "C" fn mmap64<const SAMPLED: bool>(
+pub unsafe extern "C" fn mmap64<const KIND: u8>(
     address: Pointer,
     length: usize,
     protection: c_int,
@@ -248,23 +278,23 @@ pub unsafe extern "C" fn mmap64<const SAMPLED: bool>(
     fd: c_int,
     offset: i64,
 ) -> Pointer {
-    mapped::<SAMPLED>(address, length, flags, || {
+    mapped::<KIND>(address, length, flags, || {
         real!(mmap64 as MmapFunction)(address, length, protection, flags, fd, offset)
     })
 }
 
-pub unsafe extern "C" fn munmap(address: Pointer, length: usize) -> c_int {
-    let released = releasing_range(address as usize, length);
+pub unsafe extern "C" fn munmap<const KIND: u8>(address: Pointer, length: usize) -> c_int {
+    let released = releasing_range::<KIND>(address as usize, length);
     let result = real!(munmap as extern "C" fn(Pointer, usize) -> c_int)(address, length);
     if result != 0 && released {
-        not_released::<false>(address as usize);
+        not_released_range::<KIND>(address as usize);
     }
     result
 }
 
 /// The C function takes its last argument only with MREMAP_FIXED; passing it always is what the calling convention
 /// of a variadic function with integer arguments allows on both architectures.
-pub unsafe extern "C" fn mremap<const SAMPLED: bool>(
+pub unsafe extern "C" fn mremap<const KIND: u8>(
     old: Pointer,
     old_length: usize,
     new_length: usize,
@@ -272,17 +302,17 @@ pub unsafe extern "C" fn mremap<const SAMPLED: bool>(
     target: Pointer,
 ) -> Pointer {
     let moves_away = old_length != 0 && flags & libc::MREMAP_DONTUNMAP == 0;
-    let released = moves_away && releasing_range(old as usize, old_length);
+    let released = moves_away && releasing_range::<KIND>(old as usize, old_length);
     let real = real!(mremap as unsafe extern "C" fn(Pointer, usize, usize, c_int, ...) -> Pointer);
     // SAFETY: the arguments are the caller's own.
     let new = unsafe { real(old, old_length, new_length, flags, target) };
     if new == libc::MAP_FAILED {
         if released {
-            not_released::<false>(old as usize);
+            not_released_range::<KIND>(old as usize);
         }
         return new;
     }
     // A fixed target replaces what was there; readers know that of every mapping.
-    allocated::<SAMPLED>(Allocator::Mremap, new_length, new as usize);
+    allocated::<KIND>(Allocator::Mremap, new_length, new as usize);
     new
 }

@@ -1,17 +1,16 @@
 //! The one list of hooked functions, and putting the hooks in place.
 //!
 //! A function is recorded if and only if it stands in [`HOOKS`]; look-up, patching and restoring all read that list.
-//! For each there is a hook that records everything and one that samples; which of them is installed is decided once a
-//! session, so the hooks themselves never ask.
+//! For each there is a hook that records everything, one that samples and one that keeps the accounts of jobs; which of
+//! them is installed is decided once a session, so the hooks themselves never ask.
 
 mod libc_memory;
 mod pymem;
 mod symbol_lookup;
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-use crate::config::Config;
 use crate::cpython::Symbols;
 use crate::error::StartError;
 use crate::libraries;
@@ -19,11 +18,25 @@ use crate::libraries;
 pub struct Hook {
     pub name: &'static CStr,
     real: &'static AtomicUsize,
-    exact: fn() -> usize,
-    sampled: fn() -> usize,
+    /// By `Kind as usize`.
+    ours: [fn() -> usize; 3],
 }
 
-static SAMPLING: AtomicBool = AtomicBool::new(false);
+/// What a hook does with an event. As numbers, because a hook is compiled for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    Exact = EXACT,
+    Sampled = SAMPLED,
+    /// Nothing goes into a capture: who allocated what is kept in `jobs`.
+    Jobs = JOBS,
+}
+
+pub const EXACT: u8 = 0;
+pub const SAMPLED: u8 = 1;
+pub const JOBS: u8 = 2;
+
+static CHOSEN: AtomicU8 = AtomicU8::new(EXACT);
 
 impl Hook {
     /// The function itself; 0 if the C library has none of that name.
@@ -33,15 +46,11 @@ impl Hook {
 
     /// What is to be called instead in this session.
     pub fn chosen(&self) -> usize {
-        if SAMPLING.load(Ordering::Relaxed) {
-            (self.sampled)()
-        } else {
-            (self.exact)()
-        }
+        (self.ours[usize::from(CHOSEN.load(Ordering::Relaxed))])()
     }
 
     pub fn is_ours(&self, address: usize) -> bool {
-        address == (self.exact)() || address == (self.sampled)()
+        self.ours.iter().any(|ours| address == ours())
     }
 }
 
@@ -59,36 +68,39 @@ pub mod real {
 }
 
 macro_rules! hooks {
-    ($($name:ident => $exact:expr, $sampled:expr;)*) => {
+    ($($name:ident => $exact:expr, $sampled:expr, $jobs:expr;)*) => {
         pub static HOOKS: &[Hook] = &[ $( Hook {
             name: match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                 Ok(name) => name,
                 Err(_) => panic!("a function's name holds a null byte"),
             },
             real: &real::$name,
-            exact: || $exact as *const () as usize,
-            sampled: || $sampled as *const () as usize,
+            ours: [
+                || $exact as *const () as usize,
+                || $sampled as *const () as usize,
+                || $jobs as *const () as usize,
+            ],
         } ),* ];
     };
 }
 
 use libc_memory as hook;
 hooks! {
-    malloc => hook::malloc::<false>, hook::malloc::<true>;
-    calloc => hook::calloc::<false>, hook::calloc::<true>;
-    realloc => hook::realloc::<false>, hook::realloc::<true>;
-    reallocarray => hook::reallocarray::<false>, hook::reallocarray::<true>;
-    free => hook::free::<false>, hook::free::<true>;
-    posix_memalign => hook::posix_memalign::<false>, hook::posix_memalign::<true>;
-    aligned_alloc => hook::aligned_alloc::<false>, hook::aligned_alloc::<true>;
-    memalign => hook::memalign::<false>, hook::memalign::<true>;
-    valloc => hook::valloc::<false>, hook::valloc::<true>;
-    pvalloc => hook::pvalloc::<false>, hook::pvalloc::<true>;
-    mmap => hook::mmap::<false>, hook::mmap::<true>;
-    mmap64 => hook::mmap64::<false>, hook::mmap64::<true>;
-    munmap => hook::munmap, hook::munmap;
-    mremap => hook::mremap::<false>, hook::mremap::<true>;
-    dlsym => symbol_lookup::hook(), symbol_lookup::hook();
+    malloc => hook::malloc::<EXACT>, hook::malloc::<SAMPLED>, hook::malloc::<JOBS>;
+    calloc => hook::calloc::<EXACT>, hook::calloc::<SAMPLED>, hook::calloc::<JOBS>;
+    realloc => hook::realloc::<EXACT>, hook::realloc::<SAMPLED>, hook::realloc::<JOBS>;
+    reallocarray => hook::reallocarray::<EXACT>, hook::reallocarray::<SAMPLED>, hook::reallocarray::<JOBS>;
+    free => hook::free::<EXACT>, hook::free::<SAMPLED>, hook::free::<JOBS>;
+    posix_memalign => hook::posix_memalign::<EXACT>, hook::posix_memalign::<SAMPLED>, hook::posix_memalign::<JOBS>;
+    aligned_alloc => hook::aligned_alloc::<EXACT>, hook::aligned_alloc::<SAMPLED>, hook::aligned_alloc::<JOBS>;
+    memalign => hook::memalign::<EXACT>, hook::memalign::<SAMPLED>, hook::memalign::<JOBS>;
+    valloc => hook::valloc::<EXACT>, hook::valloc::<SAMPLED>, hook::valloc::<JOBS>;
+    pvalloc => hook::pvalloc::<EXACT>, hook::pvalloc::<SAMPLED>, hook::pvalloc::<JOBS>;
+    mmap => hook::mmap::<EXACT>, hook::mmap::<SAMPLED>, hook::mmap::<JOBS>;
+    mmap64 => hook::mmap64::<EXACT>, hook::mmap64::<SAMPLED>, hook::mmap64::<JOBS>;
+    munmap => hook::munmap::<EXACT>, hook::munmap::<SAMPLED>, hook::munmap::<JOBS>;
+    mremap => hook::mremap::<EXACT>, hook::mremap::<SAMPLED>, hook::mremap::<JOBS>;
+    dlsym => symbol_lookup::hook(), symbol_lookup::hook(), symbol_lookup::hook();
 }
 
 /// Finds the real functions. Call before [`install`].
@@ -115,12 +127,12 @@ pub fn prepare() -> Result<(), StartError> {
 
 /// # Safety
 /// The calling thread holds the GIL, and [`prepare`] went well.
-pub unsafe fn install(symbols: &Symbols, config: &Config) {
-    SAMPLING.store(config.sample_bytes > 0, Ordering::Release);
+pub unsafe fn install(symbols: &Symbols, kind: Kind, objects: bool) {
+    CHOSEN.store(kind as u8, Ordering::Release);
     libraries::install();
-    if config.objects {
+    if objects {
         // SAFETY: as the caller says.
-        unsafe { pymem::install(symbols, config.sample_bytes > 0) };
+        unsafe { pymem::install(symbols, kind) };
     }
 }
 
@@ -139,7 +151,7 @@ mod tests {
     #[test]
     fn no_function_stands_twice_in_the_list_and_every_one_has_its_own_hook() {
         let mut names: Vec<_> = HOOKS.iter().map(|hook| hook.name).collect();
-        let mut addresses: Vec<_> = HOOKS.iter().map(|hook| (hook.exact)()).collect();
+        let mut addresses: Vec<_> = HOOKS.iter().map(|hook| (hook.ours[0])()).collect();
         names.sort();
         names.dedup();
         addresses.sort();

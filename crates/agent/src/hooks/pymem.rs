@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use heaptide_capture::Allocator;
 
 use super::libc_memory::{allocated, not_released, releasing};
+use super::{EXACT, JOBS, Kind, SAMPLED};
 use crate::cpython::{MemAllocator, Symbols};
 use crate::threads::Inner;
 
@@ -28,7 +29,7 @@ static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 /// # Safety
 /// The calling thread holds the GIL.
-pub unsafe fn install(symbols: &Symbols, sampled: bool) {
+pub unsafe fn install(symbols: &Symbols, kind: Kind) {
     for domain in 0..N_DOMAINS {
         let mut present = MemAllocator {
             ctx: std::ptr::null_mut(),
@@ -44,10 +45,10 @@ pub unsafe fn install(symbols: &Symbols, sampled: bool) {
         }
         // SAFETY: see `Originals`.
         unsafe { (*ORIGINALS.0.get())[domain] = Some(present) };
-        let mut ours = if sampled {
-            hooks::<true>(domain)
-        } else {
-            hooks::<false>(domain)
+        let mut ours = match kind {
+            Kind::Exact => hooks::<EXACT>(domain),
+            Kind::Sampled => hooks::<SAMPLED>(domain),
+            Kind::Jobs => hooks::<JOBS>(domain),
         };
         // SAFETY: as above.
         unsafe { (symbols.set_allocator)(domain as c_int, &mut ours) };
@@ -62,7 +63,7 @@ pub unsafe fn remove(symbols: &Symbols) {
         return;
     }
     for domain in 0..N_DOMAINS {
-        let mut present = hooks::<false>(domain);
+        let mut present = hooks::<EXACT>(domain);
         // SAFETY: the caller holds the GIL.
         unsafe { (symbols.get_allocator)(domain as c_int, &mut present) };
         // SAFETY: see `Originals`.
@@ -75,13 +76,13 @@ pub unsafe fn remove(symbols: &Symbols) {
     }
 }
 
-fn hooks<const SAMPLED: bool>(domain: usize) -> MemAllocator {
+fn hooks<const KIND: u8>(domain: usize) -> MemAllocator {
     MemAllocator {
         ctx: domain as Pointer,
-        malloc: Some(malloc::<SAMPLED>),
-        calloc: Some(calloc::<SAMPLED>),
-        realloc: Some(realloc::<SAMPLED>),
-        free: Some(free::<SAMPLED>),
+        malloc: Some(malloc::<KIND>),
+        calloc: Some(calloc::<KIND>),
+        realloc: Some(realloc::<KIND>),
+        free: Some(free::<KIND>),
     }
 }
 
@@ -89,8 +90,12 @@ fn is_ours(allocator: &MemAllocator) -> bool {
     let free_address = allocator
         .free
         .map_or(0, |function| function as *const () as usize);
-    free_address == free::<false> as *const () as usize
-        || free_address == free::<true> as *const () as usize
+    [
+        free::<EXACT> as *const () as usize,
+        free::<SAMPLED> as *const () as usize,
+        free::<JOBS> as *const () as usize,
+    ]
+    .contains(&free_address)
 }
 
 /// The allocator behind the hook of this domain.
@@ -100,7 +105,7 @@ fn original(domain: Pointer) -> Option<&'static MemAllocator> {
     unsafe { (*ORIGINALS.0.get()).get(domain as usize)?.as_ref() }
 }
 
-unsafe extern "C" fn malloc<const SAMPLED: bool>(domain: Pointer, size: usize) -> Pointer {
+unsafe extern "C" fn malloc<const KIND: u8>(domain: Pointer, size: usize) -> Pointer {
     let Some(real) = original(domain) else {
         return std::ptr::null_mut();
     };
@@ -112,12 +117,12 @@ unsafe extern "C" fn malloc<const SAMPLED: bool>(domain: Pointer, size: usize) -
     let block = unsafe { call(real.ctx, size) };
     drop(inner);
     if !block.is_null() {
-        allocated::<SAMPLED>(Allocator::PymallocMalloc, size, block as usize);
+        allocated::<KIND>(Allocator::PymallocMalloc, size, block as usize);
     }
     block
 }
 
-unsafe extern "C" fn calloc<const SAMPLED: bool>(
+unsafe extern "C" fn calloc<const KIND: u8>(
     domain: Pointer,
     n_items: usize,
     item_len: usize,
@@ -133,7 +138,7 @@ unsafe extern "C" fn calloc<const SAMPLED: bool>(
     let block = unsafe { call(real.ctx, n_items, item_len) };
     drop(inner);
     if !block.is_null() {
-        allocated::<SAMPLED>(
+        allocated::<KIND>(
             Allocator::PymallocCalloc,
             n_items.wrapping_mul(item_len),
             block as usize,
@@ -142,7 +147,7 @@ unsafe extern "C" fn calloc<const SAMPLED: bool>(
     block
 }
 
-unsafe extern "C" fn realloc<const SAMPLED: bool>(
+unsafe extern "C" fn realloc<const KIND: u8>(
     domain: Pointer,
     old: Pointer,
     size: usize,
@@ -153,24 +158,29 @@ unsafe extern "C" fn realloc<const SAMPLED: bool>(
     let Some(call) = real.realloc else {
         return std::ptr::null_mut();
     };
-    let released = !old.is_null() && releasing::<SAMPLED>(old as usize);
+    let released = !old.is_null() && releasing::<KIND>(old as usize);
     let inner = Inner::begin();
     // SAFETY: called as the interpreter called us.
     let new = unsafe { call(real.ctx, old, size) };
     drop(inner);
     if !new.is_null() {
-        allocated::<SAMPLED>(Allocator::PymallocRealloc, size, new as usize);
+        let allocator = if KIND == JOBS && old.is_null() {
+            Allocator::PymallocMalloc // nothing was made longer
+        } else {
+            Allocator::PymallocRealloc
+        };
+        allocated::<KIND>(allocator, size, new as usize);
     } else if released {
-        not_released::<SAMPLED>(old as usize);
+        not_released::<KIND>(old as usize);
     }
     new
 }
 
-unsafe extern "C" fn free<const SAMPLED: bool>(domain: Pointer, block: Pointer) {
+unsafe extern "C" fn free<const KIND: u8>(domain: Pointer, block: Pointer) {
     let Some(real) = original(domain) else { return };
     let Some(call) = real.free else { return };
     if !block.is_null() {
-        releasing::<SAMPLED>(block as usize);
+        releasing::<KIND>(block as usize);
     }
     let _inner = Inner::begin();
     // SAFETY: called as the interpreter called us.

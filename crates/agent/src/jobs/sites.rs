@@ -1,0 +1,160 @@
+//! Where a job's blocks were allocated: stacks by number, with names and lines when they are asked for.
+//!
+//! The innermost frames of the calling thread are hashed as (code object, instruction); a stack seen before costs one look
+//! into a map. A new one is written down by the numbers that `codes` gives to code objects, and their texts are kept, since
+//! a code object may be gone when a job's account is looked at. When a known code object dies its address may mean another
+//! one, so what is remembered by address is forgotten.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use heaptide_capture::Code;
+use heaptide_capture::line_table::LineTable;
+
+use crate::cpython::{Layout, instr_offset};
+use crate::{codes, stack};
+
+/// Innermost frames that make a site.
+pub const MAX_FRAMES: usize = 24;
+
+/// For keys that are addresses or hashes already.
+#[derive(Default)]
+pub struct WordHasher(u64);
+
+impl Hasher for WordHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        let mixed = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+}
+
+pub type Words<K, V> = HashMap<K, V, BuildHasherDefault<WordHasher>>;
+
+/// A frame of a site, with names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteFrame {
+    pub function: String,
+    pub file: String,
+    pub line: i32,
+}
+
+struct CodeText {
+    function: String,
+    file: String,
+    lines: LineTable,
+}
+
+#[derive(Default)]
+pub struct Sites {
+    by_address: Words<u64, u32>,
+    by_content: Words<u64, u32>,
+    /// Of each site its frames, innermost first: a code's number and an instruction in code units.
+    frames: Vec<Box<[(u32, u32)]>>,
+    codes: Words<u32, CodeText>,
+    deaths_seen: u64,
+}
+
+impl Sites {
+    /// The number of the calling thread's stack; from 1, since 0 is "no stack".
+    ///
+    /// # Safety
+    /// `thread_state` is 0 or the calling thread's own, and `layout` fits the interpreter.
+    pub unsafe fn here(&mut self, layout: &Layout, thread_state: usize) -> u32 {
+        if codes::n_deaths() != self.deaths_seen {
+            self.deaths_seen = codes::n_deaths();
+            self.by_address.clear();
+        }
+        let mut frames = [(0usize, 0usize); MAX_FRAMES];
+        // SAFETY: as the caller says.
+        let n_frames = unsafe { stack::innermost_frames(layout, thread_state, &mut frames) };
+        let frames = &frames[..n_frames];
+        let mut hasher = WordHasher::default();
+        for &(code, instruction) in frames {
+            hasher.write_usize(code);
+            hasher.write_usize(instruction);
+        }
+        let key = hasher.finish();
+        if let Some(&site) = self.by_address.get(&key) {
+            return site;
+        }
+        let site = self.learn(layout, frames);
+        self.by_address.insert(key, site);
+        site
+    }
+
+    #[cold]
+    fn learn(&mut self, layout: &Layout, frames: &[(usize, usize)]) -> u32 {
+        let texts = &mut self.codes;
+        let version = u32::from(layout.version.0) << 24 | u32::from(layout.version.1) << 16;
+        let mut site = Vec::with_capacity(frames.len());
+        for &(code, instruction) in frames {
+            let id = codes::id_and_text(layout, code, |text| {
+                texts.insert(text.id, CodeText::new(version, text));
+            });
+            if id == codes::NOBODY {
+                continue;
+            }
+            let offset = instr_offset(layout, code, instruction);
+            site.push((id, if offset == u32::MAX { 0 } else { offset / 2 }));
+        }
+        let mut hasher = WordHasher::default();
+        for &(id, instruction) in &site {
+            hasher.write_u64(u64::from(id) << 32 | u64::from(instruction));
+        }
+        let frames = &mut self.frames;
+        *self.by_content.entry(hasher.finish()).or_insert_with(|| {
+            frames.push(site.into_boxed_slice());
+            frames.len() as u32
+        })
+    }
+
+    /// A site's frames with names, innermost first.
+    pub fn describe(&self, site: u32) -> Vec<SiteFrame> {
+        let frames = match site.checked_sub(1) {
+            Some(i) => self.frames.get(i as usize),
+            None => None,
+        };
+        let name = |&(id, instruction): &(u32, u32)| match self.codes.get(&id) {
+            Some(code) => SiteFrame {
+                function: code.function.clone(),
+                file: code.file.clone(),
+                line: code.lines.line_of(instruction),
+            },
+            None => SiteFrame {
+                function: "<unknown>".to_owned(),
+                file: "<unknown>".to_owned(),
+                line: 0,
+            },
+        };
+        frames.map_or_else(Vec::new, |frames| frames.iter().map(name).collect())
+    }
+}
+
+impl CodeText {
+    fn new(version: u32, code: &Code) -> CodeText {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        CodeText {
+            function: text(code.qualifier) + &text(code.name),
+            file: text(code.file),
+            lines: LineTable::new(version, code.first_line, code.line_table),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+"""The accounts of jobs in this process: opened by whoever traces first, closed by whoever is last.
+
+Which job an allocation belongs to is the value of one context variable; a thread, a greenlet and an asyncio task each
+have their own. The hooks read it from memory, and are trusted to do so only after having been tried here.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import sys
+import threading
+import warnings
+from typing import Any
+
+from heaptide import _native
+
+_lock = threading.Lock()
+_n_users = 0
+_is_learnt = False
+
+# The value is an object of the job that runs in this context.
+current: contextvars.ContextVar[Any] = contextvars.ContextVar("heaptide_job")
+
+_flags_of = type.__dict__["__flags__"].__get__  # whatever a metaclass says
+_HAVE_GC = 1 << 14
+_BEFORE_HEADER = {(3, 10): 0, (3, 11): 1 << 4}  # from 3.12 on also for weak references
+_BEFORE_HEADER_LATER = 1 << 4 | 1 << 3
+
+
+def open_accounts() -> None:
+    """Begin to keep accounts, unless somebody has begun already."""
+    global _n_users
+    with _lock:
+        if _n_users == 0:
+            _learn_contexts()
+            warning = _native.jobs_start(current)
+            if warning is not None:
+                warnings.warn(f"{warning}; the lines that allocate are not shown", RuntimeWarning, stacklevel=4)
+        _n_users += 1
+
+
+def close_accounts() -> None:
+    """Let go of what :func:`open_accounts` gave."""
+    global _n_users
+    with _lock:
+        if _n_users > 0:
+            _n_users -= 1
+            if _n_users == 0:
+                _native.jobs_stop()
+
+
+def _learn_contexts() -> None:
+    """Find out where the interpreter keeps contexts, and try whether variables are found in them."""
+    global _is_learnt
+    if _is_learnt:
+        return
+    _is_learnt = True
+    contexts = [contextvars.Context() for _ in range(3)]
+    n_places = [context.run(_native.learn_context, context) for context in contexts]
+    others: list[contextvars.ContextVar[int]] = [contextvars.ContextVar(f"heaptide_{i}") for i in range(80)]
+    is_right = n_places[-1] == 1 and all(
+        contextvars.Context().run(_reads_right, others[:n_others], late)
+        for n_others in (0, 1, 10, 20, 80)
+        for late in (False, True)
+    )
+    _native.trust_contexts(is_right)
+
+
+def _reads_right(others: list[contextvars.ContextVar[int]], late: bool) -> bool:
+    """Compare what the hooks would read with what Python says, in a map with some other variables."""
+    wanted = contextvars.ContextVar[object]("heaptide_wanted")
+    value = object()
+    if _native.context_value(wanted) != 0:
+        return False
+    if not late:
+        wanted.set(value)
+    for other in others:
+        other.set(1)
+    if late:
+        wanted.set(value)
+    copied = contextvars.copy_context()
+    return all(_native.context_value(wanted) == id(value) for _ in range(2)) and copied.run(
+        lambda: _native.context_value(wanted) == id(value)
+    )
+
+
+def all_types() -> list[type]:
+    """Every type there is, in an order that does not depend on addresses."""
+    found: dict[type, None] = {object: None}
+    waiting: list[type] = [object]
+    subtype: type
+    while waiting:
+        for subtype in type.__subclasses__(waiting.pop()):
+            if subtype not in found:
+                found[subtype] = None
+                waiting.append(subtype)
+    return list(found)
+
+
+def with_headers(types: list[type]) -> list[tuple[int, int]]:
+    """Of each type its address, and how many bytes stand before its objects."""
+    before = _BEFORE_HEADER.get(sys.version_info[:2], _BEFORE_HEADER_LATER)
+    rows = []
+    for each in types:
+        flags = _flags_of(each)
+        rows.append((id(each), (16 if flags & _HAVE_GC else 0) + (16 if flags & before else 0)))
+    return rows
+
+
+def is_collected(kind: type) -> bool:
+    """Tell whether the collector follows objects of the type."""
+    return bool(_flags_of(kind) & _HAVE_GC)
+
+
+def type_name(kind: type) -> str:
+    """As users write it: built-in types by their name alone, others with their module."""
+    module = type.__getattribute__(kind, "__module__")
+    name = type.__getattribute__(kind, "__qualname__")
+    return name if module == "builtins" or not isinstance(module, str) else f"{module}.{name}"

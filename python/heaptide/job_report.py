@@ -1,0 +1,87 @@
+"""What is said of a job when it has ended, and of all jobs when a worker is asked to stop."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from heaptide.messages import reason, say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TextIO
+
+    from heaptide.job_tracer import GrownType, Job, JobTracer, Rest, Site
+
+_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_SHOWN_SITES = 10
+_SHOWN_FRAMES = 4
+_MIB = 1 << 20
+
+
+def deliver(report: Callable[[Job], None] | TextIO, job: Job) -> None:
+    """Hand a job to whoever wants to know. What goes wrong there does not reach the job."""
+    try:
+        if callable(report):
+            report(job)
+        else:
+            report.write(of_job(job) + "\n")
+            report.flush()
+    except Exception as error:
+        say(f"the report of job {job.name} could not be given: {reason(error)}")
+
+
+def of_job(job: Job) -> str:
+    """The report of one job."""
+    outcome = " and failed" if job.failed else ""
+    rest = job.rest
+    head = f"job {job.name} left {amount(job.retained_bytes)}{outcome}"
+    if rest.released_bytes:
+        head += f": kept {amount(rest.kept_bytes)}, released {amount(rest.released_bytes)} of earlier ones"
+    lines = [head, *_type_rows(rest.grown_types), *_site_rows(rest.sites)]
+    return "\n".join(lines)
+
+
+def of_all(tracer: JobTracer) -> str:
+    """The report of everything that jobs have left so far."""
+    rest = tracer.remaining()
+    return "\n".join([_head_of_all(tracer, rest), *_type_rows(rest.grown_types), *_site_rows(rest.sites)])
+
+
+def of_stop(tracer: JobTracer, resident: int) -> str:
+    """Why a worker was asked to stop, and what grew."""
+    return (
+        f"The process has {resident / _MIB:.1f} MiB of memory; it was to stop beyond {tracer.max_memory:g} MiB.\n\n"
+        f"{of_all(tracer)}\n"
+    )
+
+
+def amount(n_bytes: int) -> str:
+    """A number of bytes with its unit; one is one byte."""
+    return f"{n_bytes:,} byte{'' if abs(n_bytes) == 1 else 's'}"
+
+
+def _head_of_all(tracer: JobTracer, rest: Rest) -> str:
+    jobs = f"{tracer.n_jobs:,} job{'' if tracer.n_jobs == 1 else 's'}"
+    return f"{jobs} left {amount(rest.kept_bytes)} that are alive now"
+
+
+def _type_rows(rows: list[GrownType]) -> list[str]:
+    if not rows:
+        return ["  no objects left"]
+    width = max(4, *(len(row.name) for row in rows))
+    lines = [f"  {'type':<{width}} {'count':>9} {'new':>9} {'bytes':>12}"]
+    return lines + [f"  {row.name:<{width}} {row.count:>9} {f'+{row.delta}':>9} {row.bytes:>12,}" for row in rows]
+
+
+def _site_rows(sites: list[Site]) -> list[str]:
+    lines = []
+    for site in sites[:_SHOWN_SITES]:
+        frames = [frame for frame in site.frames if not frame.file.startswith(_OWN_FOLDER)] or list(site.frames)
+        shown = [f"{frame.file}:{frame.line} {frame.function}" for frame in frames[:_SHOWN_FRAMES]]
+        blocks = f"{site.blocks:,} block{'' if site.blocks == 1 else 's'}"
+        lines.append(f"  {amount(site.bytes)} in {blocks} from {shown[0] if shown else 'outside Python'}")
+        lines.extend(f"      called by {frame}" for frame in shown[1:])
+    if len(sites) > _SHOWN_SITES:
+        lines.append(f"  … and {len(sites) - _SHOWN_SITES} more places")
+    return lines
