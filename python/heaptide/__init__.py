@@ -7,7 +7,8 @@
 
 :func:`profile_memory` records the calls of a function and makes a report of each; :func:`profile` reports a function's
 memory line by line; :func:`memory_usage` tells how large a process is over time; :class:`component` records a part of
-a service if its configuration says so; :mod:`leaks` tells what each job of a worker leaves behind.
+a service if its configuration says so; :mod:`leaks` tells what each job of a worker leaves behind;
+:func:`heap_snapshot` writes down every object and who refers to it.
 
 Importing this package loads next to nothing. What records is loaded when it is first asked for.
 """
@@ -18,17 +19,20 @@ if TYPE_CHECKING:  # `typing` itself would be an import
     from heaptide._native import RecordingError, __version__
     from heaptide.components import component
     from heaptide.decorator import memray_profiling, profile_memory
+    from heaptide.heap_snapshots import HeapTaken, heap_snapshot
     from heaptide.line_profile import profile
     from heaptide.notebook import load_ipython_extension
     from heaptide.tracker import Tracker, active
     from heaptide.usage import memory_usage
 
 __all__ = [
+    "HeapTaken",
     "RecordingError",
     "Tracker",
     "__version__",
     "active",
     "component",
+    "heap_snapshot",
     "leaks",
     "load_ipython_extension",
     "memory_usage",
@@ -38,11 +42,13 @@ __all__ = [
 ]
 
 _HOME_OF = {
+    "HeapTaken": "heap_snapshots",
     "RecordingError": "_native",
     "Tracker": "tracker",
     "__version__": "_native",
     "active": "tracker",
     "component": "components",
+    "heap_snapshot": "heap_snapshots",
     "load_ipython_extension": "notebook",
     "memory_usage": "usage",
     "memray_profiling": "decorator",

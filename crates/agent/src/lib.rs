@@ -5,7 +5,7 @@
 //! called) → [`store`] (bytes in memory shared with the file) → [`keeper`] (packed into blocks). [`session`] starts and stops
 //! all of it; [`libraries`] puts the hooks in place; [`cpython`] alone knows how an interpreter's structs look.
 //! [`lines`] stands apart: it watches single functions line by line. [`jobs`] stands beside recording: the same hooks keep the
-//! accounts of jobs instead.
+//! accounts of jobs instead. [`heap_walk`] looks at all objects once.
 //!
 //! Absent here, on purpose: panics, waiting for the GIL, calls into Python from a hook, formatting on the way of an
 //! event, and any effect on what the program itself sees.
@@ -18,6 +18,7 @@ pub mod config;
 pub mod cpython;
 pub mod error;
 pub mod fork;
+pub mod heap_walk;
 pub mod hooks;
 pub mod jobs;
 pub mod keeper;

@@ -83,6 +83,20 @@ pub unsafe fn unmap(memory: *mut u8, len: usize) {
     unsafe { libc::munmap(memory.cast(), len) };
 }
 
+/// A longer mapping with the same content, wherever the kernel finds room for it; null when it refuses.
+///
+/// # Safety
+/// `memory` and `len` name a mapping made by [`map_private`] into which nobody keeps an address.
+pub unsafe fn remap(memory: *mut u8, len: usize, new_len: usize) -> *mut u8 {
+    // SAFETY: passed on to the caller.
+    let memory = unsafe { libc::mremap(memory.cast(), len, new_len, libc::MREMAP_MAYMOVE) };
+    if memory == libc::MAP_FAILED {
+        std::ptr::null_mut()
+    } else {
+        memory.cast()
+    }
+}
+
 /// Makes sure that the disk has these bytes, so that writing to their mapping can never fail with a signal.
 pub fn reserve(fd: RawFd, offset: u64, len: u64) -> io::Result<()> {
     // SAFETY: works on a file descriptor, not on memory.

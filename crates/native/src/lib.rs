@@ -2,6 +2,7 @@
 
 mod command;
 mod control;
+mod heap;
 mod heap_view;
 mod jobs;
 mod lines;
@@ -51,6 +52,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lines::resident_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(lines::render_lines, module)?)?;
     lines::add_callbacks(module)?;
+    module.add_function(wrap_pyfunction!(heap::take_heap, module)?)?;
+    module.add_function(wrap_pyfunction!(heap::look_at_heap, module)?)?;
     module.add_class::<control::Control>()?;
     module.add_class::<control::Response>()?;
     module.add_function(wrap_pyfunction!(control::docs_page, module)?)?;

@@ -11,6 +11,7 @@ pub mod code;
 pub mod debug_offsets;
 pub mod detect;
 pub mod frames;
+pub mod heap_layout;
 pub mod layout;
 pub mod line_table;
 pub mod memory;

@@ -1,0 +1,243 @@
+//! Every Python object of this process, without making one: the heap walk.
+//!
+//! In reading order: [`roots`] is where it begins, [`walk`] goes from object to object, [`types`] is what it knows of
+//! each type, [`sizes`] how large objects are, [`frames`] what running functions hold, [`finish`] makes the snapshot
+//! that `capture::heap` describes, and [`file`] writes it. [`live`] is the only way to the interpreter: reading words, and the few functions that
+//! make no object. The GIL is held from the first look to the last, so nothing changes meanwhile; names and columns are
+//! in memory of our own.
+//!
+//! Absent here, on purpose: references taken, Python code run, `__dict__`s or frames made, and waiting.
+
+mod column;
+pub mod file;
+mod finish;
+mod frames;
+mod live;
+mod names;
+mod roots;
+mod sizes;
+mod table;
+mod types;
+mod values;
+mod walk;
+
+use std::fmt;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use heaptide_capture::heap::{HeapHeader, HeapSnapshot, RecordingPosition, Root};
+
+use crate::cpython::heap_layout::HeapLayout;
+use crate::cpython::{Symbols, Unsupported};
+use crate::python;
+use live::{Known, Live};
+use roots::Roots;
+use walk::{Full, Walk};
+
+/// What is wanted of a walk.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Short texts of what objects hold.
+    pub values: bool,
+    /// Patterns of names and values that must not be shown.
+    pub redact: Vec<String>,
+    pub python_version: u32,
+    pub command: Vec<String>,
+    pub executable: String,
+    pub host: String,
+}
+
+/// Objects whose inside the caller knows, by which the walk's reading is proved.
+#[derive(Clone, Copy, Debug)]
+pub struct Proof {
+    /// The value of the variable `token` in the calling Python function.
+    pub token: usize,
+    /// An instance with the attributes `first` and `second`, in this order, and their values.
+    pub instance: usize,
+    pub first: usize,
+    pub second: usize,
+}
+
+#[derive(Debug)]
+pub enum WalkError {
+    Interpreter(Unsupported),
+    NoMemory,
+}
+
+impl fmt::Display for WalkError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WalkError::Interpreter(unsupported) => unsupported.fmt(out),
+            WalkError::NoMemory => out.write_str(
+                "the heap could not be walked: the process may not take the memory it needs; raise its limit",
+            ),
+        }
+    }
+}
+
+impl From<Full> for WalkError {
+    fn from(_: Full) -> Self {
+        WalkError::NoMemory
+    }
+}
+
+impl From<Unsupported> for WalkError {
+    fn from(unsupported: Unsupported) -> Self {
+        WalkError::Interpreter(unsupported)
+    }
+}
+
+/// What was found, before it is put in order.
+pub struct Walked {
+    walk: Walk,
+    roots: Vec<Root>,
+    header: HeapHeader,
+    redact: Vec<String>,
+}
+
+/// Learns how to read this interpreter; the first time takes a moment and may make objects, so it comes before the walk.
+///
+/// # Safety
+/// The calling thread holds the GIL.
+pub unsafe fn prepare() -> Result<(), WalkError> {
+    let symbols = Symbols::resolve()?;
+    // SAFETY: passed on from the caller.
+    unsafe { python::prepare(&symbols)? };
+    Ok(())
+}
+
+/// Walks the heap. The program stands still until it returns.
+///
+/// # Safety
+/// The calling thread holds the GIL and was called from a Python function; the objects of `proof` are alive.
+pub unsafe fn walk(wanted: &Wanted, proof: Proof) -> Result<Walked, WalkError> {
+    let begun = Instant::now();
+    let layout = *python::layout().ok_or(Unsupported::CheckFailed {
+        what: "the interpreter is not known yet",
+    })?;
+    let (major, minor) = layout.version;
+    let heap = HeapLayout::of(layout.version).ok_or(Unsupported::Version { major, minor })?;
+    let known = Known::resolve()?;
+    // SAFETY: the GIL is held until the walk is over, and the layout was proved when it was prepared.
+    let live = unsafe { Live::new(layout, heap, known) };
+    if live.word(known.type_type + 32) != heap.heap_type_size {
+        Err(Unsupported::ForeignBuild {
+            what: "its types have another size",
+        })?;
+    }
+    let mut notes = Vec::new();
+    let read_inline = proof::attributes(&live, proof);
+    if !read_inline {
+        notes.push(
+            "the names of attributes that are kept without a dict could not be read".to_owned(),
+        );
+    }
+    let mut roots = Roots {
+        found: Vec::new(),
+        read_locals: proof::locals(&live, proof),
+    };
+    if !roots.read_locals {
+        notes.push("the local variables of running functions could not be read".to_owned());
+    }
+    let mut walk = Walk::new(live, read_inline, wanted.values)?;
+    roots.begin(&mut walk);
+    walk.run()?;
+    let n_led_to = walk.addresses.len();
+    if !(roots::lists_are_there(&live) && roots.add_collected(&mut walk)?) {
+        notes.push("objects that no root leads to could not be looked for".to_owned());
+    }
+    roots.add_weak(&mut walk)?;
+    roots.static_types(&mut walk, n_led_to);
+    roots.tell_apart(&mut walk, n_led_to)?;
+    let time = SystemTime::now().duration_since(UNIX_EPOCH);
+    let walk_ns = begun.elapsed().as_nanos() as u64;
+    let header = HeapHeader {
+        pid: std::process::id(),
+        python_version: wanted.python_version,
+        taken_unix_ns: time.map_or(0, |time| time.as_nanos() as u64),
+        stood_still_ns: walk_ns,
+        walk_ns,
+        walker_bytes: finish::walker_bytes(&walk),
+        command: wanted.command.clone(),
+        executable: wanted.executable.clone(),
+        host: wanted.host.clone(),
+        notes,
+        ..HeapHeader::default()
+    };
+    Ok(Walked {
+        walk,
+        roots: roots.found,
+        header,
+        redact: wanted.redact.clone(),
+    })
+}
+
+// SAFETY: addresses in it are numbers that nobody follows any more, and its memory is its own; the interpreter is not
+// asked again.
+unsafe impl Send for Walked {}
+
+impl Walked {
+    /// The walk was done in a forked copy of this process, which stood still for so long.
+    pub fn forked_from(&mut self, pid: u32, stood_still_ns: u64) {
+        self.header.pid = pid;
+        self.header.forked = true;
+        self.header.stood_still_ns = stood_still_ns;
+    }
+
+    pub fn recorded_at(&mut self, position: Option<RecordingPosition>) {
+        self.header.recording = position;
+    }
+
+    /// Puts everything in order. Needs no GIL.
+    pub fn into_snapshot(self) -> HeapSnapshot {
+        let mut snapshot = finish::snapshot(self.walk, self.roots, self.header);
+        values::redact(&mut snapshot, &self.redact);
+        snapshot
+    }
+}
+
+mod proof {
+    //! Whether the walk reads frames and instances as the interpreter means them.
+
+    use super::frames;
+    use super::live::Live;
+    use super::names::NameTable;
+    use super::types::TypeEntry;
+    use super::walk::Walk;
+    use crate::cpython::thread_frames;
+    use std::ops::ControlFlow;
+
+    /// The variable `token` of the calling function holds what the caller says.
+    pub fn locals(live: &Live, proof: super::Proof) -> bool {
+        let Some(mut names) = NameTable::new() else {
+            return false;
+        };
+        let mut found = false;
+        let mut visit = |frame: usize, code: usize, _: u32| {
+            found = frames::local(live, &mut names, frame, code, "token") == Some(proof.token);
+            ControlFlow::Break(())
+        };
+        // SAFETY: the GIL is held, the thread is the calling one, and the layout was proved.
+        let walked =
+            unsafe { thread_frames(&live.layout, crate::python::thread_state(), &mut visit) };
+        walked.is_ok() && found
+    }
+
+    /// The attributes of the instance are where the layout says, or it has a dict, as all had before 3.11.
+    pub fn attributes(live: &Live, proof: super::Proof) -> bool {
+        use crate::cpython::heap_layout::InlineValues;
+        if live.heap.inline_values == InlineValues::None {
+            return true;
+        }
+        let Some(mut names) = NameTable::new() else {
+            return false;
+        };
+        let entry = TypeEntry::of(live, &mut names, live.type_of(proof.instance));
+        let mut entries = Vec::new();
+        Walk::attributes_of(live, &entry, proof.instance, &mut entries);
+        let read: Vec<(usize, &str)> = entries
+            .iter()
+            .map(|(value, label)| (*value, names.names.get(label.number())))
+            .collect();
+        read == [(proof.first, "first"), (proof.second, "second")]
+    }
+}

@@ -1,0 +1,224 @@
+//! How large an object is: what `sys.getsizeof` would say, computed from the object itself. A type's own `__sizeof__` is
+//! never called: it makes objects, and may be anybody's Python code.
+
+use super::live::Live;
+use super::types::{TypeEntry, cached_keys_bytes};
+use crate::cpython::heap_layout::{DictKeys, object, type_flag};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeRule {
+    /// The basic size.
+    Fixed,
+    /// The basic size and items.
+    Items,
+    Long,
+    Unicode,
+    List,
+    Dict,
+    Set,
+    ByteArray,
+    TypedArray,
+    Deque,
+    Type,
+    /// numpy's.
+    Array,
+}
+
+/// A block of a deque: 64 items and two links.
+const DEQUE_BLOCK: usize = 66 * 8;
+
+impl SizeRule {
+    pub fn of(live: &Live, address: usize, flags: usize, is_set: bool) -> SizeRule {
+        let has = |flag| flags & flag != 0;
+        if has(type_flag::LONG) {
+            SizeRule::Long
+        } else if has(type_flag::UNICODE) {
+            SizeRule::Unicode
+        } else if has(type_flag::LIST) {
+            SizeRule::List
+        } else if has(type_flag::DICT) {
+            SizeRule::Dict
+        } else if has(type_flag::TYPE) {
+            SizeRule::Type
+        } else if is_set {
+            SizeRule::Set
+        } else if live.word(address + crate::cpython::heap_layout::type_object::ITEM_SIZE) != 0 {
+            SizeRule::Items
+        } else {
+            SizeRule::Fixed
+        }
+    }
+}
+
+/// Bytes of an object, with what stands in front of it.
+pub fn bytes_of(live: &Live, entry: &TypeEntry, at: usize, collected: bool) -> u64 {
+    let basic = entry.basic_size;
+    let bytes = match entry.size {
+        SizeRule::Fixed => basic,
+        SizeRule::Items => basic + items(live.size(at)) * entry.item_size,
+        SizeRule::Long => 24 + digits(live, at).max(live.heap.least_digits) * 4,
+        SizeRule::Unicode => unicode_bytes(live, at),
+        SizeRule::List => basic + live.word(at + object::LIST_ALLOCATED) * 8,
+        SizeRule::Dict => basic + dict_bytes(live, at),
+        SizeRule::Set => basic + set_bytes(live, at),
+        SizeRule::ByteArray => basic + live.word(at + object::BYTE_ARRAY_ALLOCATED),
+        SizeRule::TypedArray => {
+            let description = live.word(at + object::ARRAY_DESCRIPTION);
+            let item = live.half(description + 4) as usize;
+            basic + live.word(at + object::ARRAY_ALLOCATED) * item
+        }
+        SizeRule::Deque => {
+            let used = live.word(at + object::DEQUE_LEFT_INDEX) + live.size(at);
+            basic + used.div_ceil(64).max(1) * DEQUE_BLOCK
+        }
+        SizeRule::Type => return type_bytes(live, at, collected),
+        SizeRule::Array => {
+            basic + array_bytes(live, at).unwrap_or(0) + live.half(at + 24) as usize * 16
+        }
+    };
+    (bytes + entry.header_bytes(collected)) as u64
+}
+
+/// A length that may be stored as a negative number.
+fn items(size: usize) -> usize {
+    (size as isize).unsigned_abs()
+}
+
+fn digits(live: &Live, at: usize) -> usize {
+    let size = live.size(at);
+    if live.heap.tagged_numbers {
+        size >> 3
+    } else {
+        items(size)
+    }
+}
+
+fn type_bytes(live: &Live, at: usize, collected: bool) -> u64 {
+    let basic = live.heap.heap_type_name;
+    if live.is_heap_type(at) {
+        let heap_type = live.word(live.known.type_type + 32) as u64;
+        return heap_type + 16 + cached_keys_bytes(live, at);
+    }
+    // The struct of a static type ends where the tables of a heap type begin.
+    let header = collected || live.heap.static_types_have_header;
+    (basic - 440 + usize::from(header) * 16) as u64
+}
+
+fn unicode_bytes(live: &Live, at: usize) -> usize {
+    let layout = &live.layout.unicode;
+    let state = live.half(at + layout.state);
+    let length = live.word(at + layout.length);
+    let width = ((state & layout.kind_mask) >> layout.kind_mask.trailing_zeros()) as usize;
+    let compact = state & layout.compact_mask != 0;
+    if compact && state & layout.ascii_mask != 0 {
+        return layout.ascii_data + length + 1;
+    }
+    let (data, start) = if compact {
+        (at + layout.compact_data, layout.compact_data)
+    } else {
+        (live.word(at + layout.compact_data), layout.compact_data + 8)
+    };
+    // The UTF-8 form stands right behind the fields of an ASCII string; it counts if it is memory of its own.
+    let utf8 = match live.word(at + layout.ascii_data + 8) {
+        0 => 0,
+        pointer if pointer == data => 0,
+        _ => live.word(at + layout.ascii_data) + 1,
+    };
+    start + (length + 1) * width.max(1) + utf8
+}
+
+/// Two thirds: what a table of this many places holds.
+fn usable(places: usize) -> usize {
+    (places << 1) / 3
+}
+
+/// Bytes of a dict's keys object.
+pub fn keys_bytes(live: &Live, keys: usize) -> u64 {
+    let bytes = match live.heap.dict_keys {
+        DictKeys::Compact => {
+            let entry = if live.byte(keys + 10) == 0 { 24 } else { 16 };
+            32 + (1 << live.byte(keys + 9)) + usable(1 << live.byte(keys + 8)) * entry
+        }
+        DictKeys::Plain => {
+            let places = live.word(keys + 8);
+            let index = match places {
+                0..=0xff => 1,
+                0x100..=0xffff => 2,
+                0x1_0000..=0xffff_ffff => 4,
+                _ => 8,
+            };
+            40 + places * index + usable(places) * 24
+        }
+    };
+    bytes as u64
+}
+
+fn dict_bytes(live: &Live, at: usize) -> usize {
+    let keys = live.word(at + object::DICT_KEYS);
+    let mut bytes = 0;
+    if live.word(at + object::DICT_VALUES) != 0 {
+        bytes += match live.heap.dict_keys {
+            DictKeys::Compact => (live.word(keys + 24) + live.word(keys + 16)) * 8,
+            DictKeys::Plain => usable(live.word(keys + 8)) * 8,
+        };
+    }
+    // Keys that several dicts share count as the type's.
+    if live.word(keys) == 1 {
+        bytes += keys_bytes(live, keys) as usize;
+    }
+    bytes
+}
+
+fn set_bytes(live: &Live, at: usize) -> usize {
+    if live.word(at + object::SET_TABLE) == at + object::SET_SMALL_TABLE {
+        0
+    } else {
+        (live.word(at + object::SET_MASK) + 1) * 16
+    }
+}
+
+/// numpy's `PyArrayObject`.
+pub mod array {
+    pub const DATA: usize = 16;
+    pub const N_DIMENSIONS: usize = 24;
+    pub const DIMENSIONS: usize = 32;
+    pub const STRIDES: usize = 40;
+    pub const BASE: usize = 48;
+    pub const DESCRIPTION: usize = 56;
+    pub const FLAGS: usize = 64;
+    pub const CONTIGUOUS: u32 = 3;
+    pub const OWNS_DATA: u32 = 4;
+    /// In the description: the number of the element type, and that of Python objects.
+    pub const TYPE_NUMBER: usize = 28;
+    pub const OBJECTS: u32 = 17;
+    pub const MAX_DIMENSIONS: usize = 64;
+}
+
+/// Bytes of the elements of an array that owns them: the largest of length times step over all dimensions.
+pub fn array_bytes(live: &Live, at: usize) -> Option<usize> {
+    let n_dimensions = live.half(at + array::N_DIMENSIONS) as usize;
+    if live.half(at + array::FLAGS) & array::OWNS_DATA == 0 || n_dimensions > array::MAX_DIMENSIONS
+    {
+        return None;
+    }
+    if n_dimensions == 0 {
+        return Some(8);
+    }
+    let (dimensions, strides) = (
+        live.word(at + array::DIMENSIONS),
+        live.word(at + array::STRIDES),
+    );
+    if dimensions == 0 || strides == 0 {
+        return None;
+    }
+    let mut largest = 0;
+    for number in 0..n_dimensions {
+        let length = live.word(dimensions + number * 8);
+        let step = items(live.word(strides + number * 8));
+        if length == 0 {
+            return Some(0);
+        }
+        largest = length.checked_mul(step)?.max(largest);
+    }
+    Some(largest)
+}

@@ -1,0 +1,130 @@
+//! From an address to the number of its object: four bytes a place, the addresses themselves stand in a column.
+
+use super::column::Column;
+
+/// Places at first; always a power of two.
+const FIRST: usize = 1 << 14;
+
+pub struct Table {
+    /// Number of an object plus one; 0 is free.
+    places: Column<u32>,
+    n_used: usize,
+}
+
+impl Table {
+    pub fn new() -> Option<Table> {
+        Some(Table {
+            places: Column::zeroed(FIRST)?,
+            n_used: 0,
+        })
+    }
+
+    #[inline(always)]
+    fn home(&self, address: u64) -> usize {
+        // Objects are aligned, so the lowest bits say nothing; multiplying spreads the rest to the top.
+        let hash = (address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (hash >> (64 - self.places.len().trailing_zeros())) as usize
+    }
+
+    /// The number of the object at an address.
+    #[inline(always)]
+    pub fn find(&self, addresses: &[u64], address: u64) -> Option<u32> {
+        let mask = self.places.len() - 1;
+        let mut place = self.home(address);
+        loop {
+            let number = *self.places.get(place)?;
+            if number == 0 {
+                return None;
+            }
+            if addresses.get(number as usize - 1) == Some(&address) {
+                return Some(number - 1);
+            }
+            place = (place + 1) & mask;
+        }
+    }
+
+    /// Makes the next look at an address cheaper.
+    #[inline(always)]
+    pub fn prefetch(&self, address: u64) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(place) = self.places.get(self.home(address)) {
+            // SAFETY: a hint for an address inside a live slice.
+            unsafe {
+                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                    (place as *const u32).cast(),
+                );
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = address;
+    }
+
+    /// The number of the object at an address, which is `addresses.len()` if it is new, and whether it is. The caller
+    /// appends a new address to the column. `None` without memory.
+    #[inline(always)]
+    pub fn find_or_add(&mut self, addresses: &[u64], address: u64) -> Option<(u32, bool)> {
+        // Three quarters full at most.
+        if self.n_used * 4 >= self.places.len() * 3 {
+            self.grow(addresses)?;
+        }
+        let mask = self.places.len() - 1;
+        let mut place = self.home(address);
+        loop {
+            let number = *self.places.get(place)?;
+            if number == 0 {
+                let new = u32::try_from(addresses.len()).ok()?;
+                *self.places.get_mut(place)? = new + 1;
+                self.n_used += 1;
+                return Some((new, true));
+            }
+            if addresses.get(number as usize - 1) == Some(&address) {
+                return Some((number - 1, false));
+            }
+            place = (place + 1) & mask;
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, addresses: &[u64]) -> Option<()> {
+        // The old places are given back first: they can be made again from the addresses.
+        let len = self.places.len() * 2;
+        self.places = Column::new();
+        self.places = Column::zeroed(len)?;
+        let mask = len - 1;
+        for (number, address) in addresses.iter().enumerate() {
+            let mut place = self.home(*address);
+            while *self.places.get(place)? != 0 {
+                place = (place + 1) & mask;
+            }
+            *self.places.get_mut(place)? = number as u32 + 1;
+        }
+        Some(())
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.places.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_keeps_its_number_while_the_table_grows() {
+        let mut table = Table::new().unwrap();
+        let mut addresses: Vec<u64> = Vec::new();
+        for round in 0..2 {
+            for number in 0..100_000_u64 {
+                let address = 0x7f00_0000_0000 + (number * 48) % (1 << 20) * 4096 + number * 16;
+                let (found, new) = table.find_or_add(&addresses, address).unwrap();
+                assert_eq!((u64::from(found), new), (number, round == 0));
+                if new {
+                    addresses.push(address);
+                }
+            }
+        }
+        assert_eq!(table.find(&addresses, 8), None);
+        assert_eq!(table.find(&addresses, addresses[77]), Some(77));
+    }
+}

@@ -1,0 +1,408 @@
+//! What a walk has to know of a type, found out once per type: how its instances are looked through, what their fields
+//! are called, and how large they are.
+
+use heaptide_capture::heap::{EdgeKind, Label, TypeInfo};
+
+use super::live::{Field, Live};
+use super::names::NameTable;
+use super::sizes::{SizeRule, keys_bytes};
+use crate::cpython::heap_layout::{DictKeys, InlineValues, object, type_flag, type_object};
+
+/// `PyMemberDef`: name, type and offset, and its length.
+const MEMBER_TYPE: usize = 8;
+const MEMBER_OFFSET: usize = 16;
+const MEMBER_LEN: usize = 40;
+/// Types of members that are references.
+const MEMBER_OBJECT: [u32; 2] = [6, 16];
+/// Members and bases beyond this are a broken type.
+const MAX_MEMBERS: usize = 4096;
+const MAX_BASES: usize = 256;
+
+/// How instances are looked through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looks {
+    /// They refer to nothing.
+    Leaf,
+    List,
+    Tuple,
+    Dict,
+    /// They are types themselves.
+    Type,
+    /// By the fields that are known of them: the collector does not follow them.
+    Fields,
+    /// By the type's own `tp_traverse`.
+    Traverse,
+}
+
+/// Parts that are named or looked at in a way of their own, after `tp_traverse`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Special {
+    None,
+    /// A subclass of dict: its entries are read as those of a dict.
+    DictEntries,
+    /// Elements come in order: of a subclass of list or tuple, or a deque.
+    Sequence,
+    Set,
+    Weak,
+    Generator,
+    Frame,
+    /// A numpy array, or a subclass.
+    Array,
+}
+
+pub struct TypeEntry {
+    pub address: usize,
+    pub flags: usize,
+    pub looks: Looks,
+    pub special: Special,
+    /// The interpreter's own static type: instances are whole even while they are not tracked.
+    pub own: bool,
+    pub traverse: usize,
+    pub is_gc: usize,
+    pub basic_size: usize,
+    pub item_size: usize,
+    /// Where the `__dict__` is: positive from the start, negative from the end, 0 none.
+    pub dict_offset: isize,
+    pub size: SizeRule,
+    pub estimated: bool,
+    pub fields: Vec<Field>,
+    /// Names of attributes that are kept in instances, in the order of their values.
+    pub attributes: Vec<u32>,
+    /// Bytes of the values of an instance that keeps them without a dict.
+    pub values_bytes: u64,
+    /// Bytes of keys that instances share, which count as the type's.
+    pub info: TypeInfo,
+}
+
+impl TypeEntry {
+    pub fn of(live: &Live, names: &mut NameTable, address: usize) -> TypeEntry {
+        let flags = live.flags(address);
+        let chain = bases(live, address);
+        let has = |flag| flags & flag != 0;
+        let known = &live.known;
+        let mut tp_name = String::new();
+        let mut is_named = |wanted: &str| {
+            chain.iter().any(|base| {
+                live.c_text(live.word(base + type_object::NAME), &mut tp_name);
+                tp_name == wanted
+            })
+        };
+        let basic_size = live.word(address + type_object::BASIC_SIZE);
+        let is_array = is_named("numpy.ndarray") && basic_size >= 72;
+        let is_deque = is_named("collections.deque");
+        let is_typed_array = is_named("array.array");
+        let is_one_of = |types: &[usize]| chain.iter().any(|base| types.contains(base));
+        let traverse = live.word(address + type_object::TRAVERSE);
+        let collected = has(type_flag::HAVE_GC) && traverse != 0;
+
+        let mut fields = Vec::new();
+        collect_fields(live, names, &chain, flags, &mut fields);
+        let special = if is_array {
+            Special::Array
+        } else if is_one_of(&known.weak) {
+            Special::Weak
+        } else if [known.generator, known.coroutine, known.async_generator].contains(&address) {
+            Special::Generator
+        } else if address == known.frame {
+            Special::Frame
+        } else if has(type_flag::DICT) {
+            Special::DictEntries
+        } else if has(type_flag::LIST) || has(type_flag::TUPLE) || is_deque {
+            Special::Sequence
+        } else if is_one_of(&[known.set, known.frozen_set]) {
+            Special::Set
+        } else {
+            Special::None
+        };
+        let looks = if address == known.list {
+            Looks::List
+        } else if address == known.tuple {
+            Looks::Tuple
+        } else if address == known.dict {
+            Looks::Dict
+        } else if has(type_flag::TYPE) {
+            Looks::Type
+        } else if collected {
+            Looks::Traverse
+        } else if !fields.is_empty() || is_array || address == known.code {
+            Looks::Fields
+        } else {
+            Looks::Leaf
+        };
+
+        let mut size = SizeRule::of(
+            live,
+            address,
+            flags,
+            is_one_of(&[known.set, known.frozen_set]),
+        );
+        if is_array {
+            size = SizeRule::Array;
+        } else if is_deque {
+            size = SizeRule::Deque;
+        } else if is_typed_array {
+            size = SizeRule::TypedArray;
+        } else if is_one_of(&[known.byte_array]) {
+            size = SizeRule::ByteArray;
+        }
+        let (attributes, values_bytes) = shared_attributes(live, names, address, flags);
+        TypeEntry {
+            address,
+            flags,
+            looks,
+            special,
+            own: !has(type_flag::HEAP_TYPE) && size != SizeRule::Array,
+            traverse,
+            is_gc: live.word(address + type_object::IS_GC),
+            basic_size,
+            item_size: live.word(address + type_object::ITEM_SIZE),
+            dict_offset: if has(type_flag::MANAGED_DICT) {
+                0
+            } else {
+                live.word(address + type_object::DICT_OFFSET) as isize
+            },
+            estimated: matches!(size, SizeRule::Fixed | SizeRule::Items)
+                && says_its_own_size(live, &chain),
+            size,
+            fields,
+            attributes,
+            values_bytes,
+            info: describe(live, address, flags),
+        }
+    }
+
+    /// Bytes in front of an instance.
+    pub fn header_bytes(&self, collected: bool) -> usize {
+        let managed = self.flags & (type_flag::MANAGED_DICT | type_flag::MANAGED_WEAK) != 0;
+        usize::from(collected) * 16 + usize::from(managed) * 16
+    }
+}
+
+/// The type and its first bases, up to `object`.
+fn bases(live: &Live, address: usize) -> Vec<usize> {
+    let base =
+        |address: &usize| Some(live.word(*address + type_object::BASE)).filter(|base| *base != 0);
+    std::iter::successors(Some(address), base)
+        .take(MAX_BASES)
+        .collect()
+}
+
+/// What is known of an instance's references: members of the type and its bases, and fields of the interpreter's own.
+fn collect_fields(
+    live: &Live,
+    names: &mut NameTable,
+    chain: &[usize],
+    flags: usize,
+    fields: &mut Vec<Field>,
+) {
+    let known = &live.known;
+    let mut name = String::new();
+    for base in chain {
+        let kind = if live.is_heap_type(*base) {
+            EdgeKind::Slot
+        } else {
+            EdgeKind::Internal
+        };
+        let basic_size = live.word(base + type_object::BASIC_SIZE);
+        let members = live.word(base + type_object::MEMBERS);
+        for number in 0..MAX_MEMBERS {
+            let member = members + number * MEMBER_LEN;
+            if members == 0 || live.word(member) == 0 {
+                break;
+            }
+            let offset = live.word(member + MEMBER_OFFSET);
+            if MEMBER_OBJECT.contains(&live.half(member + MEMBER_TYPE))
+                && offset >= 16
+                && offset + 8 <= basic_size
+            {
+                live.c_text(live.word(member), &mut name);
+                let label = Label::new(kind, names.of_text(&name));
+                fields.push(Field { offset, label });
+            }
+        }
+        let more: &[(usize, &str)] = if *base == known.function {
+            object::FUNCTION
+        } else if *base == known.cell {
+            fields.push(Field {
+                offset: object::CELL_CONTENT,
+                label: Label::new(EdgeKind::Cell, 0),
+            });
+            &[]
+        } else if *base == known.traceback {
+            &[(16, "tb_next"), (24, "tb_frame")]
+        } else if *base == known.code && live.heap.dict_keys == DictKeys::Compact {
+            CODE_FIELDS
+        } else {
+            &[]
+        };
+        add_fields(names, more, basic_size, fields);
+    }
+    if flags & type_flag::EXCEPTION != 0 {
+        add_fields(names, live.heap.exception_fields, usize::MAX, fields);
+    }
+    // The same field may be a member and known to us.
+    let mut seen = Vec::new();
+    fields.retain(|field| {
+        let new = !seen.contains(&field.offset);
+        seen.push(field.offset);
+        new
+    });
+}
+
+/// Of code objects, beside their members: 3.11 and later name all locals in one tuple.
+const CODE_FIELDS: &[(usize, &str)] = &[(96, "co_localsplusnames"), (104, "co_localspluskinds")];
+
+fn add_fields(
+    names: &mut NameTable,
+    more: &[(usize, &str)],
+    basic_size: usize,
+    fields: &mut Vec<Field>,
+) {
+    for (offset, name) in more {
+        if offset + 8 <= basic_size {
+            let label = Label::new(EdgeKind::Internal, names.of_text(name));
+            fields.push(Field {
+                offset: *offset,
+                label,
+            });
+        }
+    }
+}
+
+/// Names of the attributes that instances keep without a dict, and the bytes these take.
+fn shared_attributes(
+    live: &Live,
+    names: &mut NameTable,
+    address: usize,
+    flags: usize,
+) -> (Vec<u32>, u64) {
+    let managed = flags & type_flag::MANAGED_DICT != 0;
+    if !managed || live.heap.inline_values == InlineValues::None {
+        return (Vec::new(), 0);
+    }
+    let keys = cached_keys(live, address);
+    if keys == 0 {
+        return (Vec::new(), 0);
+    }
+    let entries = keys + 32 + (1 << live.byte(keys + 9));
+    let n_entries = live.word(keys + 24).min(MAX_SHARED);
+    let n_usable = live.word(keys + 16).min(MAX_SHARED);
+    let attributes = (0..n_entries)
+        .map(|number| match live.word(entries + number * 16) {
+            0 => 0,
+            key => names.of_object(live, key),
+        })
+        .collect();
+    let capacity = (n_entries + n_usable) as u64;
+    // A byte per value for the order, and a few words of bookkeeping.
+    let prefix = (capacity + 4).next_multiple_of(8);
+    (attributes, capacity * 8 + prefix)
+}
+
+/// No class has more shared keys.
+const MAX_SHARED: usize = 64;
+
+/// `ht_cached_keys` of a heap type; 0 if there are none.
+pub fn cached_keys(live: &Live, address: usize) -> usize {
+    if live.is_heap_type(address) {
+        live.word(address + live.heap.heap_type_name + 24)
+    } else {
+        0
+    }
+}
+
+pub fn cached_keys_bytes(live: &Live, address: usize) -> u64 {
+    match cached_keys(live, address) {
+        0 => 0,
+        keys => keys_bytes(live, keys),
+    }
+}
+
+/// Whether a type on the way to `object` has a `__sizeof__` that is not `object`'s: a walk does not run it.
+fn says_its_own_size(live: &Live, chain: &[usize]) -> bool {
+    let mut name = String::new();
+    chain.iter().rev().skip(1).any(|base| {
+        let methods = live.word(base + type_object::METHODS);
+        let in_methods = methods != 0
+            && (0..MAX_MEMBERS)
+                .map(|number| live.word(methods + number * 32))
+                .take_while(|name| *name != 0)
+                .any(|at| {
+                    live.c_text(at, &mut name);
+                    name == "__sizeof__"
+                });
+        in_methods || (live.is_heap_type(*base) && dict_text(live, *base, "__sizeof__").is_some())
+    })
+}
+
+/// The value under a name in a type's dict.
+fn dict_text(live: &Live, address: usize, wanted: &str) -> Option<usize> {
+    let dict = live.dict_of_type(address);
+    if dict == 0 {
+        return None;
+    }
+    let mut found = None;
+    let mut buffer = [0; 16];
+    live.dict_entries(dict, |key, value| {
+        if found.is_none()
+            && live.type_of(key) == live.known.unicode
+            && live.word(key + live.layout.unicode.length) == wanted.len()
+            && live
+                .text(key, &mut buffer)
+                .is_some_and(|(text, _)| text == wanted)
+        {
+            found = Some(value);
+        }
+    });
+    found
+}
+
+fn describe(live: &Live, address: usize, flags: usize) -> TypeInfo {
+    let mut name = String::new();
+    live.c_text(live.word(address + type_object::NAME), &mut name);
+    let mut module = String::new();
+    if flags & type_flag::HEAP_TYPE != 0 {
+        let mut buffer = [0; 512];
+        let qualname = live.word(address + live.heap.heap_type_name + 16);
+        if qualname != 0 {
+            if let Some((text, _)) = live.text(qualname, &mut buffer) {
+                name = text.to_owned();
+            }
+        }
+        if let Some(value) = dict_text(live, address, "__module__") {
+            if live.flags(live.type_of(value)) & type_flag::UNICODE != 0 {
+                if let Some((text, _)) = live.text(value, &mut buffer) {
+                    module = text.to_owned();
+                }
+            }
+        }
+    } else if let Some((before, last)) = name.rsplit_once('.') {
+        (module, name) = (before.to_owned(), last.to_owned());
+    } else {
+        module = "builtins".to_owned();
+    }
+    let mut bits = 0;
+    for (flag, bit) in [
+        (type_flag::HEAP_TYPE, TypeInfo::HEAP),
+        (type_flag::HAVE_GC, TypeInfo::COLLECTED),
+        (type_flag::MANAGED_DICT, TypeInfo::DICT),
+        (type_flag::MANAGED_WEAK, TypeInfo::WEAK),
+    ] {
+        if flags & flag != 0 {
+            bits |= bit;
+        }
+    }
+    if live.word(address + type_object::DICT_OFFSET) != 0 {
+        bits |= TypeInfo::DICT;
+    }
+    if live.word(address + type_object::WEAK_LIST_OFFSET) != 0 {
+        bits |= TypeInfo::WEAK;
+    }
+    TypeInfo {
+        name,
+        module,
+        address: address as u64,
+        object: 0,
+        flags: bits,
+    }
+}

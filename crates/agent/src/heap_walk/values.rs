@@ -1,0 +1,161 @@
+//! Short texts of what objects hold, and what of it must not be shown. Only when asked for: values are the program's
+//! data, and a snapshot travels.
+
+use heaptide_capture::heap::{EdgeKind, HeapSnapshot};
+
+use super::live::Live;
+
+/// Longer texts are cut.
+const MAX_VALUE: usize = 60;
+/// What stands in for a value or a key that must not be shown.
+pub const REDACTED: &str = "<redacted>";
+
+/// A string or a whole number in Python's spelling; `None` for everything else.
+pub fn short_value(live: &Live, at: usize) -> Option<String> {
+    let object_type = live.type_of(at);
+    if object_type == live.known.unicode {
+        let mut buffer = [0; MAX_VALUE];
+        let (text, cut) = live.text(at, &mut buffer)?;
+        let end = if cut { "…" } else { "" };
+        return Some(format!("'{}{end}'", text.escape_debug()));
+    }
+    if object_type == live.known.long {
+        let size = live.size(at);
+        let (n_digits, negative) = if live.heap.tagged_numbers {
+            (size >> 3, size & 3 == 2)
+        } else {
+            ((size as isize).unsigned_abs(), (size as isize) < 0)
+        };
+        if n_digits > 4 {
+            return None;
+        }
+        let digits = (0..n_digits).rev();
+        let value = digits.fold(0_u128, |value, place| {
+            value << 30 | u128::from(live.half(at + 24 + place * 4))
+        });
+        let sign = if negative { "-" } else { "" };
+        return Some(format!("{sign}{value}"));
+    }
+    None
+}
+
+/// Hides what matches one of the patterns: values whose text does, values that are kept under a name that does, and
+/// keys of dicts themselves. A pattern has `*` for anything and `?` for one character; case does not matter.
+pub fn redact(snapshot: &mut HeapSnapshot, patterns: &[String]) {
+    if patterns.is_empty() {
+        return;
+    }
+    let patterns: Vec<String> = patterns
+        .iter()
+        .map(|pattern| pattern.to_lowercase())
+        .collect();
+    let hides = |text: &str| {
+        let text = text.to_lowercase();
+        patterns.iter().any(|pattern| matches(pattern, &text))
+    };
+    let hidden_names: Vec<bool> = snapshot.names.iter().map(hides).collect();
+    let is_hidden = |number: u32| hidden_names.get(number as usize) == Some(&true);
+    let mut hidden_objects = vec![false; snapshot.objects.len()];
+    let mut key_names = vec![false; hidden_names.len()];
+    let mut last_key = None;
+    for (target, label) in snapshot.edges.targets.iter().zip(&snapshot.edges.labels) {
+        if label.kind() == EdgeKind::KeyOf {
+            last_key = Some(*target);
+        } else if label.kind().has_name() && is_hidden(label.number()) {
+            let key = last_key.filter(|_| label.kind() == EdgeKind::Key);
+            for object in [Some(*target), key].into_iter().flatten() {
+                if let Some(place) = hidden_objects.get_mut(object as usize) {
+                    *place = true;
+                }
+            }
+            if label.kind() == EdgeKind::Key {
+                if let Some(place) = key_names.get_mut(label.number() as usize) {
+                    *place = true;
+                }
+            }
+        }
+    }
+    for value in &mut snapshot.values {
+        if hidden_objects.get(value.object as usize) == Some(&true) || hides(&value.text) {
+            value.text = REDACTED.to_owned();
+        }
+    }
+    let mut names = heaptide_capture::heap::Names::default();
+    for (number, name) in snapshot.names.iter().enumerate().skip(1) {
+        names.push(if key_names[number] { REDACTED } else { name });
+    }
+    snapshot.names = names;
+}
+
+/// Whether a text fits a pattern from beginning to end.
+fn matches(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), text.chars().collect());
+    let (mut p, mut t) = (0, 0);
+    // Where to go on after the last star, should what follows not fit.
+    let mut again = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                again = Some((p + 1, t));
+                p += 1;
+            }
+            Some(wanted) if *wanted == '?' || *wanted == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => match again {
+                Some((after_star, from)) => {
+                    again = Some((after_star, from + 1));
+                    (p, t) = (after_star, from + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|rest| *rest == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heaptide_capture::heap::{HeapBuilder, Label};
+
+    #[test]
+    fn patterns_have_stars_and_question_marks() {
+        for (pattern, text, fits) in [
+            ("*password*", "db_password_2", true),
+            ("*password*", "passwort", false),
+            ("k?y", "key", true),
+            ("k?y", "ky", false),
+            ("*", "", true),
+            ("a*b*c", "a--b--b-c", true),
+            ("a*b*c", "a--b--b-", false),
+            ("plain", "plain", true),
+        ] {
+            assert_eq!(matches(pattern, text), fits, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn what_matches_is_hidden_wherever_it_stands() {
+        let mut builder = HeapBuilder::new();
+        let dict = builder.object("dict", 64);
+        let key = builder.object("str", 60);
+        let value = builder.object("str", 60);
+        let other = builder.object("str", 60);
+        builder.edge(dict, key, Label::new(EdgeKind::KeyOf, 0));
+        builder.named(dict, value, EdgeKind::Key, "API_Token");
+        builder.named(dict, other, EdgeKind::Key, "colour");
+        builder.value(key, "'API_Token'");
+        builder.value(value, "'s3cret'");
+        builder.value(other, "'blue'");
+        let mut snapshot = builder.finish();
+        redact(&mut snapshot, &["*token*".to_owned()]);
+        assert_eq!(snapshot.value_of(1), Some(REDACTED));
+        assert_eq!(snapshot.value_of(2), Some(REDACTED));
+        assert_eq!(snapshot.value_of(3), Some("'blue'"));
+        let names: Vec<&str> = snapshot.names.iter().collect();
+        assert_eq!(names, ["", REDACTED, "colour"]);
+    }
+}

@@ -1,0 +1,140 @@
+//! Snapshots of the heap, from Python.
+
+use std::path::{Path, PathBuf};
+
+use heaptide_agent::heap_walk::file::{self, Summary};
+use heaptide_agent::heap_walk::{self, Proof, Wanted};
+use pyo3::exceptions::{PyFileExistsError, PyOSError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::heap_view::HeapView;
+use crate::recording::RecordingError;
+
+/// What the walk is asked for, as `heaptide.heap_snapshots` spells it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Request {
+    values: bool,
+    redact: Vec<String>,
+    command: Vec<String>,
+    executable: String,
+    host: String,
+    python_version: u32,
+}
+
+impl Request {
+    fn wanted(self) -> Wanted {
+        Wanted {
+            values: self.values,
+            redact: self.redact,
+            python_version: self.python_version,
+            command: self.command,
+            executable: self.executable,
+            host: self.host,
+        }
+    }
+}
+
+/// The value of the caller's variable `token`, an instance with two attributes, and their values.
+fn proof_of(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> PyResult<Proof> {
+    let address = |at| PyResult::Ok(instance.get_item(at)?.as_ptr() as usize);
+    Ok(Proof {
+        token: token.as_ptr() as usize,
+        instance: address(0)?,
+        first: address(1)?,
+        second: address(2)?,
+    })
+}
+
+/// Writes a snapshot of this process's heap. Returns objects, references, types, bytes, unreachable objects, and how long
+/// the program stood still and the walk took, in ns, and the bytes it needed.
+#[pyfunction]
+#[pyo3(signature = (token, instance, path, request, *, fork, overwrite))]
+pub fn take_heap(
+    py: Python<'_>,
+    token: &Bound<'_, PyAny>,
+    instance: &Bound<'_, PyTuple>,
+    path: PathBuf,
+    request: Request,
+    fork: bool,
+    overwrite: bool,
+) -> PyResult<(u64, u64, u64, u64, u64, u64, u64, u64)> {
+    let proof = proof_of(token, instance)?;
+    let wanted = request.wanted();
+    // SAFETY: a function called from Python runs with the GIL held.
+    unsafe { heap_walk::prepare() }.map_err(|error| RecordingError::new_err(error.to_string()))?;
+    let file = file::create(&path, overwrite).map_err(|error| not_created(&path, &error))?;
+    let result = if fork {
+        // SAFETY: as above, and the objects of the proof are the caller's.
+        let copy = unsafe { file::walk_in_copy(&wanted, proof, None, file) };
+        match copy {
+            Ok(copy) => py.detach(|| copy.finish()),
+            Err(error) => Err(format!(
+                "the process could not be copied ({error}): take the snapshot without a fork"
+            )),
+        }
+    } else {
+        // SAFETY: as above.
+        let walked = unsafe { heap_walk::walk(&wanted, proof) };
+        match walked {
+            Ok(walked) => py.detach(|| {
+                file::write(&walked.into_snapshot(), file)
+                    .map_err(|error| format!("could not write to {}: {error}", path.display()))
+            }),
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    let summary = result.map_err(|sentence| {
+        let _ = std::fs::remove_file(&path);
+        RecordingError::new_err(sentence)
+    })?;
+    Ok(row(summary))
+}
+
+/// A snapshot of this process's heap that is open for questions and never a file. The arguments are those of
+/// `take_heap`.
+#[pyfunction]
+#[pyo3(signature = (token, instance, request))]
+pub fn look_at_heap(
+    py: Python<'_>,
+    token: &Bound<'_, PyAny>,
+    instance: &Bound<'_, PyTuple>,
+    request: Request,
+) -> PyResult<HeapView> {
+    let proof = proof_of(token, instance)?;
+    // SAFETY: a function called from Python runs with the GIL held, and the objects of the proof are the caller's.
+    let walked = unsafe {
+        heap_walk::prepare().and_then(|()| heap_walk::walk(&request.wanted(), proof))
+    };
+    let walked = walked.map_err(|error| RecordingError::new_err(error.to_string()))?;
+    Ok(py.detach(|| HeapView::of(walked.into_snapshot())))
+}
+
+fn row(summary: Summary) -> (u64, u64, u64, u64, u64, u64, u64, u64) {
+    (
+        summary.objects,
+        summary.references,
+        summary.types,
+        summary.bytes,
+        summary.unreachable,
+        summary.stood_still_ns,
+        summary.walk_ns,
+        summary.walker_bytes,
+    )
+}
+
+fn not_created(path: &Path, error: &std::io::Error) -> PyErr {
+    let errno = error.raw_os_error().unwrap_or(0);
+    if error.kind() == std::io::ErrorKind::AlreadyExists {
+        let sentence = format!(
+            "{} exists already; choose another file, or overwrite it with --force or overwrite=True",
+            path.display()
+        );
+        return PyFileExistsError::new_err((errno, sentence));
+    }
+    PyOSError::new_err((
+        errno,
+        format!("could not create {}: {error}", path.display()),
+    ))
+}
