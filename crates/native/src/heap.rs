@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use heaptide_agent::heap_walk::file::{self, Summary};
 use heaptide_agent::heap_walk::{self, Proof, Wanted};
+use heaptide_analysis::capture::heap::HeapSnapshot;
 use pyo3::exceptions::{PyFileExistsError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -104,11 +105,22 @@ pub fn look_at_heap(
 ) -> PyResult<HeapView> {
     let proof = proof_of(token, instance)?;
     // SAFETY: a function called from Python runs with the GIL held, and the objects of the proof are the caller's.
-    let walked = unsafe {
-        heap_walk::prepare().and_then(|()| heap_walk::walk(&request.wanted(), proof))
-    };
+    let walked =
+        unsafe { heap_walk::prepare().and_then(|()| heap_walk::walk(&request.wanted(), proof)) };
     let walked = walked.map_err(|error| RecordingError::new_err(error.to_string()))?;
     Ok(py.detach(|| HeapView::of(walked.into_snapshot())))
+}
+
+/// The short texts that a snapshot keeps of what objects hold.
+#[pyfunction]
+pub fn heap_values(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
+    let snapshot = py.detach(|| HeapSnapshot::open(&path));
+    let snapshot = snapshot.map_err(|error| PyOSError::new_err(error.to_string()))?;
+    Ok(snapshot
+        .values
+        .into_iter()
+        .map(|value| value.text)
+        .collect())
 }
 
 fn row(summary: Summary) -> (u64, u64, u64, u64, u64, u64, u64, u64) {

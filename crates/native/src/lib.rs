@@ -54,6 +54,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     lines::add_callbacks(module)?;
     module.add_function(wrap_pyfunction!(heap::take_heap, module)?)?;
     module.add_function(wrap_pyfunction!(heap::look_at_heap, module)?)?;
+    module.add_function(wrap_pyfunction!(heap::heap_values, module)?)?;
     module.add_class::<control::Control>()?;
     module.add_class::<control::Response>()?;
     module.add_function(wrap_pyfunction!(control::docs_page, module)?)?;

@@ -11,6 +11,8 @@ pub enum SizeRule {
     Fixed,
     /// The basic size and items.
     Items,
+    /// The same in whole words.
+    Code,
     Long,
     Unicode,
     List,
@@ -24,6 +26,8 @@ pub enum SizeRule {
     Array,
 }
 
+/// A length beyond this is not one.
+const MAX_ITEMS: usize = 1 << 40;
 /// A block of a deque: 64 items and two links.
 const DEQUE_BLOCK: usize = 66 * 8;
 
@@ -55,7 +59,8 @@ pub fn bytes_of(live: &Live, entry: &TypeEntry, at: usize, collected: bool) -> u
     let basic = entry.basic_size;
     let bytes = match entry.size {
         SizeRule::Fixed => basic,
-        SizeRule::Items => basic + items(live.size(at)) * entry.item_size,
+        SizeRule::Items => basic + items(live.size(at)).min(MAX_ITEMS) * entry.item_size,
+        SizeRule::Code => (basic + items(live.size(at)) * entry.item_size).next_multiple_of(8),
         SizeRule::Long => 24 + digits(live, at).max(live.heap.least_digits) * 4,
         SizeRule::Unicode => unicode_bytes(live, at),
         SizeRule::List => basic + live.word(at + object::LIST_ALLOCATED) * 8,

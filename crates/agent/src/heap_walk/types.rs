@@ -70,7 +70,6 @@ pub struct TypeEntry {
     pub attributes: Vec<u32>,
     /// Bytes of the values of an instance that keeps them without a dict.
     pub values_bytes: u64,
-    /// Bytes of keys that instances share, which count as the type's.
     pub info: TypeInfo,
 }
 
@@ -92,6 +91,13 @@ impl TypeEntry {
         let is_deque = is_named("collections.deque");
         let is_typed_array = is_named("array.array");
         let is_one_of = |types: &[usize]| chain.iter().any(|base| types.contains(base));
+        let has_frame = [
+            known.generator,
+            known.coroutine,
+            known.async_generator,
+            known.frame,
+        ]
+        .contains(&address);
         let traverse = live.word(address + type_object::TRAVERSE);
         let collected = has(type_flag::HAVE_GC) && traverse != 0;
 
@@ -144,7 +150,29 @@ impl TypeEntry {
             size = SizeRule::TypedArray;
         } else if is_one_of(&[known.byte_array]) {
             size = SizeRule::ByteArray;
+        } else if has_frame && live.heap.frame_function.is_some() {
+            // From 3.11 on these have items, but no length where others have it.
+            size = SizeRule::Fixed;
+        } else if address == known.code {
+            size = SizeRule::Code;
         }
+        let says_more = (has_frame && size == SizeRule::Fixed) || {
+            // Types whose own `__sizeof__` is what the rule computes end the search.
+            let measured = [
+                known.list,
+                known.dict,
+                known.long,
+                known.unicode,
+                known.set,
+                known.frozen_set,
+                known.type_type,
+                known.code,
+            ];
+            let until = chain.iter().position(|base| measured.contains(base));
+            let above = &chain[..until.unwrap_or(chain.len().saturating_sub(1))];
+            let by_name = is_array || is_deque || is_typed_array || size == SizeRule::ByteArray;
+            !by_name && says_its_own_size(live, above)
+        };
         let (attributes, values_bytes) = shared_attributes(live, names, address, flags);
         TypeEntry {
             address,
@@ -161,8 +189,7 @@ impl TypeEntry {
             } else {
                 live.word(address + type_object::DICT_OFFSET) as isize
             },
-            estimated: matches!(size, SizeRule::Fixed | SizeRule::Items)
-                && says_its_own_size(live, &chain),
+            estimated: says_more,
             size,
             fields,
             attributes,
@@ -318,10 +345,10 @@ pub fn cached_keys_bytes(live: &Live, address: usize) -> u64 {
     }
 }
 
-/// Whether a type on the way to `object` has a `__sizeof__` that is not `object`'s: a walk does not run it.
-fn says_its_own_size(live: &Live, chain: &[usize]) -> bool {
+/// Whether one of these types has a `__sizeof__` of its own: a walk does not run it.
+fn says_its_own_size(live: &Live, types: &[usize]) -> bool {
     let mut name = String::new();
-    chain.iter().rev().skip(1).any(|base| {
+    types.iter().any(|base| {
         let methods = live.word(base + type_object::METHODS);
         let in_methods = methods != 0
             && (0..MAX_MEMBERS)
