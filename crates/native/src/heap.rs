@@ -12,6 +12,9 @@ use pyo3::types::PyTuple;
 use crate::heap_view::HeapView;
 use crate::recording::RecordingError;
 
+/// The numbers of a summary, in its order.
+type Row = (u64, u64, u64, u64, u64, u64, u64, u64);
+
 /// What the walk is asked for, as `heaptide.heap_snapshots` spells it.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -60,7 +63,7 @@ pub fn take_heap(
     request: Request,
     fork: bool,
     overwrite: bool,
-) -> PyResult<(u64, u64, u64, u64, u64, u64, u64, u64)> {
+) -> PyResult<Row> {
     let proof = proof_of(token, instance)?;
     let wanted = request.wanted();
     // SAFETY: a function called from Python runs with the GIL held.
@@ -123,7 +126,7 @@ pub fn heap_values(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
         .collect())
 }
 
-fn row(summary: Summary) -> (u64, u64, u64, u64, u64, u64, u64, u64) {
+fn row(summary: Summary) -> Row {
     (
         summary.objects,
         summary.references,
