@@ -7,6 +7,7 @@ mod flames;
 mod groups;
 mod heap_answers;
 mod heap_graphs;
+mod heap_suspects;
 mod line_tables;
 mod peaks;
 mod places;

@@ -1,6 +1,6 @@
 //! Where commands write whose result is a file: beside the capture unless something else is said.
 //!
-//! `heaptide-<kind>-<stem>.<extension>`, where the stem is the capture's name without `heaptide-` and `.tide`. Anything
+//! `heaptide-<kind>-<stem>.<extension>`, where the stem is the capture's name without `heaptide-` and `.tide` (or a heap snapshot's `.heap`). Anything
 //! else in the name stays, so that captures of two processes never give the same name.
 
 use std::ffi::OsStr;
@@ -68,7 +68,10 @@ impl Destination {
 fn beside(capture: &Path, kind: &str, extension: &str) -> PathBuf {
     let name = capture.file_name().unwrap_or(OsStr::new("capture"));
     let name = name.to_string_lossy();
-    let stem = name.strip_suffix(".tide").unwrap_or(&name);
+    let stem = name
+        .strip_suffix(".tide")
+        .or_else(|| name.strip_suffix(".heap"))
+        .unwrap_or(&name);
     let stem = stem.strip_prefix("heaptide-").unwrap_or(stem);
     capture.with_file_name(format!("heaptide-{kind}-{stem}.{extension}"))
 }
@@ -85,6 +88,7 @@ mod tests {
             Path::new("out/heaptide-csv-job.py.4711.csv")
         );
         assert_eq!(name("x.tide"), Path::new("heaptide-csv-x.csv"));
+        assert_eq!(name("x.heap"), Path::new("heaptide-csv-x.csv"));
         assert_eq!(
             name("x.tide.4712"),
             Path::new("heaptide-csv-x.tide.4712.csv")

@@ -1,6 +1,7 @@
 //! What `heaptide heap` prints of a small heap.
 
-use heaptide_analysis::capture::heap::{HeapBuilder, write_heap};
+use heaptide_analysis::capture::heap::build::Added;
+use heaptide_analysis::capture::heap::{EdgeKind, HeapBuilder, write_heap};
 
 use crate::support::heaps::shop;
 use crate::{Folder, error_text, printed};
@@ -152,4 +153,167 @@ fn mistakes_are_one_sentence_and_a_code() {
     let missing = folder.heaptide("heap types no.heap");
     assert_eq!(missing.status.code(), Some(1));
     assert!(error_text(&missing).starts_with("heaptide: there is no file no.heap"));
+}
+
+/// The shop with a hundred receipts of a kilobyte in its cache.
+fn leaking_shop() -> HeapBuilder {
+    let mut heap = shop();
+    let cache = Added(2);
+    for at in 0..100 {
+        let receipt = heap.object("shop.Receipt", 1000);
+        heap.named(cache, receipt, EdgeKind::Key, &format!("r{at}"));
+    }
+    heap
+}
+
+#[test]
+fn suspects_say_what_who_holds_it_and_what_to_do() {
+    let folder = with_shop();
+    write(&folder, "later.heap", leaking_shop());
+    let expected = "\
+1. 100 objects accumulate in a dict (no owner): 100.000kB, 100 % of what was looked at
+   held by  sys.modules['job'].__dict__['cache']
+   of which 100 × shop.Receipt, 100.000kB
+   bound it, or remove what is no longer needed
+";
+    let text = printed(&folder.heaptide("heap suspects --baseline job.heap later.heap"));
+    assert_eq!(text.replace("1. 101", "1. 100"), expected);
+    let json = printed(&folder.heaptide("heap suspects --json later.heap"));
+    assert!(json.contains("\"shape\": \"container\""), "{json}");
+    let none = printed(&folder.heaptide("heap suspects job.heap"));
+    assert!(none.starts_with("Nothing stands out"), "{none}");
+}
+
+#[test]
+fn waste_says_what_could_be_spared_and_what_was_not_looked_for() {
+    let folder = with_shop();
+    let text = printed(&folder.heaptide("heap waste job.heap"));
+    assert!(text.contains("buy nothing"), "{text}");
+    assert!(text.ends_with("takes them along.\n"), "{text}");
+    let json = printed(&folder.heaptide("heap waste job.heap --json"));
+    assert!(json.contains("\"has_values\": false"), "{json}");
+}
+
+#[test]
+fn graph_is_drawn_in_the_form_that_the_name_says() {
+    let folder = with_shop();
+    printed(&folder.heaptide("heap graph job.heap --kind float -o float.svg"));
+    let svg = std::fs::read_to_string(folder.path().join("float.svg")).expect("a picture");
+    assert!(
+        svg.starts_with("<svg ") && svg.ends_with("</svg>\n"),
+        "{svg}"
+    );
+    assert!(
+        svg.contains("shop.Order") && svg.contains("[&quot;price&quot;]")
+            || svg.contains("['price']"),
+        "{svg}"
+    );
+    printed(&folder.heaptide("heap graph job.heap --kind float --way -o float.html"));
+    let page = std::fs::read_to_string(folder.path().join("float.html")).expect("a page");
+    assert!(
+        page.contains("default-src 'none'") && page.contains("sys.modules['job']"),
+        "{page}"
+    );
+    let dot = printed(&folder.heaptide("heap graph job.heap --kind float"));
+    assert!(dot.starts_with("digraph ObjectGraph {\n"), "{dot}");
+    assert!(dot.contains("[label=\"['price']\"]"), "{dot}");
+    let unknown = folder.heaptide("heap graph job.heap --kind float -o float.gif");
+    assert_eq!(unknown.status.code(), Some(2));
+}
+
+/// Numbers of an array in the exported file.
+fn numbers(text: &str, key: &str) -> Vec<u64> {
+    let start = format!("\"{key}\":[");
+    let at = text.find(&start).expect("the array is there") + start.len();
+    let end = at + text[at..].find(']').expect("the array ends");
+    let numbers = text[at..end].split(',').map(str::trim);
+    numbers
+        .filter(|number| !number.is_empty())
+        .map(|number| number.parse().expect("only digits"))
+        .collect()
+}
+
+#[test]
+fn heapsnapshot_is_what_the_loader_of_devtools_expects() {
+    let folder = with_shop();
+    let mut heap = leaking_shop();
+    let array = heap.object("numpy.ndarray", 112);
+    heap.extra(array, 5 << 30);
+    heap.named(Added(1), array, EdgeKind::Key, "samples");
+    write(&folder, "big.heap", heap);
+    assert_eq!(
+        printed(&folder.heaptide("heap export big.heap")),
+        "Wrote heaptide-heap-big.heapsnapshot\n"
+    );
+    let path = folder.path().join("heaptide-heap-big.heapsnapshot");
+    let text = std::fs::read_to_string(path).expect("a file");
+    let (nodes, edges) = (numbers(&text, "nodes"), numbers(&text, "edges"));
+    assert_eq!((nodes.len() % 7, edges.len() % 3), (0, 0));
+    let n_nodes = nodes.len() / 7;
+    assert!(text.contains(&format!(
+        "\"node_count\":{n_nodes},\"edge_count\":{}",
+        edges.len() / 3
+    )));
+    let node = |at: usize| &nodes[7 * at..7 * at + 7];
+    let n_edges: u64 = (0..n_nodes).map(|at| node(at)[4]).sum();
+    assert_eq!(n_edges as usize, edges.len() / 3);
+    let mut ids: Vec<u64> = (0..n_nodes).map(|at| node(at)[2]).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), n_nodes);
+    assert!(
+        nodes
+            .iter()
+            .chain(&edges)
+            .all(|&number| number < 1 << 32 || number % 7 == 0)
+    );
+    assert!(
+        edges
+            .chunks(3)
+            .all(|edge| edge[2] % 7 == 0 && edge[2] / 7 < n_nodes as u64)
+    );
+    // Nothing is lost where numbers have 32 bits: the array's memory is divided over nodes of its own.
+    let bytes: u64 = (0..n_nodes).map(|at| node(at)[3]).sum();
+    assert_eq!(bytes, 1160 + 100_000 + 112 + (5 << 30));
+    // Every node hangs below the top.
+    let mut reached = vec![false; n_nodes];
+    let mut first = vec![0usize; n_nodes + 1];
+    for at in 0..n_nodes {
+        first[at + 1] = first[at] + node(at)[4] as usize;
+    }
+    let mut open = vec![0usize];
+    while let Some(at) = open.pop() {
+        if !std::mem::replace(&mut reached[at], true) {
+            open.extend(
+                edges[3 * first[at]..3 * first[at + 1]]
+                    .chunks(3)
+                    .map(|edge| edge[2] as usize / 7),
+            );
+        }
+    }
+    assert!(reached.iter().all(|&reached| reached));
+    let order: Vec<usize> = [
+        "\"snapshot\"",
+        "\"nodes\"",
+        "\"edges\"",
+        "\"trace_function_infos\"",
+        "\"trace_tree\"",
+        "\"samples\"",
+        "\"locations\"",
+        "\"strings\"",
+    ]
+    .iter()
+    .map(|key| text.find(&format!("{key}:")).expect("the key is there"))
+    .collect();
+    assert!(order.is_sorted());
+}
+
+#[test]
+fn exports_for_programs_hold_every_object() {
+    let folder = with_shop();
+    let json = printed(&folder.heaptide("heap export job.heap --format json -o -"));
+    assert_eq!(json.matches("\"number\": ").count(), 10);
+    assert!(json.contains("\"['cache']\""), "{json}");
+    let dot = printed(&folder.heaptide("heap export job.heap --format dot -o -"));
+    assert_eq!(dot.matches("[label=\"dict").count(), 4);
 }

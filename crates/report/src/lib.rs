@@ -1,8 +1,9 @@
 //! Renders answers: for people as text, for other tools as JSON. Rounding, units and colours live here; numbers do not.
 //!
-//! In reading order: [`units`] writes sizes and times, [`text`] what a terminal shows, [`json`] what programs read.
+//! In reading order: [`units`] writes sizes and times, [`text`] what a terminal shows, [`json`] what programs read, [`heap_export`] object heaps in other tools' forms.
 #![forbid(unsafe_code)]
 
+pub mod heap_export;
 pub mod html;
 pub mod json;
 pub mod shell;

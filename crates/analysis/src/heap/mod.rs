@@ -1,7 +1,8 @@
 //! What a snapshot of the object heap says: what is there, who holds it, what it alone keeps alive.
 //!
 //! In reading order: [`graph`] is who refers to whom, [`set`] some of the objects; [`dominators`], [`retained`] and [`paths`] are the questions
-//! about retention, on plain numbers.
+//! about retention, on plain numbers. [`view`] opens a snapshot for them; [`kinds`] and [`labels`] name objects and references. [`partition`],
+//! [`types`], [`pattern`], [`tree`] and [`diff`] are what tables show, [`picture`] what is drawn, [`suspects`] and [`waste`] what stands out.
 
 pub mod diff;
 pub mod dominators;
@@ -11,11 +12,14 @@ pub mod labels;
 pub mod partition;
 pub mod paths;
 pub mod pattern;
+pub mod picture;
 pub mod retained;
 pub mod set;
+pub mod suspects;
 pub mod tree;
 pub mod types;
 pub mod view;
+pub mod waste;
 
 pub use partition::{By, Partition, Row};
 pub use set::ObjectSet;

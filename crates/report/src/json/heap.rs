@@ -3,12 +3,14 @@
 use heaptide_analysis::heap::diff::{Amount, HeapDiff};
 use heaptide_analysis::heap::paths::ShortestPaths;
 use heaptide_analysis::heap::pattern::PatternRow;
+use heaptide_analysis::heap::suspects::Suspects;
 use heaptide_analysis::heap::tree::Branch;
 use heaptide_analysis::heap::types::Census;
+use heaptide_analysis::heap::waste::WasteReport;
 use heaptide_analysis::heap::{Heap, Partition};
 
 use super::Json;
-use crate::text::heap::flag;
+use crate::text::heap::{self as words, flag};
 
 /// 0 is all.
 fn limit(n_rows: usize) -> usize {
@@ -160,6 +162,67 @@ pub fn difference(diff: &HeapDiff, n_rows: usize) -> Json {
         ("after", amount(diff.after)),
         ("num_new", (diff.new.len() as u64).into()),
         ("num_gone", (diff.gone.len() as u64).into()),
+        ("rows", rows.collect()),
+    ])
+}
+
+pub fn suspects(heap: &Heap, found: &Suspects) -> Json {
+    let suspects = found.suspects.iter().map(|suspect| {
+        let piles = suspect.piles.iter().map(|pile| {
+            Json::Object(vec![
+                ("kind", pile.kind.as_str().into()),
+                ("count", pile.count.into()),
+                ("bytes", pile.bytes.into()),
+            ])
+        });
+        let sites = suspect.sites.iter().map(|site| {
+            Json::Object(vec![
+                ("function", site.function.as_str().into()),
+                ("file", site.file.as_str().into()),
+                ("line", site.line.into()),
+                ("bytes", site.bytes.into()),
+            ])
+        });
+        Json::Object(vec![
+            ("shape", suspect.shape.name().into()),
+            ("text", words::headline(heap, found, suspect).into()),
+            ("advice", words::advice(suspect).into()),
+            ("bytes", suspect.bytes.into()),
+            ("num_items", suspect.n_items.into()),
+            ("sole_holder", suspect.is_sole_holder.into()),
+            (
+                "point",
+                suspect
+                    .point
+                    .map_or(Json::Null, |point| object(heap, point)),
+            ),
+            ("holder", heap.path_text(&suspect.path).into()),
+            ("piles", piles.collect()),
+            ("sites", sites.collect()),
+        ])
+    });
+    Json::Object(vec![
+        ("format", 1u64.into()),
+        ("bytes", found.bytes.into()),
+        ("suspects", suspects.collect()),
+    ])
+}
+
+pub fn waste(heap: &Heap, report: &WasteReport, n_rows: usize) -> Json {
+    let rows = report.rows.iter().take(limit(n_rows)).map(|row| {
+        Json::Object(vec![
+            ("kind", row.kind.name().into()),
+            ("what", row.what.as_str().into()),
+            ("count", row.count.into()),
+            ("bytes", row.bytes.into()),
+            ("example", heap.address(row.example).into()),
+            ("text", words::sentence(row).into()),
+        ])
+    });
+    Json::Object(vec![
+        ("format", 1u64.into()),
+        ("has_values", report.has_values.into()),
+        ("num_rows", (report.rows.len() as u64).into()),
         ("rows", rows.collect()),
     ])
 }

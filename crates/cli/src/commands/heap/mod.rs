@@ -3,9 +3,13 @@
 mod choice;
 mod diff;
 mod dominators;
+mod export;
+mod graph;
 mod paths;
 mod show;
+mod suspects;
 mod types;
+mod waste;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_analysis::capture::heap::HeapSnapshot;
@@ -42,6 +46,26 @@ const ALL: &[Subcommand] = &[
         arguments: diff::arguments,
         run: diff::run,
     },
+    Subcommand {
+        name: "suspects",
+        arguments: suspects::arguments,
+        run: suspects::run,
+    },
+    Subcommand {
+        name: "waste",
+        arguments: waste::arguments,
+        run: waste::run,
+    },
+    Subcommand {
+        name: "graph",
+        arguments: graph::arguments,
+        run: graph::run,
+    },
+    Subcommand {
+        name: "export",
+        arguments: export::arguments,
+        run: export::run,
+    },
 ];
 
 pub fn arguments() -> Command {
@@ -56,7 +80,8 @@ pub fn arguments() -> Command {
             "Examples:\n  \
              heaptide heap types job.heap                    kinds of objects, and what each keeps alive\n  \
              heaptide heap paths job.heap --kind job.Order   who holds them: the shortest ways from a root\n  \
-             heaptide heap diff before.heap after.heap       what is new, by kind",
+             heaptide heap diff before.heap after.heap       what is new, by kind\n  \
+             heaptide heap suspects job.heap                 what looks like a leak, and what to do",
         )
         .subcommand_required(true)
         .arg_required_else_help(true)

@@ -3,11 +3,13 @@
 mod dominators;
 mod paths;
 mod pattern;
+mod suspects;
 mod tables;
 
 pub use dominators::dominators;
 pub use paths::{path, paths};
 pub use pattern::{flag, pattern};
+pub use suspects::{advice, evidence, headline, sentence, suspects, waste};
 pub use tables::{census, difference, heading, identity, partition};
 
 /// What is behind `<12 more rows.`: how to see them.

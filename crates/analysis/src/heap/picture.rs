@@ -1,0 +1,198 @@
+//! A small part of the graph to be drawn: some objects, who refers to them or whom they refer to, and the way from a root.
+
+use std::collections::hash_map::Entry;
+
+use rustc_hash::FxHashMap;
+
+use super::labels;
+use super::view::Heap;
+
+/// What a box stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// One of the objects that were asked for.
+    Start,
+    Module,
+    Frame,
+    Other,
+    /// So many more that are not drawn.
+    More(usize),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Box {
+    pub object: Option<u32>,
+    pub role: Role,
+    /// How many steps from the start; above it for who refers, below it for who is referred to.
+    pub row: u32,
+}
+
+/// Boxes and arrows. An arrow goes from who refers to what is referred to.
+#[derive(Clone, Debug, Default)]
+pub struct Picture {
+    pub boxes: Vec<Box>,
+    pub arrows: Vec<(usize, usize, String)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct PictureLimits {
+    pub depth: u32,
+    /// Neighbours drawn of each box.
+    pub too_many: usize,
+    pub max_boxes: usize,
+    /// Whom the objects refer to, instead of who refers to them.
+    pub forward: bool,
+}
+
+impl Default for PictureLimits {
+    fn default() -> Self {
+        PictureLimits {
+            depth: 4,
+            too_many: 8,
+            max_boxes: 200,
+            forward: false,
+        }
+    }
+}
+
+/// The surroundings of some objects. Modules are where searching for referrers ends, as everything hangs together above.
+pub fn surroundings(heap: &Heap, starts: &[u32], limits: PictureLimits) -> Picture {
+    let mut picture = Picture::default();
+    let mut places: FxHashMap<u32, usize> = FxHashMap::default();
+    let mut level: Vec<u32> = Vec::new();
+    for &start in starts {
+        if let Entry::Vacant(place) = places.entry(start) {
+            place.insert(picture.boxes.len());
+            picture.boxes.push(Box {
+                object: Some(start),
+                role: Role::Start,
+                row: 0,
+            });
+            level.push(start);
+        }
+    }
+    for row in 1..=limits.depth {
+        let mut next = Vec::new();
+        for &object in &level {
+            let at = places[&object];
+            if !limits.forward && picture.boxes[at].role == Role::Module {
+                continue;
+            }
+            let mut neighbours = if limits.forward {
+                heap.graph.of(object).to_vec()
+            } else {
+                heap.referrers().of(object).to_vec()
+            };
+            neighbours.sort_unstable();
+            neighbours.dedup();
+            // Types refer to everything and are referred to by everything: they say nothing.
+            neighbours.retain(|one| !heap.type_names().contains_key(one));
+            let n_drawn = neighbours.len().min(limits.too_many);
+            let mut n_hidden = neighbours.len() - n_drawn;
+            for &neighbour in &neighbours[..n_drawn] {
+                if let Entry::Vacant(place) = places.entry(neighbour) {
+                    if picture.boxes.len() >= limits.max_boxes {
+                        n_hidden += 1;
+                        continue;
+                    }
+                    place.insert(picture.boxes.len());
+                    picture.boxes.push(Box {
+                        object: Some(neighbour),
+                        role: role(heap, neighbour),
+                        row,
+                    });
+                    next.push(neighbour);
+                }
+                let (from, to) = if limits.forward {
+                    (object, neighbour)
+                } else {
+                    (neighbour, object)
+                };
+                picture.connect(heap, &places, from, to);
+            }
+            if n_hidden > 0 {
+                let more = picture.boxes.len();
+                picture.boxes.push(Box {
+                    object: None,
+                    role: Role::More(n_hidden),
+                    row,
+                });
+                let ends = if limits.forward {
+                    (at, more)
+                } else {
+                    (more, at)
+                };
+                picture.arrows.push((ends.0, ends.1, String::new()));
+            }
+        }
+        level = next;
+    }
+    picture.arrows.dedup();
+    picture
+}
+
+/// The shortest way from a root to an object, a box below the other.
+pub fn way(heap: &Heap, object: u32) -> Picture {
+    let mut picture = Picture::default();
+    let Some(path) = heap.distances().path_to(object) else {
+        return picture;
+    };
+    let mut places: FxHashMap<u32, usize> = FxHashMap::default();
+    for (row, &step) in path.iter().enumerate() {
+        places.insert(step, row);
+        picture.boxes.push(Box {
+            object: Some(step),
+            role: if step == object {
+                Role::Start
+            } else {
+                role(heap, step)
+            },
+            row: (path.len() - 1 - row) as u32,
+        });
+    }
+    for pair in path.windows(2) {
+        picture.connect(heap, &places, pair[0], pair[1]);
+    }
+    picture
+}
+
+fn role(heap: &Heap, object: u32) -> Role {
+    match heap.kind(object) {
+        "module" => Role::Module,
+        "types.FrameType" => Role::Frame,
+        _ => Role::Other,
+    }
+}
+
+impl Picture {
+    fn connect(&mut self, heap: &Heap, places: &FxHashMap<u32, usize>, from: u32, to: u32) {
+        let ways = heap.references_between(from, to);
+        let text = match ways.as_slice() {
+            [] => String::new(),
+            [one] => one.clone(),
+            [one, rest @ ..] => format!("{one} and {} more", rest.len()),
+        };
+        if let (Some(&from), Some(&to)) = (places.get(&from), places.get(&to)) {
+            let arrow = (from, to, text);
+            if !self.arrows.contains(&arrow) {
+                self.arrows.push(arrow);
+            }
+        }
+    }
+
+    /// The lines in a box.
+    pub fn lines(&self, heap: &Heap, at: usize) -> Vec<String> {
+        let one = &self.boxes[at];
+        match (one.object, one.role) {
+            (Some(object), _) => {
+                let mut lines = vec![heap.kind(object).to_owned(), heap.sample(object)];
+                if let Some(root) = heap.root_of(object) {
+                    lines.push(labels::root(&heap.snapshot, root));
+                }
+                lines
+            }
+            (None, Role::More(n)) => vec![format!("{n} more")],
+            (None, _) => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Memory that buys nothing: room that containers do not use, containers without content, texts that are there several
+//! times, dicts of instances that could do without.
+//!
+//! Sizes of containers are compared with what the interpreter would need for their content. Where a container shares its keys or
+//! is of a type of its own, nothing is said of it.
+
+use heaptide_capture::heap::{EdgeKind, Objects, TypeInfo};
+use rustc_hash::FxHashMap;
+
+use super::view::Heap;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WasteKind {
+    /// The same text several times.
+    DuplicateText,
+    /// Lists with more room than items.
+    SpareList,
+    /// Dicts and sets with much more room than items.
+    SparseDict,
+    SparseSet,
+    /// Containers without any item.
+    Empty,
+    /// Instances with a dict each whose class could say `__slots__`.
+    NoSlots,
+}
+
+impl WasteKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            WasteKind::DuplicateText => "duplicate_text",
+            WasteKind::SpareList => "spare_list",
+            WasteKind::SparseDict => "sparse_dict",
+            WasteKind::SparseSet => "sparse_set",
+            WasteKind::Empty => "empty",
+            WasteKind::NoSlots => "no_slots",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waste {
+    pub kind: WasteKind,
+    /// Which: the text, the type, or how the containers are referred to.
+    pub what: String,
+    pub count: u64,
+    /// Bytes that would be free without it.
+    pub bytes: u64,
+    /// An example.
+    pub example: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct WasteReport {
+    /// The most bytes first.
+    pub rows: Vec<Waste>,
+    /// Whether texts could be compared: values are in a snapshot only if they were asked for.
+    pub has_values: bool,
+}
+
+/// Bytes of an empty list, the collector's header included.
+const LIST_BYTES: u64 = 56;
+/// Of an empty dict, of a set with its own table, and of one place in a set's table.
+const DICT_BYTES: u64 = 64;
+const SET_BYTES: u64 = 216;
+const SET_PLACE_BYTES: u64 = 16;
+/// Fewer instances are not worth a change of their class.
+const MIN_INSTANCES: u64 = 100;
+/// Fewer copies of a text are chance.
+const MIN_COPIES: u64 = 2;
+
+pub fn waste(heap: &Heap) -> WasteReport {
+    let mut sums = Sums::default();
+    let has_values = !heap.snapshot.values.is_empty();
+    containers(heap, &mut sums);
+    slots(heap, &mut sums);
+    if has_values {
+        duplicates(heap, &mut sums);
+    }
+    let mut rows: Vec<Waste> = sums.rows.into_values().collect();
+    rows.retain(|row| row.bytes > 0);
+    rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.what.cmp(&b.what)));
+    WasteReport { rows, has_values }
+}
+
+#[derive(Default)]
+struct Sums {
+    rows: FxHashMap<(u8, String), Waste>,
+}
+
+impl Sums {
+    fn add(&mut self, kind: WasteKind, what: String, bytes: u64, example: u32) {
+        let row = self
+            .rows
+            .entry((kind as u8, what.clone()))
+            .or_insert(Waste {
+                kind,
+                what,
+                count: 0,
+                bytes: 0,
+                example,
+            });
+        row.count += 1;
+        row.bytes += bytes;
+    }
+}
+
+fn containers(heap: &Heap, sums: &mut Sums) {
+    let ways_in = OneWayIn::new(heap);
+    for object in 0..heap.n_objects() as u32 {
+        let one = heap.snapshot.type_of(object);
+        if one.module != "builtins" {
+            continue;
+        }
+        let size = heap.snapshot.objects.sizes[object as usize];
+        let n_items = match one.name.as_str() {
+            "list" | "dict" | "set" => heap.n_items(object).unwrap_or(0),
+            _ => continue,
+        };
+        if n_items == 0 {
+            sums.add(WasteKind::Empty, ways_in.text(heap, object), size, object);
+            continue;
+        }
+        let (kind, spare) = match one.name.as_str() {
+            "list" => {
+                let places = size.saturating_sub(LIST_BYTES) / 8;
+                (WasteKind::SpareList, 8 * places.saturating_sub(n_items))
+            }
+            "dict" => {
+                let texts = heap.n_references(object, EdgeKind::Key) as u64 == n_items;
+                let needed = dict_bytes(n_items, texts && is_3_11(heap));
+                (WasteKind::SparseDict, sparse(size, needed))
+            }
+            _ => {
+                let places = size.saturating_sub(SET_BYTES) / SET_PLACE_BYTES;
+                let needed = SET_BYTES + SET_PLACE_BYTES * set_places(n_items);
+                let spare = if places == 0 { 0 } else { sparse(size, needed) };
+                (WasteKind::SparseSet, spare)
+            }
+        };
+        if spare > 0 {
+            sums.add(kind, ways_in.text(heap, object), spare, object);
+        }
+    }
+}
+
+/// Growing leaves up to half of a table free; only beyond that something was taken out.
+fn sparse(size: u64, needed: u64) -> u64 {
+    if size > 2 * needed { size - needed } else { 0 }
+}
+
+fn is_3_11(heap: &Heap) -> bool {
+    heap.snapshot.header.python_version >= 0x030b_0000
+}
+
+/// What a dict of so many items needs; tables have a power of two of places, two thirds of which are used.
+fn dict_bytes(n_items: u64, texts_only: bool) -> u64 {
+    let mut places = 8u64;
+    while places * 2 / 3 < n_items {
+        places *= 2;
+    }
+    let index_bytes = match places {
+        0..=0xff => 1,
+        0x100..=0xffff => 2,
+        _ => 4,
+    };
+    let entry_bytes = if texts_only { 16 } else { 24 };
+    DICT_BYTES + 32 + places * index_bytes + places * 2 / 3 * entry_bytes
+}
+
+/// Places beside those in the set itself.
+fn set_places(n_items: u64) -> u64 {
+    let mut places = 8u64;
+    while places * 3 / 5 <= n_items {
+        places *= 2;
+    }
+    if places == 8 { 0 } else { places }
+}
+
+/// For each object a reference by which it is reached: the last one that was seen.
+struct OneWayIn {
+    from: Vec<u32>,
+}
+
+impl OneWayIn {
+    fn new(heap: &Heap) -> OneWayIn {
+        let mut from = vec![u32::MAX; heap.n_objects()];
+        for object in 0..heap.n_objects() as u32 {
+            for &target in heap.graph.of(object) {
+                if from[target as usize] == u32::MAX {
+                    from[target as usize] = object;
+                }
+            }
+        }
+        OneWayIn { from }
+    }
+
+    /// What the container is and who has it: `list .items of job.Order`, so that equal ones meet in a row.
+    fn text(&self, heap: &Heap, object: u32) -> String {
+        let kind = heap.kind(object);
+        let holder = self.from[object as usize];
+        if holder == u32::MAX {
+            return kind.to_owned();
+        }
+        let edges = heap.snapshot.edges.of(holder);
+        let mut labels = edges.filter(|&(target, _)| target == object);
+        let label = labels.next().map(|(_, label)| label);
+        let name = label.filter(|label| label.kind().has_name());
+        let owner = heap.kind(holder);
+        // An attribute in a dict is an attribute of whose dict it is.
+        let owner = owner.strip_prefix("dict of ").unwrap_or(owner);
+        match name {
+            Some(label) => {
+                let name = heap.snapshot.names.get(label.number());
+                format!("{kind} {name} of {owner}")
+            }
+            None if kind.starts_with("dict of") => kind.to_owned(),
+            None => format!("{kind} in {owner}"),
+        }
+    }
+}
+
+/// Classes whose instances have a dict each.
+fn slots(heap: &Heap, sums: &mut Sums) {
+    let mut found: FxHashMap<u32, (u64, u64, u32)> = FxHashMap::default();
+    for object in 0..heap.n_objects() as u32 {
+        let number = heap.snapshot.objects.types[object as usize];
+        let Some(one) = heap.snapshot.types.get(number as usize) else {
+            continue;
+        };
+        if !one.is(TypeInfo::HEAP) || !one.is(TypeInfo::DICT) {
+            continue;
+        }
+        let saved = saved_by_slots(heap, object);
+        let sum = found.entry(number).or_insert((0, 0, object));
+        sum.0 += 1;
+        sum.1 += saved;
+    }
+    for (number, (count, bytes, example)) in found {
+        if count >= MIN_INSTANCES && bytes > 0 {
+            let what = heap.kinds.label(heap.kinds.of_type(number)).to_owned();
+            let row = Waste {
+                kind: WasteKind::NoSlots,
+                what: what.clone(),
+                count,
+                bytes,
+                example,
+            };
+            sums.rows.insert((WasteKind::NoSlots as u8, what), row);
+        }
+    }
+}
+
+/// With slots, an instance keeps a word for each attribute, and no dict and no words for dict and weak references.
+fn saved_by_slots(heap: &Heap, object: u32) -> u64 {
+    const WORD: u64 = 8;
+    let mut dict = None;
+    for (target, label) in heap.snapshot.edges.of(object) {
+        if label.kind() == EdgeKind::DictOf {
+            dict = Some(target);
+        }
+    }
+    let words = 2 * WORD;
+    match dict {
+        Some(dict) => {
+            let n_attributes = heap.n_items(dict).unwrap_or(0);
+            let size = heap.snapshot.objects.sizes[dict as usize];
+            (size + words).saturating_sub(WORD * n_attributes)
+        }
+        None if heap.snapshot.objects.is(object, Objects::INLINE_VALUES) => words,
+        None => 0,
+    }
+}
+
+/// Texts that are equal as far as they are known, and equally large.
+fn duplicates(heap: &Heap, sums: &mut Sums) {
+    let mut copies: FxHashMap<(u32, u64, &str), (u64, u32)> = FxHashMap::default();
+    for value in &heap.snapshot.values {
+        let object = value.object;
+        let one = heap.snapshot.type_of(object);
+        if one.module != "builtins" || !matches!(one.name.as_str(), "str" | "bytes") {
+            continue;
+        }
+        let number = heap.snapshot.objects.types[object as usize];
+        let key = (number, heap.bytes(object), value.text.as_str());
+        let entry = copies.entry(key).or_insert((0, object));
+        entry.0 += 1;
+    }
+    for ((_, size, text), (count, example)) in copies {
+        if count >= MIN_COPIES {
+            let what = format!("{} {text}", heap.kind(example));
+            let row = Waste {
+                kind: WasteKind::DuplicateText,
+                what: what.clone(),
+                count,
+                bytes: size * (count - 1),
+                example,
+            };
+            let key = (WasteKind::DuplicateText as u8, what);
+            // Texts of different sizes may look alike where they are cut: each counts.
+            sums.rows
+                .entry(key)
+                .and_modify(|known| {
+                    known.count += row.count;
+                    known.bytes += row.bytes;
+                })
+                .or_insert(row);
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Leaks of the well-known shapes, each in a heap that is written down by hand, and waste.
+
+use heaptide_analysis::capture::heap::build::Added;
+use heaptide_analysis::capture::heap::{
+    AllocationFrame, AllocationStacks, EdgeKind, HeapBuilder, Label, Objects, RootKind,
+};
+use heaptide_analysis::heap::suspects::{Shape, Suspect, suspects};
+use heaptide_analysis::heap::waste::{WasteKind, waste};
+use heaptide_analysis::heap::{Heap, ObjectSet};
+
+const N_LEAKED: usize = 200;
+
+/// A heap with a module `job`, some program text that is larger than the leak, and a few data of its own.
+struct Program {
+    heap: HeapBuilder,
+    namespace: Added,
+}
+
+impl Program {
+    fn new() -> Program {
+        let mut heap = HeapBuilder::new();
+        let module = heap.object("module", 72);
+        let namespace = heap.object("dict", 20_000);
+        heap.edge(module, namespace, Label::new(EdgeKind::DictOf, 0));
+        heap.root(RootKind::Module, "job", module);
+        for at in 0..50 {
+            let function = heap.object("function", 160);
+            heap.named(namespace, function, EdgeKind::Key, &format!("f{at}"));
+            let code = heap.object("code", 40_000);
+            heap.named(function, code, EdgeKind::Internal, "__code__");
+            let text = heap.object("str", 90_000);
+            heap.named(code, text, EdgeKind::Internal, "co_consts");
+        }
+        let settings = heap.object("dict", 2000);
+        heap.named(namespace, settings, EdgeKind::Key, "settings");
+        Program { heap, namespace }
+    }
+
+    fn put(&mut self, name: &str, kind: &str, size: u64) -> Added {
+        let object = self.heap.object(kind, size);
+        self.heap.named(self.namespace, object, EdgeKind::Key, name);
+        object
+    }
+
+    fn below(&mut self, holder: Added, name: &str, kind: &str, size: u64) -> Added {
+        let object = self.heap.object(kind, size);
+        self.heap.named(holder, object, EdgeKind::Internal, name);
+        object
+    }
+
+    fn fill(&mut self, holder: Added, kind: &str, size: u64) {
+        for at in 0..N_LEAKED as u32 {
+            let item = self.heap.object(kind, size);
+            self.heap
+                .edge(holder, item, Label::new(EdgeKind::Index, at));
+        }
+    }
+
+    fn first(self) -> (Heap, Suspect) {
+        let heap = Heap::new(self.heap.finish());
+        let mut found = suspects(&heap, None, 3).suspects;
+        assert!(!found.is_empty());
+        (heap, found.remove(0))
+    }
+}
+
+#[test]
+fn cache_of_a_module_is_the_first_suspect() {
+    let mut program = Program::new();
+    let cache = program.put("cache", "dict", 9000);
+    for at in 0..N_LEAKED {
+        let item = program.heap.object("job.Order", 1000);
+        let key = format!("order {at}");
+        program.heap.named(cache, item, EdgeKind::Key, &key);
+    }
+    let (heap, first) = program.first();
+    assert_eq!(first.shape, Shape::Container);
+    assert_eq!(
+        heap.path_text(&first.path),
+        "sys.modules['job'].__dict__['cache']"
+    );
+    assert_eq!(first.bytes, 9000 + 1000 * N_LEAKED as u64);
+    assert_eq!(first.piles[0].kind, "job.Order");
+    assert_eq!(first.piles[0].count, N_LEAKED as u64);
+}
+
+#[test]
+fn variables_that_a_function_closes_over_are_a_closure() {
+    let mut program = Program::new();
+    let callback = program.put("callback", "function", 160);
+    let cells = program.below(callback, "__closure__", "tuple", 48);
+    let cell = program.heap.object("cell", 40);
+    program
+        .heap
+        .edge(cells, cell, Label::new(EdgeKind::Index, 0));
+    let rows = program.heap.object("list", 2000);
+    program.heap.named(cell, rows, EdgeKind::Cell, "rows");
+    program.fill(rows, "bytes", 1000);
+    let (heap, first) = program.first();
+    assert_eq!(first.shape, Shape::Closure);
+    assert_eq!(
+        heap.path_text(&first.path),
+        "sys.modules['job'].__dict__['callback'].__closure__[0].cell_contents"
+    );
+}
+
+#[test]
+fn many_functions_that_close_over_data_are_a_closure() {
+    let mut program = Program::new();
+    let callbacks = program.put("callbacks", "list", 2000);
+    for at in 0..N_LEAKED as u32 {
+        let callback = program.heap.object("function", 160);
+        let label = Label::new(EdgeKind::Index, at);
+        program.heap.edge(callbacks, callback, label);
+        let cells = program.below(callback, "__closure__", "tuple", 48);
+        let cell = program.heap.object("cell", 40);
+        program
+            .heap
+            .edge(cells, cell, Label::new(EdgeKind::Index, 0));
+        let row = program.heap.object("bytes", 1000);
+        program.heap.named(cell, row, EdgeKind::Cell, "row");
+    }
+    let (heap, first) = program.first();
+    assert_eq!(first.shape, Shape::Closure);
+    assert_eq!(
+        heap.path_text(&first.path),
+        "sys.modules['job'].__dict__['callbacks']"
+    );
+}
+
+#[test]
+fn variables_of_an_exception_that_was_kept_are_a_traceback() {
+    let mut program = Program::new();
+    let error = program.put("last_error", "ValueError", 80);
+    let traceback = program.below(error, "__traceback__", "traceback", 64);
+    let frame = program.below(traceback, "tb_frame", "frame", 400);
+    let rows = program.heap.object("list", 2000);
+    program.heap.named(frame, rows, EdgeKind::Local, "rows");
+    program.fill(rows, "bytes", 1000);
+    let (heap, first) = program.first();
+    assert_eq!(first.shape, Shape::Traceback);
+    assert_eq!(
+        heap.path_text(&first.path),
+        "sys.modules['job'].__dict__['last_error'].__traceback__.tb_frame.f_locals['rows']"
+    );
+}
+
+#[test]
+fn results_of_a_cached_function_are_an_lru_cache() {
+    let mut program = Program::new();
+    let wrapper = program.put("fetch", "functools._lru_cache_wrapper", 200);
+    let cache = program.below(wrapper, "cache", "dict", 9000);
+    program.fill(cache, "bytes", 1000);
+    let (heap, first) = program.first();
+    assert_eq!(first.shape, Shape::LruCache);
+    assert_eq!(
+        heap.path_text(&first.path),
+        "sys.modules['job'].__dict__['fetch']->cache"
+    );
+}
+
+#[test]
+fn objects_that_only_refer_to_each_other_are_a_cycle() {
+    let mut program = Program::new();
+    for _ in 0..N_LEAKED {
+        let one = program.heap.object("job.Node", 600);
+        let other = program.heap.object("job.Node", 600);
+        let unreachable = Objects::TRACKED | Objects::UNREACHABLE;
+        program.heap.flags(one, unreachable);
+        program.heap.flags(other, unreachable);
+        program.heap.named(one, other, EdgeKind::Attribute, "peer");
+        program.heap.named(other, one, EdgeKind::Attribute, "peer");
+    }
+    let (_, first) = program.first();
+    assert_eq!(first.shape, Shape::Cycle);
+    assert_eq!(first.point, None);
+    assert_eq!(first.n_items, N_LEAKED as u64);
+    assert_eq!(first.bytes, 1200 * N_LEAKED as u64);
+    assert_eq!(first.piles[0].kind, "job.Node");
+}
+
+#[test]
+fn what_two_containers_hold_is_found_where_most_of_it_is() {
+    let mut program = Program::new();
+    let list = program.put("orders", "list", 2000);
+    let index = program.put("by_name", "dict", 9000);
+    for at in 0..N_LEAKED as u32 {
+        let item = program.heap.object("job.Order", 1000);
+        program
+            .heap
+            .edge(list, item, Label::new(EdgeKind::Index, at));
+        program
+            .heap
+            .named(index, item, EdgeKind::Key, &format!("n{at}"));
+    }
+    let (heap, first) = program.first();
+    assert!(!first.is_sole_holder);
+    assert_eq!(first.bytes, 1000 * N_LEAKED as u64);
+    assert_eq!(
+        heap.path_text(&first.path),
+        "sys.modules['job'].__dict__['orders']"
+    );
+}
+
+#[test]
+fn only_new_objects_count_when_there_is_a_baseline() {
+    let mut program = Program::new();
+    let old = program.put("old", "list", 2000);
+    program.fill(old, "bytes", 10_000);
+    let fresh = program.put("fresh", "list", 2000);
+    program.fill(fresh, "job.Order", 1000);
+    let heap = Heap::new(program.heap.finish());
+    let all = suspects(&heap, None, 1);
+    assert!(heap.path_text(&all.suspects[0].path).ends_with("['old']"));
+    let new: ObjectSet = heap.of_kind("job.Order");
+    let found = suspects(&heap, Some(&new), 1);
+    assert_eq!(found.bytes, 1000 * N_LEAKED as u64);
+    assert!(
+        heap.path_text(&found.suspects[0].path)
+            .ends_with("['fresh']")
+    );
+}
+
+#[test]
+fn lines_that_allocated_are_named() {
+    let mut program = Program::new();
+    let cache = program.put("cache", "list", 2000);
+    program.fill(cache, "bytes", 1000);
+    let mut snapshot = program.heap.finish();
+    let frame = |function: &str, line: u32| AllocationFrame {
+        function: function.into(),
+        file: "job.py".into(),
+        line,
+    };
+    let bytes = snapshot.types.iter().position(|one| one.name == "bytes");
+    let of_objects = snapshot.objects.types.iter();
+    let of_objects = of_objects.map(|&one| u32::from(Some(one as usize) == bytes));
+    snapshot.stacks = Some(AllocationStacks {
+        of_objects: of_objects.collect(),
+        stacks: vec![vec![], vec![0, 1]],
+        frames: vec![frame("main", 3), frame("load", 17)],
+    });
+    let heap = Heap::new(snapshot);
+    let found = suspects(&heap, None, 1);
+    let site = &found.suspects[0].sites[0];
+    assert_eq!((site.function.as_str(), site.line), ("load", 17));
+    assert_eq!(site.bytes, 1000 * N_LEAKED as u64);
+}
+
+#[test]
+fn waste_is_found_and_what_cannot_be_told_is_said() {
+    let mut program = Program::new();
+    // 56 bytes and room for 20, of which 2 are used.
+    let spare = program.put("spare", "list", 56 + 160);
+    for at in 0..2 {
+        let item = program.heap.object("str", 50);
+        program.heap.value(item, "'same'");
+        program
+            .heap
+            .edge(spare, item, Label::new(EdgeKind::Index, at));
+    }
+    program.put("empty", "set", 216);
+    let sparse = program.put("sparse", "dict", 100_000);
+    let item = program.heap.object("int", 28);
+    program.heap.named(sparse, item, EdgeKind::Key, "one");
+    let report = waste(&Heap::new(program.heap.finish()));
+    assert!(report.has_values);
+    let row = |kind: WasteKind, what: &str| {
+        let mut rows = report.rows.iter();
+        rows.find(|row| row.kind == kind && row.what == what)
+            .unwrap_or_else(|| panic!("{what} is not in {:?}", report.rows))
+    };
+    assert_eq!(
+        row(WasteKind::SpareList, "list spare of module").bytes,
+        18 * 8
+    );
+    assert_eq!(row(WasteKind::Empty, "set empty of module").bytes, 216);
+    assert_eq!(row(WasteKind::DuplicateText, "str 'same'").bytes, 50);
+    let sparse = row(WasteKind::SparseDict, "dict (no owner) sparse of module");
+    assert!(sparse.bytes > 99_000);
+
+    let silent = waste(&Heap::new(Program::new().heap.finish()));
+    assert!(!silent.has_values);
+}
+
+#[test]
+fn instances_with_a_dict_each_would_gain_from_slots() {
+    let mut program = Program::new();
+    let orders = program.put("orders", "tuple", 2000);
+    for at in 0..N_LEAKED as u32 {
+        let order = program.heap.object("job.Order", 48);
+        program
+            .heap
+            .edge(orders, order, Label::new(EdgeKind::Index, at));
+        let own = program.heap.object("dict", 184);
+        program
+            .heap
+            .edge(order, own, Label::new(EdgeKind::DictOf, 0));
+        let price = program.heap.object("float", 24);
+        program.heap.named(own, price, EdgeKind::Key, "price");
+    }
+    let mut snapshot = program.heap.finish();
+    use heaptide_analysis::capture::heap::TypeInfo;
+    for one in &mut snapshot.types {
+        if one.name == "Order" {
+            one.flags |= TypeInfo::HEAP | TypeInfo::DICT;
+        }
+    }
+    let report = waste(&Heap::new(snapshot));
+    let rows: Vec<_> = report
+        .rows
+        .iter()
+        .filter(|row| row.kind == WasteKind::NoSlots)
+        .collect();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].what, "job.Order");
+    assert_eq!(rows[0].count, N_LEAKED as u64);
+    assert_eq!(rows[0].bytes, (184 + 16 - 8) * N_LEAKED as u64);
+}

@@ -1,0 +1,10 @@
+//! Object heaps for other programs: whole snapshots, and pictures of a few objects.
+
+mod drawing;
+mod traces;
+mod v8;
+mod whole;
+
+pub use drawing::{dot, page, svg};
+pub use v8::heapsnapshot;
+pub use whole::{whole_dot, whole_json};

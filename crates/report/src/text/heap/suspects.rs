@@ -1,0 +1,165 @@
+//! Leak suspects and waste in sentences: what, where, the numbers that show it, what to do.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::heap::Heap;
+use heaptide_analysis::heap::suspects::{Shape, Suspect, Suspects};
+use heaptide_analysis::heap::waste::{Waste, WasteKind, WasteReport};
+
+use super::{More, percent};
+use crate::units;
+
+pub fn suspects(out: &mut dyn Write, heap: &Heap, found: &Suspects) -> io::Result<()> {
+    if found.suspects.is_empty() {
+        return writeln!(
+            out,
+            "Nothing stands out: no object holds much of the {} that were looked at.",
+            units::size(found.bytes)
+        );
+    }
+    for (at, suspect) in found.suspects.iter().enumerate() {
+        if at > 0 {
+            writeln!(out)?;
+        }
+        writeln!(out, "{}. {}", at + 1, headline(heap, found, suspect))?;
+        for line in evidence(heap, suspect) {
+            writeln!(out, "   {line}")?;
+        }
+        writeln!(out, "   {}", advice(suspect))?;
+    }
+    Ok(())
+}
+
+/// One sentence, the same on all surfaces.
+pub fn headline(heap: &Heap, found: &Suspects, suspect: &Suspect) -> String {
+    let size = units::size(suspect.bytes);
+    let share = percent(suspect.bytes, found.bytes);
+    let what = match (suspect.shape, suspect.point) {
+        (_, None) => "Garbage that no root reaches and the collector has not freed".to_owned(),
+        (Shape::Cycle, Some(_)) => "gc.garbage keeps objects that could not be freed".to_owned(),
+        (shape, Some(point)) => {
+            let kind = heap.kind(point);
+            let kept = match shape {
+                Shape::Closure => "kept by variables of a function that outlives its call",
+                Shape::Traceback => "kept by an exception and its traceback",
+                Shape::LruCache => "kept by a function's lru_cache",
+                Shape::Frame => "kept by a variable of a function that still runs",
+                Shape::Container | Shape::Cycle => "accumulate",
+            };
+            match (shape, suspect.n_items) {
+                (Shape::Container, 0 | 1) => format!("One {kind} is large"),
+                (Shape::Container, n) => format!("{n} objects accumulate in a {kind}"),
+                (_, 0 | 1) => format!("A {kind} is {kept}"),
+                (_, n) => format!("{n} objects in a {kind} are {kept}"),
+            }
+        }
+    };
+    format!("{what}: {size}, {share} % of what was looked at")
+}
+
+/// Who holds it, what it is, where it was allocated.
+pub fn evidence(heap: &Heap, suspect: &Suspect) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !suspect.path.is_empty() {
+        lines.push(format!("held by  {}", heap.path_text(&suspect.path)));
+    }
+    if !suspect.is_sole_holder {
+        lines.push("         others refer to these objects as well".to_owned());
+    }
+    for (at, pile) in suspect.piles.iter().enumerate() {
+        let label = if at == 0 { "of which" } else { "        " };
+        lines.push(format!(
+            "{label} {} × {}, {}",
+            pile.count,
+            pile.kind,
+            units::size(pile.bytes)
+        ));
+    }
+    for (at, site) in suspect.sites.iter().enumerate() {
+        let label = if at == 0 { "made at " } else { "        " };
+        lines.push(format!(
+            "{label} {}:{} in {}, {}",
+            site.file,
+            site.line,
+            site.function,
+            units::size(site.bytes)
+        ));
+    }
+    lines
+}
+
+pub fn advice(suspect: &Suspect) -> &'static str {
+    match suspect.shape {
+        Shape::Container => "bound it, or remove what is no longer needed",
+        Shape::Closure => {
+            "do not keep the function, or let it take what it needs as an argument instead of closing over it"
+        }
+        Shape::Traceback => {
+            "keep str(error) or traceback.format_exc() instead of the exception, or set error.__traceback__ to None"
+        }
+        Shape::LruCache => "give lru_cache a maxsize, or call cache_clear() after each job",
+        Shape::Cycle => {
+            "call gc.collect(), keep the collector enabled, and break the cycle: a weakref back, or a close() instead of __del__"
+        }
+        Shape::Frame => "del the variable when it is done with, or end the function",
+    }
+}
+
+pub fn waste(
+    out: &mut dyn Write,
+    heap: &Heap,
+    report: &WasteReport,
+    n_rows: usize,
+    more: More,
+) -> io::Result<()> {
+    let whole = heap.snapshot.total_bytes();
+    let sum: u64 = report.rows.iter().map(|row| row.bytes).sum();
+    writeln!(
+        out,
+        "{} of {} buy nothing, {} %.",
+        units::size(sum),
+        units::size(whole),
+        percent(sum, whole)
+    )?;
+    writeln!(out, "    Wasted   Count  What")?;
+    let n_shown = if n_rows == 0 { usize::MAX } else { n_rows };
+    for row in report.rows.iter().take(n_shown) {
+        writeln!(
+            out,
+            "{:>10} {:>7}  {}",
+            units::size(row.bytes),
+            row.count,
+            sentence(row)
+        )?;
+    }
+    let n_more = report.rows.len().saturating_sub(n_shown);
+    if n_more > 0 {
+        writeln!(out, "{}", more.rows(n_more))?;
+    }
+    if !report.has_values {
+        writeln!(
+            out,
+            "Equal texts were not looked for: this snapshot has no values; `heaptide heap take --values` takes them along."
+        )?;
+    }
+    Ok(())
+}
+
+/// One sentence for a row.
+pub fn sentence(row: &Waste) -> String {
+    let what = &row.what;
+    match row.kind {
+        WasteKind::DuplicateText => format!("copies of {what}: intern them, or share one"),
+        WasteKind::SpareList => {
+            format!("room that is not used in {what}: make a tuple, or build it at once")
+        }
+        WasteKind::SparseDict => {
+            format!("places left by removed keys in {what}: copy it with dict()")
+        }
+        WasteKind::SparseSet => {
+            format!("places left by removed items in {what}: copy it with set()")
+        }
+        WasteKind::Empty => format!("empty: {what}: make it when the first item comes"),
+        WasteKind::NoSlots => format!("instances of {what} with a dict each: __slots__ would do"),
+    }
+}
