@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 _said: set[str] = set()
 
 
 def say(message: str) -> None:
-    """Write one line; a standard error that is closed or gone is nobody's problem."""
+    """Write one line; a standard error that is closed or gone is nobody's problem.
+
+    Past Python's own buffer where that is possible: an interpreter that ends while a thread has that locked aborts.
+    """
+    line = f"heaptide: {message}\n"
     try:
-        print(f"heaptide: {message}", file=sys.stderr, flush=True)
+        if sys.__stderr__ is not None and sys.stderr is sys.__stderr__:
+            os.write(sys.stderr.fileno(), line.encode(sys.stderr.encoding, "backslashreplace"))
+        else:
+            sys.stderr.write(line)
+            sys.stderr.flush()
     except (OSError, ValueError, AttributeError):
         pass
 

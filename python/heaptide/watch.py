@@ -6,6 +6,7 @@ that the interrupted code may hold. Functions of other modules are fetched at im
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections import deque
@@ -24,8 +25,9 @@ _notes: deque[int] = deque()
 _switch: Settings | None = None
 _file_seen: tuple[int, int, int] | None = None
 _thread: threading.Thread | None = None
-# Held while the thread acts.
+# Held while the thread acts, and by the end of the program for good.
 _acting = threading.Lock()
+_is_over = False
 
 # How long the end of a program waits for an action to finish; it takes milliseconds.
 PATIENCE_SECONDS = 10.0
@@ -60,6 +62,9 @@ def obey_file(chosen: Settings) -> None:
 def start() -> None:
     """Have the thread run, in this process."""
     global _thread
+    if _thread is None:
+        # An interpreter that ends while a thread is writing to standard error aborts.
+        atexit.register(finish)
     if _thread is None or not _thread.is_alive():
         _thread = threading.Thread(target=_watch, name="heaptide", daemon=True)
         _thread.start()
@@ -67,17 +72,19 @@ def start() -> None:
 
 def finish() -> None:
     """The program ends: let an action be finished, and begin no other."""
-    _acting.acquire(timeout=PATIENCE_SECONDS)
+    global _is_over
+    if not _is_over:
+        _is_over = _acting.acquire(timeout=PATIENCE_SECONDS)
 
 
 def _watch() -> None:
     while True:
         sleep(PAUSE_SECONDS)
-        try:
-            with _acting:
+        with _acting:
+            try:
                 _look()
-        except Exception as error:
-            say(f"{reason(error)}; the program goes on")
+            except Exception as error:
+                say(f"{reason(error)}; the program goes on")
 
 
 def _look() -> None:
@@ -130,10 +137,11 @@ def _content(chosen: Settings) -> str:
 
 def _after_fork_in_child() -> None:
     """The thread does not exist in a child; what it watches for does, as far as it was asked for by a person."""
-    global _thread, _acting
+    global _thread, _acting, _is_over
     if _thread is not None:
+        atexit.unregister(finish)
         _thread = None
-        _acting = threading.Lock()
+        _acting, _is_over = threading.Lock(), False
         _notes.clear()
         if _switch is not None:
             start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shlex
@@ -256,3 +257,30 @@ with heaptide.Tracker("block.tide"): x = bytes(1234567)
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert (done.stdout, done.stderr, done.returncode) == ("24 False\n", "", 0)
     assert "size=1234600 " in heaptide("parse", tmp_path / "block.tide").stdout
+
+
+def test_a_line_of_ours_that_nobody_reads_does_not_keep_the_program_from_ending(tmp_path: Path) -> None:
+    # Standard error is a pipe that is full, so that a thread of ours is in the middle of writing when the program ends.
+    program = """
+import os, sys, threading
+from heaptide.messages import say
+thread = threading.Thread(target=say, args=("nobody reads this",), daemon=True)
+thread.start()
+write = {"x86_64": "1 ", "aarch64": "64 "}[os.uname().machine]
+while not open(f"/proc/self/task/{thread.native_id}/syscall").read().startswith(write):
+    pass
+sys.exit(5)
+"""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    for piece in (bytes(4096), b"x"):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(writing, piece)
+    os.set_blocking(writing, True)
+    try:
+        done = subprocess.run([sys.executable, "-c", program], stderr=writing)
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert done.returncode == 5

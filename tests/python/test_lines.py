@@ -13,16 +13,23 @@ from pathlib import Path
 import pytest
 from line_tables import tables
 
+FIRST_REPORT = "import heaptide, io; heaptide.profile(stream=io.StringIO())(lambda: None)()"
+
 
 @pytest.fixture
 def python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a program, given as text, with plain Python."""
+    """Run a program, given as text, with plain Python; where sizes are compared, a first report is made beforehand.
+
+    With the first report, code is loaded and tables are made, which belongs to no line of the program.
+    """
 
     def run(
-        text: str, *arguments: str, env: dict[str, str] | None = None, code: int = 0
+        text: str, *arguments: str, env: dict[str, str] | None = None, code: int = 0, warm: bool = False
     ) -> subprocess.CompletedProcess[str]:
         script = tmp_path / "program.py"
-        script.write_text(textwrap.dedent(text))
+        first_line, _, rest = textwrap.dedent(text).partition("\n")
+        assert first_line == ""
+        script.write_text(f"{FIRST_REPORT if warm else ''}\n{rest}")
         done = subprocess.run(
             [sys.executable, script, *arguments],
             capture_output=True,
@@ -110,8 +117,8 @@ SIX_FUNCTIONS = """
 
 def test_c5_table_has_the_five_columns_and_values_within_1_mib_of_memory_profiler(python):
     pytest.importorskip("memory_profiler")
-    ours = tables(python(SIX_FUNCTIONS, "heaptide").stdout)
-    theirs = tables(python(SIX_FUNCTIONS, "memory_profiler").stdout)
+    ours = tables(python(SIX_FUNCTIONS, "heaptide", warm=True).stdout)
+    theirs = tables(python(SIX_FUNCTIONS, "memory_profiler", warm=True).stdout)
     assert len(ours) == len(theirs) == 6
     for our, their in zip(ours, theirs, strict=True):
         assert our.file == their.file
@@ -129,7 +136,7 @@ def test_c5_table_has_the_five_columns_and_values_within_1_mib_of_memory_profile
 
 
 def test_c5_increments_of_the_seeds_example(python):
-    (table, *_) = tables(python(SIX_FUNCTIONS, "heaptide").stdout)
+    (table, *_) = tables(python(SIX_FUNCTIONS, "heaptide", warm=True).stdout)
     increments = [table.row(text).increment for text in ("a = [1]", "b = [2]", "c = [3]", "del b")]
     assert increments == pytest.approx([7.6, 7.6, 76.3, -7.6], abs=0.5)
     assert table.rows[0].increment == table.rows[0].usage
@@ -290,6 +297,7 @@ def test_c9_works_without_brackets_and_reports_on_exceptions(python):
         fails()
     """,
         code=1,
+        warm=True,
     )
     inner, outer, last = tables(done.stdout)
     assert inner.row("block =").increment == pytest.approx(10, abs=1)
@@ -299,7 +307,8 @@ def test_c9_works_without_brackets_and_reports_on_exceptions(python):
 
 
 def test_c9_nested_and_recursive_functions_have_sane_increments(python):
-    done = python("""
+    done = python(
+        """
         from heaptide import profile
 
         @profile
@@ -321,7 +330,9 @@ def test_c9_nested_and_recursive_functions_have_sane_increments(python):
 
         outer()
         recursive(3)
-    """)
+    """,
+        warm=True,
+    )
     first, _, outer, recursive = tables(done.stdout)
     assert first.row("return").increment == pytest.approx(10, abs=1)
     assert outer.row("first =").increment == pytest.approx(10, abs=0.5)
@@ -334,7 +345,8 @@ def test_c9_nested_and_recursive_functions_have_sane_increments(python):
 
 
 def test_c9_threads_generators_and_asynchronous_functions(python):
-    done = python("""
+    done = python(
+        """
         import asyncio, inspect, threading
         from heaptide import profile
 
@@ -394,7 +406,9 @@ def test_c9_threads_generators_and_asynchronous_functions(python):
             assert await asyncio.gather(waits(), waits()) == [10 << 20] * 2
             assert [number async for number in counts()] == [0, 1, 2]
         asyncio.run(main())
-    """)
+    """,
+        warm=True,
+    )
     reports = tables(done.stdout)
     assert len(reports) == 3 + 2 + 2 + 1
     for report in reports[:3]:
@@ -411,7 +425,8 @@ def test_c9_threads_generators_and_asynchronous_functions(python):
 
 
 def test_c10_initial_and_final_memory_are_the_processs(python):
-    done = python("""
+    done = python(
+        """
         from heaptide import profile
         kept = []
 
@@ -420,7 +435,9 @@ def test_c10_initial_and_final_memory_are_the_processs(python):
             kept.append(bytearray(20 << 20))
 
         work()
-    """)
+    """,
+        warm=True,
+    )
     said = dict(line.split(": ") for line in done.stdout.splitlines()[-5:])
     assert list(said) == ["Job name", "Start time", "Elapsed time", "Initial memory", "Final memory"]
     initial, final = (float(said[key].split(" ")[0]) for key in ("Initial memory", "Final memory"))
@@ -537,7 +554,8 @@ def test_debuggers_trace_function_sees_every_event_and_stays(python):
 
 
 def test_functions_without_source_on_disk_are_reported(python):
-    done = python("""
+    done = python(
+        """
         import linecache
         from heaptide import profile
 
@@ -549,7 +567,9 @@ def test_functions_without_source_on_disk_are_reported(python):
         profile(namespace["cell"])()
         exec(compile("def lost():\\n    return 1\\n", "<nowhere>", "exec"), namespace)
         profile(namespace["lost"])()
-    """)
+    """,
+        warm=True,
+    )
     cell, lost = tables(done.stdout)
     assert cell.file == "<ipython-input-1>"
     assert cell.row("block =").increment == pytest.approx(10, abs=1)
@@ -598,7 +618,8 @@ def test_failures_of_the_report_are_one_sentence_and_the_program_goes_on(python)
 
 
 def test_backends_measure_what_their_names_say(python):
-    done = python("""
+    done = python(
+        """
         from heaptide import profile
         for backend in ("psutil", "posix", "psutil_pss", "psutil_uss", "tracemalloc"):
             @profile(backend=backend)
@@ -606,7 +627,9 @@ def test_backends_measure_what_their_names_say(python):
                 block = bytearray(10 << 20)
                 return len(block)
             work()
-    """)
+    """,
+        warm=True,
+    )
     reports = tables(done.stdout)
     assert len(reports) == 5
     for report in reports:

@@ -185,7 +185,7 @@ impl LiveView<'_> {
         let whole = self.state.live().map_or(0, |live| live.heap_bytes);
         let rows = self.state.rows();
         let chosen = self.state.chosen.min(rows.len().saturating_sub(1));
-        self.first_row = paint::scroll(self.first_row, chosen, self.n_rows);
+        self.first_row = paint::scroll(self.first_row, chosen, self.n_rows, rows.len());
         let about = format!("{} functions of {}", rows.len(), self.state.describe());
         paint::line(
             frame,

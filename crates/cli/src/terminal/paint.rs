@@ -107,10 +107,13 @@ pub fn line(frame: &mut Frame, area: Rect, y: u16, line: Line) {
     }
 }
 
-/// The first row to show, so that the chosen one can be seen and the picture moves as little as possible.
-pub fn scroll(first: usize, chosen: usize, n_rows: usize) -> usize {
+/// Of `n_all` rows the first to show where `n_rows` fit: the chosen one can be seen, there is no empty place below while there
+/// are rows above, and else the picture moves as little as possible.
+pub fn scroll(first: usize, chosen: usize, n_rows: usize, n_all: usize) -> usize {
     let least = (chosen + 1).saturating_sub(n_rows);
-    first.clamp(least, chosen.max(least))
+    first
+        .min(n_all.saturating_sub(n_rows))
+        .clamp(least, chosen.max(least))
 }
 
 #[cfg(test)]
@@ -134,10 +137,16 @@ mod tests {
 
     #[test]
     fn chosen_row_can_be_seen_and_the_picture_stands_still_if_it_can() {
-        assert_eq!(scroll(0, 3, 10), 0);
-        assert_eq!(scroll(0, 12, 10), 3);
-        assert_eq!(scroll(8, 12, 10), 8);
-        assert_eq!(scroll(8, 4, 10), 4);
-        assert_eq!(scroll(0, 5, 0), 6);
+        assert_eq!(scroll(0, 3, 10, 40), 0);
+        assert_eq!(scroll(0, 12, 10, 40), 3);
+        assert_eq!(scroll(8, 12, 10, 40), 8);
+        assert_eq!(scroll(8, 4, 10, 40), 4);
+        assert_eq!(scroll(0, 5, 0, 40), 6);
+    }
+
+    #[test]
+    fn rows_above_come_back_when_there_is_room_for_them() {
+        assert_eq!(scroll(1, 1, 25, 6), 0);
+        assert_eq!(scroll(8, 12, 10, 14), 4);
     }
 }

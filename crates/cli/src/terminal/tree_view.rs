@@ -162,7 +162,8 @@ impl TreeView<'_> {
     fn draw_rows(&mut self, frame: &mut Frame, body: Rect) {
         self.n_rows = usize::from(body.height);
         let chosen = self.state.chosen_row();
-        self.first_row = paint::scroll(self.first_row, chosen, self.n_rows);
+        let n_all = self.state.rows().len();
+        self.first_row = paint::scroll(self.first_row, chosen, self.n_rows, n_all);
         if self.state.rows().len() <= 1 && self.tree.nodes.len() <= 1 && body.height > 0 {
             paint::line(frame, body, 0, Line::raw("<No allocations>"));
             return;
