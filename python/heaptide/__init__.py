@@ -15,7 +15,7 @@ Importing this package loads next to nothing. What records is loaded when it is 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` itself would be an import
-    from heaptide import leaks
+    from heaptide import leaks, objects
     from heaptide._native import RecordingError, __version__
     from heaptide.components import component
     from heaptide.decorator import memray_profiling, profile_memory
@@ -37,6 +37,7 @@ __all__ = [
     "load_ipython_extension",
     "memory_usage",
     "memray_profiling",
+    "objects",
     "profile",
     "profile_memory",
 ]
@@ -57,7 +58,7 @@ _HOME_OF = {
 }
 
 # Reached as an attribute without having been imported.
-_MODULES = ("leaks",)
+_MODULES = ("leaks", "objects")
 
 
 def __getattr__(name: str) -> object:

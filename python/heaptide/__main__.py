@@ -29,6 +29,10 @@ def main() -> int:
         from heaptide import serve
 
         return serve.serve(cast("serve.Plan", outcome))
+    if outcome["command"] == "worker":
+        from heaptide import worker
+
+        return worker.work(cast("worker.Plan", outcome))
     from heaptide.run import Plan, run
 
     return run(cast("Plan", outcome))

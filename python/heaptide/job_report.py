@@ -39,6 +39,8 @@ def of_job(job: Job) -> str:
     if rest.released_bytes:
         head += f": kept {amount(rest.kept_bytes)}, released {amount(rest.released_bytes)} of earlier ones"
     lines = [head, *_type_rows(rest.grown_types), *_site_rows(rest.sites)]
+    if job.graph is not None:
+        lines.append(f"  graph: {job.graph}")
     return "\n".join(lines)
 
 

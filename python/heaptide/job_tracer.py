@@ -88,6 +88,7 @@ class Job:
     grown_types       at most 30 rows: type, objects left by all jobs so far, objects left by this one, bytes
     sites             the stacks that allocated what is alive, largest first
     failed            whether it ended by an exception
+    graph             the file with the reference graph, if one was asked for
 
     What a job left is looked at when it ends. A job that failed is looked at when it is first asked for, or before the
     next one begins: as long as its exception is being handled, that holds everything the job had.
@@ -103,6 +104,7 @@ class Job:
         "_rest",
         "_tracer",
         "failed",
+        "graph",
         "name",
         "number",
     )
@@ -111,6 +113,7 @@ class Job:
         self.name = name
         self.number = 0
         self.failed = False
+        self.graph: str | None = None
         self._tracer = tracer
         self._rest: Rest | None = None
         self._is_running = False
@@ -188,7 +191,8 @@ class TracedJob:
 class JobTracer:
     """Trace what each job leaves behind.
 
-    output_dir   the folder for the report of `max_memory`; it is made if there is none
+    trace_type   the name of a type: after each job that left objects of it, a graph of what refers to them is written
+    output_dir   the folder for these graphs and for the report of `max_memory`; it is made if there is none
     max_memory   resident size in MiB beyond which :attr:`should_stop` becomes true and a report of what grew is written
     report       what gets each job when its numbers are there: a function, or a file to print on
     collect      collect garbage before and after each job and empty Python's own caches; without it the numbers hold
@@ -200,6 +204,7 @@ class JobTracer:
 
     def __init__(
         self,
+        trace_type: str | type | None = None,
         output_dir: str | os.PathLike[str] | None = None,
         max_memory: float | None = None,
         *,
@@ -208,6 +213,7 @@ class JobTracer:
     ) -> None:
         if max_memory is not None and not max_memory > 0:
             raise ValueError(f"max_memory must be a number of MiB above 0, not {max_memory}")
+        self.trace_type = job_accounts.type_name(trace_type) if isinstance(trace_type, type) else trace_type
         self.output_dir = os.path.abspath(output_dir or os.curdir)
         self.max_memory = max_memory
         self.should_stop = False
@@ -231,8 +237,7 @@ class JobTracer:
     def before(self, name: str, key: Hashable = None) -> Job:
         """Begin a job here: in this thread, greenlet or task. `key` is a name for :meth:`after`, if one is needed."""
         self._open()
-        for failed in self._take_unsettled():
-            self._settle(failed)
+        self.settle()
         job = Job(self, name)
         job._key = key
         with self._lock:
@@ -278,6 +283,11 @@ class JobTracer:
                 self._unsettled.append(job)
         return job
 
+    def settle(self) -> None:
+        """Look at jobs that failed, now that their exceptions have been handled."""
+        for job in self._take_unsettled():
+            self._settle(job)
+
     def remaining(self) -> Rest:
         """What all jobs so far have left that is alive now."""
         self._open()
@@ -290,8 +300,7 @@ class JobTracer:
     def close(self) -> None:
         """Settle what is not settled yet, and let go of the accounts."""
         if self._close is not None:
-            for job in self._take_unsettled():
-                self._settle(job)
+            self.settle()
             self._close()
             self._close = None
 
@@ -323,6 +332,10 @@ class JobTracer:
             if job in self._unsettled:
                 self._unsettled.remove(job)
             job._rest = self._look(job)
+            if self.trace_type is not None:
+                from heaptide import job_graph
+
+                job.graph = job_graph.write(self, job)
             _native.job_settle(job._account)
         if self._report is not None:
             job_report.deliver(self._report, job)

@@ -87,6 +87,14 @@ def count(text: str) -> int:
     return number
 
 
+def positive(text: str) -> int:
+    """A whole number from 1 on."""
+    number = int(text)
+    if number < 1:
+        raise ValueError("it is less than 1")
+    return number
+
+
 def when_full(text: str) -> str:
     """`rotate` or `stop`."""
     word = text.strip().lower()
@@ -272,6 +280,31 @@ ALL = (
     Setting(
         "detailed_tracing", boolean, False, "record every object of the components, as `objects` does for all",
         kind="yes or no", other="AIRFLOW__PROFILING__MEMRAY_DETAILED_TRACING", file_alias="memray_detailed_tracing",
+    ),
+    Setting(
+        "trace_memory", boolean, False, "`heaptide worker` tells after each job what it left behind",
+        kind="yes or no", short="HEAPTIDE_TRACE_MEMORY", other="MRQ_TRACE_MEMORY",
+    ),
+    Setting(
+        "trace_memory_type", plain, "", "`heaptide worker` draws what holds objects of this type that a job left",
+        kind="name", short="HEAPTIDE_TRACE_MEMORY_TYPE", other="MRQ_TRACE_MEMORY_TYPE",
+    ),
+    Setting(
+        "trace_memory_output_dir", plain, "memory_traces", "folder for these graphs",
+        kind="path", short="HEAPTIDE_TRACE_MEMORY_OUTPUT_DIR", other="MRQ_TRACE_MEMORY_OUTPUT_DIR",
+    ),
+    Setting(
+        "greenlets", positive, 1, "so many jobs of `heaptide worker` run at a time",
+        kind="number", short="HEAPTIDE_GREENLETS", other="MRQ_GREENLETS",
+    ),
+    Setting(
+        "max_jobs", count, 0, "`heaptide worker` ends after so many jobs",
+        kind="number", short="HEAPTIDE_MAX_JOBS", other="MRQ_MAX_JOBS", shown_default="10, or each job of a file once",
+    ),
+    Setting(
+        "max_memory", count, 0, "`heaptide worker` ends when its process is larger than so many MB",
+        kind="number of MB; 0 is no limit", short="HEAPTIDE_MAX_MEMORY", other="MRQ_MAX_MEMORY",
+        shown_default="no limit",
     ),
 )  # fmt: skip
 

@@ -9,5 +9,6 @@ fn main() {
         Outcome::Lines(plan) => println!("{plan:#?}"),
         Outcome::Live(plan) => println!("{plan:#?}"),
         Outcome::Serve(plan) => println!("{plan:#?}"),
+        Outcome::Worker(plan) => println!("{plan:#?}"),
     }
 }

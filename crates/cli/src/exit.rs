@@ -3,7 +3,7 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | done; also if a capture was damaged and a report could be made of the rest |
-//! | 1 | failed, or `heaptide diff --fail-above` found too much growth; one sentence on standard error says why |
+//! | 1 | failed, or a job of `heaptide worker` did, or `heaptide diff --fail-above` found too much growth; one sentence on standard error says why |
 //! | 2 | the arguments were not understood |
 //! | 3 | nothing that was recorded passes the filters; one sentence says what there is |
 //!

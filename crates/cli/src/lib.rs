@@ -35,6 +35,7 @@ pub use closing::closing_words;
 pub use commands::lines::LinesPlan;
 pub use commands::run::{RunPlan, Target};
 pub use commands::serve::ServePlan;
+pub use commands::worker::WorkerPlan;
 pub use describe::{CommandOption, command_options};
 pub use exit::Failure;
 pub use live::beside::{LivePlace, LivePlan};
@@ -52,6 +53,8 @@ pub enum Outcome {
     Live(LivePlan),
     /// Serve a job.
     Serve(ServePlan),
+    /// Run a job many times.
+    Worker(WorkerPlan),
 }
 
 const ABOUT: &str = "A memory profiler for Python jobs: every allocation, at almost no cost";
@@ -118,6 +121,9 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> Outcome {
     }
     if name == commands::serve::NAME {
         return Outcome::Serve(commands::serve::plan(matches));
+    }
+    if name == commands::worker::NAME {
+        return Outcome::Worker(commands::worker::plan(matches));
     }
     let subcommand = commands::ALL.iter().find(|known| known.name == name);
     match subcommand.map(|known| (known.run)(matches)) {

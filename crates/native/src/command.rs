@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use heaptide_cli::{LinesPlan, Outcome, RunPlan, ServePlan, Target};
+use heaptide_cli::{LinesPlan, Outcome, RunPlan, ServePlan, Target, WorkerPlan};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -29,6 +29,7 @@ pub fn main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Py<PyAny>> {
         Outcome::Lines(plan) => Ok(lines_to_dict(py, plan)?.into_any().unbind()),
         Outcome::Live(plan) => Ok(Py::new(py, Watched(plan))?.into_any()),
         Outcome::Serve(plan) => Ok(serve_plan_to_dict(py, plan)?.into_any().unbind()),
+        Outcome::Worker(plan) => Ok(worker_plan_to_dict(py, plan)?.into_any().unbind()),
     }
 }
 
@@ -92,6 +93,24 @@ fn serve_plan_to_dict(py: Python<'_>, plan: ServePlan) -> PyResult<Bound<'_, PyD
     dict.set_item("version", plan.version)?;
     dict.set_item("grace_seconds", plan.grace_seconds)?;
     dict.set_item("guarded_elsewhere", plan.guarded_elsewhere)?;
+    Ok(dict)
+}
+
+fn worker_plan_to_dict(py: Python<'_>, plan: WorkerPlan) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("command", "worker")?;
+    dict.set_item("job", plan.job)?;
+    dict.set_item("params", plan.params)?;
+    dict.set_item("trace_memory", plan.trace_memory)?;
+    dict.set_item("trace_memory_type", plan.trace_memory_type)?;
+    let folder = plan.trace_memory_output_dir;
+    dict.set_item(
+        "trace_memory_output_dir",
+        folder.map(std::path::PathBuf::into_os_string),
+    )?;
+    dict.set_item("greenlets", plan.greenlets)?;
+    dict.set_item("max_jobs", plan.max_jobs)?;
+    dict.set_item("max_memory", plan.max_memory)?;
     Ok(dict)
 }
 

@@ -1,6 +1,6 @@
 //! The table of live blocks and the accounts of jobs that are not settled yet. Knows nothing of threads or of Python.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use heaptide_capture::Allocator;
 
@@ -18,6 +18,8 @@ pub struct Block {
     pub size: usize,
     pub job: u32,
     pub site: u32,
+    /// Of blocks that jobs allocated: which came first.
+    pub number: u32,
     pub allocator: Allocator,
 }
 
@@ -61,7 +63,7 @@ pub struct Rest {
     pub n_allocated: u64,
     pub sites: Vec<SiteSum>,
     pub types: Vec<TypeSum>,
-    /// Addresses of complete objects of the type that was asked for, in the order of their addresses.
+    /// Addresses of complete objects of the type that was asked for, in the order in which they were allocated.
     pub examples: Vec<usize>,
     /// Blocks that there was no memory to write down.
     pub n_lost: u64,
@@ -83,6 +85,7 @@ pub struct Accounts {
     by_token: Words<usize, u32>,
     n_jobs: u32,
     n_lost: u64,
+    n_blocks: u32,
     pub sites: Sites,
 }
 
@@ -103,6 +106,12 @@ impl Accounts {
             account.is_open = false;
         }
         self.by_token.retain(|_, of| *of != job);
+    }
+
+    /// A number for the next block of a job.
+    pub fn next_number(&mut self) -> u32 {
+        self.n_blocks = self.n_blocks.wrapping_add(1);
+        self.n_blocks
     }
 
     pub fn job_of(&self, token: usize) -> u32 {
@@ -261,19 +270,20 @@ impl Accounts {
             // SAFETY: as the caller says.
             let object = unsafe { types.object_in(address, block.size) };
             match object.filter(|_| is_of_python(block.allocator)) {
-                Some((number, object)) => objects.push((address, block.size, number, object)),
+                Some((kind, object)) => objects.push((address, block, kind, object)),
                 None => {
                     behind.insert(address, block.size);
                 }
             }
         }
         let mut by_type: Words<u32, TypeSum> = Words::default();
-        for (address, size, number, object) in objects {
-            let sum = by_type.entry(number).or_default();
-            sum.number = number;
-            sum.bytes += size as u64;
+        let mut examples = Vec::new();
+        for (address, block, kind, object) in objects {
+            let sum = by_type.entry(kind).or_default();
+            sum.number = kind;
+            sum.bytes += block.size as u64;
             sum.n_objects += 1;
-            for place in (address..address + size.min(MAX_LOOKED_AT) / 8 * 8).step_by(8) {
+            for place in (address..address + block.size.min(MAX_LOOKED_AT) / 8 * 8).step_by(8) {
                 // SAFETY: as the caller says; the block begins at a multiple of 8 and has these words.
                 let pointer = unsafe { (place as *const usize).read() };
                 sum.bytes += behind.remove(&pointer).unwrap_or(0) as u64;
@@ -281,26 +291,34 @@ impl Accounts {
             if let Some((wanted, is_collected)) = example_type {
                 // SAFETY: as above; objects of this type have the collector's header if the caller says so.
                 let is_complete = !is_collected || unsafe { super::objects::is_followed(object) };
-                if wanted == number && is_complete {
-                    rest.examples.push(object);
+                if wanted == kind && is_complete {
+                    examples.push((block.number, object));
                 }
             }
         }
-        rest.examples.sort_unstable();
+        examples.sort_unstable();
+        rest.examples = examples.into_iter().map(|(_, object)| object).collect();
         rest.types = by_type.into_values().collect();
         rest.types
             .sort_unstable_by_key(|sum| (std::cmp::Reverse(sum.bytes), sum.number));
-        let mut sites: Vec<_> = by_site.into_iter().collect();
-        sites.sort_unstable_by_key(|&(site, (bytes, _))| (std::cmp::Reverse(bytes), site));
-        rest.sites = sites
+        // Instructions of one line are one place for a reader.
+        let mut by_frames: HashMap<Vec<SiteFrame>, (u64, u64)> = HashMap::new();
+        for (site, (bytes, n_blocks)) in by_site {
+            let sum = by_frames.entry(self.sites.describe(site)).or_default();
+            sum.0 += bytes;
+            sum.1 += n_blocks;
+        }
+        let mut sites: Vec<_> = by_frames
             .into_iter()
-            .take(n_sites)
-            .map(|(site, (bytes, n_blocks))| SiteSum {
+            .map(|(frames, (bytes, n_blocks))| SiteSum {
                 bytes,
                 n_blocks,
-                frames: self.sites.describe(site),
+                frames,
             })
             .collect();
+        sites.sort_unstable_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.frames.cmp(&b.frames)));
+        sites.truncate(n_sites);
+        rest.sites = sites;
         rest
     }
 
@@ -331,6 +349,7 @@ mod tests {
             size,
             job,
             site: 0,
+            number: 0,
             allocator: Allocator::Malloc,
         }
     }

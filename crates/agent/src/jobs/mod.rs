@@ -66,6 +66,7 @@ struct Released {
     size: usize,
     job: u32,
     site: u32,
+    number: u32,
     /// Nothing, a block that was not in the table, or one that was.
     what: u32,
     allocator: u32,
@@ -81,6 +82,7 @@ impl Released {
         size: 0,
         job: 0,
         site: 0,
+        number: 0,
         what: NOTHING,
         allocator: 0,
     };
@@ -97,6 +99,7 @@ impl Released {
                 size: block.size,
                 job: block.job,
                 site: block.site,
+                number: block.number,
                 what: KNOWN_BLOCK,
                 allocator: block.allocator as u32,
             },
@@ -108,6 +111,7 @@ impl Released {
             size: self.size,
             job: self.job,
             site: self.site,
+            number: self.number,
             allocator: Allocator::from_number(self.allocator as u8)?,
         })
     }
@@ -289,12 +293,14 @@ pub unsafe fn allocated(
         Some(layout) if job != NOBODY => unsafe { accounts.sites.here(layout, thread_state) },
         _ => 0,
     };
+    let number = accounts.next_number();
     accounts.allocated(
         address,
         Block {
             size,
             job,
             site,
+            number,
             allocator,
         },
     );

@@ -49,11 +49,11 @@ impl Hasher for WordHasher {
 pub type Words<K, V> = HashMap<K, V, BuildHasherDefault<WordHasher>>;
 
 /// A frame of a site, with names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SiteFrame {
-    pub function: String,
     pub file: String,
     pub line: i32,
+    pub function: String,
 }
 
 struct CodeText {

@@ -21,6 +21,7 @@ pub mod table;
 pub mod timeline;
 pub mod transform;
 pub mod tree;
+pub mod worker;
 
 use clap::{ArgMatches, Command};
 
@@ -54,6 +55,12 @@ pub const ALL: &[Subcommand] = &[
     Subcommand {
         name: serve::NAME,
         arguments: serve::arguments,
+        // As above.
+        run: |_| Ok(()),
+    },
+    Subcommand {
+        name: worker::NAME,
+        arguments: worker::arguments,
         // As above.
         run: |_| Ok(()),
     },

@@ -1,0 +1,99 @@
+//! `heaptide worker`: which job to run how often, and what to tell of it. Running is left to whoever has an interpreter.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgMatches, Command, value_parser};
+
+pub const NAME: &str = "worker";
+
+/// A job and how to run it. What is `None` was not said, and settings decide.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerPlan {
+    pub job: String,
+    pub params: Option<String>,
+    pub trace_memory: Option<bool>,
+    pub trace_memory_type: Option<String>,
+    pub trace_memory_output_dir: Option<PathBuf>,
+    pub greenlets: Option<u32>,
+    pub max_jobs: Option<u32>,
+    pub max_memory: Option<u64>,
+}
+
+pub fn arguments() -> Command {
+    let value = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(value).help(help)
+    };
+    let number = |name: &'static str, help: &'static str| {
+        value(name, "N", help).value_parser(value_parser!(u32).range(1..))
+    };
+    Command::new(NAME)
+        .about("Run a job many times and tell after each time what it left behind")
+        .long_about(
+            "Run a job many times and tell after each time what it left behind: exact bytes, types, allocating lines.\n\n\
+             1. Start with --trace_memory. After each job there is a report of the types of which objects are left.\n\
+             2. Take the most unique type of that list, usually not list or dict, and start again with\n   \
+             --trace_memory --trace_memory_type=TYPE --trace_memory_output_dir=memdbg.\n\
+             3. In memdbg there is a graph for each job: what holds the objects that it left.\n\n\
+             Every option is a setting, too (`heaptide worker --trace_memory` is HEAPTIDE_TRACE_MEMORY=yes), also under the \
+             name that MRQ gives it (MRQ_TRACE_MEMORY); what the command line says counts first.",
+        )
+        .after_help(
+            "Examples:\n  \
+             heaptide worker --trace_memory tasks.mail:send --params '{\"to\": \"me\"}'\n  \
+             heaptide worker --trace_memory --trace_memory_type=Document --max_jobs 5 job.py\n  \
+             heaptide worker --max_memory 500 --max_jobs 100000 jobs.jsonl\n\n\
+             A signal (SIGINT, SIGTERM) lets the current jobs end. The exit code is 1 if a job failed.",
+        )
+        .arg(
+            Arg::new("job").value_name("JOB").required(true).help(
+                "module:function or module:Class with a method perform or run; a Python file with one such; or a file of \
+                 lines {\"path\": \"module:function\", \"params\": {…}}, ending in .jsonl",
+            ),
+        )
+        .arg(value("params", "JSON", "arguments for each call, as a JSON object"))
+        .arg(
+            value("trace_memory", "YES", "tell after each job what it left behind")
+                .alias("trace-memory")
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("yes")
+                .value_parser(PossibleValuesParser::new(["yes", "no", "true", "false", "1", "0", "True", "False"])),
+        )
+        .arg(
+            value("trace_memory_type", "TYPE", "draw what holds the objects of this type that a job left")
+                .alias("trace-memory-type"),
+        )
+        .arg(
+            value("trace_memory_output_dir", "DIR", "the folder for these graphs [default: memory_traces]")
+                .alias("trace-memory-output-dir")
+                .value_parser(value_parser!(PathBuf)),
+        )
+        .arg(number("greenlets", "so many jobs at a time [default: 1]"))
+        .arg(
+            number("max_jobs", "end after so many jobs [default: 10; of a file of jobs: each once]")
+                .alias("max-jobs"),
+        )
+        .arg(
+            value("max_memory", "MB", "end, after the current jobs, when the process is larger than so many MB; what grew is written into a report")
+                .alias("max-memory")
+                .value_parser(value_parser!(u64)),
+        )
+}
+
+pub fn plan(matches: &ArgMatches) -> WorkerPlan {
+    let text = |name: &str| matches.get_one::<String>(name).cloned();
+    WorkerPlan {
+        job: text("job").unwrap_or_default(),
+        params: text("params"),
+        trace_memory: text("trace_memory")
+            .map(|word| matches!(word.to_lowercase().as_str(), "yes" | "true" | "1")),
+        trace_memory_type: text("trace_memory_type"),
+        trace_memory_output_dir: matches
+            .get_one::<PathBuf>("trace_memory_output_dir")
+            .cloned(),
+        greenlets: matches.get_one("greenlets").copied(),
+        max_jobs: matches.get_one("max_jobs").copied(),
+        max_memory: matches.get_one("max_memory").copied(),
+    }
+}

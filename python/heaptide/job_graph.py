@@ -1,0 +1,76 @@
+"""What holds the objects that a job left: a reference graph for each job, in the folder of its tracer."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from heaptide import _native, graph_drawing, job_accounts, object_graph, objects
+from heaptide.messages import reason, say
+
+if TYPE_CHECKING:
+    from heaptide.job_tracer import Job, JobTracer
+
+MAX_EXAMPLES = 3
+MAX_DEPTH = 20
+
+
+def write(tracer: JobTracer, job: Job) -> str | None:
+    """Draw the shortest ways from modules and running functions to examples of the traced type. Returns the picture.
+
+    Beside the picture there is the same graph as dot text. If the job left no object of the type, one line says so. The
+    job does not notice if anything goes wrong.
+    """
+    try:
+        return _write(tracer, job)
+    except Exception as error:
+        say(f"no graph of job {job.name} could be drawn: {reason(error)}")
+        return None
+
+
+def _write(tracer: JobTracer, job: Job) -> str | None:
+    examples, n_left = _examples(tracer.trace_type or "", job)
+    if not examples:
+        say(f"job {job.name} left no objects of type {tracer.trace_type}, so there is no graph")
+        return None
+    chains: list[list[Any]] = []
+    referrers = object_graph.Referrers([examples, chains, sys._getframe()])
+    for example in examples:
+        chains.append(object_graph.chain_back(example, _is_root, MAX_DEPTH, referrers))
+    graph = objects._Look(None, None, None, False, False, None, ()).chains(chains)
+    os.makedirs(tracer.output_dir, exist_ok=True)
+    name = re.sub(r"[^\w.-]+", "_", f"{tracer.trace_type}-{job.name}-{job.number}")
+    path = os.path.join(tracer.output_dir, name)
+    title = f"job {job.name}: {len(examples)} of {n_left} objects of type {tracer.trace_type} that it left"
+    for ending, text in (
+        ("svg", graph_drawing.to_svg(graph)),
+        ("dot", graph_drawing.to_dot(graph)),
+        ("html", graph_drawing.to_html(graph, title)),
+    ):
+        with open(f"{path}.{ending}", "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    return f"{path}.svg"
+
+
+def _is_root(each: Any) -> bool:
+    return objects.is_proper_module(each) or isinstance(each, types.FrameType)
+
+
+def _examples(name: str, job: Job) -> tuple[list[Any], int]:
+    """Some objects of the type that the job left, those first that were allocated first, and how many there are."""
+    kinds = job_accounts.all_types()
+    headers = job_accounts.with_headers(kinds)
+    found: list[Any] = []
+    n_left = 0
+    for number, kind in enumerate(kinds):
+        if name not in (job_accounts.type_name(kind), type.__getattribute__(kind, "__name__")):
+            continue
+        wanted = (number, job_accounts.is_collected(kind))
+        rest = _native.job_rest(job._account, headers, 0, wanted)
+        if rest is not None:
+            n_left += len(rest.examples)
+            found.extend(rest.examples[: MAX_EXAMPLES - len(found)])
+    return found, n_left

@@ -1,0 +1,186 @@
+"""objgraph's functions in ``heaptide.objects``: what they print, and what they see that objgraph does not."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import python
+
+pytestmark = pytest.mark.once
+
+HEAD = """
+import gc, io, json, sys
+from heaptide import objects
+
+class Node:
+    def __init__(self, name):
+        self.name = name
+        self.next = None
+"""
+
+
+def run(tmp_path: Path, body: str) -> Any:
+    """Run a program that prints one JSON document last, and return that."""
+    program = tmp_path / "program.py"
+    program.write_text(HEAD + textwrap.dedent(body))
+    return json.loads(python(program, cwd=tmp_path).stdout.splitlines()[-1])
+
+
+def test_objects_that_the_collector_does_not_track_are_counted(tmp_path: Path) -> None:
+    seen, tracked = run(
+        tmp_path,
+        """
+        rows = [{"number": number + 1000, "name": f"row {number}", "pair": (number, float(number))} for number in range(5000)]
+        gc.collect()
+        stats = objects.typestats()
+        tracked = sum(1 for each in gc.get_objects() if type(each) is float)
+        print(json.dumps([[stats["dict"], stats["str"], stats["tuple"], stats["float"]], tracked]))
+        """,
+    )
+    assert all(number >= 5000 for number in seen), seen
+    assert tracked == 0
+
+
+def test_growth_is_told_once_and_in_objgraphs_columns(tmp_path: Path) -> None:
+    first, second, third, common = run(
+        tmp_path,
+        """
+        def grown():
+            file = io.StringIO()
+            objects.show_growth(peak_stats=peaks, file=file)
+            return file.getvalue().splitlines()
+        peaks = {}
+        first, second, third = len(grown()), None, None
+        kept = [Node(number) for number in range(30)]
+        second = grown()
+        third = grown()
+        file = io.StringIO()
+        objects.show_most_common_types(limit=3, objects=[Node(1), Node(2), 7], file=file)
+        print(json.dumps([first, second, third, file.getvalue()]))
+        """,
+    )
+    assert first == 10
+    (row,) = [line for line in second if line.startswith("Node")]
+    assert row.split() == ["Node", "30", "+30"]
+    assert len(row) == max(map(len, second))
+    assert [line for line in third if line.startswith("Node")] == []
+    assert common == "Node 2\nint  1\n"
+
+
+def test_chains_lead_from_a_module_through_untracked_objects_to_the_object(tmp_path: Path) -> None:
+    kinds, none, forward = run(
+        tmp_path,
+        """
+        import types
+        def build():
+            node = Node("last")
+            return {"first": [Node("other"), (1, (2, [node]))]}, node
+        holder = types.ModuleType("holder")
+        sys.modules["holder"] = holder
+        holder.registry, found = build()
+        chain = objects.find_backref_chain(found, lambda each: each is holder)
+        nowhere = objects.find_backref_chain(found, lambda each: False, max_depth=3)
+        forward = objects.find_ref_chain(holder, lambda each: each is found)
+        print(json.dumps([[type(each).__name__ for each in each_chain] for each_chain in (chain, nowhere, forward)]))
+        """,
+    )
+    assert kinds == ["module", "dict", "dict", "list", "tuple", "tuple", "list", "Node"]
+    assert none == ["Node"]
+    assert forward == kinds
+
+
+def test_a_string_that_only_an_untracked_dict_holds_has_a_chain(tmp_path: Path) -> None:
+    kinds = run(
+        tmp_path,
+        """
+        class Box:
+            rows = []
+        Box.rows.append({"text": "".join(["unique", " text"])})
+        gc.collect()
+        chain = objects.find_backref_chain(Box.rows[0]["text"], lambda each: each is Box)
+        print(json.dumps([type(each).__name__ for each in chain]))
+        """,
+    )
+    assert kinds[-3:] == ["list", "dict", "str"]
+    assert kinds[0] == "type"
+
+
+def test_graphs_are_svg_html_and_dot_without_graphviz(tmp_path: Path) -> None:
+    path = run(
+        tmp_path,
+        """
+        first = Node("first")
+        first.next = Node("second")
+        keeper = {"key": [first.next]}
+        objects.show_backrefs([first.next], filename="back.svg", refcounts=True)
+        objects.show_refs(first, filename="forth.html", extra_info=lambda each: "extra <info>")
+        objects.show_chain(objects.find_backref_chain(first.next, objects.is_proper_module), filename="chain.dot")
+        output = io.StringIO()
+        objects.show_backrefs(first.next, output=output, max_depth=1, too_many=1)
+        open("stub.dot", "w").write(output.getvalue())
+        try:
+            objects.show_refs(first, filename="picture.png")
+        except ValueError as error:
+            print(json.dumps([str(error), objects.show_refs(first)]))
+        """,
+    )
+    assert path[0] == "picture.png does not say what to write; let its name end in .svg, .html or .dot"
+    Path(path[1]).unlink()
+    picture = ElementTree.parse(tmp_path / "back.svg").getroot()
+    texts = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}tspan")]
+    assert any(text and text.startswith("list [") for text in texts), "with its count of references"
+    page = (tmp_path / "forth.html").read_text()
+    assert "extra &lt;info&gt;" in page and "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    chain = (tmp_path / "chain.dot").read_text()
+    assert chain.startswith("digraph ObjectGraph {") and 'label="next"' in chain and "__main__" in chain
+    assert "more backreference" in (tmp_path / "stub.dot").read_text()
+
+
+def test_objects_are_found_by_type_and_by_address_and_new_ones_by_comparison(tmp_path: Path) -> None:
+    seen = run(
+        tmp_path,
+        """
+        nodes = [Node(number) for number in range(3)]
+        new = io.StringIO()
+        objects.get_new_ids(file=io.StringIO())
+        nodes.append(Node("new"))
+        ids = objects.get_new_ids(file=new, limit=2)
+        print(json.dumps([
+            objects.count("Node"), objects.count("__main__.Node"), len(objects.by_type("Node")),
+            objects.at(id(nodes[0])) is nodes[0], objects.at(1) is None, len(objects.at_addrs({id(each) for each in nodes})),
+            ids["Node"] == {id(nodes[3])}, new.getvalue(), objects.is_proper_module(sys), objects.is_proper_module(nodes),
+        ]))
+        """,
+    )
+    assert seen[:7] == [4, 4, 4, True, True, 4, True]
+    table = seen[7].splitlines()
+    assert table[0] == table[2] == table[-1] == "=" * len(table[1])
+    assert table[1].split() == ["Type", "Old_ids", "Current_ids", "New_ids", "Count_Deltas"]
+    assert "Node" in seen[7]
+    assert seen[8:] == [True, False]
+
+
+def test_looking_leaves_nothing_behind(tmp_path: Path) -> None:
+    before, after = run(
+        tmp_path,
+        """
+        kept = {"key": [Node(1)]}
+        def look():
+            objects.typestats()
+            objects.find_backref_chain(kept["key"][0], objects.is_proper_module)
+            objects.show_backrefs([kept["key"][0]], output=io.StringIO())
+        look()
+        gc.collect()
+        gc.disable()
+        before = len(gc.get_objects())
+        for _ in range(3):
+            look()
+        print(json.dumps([before, len(gc.get_objects())]))
+        """,
+    )
+    assert after - before < 200
