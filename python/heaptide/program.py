@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
-from typing import TypedDict
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypedDict
 
-class Program(TypedDict):
-    """Facts for the header of a capture."""
+    class Program(TypedDict):
+        """Facts for the header of a capture."""
 
-    command: list[str]
-    executable: str
-    working_directory: str
-    host: str
-    python_version: int
-    python_allocator: str
-    stdlib_paths: list[str]
-    import_paths: list[str]
-    own_paths: list[str]
+        command: list[str]
+        executable: str
+        working_directory: str
+        host: str
+        python_version: int
+        python_allocator: str
+        stdlib_paths: list[str]
+        import_paths: list[str]
+        own_paths: list[str]
 
 
 def describe(command: list[str] | None = None, first_import_path: str | None = None) -> Program:
@@ -34,7 +35,7 @@ def describe(command: list[str] | None = None, first_import_path: str | None = N
         "command": [str(word) for word in (sys.argv if command is None else command)],
         "executable": sys.executable or "",
         "working_directory": _working_directory(),
-        "host": platform.node(),
+        "host": os.uname().nodename,
         "python_version": sys.hexversion,
         "python_allocator": _allocator(),
         "stdlib_paths": _stdlib_paths(),

@@ -7,12 +7,28 @@ the method is put back at the end.
 
 from __future__ import annotations
 
-import threading
-from typing import Any
+import os
+import sys
+from _thread import get_native_id
 
 from heaptide import _native
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import threading
+    from types import ModuleType
+    from typing import Any
+
 _original: Any = None
+
+
+def _threading() -> ModuleType | None:
+    """The module, if it may be had: whichever thread imports it first is the main thread to it for ever."""
+    if "threading" not in sys.modules and get_native_id() != os.getpid():
+        return None
+    import threading
+
+    return threading
 
 
 def _set_native_id(self: threading.Thread) -> None:
@@ -23,7 +39,8 @@ def _set_native_id(self: threading.Thread) -> None:
 
 def tell_all() -> None:
     """Tell the names of all threads that are alive."""
-    for thread in threading.enumerate():
+    threading = _threading()
+    for thread in [] if threading is None else threading.enumerate():
         if thread.native_id is not None:
             _native.name_thread(thread.native_id, thread.name)
 
@@ -31,13 +48,15 @@ def tell_all() -> None:
 def watch() -> None:
     """Tell the names of threads that begin from now on."""
     global _original
-    present = getattr(threading.Thread, "_set_native_id", None)
-    if present is not None and present is not _set_native_id:
+    threading = _threading()
+    present = None if threading is None else getattr(threading.Thread, "_set_native_id", None)
+    if threading is not None and present is not None and present is not _set_native_id:
         _original = present
-        threading.Thread._set_native_id = _set_native_id  # type: ignore[attr-defined]
+        threading.Thread._set_native_id = _set_native_id
 
 
 def unwatch() -> None:
     """Put the original method back, unless somebody else has replaced it since."""
-    if getattr(threading.Thread, "_set_native_id", None) is _set_native_id:
+    threading = sys.modules.get("threading")
+    if threading is not None and getattr(threading.Thread, "_set_native_id", None) is _set_native_id:
         threading.Thread._set_native_id = _original  # type: ignore[attr-defined]

@@ -5,37 +5,37 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import threading
-import warnings
-from types import TracebackType
-from typing import TYPE_CHECKING, TypedDict
+from _thread import allocate_lock  # `threading` would be an import, and a wrong one in a thread that is not the program's
 
 from heaptide import _native, thread_names
 from heaptide.program import describe
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import TypedDict
+
     from typing_extensions import Self
+
+    class Mode(TypedDict):
+        """How to record."""
+
+        objects: bool
+        sample_bytes: int
+        aggregate: bool
+        follow_fork: bool
+        interval_ms: int
 
 DEFAULT_SAMPLE_BYTES = 512 * 1024
 MAX_SAMPLE_BYTES = 1 << 50
 MAX_INTERVAL_MS = 86_400_000
 
-_lifecycle = threading.Lock()
+_lifecycle = allocate_lock()
 
 
 def active() -> bool:
     """Tell whether this process is being recorded."""
     return _native.active() is not None
-
-
-class Mode(TypedDict):
-    """How to record."""
-
-    objects: bool
-    sample_bytes: int
-    aggregate: bool
-    follow_fork: bool
-    interval_ms: int
 
 
 class Tracker:
@@ -96,6 +96,8 @@ class Tracker:
         warning = start(self._path, overwrite=self._overwrite, whole_program=False, **self.mode())
         self._is_recording = True
         if warning is not None:
+            import warnings
+
             try:
                 # For whoever called `start` or opened the `with` block.
                 warnings.warn(f"{warning}; Python stacks are left out of {self._path}", RuntimeWarning, stacklevel=3)
@@ -170,7 +172,7 @@ def stop() -> tuple[str, bool] | None:
 def _after_fork_in_child() -> None:
     """Make a forked child one that can be recorded, and record it if its parent follows forks. Never raises."""
     global _lifecycle
-    _lifecycle = threading.Lock()  # the parent's may be held by a thread that does not exist here
+    _lifecycle = allocate_lock()  # the parent's may be held by a thread that does not exist here
     try:
         warning = _native.start_in_child()
         if _native.active() is None:

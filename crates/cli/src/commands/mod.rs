@@ -1,6 +1,8 @@
 //! The subcommands, one file each. A new one is a file, a line in the module list and a line in [`ALL`].
 
+pub mod attach;
 pub mod ctl;
+pub mod detach;
 pub mod diff;
 pub mod flamegraph;
 pub mod heap;
@@ -51,6 +53,16 @@ pub const ALL: &[Subcommand] = &[
         name: live::NAME,
         arguments: live::arguments,
         run: live::run,
+    },
+    Subcommand {
+        name: attach::NAME,
+        arguments: attach::arguments,
+        run: attach::run,
+    },
+    Subcommand {
+        name: detach::NAME,
+        arguments: detach::arguments,
+        run: detach::run,
     },
     Subcommand {
         name: serve::NAME,

@@ -112,7 +112,7 @@ pub fn arguments() -> Command {
         )
 }
 
-fn positive(text: &str) -> Result<f64, String> {
+pub(super) fn positive(text: &str) -> Result<f64, String> {
     let number: f64 = text
         .parse()
         .map_err(|_| "it is not a number of seconds".to_owned())?;

@@ -92,26 +92,10 @@ pub fn arguments() -> Command {
             flag("objects", "record Python's own allocators, too: every object")
                 .visible_alias("trace-python-allocators"),
         )
-        .arg(
-            Arg::new("sample")
-                .long("sample")
-                .value_name("BYTES")
-                .num_args(0..=1)
-                .require_equals(true)
-                .default_missing_value(DEFAULT_SAMPLE_BYTES)
-                .value_parser(sizes::parse)
-                .help("record one allocation about every so many bytes, such as 512k or 1MiB [default: 512k]"),
-        )
+        .arg(sample())
         .arg(flag("aggregate", "keep sums instead of every event: the file stays small however long it runs"))
         .arg(flag("follow-fork", "record forked children, too, each in a file of its own"))
-        .arg(
-            Arg::new("interval")
-                .long("interval")
-                .value_name("MS")
-                .value_parser(value_parser!(u32).range(1..=60_000))
-                .default_value("10")
-                .help("milliseconds between two looks at the resident size"),
-        )
+        .arg(interval())
         .arg(
             flag("live", "show what the program holds in this terminal while it runs")
                 .conflicts_with("live-remote"),
@@ -147,6 +131,30 @@ pub fn arguments() -> Command {
                 .value_name("CODE")
                 .help("run code, as python -c does"),
         )
+}
+
+/// `--sample`, of every command that records.
+pub(super) fn sample() -> Arg {
+    Arg::new("sample")
+        .long("sample")
+        .value_name("BYTES")
+        .num_args(0..=1)
+        .require_equals(true)
+        .default_missing_value(DEFAULT_SAMPLE_BYTES)
+        .value_parser(sizes::parse)
+        .help(
+            "record one allocation about every so many bytes, such as 512k or 1MiB [default: 512k]",
+        )
+}
+
+/// `--interval`, likewise.
+pub(super) fn interval() -> Arg {
+    Arg::new("interval")
+        .long("interval")
+        .value_name("MS")
+        .value_parser(value_parser!(u32).range(1..=60_000))
+        .default_value("10")
+        .help("milliseconds between two looks at the resident size")
 }
 
 /// Words that are about watching, for whoever runs the program as a child.

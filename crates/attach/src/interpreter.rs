@@ -1,0 +1,224 @@
+//! The Python and the C library of another process: which they are, and where the functions lie that we call there.
+
+use crate::image::{Image, NoImage, Symbol};
+use crate::memory::Memory;
+use crate::process::{self, Mapping};
+use crate::refusal::Refusal;
+
+/// The oldest Python that Heaptide records.
+const OLDEST: (u8, u8) = (3, 10);
+
+#[derive(Clone, Debug)]
+pub struct Interpreter {
+    pub version: (u8, u8),
+    /// `_PyRuntime`, where everything of the interpreter begins.
+    pub runtime: Option<Symbol>,
+    pub ensure_gil: u64,
+    pub release_gil: u64,
+    /// `int PyRun_SimpleString(const char *)`.
+    pub run_text: u64,
+    /// The loop that evaluates Python code: whoever is in it holds no lock of the C library.
+    pub evaluation: Symbol,
+}
+
+/// Functions of the C library, and where its code lies.
+#[derive(Clone, Debug)]
+pub struct CLibrary {
+    pub pthread_create: u64,
+    pub pthread_self: u64,
+    pub pthread_detach: u64,
+    pub mmap: u64,
+    pub mprotect: u64,
+    pub munmap: u64,
+    /// From the lowest to the highest address of each library that these functions come from.
+    code: Vec<(u64, u64)>,
+}
+
+impl CLibrary {
+    pub fn contains(&self, address: u64) -> bool {
+        let mut code = self.code.iter();
+        code.any(|&(start, end)| (start..end).contains(&address))
+    }
+}
+
+impl Interpreter {
+    pub fn find(pid: u32, mappings: &[Mapping]) -> Result<Interpreter, Refusal> {
+        let memory = Memory::of(pid);
+        let program = process::program(pid);
+        let executable = executable(pid, mappings);
+        let is_library = |mapping: &&Mapping| file_name(&mapping.path).starts_with("libpython");
+        let candidates = mappings.iter().filter(is_library).chain(executable);
+        let mut is_other_machine = false;
+        for mapping in candidates {
+            match Image::read(&memory, mapping) {
+                Ok(image) => {
+                    if let Some(found) = Interpreter::of(&memory, &image, mappings, &program) {
+                        return found.supported(pid);
+                    }
+                }
+                Err(NoImage::OtherMachine) => is_other_machine = true,
+                Err(NoImage::Other) => {}
+            }
+        }
+        Err(if is_other_machine {
+            Refusal::OtherMachine { pid, program }
+        } else if let Some(version) = version_by_name(mappings, &program) {
+            if version < OLDEST {
+                Refusal::UnsupportedVersion { pid, version }
+            } else {
+                Refusal::NoSymbols { pid, program }
+            }
+        } else {
+            Refusal::NotPython { pid, program }
+        })
+    }
+
+    fn of(
+        memory: &Memory,
+        image: &Image,
+        mappings: &[Mapping],
+        program: &str,
+    ) -> Option<Interpreter> {
+        let address = |name| image.symbol(name).map(|symbol| symbol.address);
+        let said = image
+            .symbol("Py_Version")
+            .and_then(|symbol| memory.read(symbol.address, 4).ok())
+            .map(|bytes| (bytes[3], bytes[2]));
+        Some(Interpreter {
+            version: said.or_else(|| version_by_name(mappings, program))?,
+            runtime: image.symbol("_PyRuntime"),
+            ensure_gil: address("PyGILState_Ensure")?,
+            release_gil: address("PyGILState_Release")?,
+            run_text: address("PyRun_SimpleString")?,
+            evaluation: image.symbol("_PyEval_EvalFrameDefault")?,
+        })
+    }
+
+    fn supported(self, pid: u32) -> Result<Interpreter, Refusal> {
+        if self.version < OLDEST {
+            return Err(Refusal::UnsupportedVersion {
+                pid,
+                version: self.version,
+            });
+        }
+        Ok(self)
+    }
+}
+
+impl CLibrary {
+    pub fn find(pid: u32, mappings: &[Mapping]) -> Result<CLibrary, Refusal> {
+        let memory = Memory::of(pid);
+        let is_musl = |mapping: &Mapping| file_name(&mapping.path).starts_with("ld-musl");
+        if mappings.iter().any(is_musl) {
+            return Err(Refusal::OtherLibc { pid, libc: "musl" });
+        }
+        let mut images = Vec::new();
+        let mut code = Vec::new();
+        // Before glibc 2.34 threads were a library of their own.
+        for wanted in ["libc.so.6", "libc-2", "libpthread"] {
+            let is_it = |mapping: &&Mapping| file_name(&mapping.path).starts_with(wanted);
+            let Some(first) = mappings.iter().find(is_it) else {
+                continue;
+            };
+            let Ok(image) = Image::read(&memory, first) else {
+                continue;
+            };
+            let same = mappings.iter().filter(|mapping| mapping.path == first.path);
+            let end = same.map(|mapping| mapping.end).max().unwrap_or(first.end);
+            code.push((first.start, end));
+            images.push(image);
+        }
+        let address = |name| {
+            let found = images.iter().find_map(|image| image.symbol(name));
+            found.map(|symbol| symbol.address)
+        };
+        let found = || {
+            Some(CLibrary {
+                pthread_create: address("pthread_create")?,
+                pthread_self: address("pthread_self")?,
+                pthread_detach: address("pthread_detach")?,
+                mmap: address("mmap")?,
+                mprotect: address("mprotect")?,
+                munmap: address("munmap")?,
+                code,
+            })
+        };
+        found().ok_or_else(|| Refusal::OtherLibc {
+            pid,
+            libc: "another C library, or is linked statically",
+        })
+    }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn executable(pid: u32, mappings: &[Mapping]) -> Option<&Mapping> {
+    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let path = path.to_string_lossy();
+    let path = path.strip_suffix(" (deleted)").unwrap_or(&path);
+    mappings.iter().find(|mapping| mapping.path == path)
+}
+
+/// Pythons before 3.11 do not say their version in a variable; the names of their files do.
+fn version_by_name(mappings: &[Mapping], program: &str) -> Option<(u8, u8)> {
+    let names = mappings.iter().map(|mapping| mapping.path.as_str());
+    let mut libraries = names.clone().map(file_name);
+    let by_library =
+        libraries.find_map(|name| version_after(name.strip_prefix("libpython")?, false));
+    let by_program = || version_after(program.strip_prefix("python")?, false);
+    // Modules of the standard library: `_bisect.cpython-310-x86_64-linux-gnu.so`.
+    let by_module = || {
+        let mut names = names.map(file_name);
+        names.find_map(|name| version_after(name.split_once(".cpython-")?.1, true))
+    };
+    by_library.or_else(by_program).or_else(by_module)
+}
+
+/// `3.12`, or `312` where it is written without a dot.
+fn version_after(text: &str, is_joined: bool) -> Option<(u8, u8)> {
+    let rest = text.strip_prefix('3')?;
+    let rest = if is_joined {
+        rest
+    } else {
+        rest.strip_prefix('.')?
+    };
+    let end = rest.find(|letter: char| !letter.is_ascii_digit());
+    let minor = rest[..end.unwrap_or(rest.len())].parse().ok()?;
+    Some((3, minor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapped(path: &str) -> Vec<Mapping> {
+        vec![Mapping {
+            start: 0,
+            end: 1,
+            is_readable: true,
+            file_offset: 0,
+            path: path.into(),
+        }]
+    }
+
+    #[test]
+    fn version_is_told_by_library_program_or_module() {
+        let library = mapped("/usr/lib/libpython3.10.so.1.0");
+        assert_eq!(version_by_name(&library, "uwsgi"), Some((3, 10)));
+        assert_eq!(version_by_name(&[], "python3.9"), Some((3, 9)));
+        let module = mapped("/lib/_bisect.cpython-313-x86_64-linux-gnu.so");
+        assert_eq!(version_by_name(&module, "python3"), Some((3, 13)));
+        assert_eq!(version_by_name(&[], "python3"), None);
+        assert_eq!(version_by_name(&mapped("/bin/sleep"), "sleep"), None);
+    }
+
+    #[test]
+    fn program_that_is_not_python_is_told() {
+        let pid = std::process::id();
+        let mappings = process::mappings(pid).expect("we may look at ourselves");
+        let found = Interpreter::find(pid, &mappings);
+        assert!(matches!(found, Err(Refusal::NotPython { .. })), "{found:?}");
+    }
+}

@@ -1,0 +1,240 @@
+//! A folder that both we and the process can reach: in a temporary folder as the process sees it.
+//!
+//! The way there leads through the process's own root, with every link on it resolved inside that root: a container
+//! cannot make us write anywhere else.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use crate::preflight::Target;
+use crate::process;
+use crate::refusal::Refusal;
+
+/// Where processes may usually write, after what their environment says.
+const USUAL: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
+const RESOLVE_IN_ROOT: u64 = 0x10;
+const MAX_TRIES: u32 = 100;
+
+/// A folder that is removed with everything in it when this is dropped, unless it is kept.
+pub struct Place {
+    /// Its name for us.
+    pub here: PathBuf,
+    /// Its name for the process.
+    pub there: PathBuf,
+    owner: (u32, u32),
+    is_kept: bool,
+    /// `here` is reached through this.
+    _parent: File,
+}
+
+impl Place {
+    /// Makes a folder for the process's eyes and ours.
+    pub fn make(target: &Target) -> Result<Place, Refusal> {
+        let pid = target.pid;
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for folder in temporary_folders(pid) {
+            match Place::make_in(target, &folder) {
+                Ok(place) => return Ok(place),
+                Err(error) => last = error,
+            }
+        }
+        Err(Refusal::failed(pid, "making a folder in its /tmp", &last))
+    }
+
+    fn make_in(target: &Target, folder: &Path) -> io::Result<Place> {
+        let parent = open_in_root(target.pid, folder)?;
+        if forbids_programs(&parent) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let reached = PathBuf::from(format!("/proc/self/fd/{}", parent.as_raw_fd()));
+        let owner = (target.status.users[3], target.status.groups[3]);
+        for n in 0..MAX_TRIES {
+            let name = format!("heaptide-{}-{}-{n}", target.pid, std::process::id());
+            let here = reached.join(&name);
+            match fs::DirBuilder::new().mode(0o700).create(&here) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    let place = Place {
+                        here,
+                        there: folder.join(&name),
+                        owner,
+                        is_kept: false,
+                        _parent: parent,
+                    };
+                    place.hand_over(&place.here)?;
+                    return Ok(place);
+                }
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Gives a file in here to the process's user, if we are another.
+    fn hand_over(&self, path: &Path) -> io::Result<()> {
+        // SAFETY: geteuid has no preconditions.
+        let own = unsafe { libc::geteuid() };
+        if own == self.owner.0 {
+            return Ok(());
+        }
+        chown(path, Some(self.owner.0), Some(self.owner.1))
+    }
+
+    /// Writes a file that the process may read, and remove.
+    pub fn put(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        let path = self.here.join(name);
+        fs::write(&path, content)?;
+        self.hand_over(&path)
+    }
+
+    /// Copies what lies in a folder, without its subfolders, into a new one of the same name.
+    pub fn copy(&self, folder: &Path) -> io::Result<()> {
+        let into = self.here.join(folder.file_name().unwrap_or_default());
+        fs::DirBuilder::new().mode(0o700).create(&into)?;
+        self.hand_over(&into)?;
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                let path = into.join(entry.file_name());
+                fs::copy(entry.path(), &path)?;
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+                self.hand_over(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the folder to the process.
+    pub fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // Nothing more can be done about what cannot be removed.
+            let _ = fs::remove_dir_all(&self.here);
+        }
+    }
+}
+
+/// Opens a file or folder by its name in the process's own root.
+pub fn open_in_root(pid: u32, path: &Path) -> io::Result<File> {
+    #[repr(C)]
+    struct How {
+        flags: u64,
+        mode: u64,
+        resolve: u64,
+    }
+    let root = File::open(format!("/proc/{pid}/root"))?;
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    let how = How {
+        flags: (libc::O_RDONLY | libc::O_CLOEXEC) as u64,
+        mode: 0,
+        resolve: RESOLVE_IN_ROOT,
+    };
+    // SAFETY: the name is a C string, the struct is the one that the call takes, and its length is said.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_openat2,
+            root.as_raw_fd(),
+            name.as_ptr(),
+            &raw const how,
+            size_of::<How>(),
+        )
+    };
+    match i32::try_from(answer) {
+        // SAFETY: a number that is not negative is a file just opened, which nobody else has.
+        Ok(file) if file >= 0 => Ok(unsafe { File::from_raw_fd(file) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Removes a file and, if it is empty then, its folder, by the name in the process's own root.
+pub fn remove_in_root(pid: u32, path: &Path) -> io::Result<()> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let reached = |file: &File| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let opened = open_in_root(pid, folder)?;
+    fs::remove_file(reached(&opened).join(name))?;
+    if let (Some(above), Some(name)) = (folder.parent(), folder.file_name()) {
+        let above = open_in_root(pid, above)?;
+        // If somebody put a file there, the folder stays.
+        let _ = fs::remove_dir(reached(&above).join(name));
+    }
+    Ok(())
+}
+
+/// Makes a file of ours that the process's user may write, if we are another user: its folder may be closed to it.
+/// Whether one was made.
+pub fn make_for(target: &Target, path: &Path) -> io::Result<bool> {
+    let (user, group) = (target.status.users[3], target.status.groups[3]);
+    // SAFETY: geteuid has no preconditions.
+    if unsafe { libc::geteuid() } == user {
+        return Ok(false);
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::create_new(path)?;
+    chown(path, Some(user), Some(group))?;
+    Ok(true)
+}
+
+/// A library cannot be loaded from where programs cannot be run.
+fn forbids_programs(folder: &File) -> bool {
+    // SAFETY: the struct is plain numbers, and filled by the call if that succeeds.
+    let (answer, about) = unsafe {
+        let mut about: libc::statvfs = std::mem::zeroed();
+        (libc::fstatvfs(folder.as_raw_fd(), &mut about), about)
+    };
+    answer == 0 && about.f_flag & libc::ST_NOEXEC != 0
+}
+
+fn temporary_folders(pid: u32) -> Vec<PathBuf> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let mut variables = environment.split(|&byte| byte == 0);
+    let said = variables.find_map(|variable| variable.strip_prefix(b"TMPDIR="));
+    let said = said.map(|path| PathBuf::from(std::ffi::OsStr::from_bytes(path)));
+    let said = said.filter(|path| path.is_absolute());
+    said.into_iter()
+        .chain(USUAL.into_iter().map(PathBuf::from))
+        .collect()
+}
+
+/// The folder of the Python package that this code belongs to, if it is part of one.
+pub fn own_package() -> Option<PathBuf> {
+    let mappings = process::mappings(std::process::id()).ok()?;
+    let here = own_package as *const () as u64;
+    let own = mappings
+        .iter()
+        .find(|mapping| (mapping.start..mapping.end).contains(&here))?;
+    let folder = Path::new(&own.path).parent()?;
+    let is_package = folder.join("attached.py").is_file();
+    is_package.then(|| folder.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_is_resolved_inside_the_root_of_the_process() {
+        let own = std::process::id();
+        assert!(open_in_root(own, Path::new("/proc/self/status")).is_ok());
+        assert!(open_in_root(own, Path::new("/../../proc/self/status")).is_ok());
+        let missing = open_in_root(own, Path::new("/no such folder"));
+        assert_eq!(
+            missing.err().map(|error| error.kind()),
+            Some(io::ErrorKind::NotFound)
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! Whether a process can be entered, found out before anything is done to it.
+
+use std::fs;
+use std::io;
+
+use crate::interpreter::{CLibrary, Interpreter};
+use crate::memory::Memory;
+use crate::process::{self, Mapping, Status};
+use crate::refusal::{Forbidding, Refusal};
+
+/// The capability that lets a process enter others than its own user's.
+const CAP_SYS_PTRACE: u32 = 19;
+
+/// A process that may be entered.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub pid: u32,
+    pub status: Status,
+    pub interpreter: Interpreter,
+    pub libc: CLibrary,
+}
+
+impl Target {
+    pub fn find(pid: u32) -> Result<Target, Refusal> {
+        let status = Status::of(pid).map_err(|_| Refusal::NoSuchProcess(pid))?;
+        judge(pid, &status, own_user(), has_capability())?;
+        let mappings = process::mappings(pid).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => forbidden(pid, Forbidding::Undumpable),
+            _ => Refusal::EndedMeanwhile(pid),
+        })?;
+        probe(pid, &mappings)?;
+        let interpreter = Interpreter::find(pid, &mappings)?;
+        let libc = CLibrary::find(pid, &mappings)?;
+        Ok(Target {
+            pid,
+            status,
+            interpreter,
+            libc,
+        })
+    }
+}
+
+/// What the status alone forbids.
+fn judge(pid: u32, status: &Status, user: u32, may_all: bool) -> Result<(), Refusal> {
+    if pid == std::process::id() {
+        return Err(Refusal::Itself(pid));
+    }
+    if status.has_ended() {
+        return Err(Refusal::Ended(pid));
+    }
+    let [real, effective, saved, _] = status.users;
+    if !may_all && [real, effective, saved] != [user; 3] {
+        let owner = if effective == user { real } else { effective };
+        return Err(Refusal::OtherUser { pid, owner });
+    }
+    if status.tracer != 0 {
+        return Err(Refusal::Traced {
+            pid,
+            tracer: status.tracer,
+        });
+    }
+    if matches!(status.state, b'T' | b't') {
+        return Err(Refusal::Stopped(pid));
+    }
+    Ok(())
+}
+
+/// Looks at one word of the process's memory, which needs the same permission as everything else that follows.
+fn probe(pid: u32, mappings: &[Mapping]) -> Result<(), Refusal> {
+    let Some(first) = mappings.iter().find(|mapping| mapping.is_readable) else {
+        // A thread of the kernel.
+        let program = process::program(pid);
+        return Err(Refusal::NotPython { pid, program });
+    };
+    match Memory::of(pid).read(first.start, 8) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(forbidden(pid, Forbidding::Capability))
+        }
+        Err(error) => Err(Refusal::failed(pid, "reading its memory", &error)),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Says which rule it is; `otherwise` if it is not Yama's.
+pub fn forbidden(pid: u32, otherwise: Forbidding) -> Refusal {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    let scope = scope.ok().and_then(|text| text.trim().parse().ok());
+    let because = forbidding(scope.unwrap_or(0), has_capability(), otherwise);
+    Refusal::Forbidden { pid, because }
+}
+
+fn forbidding(scope: u8, has_capability: bool, otherwise: Forbidding) -> Forbidding {
+    match scope {
+        3.. => Forbidding::Yama(3),
+        1..=2 if !has_capability => Forbidding::Yama(scope),
+        _ => otherwise,
+    }
+}
+
+fn own_user() -> u32 {
+    // SAFETY: geteuid has no preconditions.
+    unsafe { libc::geteuid() }
+}
+
+fn has_capability() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut lines = status.lines();
+    let held = lines.find_map(|line| line.strip_prefix("CapEff:"));
+    let held = held.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    held.is_some_and(|bits| bits >> CAP_SYS_PTRACE & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running() -> Status {
+        Status {
+            state: b'R',
+            users: [1000; 4],
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn each_obstacle_has_its_own_answer() {
+        let judged = |status: Status| judge(1, &status, 1000, false);
+        assert_eq!(judged(running()), Ok(()));
+        let ended = Status {
+            state: b'Z',
+            ..running()
+        };
+        assert_eq!(judged(ended), Err(Refusal::Ended(1)));
+        let stopped = Status {
+            state: b'T',
+            ..running()
+        };
+        assert_eq!(judged(stopped), Err(Refusal::Stopped(1)));
+        let traced = Status {
+            tracer: 9,
+            ..running()
+        };
+        assert_eq!(judged(traced), Err(Refusal::Traced { pid: 1, tracer: 9 }));
+        let other = Status {
+            users: [1001; 4],
+            ..running()
+        };
+        let refused = Err(Refusal::OtherUser {
+            pid: 1,
+            owner: 1001,
+        });
+        assert_eq!(judged(other.clone()), refused);
+        assert_eq!(judge(1, &other, 1000, true), Ok(()));
+        let privileged = Status {
+            users: [1000, 0, 0, 0],
+            ..running()
+        };
+        assert_eq!(
+            judged(privileged),
+            Err(Refusal::OtherUser { pid: 1, owner: 0 })
+        );
+        let own = std::process::id();
+        let itself = judge(own, &running(), 1000, false);
+        assert_eq!(itself, Err(Refusal::Itself(own)));
+    }
+
+    #[test]
+    fn yama_is_named_only_where_it_decides() {
+        let undumpable = Forbidding::Undumpable;
+        assert_eq!(forbidding(0, false, undumpable), undumpable);
+        assert_eq!(forbidding(1, false, undumpable), Forbidding::Yama(1));
+        assert_eq!(forbidding(2, true, undumpable), undumpable);
+        assert_eq!(forbidding(3, true, undumpable), Forbidding::Yama(3));
+    }
+
+    #[test]
+    fn process_that_does_not_exist_is_told() {
+        // Pids end at 4 194 304.
+        let found = Target::find(4_200_000).map(|target| target.pid);
+        assert_eq!(found, Err(Refusal::NoSuchProcess(4_200_000)));
+    }
+}

@@ -1,0 +1,205 @@
+//! Why a process cannot be entered: one sentence each, with what to do. Whatever is refused, the process is as it was.
+
+use std::fmt;
+use std::io;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    NoSuchProcess(u32),
+    /// It is the asking process.
+    Itself(u32),
+    /// Its exit code waits to be fetched.
+    Ended(u32),
+    /// A signal has stopped it.
+    Stopped(u32),
+    OtherUser {
+        pid: u32,
+        owner: u32,
+    },
+    /// One tracer at a time is all that the kernel allows.
+    Traced {
+        pid: u32,
+        tracer: u32,
+    },
+    Forbidden {
+        pid: u32,
+        because: Forbidding,
+    },
+    NotPython {
+        pid: u32,
+        program: String,
+    },
+    OtherMachine {
+        pid: u32,
+        program: String,
+    },
+    /// Something like Python without the functions we call.
+    NoSymbols {
+        pid: u32,
+        program: String,
+    },
+    UnsupportedVersion {
+        pid: u32,
+        version: (u8, u8),
+    },
+    OtherLibc {
+        pid: u32,
+        libc: &'static str,
+    },
+    /// The interpreter was started with remote execution off.
+    RemoteExecutionOff(u32),
+    /// This version of Python has no remote execution, and the injector knows only x86-64.
+    NoInjector {
+        pid: u32,
+        version: (u8, u8),
+    },
+    NoSafePoint(u32),
+    NoAnswer(u32),
+    EndedMeanwhile(u32),
+    /// What the process itself answered.
+    Answered(String),
+    /// A step that should not fail did.
+    Failed {
+        pid: u32,
+        step: &'static str,
+        error: String,
+    },
+}
+
+/// Which rule of the kernel forbids it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forbidding {
+    /// Yama's `ptrace_scope`, with its value.
+    Yama(u8),
+    /// The process has closed itself off, or runs with more rights than we have.
+    Undumpable,
+    /// The capability `CAP_SYS_PTRACE` is missing, as in most containers.
+    Capability,
+}
+
+impl Refusal {
+    pub fn failed(pid: u32, step: &'static str, error: &io::Error) -> Refusal {
+        match error.raw_os_error() {
+            Some(libc::ESRCH) => Refusal::EndedMeanwhile(pid),
+            _ => Refusal::Failed {
+                pid,
+                step,
+                error: error.to_string(),
+            },
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NoSuchProcess(pid) => write!(
+                out,
+                "there is no process {pid}: check the number, as ps shows it"
+            ),
+            Refusal::Itself(pid) => write!(
+                out,
+                "process {pid} is this command itself: name the process that is to be recorded"
+            ),
+            Refusal::Ended(pid) => write!(
+                out,
+                "process {pid} has ended and only waits for its parent: name one that runs"
+            ),
+            Refusal::Stopped(pid) => write!(
+                out,
+                "process {pid} is stopped and cannot begin to record: let it go on with kill -CONT {pid} first"
+            ),
+            Refusal::OtherUser { pid, owner } => write!(
+                out,
+                "process {pid} belongs to another user (uid {owner}): attach as that user or as root"
+            ),
+            Refusal::Traced { pid, tracer } => write!(
+                out,
+                "process {pid} is traced by process {tracer}, a debugger or strace: end that first"
+            ),
+            Refusal::Forbidden { pid, because } => because.explain(*pid, out),
+            Refusal::NotPython { pid, program } => write!(
+                out,
+                "process {pid} ({program}) is not a CPython interpreter: name the process that runs Python"
+            ),
+            Refusal::OtherMachine { pid, program } => write!(
+                out,
+                "process {pid} ({program}) is a program for another kind of processor: attach with a heaptide built for it"
+            ),
+            Refusal::NoSymbols { pid, program } => write!(
+                out,
+                "process {pid} ({program}) is a Python whose functions cannot be found, static and without symbols: \
+                 start it with heaptide run instead"
+            ),
+            Refusal::UnsupportedVersion {
+                pid,
+                version: (major, minor),
+            } => write!(
+                out,
+                "process {pid} runs Python {major}.{minor}, and heaptide knows 3.10 and later: use a newer Python"
+            ),
+            Refusal::OtherLibc { pid, libc } => write!(
+                out,
+                "process {pid} runs on {libc}, and this heaptide is built for glibc: \
+                 start it with heaptide run from a wheel for {libc} instead"
+            ),
+            Refusal::RemoteExecutionOff(pid) => write!(
+                out,
+                "process {pid} was started with remote execution off: \
+                 start it without PYTHON_DISABLE_REMOTE_DEBUG and -X disable-remote-debug"
+            ),
+            Refusal::NoInjector {
+                pid,
+                version: (major, minor),
+            } => write!(
+                out,
+                "process {pid} runs Python {major}.{minor}, which can be entered on x86-64 only: \
+                 use Python 3.14 or later, or gdb as docs/attach.md shows"
+            ),
+            Refusal::NoSafePoint(pid) => write!(
+                out,
+                "process {pid} was never at a point where it could be entered safely: try again when it runs Python code"
+            ),
+            Refusal::NoAnswer(pid) => write!(
+                out,
+                "process {pid} did not answer, its interpreter may be held by a long call into C: try again later"
+            ),
+            Refusal::EndedMeanwhile(pid) => {
+                write!(out, "process {pid} ended meanwhile: name one that runs")
+            }
+            Refusal::Answered(sentence) => out.write_str(sentence),
+            Refusal::Failed { pid, step, error } => write!(
+                out,
+                "process {pid} cannot be entered, {step} failed ({error}): use gdb as docs/attach.md shows"
+            ),
+        }
+    }
+}
+
+impl Forbidding {
+    fn explain(self, pid: u32, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Forbidding::Yama(3) => write!(
+                out,
+                "process {pid} cannot be entered because kernel.yama.ptrace_scope is 3, which holds until the next boot: \
+                 start it with heaptide run instead"
+            ),
+            Forbidding::Yama(scope) => write!(
+                out,
+                "process {pid} cannot be entered because kernel.yama.ptrace_scope is {scope}: \
+                 attach as root, or set it with sysctl kernel.yama.ptrace_scope=0"
+            ),
+            Forbidding::Undumpable => write!(
+                out,
+                "process {pid} has closed itself off (it is not dumpable, or has capabilities that we lack): attach as root"
+            ),
+            Forbidding::Capability => write!(
+                out,
+                "process {pid} cannot be entered without the capability CAP_SYS_PTRACE: \
+                 attach from the host, or run the container with --cap-add SYS_PTRACE"
+            ),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Where a thread may be made to start another one: it must hold no lock of the C library or the dynamic linker.
+//!
+//! Two places are known to be such: inside the loop that evaluates Python code, and inside a system call that waits for
+//! something outside, made by the C library itself. A thread anywhere else is let go and looked at again.
+
+use std::fs;
+
+use crate::preflight::Target;
+use crate::process;
+use crate::tracee::Tracee;
+
+/// What the kernel returns inside from a system call that was interrupted by our stop, before it repeats it.
+const INTERRUPTED: [i64; 5] = [
+    -(libc::EINTR as i64),
+    -512, // ERESTARTSYS
+    -513, // ERESTARTNOINTR
+    -514, // ERESTARTNOHAND
+    -516, // ERESTART_RESTARTBLOCK
+];
+
+/// Calls that wait, and that the kernel repeats by itself after a stop.
+const REPEATED: [libc::c_long; 24] = [
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_poll,
+    libc::SYS_ppoll,
+    libc::SYS_select,
+    libc::SYS_pselect6,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_pause,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_restart_syscall,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_connect,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    libc::SYS_flock,
+    libc::SYS_futex,
+];
+
+/// Calls that wait, and that return to the program with EINTR after a stop, as after any signal. Python calls them again.
+const NOT_REPEATED: [libc::c_long; 7] = [
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_semtimedop,
+    libc::SYS_msgrcv,
+    libc::SYS_io_uring_enter,
+];
+
+/// How a thread waits for a condition or a semaphore; one that waits for a plain lock, such as malloc's, does it otherwise.
+const FUTEX_WAIT_BITSET: u64 = 9;
+const FUTEX_OPERATION: u64 = 0x7f;
+
+/// Whether a stopped thread is at such a place.
+pub fn is_safe(target: &Target, tracee: &Tracee) -> bool {
+    let registers = &tracee.registers;
+    let Some(number) = tracee.system_call() else {
+        return target.interpreter.evaluation.contains(registers.rip);
+    };
+    waits(number, registers.rsi)
+        && INTERRUPTED.contains(&(registers.rax as i64))
+        && target.libc.contains(registers.rip)
+}
+
+fn waits(number: u64, second_argument: u64) -> bool {
+    let number = number as libc::c_long;
+    if number == libc::SYS_futex {
+        return second_argument & FUTEX_OPERATION == FUTEX_WAIT_BITSET;
+    }
+    REPEATED.contains(&number) || NOT_REPEATED.contains(&number)
+}
+
+/// The threads of a process, those first that notice a stop least. Ours are left out.
+pub fn candidates(pid: u32) -> Vec<u32> {
+    let threads = process::threads(pid).into_iter();
+    let mut ranked: Vec<(u8, u32)> = threads
+        .filter_map(|thread| {
+            let folder = format!("/proc/{pid}/task/{thread}");
+            let name = fs::read_to_string(format!("{folder}/comm")).ok()?;
+            let call = fs::read_to_string(format!("{folder}/syscall")).ok()?;
+            (name.trim_end() != "heaptide").then(|| (rank(&call), thread))
+        })
+        .collect();
+    ranked.sort_by_key(|&(rank, _)| rank);
+    ranked.into_iter().map(|(_, thread)| thread).collect()
+}
+
+/// By what the kernel says of a thread: its system call and the arguments, or `running`.
+fn rank(call: &str) -> u8 {
+    let mut words = call.split_ascii_whitespace();
+    let Some(number) = words.next().and_then(|word| word.parse::<u64>().ok()) else {
+        return 1;
+    };
+    let second = words.nth(1).and_then(|word| word.strip_prefix("0x"));
+    let second = second.and_then(|word| u64::from_str_radix(word, 16).ok());
+    let is_repeated = REPEATED.contains(&(number as libc::c_long));
+    match (waits(number, second.unwrap_or(0)), is_repeated) {
+        (true, true) => 0,
+        (true, false) => 2,
+        (false, _) => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_notice_a_stop_least_come_first() {
+        let condition = "202 0x7f0 0x189 0x0 0x0 0x0 0xffffffff 0x7ffd 0x7f1";
+        assert_eq!(rank(condition), 0);
+        assert_eq!(rank("230 0x1 0x1 0x7ffd 0x0 0x0 0x0 0x7ffd 0x7f1"), 0);
+        assert_eq!(rank("running"), 1);
+        assert_eq!(rank("232 0x4 0x7f 0x3 0x1 0x0 0x8 0x7ffd 0x7f1"), 2);
+        // A plain lock, and a call that changes memory: malloc may be around it.
+        assert_eq!(rank("202 0x7f0 0x80 0x2 0x0 0x0 0x0 0x7ffd 0x7f1"), 3);
+        assert_eq!(rank("9 0x0 0x1000 0x3 0x22 0x0 0x0 0x7ffd 0x7f1"), 3);
+    }
+}

@@ -1,0 +1,83 @@
+def act(wish):
+    import sys
+
+    def load(folder):
+        # By its folder alone: nothing else that lies beside it may become importable.
+        from _frozen_importlib import module_from_spec
+        from _frozen_importlib_external import spec_from_file_location
+
+        spec = spec_from_file_location("heaptide", folder + "/__init__.py", submodule_search_locations=[folder])
+        module = module_from_spec(spec)
+        sys.modules["heaptide"] = module
+        spec.loader.exec_module(module)
+
+    def drop():
+        for name in [name for name in sys.modules if name == "heaptide" or name.startswith("heaptide.")]:
+            del sys.modules[name]
+
+    keeper = sys.modules.get("_heaptide_attached")
+    brought = "heaptide" not in sys.modules
+    if wish["what"] == "detach":
+        attached = sys.modules.get("heaptide.attached")
+        if attached is None:
+            raise RuntimeError("the process is not attached: there is nothing to end")
+        return attached.detach()
+    write_no_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        if brought and keeper is not None:
+            sys.modules.update(keeper.modules)
+        elif brought:
+            load(wish["package"])
+        native = sys.modules.get("heaptide._native")
+        if native is not None and native.__version__ != wish["version"]:
+            raise RuntimeError(
+                "the process has loaded heaptide " + native.__version__ + ": attach with the heaptide command of that version"
+            )
+        from heaptide import attached
+
+        return attached.attach({**wish, "brought": brought})
+    except BaseException:
+        if brought and keeper is not None:
+            drop()
+        elif brought:
+            native = sys.modules.get("heaptide._native")
+            kept = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "heaptide"}
+            drop()
+            if native is not None:
+                # It cannot be unloaded, and must not be loaded a second time.
+                keeper = sys.modules["_heaptide_attached"] = type(sys)("_heaptide_attached")
+                keeper.modules = kept
+        raise
+    finally:
+        sys.dont_write_bytecode = write_no_bytecode
+
+
+def visit(wish):
+    import os
+    import sys
+
+    interval = sys.getswitchinterval()
+    # Every look at a file hands the interpreter to other threads; with the usual interval we would wait for each of them.
+    sys.setswitchinterval(1e-5)
+    try:
+        wish = {name: os.fsdecode(value) if isinstance(value, bytes) else value for name, value in wish.items()}
+        folder = wish["folder"]
+        try:
+            os.unlink(folder + "/request")
+        except OSError:
+            return
+        try:
+            answer = ["yes", *act(wish)]
+        except BaseException as error:
+            text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            answer = ["no", text or type(error).__name__]
+        with open(folder + "/answer.new", "wb") as file:
+            file.write("\0".join(answer).encode("utf-8", "surrogateescape"))
+        os.rename(folder + "/answer.new", folder + "/answer")
+    except Exception:
+        pass
+    finally:
+        sys.setswitchinterval(interval)
+
+
+visit(WISH)

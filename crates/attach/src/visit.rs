@@ -1,0 +1,243 @@
+//! One visit in a process: a text of Python goes in, an answer comes out through a folder that both can reach.
+//!
+//! ```text
+//! we:           make the folder with `request` in it · have the process run the text · wait for `answer`
+//! the process:  take `request` away · act · write `answer`
+//! ```
+//! Whoever takes `request` away decides: the process acts only if it was faster than us, who take it away when we have
+//! waited for too long. So a visit that failed never has an effect later.
+
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::place::{self, Place};
+use crate::preflight::Target;
+use crate::process::{self, Status};
+use crate::refusal::Refusal;
+
+/// What the process is to run, with `WISH` for the particulars.
+const TEXT: &str = include_str!("visit.py");
+
+/// How long the process may take to begin.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What was begun takes as long as it takes; this long means that something hangs.
+const PATIENCE_WITH_WORK: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// How a process is to be recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Where the capture is to be in the end, by its name here.
+    pub home: PathBuf,
+    /// The process records straight into that file; otherwise into a folder of its own, from which it is fetched.
+    pub is_direct: bool,
+    pub overwrite: bool,
+    pub objects: bool,
+    pub sample_bytes: u64,
+    pub aggregate: bool,
+    pub interval_ms: u32,
+}
+
+/// What a visit brought about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visited {
+    /// The capture, by its name for the process.
+    pub capture: PathBuf,
+    /// What the process has to say about it: empty if all is well.
+    pub note: String,
+    /// Where the capture is wanted in the end; empty if that is where it is.
+    pub home: PathBuf,
+    /// The longest time that a thread of the process stood still.
+    pub still: Duration,
+    pub took: Duration,
+}
+
+/// Begins to record a process.
+pub fn attach(target: &Target, wish: &Wish) -> Result<Visited, Refusal> {
+    let began = Instant::now();
+    let pid = target.pid;
+    let package = place::own_package().ok_or_else(|| {
+        Refusal::Answered(
+            "this heaptide is not installed as a Python package, which the process is to load: install it with pip"
+                .into(),
+        )
+    })?;
+    let copying = |error: io::Error| Refusal::failed(pid, "copying heaptide into its /tmp", &error);
+    let mut copied = None;
+    let mut package_there = package.clone();
+    if !wish.is_direct || !is_readable_there(target) {
+        let place = Place::make(target)?;
+        place.copy(&package).map_err(copying)?;
+        package_there = place.there.join("heaptide");
+        copied = Some(place);
+    }
+    let folder = copied.as_ref().map(|place| place.there.clone());
+    let capture = match &folder {
+        Some(folder) if !wish.is_direct => folder.join("capture.tide"),
+        _ => wish.home.clone(),
+    };
+    let mut particulars = Particulars::new("attach");
+    particulars.path("package", &package_there);
+    particulars.path("path", &capture);
+    if !wish.is_direct {
+        particulars.path("home", &wish.home);
+    }
+    particulars.path("copied", folder.as_deref().unwrap_or(Path::new("")));
+    particulars.flag("overwrite", wish.overwrite);
+    particulars.flag("objects", wish.objects);
+    particulars.number("sample_bytes", wish.sample_bytes);
+    particulars.flag("aggregate", wish.aggregate);
+    particulars.number("interval_ms", wish.interval_ms.into());
+    let visited = visit(target, particulars, began)?;
+    if let Some(place) = copied {
+        place.keep();
+    }
+    Ok(visited)
+}
+
+/// Ends what [`attach`] began.
+pub fn detach(target: &Target) -> Result<Visited, Refusal> {
+    visit(target, Particulars::new("detach"), Instant::now())
+}
+
+/// Whether the process can load our package from where it is.
+fn is_readable_there(target: &Target) -> bool {
+    let [_, own, _, _] = Status::of(std::process::id()).map_or([u32::MAX; 4], |own| own.users);
+    process::sees_the_same_files(target.pid) && [own; 4] == target.status.users
+}
+
+fn visit(
+    target: &Target,
+    mut particulars: Particulars,
+    began: Instant,
+) -> Result<Visited, Refusal> {
+    let pid = target.pid;
+    let place = Place::make(target)?;
+    particulars.path("folder", &place.there);
+    let text = particulars.text();
+    let request = place.put("request", b"");
+    request.map_err(|error| Refusal::failed(pid, "writing into its /tmp", &error))?;
+    let still = enter(target, &text)?;
+    let answer = wait(target, &place.here)?;
+    let mut parts = answer.split(|&byte| byte == 0);
+    let mut part = || parts.next().unwrap_or_default();
+    let sentence = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if part() != b"yes" {
+        return Err(Refusal::Answered(sentence(part())));
+    }
+    let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+    Ok(Visited {
+        capture: path(part()),
+        note: sentence(part()),
+        home: path(part()),
+        still,
+        took: began.elapsed(),
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+fn enter(target: &Target, text: &str) -> Result<Duration, Refusal> {
+    crate::inject::run(target, text, PATIENCE)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn enter(target: &Target, _: &str) -> Result<Duration, Refusal> {
+    Err(Refusal::NoInjector {
+        pid: target.pid,
+        version: target.interpreter.version,
+    })
+}
+
+/// Waits for the answer. Without one, nothing happens in the process any more.
+fn wait(target: &Target, folder: &Path) -> Result<Vec<u8>, Refusal> {
+    let began = Instant::now();
+    let mut is_withdrawn = false;
+    loop {
+        if let Ok(answer) = fs::read(folder.join("answer")) {
+            return Ok(answer);
+        }
+        if Status::of(target.pid).map_or(true, |status| status.has_ended()) {
+            return Err(Refusal::EndedMeanwhile(target.pid));
+        }
+        if began.elapsed() > PATIENCE && !is_withdrawn {
+            is_withdrawn = true;
+            if fs::remove_file(folder.join("request")).is_ok() {
+                return Err(Refusal::NoAnswer(target.pid));
+            }
+        }
+        if began.elapsed() > PATIENCE_WITH_WORK {
+            return Err(Refusal::NoAnswer(target.pid));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Names and values as Python text.
+struct Particulars {
+    text: String,
+}
+
+impl Particulars {
+    fn new(what: &str) -> Particulars {
+        let version = env!("CARGO_PKG_VERSION");
+        Particulars {
+            text: format!("\"what\": \"{what}\", \"version\": \"{version}\""),
+        }
+    }
+
+    fn path(&mut self, name: &str, path: &Path) {
+        let mut digits = String::new();
+        for byte in path.as_os_str().as_bytes() {
+            // Writing to a string cannot fail.
+            let _ = write!(digits, "{byte:02x}");
+        }
+        self.text += &format!(", \"{name}\": bytes.fromhex(\"{digits}\")");
+    }
+
+    fn flag(&mut self, name: &str, value: bool) {
+        self.text += &format!(", \"{name}\": {}", if value { "True" } else { "False" });
+    }
+
+    fn number(&mut self, name: &str, value: u64) {
+        self.text += &format!(", \"{name}\": {value}");
+    }
+
+    /// One statement that leaves no name in the main module, in which it runs.
+    fn text(&self) -> String {
+        let program = TEXT.replace("WISH", &format!("{{{}}}", self.text));
+        let quoted: String = program
+            .chars()
+            .flat_map(|letter| match letter {
+                '\n' => vec!['\\', 'n'],
+                '\\' | '\'' => vec!['\\', letter],
+                other => vec![other],
+            })
+            .collect();
+        format!("exec('{quoted}', {{'__name__': 'heaptide_visit'}})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_one_line_of_plain_letters_whatever_a_path_holds() {
+        let mut particulars = Particulars::new("attach");
+        particulars.path("path", Path::new("/tmp/it's a \"path\"\n"));
+        let text = particulars.text();
+        assert!(text.is_ascii() && !text.contains('\n'));
+        assert!(
+            text.contains(
+                "bytes.fromhex(\"2f746d702f6974277320612022706174682 20a\")"
+                    .replace(' ', "")
+                    .as_str()
+            )
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! `heaptide detach`: end what `heaptide attach` began.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use heaptide_attach::{Target, place, visit};
+
+use crate::closing_words;
+use crate::exit::Failure;
+
+pub const NAME: &str = "detach";
+
+pub fn arguments() -> Command {
+    Command::new(NAME)
+        .about("End a recording that `heaptide attach` began; the process goes on as before")
+        .after_help(
+            "The process gets its own functions back, our threads in it end, and what was copied for it is removed.\n\
+             The capture of a process in a container is fetched out of it, to where attach was told to put it.\n\
+             Exit codes: 0 done, 1 refused, and one sentence says why.",
+        )
+        .arg(
+            Arg::new("pid")
+                .value_name("PID")
+                .required(true)
+                .value_parser(value_parser!(u32).range(1..))
+                .help("the process, as ps shows it"),
+        )
+        .arg(
+            Arg::new("quiet")
+                .short('q')
+                .long("quiet")
+                .action(ArgAction::SetTrue)
+                .help("say nothing if all goes well"),
+        )
+}
+
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let pid = matches.get_one::<u32>("pid").copied().unwrap_or(0);
+    let target = Target::find(pid).map_err(Failure::failed)?;
+    let path = end(&target)?;
+    if !matches.get_flag("quiet") {
+        for line in closing_words(&path) {
+            eprintln!("heaptide: {line}");
+        }
+    }
+    Ok(())
+}
+
+/// Ends the recording of a process, and returns where the capture is.
+pub fn end(target: &Target) -> Result<PathBuf, Failure> {
+    let ended = visit::detach(target).map_err(Failure::failed)?;
+    if !ended.note.is_empty() {
+        eprintln!("heaptide: {}: it holds what could be written", ended.note);
+    }
+    if ended.home.as_os_str().is_empty() {
+        return Ok(ended.capture);
+    }
+    fetch(target.pid, &ended.capture, &ended.home)?;
+    Ok(ended.home)
+}
+
+/// Brings a capture out of the process's own files, and removes the folder that was made for it there.
+fn fetch(pid: u32, there: &Path, here: &Path) -> Result<(), Failure> {
+    let lost = |error: &io::Error| {
+        Failure::failed(format!(
+            "{} in the files of process {pid} cannot be fetched ({error}): copy it yourself",
+            there.display()
+        ))
+    };
+    let mut from = place::open_in_root(pid, there).map_err(|error| lost(&error))?;
+    let mut to = create(here)?;
+    io::copy(&mut from, &mut to).map_err(|error| Failure::writing(here.display(), &error))?;
+    place::remove_in_root(pid, there).map_err(|error| lost(&error))
+}
+
+/// The name was free, or to be overwritten, when the recording began.
+fn create(path: &Path) -> Result<File, Failure> {
+    let writing = |error: io::Error| Failure::writing(path.display(), &error);
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(writing(error)),
+        _ => {}
+    }
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .map_err(writing)
+}

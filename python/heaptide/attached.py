@@ -1,0 +1,120 @@
+"""What `heaptide attach` and `heaptide detach` do inside the process: begin a recording, end it, leave nothing behind.
+
+The text that brings us here runs on a thread of its own; it stands in `crates/attach`. Nothing here may import
+`threading`, which would take that thread for the main one, and as little as possible may be imported at all: the process
+is somebody else's, and busy.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+from heaptide import _native, tracker
+
+# Where modules of ours that were loaded by a visit wait for the next one.
+KEEPER = "_heaptide_attached"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from typing_extensions import NotRequired
+
+    class Wish(TypedDict):
+        """How to record, and what to clear away afterwards."""
+
+        path: str
+        overwrite: bool
+        objects: bool
+        sample_bytes: int
+        aggregate: bool
+        interval_ms: int
+        # The folder with a copy of this package, made for this visit; empty if there is none.
+        copied: str
+        # Our modules were not there before.
+        brought: bool
+        # Where whoever ends the recording is to put the capture, if not where it is.
+        home: NotRequired[str]
+
+
+class Attachment:
+    """What was begun here and not ended yet."""
+
+    def __init__(self, wish: Wish) -> None:
+        self.wish = wish
+        self.path = wish["path"]
+        self.pid = os.getpid()
+
+
+_current: Attachment | None = None
+
+
+def attach(wish: Wish) -> list[str]:
+    """Begin to record. Returns the capture's path, and a sentence if Python stacks cannot be read, else nothing."""
+    global _current
+    active = _native.active()
+    if active is not None:
+        raise _native.RecordingError(f"the process is being recorded into {os.fsdecode(active)} already")
+    warning = tracker.start(
+        wish["path"],
+        overwrite=wish["overwrite"],
+        objects=wish["objects"],
+        sample_bytes=wish["sample_bytes"],
+        aggregate=wish["aggregate"],
+        follow_fork=False,
+        interval_ms=wish["interval_ms"],
+        whole_program=False,
+        command=sys.orig_argv[1:],
+    )
+    _current = Attachment(wish)
+    atexit.register(_at_exit)
+    return [wish["path"], warning or ""]
+
+
+def detach() -> list[str]:
+    """End what :func:`attach` began. Returns the capture's path, whether it is incomplete, where it is wanted."""
+    global _current
+    attachment, _current = _current, None
+    if attachment is None or attachment.pid != os.getpid():
+        active = _native.active()
+        if active is None:
+            raise _native.RecordingError("the process is not attached: there is nothing to end")
+        raise _native.RecordingError(
+            f"the recording into {os.fsdecode(active)} was not begun by heaptide attach: end it where it was begun"
+        )
+    atexit.unregister(_at_exit)
+    stopped = tracker.stop() if _native.active() == attachment.path else None
+    _clear_away(attachment.wish)
+    is_complete = stopped is not None and not stopped[1]
+    return [attachment.path, "" if is_complete else "the capture is incomplete", attachment.wish.get("home", "")]
+
+
+def _at_exit() -> None:
+    """The program ends before anybody detached; the tracker completes the capture by itself."""
+    if _current is not None and _current.pid == os.getpid():
+        _remove(_current.wish["copied"])
+
+
+def _clear_away(wish: Wish) -> None:
+    _remove(wish["copied"])
+    if not wish["brought"]:
+        return
+    # The program may import a heaptide of its own from now on. Ours cannot be unloaded; the next visit finds it.
+    keeper = sys.modules.setdefault(KEEPER, type(sys)(KEEPER))
+    ours = [name for name in sys.modules if name == "heaptide" or name.startswith("heaptide.")]
+    keeper.modules = {name: sys.modules.pop(name) for name in ours}  # type: ignore[attr-defined]
+
+
+def _remove(folder: str) -> None:
+    """Remove the copy of the package; a capture beside it stays."""
+    if folder:
+        package = os.path.join(folder, "heaptide")
+        try:
+            for name in os.listdir(package):
+                os.unlink(os.path.join(package, name))
+            os.rmdir(package)
+            os.rmdir(folder)
+        except OSError:  # somebody else was faster, or a capture is in it
+            pass

@@ -1,0 +1,24 @@
+"""One thread, inside a system call nearly all the time: reads lines, answers each with its length and an allocation.
+
+`threading` is not imported: whoever enters this process must not make its own thread the main one.
+"""
+
+import os
+import sys
+
+held = []
+os.write(1, b"ready\n")
+rest = b""
+while True:
+    got = os.read(0, 4096)
+    if not got:
+        break
+    rest += got
+    *lines, rest = rest.split(b"\n")
+    for line in lines:
+        held.append(bytearray(100_000))
+        os.write(1, b"%d\n" % len(line))
+os.write(1, b"threading imported: %s\n" % str("threading" in sys.modules).encode())
+import threading  # noqa: E402
+
+print("main thread:", threading.main_thread() is threading.current_thread(), flush=True)
