@@ -54,6 +54,8 @@ _current: Attachment | None = None
 def attach(wish: Wish) -> list[str]:
     """Begin to record. Returns the capture's path, and a sentence if Python stacks cannot be read, else nothing."""
     global _current
+    # What we do on this thread is no doing of the program's.
+    _native.leave_out_thread()
     active = _native.active()
     if active is not None:
         raise _native.RecordingError(f"the process is being recorded into {os.fsdecode(active)} already")
@@ -67,6 +69,7 @@ def attach(wish: Wish) -> list[str]:
         interval_ms=wish["interval_ms"],
         whole_program=False,
         command=sys.orig_argv[1:],
+        attached=True,
     )
     _current = Attachment(wish)
     atexit.register(_at_exit)

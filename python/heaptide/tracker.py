@@ -134,11 +134,12 @@ def start(
     command: list[str] | None = None,
     session: bytes | None = None,
     first_import_path: str | None = None,
+    attached: bool = False,
 ) -> str | None:
     """Begin to record this process: the one way in for the tracker and for ``heaptide run``.
 
     `session` joins one that another process began; `first_import_path` stands for the folder that Python has not put on
-    its import path yet. Returns a sentence if Python stacks cannot be read in this interpreter.
+    its import path yet; `attached` notes in the capture how large the process was. Returns a sentence if Python stacks cannot be read in this interpreter.
     """
     with _lifecycle:
         warning = _native.start(
@@ -150,6 +151,7 @@ def start(
             follow_fork=follow_fork,
             interval_ms=interval_ms,
             whole_program=whole_program,
+            attached=attached,
             session=session,
             **describe(command, first_import_path),
         )

@@ -23,6 +23,8 @@ pub struct Config {
     pub interval_ms: u32,
     /// Recording begins before the program does; otherwise blocks from before may be freed.
     pub whole_program: bool,
+    /// `heaptide attach` entered the process: the capture says how large it was then.
+    pub attached: bool,
     /// The session to join, if another process began it; `None` begins one.
     pub session: Option<[u8; 16]>,
     pub program: Program,

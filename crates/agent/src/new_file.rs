@@ -10,6 +10,7 @@ use heaptide_capture::{Header, Mode, header};
 use crate::clock;
 use crate::config::Config;
 use crate::error::StartError;
+use crate::resident::Resident;
 
 pub fn open(config: &Config) -> Result<File, StartError> {
     let mut options = OpenOptions::new();
@@ -65,6 +66,11 @@ pub fn header_of(config: &Config, session: [u8; 16], parent_pid: u32, tick_shift
         sample_interval_ms: config.interval_ms,
         profiler_version: env!("CARGO_PKG_VERSION").to_owned(),
         joined_late: !config.whole_program,
+        attached_at_bytes: if config.attached {
+            Resident::open().bytes().unwrap_or(0)
+        } else {
+            0
+        },
     }
 }
 

@@ -263,6 +263,11 @@ pub fn claim_as_ours() {
     tls::set(OURS);
 }
 
+/// The calling thread is not recorded from now on, though it may have been: it does our work until it ends.
+pub fn leave_out_for_good() {
+    std::mem::forget(Unrecorded::begin());
+}
+
 /// Calls `visit` for every state there ever was.
 pub fn for_each_state(mut visit: impl FnMut(*mut ThreadState)) {
     for state in &STATES[..N_STATES.load(Ordering::Acquire)] {

@@ -95,8 +95,7 @@ impl Tracee {
             if Instant::now() > deadline {
                 return Err(Trouble::Busy);
             }
-            // A stop takes microseconds: looking again costs less than being woken.
-            std::thread::yield_now();
+            rest_until_news();
         }
     }
 
@@ -325,6 +324,22 @@ impl Caller<'_> {
             )));
         }
         Ok(after.rax)
+    }
+}
+
+/// Returns when a child or a thread that we trace has changed, or after a moment: whoever sleeps until the kernel has news
+/// is woken before those who only compute. The signal is held back, as all are while a thread stands still.
+fn rest_until_news() {
+    const MOMENT: libc::timespec = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 1_000_000,
+    };
+    // SAFETY: the set is filled before it is used; nothing is written but the set.
+    unsafe {
+        let mut news: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut news);
+        libc::sigaddset(&mut news, libc::SIGCHLD);
+        libc::sigtimedwait(&news, std::ptr::null_mut(), &MOMENT);
     }
 }
 

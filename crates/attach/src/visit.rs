@@ -19,9 +19,14 @@ use crate::place::{self, Place};
 use crate::preflight::Target;
 use crate::process::{self, Status};
 use crate::refusal::Refusal;
+use crate::remote_execution::RemoteExecution;
 
 /// What the process is to run, with `WISH` for the particulars.
 const TEXT: &str = include_str!("visit.py");
+
+/// Comes first: if a recording runs already, what we do on this thread is no doing of the program's.
+const LEAVE_OUT: &str =
+    "getattr(__import__('sys').modules.get('heaptide._native'), 'leave_out_thread', int)()";
 
 /// How long the process may take to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -122,7 +127,7 @@ fn visit(
     let text = particulars.text();
     let request = place.put("request", b"");
     request.map_err(|error| Refusal::failed(pid, "writing into its /tmp", &error))?;
-    let still = enter(target, &text)?;
+    let still = enter(target, &place, &text)?;
     let answer = wait(target, &place.here)?;
     let mut parts = answer.split(|&byte| byte == 0);
     let mut part = || parts.next().unwrap_or_default();
@@ -140,17 +145,59 @@ fn visit(
     })
 }
 
+/// Has the process run the text, and returns how long a thread of it stood still.
+fn enter(target: &Target, place: &Place, text: &str) -> Result<Duration, Refusal> {
+    if let Some(remote) = RemoteExecution::find(target)? {
+        let script = place.put("visit.py", on_own_thread(text).as_bytes());
+        script.map_err(|error| Refusal::failed(target.pid, "writing into its /tmp", &error))?;
+        let patience = remote.patience();
+        if !patience.is_zero() && remote.ask(&place.there.join("visit.py"))? {
+            if is_taken(target, &place.here, patience)? {
+                return Ok(Duration::ZERO);
+            }
+            // The main thread waits for something outside. What was asked of it is withdrawn, and if that comes too late,
+            // whoever takes the request away first is the one who acts.
+            remote.withdraw()?;
+        }
+    }
+    inject(target, text)
+}
+
 #[cfg(target_arch = "x86_64")]
-fn enter(target: &Target, text: &str) -> Result<Duration, Refusal> {
+fn inject(target: &Target, text: &str) -> Result<Duration, Refusal> {
     crate::inject::run(target, text, PATIENCE)
 }
 
+/// Without an injector, time is all there is.
 #[cfg(not(target_arch = "x86_64"))]
-fn enter(target: &Target, _: &str) -> Result<Duration, Refusal> {
+fn inject(target: &Target, _: &str) -> Result<Duration, Refusal> {
     Err(Refusal::NoInjector {
         pid: target.pid,
         version: target.interpreter.version,
     })
+}
+
+/// The interpreter's remote execution runs on the main thread, which has better things to do.
+fn on_own_thread(text: &str) -> String {
+    format!(
+        "__import__('_thread').start_new_thread(exec, ({}, {{}}))",
+        quoted(text)
+    )
+}
+
+/// Whether the process takes the request away within a time.
+fn is_taken(target: &Target, folder: &Path, patience: Duration) -> Result<bool, Refusal> {
+    let deadline = Instant::now() + patience;
+    while folder.join("request").exists() {
+        if Status::of(target.pid).map_or(true, |status| status.has_ended()) {
+            return Err(Refusal::EndedMeanwhile(target.pid));
+        }
+        if Instant::now() > deadline {
+            return Ok(false);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(true)
 }
 
 /// Waits for the answer. Without one, nothing happens in the process any more.
@@ -210,16 +257,18 @@ impl Particulars {
     /// One statement that leaves no name in the main module, in which it runs.
     fn text(&self) -> String {
         let program = TEXT.replace("WISH", &format!("{{{}}}", self.text));
-        let quoted: String = program
-            .chars()
-            .flat_map(|letter| match letter {
-                '\n' => vec!['\\', 'n'],
-                '\\' | '\'' => vec!['\\', letter],
-                other => vec![other],
-            })
-            .collect();
-        format!("exec('{quoted}', {{'__name__': 'heaptide_visit'}})")
+        format!("{LEAVE_OUT};exec({}, {{}})", quoted(&program))
     }
+}
+
+/// As a string of Python.
+fn quoted(text: &str) -> String {
+    let escaped = text.chars().flat_map(|letter| match letter {
+        '\n' => vec!['\\', 'n'],
+        '\\' | '\'' => vec!['\\', letter],
+        other => vec![other],
+    });
+    format!("'{}'", escaped.collect::<String>())
 }
 
 #[cfg(test)]

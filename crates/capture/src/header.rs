@@ -62,6 +62,8 @@ pub struct Header {
     pub profiler_version: String,
     /// Frees of blocks that are not in the file are to be expected: recording began in a running process.
     pub joined_late: bool,
+    /// Resident when `heaptide attach` entered the process; 0 if recording began in another way.
+    pub attached_at_bytes: u64,
 }
 
 const SESSION: u64 = 1;
@@ -86,6 +88,7 @@ const TICK_SHIFT: u64 = 19;
 const SAMPLE_INTERVAL: u64 = 20;
 const PROFILER_VERSION: u64 = 21;
 const JOINED_LATE: u64 = 22;
+const ATTACHED_AT: u64 = 30;
 
 /// Why the beginning of a file is not a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +138,9 @@ impl Header {
             self.profiler_version.as_bytes(),
         );
         put_number(&mut fields, JOINED_LATE, self.joined_late.into());
+        if self.attached_at_bytes > 0 {
+            put_number(&mut fields, ATTACHED_AT, self.attached_at_bytes);
+        }
 
         let mut bytes = Vec::with_capacity(PREFIX_LEN + fields.len());
         bytes.extend_from_slice(&MAGIC);
@@ -213,6 +219,7 @@ impl Header {
             SAMPLE_INTERVAL => self.sample_interval_ms = small()?,
             PROFILER_VERSION => self.profiler_version = text(),
             JOINED_LATE => self.joined_late = number()? != 0,
+            ATTACHED_AT => self.attached_at_bytes = number()?,
             _ => {}
         }
         Some(())
@@ -259,6 +266,7 @@ mod tests {
                 ..Mode::default()
             },
             import_paths: vec!["/srv/job".into()],
+            attached_at_bytes: 5 << 20,
             ..Header::default()
         }
     }

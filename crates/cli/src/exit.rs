@@ -7,6 +7,8 @@
 //! | 2 | the arguments were not understood |
 //! | 3 | nothing that was recorded passes the filters; one sentence says what there is |
 //!
+//! `heaptide attach` and `heaptide detach` end with 1 if the process was refused or could not be entered: it is as it was.
+//!
 //! `heaptide run` and `heaptide record` end with the exit code of the program they ran; `record` with 127 if the program
 //! was not found and 126 if it could not be started, as shells do.
 

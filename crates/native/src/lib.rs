@@ -24,6 +24,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(recording::active, module)?)?;
     module.add_function(wrap_pyfunction!(recording::session_id, module)?)?;
     module.add_function(wrap_pyfunction!(recording::name_thread, module)?)?;
+    module.add_function(wrap_pyfunction!(recording::leave_out_thread, module)?)?;
     module.add_function(wrap_pyfunction!(recording::before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(recording::after_fork_in_parent, module)?)?;
     module.add_function(wrap_pyfunction!(recording::start_in_child, module)?)?;

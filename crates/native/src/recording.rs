@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use heaptide_agent::{Config, Program, StartError, session};
+use heaptide_agent::{Config, Program, StartError, session, threads};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyFileExistsError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -21,7 +21,7 @@ create_exception!(
 
 /// Begins to record this process. Returns a sentence if Python stacks cannot be read.
 #[pyfunction]
-#[pyo3(signature = (path, *, overwrite, objects, sample_bytes, aggregate, follow_fork, interval_ms, whole_program, session, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths))]
+#[pyo3(signature = (path, *, overwrite, objects, sample_bytes, aggregate, follow_fork, interval_ms, whole_program, attached, session, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths))]
 #[allow(
     clippy::too_many_arguments,
     reason = "keyword arguments, each with its name at the only caller"
@@ -35,6 +35,7 @@ pub fn start(
     follow_fork: bool,
     interval_ms: u32,
     whole_program: bool,
+    attached: bool,
     session: Option<[u8; 16]>,
     command: Vec<String>,
     executable: String,
@@ -55,6 +56,7 @@ pub fn start(
         follow_fork,
         interval_ms,
         whole_program,
+        attached,
         session,
         program: Program {
             command,
@@ -96,6 +98,12 @@ pub fn session_id() -> Option<Cow<'static, [u8]>> {
 #[pyfunction]
 pub fn name_thread(native_id: u32, name: &str) {
     session::name_thread(native_id, name);
+}
+
+/// Leaves the calling thread out of recordings until it ends.
+#[pyfunction]
+pub fn leave_out_thread() {
+    threads::leave_out_for_good();
 }
 
 /// Before Python forks: takes the thread of the recording out of the way.

@@ -57,6 +57,7 @@ fn describe(process: &Process) -> ProcessSummary {
         n_threads: registry.threads.len() as u64,
         ended_in_order: registry.end.is_some(),
         joined_late: header.joined_late,
+        attached_at_bytes: Some(header.attached_at_bytes).filter(|&bytes| bytes > 0),
         n_events: sums.n_events,
         ledger: None,
     }

@@ -65,6 +65,8 @@ pub struct ProcessSummary {
     pub ended_in_order: bool,
     /// Recording began in a running process.
     pub joined_late: bool,
+    /// Resident when `heaptide attach` entered the process; `None` if recording began in another way.
+    pub attached_at_bytes: Option<u64>,
     pub n_events: u64,
     /// Where its resident memory was at the end; `None` if nobody said, or if a filter leaves only a part.
     pub ledger: Option<Ledger>,

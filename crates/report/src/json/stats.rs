@@ -219,6 +219,7 @@ fn process(process: &ProcessSummary) -> Json {
         ("num_events", process.n_events.into()),
         ("ended_in_order", process.ended_in_order.into()),
         ("joined_late", process.joined_late.into()),
+        ("attached_at_bytes", process.attached_at_bytes.into()),
         (
             "ledger",
             process

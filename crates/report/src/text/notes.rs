@@ -25,6 +25,15 @@ pub fn warnings(quality: &Quality) -> Vec<String> {
             share(sampling.peak_error_bytes, sum(|process| process.peak_bytes)),
         ));
     }
+    for process in &quality.processes {
+        if let Some(bytes) = process.attached_at_bytes {
+            notes.push(format!(
+                "attached to process {} when {} of it were resident: what it allocated before is not in the capture",
+                process.pid,
+                size(bytes)
+            ));
+        }
+    }
     if quality.lacks_totals {
         notes.push(
             "an aggregated capture of memray holds no totals: what was alive at the peak stands in their place"

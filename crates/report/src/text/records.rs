@@ -124,6 +124,9 @@ fn header(out: &mut dyn Write, header: &Header) -> io::Result<()> {
         " python_allocator={} joined_late={}",
         header.python_allocator, header.joined_late
     )?;
+    if header.attached_at_bytes > 0 {
+        write!(out, " attached_at_bytes={}", header.attached_at_bytes)?;
+    }
     write!(
         out,
         " host={} executable={}",

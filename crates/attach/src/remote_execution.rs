@@ -1,0 +1,157 @@
+//! The remote execution of Python 3.14 and later: the path of a script is written into the state of the main thread, which
+//! runs it at its next safe point. Nothing is stopped.
+//!
+//! Where the words lie is published by the interpreter at the start of `_PyRuntime`; where each number of that stands is
+//! known for 3.14 and 3.15 and fixed within a minor version. Anything else is entered by the injector.
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::memory::{Memory, word_at};
+use crate::preflight::Target;
+use crate::refusal::Refusal;
+
+/// Set in a thread's word of things to look at: "stop, there is something for you".
+const PLEASE_STOP: u8 = 1 << 5;
+/// A main thread that runs, or waits for the interpreter's lock, gets to it within this even if it is one of many.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// Positions of the published numbers, in words.
+struct Map {
+    minor: u8,
+    n_words: usize,
+    debugger_support: usize,
+}
+
+const INTERPRETERS_HEAD: usize = 5;
+const MAIN_THREAD: usize = 10;
+const MAPS: [Map; 2] = [
+    Map {
+        minor: 14,
+        n_words: 95,
+        debugger_support: 89,
+    },
+    Map {
+        minor: 15,
+        n_words: 111,
+        debugger_support: 105,
+    },
+];
+/// No state of a thread or interpreter is larger.
+const MAX_OFFSET: u64 = 1 << 24;
+
+/// A process that can be asked in this way.
+pub struct RemoteExecution {
+    pid: u32,
+    memory: Memory,
+    /// Addresses in the state of the main thread.
+    breaker: u64,
+    pending: u64,
+    script: u64,
+    script_len: usize,
+}
+
+impl RemoteExecution {
+    /// `None` if this interpreter has none that we know, or its main thread is not there.
+    pub fn find(target: &Target) -> Result<Option<RemoteExecution>, Refusal> {
+        let (3, minor) = target.interpreter.version else {
+            return Ok(None);
+        };
+        let map = MAPS.iter().find(|map| map.minor == minor);
+        let (Some(map), Some(runtime)) = (map, target.interpreter.runtime) else {
+            return Ok(None);
+        };
+        let memory = Memory::of(target.pid);
+        let reading = |error: io::Error| Refusal::failed(target.pid, "reading its state", &error);
+        let published = memory
+            .read(runtime.address, map.n_words * 8)
+            .map_err(reading)?;
+        let is_known = published.starts_with(b"xdebugpy")
+            && word_at(&published, 8)
+                .is_some_and(|version| version >> 16 == 0x300 + u64::from(minor));
+        if !is_known {
+            return Ok(None);
+        }
+        let offset = |at: usize| word_at(&published, at * 8).filter(|&offset| offset < MAX_OFFSET);
+        let support = |at: usize| offset(map.debugger_support + at);
+        let (Some(interpreters), Some(main)) = (offset(INTERPRETERS_HEAD), offset(MAIN_THREAD))
+        else {
+            return Ok(None);
+        };
+        let (Some(breaker), Some(base), Some(enabled), Some(pending), Some(script), Some(len)) = (
+            support(0),
+            support(1),
+            support(2),
+            support(3),
+            support(4),
+            support(5),
+        ) else {
+            return Ok(None);
+        };
+        let interpreter = memory
+            .word(runtime.address + interpreters)
+            .map_err(reading)?;
+        if interpreter == 0 {
+            return Ok(None);
+        }
+        let is_enabled = memory.read(interpreter + enabled, 4).map_err(reading)?;
+        if is_enabled == [0; 4] {
+            return Err(Refusal::RemoteExecutionOff(target.pid));
+        }
+        let thread = memory.word(interpreter + main).map_err(reading)?;
+        if thread == 0 {
+            return Ok(None);
+        }
+        Ok(Some(RemoteExecution {
+            pid: target.pid,
+            memory,
+            breaker: thread + breaker,
+            pending: thread + base + pending,
+            script: thread + base + script,
+            script_len: len as usize,
+        }))
+    }
+
+    /// How long it is worth waiting: not at all if the main thread waits for something outside and there is another way in.
+    pub fn patience(&self) -> Duration {
+        let call = fs::read_to_string(format!("/proc/{0}/task/{0}/syscall", self.pid));
+        let call = call.unwrap_or_default();
+        let number = call.split(' ').next().and_then(|word| word.parse().ok());
+        // A lock is what it waits for if other threads run; that is soon over.
+        let is_blocked = number.is_some_and(|number: libc::c_long| number != libc::SYS_futex);
+        match (is_blocked, cfg!(target_arch = "x86_64")) {
+            (true, true) => Duration::ZERO,
+            (false, true) => PATIENCE,
+            (_, false) => Duration::from_secs(10),
+        }
+    }
+
+    /// Asks for a script, by its name for the process. `false` if the name is too long.
+    pub fn ask(&self, script: &Path) -> Result<bool, Refusal> {
+        let mut path = script.as_os_str().as_bytes().to_vec();
+        path.push(0);
+        if path.len() > self.script_len {
+            return Ok(false);
+        }
+        let asked = || {
+            self.memory.write(self.script, &path)?;
+            self.memory.write(self.pending, &1i32.to_ne_bytes())?;
+            // Only the byte with the flag: the others change all the time.
+            let flags = self.memory.read(self.breaker, 1)?;
+            self.memory.write(self.breaker, &[flags[0] | PLEASE_STOP])
+        };
+        asked().map(|()| true).map_err(|error: io::Error| {
+            Refusal::failed(self.pid, "asking it to run a script", &error)
+        })
+    }
+
+    /// Takes the question back.
+    pub fn withdraw(&self) -> Result<(), Refusal> {
+        self.memory
+            .write(self.pending, &0i32.to_ne_bytes())
+            .map_err(|error| Refusal::failed(self.pid, "asking it to run a script", &error))
+    }
+}
