@@ -1,8 +1,8 @@
 """What `heaptide attach` and `heaptide detach` do inside the process: begin a recording, end it, leave nothing behind.
 
 The text that brings us here runs on a thread of its own; it stands in `crates/attach`. Nothing here may import
-`threading`, which would take that thread for the main one, and as little as possible may be imported at all: the process
-is somebody else's, and busy.
+`threading`, which would take that thread for the main one, and as little as possible may be imported at all: the
+process is somebody else's, and busy.
 """
 
 from __future__ import annotations

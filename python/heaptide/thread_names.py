@@ -59,4 +59,4 @@ def unwatch() -> None:
     """Put the original method back, unless somebody else has replaced it since."""
     threading = sys.modules.get("threading")
     if threading is not None and getattr(threading.Thread, "_set_native_id", None) is _set_native_id:
-        threading.Thread._set_native_id = _original  # type: ignore[attr-defined]
+        threading.Thread._set_native_id = _original

@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from _thread import allocate_lock  # `threading` would be an import, and a wrong one in a thread that is not the program's
+from _thread import (
+    allocate_lock,
+)  # `threading` would be an import, and a wrong one in a thread that is not the program's
 
 from heaptide import _native, thread_names
 from heaptide.program import describe
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
         aggregate: bool
         follow_fork: bool
         interval_ms: int
+
 
 DEFAULT_SAMPLE_BYTES = 512 * 1024
 MAX_SAMPLE_BYTES = 1 << 50
@@ -139,7 +142,8 @@ def start(
     """Begin to record this process: the one way in for the tracker and for ``heaptide run``.
 
     `session` joins one that another process began; `first_import_path` stands for the folder that Python has not put on
-    its import path yet; `attached` notes in the capture how large the process was. Returns a sentence if Python stacks cannot be read in this interpreter.
+    its import path yet; `attached` notes in the capture how large the process was. Returns a sentence if Python stacks
+    cannot be read in this interpreter.
     """
     with _lifecycle:
         warning = _native.start(

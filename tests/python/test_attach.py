@@ -230,7 +230,10 @@ def test_what_cannot_be_entered_is_refused_with_one_sentence_each(tmp_path: Path
             f"process {process.pid} (sleep) is not a CPython interpreter: name the process that runs Python"
         )
     # Programs that call themselves Python.
-    for name, expected in (("python3.9", "runs Python 3.9, and heaptide knows 3.10"), ("python3.12", "without symbols")):
+    for name, expected in (
+        ("python3.9", "runs Python 3.9, and heaptide knows 3.10"),
+        ("python3.12", "without symbols"),
+    ):
         program = shutil.copy(sleep, tmp_path / name)
         with running(program, "600") as process:
             assert expected in refused(process.pid)

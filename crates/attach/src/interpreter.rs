@@ -110,7 +110,7 @@ impl CLibrary {
         let memory = Memory::of(pid);
         let is_musl = |mapping: &Mapping| file_name(&mapping.path).starts_with("ld-musl");
         if mappings.iter().any(is_musl) {
-            return Err(Refusal::OtherLibc { pid, libc: "musl" });
+            return Err(Refusal::Musl(pid));
         }
         let mut images = Vec::new();
         let mut code = Vec::new();
@@ -143,10 +143,7 @@ impl CLibrary {
                 code,
             })
         };
-        found().ok_or_else(|| Refusal::OtherLibc {
-            pid,
-            libc: "another C library, or is linked statically",
-        })
+        found().ok_or(Refusal::NoLibc(pid))
     }
 }
 

@@ -42,10 +42,9 @@ pub enum Refusal {
         pid: u32,
         version: (u8, u8),
     },
-    OtherLibc {
-        pid: u32,
-        libc: &'static str,
-    },
+    Musl(u32),
+    /// Linked statically, or to a C library that we do not know.
+    NoLibc(u32),
     /// The interpreter was started with remote execution off.
     RemoteExecutionOff(u32),
     /// This version of Python has no remote execution, and the injector knows only x86-64.
@@ -140,10 +139,15 @@ impl fmt::Display for Refusal {
                 out,
                 "process {pid} runs Python {major}.{minor}, and heaptide knows 3.10 and later: use a newer Python"
             ),
-            Refusal::OtherLibc { pid, libc } => write!(
+            Refusal::Musl(pid) => write!(
                 out,
-                "process {pid} runs on {libc}, and this heaptide is built for glibc: \
-                 start it with heaptide run from a wheel for {libc} instead"
+                "process {pid} runs on musl, and this heaptide is built for glibc: \
+                 start it with heaptide run, from a wheel for musl, instead"
+            ),
+            Refusal::NoLibc(pid) => write!(
+                out,
+                "process {pid} is linked statically, or to a C library other than glibc: \
+                 start it with heaptide run instead"
             ),
             Refusal::RemoteExecutionOff(pid) => write!(
                 out,
