@@ -9,6 +9,8 @@ import { pathToFileURL } from 'node:url';
 const require = createRequire(new URL('../../web/package.json', import.meta.url));
 const { chromium } = require('playwright-core');
 
+/** Milliseconds: far beyond what the slowest machine needs for anything that a test waits for. */
+const NEVER = 300_000;
 const PLACES = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
 
 export async function launch() {
@@ -18,6 +20,7 @@ export async function launch() {
   }
   return chromium.launch({
     executablePath,
+    timeout: NEVER,
     args: [
       '--no-sandbox',
       '--disable-gpu',
@@ -34,6 +37,7 @@ export async function launch() {
 export async function open(browser, file, options = {}) {
   const { hash = '', ...context } = options;
   const inside = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...context });
+  inside.setDefaultTimeout(NEVER);
   const page = await inside.newPage();
   const requests = [];
   const errors = [];

@@ -16,18 +16,21 @@ import tempfile
 _KEPT = {"PATH", "USER", "LOGNAME", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONDONTWRITEBYTECODE"}
 # By these, people tell the tests themselves what to use.
 _OF_THE_TESTS = "HEAPTIDE_TEST_"
+_OF_RUST = ("RUSTUP_HOME", "CARGO_HOME")
 _PR_SET_THP_DISABLE = 41
 
 
 def become_hermetic() -> None:
     """Change this process; its children inherit that."""
+    # Rust's tools lie below the home that is left here.
+    tools = {name: os.environ.get(name) or os.path.expanduser(f"~/.{name[:-5].lower()}") for name in _OF_RUST}
     for name in list(os.environ):
         if name not in _KEPT and not name.startswith(_OF_THE_TESTS):
             del os.environ[name]
     # Removed when the process ends, with whatever a program put there.
     global _home
     _home = tempfile.TemporaryDirectory(prefix="heaptide-home-")
-    os.environ.update(HOME=_home.name, LANG="C.UTF-8", TERM="dumb")
+    os.environ.update(HOME=_home.name, LANG="C.UTF-8", TERM="dumb", **tools)
     os.umask(0o022)
 
     # A shell that starts the tests in the background ignores SIGINT, `nohup` SIGHUP, and some runners SIGCHLD.
