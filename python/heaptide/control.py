@@ -39,7 +39,7 @@ class Control:
     def __init__(self, options: dict[str, Any], follow_fork: bool) -> None:
         self._options = options
         self._follow_fork = follow_fork
-        self._native = _native.Control(**options, start=_start_recording, stop=_stop_recording)
+        self._native = _native.Control(**options, start=_start_recording, stop=_stop_recording, heap=_take_heap)
         # Where requests are answered; None if only `handle` and the job's own processes ask.
         self.address: str | None = None
         # Where the other processes of the job, and `heaptide ctl`, ask.
@@ -221,6 +221,17 @@ def _start_recording(
 
 def _stop_recording() -> None:
     tracker.stop()
+
+
+def _take_heap(path: str, values: bool, redact: list[str], fork: bool) -> float:
+    """For how many milliseconds the program stood still."""
+    from heaptide.heap_snapshots import heap_snapshot
+
+    try:
+        taken = heap_snapshot(path, values=values, redact=redact, fork=fork)
+    except OSError as error:
+        raise RuntimeError(str(error.args[-1])) from None
+    return taken.stood_still * 1000
 
 
 def _after_fork_in_child() -> None:

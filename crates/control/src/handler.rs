@@ -9,7 +9,7 @@ use crate::response::{Body, Response};
 use crate::routes::{self, BASE, Found, Operation};
 use crate::security::{self, Door, Rate};
 use crate::sessions::Session;
-use crate::steering::{Options, Steering};
+use crate::steering::{HeapOptions, Options, Steering};
 use crate::switch::{Done, Member, Started, Switch};
 
 use std::sync::Arc;
@@ -113,6 +113,7 @@ impl Handler {
             Operation::Stop => self.stop(prefix, request),
             Operation::MemrayStop => self.stop_all(prefix),
             Operation::Snapshot => self.snapshot(prefix),
+            Operation::Heap => self.heap(request),
             Operation::Sessions => self.sessions(prefix),
             Operation::Session => self.with_session(id, Manners::Ours, |session| {
                 let stats = self.switch.stats(session);
@@ -175,15 +176,9 @@ impl Handler {
     }
 
     fn start(&self, prefix: &str, request: &Request) -> Response {
-        let mut body = match request.body.is_empty() {
-            true => Json::Object(Vec::new()),
-            false => match Json::parse(&request.body) {
-                Ok(body) => body,
-                Err(reason) => {
-                    let sentence = format!("the body is not JSON: {reason}");
-                    return Response::error(400, "ValueError", sentence);
-                }
-            },
+        let mut body = match options_in(request) {
+            Ok(body) => body,
+            Err(refusal) => return refusal,
         };
         let session = body.get("session").cloned();
         if let Json::Object(pairs) = &mut body {
@@ -299,6 +294,40 @@ impl Handler {
         }
     }
 
+    fn heap(&self, request: &Request) -> Response {
+        let body = match options_in(request) {
+            Ok(body) => body,
+            Err(refusal) => return refusal,
+        };
+        let options = match HeapOptions::from_json(&body) {
+            Ok(options) => options,
+            Err(reason) => return Response::error(422, "ValueError", reason),
+        };
+        match self.switch.heap(&options) {
+            Ok(Some((file, length, stood_still_ms))) => {
+                let name = format!("{}-{}.heap", self.config().name, std::process::id());
+                let name = name.replace(['"', '/', '\\'], "_");
+                Response {
+                    status: 200,
+                    headers: vec![("Content-Type", "application/octet-stream".to_owned())],
+                    body: Body::stretch(file, 0, length),
+                }
+                .with(
+                    "Content-Disposition",
+                    format!("attachment; filename=\"{name}\""),
+                )
+                .with("X-Heaptide-Stood-Still-Ms", format!("{stood_still_ms:.1}"))
+                .with("Cache-Control", "no-store")
+            }
+            Ok(None) => Response::error(
+                503,
+                "Busy",
+                "the interpreter is busy, so the heap could not be looked at: try again",
+            ),
+            Err(reason) => Response::error(500, "RecordingError", reason),
+        }
+    }
+
     fn sessions(&self, prefix: &str) -> Response {
         let mut sessions = self.switch.sessions.list();
         // A recording that was not started here has no folder, but it is there.
@@ -381,6 +410,17 @@ impl Handler {
             None => no_session(id, manners),
         }
     }
+}
+
+/// The options in a request's body; none if it is empty.
+fn options_in(request: &Request) -> Result<Json, Response> {
+    if request.body.is_empty() {
+        return Ok(Json::Object(Vec::new()));
+    }
+    Json::parse(&request.body).map_err(|reason| {
+        let sentence = format!("the body is not JSON: {reason}");
+        Response::error(400, "ValueError", sentence)
+    })
 }
 
 fn no_session(id: &str, manners: Manners) -> Response {

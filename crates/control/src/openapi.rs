@@ -92,6 +92,15 @@ fn operation(config: &Config, route: &Route) -> Json {
         }
         Operation::MemrayStop => (&[200, 202], json("Stopped"), &[500]),
         Operation::Snapshot => (&[200], json("Session"), &[409, 500]),
+        Operation::Heap => {
+            let content = media("application/json", reference("HeapOptions"));
+            answer.set(
+                "requestBody",
+                object([("required", false.into()), ("content", content)]),
+            );
+            let content = media("application/octet-stream", binary_schema());
+            (&[200], content, &[400, 422, 500, 503])
+        }
         Operation::Sessions => (&[200], json("Sessions"), &[]),
         Operation::Session => (&[200], json("Session"), &[404]),
         Operation::DeleteSession => (&[200], json("Deleted"), &[404, 409, 500]),
@@ -283,6 +292,15 @@ fn schemas() -> Json {
         ],
     );
     start_options.set("additionalProperties", false.into());
+    let mut heap_options = record(
+        &[],
+        [
+            ("values", typed("boolean")),
+            ("redact", list_of(text_schema())),
+            ("fork", typed("boolean")),
+        ],
+    );
+    heap_options.set("additionalProperties", false.into());
     object([
         (
             "Error",
@@ -292,6 +310,7 @@ fn schemas() -> Json {
             ),
         ),
         ("StartOptions", start_options),
+        ("HeapOptions", heap_options),
         (
             "Status",
             record(

@@ -10,6 +10,7 @@ pub enum Operation {
     Start,
     Stop,
     Snapshot,
+    Heap,
     Sessions,
     Session,
     DeleteSession,
@@ -72,6 +73,12 @@ pub fn all() -> Vec<Route> {
             "/snapshot",
             Operation::Snapshot,
             "Keep what is recorded so far as a session of its own; the recording goes on",
+        ),
+        route(
+            "POST",
+            "/heap",
+            Operation::Heap,
+            "Download a heap snapshot: every Python object of this process and who refers to whom",
         ),
         route(
             "GET",

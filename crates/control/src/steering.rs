@@ -20,6 +20,10 @@ pub trait Steering: Send + Sync {
     /// Ends the recording. May wait for the interpreter.
     fn stop(&self) -> Result<(), String>;
 
+    /// Writes a snapshot of this process's heap, and says for how many milliseconds the program stood still. May wait for
+    /// the interpreter.
+    fn heap(&self, path: &Path, options: &HeapOptions) -> Result<f64, String>;
+
     /// Runs `work` on a thread that is not recorded and takes none of the program's signals.
     fn spawn(&self, work: Box<dyn FnOnce() + Send>) -> io::Result<()>;
 }
@@ -111,12 +115,68 @@ impl Options {
     }
 }
 
+/// What a snapshot of the heap has in it, and how it is taken.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HeapOptions {
+    /// Short texts of strings and numbers.
+    pub values: bool,
+    /// Patterns of names and values that are not shown.
+    pub redact: Vec<String>,
+    /// In a forked copy, so that the program stands still only while it is copied.
+    pub fork: bool,
+}
+
+impl HeapOptions {
+    /// From the body of a request. A key nobody knows is refused.
+    pub fn from_json(body: &Json) -> Result<HeapOptions, String> {
+        let Json::Object(pairs) = body else {
+            return Err("the body must be a JSON object with options, or empty".to_owned());
+        };
+        let mut options = HeapOptions::default();
+        for (key, value) in pairs {
+            let flag = || match value {
+                Json::Bool(value) => Ok(*value),
+                _ => Err(format!("{key} must be true or false")),
+            };
+            match (key.as_str(), value) {
+                ("values", _) => options.values = flag()?,
+                ("fork", _) => options.fork = flag()?,
+                ("redact", Json::Array(patterns)) => {
+                    for pattern in patterns {
+                        let pattern = pattern.as_text().ok_or("redact must be a list of texts")?;
+                        options.redact.push(pattern.to_owned());
+                    }
+                }
+                ("redact", _) => return Err("redact must be a list of texts".to_owned()),
+                _ => {
+                    return Err(format!(
+                        "there is no option {key:?}: use values, redact, fork"
+                    ));
+                }
+            }
+        }
+        Ok(options)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Options, String> {
         Options::from_json(&Json::parse(text.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn options_of_a_heap_snapshot_are_read_and_unknown_ones_refused() {
+        let read = |text: &str| HeapOptions::from_json(&Json::parse(text.as_bytes()).unwrap());
+        assert_eq!(read("{}"), Ok(HeapOptions::default()));
+        let all = read(r#"{"values":true,"fork":true,"redact":["*token*","x"]}"#).unwrap();
+        assert!(all.values && all.fork);
+        assert_eq!(all.redact, ["*token*", "x"]);
+        assert!(read(r#"{"value":true}"#).unwrap_err().contains("\"value\""));
+        assert!(read(r#"{"redact":3}"#).is_err());
+        assert!(read("[]").is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +17,7 @@ use crate::json::{Json, object};
 use crate::render::Renderer;
 use crate::routes::BASE;
 use crate::sessions::{CURRENT, STATS, Session, Sessions};
-use crate::steering::{Options, Steering};
+use crate::steering::{HeapOptions, Options, Steering};
 
 /// How long a sibling may take to say what it does.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -286,6 +287,36 @@ impl Switch {
         }
         self.sessions.prune(&session.id);
         Ok(self.sessions.find(&session.id))
+    }
+
+    /// Every object of this process, as a file that is gone as soon as it is closed, with its length and for how many
+    /// milliseconds the program stood still. `None` if the interpreter was busy for too long.
+    pub fn heap(&self, options: &HeapOptions) -> Result<Option<(fs::File, u64, f64)>, String> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let folder = self.sessions.directory();
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!(".{}-{number}.heap", std::process::id()));
+        let cannot = |error: std::io::Error| {
+            let folder = folder.display();
+            format!("no heap snapshot can be kept in {folder} ({error}): choose another directory")
+        };
+        fs::create_dir_all(folder).map_err(cannot)?;
+        let (steering, options) = (self.steering.clone(), options.clone());
+        let taken = self.wait_for(move || {
+            let taken = steering.heap(&path, &options);
+            let file = fs::File::open(&path);
+            let _ = fs::remove_file(&path);
+            let file = file.and_then(|file| Ok((file.metadata()?.len(), file)));
+            taken.map(|stood_still_ms| (file, stood_still_ms))
+        })?;
+        match taken {
+            None => Ok(None),
+            Some(Err(reason)) => Err(reason),
+            Some(Ok((file, stood_still_ms))) => {
+                let (length, file) = file.map_err(cannot)?;
+                Ok(Some((file, length, stood_still_ms)))
+            }
+        }
     }
 
     fn new_session(&self, kind: &str, options: &Options) -> Result<Session, String> {

@@ -10,7 +10,7 @@ use heaptide_agent::threads::Unrecorded;
 use heaptide_agent::{own_thread, session};
 use heaptide_control::config::RenderConfig;
 use heaptide_control::security::Door;
-use heaptide_control::steering::{Options, Steering};
+use heaptide_control::steering::{HeapOptions, Options, Steering};
 use heaptide_control::{
     Address, Body, Config, Handler, ReportCommand, ReportOption, Request, Server, group,
 };
@@ -25,6 +25,7 @@ const STACK_BYTES: usize = 1 << 20;
 struct Process {
     start: Py<PyAny>,
     stop: Py<PyAny>,
+    heap: Py<PyAny>,
     /// From now on nothing is asked of the interpreter: it is about to end.
     is_closing: AtomicBool,
     /// Threads that wait for the interpreter or run in it.
@@ -65,6 +66,16 @@ impl Steering for Process {
         self.with_python(|py| self.stop.call0(py).map(|_| ()))
     }
 
+    fn heap(&self, path: &Path, options: &HeapOptions) -> Result<f64, String> {
+        let options = (
+            path.as_os_str(),
+            options.values,
+            options.redact.clone(),
+            options.fork,
+        );
+        self.with_python(|py| self.heap.call1(py, options)?.extract(py))
+    }
+
     fn spawn(&self, work: Box<dyn FnOnce() + Send>) -> std::io::Result<()> {
         let work = move || {
             work();
@@ -101,7 +112,7 @@ impl Control {
 #[pymethods]
 impl Control {
     #[new]
-    #[pyo3(signature = (*, name, command, directory, group, prefix, token, token_header, cors_origin, keep_sessions, keep_bytes, requests_per_second, patience_seconds, render_command, render_environment, render_seconds, leaks, start, stop))]
+    #[pyo3(signature = (*, name, command, directory, group, prefix, token, token_header, cors_origin, keep_sessions, keep_bytes, requests_per_second, patience_seconds, render_command, render_environment, render_seconds, leaks, start, stop, heap))]
     #[allow(
         clippy::too_many_arguments,
         reason = "keyword arguments, each with its name at the only caller"
@@ -125,6 +136,7 @@ impl Control {
         leaks: bool,
         start: Py<PyAny>,
         stop: Py<PyAny>,
+        heap: Py<PyAny>,
     ) -> PyResult<Control> {
         let seconds = |seconds: f64| {
             Duration::try_from_secs_f64(seconds)
@@ -156,6 +168,7 @@ impl Control {
         let process = Arc::new(Process {
             start,
             stop,
+            heap,
             is_closing: AtomicBool::new(false),
             n_inside: AtomicUsize::new(0),
         });

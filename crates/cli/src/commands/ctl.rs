@@ -22,6 +22,7 @@ const ACTIONS: &[&str] = &[
     "start",
     "stop",
     "snapshot",
+    "heap",
     "sessions",
     "show",
     "delete",
@@ -53,32 +54,12 @@ pub fn arguments() -> Command {
              heaptide ctl --url http://job.example/pub/job/leak/1 stop\n\n\
              Exit codes: 0 done; 1 if the job refused or no job was found; 2 if the arguments were not understood.",
         )
-        .arg(
-            Arg::new("url")
-                .long("url")
-                .value_name("URL")
-                .conflicts_with("pid")
-                .help("where the job answers: http://host:port, with whatever stands before /api, or unix:path"),
-        )
-        .arg(
-            Arg::new("pid")
-                .long("pid")
-                .value_name("PID")
-                .value_parser(value_parser!(u32))
-                .help("the job's process, or one of them"),
-        )
+        .args(target_arguments())
         .arg(
             Arg::new("session")
                 .long("session")
                 .value_name("ID")
                 .help("the session to look at [default: the one that runs, or the last one]"),
-        )
-        .arg(
-            Arg::new("token_file")
-                .long("token-file")
-                .value_name("FILE")
-                .value_parser(value_parser!(PathBuf))
-                .help("a file with the token [default: HEAPTIDE_TOKEN, if it is set]"),
         )
         .arg(
             Arg::new("output")
@@ -125,7 +106,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let below = format!("{prefix}{BASE}");
     let (method, path) = match action {
         "status" | "sessions" => ("GET", format!("{below}/{action}")),
-        "start" | "stop" | "snapshot" => ("POST", format!("{below}/{action}")),
+        "start" | "stop" | "snapshot" | "heap" => ("POST", format!("{below}/{action}")),
         "show" => ("GET", format!("{below}/sessions/{}", encode(session))),
         "delete" => ("DELETE", format!("{below}/sessions/{}", encode(session))),
         report => (
@@ -133,7 +114,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             format!("{below}/sessions/{}/{report}", encode(session)),
         ),
     };
-    let (query, body) = if action == "start" {
+    let (query, body) = if ["start", "heap"].contains(&action) {
         (String::new(), start_body(&parameters).to_string())
     } else {
         let pairs: Vec<String> = parameters
@@ -147,19 +128,65 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     } else {
         format!("{path}?{query}")
     };
-    let token = token(matches)?;
-    let bearer = token.map(|token| format!("Bearer {token}"));
+    let answer = ask(matches, &address, method, &path, &body)?;
+    show(matches, &address, answer)
+}
+
+/// How a job is named.
+pub fn target_arguments() -> [Arg; 3] {
+    [
+        Arg::new("url")
+            .long("url")
+            .value_name("URL")
+            .conflicts_with("pid")
+            .help("where the job answers: http://host:port, with whatever stands before /api, or unix:path"),
+        Arg::new("pid")
+            .long("pid")
+            .value_name("PID")
+            .value_parser(value_parser!(u32))
+            .help("the job's process, or one of them"),
+        Arg::new("token_file")
+            .long("token-file")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("a file with the token [default: HEAPTIDE_TOKEN, if it is set]"),
+    ]
+}
+
+/// Asks the job for something and keeps what it sends; for how many milliseconds it stood still for it, if it says so.
+pub fn post(matches: &ArgMatches, what: &str, body: &str) -> Result<Option<String>, Failure> {
+    let (address, prefix) = target(matches)?;
+    let answer = ask(
+        matches,
+        &address,
+        "POST",
+        &format!("{prefix}{BASE}/{what}"),
+        body,
+    )?;
+    let stood_still = answer
+        .header("X-Heaptide-Stood-Still-Ms")
+        .map(str::to_owned);
+    show(matches, &address, answer)?;
+    Ok(stood_still)
+}
+
+fn ask(
+    matches: &ArgMatches,
+    address: &Address,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Result<Answer, Failure> {
+    let bearer = token(matches)?.map(|token| format!("Bearer {token}"));
     let headers: Vec<(&str, &str)> = bearer
         .iter()
         .map(|bearer| ("Authorization", bearer.as_str()))
         .collect();
-    let answer = client::call(&address, method, &path, &headers, body.as_bytes(), TIMEOUT)
-        .map_err(|error| {
-            Failure::failed(format!(
-                "{address} does not answer ({error}): does the job run?"
-            ))
-        })?;
-    show(matches, &address, answer)
+    client::call(address, method, path, &headers, body.as_bytes(), TIMEOUT).map_err(|error| {
+        Failure::failed(format!(
+            "{address} does not answer ({error}): does the job run?"
+        ))
+    })
 }
 
 /// Where to ask, and what stands before the routes.

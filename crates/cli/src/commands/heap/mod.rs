@@ -8,6 +8,7 @@ mod graph;
 mod paths;
 mod show;
 mod suspects;
+mod take;
 mod types;
 mod waste;
 
@@ -21,6 +22,11 @@ use crate::exit::Failure;
 
 /// In the order in which help lists them.
 const ALL: &[Subcommand] = &[
+    Subcommand {
+        name: "take",
+        arguments: take::arguments,
+        run: take::run,
+    },
     Subcommand {
         name: "show",
         arguments: show::arguments,
@@ -78,6 +84,7 @@ pub fn arguments() -> Command {
         )
         .after_help(
             "Examples:\n  \
+             heaptide heap take --pid 4711 -o job.heap       of a running job with control\n  \
              heaptide heap types job.heap                    kinds of objects, and what each keeps alive\n  \
              heaptide heap paths job.heap --kind job.Order   who holds them: the shortest ways from a root\n  \
              heaptide heap diff before.heap after.heap       what is new, by kind\n  \

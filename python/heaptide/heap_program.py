@@ -1,0 +1,53 @@
+"""``heaptide heap take script.py``: a program that runs as Python runs it, and its heap when it has ended.
+
+The snapshot is taken after the last of the program's own exit handlers and before anything is torn down: what is there
+then is what the program never let go of.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+
+from heaptide.heap_snapshots import heap_snapshot
+from heaptide.messages import reason, say
+from heaptide.run import Target, run_program
+
+
+class HeapPlan(Target):
+    """What the command line asks for."""
+
+    output: str | None
+    force: bool
+    values: bool
+    redact: list[str]
+
+
+def take(plan: HeapPlan) -> int:
+    """Run the program and write its heap. Returns the exit code, or ends as the program ends."""
+    output = plan["output"] and os.path.abspath(plan["output"])
+
+    def begin() -> bool:
+        # Registered before anything of the program's, so that it runs after everything of the program's.
+        atexit.register(_finish, plan, output, os.getpid())
+        return True
+
+    return run_program(plan, begin)
+
+
+def _finish(plan: HeapPlan, output: str | None, pid: int) -> None:
+    if os.getpid() != pid:
+        return
+    try:
+        taken = heap_snapshot(output, values=plan["values"], redact=plan["redact"], overwrite=plan["force"])
+    except Exception as error:
+        say(f"the heap was not written: {reason(error)}")
+        return
+    say(f"{taken.objects:,} objects of {taken.types:,} types, {taken.bytes:,} bytes, in {taken.path}")
+    say(f"look at them with: heaptide heap types {taken.path}")
+
+
+if __name__ == "__main__":
+    sys.exit(take(json.loads(sys.argv[1])))
