@@ -345,6 +345,7 @@ def test_process_in_another_pid_and_mount_namespace_is_recorded_without_heaptide
 
 KILLED = """
 import os, signal, sys
+print("ready", flush=True)
 sys.stdin.readline()
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -354,6 +355,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_capture_of_an_attached_process_that_is_killed_can_be_read(tmp_path: Path) -> None:
     capture = tmp_path / "x.tide"
     with running(sys.executable, "-c", KILLED) as process:
+        assert output(process).readline() == "ready\n"
         attach(process, "-o", capture)
         process.communicate("\n")
         assert process.returncode == -signal.SIGKILL
