@@ -26,7 +26,7 @@ FORKY_VERSIONS = ("3.14", "3.15")
 # The one that also runs the tests marked `once`, which do not depend on the version; without it the oldest found does.
 ONCE_VERSION = "3.12"
 # A run that takes longer hangs: its tests take minutes.
-LIMIT_SECONDS = 25 * 60
+LIMIT_SECONDS = 45 * 60
 
 
 @dataclass

@@ -1,0 +1,42 @@
+"""Programs with `@profile`, run with plain Python."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+FIRST_REPORT = "import heaptide, io; heaptide.profile(stream=io.StringIO())(lambda: None)()"
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a program, given as text, with plain Python; where sizes are compared, a first report is made beforehand.
+
+    With the first report, code is loaded and tables are made, which belongs to no line of the program.
+    """
+
+    def run(
+        text: str, *arguments: str, env: dict[str, str] | None = None, code: int = 0, warm: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        script = tmp_path / "program.py"
+        first_line, _, rest = textwrap.dedent(text).partition("\n")
+        assert first_line == ""
+        script.write_text(f"{FIRST_REPORT if warm else ''}\n{rest}")
+        done = subprocess.run(
+            [sys.executable, script, *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            # Every large block is a mapping of its own, so that releasing one always shows.
+            env={**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", **(env or {})},
+        )
+        assert done.returncode == code, done.stderr
+        return done
+
+    return run
