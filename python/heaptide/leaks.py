@@ -10,7 +10,35 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from heaptide.interpreter_caches import clear_caches
 from heaptide.job_tracer import Frame, GrownType, Job, JobTracer, Rest, Site
 
-__all__ = ["Frame", "GrownType", "Job", "JobTracer", "Rest", "Site", "clear_caches"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from heaptide.heapy_sets import IdentitySet
+
+__all__ = ["Frame", "GrownType", "Job", "JobTracer", "Rest", "Site", "around", "clear_caches"]
+
+
+def around(work: Callable[[], object], warmup: int = 10, runs: int = 1000) -> IdentitySet:
+    """Call `work` a few times to get over what happens only at first, then many times, and return what remained.
+
+    Python's own caches are emptied before both looks at the heap. What comes back prints as heapy's table; an index and
+    ``byvia``, ``referrers``, ``shpaths`` lead on from there (see :func:`heaptide.hpy`).
+    """
+    from heaptide.heapy import Heapy
+
+    session = Heapy()
+    for _ in range(warmup):
+        work()
+    # The look itself loads and makes things when it is done for the first time.
+    session.heap()
+    clear_caches()
+    session.setrelheap()
+    for _ in range(runs):
+        work()
+    clear_caches()
+    return session.heap()

@@ -1,0 +1,199 @@
+"""The heap session of ``heaptide.hpy()``: rows M8 and M9 of the checklist, word for word as their document has them."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import python
+
+HEAD = """
+import gc, json, sys
+import heaptide
+from heaptide import leaks
+
+class Document:
+    def __init__(self, text):
+        self.text = text
+        self.tags = ["one", "two"]
+
+KEPT = []
+
+def run_task(n=100):
+    for number in range(n):
+        KEPT.append(Document(f"document {number} " * 10))
+"""
+
+ROW = re.compile(r"^ {0,5}\d+ +\d+ +\d+ +\d+ +\d+ +\d+ +\d+ \S")
+
+
+def run(tmp_path: Path, body: str) -> Any:
+    """Run a program that prints one JSON document last, and return that."""
+    program = tmp_path / "program.py"
+    program.write_text(HEAD + textwrap.dedent(body))
+    return json.loads(python(program, cwd=tmp_path).stdout.splitlines()[-1])
+
+
+def test_M8_the_documents_session_shows_what_came_in_heapys_tables(tmp_path: Path) -> None:
+    table, kinds, via, via_names, referrers, referrers_via = run(
+        tmp_path,
+        """
+        hp = heaptide.hpy()
+        hp.heap()
+        hp.setrelheap()
+        run_task()
+        h = hp.heap()
+        texts = h & str
+        via = texts.byvia
+        print(json.dumps([
+            repr(h), {name: [count, size] for count, size, name in h.partition.rows()},
+            repr(via), [name for _, _, name in via.partition.rows()],
+            repr(texts.byvia[0].referrers), repr((h & list)[0].referrers.byvia),
+        ]))
+        """,
+    )
+    first, columns, *rows = table.splitlines()
+    assert re.fullmatch(r"Partition of a set of \d+ objects\. Total size = \d+ bytes\.", first)
+    assert columns == " Index  Count   %     Size   % Cumulative  % Kind (class / dict of class)"
+    assert all(ROW.match(row) or row.startswith("<") for row in rows), table
+    assert kinds["__main__.Document"][0] == 100
+    assert kinds["str"][0] in (100, 101, 102)
+    assert kinds["list"][0] == 100
+    assert sum(count for count, _ in kinds.values()) < 420, "what was there before is not shown"
+    assert via.splitlines()[1].endswith("% Referred Via:")
+    assert any("text" in name for name in via_names), via
+    assert referrers.startswith("Partition of a set of 100 objects.") and "Document" in referrers
+    assert "Referred Via:" in referrers_via
+
+
+def test_M8_sets_are_combined_followed_and_measured(tmp_path: Path) -> None:
+    seen = run(
+        tmp_path,
+        """
+        hp = heaptide.hpy()
+        hp.heap()
+        hp.setrelheap()
+        run_task()
+        h = hp.heap()
+        documents = h & Document
+        paths = documents.shpaths
+        print(json.dumps({
+            "count": documents.count,
+            "kind": documents[0].kind,
+            "others": (h - documents).count + documents.count == h.count,
+            "either": ((h - documents) | documents) == h,
+            "both": ((h - documents) & documents).count,
+            "subset": documents <= h and not h <= documents,
+            "sizes": sum(part.size for part in h) == h.size,
+            "in": KEPT[3] in documents and run_task not in documents,
+            "path": paths[0],
+            "n_paths": len(paths),
+            "paths": repr(paths),
+            "dominated": documents.domisize > documents.size + 100 * 100,
+            "dominos": (documents.dominos & str).count,
+            "rp": repr(documents.rp),
+            "slice": h[0:2].count == h[0].count + h[1].count,
+            "last": h[-1].count > 0,
+            "tables": [repr(h.by(name)).splitlines()[1] for name in
+                       ("Type", "Size", "Rcs", "Via", "Module", "Unity", "Clodo")],
+            "identity": repr(documents.byid).splitlines()[0],
+            "iso": [hp.iso(KEPT[0]).count, hp.iso(KEPT[0]).theone is KEPT[0], hp.iso(KEPT).shpaths[0]],
+            "more": repr(h.bysize.all).count("\\n") >= repr(h.bysize).count("\\n"),
+            "two looks": (hp.heap() & documents).count,
+        }))
+        """,
+    )
+    assert seen["count"] == 100 and seen["kind"] == "__main__.Document"
+    for name in ("others", "either", "subset", "sizes", "in", "dominated", "slice", "last", "more"):
+        assert seen[name] is True, name
+    assert seen["both"] == 0
+    assert "KEPT" in seen["path"] and seen["path"].endswith("]")
+    # From the module and, where it is known by a name of its own, from the running frame.
+    assert seen["n_paths"] in (100, 200)
+    assert seen["paths"].splitlines()[-1] == f"<... {seen['n_paths'] - 10} more paths ...>"
+    assert seen["dominos"] == 100
+    assert seen["rp"].startswith("Reference Pattern by <[dict of] class>.") and " list" in seen["rp"]
+    assert [title.rpartition("% ")[2] for title in seen["tables"]] == [
+        "Type",
+        "Individual Size",
+        "Referrers by Kind (class / dict of class)",
+        "Referred Via:",
+        "Module",
+        "<unclassified>",
+        "Kind (class / dict of class)",
+    ]
+    assert seen["identity"].startswith("Set of 100 ")
+    assert seen["iso"][:2] == [1, True] and "['KEPT']" in seen["iso"][2]
+    assert seen["two looks"] == 100
+
+
+@pytest.mark.once
+def test_M8_the_same_questions_are_answered_from_a_file(tmp_path: Path) -> None:
+    live, loaded, path = run(
+        tmp_path,
+        """
+        run_task()
+        hp = heaptide.hpy()
+        live = (hp.heap() & Document).count
+        hp.save("kept.heap")
+        loaded = heaptide.hpy().load("kept.heap") & "__main__.Document"
+        print(json.dumps([live, loaded.count, loaded.shpaths[0]]))
+        """,
+    )
+    assert live == loaded == 100
+    assert "KEPT" in path
+
+
+@pytest.mark.once
+def test_M9_the_loop_shows_what_remained_of_many_runs_and_nothing_else(tmp_path: Path) -> None:
+    nothing, leaked = run(
+        tmp_path,
+        """
+        import re
+        def clean():
+            re.compile("x" * 5).match("y")
+            return [Document("gone") for _ in range(5)]
+        leaks.around(clean, warmup=2, runs=2)
+        nothing = leaks.around(clean, warmup=10, runs=100)
+        leaked = leaks.around(lambda: run_task(1), warmup=3, runs=50)
+        print(json.dumps([[nothing.count, repr(nothing)], [(leaked & Document).count, leaked.count]]))
+        """,
+    )
+    assert nothing[0] < 15, nothing[1]
+    assert leaked[0] == 50
+    assert leaked[1] < 50 * 4 + 20, "an object, its dict, its list and its text"
+
+
+@pytest.mark.once
+def test_a_wrong_question_is_one_sentence(tmp_path: Path) -> None:
+    seen = run(
+        tmp_path,
+        """
+        h = heaptide.hpy().heap()
+        said = []
+        for ask in (lambda: h.by("colour"), lambda: h[100000], lambda: h & 7, lambda: h[0:9:2], lambda: h.theone):
+            try:
+                repr(ask())
+            except (ValueError, IndexError, TypeError) as error:
+                said.append(f"{type(error).__name__}: {error}")
+        print(json.dumps(said))
+        """,
+    )
+    assert seen[0].startswith("ValueError: objects cannot be told apart by colour")
+    assert seen[1].startswith("IndexError: there is no row 100000")
+    assert seen[2] == "TypeError: a set can be combined with another one, a type or a kind's name, not int"
+    assert seen[3].startswith("ValueError: rows are taken one after the other")
+    assert seen[4].startswith("ValueError: the set has ")
+
+
+@pytest.mark.once
+def test_code_for_guppy_and_objgraph_finds_our_front_ends(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from guppy import hpy\nimport objgraph\nprint(hpy().heap().count > 1000, objgraph.count('dict') > 0)\n"
+    )
+    assert python(program, cwd=tmp_path, HEAPTIDE_COMPAT="guppy,objgraph").stdout == "True True\n"
