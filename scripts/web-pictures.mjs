@@ -4,7 +4,7 @@
  */
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { folder, launch, open } from '../tests/pages/browser.mjs';
 
@@ -34,6 +34,8 @@ const PICTURES = [
   ['timeline-light', ['timeline'], ['workers'], '', 'light', null],
   ['timeline-dark', ['timeline'], ['workers'], '#layout=side', 'dark', null],
   ['diff-dark', ['diff', '--html'], ['before', 'after'], '#view=table', 'dark', null],
+  ['heap-light', ['heap', 'explore'], ['objects'], '#type=job.Order', 'light', null],
+  ['heap-dark', ['heap', 'explore'], ['objects'], '#tab=tree', 'dark', null],
 ];
 
 const shown = PICTURES.filter(([name]) => wanted.length === 0 || wanted.includes(name));
@@ -41,7 +43,9 @@ const made = folder();
 // Its name is in the pictures.
 const place = join(made, 'shop');
 mkdirSync(place);
-const captures = (name) => readdirSync(place).filter((file) => file.startsWith(`${name}.tide`)).sort();
+/** A program that takes a snapshot of its own objects, instead of being recorded. */
+const SNAPSHOT = 'examples/object-heap/job.py';
+const captures = (name) => name === 'objects' ? ['job.heap'] : readdirSync(place).filter((file) => file.startsWith(`${name}.tide`)).sort();
 const run = (...words) => execFileSync(heaptide, words, { cwd: place, stdio: ['ignore', 'ignore', 'inherit'] });
 mkdirSync(images, { recursive: true });
 const browser = await launch();
@@ -52,6 +56,12 @@ for (const [capture, program, ...words] of RUNS) {
   mkdirSync(join(place, 'runs', capture), { recursive: true });
   copyFileSync(join(root, program), join(place, copy));
   run('run', '--follow-fork', '-o', `${capture}.tide`, copy, ...words);
+}
+if (shown.some(([, , names]) => names.includes('objects'))) {
+  const python = join(dirname(heaptide), 'python');
+  copyFileSync(join(root, SNAPSHOT), join(place, 'job.py'));
+  // Imported, so that its classes have the module's name.
+  execFileSync(python, ['-c', 'import job; job.main()', 'job.heap'], { cwd: place, stdio: ['ignore', 'ignore', 'inherit'] });
 }
 for (const [name, command, names, hash, colorScheme, pointer] of shown) {
   const file = join(place, `${name}.html`);

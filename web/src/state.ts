@@ -39,6 +39,10 @@ export interface Settings {
   /** Of a timeline. */
   layout: 'stacked' | 'side';
   curve: 'heap' | 'resident';
+  /** Of a heap: what is shown, of which kind, and the address of an object. */
+  tab: 'types' | 'tree' | 'suspects';
+  type: string;
+  object: string;
 }
 
 export const FIRST: Settings = {
@@ -64,6 +68,9 @@ export const FIRST: Settings = {
   findings: true,
   layout: 'stacked',
   curve: 'heap',
+  tab: 'types',
+  type: '',
+  object: '',
 };
 
 /** Allowed values, where they are words. */
@@ -78,6 +85,7 @@ const WORDS: Partial<Record<keyof Settings, readonly string[]>> = {
   view: ['graph', 'table'],
   layout: ['stacked', 'side'],
   curve: ['heap', 'resident'],
+  tab: ['types', 'tree', 'suspects'],
   grouping: ['stack', 'location', 'function', 'file', 'module'],
 };
 

@@ -15,14 +15,15 @@ export const COMMON_KEYS: Keys = [
   ['?', 'this list'],
 ];
 
-export function Help({ keys, note, onClose }: { keys: Keys; note: string; onClose: () => void }) {
+/** `only` are all keys of a page that lacks the common ones. */
+export function Help({ keys = [], only, note, onClose }: { keys?: Keys; only?: Keys; note: string; onClose: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current!.showModal(), []);
   return (
     <dialog ref={dialog} class="help" aria-label="Keys" onClose={onClose} onClick={(event) => event.target === dialog.current && dialog.current!.close()}>
       <h2>Keys</h2>
       <dl>
-        {[...keys, ...COMMON_KEYS].map(([key, text]) => (
+        {(only ?? [...keys, ...COMMON_KEYS]).map(([key, text]) => (
           <div key={key}>
             <dt>
               {key.split('  ').map((one) => (

@@ -2,10 +2,11 @@
 //!
 //! In reading order: [`graph`] is who refers to whom, [`set`] some of the objects; [`dominators`], [`retained`] and [`paths`] are the questions
 //! about retention, on plain numbers. [`view`] opens a snapshot for them; [`kinds`] and [`labels`] name objects and references. [`partition`],
-//! [`types`], [`pattern`], [`tree`] and [`diff`] are what tables show, [`picture`] what is drawn, [`suspects`] and [`waste`] what stands out.
+//! [`types`], [`pattern`], [`tree`] and [`diff`] are what tables show, [`picture`] what is drawn, [`explore`] what the page has, [`suspects`] and [`waste`] what stands out.
 
 pub mod diff;
 pub mod dominators;
+pub mod explore;
 pub mod graph;
 pub mod kinds;
 pub mod labels;

@@ -221,7 +221,8 @@ impl<'a> Search<'a> {
     /// Small branches that are large together, by kind. Whoever refers to most of them is where they accumulate.
     fn side_by_side(&self, below: Option<u32>, small: &[u32], found: &mut Vec<Found>) {
         let mut kinds: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
-        for &child in small {
+        let data = small.iter().filter(|&&child| !self.is_namespace(child));
+        for &child in data {
             let kind = self.heap.kinds.of(child);
             kinds.entry(kind).or_default().push(child);
         }
@@ -279,6 +280,10 @@ impl<'a> Search<'a> {
             self.heap.kind(object),
             "module" | "dict of module" | "dict of type"
         ) || self.heap.type_names().contains_key(&object)
+            || self
+                .heap
+                .root_of(object)
+                .is_some_and(|root| root.kind == RootKind::Interpreter)
     }
 
     fn explain(&self, found: Found) -> Suspect {

@@ -1,12 +1,13 @@
 //! A snapshot opened for questions. What an answer needs is made when it is first asked for, and kept.
 
+use std::collections::hash_map::Entry;
 use std::sync::OnceLock;
 
-use heaptide_capture::heap::{EdgeKind, HeapSnapshot, NO_OBJECT, Root};
+use heaptide_capture::heap::{EdgeKind, HeapSnapshot, NO_OBJECT, Root, RootKind};
 use rustc_hash::FxHashMap;
 
 use super::dominators::{Dominators, TOP};
-use super::graph::Graph;
+use super::graph::{Bits, Graph};
 use super::kinds::{Kinds, type_name};
 use super::labels;
 use super::paths::{self, Distances, ShortestPaths};
@@ -22,6 +23,8 @@ pub struct Heap {
     pub kinds: Kinds,
     /// Objects that roots hold, in the order of the roots, each once.
     pub roots: Vec<u32>,
+    /// The place of the first root that holds an object, by object.
+    root_places: FxHashMap<u32, u32>,
     referrers: OnceLock<Graph>,
     dominators: OnceLock<Dominators>,
     retained: OnceLock<Vec<u64>>,
@@ -38,15 +41,32 @@ impl Heap {
         });
         let owners = snapshot.dict_owners();
         let kinds = Kinds::new(&snapshot, &owners);
-        let mut seen = super::graph::Bits::new(snapshot.objects.len());
-        let roots = snapshot.roots.iter().map(|root| root.object);
-        let roots = roots.filter(|&object| seen.insert(object)).collect();
+        let modules = snapshot.roots.iter();
+        let modules = modules.filter(|root| root.kind == RootKind::Module);
+        let modules = Bits::of(snapshot.objects.len(), modules.map(|root| root.object));
+        // The variables of code that runs at a module's top are the module's: the module holds them, and has a name.
+        let is_known = |root: &Root| {
+            let owner = owners.get(root.object as usize).copied();
+            root.kind == RootKind::Module || !owner.is_some_and(|owner| modules.contains(owner))
+        };
+        let mut roots = Vec::new();
+        let mut root_places = FxHashMap::default();
+        for (place, root) in snapshot.roots.iter().enumerate() {
+            if !is_known(root) {
+                continue;
+            }
+            if let Entry::Vacant(vacant) = root_places.entry(root.object) {
+                vacant.insert(place as u32);
+                roots.push(root.object);
+            }
+        }
         Heap {
             snapshot,
             graph,
             owners,
             kinds,
             roots,
+            root_places,
             referrers: OnceLock::new(),
             dominators: OnceLock::new(),
             retained: OnceLock::new(),
@@ -167,8 +187,8 @@ impl Heap {
 
     /// The first root that holds an object.
     pub fn root_of(&self, object: u32) -> Option<&Root> {
-        let mut roots = self.snapshot.roots.iter();
-        roots.find(|root| root.object == object)
+        let place = self.root_places.get(&object)?;
+        self.snapshot.roots.get(*place as usize)
     }
 
     /// How one object refers to another, once for each reference: `.x`, `['x']`.
@@ -179,6 +199,13 @@ impl Heap {
         between
             .map(|(_, label)| labels::reference(&self.snapshot, label))
             .collect()
+    }
+
+    /// How one object refers to another, the first way if there are several.
+    pub fn first_reference(&self, from: u32, to: u32) -> Option<String> {
+        let mut edges = self.snapshot.edges.of(from);
+        let found = edges.find(|&(target, label)| target == to && label.kind() != EdgeKind::Weak);
+        found.map(|(_, label)| labels::reference(&self.snapshot, label))
     }
 
     /// The steps of a way as texts: the root's, then how each object refers to the next.

@@ -4,6 +4,7 @@
 //! it. It is packed and written in an alphabet that has no meaning in HTML, so nothing in a capture — a file's name, a
 //! function's, an argument — can become markup. The page itself only ever shows it as text.
 
+pub mod heap;
 pub mod lines;
 
 use std::io::{self, BufWriter, Write};
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn pages_are_small_and_have_one_place_for_data() {
-        for template in [FLAME_GRAPH, TABLE, DIFF, TIMELINE] {
+        for template in [FLAME_GRAPH, TABLE, DIFF, TIMELINE, heap::HEAP] {
             assert!(template.len() <= MAX_PAGE_BYTES, "{}", template.len());
             assert_eq!(template.matches(PLACE).count(), 1);
         }
@@ -175,7 +176,7 @@ mod tests {
 
     #[test]
     fn pages_allow_no_connection_and_no_script_but_their_own() {
-        for template in [FLAME_GRAPH, TABLE, DIFF, TIMELINE] {
+        for template in [FLAME_GRAPH, TABLE, DIFF, TIMELINE, heap::HEAP] {
             assert!(template.contains("default-src 'none'"));
             assert!(template.contains("script-src 'sha256-"));
             assert!(!template.contains("src=\"http"));

@@ -1,6 +1,7 @@
 //! Answers for other programs.
 
 mod diff;
+pub mod explore;
 pub mod findings;
 pub mod flame;
 pub mod heap;

@@ -3,6 +3,7 @@
 mod choice;
 mod diff;
 mod dominators;
+mod explore;
 mod export;
 mod graph;
 mod paths;
@@ -63,6 +64,11 @@ const ALL: &[Subcommand] = &[
         run: waste::run,
     },
     Subcommand {
+        name: "explore",
+        arguments: explore::arguments,
+        run: explore::run,
+    },
+    Subcommand {
         name: "graph",
         arguments: graph::arguments,
         run: graph::run,
@@ -88,7 +94,8 @@ pub fn arguments() -> Command {
              heaptide heap types job.heap                    kinds of objects, and what each keeps alive\n  \
              heaptide heap paths job.heap --kind job.Order   who holds them: the shortest ways from a root\n  \
              heaptide heap diff before.heap after.heap       what is new, by kind\n  \
-             heaptide heap suspects job.heap                 what looks like a leak, and what to do",
+             heaptide heap suspects job.heap                 what looks like a leak, and what to do\n  \
+             heaptide heap explore job.heap                  a page to walk through all of it",
         )
         .subcommand_required(true)
         .arg_required_else_help(true)

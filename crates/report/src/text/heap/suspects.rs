@@ -38,7 +38,13 @@ pub fn headline(heap: &Heap, found: &Suspects, suspect: &Suspect) -> String {
         (_, None) => "Garbage that no root reaches and the collector has not freed".to_owned(),
         (Shape::Cycle, Some(_)) => "gc.garbage keeps objects that could not be freed".to_owned(),
         (shape, Some(point)) => {
-            let kind = heap.kind(point);
+            let kind = heap.kind(point).trim_end_matches(" (no owner)");
+            let pile = suspect.piles.first();
+            let pile = pile.filter(|pile| 2 * pile.bytes >= suspect.bytes && pile.count > 1);
+            let many = match pile {
+                Some(pile) => format!("{} × {}", pile.count, pile.kind),
+                None => format!("{} objects", suspect.n_items),
+            };
             let kept = match shape {
                 Shape::Closure => "kept by variables of a function that outlives its call",
                 Shape::Traceback => "kept by an exception and its traceback",
@@ -46,11 +52,21 @@ pub fn headline(heap: &Heap, found: &Suspects, suspect: &Suspect) -> String {
                 Shape::Frame => "kept by a variable of a function that still runs",
                 Shape::Container | Shape::Cycle => "accumulate",
             };
+            // Whether the point hangs at what tells the shape, or holds many that do.
+            let is_below = |kind: &str| suspect.path.iter().any(|&step| heap.kind(step) == kind);
             match (shape, suspect.n_items) {
+                (Shape::Closure, 2..) if !is_below("types.CellType") => {
+                    format!("{many} in a {kind} keep the variables that they close over")
+                }
+                (Shape::Traceback, 2..) if !is_below("types.TracebackType") => {
+                    format!(
+                        "{many} in a {kind} keep their tracebacks, and the variables of those frames"
+                    )
+                }
                 (Shape::Container, 0 | 1) => format!("One {kind} is large"),
-                (Shape::Container, n) => format!("{n} objects accumulate in a {kind}"),
+                (Shape::Container, _) => format!("{many} accumulate in a {kind}"),
                 (_, 0 | 1) => format!("A {kind} is {kept}"),
-                (_, n) => format!("{n} objects in a {kind} are {kept}"),
+                (_, _) => format!("{many} in a {kind} are {kept}"),
             }
         }
     };

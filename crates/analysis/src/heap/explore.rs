@@ -1,0 +1,301 @@
+//! What a person can walk through in a page: kinds, the largest objects of each, who holds them, what they hold.
+//!
+//! A heap has millions of objects; a page has the largest of each kind, everything on the ways from roots to them, their
+//! dominators, and some of who refers to them. What is not in the page is counted.
+
+use std::collections::hash_map::Entry;
+
+use rustc_hash::FxHashMap;
+
+use super::diff::HeapDiff;
+use super::dominators::TOP;
+use super::graph::Bits;
+use super::partition::By;
+use super::paths::UNREACHED;
+use super::set::ObjectSet;
+use super::suspects::{Suspects, suspects};
+use super::types::{Order, TypeRow, census};
+use super::view::Heap;
+
+#[derive(Clone, Copy, Debug)]
+pub struct ExploreLimits {
+    /// Objects of each kind.
+    pub per_kind: usize,
+    /// Kinds with objects; the others have their sums only.
+    pub max_kinds: usize,
+    /// Who refers to an object.
+    pub max_referrers: usize,
+    /// Children of each object in the dominator tree.
+    pub max_children: usize,
+    /// Objects in all.
+    pub max_objects: usize,
+}
+
+impl Default for ExploreLimits {
+    fn default() -> Self {
+        ExploreLimits {
+            per_kind: 50,
+            max_kinds: 2000,
+            max_referrers: 8,
+            max_children: 12,
+            max_objects: 40_000,
+        }
+    }
+}
+
+/// What each object of a kind holds, so that a step down is always possible.
+const N_BELOW: usize = 3;
+
+/// An object in the page. Others are named by their place in [`Exploration::objects`].
+#[derive(Clone, Debug)]
+pub struct Shown {
+    pub object: u32,
+    pub dominator: Option<u32>,
+    /// How many it dominates directly, in the page or not.
+    pub n_children: u32,
+    /// The one before it on the shortest way from a root, and how that refers to it; for a root, its name.
+    pub before: Option<u32>,
+    pub via: String,
+    pub n_referrers: u32,
+    /// Those in the page, with how they refer.
+    pub referrers: Vec<(u32, String)>,
+    pub is_new: bool,
+    pub is_reachable: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct ShownKind {
+    pub row: TypeRow,
+    /// Places of its largest objects, by what they retain.
+    pub objects: Vec<u32>,
+}
+
+pub struct Exploration {
+    pub kinds: Vec<ShownKind>,
+    pub objects: Vec<Shown>,
+    /// What nothing but roots holds, the largest first.
+    pub tops: Vec<u32>,
+    pub n_tops: usize,
+    pub suspects: Suspects,
+    /// Places of the suspects' accumulation points.
+    pub suspect_places: Vec<Option<u32>>,
+}
+
+/// Collects what a page shows. `diff`: against an earlier snapshot.
+pub fn explore(heap: &Heap, diff: Option<&HeapDiff>, limits: ExploreLimits) -> Exploration {
+    let new = diff
+        .filter(|diff| diff.is_same_process)
+        .map(|diff| &diff.new);
+    let found = suspects(heap, new, 5);
+    let census = census(heap, By::Kind, Order::Retained);
+    let mut page = Page::new(heap, limits);
+    for suspect in &found.suspects {
+        page.add_all(suspect.path.iter().copied());
+    }
+    let tops = page.largest_children(heap.n_objects() as u32);
+    let mut level = tops.clone();
+    // Three levels of the tree; deeper ones are there as far as kinds and ways bring them.
+    for _ in 0..3 {
+        page.add_all(level.iter().copied());
+        level = level
+            .iter()
+            .flat_map(|&object| page.largest_children(object))
+            .collect();
+    }
+    let of_kinds = page.largest_of_kinds();
+    let mut numbers: Vec<u32> = of_kinds.keys().copied().collect();
+    numbers.sort_unstable();
+    let in_order = || numbers.iter().filter_map(|kind| of_kinds.get(kind));
+    for objects in in_order() {
+        page.add_all(objects.iter().copied());
+    }
+    for object in in_order().flatten() {
+        let below = page.largest_children(*object);
+        page.add_all(below.into_iter().take(N_BELOW));
+    }
+    page.close_over_ways();
+    page.add_referrers();
+    page.close_over_ways();
+    let kinds = census.rows.into_iter().map(|row| {
+        let own = heap
+            .kinds
+            .find(&row.label)
+            .and_then(|kind| of_kinds.get(&kind));
+        let objects = own.into_iter().flatten();
+        ShownKind {
+            objects: objects.filter_map(|&object| page.place(object)).collect(),
+            row,
+        }
+    });
+    let kinds = kinds.collect();
+    let suspect_places = found.suspects.iter();
+    let suspect_places = suspect_places
+        .map(|suspect| suspect.point.and_then(|point| page.place(point)))
+        .collect();
+    Exploration {
+        kinds,
+        objects: page.shown(new),
+        tops: tops.iter().filter_map(|&top| page.place(top)).collect(),
+        n_tops: page.children.of(heap.n_objects() as u32).len(),
+        suspects: found,
+        suspect_places,
+    }
+}
+
+struct Page<'a> {
+    heap: &'a Heap,
+    limits: ExploreLimits,
+    children: super::graph::Graph,
+    objects: Vec<u32>,
+    places: FxHashMap<u32, u32>,
+}
+
+impl<'a> Page<'a> {
+    fn new(heap: &'a Heap, limits: ExploreLimits) -> Page<'a> {
+        Page {
+            heap,
+            limits,
+            children: heap.dominators().children(),
+            objects: Vec::new(),
+            places: FxHashMap::default(),
+        }
+    }
+
+    fn place(&self, object: u32) -> Option<u32> {
+        self.places.get(&object).copied()
+    }
+
+    fn add_all(&mut self, objects: impl Iterator<Item = u32>) {
+        for object in objects {
+            if self.objects.len() >= self.limits.max_objects {
+                return;
+            }
+            if let Entry::Vacant(place) = self.places.entry(object) {
+                place.insert(self.objects.len() as u32);
+                self.objects.push(object);
+            }
+        }
+    }
+
+    fn largest_children(&self, parent: u32) -> Vec<u32> {
+        let mut own = self.children.of(parent).to_vec();
+        self.sort(&mut own);
+        own.truncate(self.limits.max_children);
+        own
+    }
+
+    fn sort(&self, objects: &mut [u32]) {
+        let retained = self.heap.retained();
+        objects.sort_by_key(|&one| (std::cmp::Reverse(retained[one as usize]), one));
+    }
+
+    fn largest_of_kinds(&self) -> FxHashMap<u32, Vec<u32>> {
+        let mut kinds: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        for object in 0..self.heap.n_objects() as u32 {
+            kinds
+                .entry(self.heap.kinds.of(object))
+                .or_default()
+                .push(object);
+        }
+        let retained = self.heap.retained();
+        let mut all: Vec<(u64, u32)> = kinds
+            .iter()
+            .map(|(&kind, objects)| {
+                let sum = objects.iter().map(|&one| retained[one as usize]).max();
+                (sum.unwrap_or(0), kind)
+            })
+            .collect();
+        all.sort_by_key(|&(largest, kind)| (std::cmp::Reverse(largest), kind));
+        for &(_, kind) in all.iter().skip(self.limits.max_kinds) {
+            kinds.remove(&kind);
+        }
+        for objects in kinds.values_mut() {
+            let n_shown = self.limits.per_kind.min(objects.len());
+            if n_shown < objects.len() {
+                // Only the largest need an order.
+                objects.select_nth_unstable_by_key(n_shown, |&one| {
+                    (std::cmp::Reverse(retained[one as usize]), one)
+                });
+                objects.truncate(n_shown);
+            }
+            self.sort(objects);
+        }
+        kinds
+    }
+
+    /// Adds whoever stands before an object on its way from a root, and whoever dominates it.
+    fn close_over_ways(&mut self) {
+        let distances = self.heap.distances();
+        let immediate = &self.heap.dominators().immediate;
+        let mut at = 0;
+        while at < self.objects.len() {
+            let object = self.objects[at] as usize;
+            let before = distances.before[object];
+            let dominator = immediate[object];
+            self.add_all([before].into_iter().filter(|&one| one != UNREACHED));
+            self.add_all([dominator].into_iter().filter(|&one| one != TOP));
+            at += 1;
+        }
+    }
+
+    fn add_referrers(&mut self) {
+        let n_objects = self.objects.len();
+        for at in 0..n_objects {
+            let referrers = self.heap.referrers().of(self.objects[at]);
+            let some: Vec<u32> = referrers
+                .iter()
+                .copied()
+                .take(self.limits.max_referrers)
+                .collect();
+            self.add_all(some.into_iter());
+        }
+    }
+
+    fn shown(&self, new: Option<&ObjectSet>) -> Vec<Shown> {
+        let heap = self.heap;
+        let new = new.map(|set| Bits::of(heap.n_objects(), set.iter()));
+        let immediate = &heap.dominators().immediate;
+        let distances = heap.distances();
+        let shown = self.objects.iter().map(|&object| {
+            let before = distances.before[object as usize];
+            let via = if before == UNREACHED {
+                let root = heap.root_of(object);
+                root.map(|root| super::labels::root(&heap.snapshot, root))
+                    .unwrap_or_default()
+            } else {
+                first_reference(heap, before, object)
+            };
+            let mut referrers: Vec<(u32, String)> = Vec::new();
+            let mut last = None;
+            let mut n_referrers = 0;
+            for &referrer in heap.referrers().of(object) {
+                if last == Some(referrer) {
+                    continue;
+                }
+                last = Some(referrer);
+                n_referrers += 1;
+                if referrers.len() < self.limits.max_referrers {
+                    if let Some(place) = self.place(referrer) {
+                        referrers.push((place, first_reference(heap, referrer, object)));
+                    }
+                }
+            }
+            Shown {
+                object,
+                dominator: Some(immediate[object as usize]).and_then(|one| self.place(one)),
+                n_children: self.children.of(object).len() as u32,
+                before: self.place(before),
+                via,
+                n_referrers,
+                referrers,
+                is_new: new.as_ref().is_some_and(|new| new.contains(object)),
+                is_reachable: heap.dominators().reachable.contains(object),
+            }
+        });
+        shown.collect()
+    }
+}
+
+fn first_reference(heap: &Heap, from: u32, to: u32) -> String {
+    heap.first_reference(from, to).unwrap_or_default()
+}

@@ -1,0 +1,74 @@
+//! `heaptide heap explore`: a page to walk through the heap with.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use heaptide_analysis::heap::By;
+use heaptide_analysis::heap::diff::diff;
+use heaptide_report::html;
+
+use super::{file_argument, open, open_path};
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::page::named_after;
+
+pub fn arguments() -> Command {
+    Command::new("explore")
+        .about("Make a page to walk through the heap: from kinds to objects, to who holds them, to where they were made")
+        .long_about(
+            "Make a page to walk through the heap: from kinds to objects, to who holds them, to where they were made.\n\n\
+             The page is one file that opens in any browser and asks no network for anything. It has the largest objects of each kind, \
+             everything on the ways from roots to them, the dominator tree and the leak suspects; the rest is in its sums. With \
+             --baseline it shows what changed since an earlier snapshot.",
+        )
+        .arg(
+            Arg::new("baseline")
+                .long("baseline")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("an earlier snapshot to compare with"),
+        )
+        .arg(
+            Arg::new("output")
+                .short('o')
+                .long("output")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("write the page into this file, or to standard output if it is - [default: heaptide-heap-FILE.html beside the snapshot]"),
+        )
+        .arg(
+            Arg::new("force")
+                .short('f')
+                .long("force")
+                .action(ArgAction::SetTrue)
+                .help("overwrite the file if it exists"),
+        )
+        .arg(file_argument())
+}
+
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let snapshot = matches
+        .get_one::<PathBuf>("snapshot")
+        .cloned()
+        .unwrap_or_default();
+    let force = matches.get_flag("force");
+    let path = match matches.get_one::<PathBuf>("output") {
+        Some(path) if path.as_os_str() == "-" => None,
+        Some(path) => Some(path.clone()),
+        None => Some(named_after(&snapshot, "heap")),
+    };
+    if let Some(path) = &path {
+        Output::check_file(path, force)?;
+    }
+    let heap = open(matches)?;
+    let baseline = matches.get_one::<PathBuf>("baseline");
+    let baseline = baseline.map(|path| open_path(path)).transpose()?;
+    let diff = baseline.map(|before| diff(&before, &heap, By::Kind));
+    let name = snapshot.file_name().unwrap_or_default().to_string_lossy();
+    let mut output = match &path {
+        Some(path) => Output::file(path, force)?,
+        None => Output::standard(),
+    };
+    output.write(|out| html::heap::heap_page(out, &heap, diff.as_ref(), &name))?;
+    output.finish()
+}

@@ -1,0 +1,49 @@
+//! The page about a heap: what is there, who holds it, what it keeps alive.
+
+use std::io::{self, Write};
+
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+use heaptide_analysis::heap::Heap;
+use heaptide_analysis::heap::diff::HeapDiff;
+use heaptide_analysis::heap::explore::{ExploreLimits, explore};
+
+use super::{LEVEL, MAX_BYTES, PLACE, base64};
+use crate::json::explore::explore as data_of;
+
+pub(super) const HEAP: &str = include_str!("../../../../web/dist/heap.html");
+/// A page with fewer objects of each kind says nothing any more.
+const MIN_PER_KIND: usize = 2;
+
+/// Writes the page. `diff`: against an earlier snapshot; `file`: what the snapshot is called.
+pub fn heap_page(
+    out: &mut dyn Write,
+    heap: &Heap,
+    diff: Option<&HeapDiff>,
+    file: &str,
+) -> io::Result<()> {
+    let (before, behind) = HEAP
+        .split_once(PLACE)
+        .ok_or_else(|| io::Error::other("this build's page has no place for data"))?;
+    let packed = fit(heap, diff, file, MAX_BYTES - HEAP.len())?;
+    out.write_all(before.as_bytes())?;
+    out.write_all(base64(&packed).as_bytes())?;
+    out.write_all(behind.as_bytes())
+}
+
+/// The packed data, with fewer objects of each kind until it is small enough.
+fn fit(heap: &Heap, diff: Option<&HeapDiff>, file: &str, max_bytes: usize) -> io::Result<Vec<u8>> {
+    let mut limits = ExploreLimits::default();
+    loop {
+        let found = explore(heap, diff, limits);
+        let mut packer = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
+        data_of(heap, diff, &found, file).write(&mut packer)?;
+        let packed = packer.finish()?;
+        if packed.len().div_ceil(3) * 4 <= max_bytes || limits.per_kind <= MIN_PER_KIND {
+            return Ok(packed);
+        }
+        limits.per_kind /= 2;
+        limits.max_objects /= 2;
+        limits.max_kinds = limits.max_kinds * 3 / 4;
+    }
+}

@@ -1,0 +1,195 @@
+/** The page of `heaptide heap explore`. */
+import { useSignal } from '@preact/signals';
+import { render } from 'preact';
+import { useEffect, useMemo } from 'preact/hooks';
+import { Choice, isTyping } from './controls/Choice.tsx';
+import { Help, type Keys } from './controls/Help.tsx';
+import { Bar, Notes, toggleTheme } from './header/Header.tsx';
+import { childrenOf, find, type HeapData, heapOfPage } from './heap/data.ts';
+import { Instances, Kinds } from './heap/Kinds.tsx';
+import { ObjectView } from './heap/ObjectView.tsx';
+import { back, go, type Tab } from './heap/state.ts';
+import { Suspects, Tree } from './heap/Tree.tsx';
+import type { Data } from './model/data.ts';
+import { bytes, duration, signed, whole } from './model/format.ts';
+import { change, settings, startState } from './state.ts';
+import './style.css';
+import './table/table.css';
+import './heap/heap.css';
+
+const TABS: readonly (readonly [Tab, string, string])[] = [
+  ['types', 'Types', 'Kinds of objects with what they retain (1)'],
+  ['tree', 'Dominators', 'What holds most, and what holds most of that (2)'],
+  ['suspects', 'Suspects', 'What looks like a leak (3)'],
+];
+
+const KEYS: Keys = [
+  ['1  2  3', 'types, dominators, suspects'],
+  ['Tab  Enter', 'to the next link, and where it leads'],
+  ['Backspace', 'back to where you came from'],
+  ['/', 'search kinds; Escape leaves it'],
+  ['d', 'light or dark'],
+  ['?', 'this list'],
+];
+
+function Head({ data, onHelp }: { data: HeapData; onHelp: () => void }) {
+  const { head } = data;
+  const figures: [string, string, string][] = [
+    ['objects', whole(head.count), ''],
+    ['bytes', bytes(head.bytes), `${whole(head.bytes)} bytes`],
+  ];
+  if (head.unreachable_count > 0) {
+    figures.push(['garbage', bytes(head.unreachable_bytes), `${whole(head.unreachable_count)} objects that no root reaches`]);
+  }
+  if (head.before) {
+    figures.push(['change', signed(head.bytes - head.before.bytes, 'bytes'), 'since the earlier snapshot']);
+    if (head.before.same_process) {
+      figures.push(['new', whole(head.before.num_new), 'objects'], ['gone', whole(head.before.num_gone), 'objects']);
+    }
+  }
+  const facts = [
+    `process ${head.pid}`,
+    `Python ${head.python}`,
+    head.host,
+    `${head.taken.slice(0, 19)} UTC`,
+    head.stood_still_ns > 0 && `stood still for ${duration(head.stood_still_ns)}`,
+  ];
+  return (
+    <header class="head">
+      <Bar what="heap" title={head.command_line || head.file} onHelp={onHelp} />
+      <div class="facts">
+        <dl class="figures">
+          {figures.map(([name, value, title]) => (
+            <div key={name} title={title}>
+              <dt>{name}</dt>
+              <dd data-figure={name}>{value}</dd>
+            </div>
+          ))}
+        </dl>
+        <p class="about">{facts.filter(Boolean).join(' · ')}</p>
+      </div>
+      <Notes warnings={head.warnings} remarks={[]} />
+    </header>
+  );
+}
+
+function Page({ data }: { data: HeapData }) {
+  const isHelp = useSignal(false);
+  const children = useMemo(() => childrenOf(data), [data]);
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key === 'Escape' && isTyping(event)) {
+        change({ search: '' });
+        (event.target as HTMLElement).blur();
+        return;
+      }
+      if (isHelp.value || isTyping(event)) return;
+      if (heapKey(event.key, () => (isHelp.value = true))) event.preventDefault();
+    };
+    window.addEventListener('keydown', onKey);
+    return () => window.removeEventListener('keydown', onKey);
+  }, []);
+  const { tab, type, object, search } = settings.value;
+  const place = find(data, object);
+  const kind = type === '' ? undefined : data.kinds.find((one) => one.label === type);
+  const isInside = place >= 0 || (tab === 'types' && kind !== undefined);
+  return (
+    <main class="heap-page">
+      <Head data={data} onHelp={() => (isHelp.value = true)} />
+      <div class="controls">
+        <Choice label="What" value={tab} options={TABS} onChange={(wanted) => go({ tab: wanted, type: '', object: '' })} />
+        <span class="search">
+          <input
+            type="search"
+            placeholder="Search kinds: a regular expression"
+            aria-label="Search kinds by a regular expression"
+            spellcheck={false}
+            value={search}
+            onInput={(event) => change({ search: event.currentTarget.value, tab: 'types', type: '', object: '' })}
+          />
+        </span>
+      </div>
+      {isInside && (
+        <nav class="crumbs" aria-label="Where you are">
+          <button type="button" id="back" class="plain" title="Back (Backspace)" onClick={back}>
+            ← Back
+          </button>
+          <span>{place >= 0 ? data.kinds[data.objects.kind[place]!]?.label : type}</span>
+        </nav>
+      )}
+      <div class="below">
+        {place >= 0 ? (
+          <div class="scroll">
+            <ObjectView data={data} object={place} children={children} />
+          </div>
+        ) : tab === 'tree' ? (
+          <div class="scroll">
+            <Tree data={data} children={children} />
+          </div>
+        ) : tab === 'suspects' ? (
+          <div class="scroll">
+            <Suspects data={data} />
+          </div>
+        ) : kind ? (
+          <div class="scroll">
+            <Instances data={data} kind={kind} />
+          </div>
+        ) : (
+          <Kinds data={data} />
+        )}
+      </div>
+      {isHelp.value && (
+        <Help
+          only={KEYS}
+          note="The address of the page keeps the view: copy it to share what you see."
+          onClose={() => (isHelp.value = false)}
+        />
+      )}
+    </main>
+  );
+}
+
+function heapKey(key: string, help: () => void): boolean {
+  const tab = TABS[Number(key) - 1];
+  if (tab) {
+    go({ tab: tab[0], type: '', object: '' });
+    return true;
+  }
+  switch (key) {
+    case '?':
+      help();
+      return true;
+    case 'd':
+      toggleTheme();
+      return true;
+    case '/':
+      document.querySelector<HTMLInputElement>('input[type=search]')?.focus();
+      return true;
+    case 'Backspace':
+    case 'Escape':
+      back();
+      return true;
+    default:
+      return false;
+  }
+}
+
+/** What the state asks of other pages' data; a heap has neither threads nor measures. */
+const NO_SESSION = {
+  head: { processes: [], threads: [], measures: ['peak'], first_view: { measure: 'peak', inverted: false, split_threads: false } },
+  lives: undefined,
+} as unknown as Data;
+
+heapOfPage().then(
+  (data) => {
+    document.title = `${data.head.command_line || data.head.file} · heap · Heaptide`;
+    startState(NO_SESSION, { sort: data.head.before ? '-change' : '-total' });
+    const root = document.getElementById('page')!;
+    root.replaceChildren();
+    render(<Page data={data} />, root);
+    document.documentElement.dataset.ready = 'true';
+  },
+  (error: unknown) => {
+    document.querySelector('.wait')!.textContent = `This page cannot be shown: ${error instanceof Error ? error.message : error}`;
+  },
+);

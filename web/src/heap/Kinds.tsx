@@ -1,0 +1,155 @@
+/** All kinds of objects, and the objects of one. */
+import { useMemo } from 'preact/hooks';
+import { bytes, percent, plural, signed, whole } from '../model/format.ts';
+import { expression } from '../model/search.ts';
+import { settings } from '../state.ts';
+import { type ColumnOf, SizeCell, VirtualTable } from '../table/VirtualTable.tsx';
+import type { HeapData, Kind } from './data.ts';
+import { go } from './state.ts';
+
+type Value = (kind: Kind) => number | string;
+
+const VALUES: Record<string, Value> = {
+  name: (kind) => kind.label,
+  allocations: (kind) => kind.count,
+  own: (kind) => kind.bytes,
+  total: (kind) => kind.retained,
+  change: (kind) => kind.bytes - (kind.before_bytes ?? 0),
+  after: (kind) => kind.new ?? 0,
+  before: (kind) => kind.gone ?? 0,
+};
+
+export function sortedKinds(kinds: Kind[], order: string, search: string): Kind[] {
+  const wanted = search === '' ? undefined : expression(search);
+  const isDown = order.startsWith('-');
+  const value = VALUES[order.replace('-', '')] ?? VALUES.total!;
+  const sign = isDown ? -1 : 1;
+  return kinds
+    .filter((kind) => !wanted || wanted.test(kind.label))
+    .sort((a, b) => {
+      const [x, y] = [value(a), value(b)];
+      const way = typeof x === 'string' ? x.localeCompare(String(y)) : x - (y as number);
+      return sign * way || a.label.localeCompare(b.label);
+    });
+}
+
+function columns(data: HeapData): ColumnOf<Kind>[] {
+  const all = data.head.bytes;
+  const list: ColumnOf<Kind>[] = [
+    {
+      id: 'name',
+      text: 'Kind',
+      title: 'The type; dicts by whose they are',
+      isText: true,
+      cell: (kind) => (
+        <td class="name" title={kind.label}>
+          <button type="button" class="open" onClick={() => go({ type: kind.label, object: '' })}>
+            {kind.label}
+          </button>
+        </td>
+      ),
+    },
+    {
+      id: 'allocations',
+      text: 'Objects',
+      title: 'How many there are',
+      cell: (kind) => <td class="allocations">{whole(kind.count)}</td>,
+    },
+    {
+      id: 'own',
+      text: 'Own',
+      title: 'Bytes of the objects themselves',
+      cell: (kind) => <SizeCell kind="own" value={kind.bytes} all={all} />,
+    },
+    {
+      id: 'total',
+      text: 'Retained',
+      title: 'What would go if all objects of the kind went',
+      cell: (kind) => <SizeCell kind="total" value={kind.retained} all={all} />,
+    },
+  ];
+  if (!data.head.before) return list;
+  list.push({
+    id: 'change',
+    text: 'Change',
+    title: 'Bytes more, or less, than in the earlier snapshot',
+    cell: (kind) => {
+      const change = kind.bytes - (kind.before_bytes ?? 0);
+      return (
+        <td class={`change ${change > 0 ? 'grown' : change < 0 ? 'shrunk' : 'same'}`}>
+          <span class="size">{signed(change, 'bytes')}</span>
+        </td>
+      );
+    },
+  });
+  if (data.head.before.same_process) {
+    list.push(
+      { id: 'after', text: 'New', title: 'Objects that were not there before', cell: (kind) => <td class="after">{whole(kind.new ?? 0)}</td> },
+      { id: 'before', text: 'Gone', title: 'Objects that are no longer there', cell: (kind) => <td class="before">{whole(kind.gone ?? 0)}</td> },
+    );
+  }
+  return list;
+}
+
+export function Kinds({ data }: { data: HeapData }) {
+  const { sort, search } = settings.value;
+  const rows = useMemo(() => sortedKinds(data.kinds, sort, search), [data, sort, search]);
+  const list = useMemo(() => columns(data), [data]);
+  return <VirtualTable rows={rows} columns={list} label="Kinds of objects" onChoose={(kind) => go({ type: kind.label, object: '' })} />;
+}
+
+/** The largest objects of a kind, and what is left. */
+export function Instances({ data, kind }: { data: HeapData; kind: Kind }) {
+  const { objects } = data;
+  const shownBytes = kind.objects.reduce((sum, object) => sum + objects.bytes[object]!, 0);
+  const nRest = kind.count - kind.objects.length;
+  return (
+    <section class="instances" aria-label={`Objects of ${kind.label}`}>
+      <p class="sum">
+        {plural(kind.count, 'object')}, {bytes(kind.bytes)} of their own, {bytes(kind.retained)} retained together (
+        {percent(kind.retained, data.head.bytes)} of the heap)
+      </p>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Object</th>
+            <th scope="col">Own</th>
+            <th scope="col">Retained</th>
+            <th scope="col">Held by</th>
+          </tr>
+        </thead>
+        <tbody>
+          {kind.objects.map((object) => (
+            <tr key={object}>
+              <td>
+                <button type="button" class="open" onClick={() => go({ object: objects.address[object]! })}>
+                  {objects.name[object] || objects.address[object]}
+                </button>
+                {objects.is_new[object] === 1 && <span class="mark">new</span>}
+              </td>
+              <td class="number">{bytes(objects.bytes[object]!)}</td>
+              <td class="number">{bytes(objects.retained[object]!)}</td>
+              <td class="via">{holderText(data, object)}</td>
+            </tr>
+          ))}
+          {nRest > 0 && (
+            <tr class="rest">
+              <td>{plural(nRest, 'smaller one')}, not in this page</td>
+              <td class="number">{bytes(Math.max(0, kind.bytes - shownBytes))}</td>
+              <td />
+              <td />
+            </tr>
+          )}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+function holderText(data: HeapData, object: number): string {
+  const before = data.objects.before[object]!;
+  const via = data.objects.via[object]!;
+  if (before < 0) return via || (data.objects.is_reachable[object] ? '' : 'nobody: garbage');
+  const holder = data.kinds[data.objects.kind[before]!]?.label ?? '';
+  return `${via} of ${holder} ${data.objects.name[before]}`;
+}

@@ -1,0 +1,112 @@
+/** One object: what it is, how it is reached, who refers to it, what it keeps alive, where it was made. */
+import { bytes, percent, plural, whole } from '../model/format.ts';
+import { dominatorsOf, expressionOf, type HeapData, kindOf, referrersOf, stackOf, wayTo } from './data.ts';
+import { go } from './state.ts';
+
+/** An object as a link to it. */
+export function ObjectLink({ data, object }: { data: HeapData; object: number }) {
+  const { objects } = data;
+  return (
+    <button type="button" class="open" title={objects.address[object]} onClick={() => go({ object: objects.address[object]! })}>
+      <b>{kindOf(data, object)}</b> {objects.name[object] || objects.address[object]}
+    </button>
+  );
+}
+
+export function ObjectView(props: { data: HeapData; object: number; children: Map<number, number[]> }) {
+  const { data, object } = props;
+  const { objects } = data;
+  const kind = kindOf(data, object);
+  const retained = objects.retained[object]!;
+  const way = wayTo(data, object);
+  const referrers = referrersOf(data, object);
+  const nHidden = objects.num_referrers[object]! - referrers.length;
+  const below = props.children.get(object) ?? [];
+  const belowBytes = below.reduce((sum, child) => sum + objects.retained[child]!, 0);
+  const nRest = objects.children[object]! - below.length;
+  const above = dominatorsOf(data, object);
+  const stack = stackOf(data, object);
+  return (
+    <section class="object" aria-label="Object">
+      <h2>
+        <button type="button" class="open" onClick={() => go({ tab: 'types', type: kind, object: '' })}>
+          {kind}
+        </button>{' '}
+        {objects.name[object]}
+        {objects.is_new[object] === 1 && <span class="mark">new</span>}
+      </h2>
+      <p class="sum">
+        <code>{objects.address[object]}</code> · {whole(objects.bytes[object]!)} bytes of its own · retains {bytes(retained)} (
+        {percent(retained, data.head.bytes)} of the heap)
+      </p>
+      <h3>Shortest way from a root</h3>
+      {objects.is_reachable[object] ? (
+        <>
+          <ol class="way">
+            {way.map((at) => (
+              <li key={at}>
+                <code>{objects.via[at]}</code>
+                {at === object ? <b>{kind}</b> : <ObjectLink data={data} object={at} />}
+              </li>
+            ))}
+          </ol>
+          <p class="expression">
+            <code>{expressionOf(data, object)}</code>
+          </p>
+        </>
+      ) : (
+        <p>No root reaches it: it is garbage that waits for the collector.</p>
+      )}
+      <h3>Referred to by {plural(objects.num_referrers[object]!, 'object')}</h3>
+      <ul class="links">
+        {referrers.map(([from, via]) => (
+          <li key={from}>
+            <code>{via}</code> of <ObjectLink data={data} object={from} />
+          </li>
+        ))}
+        {nHidden > 0 && <li class="rest">{plural(nHidden, 'more', 'more')}, not in this page</li>}
+      </ul>
+      <h3>Dominator tree</h3>
+      <ul class="links tree">
+        {above.map((at, depth) => (
+          <li key={at} style={{ paddingLeft: `${depth * 14}px` }}>
+            <ObjectLink data={data} object={at} /> <span class="number">{bytes(objects.retained[at]!)}</span>
+          </li>
+        ))}
+        <li style={{ paddingLeft: `${above.length * 14}px` }}>
+          <b>
+            {kind} {objects.name[object] || objects.address[object]}
+          </b>{' '}
+          <span class="number">{bytes(retained)}</span>
+        </li>
+        {below.slice(0, 30).map((at) => (
+          <li key={at} style={{ paddingLeft: `${(above.length + 1) * 14}px` }}>
+            <ObjectLink data={data} object={at} /> <span class="number">{bytes(objects.retained[at]!)}</span>
+          </li>
+        ))}
+        {nRest > 0 && (
+          <li class="rest" style={{ paddingLeft: `${(above.length + 1) * 14}px` }}>
+            {plural(nRest, 'more', 'more')}, not in this page{' '}
+            <span class="number">{bytes(Math.max(0, retained - objects.bytes[object]! - belowBytes))}</span>
+          </li>
+        )}
+      </ul>
+      <h3>Allocated at</h3>
+      {stack.length > 0 ? (
+        <ol class="stack">
+          {[...stack].reverse().map((frame, at) => (
+            <li key={at}>
+              {frame.function} <span>{`${frame.file}:${frame.line}`}</span>
+            </li>
+          ))}
+        </ol>
+      ) : (
+        <p class="rest">
+          {data.head.has_stacks
+            ? 'Not known: it was allocated before recording began.'
+            : 'Not known: record the program with --objects while the snapshot is taken.'}
+        </p>
+      )}
+    </section>
+  );
+}
