@@ -1,0 +1,161 @@
+"""Heap snapshots of real programs: what is asked of them from the command line and from Python."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.once
+
+# Every leak has this many objects, each of which holds some thousand bytes.
+N_LEAKED = 300
+
+PROGRAM = """
+import functools, gc, sys
+import heaptide
+
+N = {n}
+
+class Order:
+    def __init__(self, number):
+        self.number = number
+        self.text = bytearray(3000)
+
+class Node(Order):
+    def __del__(self):
+        pass
+
+cache, callbacks, errors = {{}}, [], []
+
+@functools.lru_cache(maxsize=None)
+def fetch(number):
+    return Order(number)
+
+def handler(number):
+    order = Order(number)
+    return lambda: order
+
+def fail(number):
+    order = Order(number)
+    raise ValueError(number)
+
+def keep_in_cache(number):
+    cache[number] = Order(number)
+
+def keep_in_closure(number):
+    callbacks.append(handler(number))
+
+def keep_in_traceback(number):
+    try:
+        fail(number)
+    except ValueError as error:
+        errors.append(error)
+
+def keep_in_lru_cache(number):
+    fetch(number)
+
+def keep_in_cycle(number):
+    one, other = Node(number), Node(number)
+    one.peer, other.peer = other, one
+
+# A collection would free the cycles that are to be seen.
+gc.disable()
+for number in range(N):
+    globals()[sys.argv[1]](number)
+heaptide.heap_snapshot(sys.argv[2])
+"""
+
+SHAPES = {
+    "keep_in_cache": ("container", "sys.modules['__main__'].__dict__['cache']"),
+    "keep_in_closure": ("closure", "sys.modules['__main__'].__dict__['callbacks']"),
+    "keep_in_traceback": ("traceback", "sys.modules['__main__'].__dict__['errors']"),
+    "keep_in_lru_cache": ("lru_cache", "sys.modules['__main__'].__dict__['fetch']"),
+    "keep_in_cycle": ("cycle", ""),
+}
+
+
+def snapshot(folder: Path, how: str) -> Path:
+    program = folder / "job.py"
+    program.write_text(PROGRAM.format(n=N_LEAKED))
+    path = folder / f"{how}.heap"
+    subprocess.run([sys.executable, program, how, path], check=True)
+    return path
+
+
+def asked(*words: object) -> str:
+    command = [sys.executable, "-m", "heaptide", "heap", *map(str, words)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(scope="module")
+def cached(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A snapshot of the program that leaks into its cache."""
+    return snapshot(tmp_path_factory.mktemp("cached"), "keep_in_cache")
+
+
+@pytest.mark.parametrize("how", SHAPES)
+def test_leak_is_the_first_suspect_with_its_shape_and_its_holder(tmp_path: Path, how: str) -> None:
+    shape, holder = SHAPES[how]
+    found = json.loads(asked("suspects", "--json", snapshot(tmp_path, how)))
+    first = found["suspects"][0]
+    assert first["shape"] == shape
+    assert first["holder"].startswith(holder)
+    assert first["bytes"] > N_LEAKED * 3000
+    assert first["piles"][0]["count"] >= N_LEAKED
+
+
+def test_orders_are_counted_held_and_retained_as_they_are(cached: Path) -> None:
+    census = json.loads(asked("types", "--json", "-n", "0", cached))
+    row = {row["label"]: row for row in census["rows"]}["__main__.Order"]
+    assert row["count"] == N_LEAKED
+    assert row["retained_bytes"] > N_LEAKED * 3000
+    paths = json.loads(asked("paths", "--json", "-n", "0", "--kind", "__main__.Order", cached))
+    texts = {path["text"] for path in paths["paths"]}
+    assert {f"sys.modules['__main__'].__dict__['cache'][{number}]" for number in range(N_LEAKED)} <= texts
+
+
+def test_export_agrees_with_the_snapshot(cached: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out.heapsnapshot"
+    asked("export", "-o", path, cached)
+    made = json.loads(path.read_text())
+    fields = len(made["snapshot"]["meta"]["node_fields"])
+    nodes = made["nodes"]
+    assert len(nodes) == fields * made["snapshot"]["node_count"]
+    assert len(made["edges"]) == 3 * made["snapshot"]["edge_count"]
+    census = json.loads(asked("types", "--json", cached))
+    assert sum(nodes[3::fields]) == census["bytes"]
+    names = [made["strings"][name] for name in nodes[1::fields]]
+    assert names.count("__main__.Order") == N_LEAKED
+
+
+def test_pages_and_pictures_are_made_of_a_real_heap(cached: Path, tmp_path: Path) -> None:
+    page, picture = tmp_path / "page.html", tmp_path / "orders.svg"
+    asked("explore", "-o", page, cached)
+    assert "HEAPTIDE-DATA-GOES-HERE" not in page.read_text()
+    asked("graph", "--kind", "__main__.Order", "-o", picture, cached)
+    assert "__main__.Order" in picture.read_text()
+
+
+def test_view_answers_in_python_what_the_command_line_answers(cached: Path) -> None:
+    from heaptide._native import HeapView
+
+    view = HeapView.open(cached)
+    orders = view.of_kind("__main__.Order")
+    assert len(orders) == N_LEAKED
+    assert orders.is_subset(view.all())
+    kinds = view.all().partition("kind")
+    assert kinds.table(0, 10) == asked("show", cached).replace(": -n 0 shows all.>", ". Type e.g. '_.more' to view.>")
+    assert sum(count for count, _, _ in kinds.rows()) == len(view)
+    labels = [label for _, _, label in kinds.rows()]
+    assert kinds.members(labels.index("__main__.Order")) == orders
+    assert len(orders | orders.referrers()) == len(orders) + len(orders.referrers())
+    assert len(orders - orders) == 0
+    assert orders.dominated().bytes > N_LEAKED * 3000
+    n_paths, paths = orders.paths(limit=1)
+    assert n_paths >= N_LEAKED
+    assert len(paths) == 1
+    assert "[-]" in orders.pattern_text()
