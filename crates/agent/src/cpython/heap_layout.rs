@@ -89,6 +89,8 @@ pub struct HeapLayout {
     pub tagged_numbers: bool,
     /// Digits that a zero is counted with.
     pub least_digits: usize,
+    /// Bytes in front of the content of a bytearray that has any (3.15).
+    pub byte_array_header: usize,
     /// Counts of references from here on mean "immortal" (3.12 and later).
     pub immortal: Option<u32>,
 }
@@ -144,6 +146,7 @@ const V3_12: HeapLayout = HeapLayout {
     static_types_have_header: true,
     tagged_numbers: true,
     least_digits: 1,
+    byte_array_header: 0,
     immortal: Some(1 << 31),
 };
 
@@ -201,6 +204,7 @@ impl HeapLayout {
             (3, 15) => HeapLayout {
                 heap_type_name: 864,
                 heap_type_size: 944,
+                byte_array_header: 33,
                 ..v3_14
             },
             _ => return None,

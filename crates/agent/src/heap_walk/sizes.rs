@@ -66,7 +66,10 @@ pub fn bytes_of(live: &Live, entry: &TypeEntry, at: usize, collected: bool) -> u
         SizeRule::List => basic + live.word(at + object::LIST_ALLOCATED) * 8,
         SizeRule::Dict => basic + dict_bytes(live, at),
         SizeRule::Set => basic + set_bytes(live, at),
-        SizeRule::ByteArray => basic + live.word(at + object::BYTE_ARRAY_ALLOCATED),
+        SizeRule::ByteArray => match live.word(at + object::BYTE_ARRAY_ALLOCATED) {
+            0 => basic,
+            allocated => basic + allocated + live.heap.byte_array_header,
+        },
         SizeRule::TypedArray => {
             let description = live.word(at + object::ARRAY_DESCRIPTION);
             let item = live.half(description + 4) as usize;
