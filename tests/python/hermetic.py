@@ -27,6 +27,9 @@ def become_hermetic() -> None:
     for name in list(os.environ):
         if name not in _KEPT and not name.startswith(_OF_THE_TESTS):
             del os.environ[name]
+    # The readline that pytest loads sets these where `os.environ` does not see it, and children would inherit them.
+    for name in ("COLUMNS", "LINES"):
+        os.unsetenv(name)
     # Removed when the process ends, with whatever a program put there.
     global _home
     _home = tempfile.TemporaryDirectory(prefix="heaptide-home-")
