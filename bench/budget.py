@@ -34,6 +34,9 @@ SAMPLED = 1.03
 # The share of memray's extra cost with --trace-python-allocators that our objects mode may have.
 OBJECTS_SHARE = {"deep_stack": 0.7}
 OBJECTS_SHARE_ELSEWHERE = 0.5
+# The share of what memray costs more with --native than without that ours may have, and on which workloads.
+NATIVE_SHARE = 0.5
+NATIVE = ("big_blocks", "deep_stack", "frames", "imports")
 # A ratio of 1.00 is kept if the difference is within what two bare runs differ by.
 NOISE = 0.01
 START_MS = 60.0
@@ -103,9 +106,26 @@ def ratios(result: Result) -> Iterator[Line]:
             else:
                 limit = 1 + share * (theirs - 1)
                 yield at_most(f"objects: {workload}", ours, limit, note=f" (memray {theirs:.2f})")
+    yield from native(result)
     for workload in ran:
         if "heaptide-sample" in ran[workload]:
             yield at_most(f"sampled: {workload}", result.ratio(workload, "heaptide-sample"), SAMPLED)
+
+
+def native(result: Result) -> Iterator[Line]:
+    """What native stacks cost on top of the exact mode, against the same of memray."""
+    wanted = {"heaptide", "heaptide-native", "memray", "memray-native"}
+    for workload in NATIVE:
+        if not wanted <= result.overhead.get(workload, {}).keys():
+            continue
+        ours, ours_native = result.ratio(workload, "heaptide"), result.ratio(workload, "heaptide-native")
+        theirs, theirs_native = result.ratio(workload, "memray"), result.ratio(workload, "memray-native")
+        if ours is None or ours_native is None or theirs is None or theirs_native is None:
+            yield unmeasured(f"native: {workload}", f"{NATIVE_SHARE} of memray's extra cost")
+            continue
+        extra = theirs_native - theirs
+        note = f" more than without (memray {extra:.2f})"
+        yield at_most(f"native: {workload}", ours_native - ours, NATIVE_SHARE * extra, note=note)
 
 
 def sizes(result: Result) -> Iterator[Line]:

@@ -39,9 +39,11 @@ def tools(python: Path, capture: Path) -> dict[str, list[str]]:
         "heaptide-objects": heaptide + ["--objects"],
         "heaptide-sample": heaptide + ["--sample"],
         "heaptide-aggregate": heaptide + ["--aggregate"],
+        "heaptide-native": heaptide + ["--native"],
         "memray": memray,
         "memray-aggregate": memray + ["--aggregate"],
         "memray-objects": memray + ["--trace-python-allocators"],
+        "memray-native": memray + ["--native"],
         "tracemalloc": [str(python), "-X", "tracemalloc=25"],
     }
 
@@ -145,7 +147,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--python", type=Path, action="append", help="interpreter to measure with; may be repeated")
     parser.add_argument(
         "--tools",
-        default="bare,bare-again,heaptide,heaptide-objects,heaptide-sample,memray,memray-objects",
+        default="bare,bare-again,heaptide,heaptide-objects,heaptide-sample,heaptide-native,"
+        "memray,memray-objects,memray-native",
         help="comma-separated names; all: " + ", ".join(tools(Path(), Path())),
     )
     parser.add_argument("--reps", type=int, default=3, help="repetitions of each run, the best is kept (default 3)")

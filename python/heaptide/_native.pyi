@@ -67,6 +67,7 @@ def start(
     objects: bool,
     sample_bytes: int,
     aggregate: bool,
+    native: bool,
     follow_fork: bool,
     interval_ms: int,
     whole_program: bool,
@@ -187,7 +188,7 @@ class Control:
         render_environment: list[tuple[str, str]],
         render_seconds: float,
         leaks: bool,
-        start: Callable[[str, bool, int, bool, bool, int], str | None],
+        start: Callable[[str, bool, int, bool, bool, bool, int], str | None],
         stop: Callable[[], None],
         heap: Callable[[str, bool, list[str], bool], float],
     ) -> Control: ...

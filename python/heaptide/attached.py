@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         path: str
         overwrite: bool
         objects: bool
+        native: bool
         sample_bytes: int
         aggregate: bool
         interval_ms: int
@@ -63,6 +64,7 @@ def attach(wish: Wish) -> list[str]:
         wish["path"],
         overwrite=wish["overwrite"],
         objects=wish["objects"],
+        native=wish["native"],
         sample_bytes=wish["sample_bytes"],
         aggregate=wish["aggregate"],
         follow_fork=False,

@@ -202,7 +202,7 @@ def _render_environment() -> list[tuple[str, str]]:
 
 
 def _start_recording(
-    path: str, objects: bool, sample_bytes: int, aggregate: bool, follow_fork: bool, interval_ms: int
+    path: str, objects: bool, sample_bytes: int, aggregate: bool, native: bool, follow_fork: bool, interval_ms: int
 ) -> str | None:
     try:
         return tracker.start(
@@ -211,6 +211,7 @@ def _start_recording(
             objects=objects,
             sample_bytes=sample_bytes,
             aggregate=aggregate,
+            native=native,
             follow_fork=follow_fork,
             interval_ms=interval_ms,
             whole_program=False,

@@ -22,7 +22,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from heaptide.messages import reason, say, say_once
+from heaptide.messages import reason, say
 from heaptide.reports import Report, Sink, deliver, render
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def profile_memory(
     function: None = None,
     *,
     objects: bool = ...,
+    native: bool = ...,
     sample: int | bool | None = ...,
     aggregate: bool = ...,
     follow_fork: bool = ...,
@@ -54,6 +55,7 @@ def profile_memory(
     function: Function | None = None,
     *,
     objects: bool = False,
+    native: bool = False,
     sample: int | bool | None = None,
     aggregate: bool = False,
     follow_fork: bool = False,
@@ -65,7 +67,7 @@ def profile_memory(
 ) -> Any:
     """Record every call of the function and make a report of it.
 
-    objects, sample, aggregate, follow_fork, interval_ms   how to record, as for :class:`heaptide.Tracker`
+    objects, native, sample, aggregate, follow_fork, interval_ms   how to record, as for :class:`heaptide.Tracker`
     reporter        `flamegraph` or `table`
     reporter_args   further options of that command, such as `["--leaks"]`; a wrong one raises ValueError here and now
     folder          where `<function>.<time>.bin` and `<reporter>.<function>.<time>.html` are put
@@ -75,7 +77,7 @@ def profile_memory(
     recording, and each has a report of it; a call of the function within itself has none of its own.
     """
     profile = Profile(
-        "Memory", objects, sample, aggregate, follow_fork, interval_ms, reporter, reporter_args, folder, sink
+        "Memory", objects, native, sample, aggregate, follow_fork, interval_ms, reporter, reporter_args, folder, sink
     )
     return profile if function is None else profile(function)
 
@@ -90,11 +92,10 @@ def memray_profiling(
     memray_reporter_args: list[str] | None = None,
 ) -> Any:
     """:func:`profile_memory` under the names and with the defaults of Flyte's plugin for memray."""
-    if native_traces:
-        say_once("native_traces: C frames are not recorded yet; the report shows Python's")
     profile = Profile(
         "Memray",
         trace_python_allocators,
+        native_traces,
         None,
         False,
         follow_fork,
@@ -114,6 +115,7 @@ class Profile:
         self,
         family: str,
         objects: bool,
+        native: bool,
         sample: int | bool | None,
         aggregate: bool,
         follow_fork: bool,
@@ -128,7 +130,7 @@ class Profile:
         self.title = f"{family} {reporter.capitalize()}"
         self.folder = os.fspath(folder)
         self.sink = sink
-        self.mode = check_mode(objects, sample, aggregate, follow_fork, interval_ms)
+        self.mode = check_mode(objects, native, sample, aggregate, follow_fork, interval_ms)
 
     def __call__(self, function: Function) -> Function:
         if isinstance(function, (staticmethod, classmethod)):
@@ -336,7 +338,7 @@ def check_reporter(reporter: str, arguments: Sequence[str] | None) -> list[str]:
 
 
 def check_mode(
-    objects: bool, sample: int | bool | None, aggregate: bool, follow_fork: bool, interval_ms: int
+    objects: bool, native: bool, sample: int | bool | None, aggregate: bool, follow_fork: bool, interval_ms: int
 ) -> Mode | None:
     """How to record, checked as :class:`heaptide.Tracker` checks it."""
     try:
@@ -346,6 +348,7 @@ def check_mode(
     return Tracker(
         os.devnull,
         objects=objects,
+        native=native,
         sample=sample,
         aggregate=aggregate,
         follow_fork=follow_fork,

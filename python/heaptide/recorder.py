@@ -62,6 +62,7 @@ def begin(
         # The name was just made free; if another process has taken it meanwhile, the later one is the latest.
         overwrite=True,
         objects=chosen.objects or (is_component and chosen.detailed_tracing),
+        native=chosen.native,
         sample_bytes=chosen.sample,
         aggregate=chosen.aggregate,
         follow_fork=chosen.follow_fork,

@@ -38,6 +38,7 @@ class Plan(Target):
     force: bool
     quiet: bool
     objects: bool
+    native: bool
     sample_bytes: int
     aggregate: bool
     follow_fork: bool
@@ -89,6 +90,7 @@ def _start_recording(plan: Plan) -> bool:
             path,
             overwrite=plan["force"],
             objects=plan["objects"],
+            native=plan["native"],
             sample_bytes=plan["sample_bytes"],
             aggregate=plan["aggregate"],
             follow_fork=plan["follow_fork"],

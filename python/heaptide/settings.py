@@ -234,6 +234,10 @@ ALL = (
         kind="yes or no", short="HEAPTIDE_OBJECTS",
     ),
     Setting(
+        "native", boolean, False, "show the C, C++ and Rust functions between the Python functions, too",
+        kind="yes or no", short="HEAPTIDE_NATIVE",
+    ),
+    Setting(
         "sample", sample, 0, "record one allocation about every so many bytes; `yes` is every 512k",
         kind="size, yes or no", short="HEAPTIDE_SAMPLE", shown_default="no",
     ),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         """How to record."""
 
         objects: bool
+        native: bool
         sample_bytes: int
         aggregate: bool
         follow_fork: bool
@@ -46,6 +47,7 @@ class Tracker:
 
     destination   the capture file to write; an existing one is refused unless `overwrite` is true
     objects       record Python's own allocators too: every object, not only what reaches the C library
+    native        show the C, C++ and Rust functions between the Python functions, too; `native_traces` means the same
     sample        record one allocation per so many bytes on average; `True` means every 512 KiB
     aggregate     keep the file bounded
     follow_fork   forked children write captures of their own, named after this one and their pid
@@ -60,11 +62,13 @@ class Tracker:
         destination: str | os.PathLike[str],
         *,
         objects: bool = False,
+        native: bool = False,
         sample: int | bool | None = None,
         aggregate: bool = False,
         follow_fork: bool = False,
         interval_ms: int = 10,
         overwrite: bool = False,
+        native_traces: bool = False,
     ) -> None:
         if sample is True:
             sample = DEFAULT_SAMPLE_BYTES
@@ -74,6 +78,7 @@ class Tracker:
             raise ValueError(f"interval_ms must be a number from 1 to {MAX_INTERVAL_MS}, not {interval_ms}")
         self._path = os.path.abspath(destination)
         self._objects = objects
+        self._native = native or native_traces
         self._sample_bytes = int(sample or 0)
         self._aggregate = aggregate
         self._follow_fork = follow_fork
@@ -85,6 +90,7 @@ class Tracker:
         """How this tracker records, in the words of :func:`start`."""
         return {
             "objects": self._objects,
+            "native": self._native,
             "sample_bytes": self._sample_bytes,
             "aggregate": self._aggregate,
             "follow_fork": self._follow_fork,
@@ -129,6 +135,7 @@ def start(
     *,
     overwrite: bool,
     objects: bool,
+    native: bool,
     sample_bytes: int,
     aggregate: bool,
     follow_fork: bool,
@@ -150,6 +157,7 @@ def start(
             path,
             overwrite=overwrite,
             objects=objects,
+            native=native,
             sample_bytes=sample_bytes,
             aggregate=aggregate,
             follow_fork=follow_fork,

@@ -59,6 +59,11 @@ static void state_bits(void) {
 static void frame_fields(void) {
 #if PY_VERSION_HEX < 0x030B0000
     printf("    current_frame: CurrentFrame::Direct(%zu), // PyThreadState.frame\n", offsetof(PyThreadState, frame));
+    puts("    evaluations: Evaluations::CFrames {");
+    OFFSET(8, "cframe", PyThreadState, cframe);
+    OFFSET(8, "previous", CFrame, previous);
+    puts("        current_frame: None, // each runs one frame");
+    puts("    },");
     OFFSET(4, "frame_previous", PyFrameObject, f_back);
     OFFSET(4, "frame_code", PyFrameObject, f_code);
     puts("    frame_code_mask: !0,");
@@ -69,6 +74,15 @@ static void frame_fields(void) {
     OFFSET(8, "cframe", PyThreadState, cframe);
     OFFSET(8, "current_frame", _PyCFrame, current_frame);
     puts("    },");
+#if PY_VERSION_HEX < 0x030C0000
+    puts("    evaluations: Evaluations::CFrames {");
+    OFFSET(8, "cframe", PyThreadState, cframe);
+    OFFSET(8, "previous", _PyCFrame, previous);
+    printf("        current_frame: Some(%zu), // _PyCFrame.current_frame\n", offsetof(_PyCFrame, current_frame));
+    puts("    },");
+#else
+    puts("    evaluations: Evaluations::Shims,");
+#endif
     OFFSET(4, "frame_previous", _PyInterpreterFrame, previous);
     OFFSET(4, "frame_code", _PyInterpreterFrame, f_code);
     puts("    frame_code_mask: !0,");
@@ -86,7 +100,7 @@ static void frame_fields(void) {
 
 int main(void) {
     header("The layout of");
-    puts("use super::super::layout::{BytesLayout, CodeLayout, CurrentFrame, Layout, UnicodeLayout};\n");
+    puts("use super::super::layout::{BytesLayout, CodeLayout, CurrentFrame, Evaluations, Layout, UnicodeLayout};\n");
     puts("pub const LAYOUT: Layout = Layout {");
     printf("    version: (%d, %d),\n", PY_MAJOR_VERSION, PY_MINOR_VERSION);
     frame_fields();

@@ -61,7 +61,7 @@ export function madeUp({ frames, own, threads = ['MainThread'], head = {}, first
     }
     return known.get(value);
   };
-  const locations = { function: [], file: [], line: [], module: [], import_system: [], source: [] };
+  const locations = { function: [], file: [], line: [], module: [], import_system: [], library: [], source: [] };
   const places = new Map();
   const nodes = { up: [0], place: [-1] };
   frames.forEach(([parent, name, file, line], at) => {
@@ -73,6 +73,7 @@ export function madeUp({ frames, own, threads = ['MainThread'], head = {}, first
       locations.line.push(line);
       locations.module.push(text(file.split('/')[2] ?? 'job'));
       locations.import_system.push(file.startsWith('<frozen importlib') ? 1 : 0);
+      locations.library.push(file.endsWith('.c') ? text('/usr/lib/libmade.so') : -1);
       locations.source.push('');
     }
     nodes.up.push(at + 1 - parent);

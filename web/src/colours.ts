@@ -10,6 +10,7 @@ export interface Palette {
   otherModules: string;
   standardLibrary: string;
   importSystem: string;
+  native: string;
   nothing: string;
   cut: string;
   match: string;
@@ -29,6 +30,7 @@ const LIGHT: Palette = {
   otherModules: '#c9cfb9',
   standardLibrary: '#c3d0d6',
   importSystem: '#dde3e6',
+  native: '#d9c3e8',
   nothing: '#d3d7dd',
   cut: '#e7e5e0',
   match: '#e5509f',
@@ -46,6 +48,7 @@ const DARK: Palette = {
   otherModules: '#54593f',
   standardLibrary: '#43525a',
   importSystem: '#333e43',
+  native: '#5a4a6e',
   nothing: '#3c4247',
   cut: '#2c3133',
   match: '#d8478f',
@@ -77,11 +80,13 @@ export interface Colouring {
   moduleOf: Int32Array;
 }
 
-const N_FIXED = 5;
+/** The kind of C, C++ and Rust functions. */
+export const NATIVE = 'native functions';
+const N_FIXED = 6;
 
 /** Modules get their colours by what they ever allocated, so that a module keeps its colour in every view. */
 export function colouring(data: Data): Colouring {
-  const { module, import_system } = data.locations;
+  const { module, import_system, library } = data.locations;
   const sums = new Map<number, number>();
   const { node, amounts, n } = data.own;
   const modules = modulesOfNodes(data);
@@ -96,6 +101,7 @@ export function colouring(data: Data): Colouring {
     { name: 'import system', module: -1, colour: (palette) => palette.importSystem },
     { name: 'no Python frame', module: -1, colour: (palette) => palette.nothing },
     { name: 'too small to show', module: -1, colour: (palette) => palette.cut },
+    { name: NATIVE, module: -1, colour: (palette) => palette.native },
     ...largest.map(([name], rank) => ({
       name: data.texts[name]!,
       module: name,
@@ -110,6 +116,7 @@ export function colouring(data: Data): Colouring {
       const key = tree.key[node]!;
       if (key === CUT) return 4;
       if (key === NO_FRAMES || key === ROOT || key <= THREADS) return 3;
+      if (library[key]! >= 0) return 5;
       if (import_system[key]) return 2;
       const name = module[key]!;
       return name < 0 ? 1 : (kindOfModule.get(name) ?? 0);

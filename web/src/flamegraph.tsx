@@ -27,6 +27,7 @@ const KEYS: Keys = [
   ['i', 'upside down: who allocated, and who called it'],
   ['l', 'merge frames by function or by line'],
   ['h', 'hide frames of the import system'],
+  ['k', 'hide native frames, if the capture has them'],
   ['s', 'split by thread'],
   ['o', 'root at the top or at the bottom'],
 ];

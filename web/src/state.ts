@@ -22,6 +22,7 @@ export interface Settings {
   inverted: boolean;
   merge: 'line' | 'function';
   hideImports: boolean;
+  hideNative: boolean;
   splitThreads: boolean;
   /** Where the root is: at the top or at the bottom. */
   orientation: 'icicle' | 'flame';
@@ -55,6 +56,7 @@ export const FIRST: Settings = {
   merge: 'line',
   // Six frames of the import system stand between any two modules: they hide what is looked for.
   hideImports: true,
+  hideNative: false,
   splitThreads: false,
   orientation: 'icicle',
   search: '',
@@ -129,8 +131,8 @@ export function fromHash(hash: string, first: Settings, data: Data): Settings {
 export const settings = signal<Settings>(FIRST);
 /** What 100 % and the tree depend on; equal values keep their identity, so that a theme change builds no tree. */
 export const shape = computed<Shape>(() => {
-  const { measure, from, to, kind, unit, process, thread, inverted, merge, hideImports, splitThreads, width } = settings.value;
-  const next: Shape = { measure, from, to, kind, unit, process, thread, inverted, merge, hideImports, splitThreads, width };
+  const { measure, from, to, kind, unit, process, thread, inverted, merge, hideImports, hideNative, splitThreads, width } = settings.value;
+  const next: Shape = { measure, from, to, kind, unit, process, thread, inverted, merge, hideImports, hideNative, splitThreads, width };
   const isSame = lastShape && (Object.keys(next) as (keyof Shape)[]).every((name) => next[name] === lastShape![name]);
   return isSame ? lastShape! : (lastShape = next);
 });

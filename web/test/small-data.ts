@@ -30,6 +30,7 @@ export const PACKED: Packed = {
     line: [10, 20, 21, 5, 1],
     module: [7, 7, 7, 8, -1],
     import_system: [0, 0, 0, 0, 1],
+    library: [-1, -1, -1, -1, -1],
     source: ['main()', 'a = parse()', 'b = parse()', '', ''],
   },
   // root > <module>:10 > load:20 > parse:5 · load:21 > parse:5 > cut · _find_and_load > parse:5; no frames

@@ -17,6 +17,7 @@ const SHAPE: Shape = {
   inverted: false,
   merge: 'line',
   hideImports: false,
+  hideNative: false,
   splitThreads: false,
   width: 'change',
 };
@@ -34,10 +35,8 @@ function drawn(data: Data, tree: Tree, byLine = true): string[] {
   return lines;
 }
 
-const check = (shape: Partial<Shape>): string[] => {
-  const data = smallData();
-  return drawn(data, buildTree(data, { ...SHAPE, ...shape }), shape.merge !== 'function');
-};
+const check = (shape: Partial<Shape>, data: Data = smallData()): string[] =>
+  drawn(data, buildTree(data, { ...SHAPE, ...shape }), shape.merge !== 'function');
 
 describe('the tree', () => {
   test('has the largest child first and every child within its parent', () => {
@@ -66,6 +65,18 @@ describe('the tree', () => {
   test('gives what a hidden import frame held to its caller', () => {
     expect(check({ hideImports: true })).not.toContain('    _find_and_load:1 150 at 750');
     expect(check({ hideImports: true })).toContain('    parse:5 150 at 750');
+  });
+
+  test('gives what a hidden native function held to its caller, and merges what is the same then', () => {
+    const data = smallData();
+    const shown = check({}, data);
+    // `load` on both lines becomes a native function: what it called is the caller's.
+    data.locations.library = [-1, 4, 4, -1, -1];
+    expect(check({}, data)).toEqual(shown);
+    const hidden = check({ hideNative: true }, data);
+    expect(hidden.some((line) => line.includes('load:2'))).toBe(false);
+    expect(hidden.filter((line) => line.startsWith('    parse:5'))).toHaveLength(1);
+    expect(hidden[0]).toBe(shown[0]);
   });
 
   test('shows one thread when asked, and splits by thread when asked', () => {

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use heaptide_capture::{Code, Entry, Lost, wire};
 
@@ -25,6 +25,8 @@ pub const NOBODY: u32 = u32::MAX;
 /// `tp_dealloc` in a type object, the same in all versions: refcount, type, size, name, two sizes stand before it.
 const TP_DEALLOC: usize = 48;
 
+/// The next free number. Libraries take theirs here, too.
+static NEXT_ID: AtomicU32 = AtomicU32::new(UNKNOWN + 1);
 static N_DEATHS: AtomicU64 = AtomicU64::new(0);
 pub static CODES: ForkMutex<Option<Codes>> = ForkMutex::new(None);
 /// The type's own deallocator while ours stands in its place; 0 otherwise.
@@ -36,7 +38,6 @@ pub struct Codes {
     by_content: HashMap<u64, u32>,
     /// Objects whose deallocator is running.
     dying: Vec<usize>,
-    next_id: u32,
     buffers: Box<CodeBuffers>,
     lines: Vec<u8>,
 }
@@ -47,13 +48,18 @@ pub fn n_deaths() -> u64 {
     N_DEATHS.load(Ordering::Relaxed)
 }
 
+/// A number that nothing in this capture has.
+pub fn next_id() -> u32 {
+    NEXT_ID.fetch_add(1, Ordering::Relaxed)
+}
+
 /// Forgets all numbers, for a new capture.
 pub fn reset() {
+    NEXT_ID.store(UNKNOWN + 1, Ordering::Relaxed);
     *CODES.lock() = Some(Codes {
         by_address: HashMap::new(),
         by_content: HashMap::new(),
         dying: Vec::new(),
-        next_id: UNKNOWN + 1,
         buffers: Box::new(CodeBuffers::new()),
         lines: Vec::new(),
     });
@@ -105,8 +111,7 @@ pub fn id_and_text(layout: &Layout, address: usize, is_new: impl FnOnce(&Code)) 
     let id = match codes.by_content.get(&content) {
         Some(&id) => id,
         None => {
-            let id = codes.next_id;
-            codes.next_id += 1;
+            let id = next_id();
             codes.by_content.insert(content, id);
             codes.lines.clear();
             if layout.version >= (3, 11) {

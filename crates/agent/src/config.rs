@@ -17,6 +17,8 @@ pub struct Config {
     pub sample_bytes: u64,
     /// Keep the file bounded: sums instead of events.
     pub aggregate: bool,
+    /// Record the native frames between the Python frames, too.
+    pub native: bool,
     /// Forked children go on recording, each into a file of its own.
     pub follow_fork: bool,
     /// Pause between two readings of the resident size.

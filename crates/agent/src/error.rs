@@ -18,6 +18,7 @@ pub enum StartError {
     NoMemory,
     NoKeeper(io::Error),
     NoAllocator(&'static str),
+    NoNativeStacks,
 }
 
 impl fmt::Display for StartError {
@@ -49,6 +50,9 @@ impl fmt::Display for StartError {
             StartError::NoAllocator(name) => {
                 write!(f, "could not record: the C library has no function {name}")
             }
+            StartError::NoNativeStacks => f.write_str(
+                "could not record native frames: they are read on x86-64 only; record without --native",
+            ),
         }
     }
 }

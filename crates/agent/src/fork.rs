@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::jobs::ACCOUNTS;
 use crate::libraries::LOADER;
 use crate::locks::lock;
+use crate::native::modules::MODULES;
 use crate::session::{self, LIFECYCLE, ORDER};
 use crate::sys;
 use crate::threads::{self, POOL};
@@ -61,9 +62,11 @@ extern "C" fn before() {
     POOL.acquire();
     ACCOUNTS.acquire();
     CODES.acquire();
+    MODULES.acquire();
 }
 
 extern "C" fn in_parent() {
+    MODULES.release();
     CODES.release();
     ACCOUNTS.release();
     POOL.release();

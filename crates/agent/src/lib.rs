@@ -26,6 +26,7 @@ mod ledger;
 pub mod libraries;
 pub mod lines;
 pub mod locks;
+pub mod native;
 pub mod new_file;
 pub mod own_file;
 pub mod own_memory;

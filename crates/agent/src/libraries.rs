@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::hooks::{HOOKS, Hook};
 use crate::locks::ForkMutex;
+use crate::native::modules;
 use crate::{sys, threads};
 
 /// Taken before anything that takes the linker's lock. Holds which libraries are done, by their program headers.
@@ -204,6 +205,7 @@ fn walk(task: Task, present: &HashSet<usize>, counters: (u64, u64)) {
     if counters.1 != UNLOADS_SEEN.load(Ordering::Acquire) {
         // An address may have been used again by another library: look at all of them.
         done.clear();
+        modules::on_unload();
     }
     let mut walk = Walk {
         task,

@@ -55,6 +55,15 @@ impl<T> ForkMutex<T> {
         }
     }
 
+    /// The guard, if nobody has it at this moment.
+    pub fn try_lock(&self) -> Option<ForkGuard<'_, T>> {
+        let taken = self
+            .lock
+            .0
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok().then(|| ForkGuard(self))
+    }
+
     pub fn lock(&self) -> ForkGuard<'_, T> {
         self.lock.acquire();
         ForkGuard(self)

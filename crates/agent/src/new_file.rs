@@ -51,6 +51,7 @@ pub fn header_of(config: &Config, session: [u8; 16], parent_pid: u32, tick_shift
             sample_bytes: config.sample_bytes,
             aggregate: config.aggregate,
             follow_fork: config.follow_fork,
+            native: config.native,
         },
         command: program.command,
         executable: program.executable,

@@ -18,13 +18,13 @@ use std::sync::atomic::Ordering;
 use heaptide_capture::area::ChunkHead;
 use heaptide_capture::event::MAX_RECORD_BYTES;
 use heaptide_capture::wire::Writer;
-use heaptide_capture::{Allocator, Frame, Tables};
+use heaptide_capture::{Allocator, Frame, Lost, Tables};
 
 use crate::session::{self, ORDER, TOKEN_MASK};
 use crate::slot::Filled;
 use crate::sys::KeepErrno;
 use crate::threads::{NO_TOKEN, ThreadState};
-use crate::{clock, python};
+use crate::{clock, native, python};
 
 /// Room that an event with an unchanged stack needs, with much to spare.
 const EVENT_ROOM: usize = 512;
@@ -80,10 +80,17 @@ pub unsafe fn alloc(state: *mut ThreadState, allocator: Allocator, size: usize, 
         let start = state.position;
         // SAFETY: from the position to the slot's end the chunk is this thread's.
         let mut room = unsafe { Room::new(&mut state.tables, start, slot.end()) };
-        let synced = match python::layout() {
-            // SAFETY: `python::thread_state` gives this thread's own state or 0, under a layout that was checked.
-            Some(layout) => unsafe { state.stack.sync(layout, python::thread_state(), &mut room) },
-            None => true,
+        let synced = if state.native.is_null() {
+            match python::layout() {
+                // SAFETY: `python::thread_state` gives this thread's own state or 0, under a layout that was checked.
+                Some(layout) => unsafe {
+                    state.stack.sync(layout, python::thread_state(), &mut room)
+                },
+                None => true,
+            }
+        } else {
+            // SAFETY: both stacks are this thread's own, and nobody else refers to them.
+            unsafe { native::mixed::sync(&mut *state.native, &mut state.stack, &mut room) }
         };
         if synced && room.left() >= MAX_RECORD_BYTES {
             room.tables
@@ -255,6 +262,18 @@ fn join(state: &mut ThreadState, session: &session::Session) {
     state.limit = null_mut();
     state.tables.reset(0, 0);
     state.stack.forget();
+    state.native = null_mut();
+    if session.config.native {
+        if state.native_memory.is_null() {
+            state.native_memory = native::new_stack();
+        }
+        state.native = state.native_memory;
+        // SAFETY: memory of this state's own, or null.
+        match unsafe { state.native.as_mut() } {
+            Some(native) => native.join_session(),
+            None => session::count_lost(Lost::CutNativeStack, 1),
+        }
+    }
     // SAFETY: the reference is a state's.
     session.announce_thread(state.stream, unsafe { crate::threads::os_id(state) });
 }
@@ -288,6 +307,10 @@ pub fn roll(state: &mut ThreadState) -> bool {
     state.limit = unsafe { slot.end().sub(EVENT_ROOM) };
     state.tables.reset(sequence, time);
     state.stack.forget();
+    // SAFETY: memory of this state's own, or null.
+    if let Some(native) = unsafe { state.native.as_mut() } {
+        native.forget();
+    }
     true
 }
 

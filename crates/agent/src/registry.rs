@@ -7,7 +7,6 @@ use std::collections::HashMap;
 
 use heaptide_capture::Entry;
 use heaptide_capture::area::{BlockHead, ChunkHead, REGISTRY_STREAM, SlotHead};
-use heaptide_capture::registry::MAX_SMALL_ENTRY_BYTES;
 
 use crate::slot::{Filled, Size, Slot};
 use crate::store::Store;
@@ -24,10 +23,7 @@ pub struct RegistryStream {
 
 impl RegistryStream {
     pub fn write(&mut self, store: &Store, entry: &Entry) {
-        let needed = match entry {
-            Entry::Code(code) => code.max_bytes(),
-            _ => MAX_SMALL_ENTRY_BYTES,
-        };
+        let needed = entry.max_bytes();
         if needed > Size::Large.slot_len() - SlotHead::LEN {
             // A very long line table: a block of its own.
             let mut bytes = vec![0; needed];

@@ -33,8 +33,8 @@ use crate::registry::RegistryStream;
 use crate::store::Store;
 use crate::threads::{self, RECORDING, ThreadState};
 use crate::{
-    clock, codes, fork, hooks, jobs, keeper, ledger, new_file, own_memory, own_thread, python,
-    record, resident, sampler, sys,
+    clock, codes, fork, hooks, jobs, keeper, ledger, native, new_file, own_memory, own_thread,
+    python, record, resident, sampler, sys,
 };
 
 /// Low bits of the order word: the thread that recorded last. The rest is its number in the order.
@@ -211,6 +211,9 @@ unsafe fn start_as(
     if jobs::is_active() {
         return Err(StartError::JobsAreTraced);
     }
+    if config.native && !native::IS_SUPPORTED {
+        return Err(StartError::NoNativeStacks);
+    }
     // SAFETY: the caller holds the GIL.
     let (symbols, warning) = unsafe { prepare_interpreter() }?;
     if !threads::prepare() {
@@ -245,6 +248,9 @@ unsafe fn start_as(
     codes::reset();
     SESSION.store(std::ptr::from_ref(session).cast_mut(), Ordering::Release);
     session.note_clock();
+    if session.config.native {
+        native::modules::reset();
+    }
     if let Some(bytes) = resident::limit() {
         session.note(&Entry::Limit { bytes });
     }
@@ -315,6 +321,7 @@ pub unsafe fn stop() -> Option<Stopped> {
     };
     SESSION.store(null_mut(), Ordering::Release);
     codes::clear();
+    native::modules::clear();
     if all_quiet {
         // SAFETY: as above; the keeper has ended, and the pointer is gone, so this is the last user.
         unsafe {

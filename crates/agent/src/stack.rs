@@ -24,7 +24,7 @@ use crate::record::Room;
 use crate::{codes, session};
 
 /// Frames that are remembered and written. A chunk must hold a push for each.
-const MAX_DEPTH: usize = 4096;
+pub const MAX_DEPTH: usize = 4096;
 /// Of a deeper stack: so many innermost frames are kept, and the outermost ones; the middle is left out.
 const KEPT_INNERMOST: usize = 64;
 const N_PLACES: usize = 256;
@@ -39,6 +39,7 @@ struct Entry {
     instruction: usize,
     /// Frames written up to and including this one; shims between C and Python are compared but not written.
     n_written: u32,
+    is_shim: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -46,6 +47,14 @@ struct Entry {
 struct CachedCode {
     code: usize,
     id: u32,
+}
+
+/// The present chain is `entries[..known]` followed by `fresh[..n_fresh]` backwards.
+struct Change {
+    /// Entries before this one are as they were.
+    first_changed: usize,
+    known: usize,
+    n_fresh: usize,
 }
 
 /// What one thread remembers. Zero bytes are the empty stack.
@@ -82,7 +91,7 @@ impl Stack {
         self.depth = 0;
     }
 
-    fn n_written(&self, depth: usize) -> u32 {
+    pub fn n_written(&self, depth: usize) -> u32 {
         if depth == 0 {
             0
         } else {
@@ -100,6 +109,21 @@ impl Stack {
         if codes::n_deaths() != self.deaths_seen {
             self.take_deaths_into_account(room);
         }
+        // SAFETY: as our caller says.
+        let change = unsafe { self.find_change(layout, thread_state) };
+        if change.first_changed == self.depth && change.n_fresh == 0 {
+            return true;
+        }
+        // SAFETY: entries below `known` are in the live chain, and so are the fresh frames.
+        unsafe { self.write_change(layout, change, room) }
+    }
+
+    /// Compares the calling thread's stack with the remembered one.
+    ///
+    /// # Safety
+    /// As [`Stack::sync`].
+    #[inline(always)]
+    unsafe fn find_change(&mut self, layout: &Layout, thread_state: usize) -> Change {
         // SAFETY: a thread state points to its innermost frame, directly or through one more struct.
         let leaf = unsafe { innermost(layout, thread_state) };
 
@@ -119,7 +143,7 @@ impl Stack {
             }
             if n_fresh == MAX_DEPTH {
                 // SAFETY: as our caller says.
-                return unsafe { self.rewrite(layout, leaf, room) };
+                return unsafe { self.whole_chain(layout, leaf) };
             }
             self.fresh[n_fresh] = frame;
             n_fresh += 1;
@@ -128,7 +152,7 @@ impl Stack {
         }
         if self.has_hole || known + n_fresh > MAX_DEPTH {
             // SAFETY: as our caller says.
-            return unsafe { self.rewrite(layout, leaf, room) };
+            return unsafe { self.whole_chain(layout, leaf) };
         }
 
         // The part that is remembered: each frame must still have the caller, the code and the instruction it had.
@@ -153,43 +177,24 @@ impl Stack {
             if previous != expected {
                 // A generator that was resumed by somebody else, for example.
                 // SAFETY: as our caller says.
-                return unsafe { self.rewrite(layout, leaf, room) };
+                return unsafe { self.whole_chain(layout, leaf) };
             }
         }
-        if first_changed == self.depth && n_fresh == 0 {
-            return true;
+        Change {
+            first_changed,
+            known,
+            n_fresh,
         }
-        // SAFETY: entries below `known` are in the live chain, and so are the fresh frames.
-        unsafe { self.write_change(layout, first_changed, known, n_fresh, room) }
     }
 
     /// Pops down to `first_changed`, then writes the frames from there to the leaf.
     ///
     /// # Safety
     /// The chain is `entries[..known]` followed by `fresh[..n_fresh]` backwards, and all of it is live.
-    unsafe fn write_change(
-        &mut self,
-        layout: &Layout,
-        mut first_changed: usize,
-        known: usize,
-        n_fresh: usize,
-        room: &mut Room,
-    ) -> bool {
-        // A frame that only the hint failed to find is not new; and what was called again from the same place in the
-        // same code at the same address is the same frame for us.
-        let depth = known + n_fresh;
-        while first_changed >= known && first_changed < depth && first_changed < self.depth {
-            let frame = self.fresh[depth - 1 - first_changed];
-            let entry = &self.entries[first_changed];
-            // SAFETY: fresh frames are live.
-            let same = entry.frame == frame
-                && unsafe { word(frame, layout.frame_code) } == entry.code
-                && unsafe { word(frame, layout.frame_instr) } == entry.instruction;
-            if !same {
-                break;
-            }
-            first_changed += 1;
-        }
+    unsafe fn write_change(&mut self, layout: &Layout, change: Change, room: &mut Room) -> bool {
+        // SAFETY: as our caller says.
+        let (first_changed, depth) = unsafe { self.narrow(layout, &change) };
+        let known = change.known;
         let n_before = self.n_written(self.depth);
         let mut n_written = self.n_written(first_changed);
         if n_before > n_written {
@@ -206,26 +211,103 @@ impl Stack {
                 return false;
             }
             // SAFETY: the frame is live.
-            n_written += u32::from(unsafe { self.write_push(layout, frame, i, room) });
+            unsafe { self.remember(layout, frame, i) };
+            if let Some(written) = self.frame_to_write(layout, i) {
+                room.push(written);
+                n_written += 1;
+            }
             self.entries[i].n_written = n_written;
-            self.places[place_of(frame)] = i as u16;
             self.depth = i + 1;
         }
         true
     }
 
-    /// Remembers one frame as entry `i` and writes it, unless it is a shim. Returns whether it was written.
+    /// The first entry that is to be written anew, and the depth of the new chain.
+    ///
+    /// # Safety
+    /// As [`Stack::write_change`].
+    #[inline(always)]
+    unsafe fn narrow(&self, layout: &Layout, change: &Change) -> (usize, usize) {
+        let Change {
+            mut first_changed,
+            known,
+            n_fresh,
+        } = *change;
+        // A frame that only the hint failed to find is not new; and what was called again from the same place in the
+        // same code at the same address is the same frame for us.
+        let depth = known + n_fresh;
+        while first_changed >= known && first_changed < depth && first_changed < self.depth {
+            let frame = self.fresh[depth - 1 - first_changed];
+            let entry = &self.entries[first_changed];
+            // SAFETY: fresh frames are live.
+            let same = entry.frame == frame
+                && unsafe { word(frame, layout.frame_code) } == entry.code
+                && unsafe { word(frame, layout.frame_instr) } == entry.instruction;
+            if !same {
+                break;
+            }
+            first_changed += 1;
+        }
+        (first_changed, depth)
+    }
+
+    /// Brings the entries up to date without writing: what is written is decided together with the native frames. The
+    /// first entry that changed, or `None`.
+    ///
+    /// # Safety
+    /// As [`Stack::sync`].
+    pub unsafe fn refresh(&mut self, layout: &Layout, thread_state: usize) -> Option<usize> {
+        if codes::n_deaths() != self.deaths_seen {
+            self.forget_codes();
+        }
+        // SAFETY: as our caller says.
+        let change = unsafe { self.find_change(layout, thread_state) };
+        if change.first_changed == self.depth && change.n_fresh == 0 {
+            return None;
+        }
+        // SAFETY: the change was just found.
+        let (first_changed, depth) = unsafe { self.narrow(layout, &change) };
+        for i in first_changed..depth {
+            let frame = if i < change.known {
+                self.entries[i].frame
+            } else {
+                self.fresh[depth - 1 - i]
+            };
+            // SAFETY: the frame is live.
+            unsafe { self.remember(layout, frame, i) };
+        }
+        self.depth = depth;
+        Some(first_changed)
+    }
+
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    pub fn frame(&self, i: usize) -> usize {
+        self.entries[i].frame
+    }
+
+    pub fn set_written(&mut self, i: usize, n_written: u32) {
+        self.entries[i].n_written = n_written;
+    }
+
+    /// The first entry that is not among the first `n_written` frames that were written, shims before it included.
+    pub fn first_behind(&self, n_written: u32) -> usize {
+        let entries = &self.entries[..self.depth];
+        let mut at = entries.partition_point(|entry| entry.n_written <= n_written);
+        while at > 0 && entries[at - 1].is_shim && entries[at - 1].n_written == n_written {
+            at -= 1;
+        }
+        at
+    }
+
+    /// Remembers one frame as entry `i`.
     ///
     /// # Safety
     /// `frame` is in the calling thread's chain.
     #[inline(always)]
-    unsafe fn write_push(
-        &mut self,
-        layout: &Layout,
-        frame: usize,
-        i: usize,
-        room: &mut Room,
-    ) -> bool {
+    unsafe fn remember(&mut self, layout: &Layout, frame: usize, i: usize) {
         // SAFETY: the frame is live, and these are its fields.
         let (raw_code, instruction) = unsafe {
             (
@@ -237,14 +319,32 @@ impl Stack {
             frame,
             code: raw_code,
             instruction,
-            n_written: 0,
+            n_written: u32::MAX,
+            is_shim: layout.frame_owner.is_some_and(|owner| {
+                // SAFETY: the owner is one byte of the same live frame.
+                let owner = unsafe { (frame.wrapping_add(owner) as *const u8).read() };
+                owner >= layout.first_shim_owner
+            }),
         };
-        if let Some(owner) = layout.frame_owner {
-            // SAFETY: the owner is one byte of the same live frame.
-            let owner = unsafe { (frame.wrapping_add(owner) as *const u8).read() };
-            if owner >= layout.first_shim_owner {
-                return false;
-            }
+        self.places[place_of(frame)] = i as u16;
+    }
+
+    /// Whether entry `i` is a shim between C and Python.
+    pub fn is_shim(&self, i: usize) -> bool {
+        self.entries[i].is_shim
+    }
+
+    /// What is written for entry `i`; `None` for a shim. The entry's code object is alive.
+    #[inline(always)]
+    pub fn frame_to_write(&mut self, layout: &Layout, i: usize) -> Option<Frame> {
+        let Entry {
+            code: raw_code,
+            instruction,
+            is_shim,
+            ..
+        } = self.entries[i];
+        if is_shim {
+            return None;
         }
         let code = raw_code & layout.frame_code_mask;
         let cached = self.codes
@@ -255,18 +355,17 @@ impl Stack {
             self.learn_code(layout, code)
         };
         if id == codes::NOBODY {
-            return false;
+            return None;
         }
         let offset = instr_offset(layout, code, instruction);
-        room.push(Frame {
+        Some(Frame {
             code: id,
             instruction: if offset == u32::MAX {
                 Frame::AT_START
             } else {
                 offset / 2
             },
-        });
-        true
+        })
     }
 
     #[cold]
@@ -282,22 +381,28 @@ impl Stack {
     #[cold]
     #[inline(never)]
     fn take_deaths_into_account(&mut self, room: &mut Room) {
-        self.deaths_seen = codes::n_deaths();
-        self.codes = [CachedCode { code: 0, id: 0 }; N_CACHED_CODES];
         let n_written = self.n_written(self.depth);
         if n_written > 0 {
             room.pop(n_written as usize);
         }
+        self.forget_codes();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn forget_codes(&mut self) {
+        self.deaths_seen = codes::n_deaths();
+        self.codes = [CachedCode { code: 0, id: 0 }; N_CACHED_CODES];
         self.depth = 0;
     }
 
-    /// The general way: walks the whole chain, keeps what is equal at its outer end and writes the rest.
+    /// The general way: walks the whole chain; what is equal at its outer end is found later.
     ///
     /// # Safety
     /// `leaf` is 0 or the calling thread's innermost frame.
     #[cold]
     #[inline(never)]
-    unsafe fn rewrite(&mut self, layout: &Layout, leaf: usize, room: &mut Room) -> bool {
+    unsafe fn whole_chain(&mut self, layout: &Layout, leaf: usize) -> Change {
         let mut n_frames = 0;
         let mut frame = leaf;
         while frame != 0 {
@@ -322,8 +427,11 @@ impl Stack {
             session::count_lost(heaptide_capture::Lost::DeepStack, 1);
         }
         self.has_hole = n_left_out > 0;
-        // SAFETY: all of the chain is in `fresh`.
-        unsafe { self.write_change(layout, 0, 0, n_fresh, room) }
+        Change {
+            first_changed: 0,
+            known: 0,
+            n_fresh,
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use heaptide_capture::Tables;
 
 use crate::jobs::ThreadMemory;
 use crate::locks::ForkMutex;
+use crate::native::walk::NativeStack;
 use crate::own_memory;
 use crate::sampler::Sampler;
 use crate::slot::Slot;
@@ -59,6 +60,8 @@ pub struct ThreadState {
     /// Beyond this a new chunk is needed before an event begins.
     pub limit: *mut u8,
     pub slot: Option<Slot>,
+    /// The native stack, in a session that has them; null otherwise.
+    pub native: *mut NativeStack,
     pub tables: Tables,
     pub sampler: Sampler,
     /// The session that `stream` belongs to; 0 is none.
@@ -72,6 +75,8 @@ pub struct ThreadState {
     exit_rounds: u32,
     next_free: *mut ThreadState,
     pub jobs: ThreadMemory,
+    /// Kept for the next session.
+    pub native_memory: *mut NativeStack,
     pub stack: Stack,
 }
 

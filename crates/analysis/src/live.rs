@@ -81,7 +81,12 @@ impl Watch {
         if self.n_known != (n_stacks, n_codes) {
             self.n_known = (n_stacks, n_codes);
             let (tally, capture) = self.follower.parts();
-            (self.shown, _) = show(tally.stacks(), capture, &Filter::default(), &mut self.names);
+            // Looking up native functions takes too long to be done again and again.
+            let filter = Filter {
+                hide_native: true,
+                ..Filter::default()
+            };
+            (self.shown, _) = show(tally.stacks(), capture, &filter, &mut self.names);
         }
     }
 

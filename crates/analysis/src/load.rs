@@ -12,7 +12,8 @@ use rustc_hash::FxHashMap;
 
 use crate::filter::{Filter, NoMatch, SiteFilter};
 use crate::symbols::names::Resolver;
-use crate::symbols::{Location, LocationId, Names, is_import_system};
+use crate::symbols::native::short_name;
+use crate::symbols::{Location, LocationId, Names, NativeNames, is_import_system};
 use crate::window::Window;
 
 /// How often a capture is read whose program is perhaps still changing it.
@@ -206,6 +207,15 @@ pub(crate) fn show(
         let mut folders = header.own_paths.iter();
         folders.any(|folder| is_below(file, folder))
     };
+    let natives = if filter.hide_native {
+        NativeNames::default()
+    } else {
+        NativeNames::find(
+            stacks.iter().map(|(_, stack)| stack.frame),
+            &capture.registry,
+        )
+    };
+    let leads_to_python = leads_to_python(stacks, &capture.registry);
     let root = Shown {
         parent: 0,
         location: None,
@@ -214,8 +224,40 @@ pub(crate) fn show(
     let mut shown = vec![root];
     // What may be a launcher is one only if the profiler's own frames follow; until then it is the program.
     let mut may_be_launcher = vec![true];
-    for (_, stack) in stacks.iter() {
+    let mut has_python = vec![false];
+    // Of native frames with inlined functions: all but the innermost, by stack.
+    let mut outer: Vec<(usize, Vec<LocationId>)> = Vec::new();
+    for (id, stack) in stacks.iter() {
         let parent = stack.parent.0 as usize;
+        if let Some(module) = capture.registry.modules.get(&stack.frame.code) {
+            let part = shown[parent].part;
+            // How the interpreter came to run Python is not what anybody asks.
+            let is_start = is_plumbing(&module.path) && leads_to_python[id.0 as usize];
+            let is_shown = match has_python[parent] {
+                true => part == Part::Program,
+                false => !is_start,
+            };
+            let mut functions: Vec<LocationId> = match is_shown {
+                true => natives
+                    .get(stack.frame)
+                    .iter()
+                    .map(|name| names.native(name, &module.path))
+                    .collect(),
+                false => Vec::new(),
+            };
+            let location = functions.pop();
+            if !functions.is_empty() {
+                outer.push((shown.len(), functions));
+            }
+            shown.push(Shown {
+                parent: stack.parent.0,
+                location,
+                part,
+            });
+            may_be_launcher.push(may_be_launcher[parent]);
+            has_python.push(has_python[parent]);
+            continue;
+        }
         let location = resolver.locate(stack.frame, names);
         let at = names.get(location);
         let follows_launcher = may_be_launcher[parent];
@@ -225,11 +267,12 @@ pub(crate) fn show(
                 Part::Own
             }
             Part::Own if is_own(&at.file) => Part::Own,
-            Part::Own | Part::Launch if parent != 0 && is_runpy(&at.file) => Part::Launch,
+            Part::Own | Part::Launch if has_python[parent] && is_runpy(&at.file) => Part::Launch,
             _ => Part::Program,
         };
         let is_launcher = part != Part::Own && (is_runpy(&at.file) || is_command(at));
         may_be_launcher.push(follows_launcher && is_launcher);
+        has_python.push(true);
         let is_hidden = filter.hide_imports && is_import_system(&at.file);
         // Deeper in a stack, what our own code did for the program counts as its caller's.
         let is_shown = part == Part::Program && !is_own(&at.file) && !is_hidden;
@@ -239,7 +282,63 @@ pub(crate) fn show(
             part,
         });
     }
-    (shown, resolver.n_frames() as u64)
+    for (at, functions) in outer {
+        if shown[at].location.is_some() {
+            let part = shown[at].part;
+            let mut parent = shown[at].parent;
+            for location in functions {
+                shown.push(Shown {
+                    parent,
+                    location: Some(location),
+                    part,
+                });
+                parent = shown.len() as u32 - 1;
+            }
+            shown[at].parent = parent;
+        }
+    }
+    let n_frames = resolver.n_frames() + natives.len();
+    (shown, n_frames as u64)
+}
+
+/// For each stack, whether a Python frame was ever called from it.
+fn leads_to_python(stacks: &Stacks, registry: &Registry) -> Vec<bool> {
+    let mut leads = vec![false; stacks.n_stacks()];
+    if registry.modules.is_empty() {
+        return leads;
+    }
+    let all: Vec<_> = stacks.iter().collect();
+    for (id, stack) in all.into_iter().rev() {
+        let is_python = !registry.modules.contains_key(&stack.frame.code);
+        if is_python || leads[id.0 as usize] {
+            leads[stack.parent.0 as usize] = true;
+        }
+    }
+    leads
+}
+
+/// Libraries that only bring a thread or the interpreter to its first Python function.
+fn is_plumbing(path: &str) -> bool {
+    const PREFIXES: [&str; 7] = [
+        "python",
+        "libpython",
+        "libc.so",
+        "libc-",
+        "libpthread",
+        "ld-",
+        "<",
+    ];
+    PREFIXES
+        .iter()
+        .any(|prefix| short_name(path).starts_with(prefix))
+}
+
+/// The names of all native frames of a capture, as far as they can be found here: what a bundle holds.
+pub fn native_names(capture: Capture, on_progress: &mut dyn FnMut(u64)) -> (Capture, NativeNames) {
+    let (capture, sums, _) = sum_up(capture, &Filter::default(), Watch::default(), on_progress);
+    let frames = sums.stacks.iter().map(|(_, stack)| stack.frame);
+    let names = NativeNames::find(frames, &capture.registry);
+    (capture, names)
 }
 
 /// Hides a stack and all that it was called from.
@@ -291,6 +390,19 @@ impl Session {
     }
 }
 
+/// The innermost Python frame of a stack that is shown; the innermost native one if there is no other.
+pub(crate) fn innermost_of_program(
+    session: &Session,
+    process: &Process,
+    stack: StackId,
+) -> Option<LocationId> {
+    let mut frames = process.frames(stack);
+    let is_python = |id: &LocationId| !session.names.get(*id).is_native();
+    frames
+        .find(is_python)
+        .or_else(|| process.frames(stack).next())
+}
+
 /// The frames of a stack that are shown, innermost first.
 pub(crate) fn frames(shown: &[Shown], stack: StackId) -> impl Iterator<Item = LocationId> + '_ {
     let mut at = stack.0 as usize;
@@ -306,9 +418,22 @@ pub(crate) fn frames(shown: &[Shown], stack: StackId) -> impl Iterator<Item = Lo
 }
 
 impl Process {
-    /// The innermost frame of a stack, if it is shown.
-    pub fn innermost(&self, stack: StackId) -> Option<LocationId> {
-        self.shown.get(stack.0 as usize)?.location
+    /// What the innermost frame of a stack shows, outermost first: nothing if it is not shown, several functions if some
+    /// were inlined there.
+    pub fn innermost(&self, stack: StackId) -> Vec<LocationId> {
+        let n_stacks = self.sums.stacks.n_stacks();
+        let mut found = Vec::new();
+        let mut at = stack.0 as usize;
+        while let Some(shown) = self.shown.get(at).filter(|_| at != 0) {
+            found.extend(shown.location);
+            at = shown.parent as usize;
+            // Those that were inlined stand behind all stacks.
+            if at < n_stacks {
+                break;
+            }
+        }
+        found.reverse();
+        found
     }
 
     /// The frames of a stack that are shown, innermost first.

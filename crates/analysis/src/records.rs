@@ -6,7 +6,8 @@
 use std::ops::{ControlFlow, Range};
 
 use heaptide_capture::{
-    Capture, CodeText, Damage, DecodedChunk, Frame, Header, Op, Registry, ThreadInfo, replay_until,
+    Capture, CodeText, Damage, DecodedChunk, Frame, Header, ModuleText, Op, Registry, ThreadInfo,
+    replay_until,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -21,6 +22,10 @@ pub enum RecordLine<'a> {
     Code {
         id: u32,
         code: &'a CodeText,
+    },
+    Module {
+        id: u32,
+        module: &'a ModuleText,
     },
     Thread {
         thread: &'a ThreadInfo,
@@ -41,6 +46,8 @@ pub enum RecordLine<'a> {
         frame: Frame,
         /// `None` if the capture does not describe it.
         code: Option<&'a CodeText>,
+        /// Of a native frame: the library; the frame's instruction is an address in its file.
+        module: Option<&'a ModuleText>,
         line: i32,
     },
     Op {
@@ -80,6 +87,9 @@ pub fn records<E>(
     codes.sort_unstable_by_key(|&(id, _)| id);
     for (&id, code) in codes {
         sink(RecordLine::Code { id, code })?;
+    }
+    for (&id, module) in &registry.modules {
+        sink(RecordLine::Module { id, module })?;
     }
     let mut teller = Teller {
         capture,
@@ -225,6 +235,7 @@ impl<E> Teller<'_, '_, E> {
             (self.sink)(RecordLine::Push {
                 frame,
                 code: self.capture.registry.codes.get(&frame.code),
+                module: self.capture.registry.modules.get(&frame.code),
                 line: self.resolver.line(frame),
             })?;
         }

@@ -43,6 +43,8 @@ pub struct Wish {
     pub is_direct: bool,
     pub overwrite: bool,
     pub objects: bool,
+    /// Native frames, too.
+    pub native: bool,
     pub sample_bytes: u64,
     pub aggregate: bool,
     pub interval_ms: u32,
@@ -95,6 +97,7 @@ pub fn attach(target: &Target, wish: &Wish) -> Result<Visited, Refusal> {
     particulars.path("copied", folder.as_deref().unwrap_or(Path::new("")));
     particulars.flag("overwrite", wish.overwrite);
     particulars.flag("objects", wish.objects);
+    particulars.flag("native", wish.native);
     particulars.number("sample_bytes", wish.sample_bytes);
     particulars.flag("aggregate", wish.aggregate);
     particulars.number("interval_ms", wish.interval_ms.into());

@@ -26,6 +26,8 @@ pub struct Mode {
     /// The file is bounded: it holds sums and the last events, not every event.
     pub aggregate: bool,
     pub follow_fork: bool,
+    /// Stacks have the native frames between the Python frames.
+    pub native: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -88,6 +90,7 @@ const TICK_SHIFT: u64 = 19;
 const SAMPLE_INTERVAL: u64 = 20;
 const PROFILER_VERSION: u64 = 21;
 const JOINED_LATE: u64 = 22;
+const NATIVE: u64 = 23;
 const ATTACHED_AT: u64 = 30;
 
 /// Why the beginning of a file is not a header.
@@ -138,6 +141,9 @@ impl Header {
             self.profiler_version.as_bytes(),
         );
         put_number(&mut fields, JOINED_LATE, self.joined_late.into());
+        if self.mode.native {
+            put_number(&mut fields, NATIVE, 1);
+        }
         if self.attached_at_bytes > 0 {
             put_number(&mut fields, ATTACHED_AT, self.attached_at_bytes);
         }
@@ -219,6 +225,7 @@ impl Header {
             SAMPLE_INTERVAL => self.sample_interval_ms = small()?,
             PROFILER_VERSION => self.profiler_version = text(),
             JOINED_LATE => self.joined_late = number()? != 0,
+            NATIVE => self.mode.native = number()? != 0,
             ATTACHED_AT => self.attached_at_bytes = number()?,
             _ => {}
         }

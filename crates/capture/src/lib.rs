@@ -32,7 +32,7 @@ pub use header::{Header, Mode};
 pub use order::{replay, replay_between, replay_until};
 pub use pack::Packer;
 pub use read::{
-    Capture, ChunkRef, ClockPoint, CodeText, Follower, OpenError, OpenFailure, Registry,
-    RegistryBuilder, Resident, ThreadInfo,
+    Capture, ChunkRef, ClockPoint, CodeText, Follower, ModuleMapping, ModuleText, OpenError,
+    OpenFailure, Registry, RegistryBuilder, Resident, SymbolText, ThreadInfo,
 };
-pub use registry::{Code, Entry, Lost, MemoryPart};
+pub use registry::{Code, Entry, Lost, MemoryPart, Module, Symbol};

@@ -4,7 +4,7 @@
 
 use crate::wire::{Reader, Writer};
 
-/// Room that any registry record but [`Entry::Code`] fits in.
+/// Room that any registry record but those with a `max_bytes` of their own fits in.
 pub const MAX_SMALL_ENTRY_BYTES: usize = 512;
 
 /// One entry of the registry. Borrowed, because it is written where nothing may be allocated.
@@ -12,6 +12,10 @@ pub const MAX_SMALL_ENTRY_BYTES: usize = 512;
 pub enum Entry<'a> {
     /// A code object. Frames name it by `id`.
     Code(Code<'a>),
+    /// A library or executable. Native frames name it by `id`, which no code object has.
+    Module(Module<'a>),
+    /// Names for an address in a module, found when the capture was bundled.
+    Symbol(Symbol<'a>),
     /// The thread behind a stream.
     Thread { stream: u32, os_id: u32, time: u64 },
     /// A thread's name; a later one replaces an earlier one.
@@ -52,6 +56,49 @@ impl Code<'_> {
     /// Room that this entry needs.
     pub fn max_bytes(&self) -> usize {
         64 + self.name.len() + self.qualifier.len() + self.file.len() + self.line_table.len()
+    }
+}
+
+/// A library, and where it was when this entry was written; the same one elsewhere is another entry with the same id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Module<'a> {
+    pub id: u32,
+    /// What to add to an address in the library's file to get the address in the process.
+    pub base: u64,
+    /// Lowest address in the process, and how far it is to the highest.
+    pub start: u64,
+    pub length: u64,
+    /// Clock units at which a frame in it was first seen here.
+    pub time: u64,
+    /// In angle brackets if there is no file: code that no library has, or frames that are missing.
+    pub path: &'a [u8],
+    pub build_id: &'a [u8],
+}
+
+/// One of the functions at an address: the function itself, or one that was inlined there. Those of one address are written
+/// one after the other, the outermost first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Symbol<'a> {
+    pub module: u32,
+    /// As frames have it.
+    pub offset: u32,
+    pub function: &'a [u8],
+    /// Where it is known: the source file, and the line in it, or 0.
+    pub file: &'a [u8],
+    pub line: u32,
+}
+
+impl Symbol<'_> {
+    /// Room that this entry needs.
+    pub fn max_bytes(&self) -> usize {
+        64 + self.function.len() + self.file.len()
+    }
+}
+
+impl Module<'_> {
+    /// Room that this entry needs.
+    pub fn max_bytes(&self) -> usize {
+        96 + self.path.len() + self.build_id.len()
     }
 }
 
@@ -111,16 +158,19 @@ pub enum Lost {
     UnreadableCode = 5,
     /// No room to follow a sampled block until it is freed.
     SampleTableFull = 6,
+    /// The native frames could not be followed to the end of the stack; the outer ones are missing.
+    CutNativeStack = 7,
 }
 
 impl Lost {
-    pub const ALL: [Lost; 6] = [
+    pub const ALL: [Lost; 7] = [
         Lost::WriteFailed,
         Lost::Reentered,
         Lost::NoThreadState,
         Lost::DeepStack,
         Lost::UnreadableCode,
         Lost::SampleTableFull,
+        Lost::CutNativeStack,
     ];
 
     pub fn from_number(number: u8) -> Option<Lost> {
@@ -136,6 +186,7 @@ impl Lost {
             Lost::DeepStack => "stacks cut because they were too deep",
             Lost::UnreadableCode => "frames whose code object could not be read",
             Lost::SampleTableFull => "samples dropped because too many sampled blocks were alive",
+            Lost::CutNativeStack => "native stacks that could not be followed to their end",
         }
     }
 }
@@ -150,9 +201,21 @@ const LOST: u8 = 7;
 const OWN_MEMORY: u8 = 8;
 const END: u8 = 9;
 const MEMORY: u8 = 10;
+const MODULE: u8 = 11;
+const SYMBOL: u8 = 12;
 
 impl<'a> Entry<'a> {
-    /// Writes the entry. `out` needs [`MAX_SMALL_ENTRY_BYTES`], or [`Code::max_bytes`], of room.
+    /// Room that this entry needs.
+    pub fn max_bytes(&self) -> usize {
+        match self {
+            Entry::Code(code) => code.max_bytes(),
+            Entry::Module(module) => module.max_bytes(),
+            Entry::Symbol(symbol) => symbol.max_bytes(),
+            _ => MAX_SMALL_ENTRY_BYTES,
+        }
+    }
+
+    /// Writes the entry. `out` needs [`Entry::max_bytes`] of room.
     pub fn write(&self, out: &mut [u8]) -> usize {
         // The length stands before the fields and is not known yet: five bytes hold any 32-bit length.
         const FIELDS_AT: usize = 6;
@@ -180,6 +243,24 @@ impl<'a> Entry<'a> {
                 out.text(code.file);
                 out.text(code.line_table);
                 CODE
+            }
+            Entry::Module(module) => {
+                out.varint(module.id.into());
+                out.varint(module.base);
+                out.varint(module.start);
+                out.varint(module.length);
+                out.varint(module.time);
+                out.text(module.path);
+                out.text(module.build_id);
+                MODULE
+            }
+            Entry::Symbol(symbol) => {
+                out.varint(symbol.module.into());
+                out.varint(symbol.offset.into());
+                out.text(symbol.function);
+                out.text(symbol.file);
+                out.varint(symbol.line.into());
+                SYMBOL
             }
             Entry::Thread {
                 stream,
@@ -251,6 +332,22 @@ impl<'a> Entry<'a> {
                 file: fields.text()?,
                 line_table: fields.text()?,
             }),
+            MODULE => Entry::Module(Module {
+                id: small(fields.varint()?)?,
+                base: fields.varint()?,
+                start: fields.varint()?,
+                length: fields.varint()?,
+                time: fields.varint()?,
+                path: fields.text()?,
+                build_id: fields.text()?,
+            }),
+            SYMBOL => Entry::Symbol(Symbol {
+                module: small(fields.varint()?)?,
+                offset: small(fields.varint()?)?,
+                function: fields.text()?,
+                file: fields.text()?,
+                line: small(fields.varint()?)?,
+            }),
             THREAD => Entry::Thread {
                 stream: small(fields.varint()?)?,
                 os_id: small(fields.varint()?)?,
@@ -313,6 +410,22 @@ mod tests {
                 qualifier: "Größe.".as_bytes(),
                 file: b"/srv/job.py",
                 line_table: &[0x80; 300],
+            }),
+            Entry::Module(Module {
+                id: 10,
+                base: 1 << 46,
+                start: 1 << 46,
+                length: 1 << 20,
+                time: 6,
+                path: &[b'x'; 2000],
+                build_id: &[7; 20],
+            }),
+            Entry::Symbol(Symbol {
+                module: 10,
+                offset: u32::MAX,
+                function: &[b'f'; 900],
+                file: b"list.c",
+                line: 7,
             }),
             Entry::Thread {
                 stream: 1,

@@ -27,6 +27,13 @@ pub fn arguments() -> Vec<Arg> {
             .help_heading(HEADING)
             .help("leave out the frames with which Python imports modules"),
     );
+    arguments.push(
+        Arg::new("hide_native")
+            .long("hide-native")
+            .action(ArgAction::SetTrue)
+            .help_heading(HEADING)
+            .help("leave out the C, C++ and Rust functions of a capture made with --native"),
+    );
     arguments
 }
 
@@ -125,6 +132,7 @@ pub fn filter(matches: &ArgMatches) -> Filter {
         from_ns: one(matches, "from"),
         to_ns: one(matches, "to"),
         hide_imports: matches!(matches.try_get_one("hide_imports"), Ok(Some(true))),
+        hide_native: matches!(matches.try_get_one("hide_native"), Ok(Some(true))),
     }
 }
 

@@ -287,6 +287,8 @@ fn schemas() -> Json {
             ("mode", choice_schema(&["exact", "objects", "sampled"])),
             ("sample_bytes", bounded(0, 1 << 50)),
             ("aggregate", typed("boolean")),
+            ("native", typed("boolean")),
+            ("native_traces", typed("boolean")),
             ("follow_fork", typed("boolean")),
             ("interval_ms", bounded(1, 86_400_000)),
         ],

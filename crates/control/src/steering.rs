@@ -35,6 +35,8 @@ pub struct Options {
     /// 0: every allocation.
     pub sample_bytes: u64,
     pub aggregate: bool,
+    /// Native frames, too.
+    pub native: bool,
     pub follow_fork: bool,
     pub interval: Option<Duration>,
 }
@@ -58,6 +60,7 @@ impl Options {
             ("mode", self.mode().into()),
             ("sample_bytes", self.sample_bytes.into()),
             ("aggregate", self.aggregate.into()),
+            ("native", self.native.into()),
             ("follow_fork", self.follow_fork.into()),
             ("interval_ms", self.interval_ms().into()),
         ])
@@ -93,6 +96,7 @@ impl Options {
                 "sample_bytes" if *value == Json::Integer(0) => {}
                 "sample_bytes" => sample_bytes = Some(number(MAX_SAMPLE_BYTES)? as u64),
                 "aggregate" => options.aggregate = flag()?,
+                "native" | "native_traces" => options.native = flag()?,
                 "follow_fork" => options.follow_fork = flag()?,
                 "interval_ms" => {
                     let ms = number(MAX_INTERVAL_MS)? as u64;
@@ -100,7 +104,7 @@ impl Options {
                 }
                 _ => {
                     return Err(format!(
-                        "there is no option {key:?}: use mode, sample_bytes, aggregate, follow_fork, interval_ms"
+                        "there is no option {key:?}: use mode, sample_bytes, aggregate, native, follow_fork, interval_ms"
                     ));
                 }
             }
@@ -184,13 +188,14 @@ mod tests {
         for text in [
             "{}",
             r#"{"mode":"objects","follow_fork":true}"#,
+            r#"{"native_traces":true}"#,
             r#"{"sample_bytes":4096}"#,
         ] {
             let options = read(text).unwrap();
             let again = Options::from_json(&options.to_json()).unwrap();
             assert_eq!(
-                (again.mode(), again.sample_bytes),
-                (options.mode(), options.sample_bytes)
+                (again.mode(), again.sample_bytes, again.native),
+                (options.mode(), options.sample_bytes, options.native)
             );
         }
         assert!(read(r#"{"mod":"exact"}"#).unwrap_err().contains("\"mod\""));

@@ -42,6 +42,7 @@ fn plan_to_dict(py: Python<'_>, plan: RunPlan) -> PyResult<Bound<'_, PyDict>> {
     dict.set_item("force", plan.force)?;
     dict.set_item("quiet", plan.quiet)?;
     dict.set_item("objects", plan.objects)?;
+    dict.set_item("native", plan.native)?;
     dict.set_item("sample_bytes", plan.sample_bytes.unwrap_or(0))?;
     dict.set_item("aggregate", plan.aggregate)?;
     dict.set_item("follow_fork", plan.follow_fork)?;

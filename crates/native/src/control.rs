@@ -56,6 +56,7 @@ impl Steering for Process {
             options.objects,
             options.sample_bytes,
             options.aggregate,
+            options.native,
             options.follow_fork,
             options.interval_ms(),
         );

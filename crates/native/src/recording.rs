@@ -21,7 +21,7 @@ create_exception!(
 
 /// Begins to record this process. Returns a sentence if Python stacks cannot be read.
 #[pyfunction]
-#[pyo3(signature = (path, *, overwrite, objects, sample_bytes, aggregate, follow_fork, interval_ms, whole_program, attached, session, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths))]
+#[pyo3(signature = (path, *, overwrite, objects, sample_bytes, aggregate, native, follow_fork, interval_ms, whole_program, attached, session, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths))]
 #[allow(
     clippy::too_many_arguments,
     reason = "keyword arguments, each with its name at the only caller"
@@ -32,6 +32,7 @@ pub fn start(
     objects: bool,
     sample_bytes: u64,
     aggregate: bool,
+    native: bool,
     follow_fork: bool,
     interval_ms: u32,
     whole_program: bool,
@@ -53,6 +54,7 @@ pub fn start(
         objects,
         sample_bytes,
         aggregate,
+        native,
         follow_fork,
         interval_ms,
         whole_program,

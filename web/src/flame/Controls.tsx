@@ -10,6 +10,7 @@ import type { Session } from './session.ts';
 export function Controls({ session }: { session: Session }) {
   const now = settings.value;
   const hasImports = session.data.locations.import_system.some(Boolean);
+  const hasNative = session.data.locations.library.some((name) => name >= 0);
   const hasThreads = new Set(session.data.origins.thread).size > 1;
   return (
     <nav class="controls" aria-label="What is shown">
@@ -26,6 +27,9 @@ export function Controls({ session }: { session: Session }) {
         />
         {hasImports && (
           <Toggle text="Hide imports" title="Leave out frames of the import system (h)" value={now.hideImports} onChange={(hideImports) => change({ hideImports })} />
+        )}
+        {hasNative && (
+          <Toggle text="Hide native" title="Leave out C, C++ and Rust functions (k)" value={now.hideNative} onChange={(hideNative) => change({ hideNative, zoom: [] })} />
         )}
         {hasThreads && (
           <Toggle text="Split threads" title="A tree for each thread (s)" value={now.splitThreads} onChange={(splitThreads) => change({ splitThreads, zoom: [] })} />

@@ -1,7 +1,7 @@
 /** Which colour is which module, and how much each allocated itself in what is shown. A click searches for it. */
 import { computed } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
-import { palette } from '../colours.ts';
+import { NATIVE, palette } from '../colours.ts';
 import { passing } from '../model/data.ts';
 import { percent } from '../model/format.ts';
 import { entryAmounts } from '../model/intervals.ts';
@@ -32,7 +32,10 @@ export function Legend({ session }: { session: Session }) {
   const colours = palette(isDark.value);
   const shown = colouring.kinds.filter((kind) => kind.module >= 0 && (sums.get(kind.module) ?? 0) > 0);
   shown.sort((one, other) => sums.get(other.module)! - sums.get(one.module)!);
-  const greys = colouring.kinds.filter((kind) => kind.name === 'standard library' || kind.name === 'import system');
+  const hasNative = data.locations.library.some((name) => name >= 0);
+  const greys = colouring.kinds.filter(
+    (kind) => kind.name === 'standard library' || kind.name === 'import system' || (hasNative && kind.name === NATIVE),
+  );
   const pattern = (name: string) => `\\s${name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}$`;
   return (
     <footer class="legend" aria-label="Colours">

@@ -21,6 +21,7 @@ export function facts(session: Session, node: number): Facts {
   const key = tree.key[node]!;
   const source = key >= 0 && merge === 'line' ? data.locations.source[key]! : '';
   if (tree.sides) return { name, place, source, rows: changeFacts(tree, node) };
+  const library = key >= 0 ? data.locations.library[key]! : -1;
   const total = tree.total[unit][node]!;
   const caller = tree.total[unit][tree.parent[node]!]!;
   const size = (value: number) => (value >= 1000 ? `${bytes(value)} (${whole(value)} bytes)` : plural(value, 'byte'));
@@ -32,6 +33,7 @@ export function facts(session: Session, node: number): Facts {
   if (node !== 0 && tree.parent[node] !== 0) {
     rows.push([inverted ? 'of what it called' : 'of its caller', percent(total, caller)]);
   }
+  if (library >= 0) rows.push(['library', data.texts[library]!.replace(/.*\//, '')]);
   return { name, place, source, rows };
 }
 

@@ -17,6 +17,9 @@ export function graphKey(session: Session, key: string): boolean {
     case 'h':
       change({ hideImports: !now.hideImports });
       return true;
+    case 'k':
+      change({ hideNative: !now.hideNative, zoom: [] });
+      return true;
     case 's':
       change({ splitThreads: !now.splitThreads, zoom: [] });
       return true;

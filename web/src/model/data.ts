@@ -115,6 +115,8 @@ export interface Packed {
     line: number[];
     module: number[];
     import_system: number[];
+    /** Of native functions: the library; −1 for Python's. */
+    library: number[];
     source: string[];
   };
   nodes: { up: number[]; place: number[] };

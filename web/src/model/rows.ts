@@ -95,7 +95,7 @@ function rowName(key: number, thread: number, allocator: string, cut: Cut): stri
 
 function key(data: Data, place: number, grouping: Grouping): number {
   if (place < 0) return place;
-  const { file, module, import_system } = data.locations;
+  const { file, module, import_system, library } = data.locations;
   switch (grouping) {
     case 'stack':
     case 'location':
@@ -105,6 +105,7 @@ function key(data: Data, place: number, grouping: Grouping): number {
     case 'file':
       return file[place]!;
     case 'module':
+      if (library[place]! >= 0) return library[place]!;
       if (import_system[place]) return IMPORT_SYSTEM;
       return module[place]! < 0 ? STANDARD_LIBRARY : module[place]!;
   }

@@ -12,6 +12,7 @@ export interface Shape extends Selection {
   inverted: boolean;
   merge: 'line' | 'function';
   hideImports: boolean;
+  hideNative: boolean;
   splitThreads: boolean;
   /** In a comparison: what makes a frame wide. */
   width: Width;
@@ -81,11 +82,12 @@ export class Growing {
 
 /** What a source node is called in the tree; `undefined` if it is left out and its caller takes what it allocated. */
 export function keys(data: Data, shape: Shape): (place: number) => number | undefined {
-  const { import_system } = data.locations;
+  const { import_system, library } = data.locations;
   const merges = shape.merge === 'function';
   return (place) => {
     if (place < 0) return place;
     if (shape.hideImports && import_system[place]) return undefined;
+    if (shape.hideNative && library[place]! >= 0) return undefined;
     return merges ? data.functionOf[place]! : place;
   };
 }
@@ -162,7 +164,11 @@ function growUpright(data: Data, shape: Shape, own: NodeAmounts, growing: Growin
   for (let node = n - 1; node > 0; node--) below[parent[node]!]! += below[node]!;
   const keyOf = keys(data, shape);
   // Without merging, two source nodes never become one.
-  const merges = shape.merge === 'function' || (shape.hideImports && data.locations.import_system.includes(1));
+  const { import_system, library } = data.locations;
+  const merges =
+    shape.merge === 'function' ||
+    (shape.hideImports && import_system.includes(1)) ||
+    (shape.hideNative && library.some((name) => name >= 0));
   const standsFor = new Int32Array(n);
   standsFor[0] = root;
   for (let node = 0; node < n; node++) {

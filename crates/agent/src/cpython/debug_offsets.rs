@@ -4,7 +4,7 @@
 //! each number is. What is read is taken as a claim: every number has to fit the others and the size of its struct,
 //! or the interpreter is refused.
 
-use super::layout::{BytesLayout, CodeLayout, CurrentFrame, Layout, UnicodeLayout};
+use super::layout::{BytesLayout, CodeLayout, CurrentFrame, Evaluations, Layout, UnicodeLayout};
 use super::unsupported::Unsupported;
 
 /// Position in bytes of each number we use in one version's `_Py_DebugOffsets`.
@@ -130,6 +130,7 @@ pub fn layout_from(map: &DebugOffsetsMap, published: &[u8]) -> Result<Layout, Un
         frame_code: frame.field(map.frame_executable, POINTER, "executable of a frame")?,
         frame_code_mask: !extra.frame_code_tag_bits,
         frame_instr: frame.field(map.frame_instr_ptr, POINTER, "instruction of a frame")?,
+        evaluations: Evaluations::Shims,
         frame_owner: Some(frame.field(map.frame_owner, 1, "owner of a frame")?),
         first_shim_owner: extra.first_shim_owner,
         instr_is_index: false,

@@ -1,6 +1,6 @@
 //! Strings, code objects, frames and threads built in memory by a layout, for the tests of this folder.
 
-use super::layout::{BytesLayout, CodeLayout, CurrentFrame, Layout, UnicodeLayout};
+use super::layout::{BytesLayout, CodeLayout, CurrentFrame, Evaluations, Layout, UnicodeLayout};
 use super::tables::{v3_10, v3_11, v3_12};
 
 /// A layout with tagged code pointers, as 3.14 has; the real one is read from the interpreter.
@@ -11,6 +11,7 @@ pub const TAGGED: Layout = Layout {
     frame_code: 0,
     frame_code_mask: !3,
     frame_instr: 56,
+    evaluations: Evaluations::Shims,
     frame_owner: Some(74),
     first_shim_owner: 3,
     instr_is_index: false,

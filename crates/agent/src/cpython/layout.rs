@@ -10,6 +10,8 @@ pub struct Layout {
     pub version: (u8, u8),
     /// The way from a thread state to its innermost frame.
     pub current_frame: CurrentFrame,
+    /// How to tell which C function call runs which frames.
+    pub evaluations: Evaluations,
     /// Pointer to the calling frame, in a frame.
     pub frame_previous: usize,
     /// Pointer to the code object, in a frame.
@@ -40,6 +42,21 @@ pub enum CurrentFrame {
     Direct(usize),
     /// The thread state points to a C frame record, which points to the frame (3.11, 3.12).
     ViaCFrame { cframe: usize, current_frame: usize },
+}
+
+/// What a call of the interpreter's evaluation function leaves on the C stack, by which native frames of such calls are
+/// recognised without knowing the function: an address within the call's own stack frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evaluations {
+    /// A record for each call, chained from the thread state (3.10, 3.11). Where it points to a frame, that is the
+    /// innermost one of the call; where it does not, each call runs one frame.
+    CFrames {
+        cframe: usize,
+        previous: usize,
+        current_frame: Option<usize>,
+    },
+    /// The shim frame outside of the frames that the call runs (3.12 and later).
+    Shims,
 }
 
 /// Offsets in a code object.

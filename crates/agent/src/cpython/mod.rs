@@ -28,7 +28,8 @@ pub use code::{CodeBuffers, CodeText, RawBytes, Text, Unreadable, read_code};
 pub use detect::detect;
 pub use frames::thread_frames;
 pub use layout::{
-    BEFORE_START, BytesLayout, CodeLayout, CurrentFrame, Layout, UnicodeLayout, instr_offset,
+    BEFORE_START, BytesLayout, CodeLayout, CurrentFrame, Evaluations, Layout, UnicodeLayout,
+    instr_offset,
 };
 pub use symbols::{MemAllocator, Symbols};
 pub use unsupported::Unsupported;

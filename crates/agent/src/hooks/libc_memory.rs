@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use heaptide_capture::{Allocator, Lost};
 
 use super::{EXACT, JOBS, SAMPLED, real};
+use crate::native::modules;
 use crate::{jobs, record, sampler, session, threads};
 
 type Pointer = *mut c_void;
@@ -289,6 +290,13 @@ pub unsafe extern "C" fn munmap<const KIND: u8>(address: Pointer, length: usize)
     if result != 0 && released {
         not_released_range::<KIND>(address as usize);
     }
+    result
+}
+
+/// Not recorded, but what stands at the addresses of a library may be something else from now on.
+pub unsafe extern "C" fn dlclose(library: Pointer) -> c_int {
+    let result = real!(dlclose as extern "C" fn(Pointer) -> c_int)(library);
+    modules::on_unload();
     result
 }
 

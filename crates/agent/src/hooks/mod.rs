@@ -64,7 +64,7 @@ pub mod real {
         )* };
     }
     places! { malloc calloc realloc reallocarray free posix_memalign aligned_alloc memalign valloc pvalloc
-    mmap mmap64 munmap mremap dlsym }
+    mmap mmap64 munmap mremap dlsym dlclose }
 }
 
 macro_rules! hooks {
@@ -101,6 +101,7 @@ hooks! {
     munmap => hook::munmap::<EXACT>, hook::munmap::<SAMPLED>, hook::munmap::<JOBS>;
     mremap => hook::mremap::<EXACT>, hook::mremap::<SAMPLED>, hook::mremap::<JOBS>;
     dlsym => symbol_lookup::hook(), symbol_lookup::hook(), symbol_lookup::hook();
+    dlclose => hook::dlclose, hook::dlclose, hook::dlclose;
 }
 
 /// Finds the real functions. Call before [`install`].

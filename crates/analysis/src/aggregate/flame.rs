@@ -430,7 +430,10 @@ impl<'a> Places<'a> {
     }
 
     fn location(&mut self, at: &Location, texts: &mut Numbers<Rc<str>>) -> FlameLocation {
-        let module = self.modules.as_ref().and_then(|known| known.of(&at.file));
+        let module = self
+            .modules
+            .as_ref()
+            .and_then(|known| known.of_location(at));
         let sources = self.sources.as_mut();
         FlameLocation {
             function: texts.of(at.function.clone()),
@@ -438,6 +441,7 @@ impl<'a> Places<'a> {
             line: at.line,
             module: module.map(|module| texts.of(module.into())),
             is_import_system: is_import_system(&at.file),
+            library: at.library.as_ref().map(|library| texts.of(library.clone())),
             source: sources.and_then(|sources| sources.line(&at.file, at.line)),
         }
     }

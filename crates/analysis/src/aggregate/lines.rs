@@ -90,6 +90,9 @@ fn sum_up(session: &Session) -> FxHashMap<Rc<str>, FileLines> {
             let mut counted = FxHashSet::default();
             for id in process.frames(site.stack) {
                 let at = session.names.get(id);
+                if at.is_native() {
+                    continue;
+                }
                 let Ok(line) = u32::try_from(at.line) else {
                     continue;
                 };

@@ -196,10 +196,10 @@ fn nodes_of_stacks(process: &Process, session: &Session, nodes: &mut Nodes) -> V
         }
         // What a frame that is not shown allocates is its caller's.
         let parent = of_stack[stack.parent.0 as usize];
-        of_stack[at] = match process.innermost(id) {
-            Some(location) => Some(nodes.intern(parent, location, session)),
-            None => parent,
-        };
+        let shown = process.innermost(id).into_iter();
+        of_stack[at] = shown.fold(parent, |caller, location| {
+            Some(nodes.intern(caller, location, session))
+        });
     }
     of_stack
 }

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::{lifetimes, peak_together, quality};
 use crate::findings::findings;
-use crate::load::Session;
+use crate::load::{Session, innermost_of_program};
 use crate::model::{Histogram, LocationSum, Metadata, ModuleSum, SizeBin, Stats};
 use crate::symbols::{LocationId, Modules};
 
@@ -22,8 +22,11 @@ pub fn stats(session: &Session, n_largest: usize) -> Stats {
     let mut modules: FxHashMap<&str, Amount> = FxHashMap::default();
     for process in &session.processes {
         let known = Modules::new(&process.header);
-        let of_location: Vec<Option<&str>> =
-            session.names.iter().map(|at| known.of(&at.file)).collect();
+        let of_location: Vec<Option<&str>> = session
+            .names
+            .iter()
+            .map(|at| known.of_location(at))
+            .collect();
         total += process.sums.total;
         for site in &process.sums.sites {
             // Where there are no totals, what was alive at the peak tells who allocates.
@@ -33,7 +36,7 @@ pub fn stats(session: &Session, n_largest: usize) -> Stats {
                 site.peak
             };
             *allocators.entry(site.allocator).or_default() += amount.count;
-            let innermost = process.frames(site.stack).next();
+            let innermost = innermost_of_program(session, process, site.stack);
             *locations.entry(innermost).or_default() += amount;
             let module = process
                 .frames(site.stack)
@@ -162,6 +165,10 @@ fn metadata(session: &Session) -> Metadata {
         pid: first.header.pid,
         main_thread: first.header.main_thread,
         python_allocator: first.header.python_allocator.clone(),
+        native: session
+            .processes
+            .iter()
+            .any(|process| process.header.mode.native),
         objects: session
             .processes
             .iter()

@@ -9,6 +9,7 @@ use super::{amount, quality};
 use crate::load::{Process, Session};
 use crate::model::{FunctionSum, Summary, View};
 use crate::symbols::Modules;
+use crate::symbols::native::short_name;
 
 /// What is one row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,7 +101,10 @@ impl Rows {
                 GroupBy::Location => (at.function.clone(), at.file_and_line().into()),
                 GroupBy::File => (at.file.clone(), "".into()),
                 GroupBy::Module => {
-                    let module = modules.of(&at.file).unwrap_or(STANDARD_LIBRARY);
+                    let module = match &at.library {
+                        Some(library) => short_name(library),
+                        None => modules.of(&at.file).unwrap_or(STANDARD_LIBRARY),
+                    };
                     (module.into(), "".into())
                 }
                 GroupBy::Thread | GroupBy::Process | GroupBy::Allocator => return Vec::new(),

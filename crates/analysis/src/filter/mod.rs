@@ -27,6 +27,8 @@ pub struct Filter {
     pub processes: Vec<u32>,
     /// The frames with which Python imports modules are not shown.
     pub hide_imports: bool,
+    /// Native frames are not shown.
+    pub hide_native: bool,
     /// Nanoseconds since the session's start: what is counted, from here on, and before there.
     pub from_ns: Option<u64>,
     pub to_ns: Option<u64>,
@@ -57,6 +59,9 @@ impl Filter {
         words.extend(times.map(|(name, ns)| format!("--{name} {}", seconds(ns))));
         if self.hide_imports {
             words.push("--hide-imports".to_owned());
+        }
+        if self.hide_native {
+            words.push("--hide-native".to_owned());
         }
         words
     }

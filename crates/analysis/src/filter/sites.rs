@@ -44,10 +44,14 @@ impl SiteFilter {
         };
         let codes = capture.registry.codes.iter();
         let shown = codes.filter(|(_, code)| !is_own(&code.file));
+        let libraries = capture.registry.modules.iter();
         let threads = capture.registry.threads.iter();
         let wanted = threads.filter(|thread| filter.wants_thread(thread, header.main_thread));
         SiteFilter {
-            of_code: shown.map(|(&id, code)| (id, mark(&code.file))).collect(),
+            of_code: shown
+                .map(|(&id, code)| (id, mark(&code.file)))
+                .chain(libraries.map(|(&id, library)| (id, mark(&library.path))))
+                .collect(),
             of_stack: Vec::new(),
             needs_include: !filter.include.is_empty(),
             streams: (!filter.threads.is_empty())

@@ -3,7 +3,7 @@
 use heaptide_capture::tally::{Amount, Lives};
 use rustc_hash::FxHashMap;
 
-use crate::load::{Process, Session};
+use crate::load::{Process, Session, innermost_of_program};
 use crate::model::findings::{Finding, FindingKind};
 use crate::symbols::{LocationId, Modules};
 
@@ -39,7 +39,7 @@ impl Places {
             let is_of_program = of_program(session, process);
             let mut number_of = Vec::with_capacity(process.sums.sites.len());
             for site in &process.sums.sites {
-                let at = process.frames(site.stack).next();
+                let at = innermost_of_program(session, process, site.stack);
                 let caller = process
                     .frames(site.stack)
                     .find(|id| is_of_program[id.0 as usize]);
@@ -97,7 +97,7 @@ impl Places {
 fn of_program(session: &Session, process: &Process) -> Vec<bool> {
     let modules = Modules::new(&process.header);
     let names = session.names.iter();
-    names.map(|at| modules.of(&at.file).is_some()).collect()
+    names.map(|at| modules.of_location(at).is_some()).collect()
 }
 
 fn add_lives(places: &mut [Place], number_of: &[usize], lives: &Lives, n_bins: usize) {

@@ -88,6 +88,8 @@ pub struct FlameLocation {
     pub module: Option<u32>,
     /// Part of how Python imports modules, not of what they do.
     pub is_import_system: bool,
+    /// Of a native function: the library it is in.
+    pub library: Option<u32>,
     /// The line's text, if its file could be read and has not changed since.
     pub source: Option<String>,
 }

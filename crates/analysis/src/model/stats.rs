@@ -79,5 +79,6 @@ pub struct Metadata {
     pub main_thread: u32,
     pub python_allocator: String,
     pub objects: bool,
+    pub native: bool,
     pub aggregate: bool,
 }

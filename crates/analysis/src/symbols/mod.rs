@@ -3,8 +3,10 @@
 pub mod blocks;
 pub mod modules;
 pub mod names;
+pub mod native;
 pub mod sources;
 
 pub use modules::{Modules, is_import_system};
 pub use names::{Location, LocationId, Names};
+pub use native::NativeNames;
 pub use sources::Sources;

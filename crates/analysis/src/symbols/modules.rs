@@ -4,6 +4,8 @@
 
 use heaptide_capture::Header;
 
+use super::names::Location;
+
 /// Folders in which packages are installed, wherever they are.
 const PACKAGE_FOLDERS: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 
@@ -50,6 +52,15 @@ impl<'a> Modules<'a> {
             (Some(_), _) => None,
             (None, Some((_, rest))) => Some(top(rest)),
             (None, None) => Some(top(file.rsplit('/').next().unwrap_or(file))),
+        }
+    }
+
+    /// The same for a place in a program. Native functions belong to their library, which is no module.
+    pub fn of_location<'f>(&self, at: &'f Location) -> Option<&'f str> {
+        if at.is_native() {
+            None
+        } else {
+            self.of(&at.file)
         }
     }
 

@@ -6,15 +6,24 @@ use heaptide_capture::line_table::LineTable;
 use heaptide_capture::{CodeText, Frame};
 use rustc_hash::FxHashMap;
 
+use super::native::NativeName;
+
 /// A place in a program's source. Of two processes that ran the same line it is the same location.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Location {
     pub function: Rc<str>,
     pub file: Rc<str>,
     pub line: i32,
+    /// Of a native function: the library it is in.
+    pub library: Option<Rc<str>>,
 }
 
 impl Location {
+    /// A C, C++ or Rust function, not a Python one.
+    pub fn is_native(&self) -> bool {
+        self.library.is_some()
+    }
+
     /// File and line; only the file where lines are merged or not known.
     pub fn file_and_line(&self) -> String {
         match self.line {
@@ -54,6 +63,25 @@ impl Names {
                 None => self.text(&location.file),
             },
             line: location.line,
+            library: location
+                .library
+                .as_deref()
+                .map(|library| self.text(library)),
+        };
+        self.intern(location)
+    }
+
+    /// A function of a library.
+    pub fn native(&mut self, name: &NativeName, library: &str) -> LocationId {
+        let location = Location {
+            function: self.text(&name.function),
+            file: self.text(if name.file.is_empty() {
+                library
+            } else {
+                &name.file
+            }),
+            line: i32::try_from(name.line).unwrap_or(0),
+            library: Some(self.text(library)),
         };
         self.intern(location)
     }
@@ -105,11 +133,13 @@ impl<'a> Resolver<'a> {
                 function: names.text(&code.name),
                 file: names.text(&code.file),
                 line: self.line_of(frame, code),
+                library: None,
             },
             None => Location {
                 function: names.text("<unknown>"),
                 file: names.text("<unknown>"),
                 line: 0,
+                library: None,
             },
         };
         let id = names.intern(location);

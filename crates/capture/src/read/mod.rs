@@ -12,18 +12,25 @@ mod scan;
 mod source;
 
 use std::fs::{self, File};
+use std::io::{self, Write};
 use std::mem;
 use std::path::{Path, PathBuf};
 
+use crate::area::{AREA_ALIGN, BlockHead, ChunkHead, REGISTRY_STREAM, align_up};
 use crate::damage::{Damage, DamageKind};
 use crate::foreign::ForeignEvents;
 use crate::header::{Header, MAGIC, PREFIX_LEN};
+use crate::pack::Packer;
+use crate::registry::Entry;
 
 pub use checkpoint::{Checkpoint, MAX_CHECKPOINT_LEN};
 pub use chunk::ChunkRef;
 pub use error::{OpenError, OpenFailure};
 pub use follow::Follower;
-pub use registry::{ClockPoint, CodeText, Registry, RegistryBuilder, Resident, ThreadInfo};
+pub use registry::{
+    ClockPoint, CodeText, ModuleMapping, ModuleText, Registry, RegistryBuilder, Resident,
+    SymbolText, ThreadInfo,
+};
 
 use chunk::{Place, Sorted};
 use scan::Scan;
@@ -49,6 +56,8 @@ pub struct Capture {
     spares: Vec<ChunkRef>,
     /// Where to look for what was added to the file after it was opened.
     settled_to: u64,
+    /// The number that the next chunk of the registry would have.
+    next_registry_chunk: u32,
     source: Source,
     /// Of another profiler's capture: its events, which are in no chunks.
     pub(crate) foreign: Option<Box<dyn ForeignEvents>>,
@@ -106,6 +115,7 @@ impl Capture {
             damage: Vec::new(),
             spares: mem::take(&mut sorted.spares),
             settled_to,
+            next_registry_chunk: 0,
             source,
             foreign: None,
         };
@@ -113,6 +123,8 @@ impl Capture {
             let failed = capture.choose_checkpoint(checkpoints);
             sorted.settle(capture.checkpoint.as_ref(), failed);
             capture.damage = sorted.damage;
+            let last = sorted.registry.last();
+            capture.next_registry_chunk = last.map_or(0, |chunk| chunk.head.number + 1);
             capture.read_registry(&sorted.registry);
         }
         capture.chunks = sorted.events;
@@ -135,6 +147,7 @@ impl Capture {
             damage: Vec::new(),
             spares: Vec::new(),
             settled_to: 0,
+            next_registry_chunk: 0,
             source: Source::Bytes(Vec::new()),
             foreign: Some(events),
         }
@@ -152,6 +165,42 @@ impl Capture {
         }
         self.registry = builder.finish();
         self.damage.sort_by_key(|damage| damage.offset);
+    }
+
+    /// Adds entries to the registry in the capture's file, behind everything that is there. Nobody else may be writing to it.
+    pub fn append_registry(&self, entries: &[Entry]) -> io::Result<()> {
+        let mut file = File::options().append(true).open(&self.path)?;
+        let len = file.metadata()?.len();
+        let mut out = vec![0; (align_up(len, AREA_ALIGN) - len) as usize];
+        let mut packer = Packer::new();
+        let mut number = self.next_registry_chunk;
+        let mut payload = Vec::new();
+        let mut pack = |payload: &mut Vec<u8>| {
+            let head = BlockHead {
+                chunk: ChunkHead {
+                    stream: REGISTRY_STREAM,
+                    number,
+                    ..ChunkHead::default()
+                },
+                ..BlockHead::default()
+            };
+            out.extend_from_slice(packer.block(head, payload));
+            number += 1;
+            payload.clear();
+        };
+        for entry in entries {
+            let start = payload.len();
+            payload.resize(start + entry.max_bytes(), 0);
+            let n_bytes = entry.write(&mut payload[start..]);
+            payload.truncate(start + n_bytes);
+            if payload.len() > MAX_CHUNK_LEN as usize / 2 {
+                pack(&mut payload);
+            }
+        }
+        if !payload.is_empty() {
+            pack(&mut payload);
+        }
+        file.write_all(&out)
     }
 
     /// Allocations and releases in all chunks; not those that a checkpoint stands for.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::registry::{Code, Entry, Lost, MemoryPart};
+use crate::registry::{Code, Entry, Lost, MemoryPart, Module, Symbol};
 use crate::wire::Reader;
 
 /// A code object's description.
@@ -14,6 +14,35 @@ pub struct CodeText {
     pub file: String,
     /// As the interpreter has it; its format depends on the Python version in the header.
     pub line_table: Vec<u8>,
+}
+
+/// A library or executable that native frames are in.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ModuleText {
+    /// In angle brackets if there is no file.
+    pub path: String,
+    pub build_id: Vec<u8>,
+    /// Where it was in the process, in the order in which that was seen.
+    pub mappings: Vec<ModuleMapping>,
+}
+
+/// One of the functions at an address.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct SymbolText {
+    pub function: String,
+    /// Empty if it is not known.
+    pub file: String,
+    pub line: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ModuleMapping {
+    /// What to add to an address in the file.
+    pub base: u64,
+    pub start: u64,
+    pub length: u64,
+    /// Clock units at which a frame in it was first seen there.
+    pub time: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -48,6 +77,10 @@ pub struct ClockPoint {
 pub struct Registry {
     /// By the number that frames carry.
     pub codes: HashMap<u32, CodeText>,
+    /// By the number that native frames carry; no code object has the same.
+    pub modules: BTreeMap<u32, ModuleText>,
+    /// By module and offset, as far as the capture was bundled: the functions at that address, the outermost first.
+    pub symbols: HashMap<(u32, u32), Vec<SymbolText>>,
     /// By stream, ascending.
     pub threads: Vec<ThreadInfo>,
     /// By time, ascending; thinned out evenly where there are very many.
@@ -111,6 +144,27 @@ impl Registry {
 }
 
 impl Registry {
+    fn add_module(&mut self, module: &Module) {
+        let known = self.modules.entry(module.id).or_default();
+        known.path = text(module.path);
+        known.build_id = module.build_id.to_vec();
+        known.mappings.push(ModuleMapping {
+            base: module.base,
+            start: module.start,
+            length: module.length,
+            time: module.time,
+        });
+    }
+
+    fn add_symbol(&mut self, symbol: &Symbol) {
+        let at = (symbol.module, symbol.offset);
+        self.symbols.entry(at).or_default().push(SymbolText {
+            function: text(symbol.function),
+            file: text(symbol.file),
+            line: symbol.line,
+        });
+    }
+
     /// Nanoseconds that so many clock units are, on average: lengths of time have no place on the clock.
     pub fn span_ns(&self, units: u64) -> u64 {
         let ticks = u128::from(units) << self.tick_shift.min(63);
@@ -172,6 +226,8 @@ impl RegistryBuilder {
             Entry::Code(code) => {
                 registry.codes.insert(code.id, CodeText::new(&code));
             }
+            Entry::Module(module) => registry.add_module(&module),
+            Entry::Symbol(symbol) => registry.add_symbol(&symbol),
             Entry::Thread {
                 stream,
                 os_id,

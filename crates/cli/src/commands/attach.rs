@@ -68,6 +68,7 @@ pub fn arguments() -> Command {
             flag("objects", "record Python's own allocators, too: every object")
                 .visible_alias("trace-python-allocators"),
         )
+        .arg(flag("native", "show the C, C++ and Rust functions between the Python functions, too"))
         .arg(run::sample())
         .arg(flag("aggregate", "keep sums instead of every event: the file stays small however long it runs"))
         .arg(
@@ -122,6 +123,7 @@ fn begin(matches: &ArgMatches, target: &Target, home: PathBuf) -> Result<Begun, 
         is_direct,
         overwrite: made || matches.get_flag("force"),
         objects: matches.get_flag("objects"),
+        native: matches.get_flag("native"),
         sample_bytes: matches.get_one::<u64>("sample").copied().unwrap_or(0),
         aggregate: matches.get_flag("aggregate") || matches.get_flag("live"),
         interval_ms: matches.get_one::<u32>("interval").copied().unwrap_or(10),

@@ -19,6 +19,7 @@ pub mod run;
 pub mod serve;
 pub mod stats;
 pub mod summary;
+pub mod symbols;
 pub mod table;
 pub mod timeline;
 pub mod transform;
@@ -125,6 +126,11 @@ pub const ALL: &[Subcommand] = &[
         name: "transform",
         arguments: transform::arguments,
         run: transform::run,
+    },
+    Subcommand {
+        name: "symbols",
+        arguments: symbols::arguments,
+        run: symbols::run,
     },
     Subcommand {
         name: "parse",

@@ -49,6 +49,7 @@ pub struct RunPlan {
     pub force: bool,
     pub quiet: bool,
     pub objects: bool,
+    pub native: bool,
     pub sample_bytes: Option<u64>,
     pub aggregate: bool,
     pub follow_fork: bool,
@@ -92,6 +93,7 @@ pub fn arguments() -> Command {
             flag("objects", "record Python's own allocators, too: every object")
                 .visible_alias("trace-python-allocators"),
         )
+        .arg(flag("native", "show the C, C++ and Rust functions between the Python functions, too"))
         .arg(sample())
         .arg(flag("aggregate", "keep sums instead of every event: the file stays small however long it runs"))
         .arg(flag("follow-fork", "record forked children, too, each in a file of its own"))
@@ -284,6 +286,7 @@ pub fn plan(matches: &ArgMatches, rest: Rest) -> Result<RunPlan, Failure> {
         force: matches.get_flag("force"),
         quiet: matches.get_flag("quiet"),
         objects: matches.get_flag("objects"),
+        native: matches.get_flag("native"),
         sample_bytes: matches.get_one::<u64>("sample").copied(),
         aggregate: matches.get_flag("aggregate"),
         follow_fork: matches.get_flag("follow-fork"),
@@ -360,7 +363,7 @@ mod tests {
     #[test]
     fn options_before_the_target_are_ours() {
         let plan = plan_of(
-            "run -o out.tide --force --objects --sample=1MiB --aggregate --follow-fork --interval 50 -c pass a",
+            "run -o out.tide --force --objects --native --sample=1MiB --aggregate --follow-fork --interval 50 -c pass a",
         );
         assert_eq!(
             plan,
@@ -371,6 +374,7 @@ mod tests {
                 force: true,
                 quiet: false,
                 objects: true,
+                native: true,
                 sample_bytes: Some(1 << 20),
                 aggregate: true,
                 follow_fork: true,

@@ -285,6 +285,7 @@ pub mod tests {
                     function: name.into(),
                     file: "/x/y.py".into(),
                     line: 7,
+                    library: None,
                 }),
             },
             bytes,

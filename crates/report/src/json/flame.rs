@@ -72,6 +72,8 @@ pub fn flame(
     column(out, "module", modules)?;
     let imports = locations.iter().map(|at| u8::from(at.is_import_system));
     column(out, "import_system", imports)?;
+    let libraries = locations.iter().map(|at| at.library.map_or(-1, i64::from));
+    column(out, "library", libraries)?;
     out.write_all(b"\"source\":")?;
     texts(
         out,
@@ -335,6 +337,9 @@ fn mode(mode: Mode) -> String {
     if mode.objects {
         text.push_str(", with Python objects");
     }
+    if mode.native {
+        text.push_str(", with native frames");
+    }
     if mode.aggregate {
         text.push_str(", bounded");
     }
@@ -400,10 +405,11 @@ mod tests {
             sample_bytes: 512 << 10,
             aggregate: true,
             follow_fork: false,
+            native: true,
         };
         assert_eq!(
             mode(all),
-            "sampled every 512 KiB, with Python objects, bounded"
+            "sampled every 512 KiB, with Python objects, with native frames, bounded"
         );
     }
 }

@@ -123,7 +123,7 @@ fn metadata(stats: &Stats) -> Json {
             "python_allocator",
             metadata.python_allocator.as_str().into(),
         ),
-        ("has_native_traces", false.into()),
+        ("has_native_traces", metadata.native.into()),
         ("trace_python_allocators", metadata.objects.into()),
         ("file_format", u64::from(metadata.aggregate).into()),
     ])

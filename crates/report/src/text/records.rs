@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use heaptide_analysis::RecordLine;
-use heaptide_analysis::capture::{Allocator, Frame, Header, Op, OpKind, Registry};
+use heaptide_analysis::capture::{Allocator, Frame, Header, ModuleText, Op, OpKind, Registry};
 
 use crate::shell::command_line;
 use crate::units::hexadecimal;
@@ -42,6 +42,7 @@ pub fn record(out: &mut dyn Write, record: &RecordLine) -> io::Result<()> {
             code.first_line,
             code.line_table.len()
         ),
+        RecordLine::Module { id, module } => modules(out, id, module),
         RecordLine::Thread { thread, elapsed_ns } => writeln!(
             out,
             "THREAD thread={} tid={} time={} name={}",
@@ -59,7 +60,20 @@ pub fn record(out: &mut dyn Write, record: &RecordLine) -> io::Result<()> {
         }
         RecordLine::Switch { stream } => writeln!(out, "CONTEXT_SWITCH thread={stream}"),
         RecordLine::Pop { count } => writeln!(out, "FRAME_POP count={count}"),
-        RecordLine::Push { frame, code, line } => {
+        RecordLine::Push {
+            frame,
+            module: Some(module),
+            ..
+        } => writeln!(
+            out,
+            "FRAME_PUSH module_id={} address={:#x} location={}",
+            frame.code,
+            frame.instruction,
+            plain(&module.path)
+        ),
+        RecordLine::Push {
+            frame, code, line, ..
+        } => {
             write!(
                 out,
                 "FRAME_PUSH code_object_id={} instruction_offset=",
@@ -116,8 +130,8 @@ fn header(out: &mut dyn Write, header: &Header) -> io::Result<()> {
     )?;
     write!(
         out,
-        " aggregate={} follow_fork={}",
-        header.mode.aggregate, header.mode.follow_fork
+        " native={} aggregate={} follow_fork={}",
+        header.mode.native, header.mode.aggregate, header.mode.follow_fork
     )?;
     write!(
         out,
@@ -151,6 +165,22 @@ fn registry(out: &mut dyn Write, registry: &Registry) -> io::Result<()> {
     }
     for (reason, count) in &registry.lost {
         writeln!(out, "LOST count={count} what={}", reason.describe())?;
+    }
+    Ok(())
+}
+
+/// A line for each place that a library was at.
+fn modules(out: &mut dyn Write, id: u32, module: &ModuleText) -> io::Result<()> {
+    for mapping in &module.mappings {
+        writeln!(
+            out,
+            "MODULE module_id={id} filename={} build_id={} base={:#x} start={:#x} size={}",
+            plain(&module.path),
+            hexadecimal(&module.build_id),
+            mapping.base,
+            mapping.start,
+            mapping.length
+        )?;
     }
     Ok(())
 }

@@ -184,6 +184,7 @@ fn mode(process: &ProcessStacks) -> Json {
     Json::Object(vec![
         ("objects", mode.objects.into()),
         ("sample_bytes", sample_bytes.into()),
+        ("native", mode.native.into()),
         ("aggregate", mode.aggregate.into()),
         ("follow_fork", mode.follow_fork.into()),
     ])

@@ -4,7 +4,7 @@ Code that says ``import memray`` runs unchanged with ``HEAPTIDE_COMPAT=memray`` 
 :func:`install`. ``python -m memray flamegraph …`` is then our command, which has the same names and options.
 
 Different from memray: a `Tracker` that is given the name of an existing file keeps that file under the time of its last
-write instead of failing; C frames, object lifetimes and sockets are refused or left out in words.
+write instead of failing; object lifetimes and sockets are refused or left out in words.
 """
 
 from heaptide._native import __version__

@@ -75,11 +75,11 @@ class AllocationRecord:
         """Frames as (function, file, line), innermost first."""
         return self._stack[:max_stacks]
 
-    # C frames are not recorded: the stack is Python's.
+    # Native functions are in our own reports; here the stack is Python's.
     hybrid_stack_trace = stack_trace
 
     def native_stack_trace(self, max_stacks: int | None = None) -> list[Frame]:
-        """Nothing: C frames are not recorded."""
+        """Nothing: native functions are in our own reports."""
         return []
 
     def __repr__(self) -> str:
@@ -134,7 +134,8 @@ class FileReader:
     def _records(self, merge_threads: bool, *options: str) -> Iterator[AllocationRecord]:
         self._check_open()
         merged: dict[Any, AllocationRecord] = {}
-        for row in csv.DictReader(_output("transform", "csv", "-o", "-", *options, "--", self._path).splitlines()):
+        text = _output("transform", "csv", "--hide-native", "-o", "-", *options, "--", self._path)
+        for row in csv.DictReader(text.splitlines()):
             stack = [_frame(text) for text in row["stack_trace"].split("|") if text]
             tid, thread = (0, "merged thread") if merge_threads else (int(row["tid"]), row["thread_name"])
             allocator = AllocatorType.__members__.get(row["allocator"], AllocatorType.MALLOC)

@@ -75,8 +75,6 @@ class Tracker:
             raise TypeError("Exactly one of 'file_name' or 'destination' argument must be specified")
         if track_object_lifetimes:
             raise NotImplementedError("heaptide does not follow the lifetimes of objects in a Tracker")
-        if native_traces:
-            say_once("native_traces: C frames are not recorded yet; reports show Python's")
         if destination is None:
             self._keeps_earlier = True
             self._overwrite = False
@@ -91,6 +89,7 @@ class Tracker:
         self._mode = tracker.Tracker(
             self._path,
             objects=trace_python_allocators,
+            native=native_traces,
             aggregate=FileFormat(file_format) is FileFormat.AGGREGATED_ALLOCATIONS,
             follow_fork=follow_fork,
             interval_ms=memory_interval_ms,

@@ -2,13 +2,20 @@
 //!
 //! Printed from the headers by `tests/layout/generate`; never edited by hand.
 
-use super::super::layout::{BytesLayout, CodeLayout, CurrentFrame, Layout, UnicodeLayout};
+use super::super::layout::{
+    BytesLayout, CodeLayout, CurrentFrame, Evaluations, Layout, UnicodeLayout,
+};
 
 pub const LAYOUT: Layout = Layout {
     version: (3, 10),
     current_frame: CurrentFrame::Direct(24), // PyThreadState.frame
-    frame_previous: 24,                      // PyFrameObject.f_back
-    frame_code: 32,                          // PyFrameObject.f_code
+    evaluations: Evaluations::CFrames {
+        cframe: 48,          // PyThreadState.cframe
+        previous: 8,         // CFrame.previous
+        current_frame: None, // each runs one frame
+    },
+    frame_previous: 24, // PyFrameObject.f_back
+    frame_code: 32,     // PyFrameObject.f_code
     frame_code_mask: !0,
     frame_instr: 96, // PyFrameObject.f_lasti
     frame_owner: None,

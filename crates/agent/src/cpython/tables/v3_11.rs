@@ -2,13 +2,20 @@
 //!
 //! Printed from the headers by `tests/layout/generate`; never edited by hand.
 
-use super::super::layout::{BytesLayout, CodeLayout, CurrentFrame, Layout, UnicodeLayout};
+use super::super::layout::{
+    BytesLayout, CodeLayout, CurrentFrame, Evaluations, Layout, UnicodeLayout,
+};
 
 pub const LAYOUT: Layout = Layout {
     version: (3, 11),
     current_frame: CurrentFrame::ViaCFrame {
         cframe: 56,       // PyThreadState.cframe
         current_frame: 8, // _PyCFrame.current_frame
+    },
+    evaluations: Evaluations::CFrames {
+        cframe: 56,             // PyThreadState.cframe
+        previous: 16,           // _PyCFrame.previous
+        current_frame: Some(8), // _PyCFrame.current_frame
     },
     frame_previous: 48, // _PyInterpreterFrame.previous
     frame_code: 32,     // _PyInterpreterFrame.f_code

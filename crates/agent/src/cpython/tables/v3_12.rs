@@ -2,7 +2,9 @@
 //!
 //! Printed from the headers by `tests/layout/generate`; never edited by hand.
 
-use super::super::layout::{BytesLayout, CodeLayout, CurrentFrame, Layout, UnicodeLayout};
+use super::super::layout::{
+    BytesLayout, CodeLayout, CurrentFrame, Evaluations, Layout, UnicodeLayout,
+};
 
 pub const LAYOUT: Layout = Layout {
     version: (3, 12),
@@ -10,6 +12,7 @@ pub const LAYOUT: Layout = Layout {
         cframe: 56,       // PyThreadState.cframe
         current_frame: 0, // _PyCFrame.current_frame
     },
+    evaluations: Evaluations::Shims,
     frame_previous: 8, // _PyInterpreterFrame.previous
     frame_code: 0,     // _PyInterpreterFrame.f_code
     frame_code_mask: !0,

@@ -1,0 +1,263 @@
+//! The mixed stack: native frames with the interpreter's evaluation frames replaced by the Python frames they run.
+//!
+//! Which native frame evaluates which Python frames is told by addresses, not by names, so that it works for an
+//! interpreter without symbols: each call of the evaluation function keeps something of the interpreter's in its own stack
+//! frame (see [`Evaluations`]). That is its *mark*: the native frame around it is replaced by the Python frames it runs.
+//!
+//! ```text
+//! native, by address      Python, outermost first         mixed
+//! ────────────────────    ───────────────────────         ─────────────
+//! main                                                    main
+//! eval      mark a        a: <module>  load               <module> load
+//! builtin_map                                             builtin_map
+//! eval      mark b        b: parse                        parse
+//! list_append                                             list_append
+//! ```
+//! Both stacks are compared with those of the last event; of the mixed one everything is written that lies further in than the
+//! first change in either.
+
+use heaptide_capture::Frame;
+use heaptide_capture::event::MAX_RECORD_BYTES;
+
+use super::walk::{NativeStack, here};
+use crate::cpython::{Evaluations, Layout};
+use crate::python;
+use crate::record::Room;
+use crate::stack::{self, Stack};
+
+pub const MAX_PYTHON_DEPTH: usize = stack::MAX_DEPTH;
+
+/// Writes what changed in the calling thread's mixed stack since the last event. `false`: the chunk is full; begin a new
+/// one and ask again.
+///
+/// # Safety
+/// Called on the thread that both stacks belong to.
+#[inline(never)]
+pub unsafe fn sync(native: &mut NativeStack, stack: &mut Stack, room: &mut Room) -> bool {
+    // SAFETY: this function is on the stack.
+    let walked = unsafe { native.walk(here()) };
+    let (layout, first_changed) = match python::layout() {
+        Some(layout) => {
+            let thread_state = python::thread_state();
+            // SAFETY: the thread's own state or 0, under a layout that was checked.
+            let changed = unsafe { stack.refresh(layout, thread_state) };
+            if let Some(first) = changed {
+                // SAFETY: as above.
+                unsafe { mark(native, stack, layout, thread_state, first) };
+            }
+            (Some(layout), changed)
+        }
+        None => (None, None),
+    };
+    if !walked.is_changed && first_changed.is_none() {
+        return true;
+    }
+    write_change(
+        native,
+        stack,
+        layout,
+        walked.first_changed,
+        first_changed,
+        room,
+    )
+}
+
+/// Finds the mark of each Python frame from `first` on that is the outermost of an evaluation.
+///
+/// # Safety
+/// The entries of `stack` are the frames of `thread_state`, the calling thread's own.
+unsafe fn mark(
+    native: &mut NativeStack,
+    stack: &Stack,
+    layout: &Layout,
+    thread_state: usize,
+    first: usize,
+) {
+    let depth = stack.depth();
+    match layout.evaluations {
+        Evaluations::Shims => {
+            for i in first..depth {
+                native.marks[i] = if stack.is_shim(i) { stack.frame(i) } else { 0 };
+            }
+        }
+        Evaluations::CFrames {
+            cframe,
+            previous,
+            current_frame,
+        } => {
+            native.marks[first..depth].fill(0);
+            // SAFETY: a live thread state has a chain of records, the last of which has no previous one.
+            let word = |address: usize| unsafe { (address as *const usize).read() };
+            let mut record = if thread_state == 0 {
+                0
+            } else {
+                word(thread_state + cframe)
+            };
+            for i in (first..depth).rev() {
+                if record == 0 {
+                    break;
+                }
+                let Some(current_frame) = current_frame else {
+                    native.marks[i] = record;
+                    record = word(record + previous);
+                    continue;
+                };
+                let caller = word(record + previous);
+                let is_outermost =
+                    i == 0 || (caller != 0 && word(caller + current_frame) == stack.frame(i - 1));
+                if is_outermost {
+                    native.marks[i] = record;
+                    record = caller;
+                }
+            }
+        }
+    }
+}
+
+/// Pops down to the first change, then writes both stacks from there, interleaved. Both are those of the calling thread at
+/// this moment.
+fn write_change(
+    native: &mut NativeStack,
+    stack: &mut Stack,
+    layout: Option<&Layout>,
+    first_native: usize,
+    first_python: Option<usize>,
+    room: &mut Room,
+) -> bool {
+    let n_written = |i: usize, native: &NativeStack| match i {
+        0 => 0,
+        i => native.entries[i - 1].n_written,
+    };
+    let mut keep = native.n_total.min(n_written(first_native, native));
+    if first_native == 0 {
+        keep = 0;
+    }
+    if let Some(first_python) = first_python {
+        keep = keep.min(stack.n_written(first_python));
+    }
+    if native.n_total > keep {
+        room.pop((native.n_total - keep) as usize);
+        native.n_total = keep;
+    }
+    // Begin at the native frame whose part reaches to the change; what is written before it stays as it is.
+    let first = native.entries[..native.depth].partition_point(|entry| entry.n_written < keep);
+    let mut writer = Writer {
+        count: n_written(first, native),
+        keep,
+        next: 0,
+        depth: layout.map_or(0, |_| stack.depth()),
+        is_full: false,
+        room,
+    };
+    writer.next = stack.first_behind(writer.count);
+    let is_cut = native.is_cut;
+    let cut_id = if is_cut { native.cut_id() } else { 0 };
+    if is_cut {
+        native.count_cut();
+    }
+    for i in first..native.depth {
+        let frame = native.entries[i];
+        if let Some(layout) = layout {
+            // What the frame before evaluates beyond what it did at the last event.
+            writer.rest_of_evaluation(native, stack, layout);
+            if i > 0 {
+                native.entries[i - 1].n_written = writer.count;
+            }
+            while writer
+                .next_mark(native)
+                .is_some_and(|mark| mark >= frame.end)
+            {
+                writer.evaluation(native, stack, layout);
+            }
+        }
+        if i == 0 && is_cut {
+            writer.push(Frame {
+                code: cut_id,
+                instruction: 0,
+            });
+        }
+        let mut is_evaluation = false;
+        if let Some(layout) = layout {
+            while writer
+                .next_mark(native)
+                .is_some_and(|mark| mark >= frame.sp && mark < frame.end)
+            {
+                is_evaluation = true;
+                writer.evaluation(native, stack, layout);
+            }
+        }
+        if !is_evaluation && frame.module != 0 {
+            writer.push(Frame {
+                code: frame.module,
+                instruction: frame.offset,
+            });
+        }
+        native.entries[i].n_written = writer.count;
+        if writer.is_full {
+            return false;
+        }
+    }
+    if let Some(layout) = layout {
+        while writer.next < writer.depth {
+            writer.python(stack, layout);
+        }
+        if native.depth > 0 {
+            native.entries[native.depth - 1].n_written = writer.count;
+        }
+    }
+    native.n_total = writer.count;
+    !writer.is_full
+}
+
+struct Writer<'a, 'b> {
+    /// Frames of the mixed stack so far.
+    count: u32,
+    /// So many of them are in the chunk already.
+    keep: u32,
+    /// The next Python frame.
+    next: usize,
+    depth: usize,
+    is_full: bool,
+    room: &'a mut Room<'b>,
+}
+
+impl Writer<'_, '_> {
+    fn push(&mut self, frame: Frame) {
+        self.count += 1;
+        if self.count <= self.keep {
+            return;
+        }
+        if self.room.left() < 2 * MAX_RECORD_BYTES {
+            self.is_full = true;
+            return;
+        }
+        self.room.push(frame);
+    }
+
+    /// The mark of the next Python frame, if it has one.
+    fn next_mark(&self, native: &NativeStack) -> Option<usize> {
+        let mark = native.marks[..self.depth].get(self.next);
+        mark.copied().filter(|&mark| mark != 0)
+    }
+
+    fn python(&mut self, stack: &mut Stack, layout: &Layout) {
+        let at = self.next;
+        self.next += 1;
+        if let Some(frame) = stack.frame_to_write(layout, at) {
+            self.push(frame);
+        }
+        stack.set_written(at, self.count);
+    }
+
+    /// The next frame and those behind it that the same call evaluates.
+    fn evaluation(&mut self, native: &NativeStack, stack: &mut Stack, layout: &Layout) {
+        self.python(stack, layout);
+        self.rest_of_evaluation(native, stack, layout);
+    }
+
+    fn rest_of_evaluation(&mut self, native: &NativeStack, stack: &mut Stack, layout: &Layout) {
+        while self.next < self.depth && self.next_mark(native).is_none() {
+            self.python(stack, layout);
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! Which library an address is in, under which number frames name it, and where its call-frame information is.
+//!
+//! A library is described in the registry when the first address in it is met, by path and build id, and again when
+//! it is met elsewhere. It keeps its number however often it is loaded. Numbers are shared with code objects: a frame
+//! names either.
+//!
+//! What is remembered by address is only good as long as nothing is unloaded; [`generation`] moves when something was.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use heaptide_capture::{Entry, Module as ModuleEntry};
+
+use crate::libraries::LOADER;
+use crate::locks::{ForkGuard, ForkMutex};
+use crate::{clock, codes, session};
+
+static GENERATION: AtomicU64 = AtomicU64::new(1);
+pub static MODULES: ForkMutex<Option<Modules>> = ForkMutex::new(None);
+/// `_dl_find_object`, which glibc has since 2.35; 0 where it is missing.
+static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
+
+/// How long a thread asks for the lock before it does without: whoever forks holds it, and may be this very thread.
+const N_TRIES: usize = 2000;
+/// Segments of a library that are remembered: code, and what describes it.
+const MAX_SEGMENTS: usize = 8;
+
+/// Counts what may have changed the meaning of addresses.
+#[inline(always)]
+pub fn generation() -> u64 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// A library was unloaded.
+pub fn on_unload() {
+    GENERATION.fetch_add(1, Ordering::Release);
+}
+
+/// What is known of the libraries of this session.
+pub struct Modules {
+    /// Those that are loaded, as far as they were met, as of `generation`.
+    loaded: Vec<Module>,
+    generation: u64,
+    ids: HashMap<(Vec<u8>, Vec<u8>), u32>,
+    /// The number of code that no library has.
+    nowhere: u32,
+    /// The number of frames that are missing.
+    cut: u32,
+}
+
+/// A loaded library.
+#[derive(Clone, Copy)]
+pub struct Module {
+    pub id: u32,
+    pub start: usize,
+    pub end: usize,
+    /// What was added to its file's addresses.
+    pub base: usize,
+    /// The sorted index of its call-frame information: beginning and end; 0 if it has none.
+    pub index_at: usize,
+    pub index_end: usize,
+    segments: [(usize, usize); MAX_SEGMENTS],
+}
+
+impl Module {
+    /// The end of the readable segment that an address lies in.
+    pub fn readable_end(&self, address: usize) -> Option<usize> {
+        let mut segments = self.segments.iter();
+        let found = segments.find(|(start, end)| (*start..*end).contains(&address));
+        found.map(|&(_, end)| end)
+    }
+}
+
+/// Begins a session.
+pub fn reset() {
+    // SAFETY: looking a symbol up has no preconditions.
+    let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
+    FIND_OBJECT.store(function as usize, Ordering::Release);
+    let modules = Modules {
+        loaded: Vec::new(),
+        generation: generation(),
+        ids: HashMap::new(),
+        nowhere: codes::next_id(),
+        cut: codes::next_id(),
+    };
+    for (id, name) in [
+        (modules.nowhere, "<code of no library>"),
+        (modules.cut, "<native frames missing>"),
+    ] {
+        session::note(&Entry::Module(ModuleEntry {
+            id,
+            base: 0,
+            start: 0,
+            length: 0,
+            time: clock::ticks() >> session::tick_shift(),
+            path: name.as_bytes(),
+            build_id: &[],
+        }));
+    }
+    *MODULES.lock() = Some(modules);
+    on_unload();
+}
+
+/// Lets go of what a session remembered.
+pub fn clear() {
+    *MODULES.lock() = None;
+    on_unload();
+}
+
+/// The lock, unless it cannot be had for a long time.
+fn patient_lock() -> Option<ForkGuard<'static, Option<Modules>>> {
+    for _ in 0..N_TRIES {
+        if let Some(guard) = MODULES.try_lock() {
+            return Some(guard);
+        }
+        // SAFETY: no preconditions.
+        unsafe { libc::sched_yield() };
+    }
+    None
+}
+
+/// The number that stands for missing frames; 0 if there is no session.
+pub fn cut_id() -> u32 {
+    patient_lock().map_or(0, |modules| {
+        modules.as_ref().map_or(0, |modules| modules.cut)
+    })
+}
+
+/// What an address belongs to.
+pub enum Owner {
+    Module(Module),
+    /// No library: generated code. Frames are named by this number.
+    Nowhere(u32),
+    /// It cannot be told now.
+    Busy,
+}
+
+/// The library that `pc`, an address in a live frame of this thread, is in.
+pub fn owner_of(pc: usize) -> Owner {
+    let Some(mut guard) = patient_lock() else {
+        return Owner::Busy;
+    };
+    let Some(modules) = guard.as_mut() else {
+        return Owner::Busy;
+    };
+    let found = match find(pc) {
+        Ok(found) => found,
+        Err(Busy) => return Owner::Busy,
+    };
+    let Some(found) = found else {
+        return Owner::Nowhere(modules.nowhere);
+    };
+    let now = generation();
+    if modules.generation != now {
+        modules.generation = now;
+        modules.loaded.clear();
+    }
+    let known = modules.loaded.iter().find(|module| {
+        module.start == found.start && module.end == found.end && module.base == found.base
+    });
+    match known {
+        Some(&known) => Owner::Module(known),
+        None => {
+            // SAFETY: a frame of this thread is in the library, so it is loaded.
+            let module = unsafe { modules.learn(&found) };
+            modules.loaded.push(module);
+            Owner::Module(module)
+        }
+    }
+}
+
+/// A library as the linker describes it.
+struct Found {
+    start: usize,
+    end: usize,
+    base: usize,
+    name: *const c_char,
+    headers: *const libc::Elf64_Phdr,
+    n_headers: usize,
+}
+
+struct Busy;
+
+fn find(pc: usize) -> Result<Option<Found>, Busy> {
+    match FIND_OBJECT.load(Ordering::Relaxed) {
+        0 => find_by_list(pc),
+        function => Ok(find_by_linker(function, pc)),
+    }
+}
+
+/// glibc's struct of this name; what follows these fields is reserved.
+#[repr(C)]
+struct DlFindObject {
+    flags: u64,
+    map_start: usize,
+    map_end: usize,
+    link_map: *const LinkMap,
+    eh_frame: usize,
+    reserved: [u64; 11],
+}
+
+#[repr(C)]
+struct LinkMap {
+    base: usize,
+    name: *const c_char,
+}
+
+/// Asks glibc, which answers without a lock.
+fn find_by_linker(function: usize, pc: usize) -> Option<Found> {
+    // SAFETY: the place holds the address of glibc's `_dl_find_object`, whose type this is.
+    let function: unsafe extern "C" fn(usize, *mut DlFindObject) -> c_int =
+        unsafe { std::mem::transmute(function) };
+    let mut object = DlFindObject {
+        flags: 0,
+        map_start: 0,
+        map_end: 0,
+        link_map: std::ptr::null(),
+        eh_frame: 0,
+        reserved: [0; 11],
+    };
+    // SAFETY: the struct is at least as long as glibc's.
+    if unsafe { function(pc, &mut object) } != 0 || object.link_map.is_null() {
+        return None;
+    }
+    // SAFETY: the linker's entry lives as long as the library, in which a frame of this thread is.
+    let (base, name) = unsafe { ((*object.link_map).base, (*object.link_map).name) };
+    // The first segment of practically every library begins with its ELF header.
+    let header = object.map_start as *const libc::Elf64_Ehdr;
+    // SAFETY: the first page of a loaded library is readable.
+    let header = unsafe { &*header };
+    let is_elf = header.e_ident.starts_with(b"\x7fELF")
+        && usize::from(header.e_phentsize) == size_of::<libc::Elf64_Phdr>();
+    let headers_end =
+        header.e_phoff as usize + usize::from(header.e_phnum) * size_of::<libc::Elf64_Phdr>();
+    let is_readable = is_elf && headers_end <= 4096;
+    Some(Found {
+        start: object.map_start,
+        end: object.map_end,
+        base,
+        name,
+        headers: (object.map_start + header.e_phoff as usize) as *const libc::Elf64_Phdr,
+        n_headers: if is_readable {
+            header.e_phnum.into()
+        } else {
+            0
+        },
+    })
+}
+
+/// Asks an older linker, which takes its own lock for that. Whoever holds it may be waiting for what this thread holds, so
+/// only if nobody else of ours is at it.
+fn find_by_list(pc: usize) -> Result<Option<Found>, Busy> {
+    struct Search {
+        pc: usize,
+        found: Option<Found>,
+    }
+    unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+        // SAFETY: the linker passes valid information, and `data` is the search below.
+        let (info, search) = unsafe { (&*info, &mut *data.cast::<Search>()) };
+        if info.dlpi_phdr.is_null() {
+            return 0;
+        }
+        // SAFETY: the linker gives the address and number of the program headers.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        let base = info.dlpi_addr as usize;
+        let (start, end) = extent(headers, base);
+        if !(start..end).contains(&search.pc) {
+            return 0;
+        }
+        search.found = Some(Found {
+            start,
+            end,
+            base,
+            name: info.dlpi_name,
+            headers: info.dlpi_phdr,
+            n_headers: info.dlpi_phnum.into(),
+        });
+        1
+    }
+    let _loader = LOADER.try_lock().ok_or(Busy)?;
+    let mut search = Search { pc, found: None };
+    // SAFETY: the callback writes to the search and returns.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    Ok(search.found)
+}
+
+fn extent(headers: &[libc::Elf64_Phdr], base: usize) -> (usize, usize) {
+    let loads = headers
+        .iter()
+        .filter(|header| header.p_type == libc::PT_LOAD);
+    loads.fold((usize::MAX, 0), |(start, end), header| {
+        let at = base.wrapping_add(header.p_vaddr as usize);
+        (
+            start.min(at),
+            end.max(at.wrapping_add(header.p_memsz as usize)),
+        )
+    })
+}
+
+impl Modules {
+    /// Describes a library that was not met before at this place.
+    ///
+    /// # Safety
+    /// The library is loaded and stays so during the call.
+    unsafe fn learn(&mut self, found: &Found) -> Module {
+        let mut module = Module {
+            id: 0,
+            start: found.start,
+            end: found.end,
+            base: found.base,
+            index_at: 0,
+            index_end: 0,
+            segments: [(0, 0); MAX_SEGMENTS],
+        };
+        let mut build_id: &[u8] = &[];
+        let mut n_segments = 0;
+        let headers: &[libc::Elf64_Phdr] = if found.n_headers == 0 {
+            &[]
+        } else {
+            // SAFETY: the linker, or the library's own header, says where they are and how many.
+            unsafe { std::slice::from_raw_parts(found.headers, found.n_headers) }
+        };
+        for header in headers {
+            let at = found.base.wrapping_add(header.p_vaddr as usize);
+            let end = at.wrapping_add(header.p_memsz as usize);
+            let is_inside = at >= found.start && end <= found.end && at <= end;
+            if !is_inside {
+                continue;
+            }
+            match header.p_type {
+                libc::PT_LOAD if header.p_flags & libc::PF_R != 0 && n_segments < MAX_SEGMENTS => {
+                    module.segments[n_segments] = (at, end);
+                    n_segments += 1;
+                }
+                libc::PT_GNU_EH_FRAME => (module.index_at, module.index_end) = (at, end),
+                libc::PT_NOTE if build_id.is_empty() => {
+                    // SAFETY: a note segment is part of a readable one.
+                    let notes = unsafe { std::slice::from_raw_parts(at as *const u8, end - at) };
+                    build_id = build_id_in(notes).unwrap_or_default();
+                }
+                _ => {}
+            }
+        }
+        if module.readable_end(module.index_at).is_none() {
+            (module.index_at, module.index_end) = (0, 0);
+        }
+        // SAFETY: the name is the linker's, a C string that lives as long as the library.
+        let path = unsafe { path_of(found.name) };
+        let key = (path, build_id.to_vec());
+        module.id = match self.ids.get(&key) {
+            Some(&id) => id,
+            None => codes::next_id(),
+        };
+        session::note(&Entry::Module(ModuleEntry {
+            id: module.id,
+            base: found.base as u64,
+            start: found.start as u64,
+            length: (found.end - found.start) as u64,
+            time: clock::ticks() >> session::tick_shift(),
+            path: &key.0,
+            build_id: &key.1,
+        }));
+        self.ids.insert(key, module.id);
+        module
+    }
+}
+
+/// # Safety
+/// `name` is null or a C string.
+unsafe fn path_of(name: *const c_char) -> Vec<u8> {
+    let name = if name.is_null() {
+        c""
+    } else {
+        // SAFETY: as the caller says.
+        unsafe { CStr::from_ptr(name) }
+    };
+    if !name.is_empty() {
+        return name.to_bytes().to_vec();
+    }
+    // The executable itself has no name in the linker's list.
+    let mut path = vec![0u8; libc::PATH_MAX as usize];
+    // SAFETY: the path is a C string, pointer and length are those of a live vector.
+    let got = unsafe {
+        libc::readlink(
+            c"/proc/self/exe".as_ptr(),
+            path.as_mut_ptr().cast(),
+            path.len(),
+        )
+    };
+    path.truncate(usize::try_from(got).unwrap_or(0));
+    path
+}
+
+/// The build id among the notes of a library.
+fn build_id_in(mut notes: &[u8]) -> Option<&[u8]> {
+    const BUILD_ID: u32 = 3;
+    loop {
+        let word = |at: usize| Some(u32::from_ne_bytes(notes.get(at..at + 4)?.try_into().ok()?));
+        let (name_len, len, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);
+        let name = notes.get(12..12 + name_len)?;
+        let at = 12 + name_len.next_multiple_of(4);
+        let value = notes.get(at..at + len)?;
+        if kind == BUILD_ID && name == b"GNU\0" {
+            return Some(value);
+        }
+        notes = notes.get(at + len.next_multiple_of(4)..)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn build_id_is_found_behind_other_notes() {
+        let mut notes = Vec::new();
+        let mut note = |kind: u32, value: &[u8]| {
+            for word in [4, value.len() as u32, kind] {
+                notes.extend_from_slice(&word.to_ne_bytes());
+            }
+            notes.extend_from_slice(b"GNU\0");
+            notes.extend_from_slice(value);
+            notes.resize(notes.len().next_multiple_of(4), 0);
+        };
+        note(1, b"abi-tag");
+        note(3, &[9; 20]);
+        assert_eq!(build_id_in(&notes), Some(&[9; 20][..]));
+        assert_eq!(build_id_in(&notes[..30]), None);
+        assert_eq!(build_id_in(&[0xff; 40]), None);
+    }
+
+    #[test]
+    fn both_ways_find_the_library_of_an_address() {
+        let pc = on_unload as *const () as usize;
+        let by_list = find_by_list(pc).ok().flatten().unwrap();
+        assert!((by_list.start..by_list.end).contains(&pc));
+        assert!(find_by_list(16).ok().flatten().is_none());
+        // SAFETY: looking a symbol up has no preconditions.
+        let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
+        if !function.is_null() {
+            let by_linker = find_by_linker(function as usize, pc).unwrap();
+            assert_eq!(by_linker.base, by_list.base);
+            assert!((by_linker.start..by_linker.end).contains(&pc));
+            assert_eq!(by_linker.n_headers, by_list.n_headers);
+        }
+    }
+}

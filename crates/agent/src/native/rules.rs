@@ -1,0 +1,200 @@
+//! How to get from a frame to its caller, for one address: the library's call-frame information, boiled down.
+//!
+//! Compilers describe for every instruction where the caller's stack pointer was (the *canonical frame address*) and
+//! where registers were saved. Of all they can express, a walk needs three things: where the address lies, as an offset
+//! from the stack or base pointer; the return address, which lies right below it; and where the base pointer was saved.
+//! What does not fit into that is rare, and ends the walk there.
+
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, NativeEndian, Operation, Register,
+    RegisterRule, UnwindContext, UnwindContextStorage, UnwindExpression, UnwindSection,
+    UnwindTableRow,
+};
+
+use super::modules::Module;
+
+/// Numbers of registers in call-frame information for x86-64.
+const BASE_POINTER: Register = Register(6);
+const STACK_POINTER: Register = Register(7);
+const RETURN_ADDRESS: Register = Register(16);
+
+/// Where the canonical frame address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Kind {
+    /// Nothing is known; perhaps the base pointer links the frames.
+    #[default]
+    Unknown = 0,
+    /// An offset from the stack pointer.
+    FromStack,
+    /// An offset from the base pointer.
+    FromBase,
+    /// In memory at an offset from the base pointer: a function that aligned its stack.
+    AtBase,
+    /// The kernel called a signal handler: the registers are in a struct at the stack pointer.
+    Signal,
+    /// The outermost frame.
+    End,
+}
+
+/// How to leave one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Rule {
+    pub offset: i32,
+    /// Where the caller's base pointer was saved, from the canonical frame address; [`Rule::NOT_SAVED`] if it still holds.
+    pub base_offset: i32,
+    pub kind: Kind,
+}
+
+impl Rule {
+    pub const NOT_SAVED: i32 = i32::MIN;
+
+    fn of(kind: Kind) -> Rule {
+        Rule {
+            offset: 0,
+            base_offset: Rule::NOT_SAVED,
+            kind,
+        }
+    }
+}
+
+/// Room for the information of one function, without a heap.
+struct Small;
+
+impl UnwindContextStorage<usize> for Small {
+    type Rules = [(Register, RegisterRule<usize>); 24];
+    type Stack = [UnwindTableRow<usize, Self>; 4];
+}
+
+/// The rule for an address in a module.
+///
+/// # Safety
+/// The module is loaded, and stays so during the call.
+pub unsafe fn rule_of(module: &Module, pc: usize) -> Rule {
+    // SAFETY: as the caller says.
+    unsafe { look_up(module, pc) }.unwrap_or(Rule::of(Kind::Unknown))
+}
+
+unsafe fn look_up(module: &Module, pc: usize) -> Option<Rule> {
+    // SAFETY: the range is a segment of the module, which its loader mapped readable.
+    let index = unsafe {
+        std::slice::from_raw_parts(
+            module.index_at as *const u8,
+            module.index_end.checked_sub(module.index_at)?,
+        )
+    };
+    let bases = BaseAddresses::default()
+        .set_eh_frame_hdr(module.index_at as u64)
+        .set_text(module.base as u64);
+    let index = EhFrameHdr::new(index, NativeEndian).parse(&bases, 8).ok()?;
+    let gimli::Pointer::Direct(section_at) = index.eh_frame_ptr() else {
+        return None;
+    };
+    let section_at = usize::try_from(section_at).ok()?;
+    let section_end = module.readable_end(section_at)?;
+    // SAFETY: as above, up to the end of the segment that the section lies in.
+    let section =
+        unsafe { std::slice::from_raw_parts(section_at as *const u8, section_end - section_at) };
+    let section = EhFrame::new(section, NativeEndian);
+    let bases = bases.set_eh_frame(section_at as u64);
+    let table = index.table()?;
+    let function = table
+        .fde_for_address(&section, &bases, pc as u64, EhFrame::cie_from_offset)
+        .ok()?;
+    let mut context: UnwindContext<usize, Small> = UnwindContext::new_in();
+    let row = function
+        .unwind_info_for_address(&section, &bases, &mut context, pc as u64)
+        .ok()?;
+    if function.is_signal_trampoline() {
+        return Some(Rule::of(Kind::Signal));
+    }
+    condense(&section, row)
+}
+
+/// What a walk needs of a row; `None` if it needs more than it can do.
+fn condense(
+    section: &EhFrame<EndianSlice<'_, NativeEndian>>,
+    row: &UnwindTableRow<usize, Small>,
+) -> Option<Rule> {
+    match row.register(RETURN_ADDRESS) {
+        // Every function says where it is, but for the one that nobody called.
+        RegisterRule::Undefined => return Some(Rule::of(Kind::End)),
+        // Right below the canonical frame address, where the call put it.
+        RegisterRule::Offset(-8) => {}
+        _ => return None,
+    }
+    let base_offset = match row.register(BASE_POINTER) {
+        RegisterRule::Undefined | RegisterRule::SameValue => Rule::NOT_SAVED,
+        RegisterRule::Offset(offset) => i32::try_from(offset).ok()?,
+        RegisterRule::Expression(expression) => {
+            // A function that aligned its stack saves the pointer where it now points to.
+            let (register, offset, is_deref) = simple(section, &expression)?;
+            if register != BASE_POINTER || offset != 0 || is_deref {
+                return None;
+            }
+            return Some(Rule {
+                kind: Kind::AtBase,
+                offset: aligned_offset(section, row)?,
+                // Relative to the base pointer itself; the walk knows.
+                base_offset: 0,
+            });
+        }
+        _ => return None,
+    };
+    let (kind, offset) = match row.cfa() {
+        CfaRule::RegisterAndOffset { register, offset } => match *register {
+            STACK_POINTER => (Kind::FromStack, *offset),
+            BASE_POINTER => (Kind::FromBase, *offset),
+            _ => return None,
+        },
+        CfaRule::Expression(_) => return None,
+    };
+    Some(Rule {
+        kind,
+        offset: i32::try_from(offset).ok()?,
+        base_offset,
+    })
+}
+
+/// Where, from the base pointer, a function that aligned its stack keeps the canonical frame address.
+fn aligned_offset(
+    section: &EhFrame<EndianSlice<'_, NativeEndian>>,
+    row: &UnwindTableRow<usize, Small>,
+) -> Option<i32> {
+    match row.cfa() {
+        CfaRule::Expression(expression) => {
+            let (register, offset, is_deref) = simple(section, expression)?;
+            (register == BASE_POINTER && is_deref)
+                .then(|| i32::try_from(offset).ok())
+                .flatten()
+        }
+        CfaRule::RegisterAndOffset { .. } => None,
+    }
+}
+
+/// An expression that is a register and an offset, and perhaps a look at what is there.
+fn simple(
+    section: &EhFrame<EndianSlice<'_, NativeEndian>>,
+    expression: &UnwindExpression<usize>,
+) -> Option<(Register, i64, bool)> {
+    let encoding = gimli::Encoding {
+        format: gimli::Format::Dwarf32,
+        version: 4,
+        address_size: 8,
+    };
+    let mut operations = expression.get(section).ok()?.operations(encoding);
+    let Operation::RegisterOffset {
+        register, offset, ..
+    } = operations.next().ok()??
+    else {
+        return None;
+    };
+    match operations.next().ok()? {
+        None => Some((register, offset, false)),
+        Some(Operation::Deref { size: 8, .. }) if operations.next().ok()?.is_none() => {
+            Some((register, offset, true))
+        }
+        Some(_) => None,
+    }
+}

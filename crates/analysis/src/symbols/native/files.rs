@@ -1,0 +1,64 @@
+//! Where the symbols of a library may be: in its own file, or in a separate debug file.
+
+use std::path::{Path, PathBuf};
+
+use heaptide_capture::ModuleText;
+
+use super::object_file;
+
+/// Where distributions put debug files.
+const DEBUG_FOLDER: &str = "/usr/lib/debug";
+
+/// Files with symbols of this library, those with most first. What is another library by its build id is left out.
+pub fn candidates(module: &ModuleText) -> Vec<PathBuf> {
+    let own = PathBuf::from(&module.path);
+    let has_id = !module.build_id.is_empty();
+    let mut found = Vec::new();
+    if has_id {
+        found.extend(by_build_id(&module.build_id));
+    }
+    let identity = object_file::identity(&own);
+    let is_own = identity
+        .as_ref()
+        .is_some_and(|identity| identity.build_id == module.build_id);
+    if let Some(link) = identity
+        .filter(|_| is_own)
+        .and_then(|identity| identity.debug_link)
+    {
+        let linked = beside(&own, &link).into_iter().find(|path| {
+            let linked = object_file::identity(path);
+            linked.is_some_and(|linked| !has_id || linked.build_id == module.build_id)
+        });
+        found.extend(linked);
+    }
+    if is_own {
+        found.push(own);
+    }
+    found
+}
+
+/// The debug file that is named by the build id.
+fn by_build_id(build_id: &[u8]) -> Option<PathBuf> {
+    let (first, rest) = build_id.split_first()?;
+    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let path = PathBuf::from(format!("{DEBUG_FOLDER}/.build-id/{first:02x}/{rest}.debug"));
+    path.is_file().then_some(path)
+}
+
+/// Where a debug file may be that a library names.
+fn beside(library: &Path, name: &str) -> Vec<PathBuf> {
+    let Some(folder) = library.parent() else {
+        return Vec::new();
+    };
+    let below = folder.strip_prefix("/").unwrap_or(folder);
+    let places = [
+        folder.join(name),
+        folder.join(".debug").join(name),
+        Path::new(DEBUG_FOLDER).join(below).join(name),
+    ];
+    // The name of the library itself would be no debug file.
+    places
+        .into_iter()
+        .filter(|path| path != library && path.is_file())
+        .collect()
+}

@@ -1,0 +1,124 @@
+//! Names for native frames: the functions at an address of a library, inlined ones included.
+//!
+//! Found when a report is made: first in the capture, if it was bundled; then in the library's own file and in separate
+//! debug files, if these are the ones that the program had loaded, which their build ids tell. A library without symbols
+//! has exported names; code between those is named by where its function begins.
+
+mod demangle;
+mod files;
+mod object_file;
+
+use heaptide_capture::{Frame, ModuleText, Registry};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+pub use heaptide_capture::SymbolText as NativeName;
+
+use object_file::ObjectFile;
+
+/// Names by frame: the functions at its address, the outermost first.
+#[derive(Default)]
+pub struct NativeNames {
+    names: FxHashMap<Frame, Vec<NativeName>>,
+}
+
+impl NativeNames {
+    /// Looks all native frames up, one library after the other, so that only one is in memory.
+    pub fn find(frames: impl Iterator<Item = Frame>, registry: &Registry) -> NativeNames {
+        let mut wanted: FxHashMap<u32, FxHashSet<u32>> = FxHashMap::default();
+        for frame in frames.filter(|frame| registry.modules.contains_key(&frame.code)) {
+            wanted
+                .entry(frame.code)
+                .or_default()
+                .insert(frame.instruction);
+        }
+        let mut found = NativeNames::default();
+        for (code, offsets) in wanted {
+            let module = &registry.modules[&code];
+            let mut missing = Vec::new();
+            for offset in offsets {
+                let frame = Frame {
+                    code,
+                    instruction: offset,
+                };
+                match registry.symbols.get(&(code, offset)) {
+                    Some(names) => {
+                        found.names.insert(frame, names.clone());
+                    }
+                    None => missing.push(offset),
+                }
+            }
+            missing.sort_unstable();
+            let names = names_in(module, &missing);
+            let frames = missing
+                .into_iter()
+                .map(|instruction| Frame { code, instruction });
+            found.names.extend(frames.zip(names));
+        }
+        found
+    }
+
+    /// The functions at a frame's address, the outermost first.
+    pub fn get(&self, frame: Frame) -> &[NativeName] {
+        self.names.get(&frame).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Frame, &[NativeName])> {
+        self.names
+            .iter()
+            .map(|(&frame, names)| (frame, names.as_slice()))
+    }
+
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+}
+
+/// The last part of a library's path.
+pub fn short_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn names_in(module: &ModuleText, offsets: &[u32]) -> Vec<Vec<NativeName>> {
+    if module.path.starts_with('<') {
+        let name = NativeName {
+            function: module.path.clone(),
+            ..NativeName::default()
+        };
+        return vec![vec![name]; offsets.len()];
+    }
+    if offsets.is_empty() {
+        return Vec::new();
+    }
+    let candidates = files::candidates(module);
+    let mut objects: Vec<ObjectFile> = candidates
+        .iter()
+        .filter_map(|path| ObjectFile::read(path))
+        .collect();
+    let addresses = offsets.iter().map(|&offset| u64::from(offset));
+    addresses
+        .map(|address| {
+            let mut names: Vec<NativeName> = Vec::new();
+            for object in &mut objects {
+                names = object.names(address);
+                if !names.is_empty() {
+                    break;
+                }
+            }
+            if names.is_empty() {
+                let starts = objects
+                    .iter()
+                    .filter_map(|object| object.function_start(address));
+                let start = starts.max().unwrap_or(address);
+                names.push(NativeName {
+                    function: format!("{}+{start:#x}", short_name(&module.path)),
+                    ..NativeName::default()
+                });
+            }
+            names
+        })
+        .collect()
+}

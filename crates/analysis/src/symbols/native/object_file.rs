@@ -1,0 +1,218 @@
+//! One file with symbols: its functions, and what its debug information says of their lines and of what was inlined.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::path::Path;
+use std::rc::Rc;
+
+use addr2line::Context;
+use gimli::{EndianRcSlice, RunTimeEndian, UnwindSection};
+use object::{Object, ObjectSection, ObjectSymbol, ReadCache, SymbolKind};
+
+use super::NativeName;
+use super::demangle::readable;
+
+type Reader = EndianRcSlice<RunTimeEndian>;
+
+/// Debug information beyond this is not unpacked: a report must not need more memory than the program.
+const MAX_SECTION_BYTES: u64 = 1 << 30;
+
+/// What tells one build of a library from another.
+pub struct Identity {
+    pub build_id: Vec<u8>,
+    /// The name of a separate debug file.
+    pub debug_link: Option<String>,
+}
+
+/// `None` if the file cannot be read or is no library.
+pub fn identity(path: &Path) -> Option<Identity> {
+    let cache = ReadCache::new(File::open(path).ok()?);
+    let object = object::File::parse(&cache).ok()?;
+    let build_id = object
+        .build_id()
+        .ok()
+        .flatten()
+        .unwrap_or_default()
+        .to_vec();
+    let link = object.gnu_debuglink().ok().flatten();
+    Some(Identity {
+        build_id,
+        debug_link: link.map(|(name, _)| String::from_utf8_lossy(name).into_owned()),
+    })
+}
+
+struct Function {
+    start: u64,
+    size: u64,
+    name: String,
+}
+
+pub struct ObjectFile {
+    /// By address.
+    functions: Vec<Function>,
+    /// Where functions begin and end, as far as it is known how to unwind them; by address.
+    extents: Vec<(u64, u64)>,
+    lines: Option<Context<Reader>>,
+}
+
+impl ObjectFile {
+    /// `None` if the file cannot be read.
+    pub fn read(path: &Path) -> Option<ObjectFile> {
+        let cache = ReadCache::new(File::open(path).ok()?);
+        let object = object::File::parse(&cache).ok()?;
+        let mut functions: Vec<Function> = object
+            .symbols()
+            .chain(object.dynamic_symbols())
+            .filter(|symbol| symbol.is_definition() && is_function(symbol.kind()))
+            .filter_map(|symbol| {
+                Some(Function {
+                    start: symbol.address(),
+                    size: symbol.size(),
+                    name: symbol.name().ok()?.to_owned(),
+                })
+            })
+            .filter(|function| !function.name.is_empty())
+            .collect();
+        // Of several names for the same code the one that the program's source uses is mostly the shortest.
+        functions.sort_by(|one, other| {
+            let key = |function: &Function| {
+                (
+                    function.start,
+                    std::cmp::Reverse(function.size),
+                    function.name.len(),
+                )
+            };
+            key(one)
+                .cmp(&key(other))
+                .then_with(|| one.name.cmp(&other.name))
+        });
+        functions.dedup_by_key(|function| function.start);
+        Some(ObjectFile {
+            functions,
+            extents: extents(&object).unwrap_or_default(),
+            lines: lines(&object),
+        })
+    }
+
+    /// The functions at an address, the outermost first; none if no symbol covers it.
+    pub fn names(&mut self, address: u64) -> Vec<NativeName> {
+        let symbol = self.symbol(address);
+        let mut names = self.inlined(address).unwrap_or_default();
+        if let (Some(symbol), Some(outermost)) = (symbol, names.first_mut()) {
+            // The symbol is what other tools show; the debug information may have a name without its scope.
+            if outermost.function.is_empty() || symbol.starts_with("_Z") || symbol.starts_with("_R")
+            {
+                outermost.function = readable(symbol);
+            }
+        }
+        if names.is_empty() {
+            names.extend(symbol.map(|name| NativeName {
+                function: readable(name),
+                ..NativeName::default()
+            }));
+        }
+        names
+    }
+
+    /// Where the function begins that an address is in.
+    pub fn function_start(&self, address: u64) -> Option<u64> {
+        let at = self.extents.partition_point(|&(start, _)| start <= address);
+        let &(start, end) = self.extents.get(at.checked_sub(1)?)?;
+        (address < end).then_some(start)
+    }
+
+    fn symbol(&self, address: u64) -> Option<&str> {
+        let at = self
+            .functions
+            .partition_point(|function| function.start <= address);
+        let function = self.functions.get(at.checked_sub(1)?)?;
+        let covers = address - function.start < function.size
+            // A symbol without a size, of hand-written code, goes as far as what is known of unwinding it.
+            || (function.size == 0 && self.function_start(address) == Some(function.start));
+        covers.then_some(&*function.name)
+    }
+
+    fn inlined(&self, address: u64) -> Option<Vec<NativeName>> {
+        let mut frames = self
+            .lines
+            .as_ref()?
+            .find_frames(address)
+            .skip_all_loads()
+            .ok()?;
+        let mut names = Vec::new();
+        while let Ok(Some(frame)) = frames.next() {
+            let raw = frame
+                .function
+                .as_ref()
+                .and_then(|name| name.raw_name().ok());
+            let location = frame.location.as_ref();
+            names.push(NativeName {
+                function: raw
+                    .map(|name: Cow<str>| readable(&name))
+                    .unwrap_or_default(),
+                file: location
+                    .and_then(|at| at.file)
+                    .unwrap_or_default()
+                    .to_owned(),
+                line: location.and_then(|at| at.line).unwrap_or(0),
+            });
+        }
+        names.reverse();
+        // Lines without a function say nothing that a symbol could not.
+        let is_named = names.iter().skip(1).all(|name| !name.function.is_empty());
+        (is_named && !names.is_empty()).then_some(names)
+    }
+}
+
+fn is_function(kind: SymbolKind) -> bool {
+    matches!(kind, SymbolKind::Text | SymbolKind::Unknown)
+}
+
+/// The ranges of all functions that can be unwound, which even a stripped library has.
+fn extents<'a>(object: &impl Object<'a>) -> Option<Vec<(u64, u64)>> {
+    let section = object.section_by_name(".eh_frame")?;
+    let at = section.address();
+    let data = section.uncompressed_data().ok()?;
+    let endian = endian_of(object);
+    let frames = gimli::EhFrame::new(&data, endian);
+    let text = object
+        .section_by_name(".text")
+        .map_or(0, |section| section.address());
+    let bases = gimli::BaseAddresses::default()
+        .set_eh_frame(at)
+        .set_text(text);
+    let mut entries = frames.entries(&bases);
+    let mut found = Vec::new();
+    while let Ok(Some(entry)) = entries.next() {
+        if let gimli::CieOrFde::Fde(partial) = entry {
+            if let Ok(function) = partial.parse(gimli::EhFrame::cie_from_offset) {
+                found.push((function.initial_address(), function.end_address()));
+            }
+        }
+    }
+    found.sort_unstable();
+    Some(found)
+}
+
+fn endian_of<'a>(object: &impl Object<'a>) -> RunTimeEndian {
+    if object.is_little_endian() {
+        RunTimeEndian::Little
+    } else {
+        RunTimeEndian::Big
+    }
+}
+
+/// The debug information, if there is any.
+fn lines<'a>(object: &impl Object<'a>) -> Option<Context<Reader>> {
+    let endian = endian_of(object);
+    object.section_by_name(".debug_info")?;
+    let load = |id: gimli::SectionId| -> Result<Reader, gimli::Error> {
+        let section = object.section_by_name(id.name());
+        let section = section.filter(|section| section.size() <= MAX_SECTION_BYTES);
+        let data = section.and_then(|section| section.uncompressed_data().ok());
+        let data: Rc<[u8]> = data.map_or_else(|| Rc::from(&[][..]), |data| Rc::from(&*data));
+        Ok(EndianRcSlice::new(data, endian))
+    };
+    let dwarf = gimli::Dwarf::load(load).ok()?;
+    Context::from_dwarf(dwarf).ok()
+}
