@@ -59,7 +59,7 @@ def attach(wish: Wish) -> list[str]:
     _native.leave_out_thread()
     active = _native.active()
     if active is not None:
-        raise _native.RecordingError(f"the process is being recorded into {os.fsdecode(active)} already")
+        raise _native.RecordingError(f"the process is being recorded into {active} already")
     warning = tracker.start(
         wish["path"],
         overwrite=wish["overwrite"],
@@ -78,17 +78,15 @@ def attach(wish: Wish) -> list[str]:
     return [wish["path"], warning or ""]
 
 
-def detach() -> list[str]:
-    """End what :func:`attach` began. Returns the capture's path, whether it is incomplete, where it is wanted."""
+def detach() -> list[str] | None:
+    """End what :func:`attach` began. Returns the capture's path, whether it is incomplete, and where it is wanted.
+
+    None if nothing was begun here.
+    """
     global _current
     attachment, _current = _current, None
     if attachment is None or attachment.pid != os.getpid():
-        active = _native.active()
-        if active is None:
-            raise _native.RecordingError("the process is not attached: there is nothing to end")
-        raise _native.RecordingError(
-            f"the recording into {os.fsdecode(active)} was not begun by heaptide attach: end it where it was begun"
-        )
+        return None
     atexit.unregister(_at_exit)
     stopped = tracker.stop() if _native.active() == attachment.path else None
     _clear_away(attachment.wish)

@@ -1,7 +1,7 @@
 //! Running a text of Python in another process, with a thread that is made there for it. x86-64 only.
 //!
 //! ```text
-//! a thread at a safe point, stopped:  mmap, mprotect, pthread_create, then it goes on where it was
+//! a thread at a safe point, stopped:  mmap, pthread_create, then it goes on where it was
 //! the new thread:                     PyGILState_Ensure, PyRun_SimpleString, PyGILState_Release, munmap, end
 //! ```
 //! The memory holds a table, the text and the new thread's few instructions; the last of these jumps to `munmap`, which
@@ -30,6 +30,7 @@ const HANDLE_AT: u64 = 64;
 const CODE: &[u8] = &[
     0x53, // push rbx
     0x48, 0x89, 0xfb, // mov rbx, rdi
+    0xff, 0x53, 0x38, // call [rbx+56]       heaptide_leave_out_thread
     0xff, 0x13, // call [rbx]          pthread_self
     0x48, 0x89, 0xc7, // mov rdi, rax
     0xff, 0x53, 0x08, // call [rbx+8]        pthread_detach
@@ -109,11 +110,15 @@ fn start_thread(target: &Target, caller: &mut Caller<'_>, text: &str) -> Result<
     let libc = &target.libc;
     let data_len = ((TEXT_AT + text.len() + 1) as u64).next_multiple_of(PAGE);
     let len = data_len + PAGE;
-    let rights = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+    // All at once: each further call would be another moment of standing still, and whoever forbids such memory forbids
+    // making it executable later, too.
+    let rights = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
     let kind = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
     let base = caller.call(libc.mmap, &[0, len, rights, kind, u64::MAX, 0])?;
     if base % PAGE != 0 {
-        return Err(Trouble::System(io::Error::from(io::ErrorKind::OutOfMemory)));
+        return Err(Trouble::System(io::Error::other(
+            "it gets no memory that can hold code",
+        )));
     }
     let begun = fill_and_start(target, caller, text, base, data_len, len);
     if matches!(begun, Err(Trouble::System(_))) {
@@ -140,7 +145,8 @@ fn fill_and_start(
         python.release_gil,
         libc.munmap,
         len,
-        0,
+        // Comes first: if a recording runs, this thread is not to be in it.
+        target.leave_out_thread.unwrap_or(libc.pthread_self),
         0,
         0,
     ];
@@ -151,16 +157,9 @@ fn fill_and_start(
     let memory = Memory::of(target.pid);
     memory.write(base, &data).map_err(Trouble::System)?;
     memory.write(code, CODE).map_err(Trouble::System)?;
-    let rights = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-    accepted(caller.call(libc.mprotect, &[code, PAGE, rights])?)?;
-    accepted(caller.call(libc.pthread_create, &[base + HANDLE_AT, 0, code, base])?)
-}
-
-/// Functions that return an `int`, with 0 for success.
-fn accepted(returned: u64) -> Result<(), Trouble> {
+    let returned = caller.call(libc.pthread_create, &[base + HANDLE_AT, 0, code, base])?;
     match returned as i32 {
         0 => Ok(()),
-        -1 => Err(Trouble::System(io::ErrorKind::PermissionDenied.into())),
         errno => Err(Trouble::System(io::Error::from_raw_os_error(errno))),
     }
 }

@@ -28,7 +28,6 @@ pub struct CLibrary {
     pub pthread_self: u64,
     pub pthread_detach: u64,
     pub mmap: u64,
-    pub mprotect: u64,
     pub munmap: u64,
     /// From the lowest to the highest address of each library that these functions come from.
     code: Vec<(u64, u64)>,
@@ -138,7 +137,6 @@ impl CLibrary {
                 pthread_self: address("pthread_self")?,
                 pthread_detach: address("pthread_detach")?,
                 mmap: address("mmap")?,
-                mprotect: address("mprotect")?,
                 munmap: address("munmap")?,
                 code,
             })

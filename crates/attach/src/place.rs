@@ -4,11 +4,11 @@
 //! cannot make us write anywhere else.
 
 use std::ffi::CString;
-use std::fs::{self, File};
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown, fchown, lchown};
 use std::path::{Path, PathBuf};
 
 use crate::preflight::Target;
@@ -19,94 +19,118 @@ use crate::refusal::Refusal;
 const USUAL: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
 const RESOLVE_IN_ROOT: u64 = 0x10;
 const MAX_TRIES: u32 = 100;
+/// Answers are a sentence, or the names of files.
+const MAX_ANSWER: u64 = 64 << 10;
 
 /// A folder that is removed with everything in it when this is dropped, unless it is kept.
+///
+/// It is ours until [`Place::hand_over`], and everything in it is reached through what was opened when it was made: whoever
+/// owns the process cannot put anything else in its place.
 pub struct Place {
-    /// Its name for us.
-    pub here: PathBuf,
     /// Its name for the process.
     pub there: PathBuf,
+    name: String,
+    parent: File,
+    folder: File,
+    /// Everything that is to belong to the process's user in the end.
+    made: Vec<PathBuf>,
     owner: (u32, u32),
     is_kept: bool,
-    /// `here` is reached through this.
-    _parent: File,
 }
 
 impl Place {
     /// Makes a folder for the process's eyes and ours.
     pub fn make(target: &Target) -> Result<Place, Refusal> {
-        let pid = target.pid;
         let mut last = io::Error::from(io::ErrorKind::NotFound);
-        for folder in temporary_folders(pid) {
+        for folder in temporary_folders(target.pid) {
             match Place::make_in(target, &folder) {
                 Ok(place) => return Ok(place),
                 Err(error) => last = error,
             }
         }
-        Err(Refusal::failed(pid, "making a folder in its /tmp", &last))
+        let step = "making a folder in its /tmp";
+        Err(Refusal::failed(target.pid, step, &last))
     }
 
-    fn make_in(target: &Target, folder: &Path) -> io::Result<Place> {
-        let parent = open_in_root(target.pid, folder)?;
+    fn make_in(target: &Target, above: &Path) -> io::Result<Place> {
+        let parent = open_in_root(target.pid, above)?;
         if forbids_programs(&parent) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let reached = PathBuf::from(format!("/proc/self/fd/{}", parent.as_raw_fd()));
-        let owner = (target.status.users[3], target.status.groups[3]);
         for n in 0..MAX_TRIES {
             let name = format!("heaptide-{}-{}-{n}", target.pid, std::process::id());
-            let here = reached.join(&name);
-            match fs::DirBuilder::new().mode(0o700).create(&here) {
+            match make_folder(&reached(&parent).join(&name)) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
-                Ok(()) => {
-                    let place = Place {
-                        here,
-                        there: folder.join(&name),
-                        owner,
+                Ok(folder) => {
+                    return Ok(Place {
+                        there: above.join(&name),
+                        name,
+                        parent,
+                        folder,
+                        made: Vec::new(),
+                        owner: (target.status.users[3], target.status.groups[3]),
                         is_kept: false,
-                        _parent: parent,
-                    };
-                    place.hand_over(&place.here)?;
-                    return Ok(place);
+                    });
                 }
             }
         }
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Gives a file in here to the process's user, if we are another.
-    fn hand_over(&self, path: &Path) -> io::Result<()> {
-        // SAFETY: geteuid has no preconditions.
-        let own = unsafe { libc::geteuid() };
-        if own == self.owner.0 {
-            return Ok(());
-        }
-        chown(path, Some(self.owner.0), Some(self.owner.1))
-    }
-
-    /// Writes a file that the process may read, and remove.
-    pub fn put(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        let path = self.here.join(name);
-        fs::write(&path, content)?;
-        self.hand_over(&path)
+    /// Writes a new file that the process may read, and remove.
+    pub fn put(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
+        let path = reached(&self.folder).join(name);
+        new_file(&path)?.write_all(content)?;
+        self.made.push(path);
+        Ok(())
     }
 
     /// Copies what lies in a folder, without its subfolders, into a new one of the same name.
-    pub fn copy(&self, folder: &Path) -> io::Result<()> {
-        let into = self.here.join(folder.file_name().unwrap_or_default());
-        fs::DirBuilder::new().mode(0o700).create(&into)?;
-        self.hand_over(&into)?;
+    pub fn copy(&mut self, folder: &Path) -> io::Result<()> {
+        let into = reached(&self.folder).join(folder.file_name().unwrap_or_default());
+        make_folder(&into)?;
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
             if entry.file_type()?.is_file() {
                 let path = into.join(entry.file_name());
-                fs::copy(entry.path(), &path)?;
-                fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
-                self.hand_over(&path)?;
+                io::copy(&mut File::open(entry.path())?, &mut new_file(&path)?)?;
+                self.made.push(path);
             }
         }
+        self.made.push(into);
         Ok(())
+    }
+
+    /// From here on it is the process's as well: nothing more is written into it.
+    pub fn hand_over(&self) -> io::Result<()> {
+        // SAFETY: geteuid has no preconditions.
+        if unsafe { libc::geteuid() } == self.owner.0 {
+            return Ok(());
+        }
+        for path in &self.made {
+            lchown(path, Some(self.owner.0), Some(self.owner.1))?;
+        }
+        fchown(&self.folder, Some(self.owner.0), Some(self.owner.1))
+    }
+
+    /// What the process wrote, if it is there.
+    pub fn take(&self, name: &str) -> Option<Vec<u8>> {
+        let mut options = OpenOptions::new();
+        let options = options.read(true).custom_flags(libc::O_NOFOLLOW);
+        let file = options.open(reached(&self.folder).join(name)).ok()?;
+        let mut content = Vec::new();
+        file.take(MAX_ANSWER).read_to_end(&mut content).ok()?;
+        Some(content)
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        reached(&self.folder).join(name).symlink_metadata().is_ok()
+    }
+
+    /// Whether it was there to be removed.
+    pub fn remove(&self, name: &str) -> bool {
+        fs::remove_file(reached(&self.folder).join(name)).is_ok()
     }
 
     /// Leaves the folder to the process.
@@ -119,9 +143,30 @@ impl Drop for Place {
     fn drop(&mut self) {
         if !self.is_kept {
             // Nothing more can be done about what cannot be removed.
-            let _ = fs::remove_dir_all(&self.here);
+            let _ = fs::remove_dir_all(reached(&self.parent).join(&self.name));
         }
     }
+}
+
+/// The name of something that is open.
+fn reached(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+fn make_folder(path: &Path) -> io::Result<File> {
+    fs::DirBuilder::new().mode(0o700).create(path)?;
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_DIRECTORY)
+        .open(path)
+}
+
+fn new_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
 }
 
 /// Opens a file or folder by its name in the process's own root.
@@ -161,7 +206,6 @@ pub fn remove_in_root(pid: u32, path: &Path) -> io::Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let reached = |file: &File| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let opened = open_in_root(pid, folder)?;
     fs::remove_file(reached(&opened).join(name))?;
     if let (Some(above), Some(name)) = (folder.parent(), folder.file_name()) {

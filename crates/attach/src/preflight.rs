@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 
+use crate::image::Image;
 use crate::interpreter::{CLibrary, Interpreter};
 use crate::memory::Memory;
 use crate::process::{self, Mapping, Status};
@@ -18,6 +19,8 @@ pub struct Target {
     pub status: Status,
     pub interpreter: Interpreter,
     pub libc: CLibrary,
+    /// A function of our own library, if the process has loaded that already.
+    pub leave_out_thread: Option<u64>,
 }
 
 impl Target {
@@ -36,8 +39,18 @@ impl Target {
             status,
             interpreter,
             libc,
+            leave_out_thread: own_function(pid, &mappings, "heaptide_leave_out_thread"),
         })
     }
+}
+
+fn own_function(pid: u32, mappings: &[Mapping], name: &str) -> Option<u64> {
+    let memory = Memory::of(pid);
+    let ours = mappings
+        .iter()
+        .filter(|mapping| mapping.path.ends_with("/_native.abi3.so"));
+    let mut images = ours.filter_map(|mapping| Image::read(&memory, mapping).ok());
+    images.find_map(|image| Some(image.symbol(name)?.address))
 }
 
 /// What the status alone forbids.

@@ -125,7 +125,7 @@ impl RemoteExecution {
         match (is_blocked, cfg!(target_arch = "x86_64")) {
             (true, true) => Duration::ZERO,
             (false, true) => PATIENCE,
-            (_, false) => Duration::from_secs(10),
+            (_, false) => Duration::from_secs(30),
         }
     }
 

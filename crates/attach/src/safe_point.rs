@@ -87,7 +87,8 @@ pub fn candidates(pid: u32) -> Vec<u32> {
         .filter_map(|thread| {
             let folder = format!("/proc/{pid}/task/{thread}");
             let name = fs::read_to_string(format!("{folder}/comm")).ok()?;
-            let call = fs::read_to_string(format!("{folder}/syscall")).ok()?;
+            // Some kernels do not say.
+            let call = fs::read_to_string(format!("{folder}/syscall")).unwrap_or_default();
             (name.trim_end() != "heaptide").then(|| (rank(&call), thread))
         })
         .collect();

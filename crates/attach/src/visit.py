@@ -19,9 +19,16 @@ def act(wish):
     brought = "heaptide" not in sys.modules
     if wish["what"] == "detach":
         attached = sys.modules.get("heaptide.attached")
-        if attached is None:
-            raise RuntimeError("the process is not attached: there is nothing to end")
-        return attached.detach()
+        ended = None if attached is None else attached.detach()
+        if ended is None:
+            native = sys.modules.get("heaptide._native")
+            active = None if native is None else native.active()
+            if active is None:
+                raise RuntimeError("the process is not attached: there is nothing to end")
+            raise RuntimeError(
+                "the recording into " + active + " was not begun by heaptide attach: end it where it was begun"
+            )
+        return ended
     write_no_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         if brought and keeper is not None:

@@ -9,7 +9,6 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write;
-use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -24,12 +23,16 @@ use crate::remote_execution::RemoteExecution;
 /// What the process is to run, with `WISH` for the particulars.
 const TEXT: &str = include_str!("visit.py");
 
+/// The files for remote execution.
+const SCRIPT: &str = "script.py";
+const TEXT_FILE: &str = "visit.py";
+
 /// Comes first: if a recording runs already, what we do on this thread is no doing of the program's.
 const LEAVE_OUT: &str =
     "getattr(__import__('sys').modules.get('heaptide._native'), 'leave_out_thread', int)()";
 
 /// How long the process may take to begin.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// What was begun takes as long as it takes; this long means that something hangs.
 const PATIENCE_WITH_WORK: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(1);
@@ -78,8 +81,9 @@ pub fn attach(target: &Target, wish: &Wish) -> Result<Visited, Refusal> {
     let mut copied = None;
     let mut package_there = package.clone();
     if !wish.is_direct || !is_readable_there(target) {
-        let place = Place::make(target)?;
-        place.copy(&package).map_err(copying)?;
+        let mut place = Place::make(target)?;
+        let copied_over = place.copy(&package).and_then(|()| place.hand_over());
+        copied_over.map_err(copying)?;
         package_there = place.there.join("heaptide");
         copied = Some(place);
     }
@@ -125,13 +129,18 @@ fn visit(
     began: Instant,
 ) -> Result<Visited, Refusal> {
     let pid = target.pid;
-    let place = Place::make(target)?;
+    let mut place = Place::make(target)?;
     particulars.path("folder", &place.there);
     let text = particulars.text();
-    let request = place.put("request", b"");
-    request.map_err(|error| Refusal::failed(pid, "writing into its /tmp", &error))?;
+    let script = on_own_thread(&place.there.join(TEXT_FILE));
+    let made = place
+        .put("request", b"")
+        .and_then(|()| place.put(TEXT_FILE, text.as_bytes()))
+        .and_then(|()| place.put(SCRIPT, script.as_bytes()))
+        .and_then(|()| place.hand_over());
+    made.map_err(|error| Refusal::failed(pid, "writing into its /tmp", &error))?;
     let still = enter(target, &place, &text)?;
-    let answer = wait(target, &place.here)?;
+    let answer = wait(target, &place)?;
     let mut parts = answer.split(|&byte| byte == 0);
     let mut part = || parts.next().unwrap_or_default();
     let sentence = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -151,11 +160,9 @@ fn visit(
 /// Has the process run the text, and returns how long a thread of it stood still.
 fn enter(target: &Target, place: &Place, text: &str) -> Result<Duration, Refusal> {
     if let Some(remote) = RemoteExecution::find(target)? {
-        let script = place.put("visit.py", on_own_thread(text).as_bytes());
-        script.map_err(|error| Refusal::failed(target.pid, "writing into its /tmp", &error))?;
         let patience = remote.patience();
-        if !patience.is_zero() && remote.ask(&place.there.join("visit.py"))? {
-            if is_taken(target, &place.here, patience)? {
+        if !patience.is_zero() && remote.ask(&place.there.join(SCRIPT))? {
+            if is_taken(target, place, patience)? {
                 return Ok(Duration::ZERO);
             }
             // The main thread waits for something outside. What was asked of it is withdrawn, and if that comes too late,
@@ -180,18 +187,19 @@ fn inject(target: &Target, _: &str) -> Result<Duration, Refusal> {
     })
 }
 
-/// The interpreter's remote execution runs on the main thread, which has better things to do.
-fn on_own_thread(text: &str) -> String {
+/// The interpreter's remote execution runs on the main thread, which has better things to do, and whose doings are recorded:
+/// so it only starts another, which reads the text.
+fn on_own_thread(text: &Path) -> String {
     format!(
-        "__import__('_thread').start_new_thread(exec, ({}, {{}}))",
-        quoted(text)
+        "__import__('_thread').start_new_thread(lambda: ({LEAVE_OUT}, exec(open({}).read(), {{}})), ())",
+        as_bytes(text)
     )
 }
 
 /// Whether the process takes the request away within a time.
-fn is_taken(target: &Target, folder: &Path, patience: Duration) -> Result<bool, Refusal> {
+fn is_taken(target: &Target, place: &Place, patience: Duration) -> Result<bool, Refusal> {
     let deadline = Instant::now() + patience;
-    while folder.join("request").exists() {
+    while place.has("request") {
         if Status::of(target.pid).map_or(true, |status| status.has_ended()) {
             return Err(Refusal::EndedMeanwhile(target.pid));
         }
@@ -204,11 +212,11 @@ fn is_taken(target: &Target, folder: &Path, patience: Duration) -> Result<bool, 
 }
 
 /// Waits for the answer. Without one, nothing happens in the process any more.
-fn wait(target: &Target, folder: &Path) -> Result<Vec<u8>, Refusal> {
+fn wait(target: &Target, place: &Place) -> Result<Vec<u8>, Refusal> {
     let began = Instant::now();
     let mut is_withdrawn = false;
     loop {
-        if let Ok(answer) = fs::read(folder.join("answer")) {
+        if let Some(answer) = place.take("answer") {
             return Ok(answer);
         }
         if Status::of(target.pid).map_or(true, |status| status.has_ended()) {
@@ -216,7 +224,7 @@ fn wait(target: &Target, folder: &Path) -> Result<Vec<u8>, Refusal> {
         }
         if began.elapsed() > PATIENCE && !is_withdrawn {
             is_withdrawn = true;
-            if fs::remove_file(folder.join("request")).is_ok() {
+            if place.remove("request") {
                 return Err(Refusal::NoAnswer(target.pid));
             }
         }
@@ -241,12 +249,7 @@ impl Particulars {
     }
 
     fn path(&mut self, name: &str, path: &Path) {
-        let mut digits = String::new();
-        for byte in path.as_os_str().as_bytes() {
-            // Writing to a string cannot fail.
-            let _ = write!(digits, "{byte:02x}");
-        }
-        self.text += &format!(", \"{name}\": bytes.fromhex(\"{digits}\")");
+        self.text += &format!(", \"{name}\": {}", as_bytes(path));
     }
 
     fn flag(&mut self, name: &str, value: bool) {
@@ -262,6 +265,16 @@ impl Particulars {
         let program = TEXT.replace("WISH", &format!("{{{}}}", self.text));
         format!("{LEAVE_OUT};exec({}, {{}})", quoted(&program))
     }
+}
+
+/// A path as bytes of Python, whatever it holds.
+fn as_bytes(path: &Path) -> String {
+    let mut digits = String::new();
+    for byte in path.as_os_str().as_bytes() {
+        // Writing to a string cannot fail.
+        let _ = write!(digits, "{byte:02x}");
+    }
+    format!("bytes.fromhex(\"{digits}\")")
 }
 
 /// As a string of Python.

@@ -102,6 +102,12 @@ pub fn name_thread(native_id: u32, name: &str) {
     session::name_thread(native_id, name);
 }
 
+/// The same as below for a thread that is not Python's yet: `heaptide detach` looks it up by its name.
+#[unsafe(no_mangle)]
+pub extern "C" fn heaptide_leave_out_thread() {
+    threads::leave_out_for_good();
+}
+
 /// Leaves the calling thread out of recordings until it ends.
 #[pyfunction]
 pub fn leave_out_thread() {
