@@ -93,8 +93,8 @@ def ask(process: subprocess.Popen[str], n_letters: int) -> None:
 
 
 def n_asked(capture: Path) -> int:
-    """How often the blocked program was asked while this capture was written: by the blocks of exactly that size."""
-    return heaptide("parse", capture).stdout.count(" size=100001 ")
+    """How often the blocked program was asked while this capture was written: by blocks of 100 000 bytes and a header."""
+    return len(re.findall(r" size=1000\d\d ", heaptide("parse", capture).stdout))
 
 
 def end(process: subprocess.Popen[str]) -> None:
