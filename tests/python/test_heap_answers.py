@@ -159,3 +159,15 @@ def test_view_answers_in_python_what_the_command_line_answers(cached: Path) -> N
     assert n_paths >= N_LEAKED
     assert len(paths) == 1
     assert "[-]" in orders.pattern_text()
+
+
+def test_recording_says_on_which_line_the_first_suspect_was_allocated(tmp_path: Path) -> None:
+    program, capture, path = tmp_path / "job.py", tmp_path / "job.tide", tmp_path / "job.heap"
+    source = PROGRAM.format(n=N_LEAKED)
+    program.write_text(source)
+    command = [sys.executable, "-m", "heaptide", "run", "--objects", "-o", capture, program, "keep_in_cache", path]
+    subprocess.run(command, check=True, capture_output=True)
+    found = json.loads(asked("suspects", "--json", "--recording", capture, path))
+    site = found["suspects"][0]["sites"][0]
+    assert site["file"] == str(program)
+    assert source.splitlines()[site["line"] - 1].strip() == "self.text = bytearray(3000)"

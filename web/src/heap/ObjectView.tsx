@@ -104,7 +104,7 @@ export function ObjectView(props: { data: HeapData; object: number; children: Ma
         <p class="rest">
           {data.head.has_stacks
             ? 'Not known: it was allocated before recording began.'
-            : 'Not known: record the program with --objects while the snapshot is taken.'}
+            : 'Not known: record the program with --objects while the snapshot is taken, and name the recording (--recording).'}
         </p>
       )}
     </section>

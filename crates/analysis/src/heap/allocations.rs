@@ -1,0 +1,218 @@
+//! Where objects were allocated: a snapshot and a recording of the same process, brought together.
+//!
+//! The recording is replayed up to the moment of the snapshot; an object lies in the block that was alive at its address then. The
+//! program stood still during the walk, so any moment within it will do. Without Python's own allocators in the recording, small
+//! objects lie in large blocks that many share; such blocks say nothing and are left out.
+
+use std::ops::{ControlFlow, Range};
+
+use heaptide_capture::heap::{AllocationFrame, AllocationStacks, HeapSnapshot};
+use heaptide_capture::{Capture, DecodedChunk, Frame, OpKind, replay_until};
+use rustc_hash::FxHashMap;
+
+use crate::symbols::names::Resolver;
+
+/// What a block may have beside its object: the collector's header, words for dict and weak references, rounding.
+const MAX_BESIDE: u64 = 64;
+
+/// Why a recording does not fit a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    OtherProcess,
+    /// It had not begun when the snapshot was taken.
+    Later,
+}
+
+/// Gives the snapshot's objects the stacks that allocated them. Returns for how many objects they were found.
+pub fn join(snapshot: &mut HeapSnapshot, capture: &Capture) -> Result<usize, Mismatch> {
+    let header = &snapshot.header;
+    if header.pid != capture.header.pid {
+        return Err(Mismatch::OtherProcess);
+    }
+    // The program stood still until the walk was done; a forked copy was made at its beginning.
+    let back_ns = if header.forked {
+        header.walk_ns
+    } else {
+        header.walk_ns / 2
+    };
+    let moment = header.taken_unix_ns.saturating_sub(back_ns);
+    let Some(cut_ns) = moment.checked_sub(capture.header.started_unix_ns) else {
+        return Err(Mismatch::Later);
+    };
+    let mut live = Live::default();
+    replay_until(capture, &mut |_| {}, &mut |chunk, ops| {
+        live.apply(capture, chunk, ops, cut_ns)
+    });
+    let blocks = live.blocks();
+    let objects = &snapshot.objects;
+    let of_objects: Vec<u32> = (0..objects.len())
+        .map(|at| {
+            let address = objects.addresses[at];
+            let bytes = objects.sizes[at].saturating_add(objects.extras[at]);
+            let behind = blocks.partition_point(|&(start, ..)| start <= address);
+            match behind.checked_sub(1).map(|at| blocks[at]) {
+                Some((start, size, stack))
+                    if address < start.saturating_add(size) && size <= bytes + MAX_BESIDE =>
+                {
+                    stack
+                }
+                _ => 0,
+            }
+        })
+        .collect();
+    let n_found = of_objects.iter().filter(|&&stack| stack != 0).count();
+    snapshot.stacks = Some(live.stacks.named(capture, &of_objects));
+    Ok(n_found)
+}
+
+#[derive(Default)]
+struct Live {
+    stacks: Stacks,
+    /// By address: size and stack.
+    blocks: FxHashMap<u64, (u64, u32)>,
+    /// What each stream released last, in case it did not happen.
+    released: FxHashMap<u32, (u64, (u64, u32))>,
+    /// Stacks of the present chunk's nodes, by stream.
+    of_nodes: FxHashMap<u32, (u32, Vec<u32>)>,
+}
+
+impl Live {
+    fn apply(
+        &mut self,
+        capture: &Capture,
+        chunk: &DecodedChunk,
+        ops: Range<usize>,
+        cut_ns: u64,
+    ) -> ControlFlow<()> {
+        let stream = chunk.head.stream;
+        let known = self.of_nodes.entry(stream).or_default();
+        if known.0 != chunk.head.number || known.1.len() != chunk.nodes.len() {
+            *known = (chunk.head.number, self.stacks.of_nodes(chunk));
+        }
+        let mut mark = chunk
+            .times
+            .partition_point(|mark| mark.first_op as usize <= ops.start);
+        let mut time = match mark.checked_sub(1) {
+            Some(before) => chunk.times[before].time,
+            None => chunk.head.time,
+        };
+        let mut is_past = capture.registry.elapsed_ns(time) >= cut_ns;
+        for at in ops {
+            while let Some(next) = chunk.times.get(mark) {
+                if next.first_op as usize > at {
+                    break;
+                }
+                time = next.time;
+                mark += 1;
+                is_past = capture.registry.elapsed_ns(time) >= cut_ns;
+            }
+            if is_past {
+                return ControlFlow::Break(());
+            }
+            let op = &chunk.ops[at];
+            match op.kind {
+                OpKind::Alloc => {
+                    let stack = known.1.get(op.node as usize).copied().unwrap_or(0);
+                    self.blocks.insert(op.address, (op.size, stack));
+                }
+                OpKind::Free | OpKind::FreeRange => {
+                    if let Some(block) = self.blocks.remove(&op.address) {
+                        self.released.insert(stream, (op.address, block));
+                    }
+                }
+                OpKind::Unfree => {
+                    if let Some((address, block)) = self.released.remove(&stream) {
+                        self.blocks.insert(address, block);
+                    }
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Start, size and stack, by start.
+    fn blocks(&self) -> Vec<(u64, u64, u32)> {
+        let blocks = self.blocks.iter();
+        let mut blocks: Vec<(u64, u64, u32)> = blocks
+            .map(|(&start, &(size, stack))| (start, size, stack))
+            .collect();
+        blocks.sort_unstable();
+        blocks
+    }
+}
+
+/// All stacks as one tree: each knows its caller's. Number 0 is the empty one.
+struct Stacks {
+    nodes: Vec<(u32, Frame)>,
+    known: FxHashMap<(u32, Frame), u32>,
+}
+
+impl Default for Stacks {
+    fn default() -> Self {
+        Stacks {
+            nodes: vec![(0, Frame::default())],
+            known: FxHashMap::default(),
+        }
+    }
+}
+
+impl Stacks {
+    /// The stacks of a chunk's nodes; parents stand before their children.
+    fn of_nodes(&mut self, chunk: &DecodedChunk) -> Vec<u32> {
+        let mut stacks = vec![0u32; chunk.nodes.len()];
+        for (at, node) in chunk.nodes.iter().enumerate().skip(1) {
+            let parent = stacks.get(node.parent as usize).copied().unwrap_or(0);
+            let next = self.nodes.len() as u32;
+            let stack = *self.known.entry((parent, node.frame)).or_insert(next);
+            if stack == next {
+                self.nodes.push((parent, node.frame));
+            }
+            stacks[at] = stack;
+        }
+        stacks
+    }
+
+    /// With names, and without the profiler's own frames.
+    fn named(&self, capture: &Capture, of_objects: &[u32]) -> AllocationStacks {
+        let codes = &capture.registry.codes;
+        let mut resolver = Resolver::new(codes, capture.header.python_version);
+        let mut numbers: FxHashMap<Frame, u32> = FxHashMap::default();
+        let mut made = AllocationStacks {
+            of_objects: of_objects.to_vec(),
+            stacks: vec![Vec::new(); self.nodes.len()],
+            frames: Vec::new(),
+        };
+        let mut used = vec![false; self.nodes.len()];
+        for &stack in of_objects {
+            used[stack as usize] = true;
+        }
+        for (stack, is_used) in used.into_iter().enumerate().skip(1) {
+            if !is_used {
+                continue;
+            }
+            let mut at = stack as u32;
+            while at != 0 {
+                let (parent, frame) = self.nodes[at as usize];
+                at = parent;
+                let Some(code) = codes.get(&frame.code) else {
+                    continue;
+                };
+                let own = &capture.header.own_paths;
+                if own.iter().any(|path| code.file.starts_with(path.as_str())) {
+                    continue;
+                }
+                let number = *numbers.entry(frame).or_insert_with(|| {
+                    made.frames.push(AllocationFrame {
+                        function: code.name.clone(),
+                        file: code.file.clone(),
+                        line: u32::try_from(resolver.line(frame)).unwrap_or(0),
+                    });
+                    made.frames.len() as u32 - 1
+                });
+                made.stacks[stack].push(number);
+            }
+            made.stacks[stack].reverse();
+        }
+        made
+    }
+}
