@@ -38,7 +38,7 @@ def of_job(job: Job) -> str:
     head = f"job {job.name} left {amount(job.retained_bytes)}{outcome}"
     if rest.released_bytes:
         head += f": kept {amount(rest.kept_bytes)}, released {amount(rest.released_bytes)} of earlier ones"
-    lines = [head, *_type_rows(rest.grown_types), *_site_rows(rest.sites)]
+    lines = [head, *_type_rows(rest.grown_types), *_site_rows(rest.sites), *_loss(rest)]
     if job.graph is not None:
         lines.append(f"  graph: {job.graph}")
     return "\n".join(lines)
@@ -47,7 +47,8 @@ def of_job(job: Job) -> str:
 def of_all(tracer: JobTracer) -> str:
     """The report of everything that jobs have left so far."""
     rest = tracer.remaining()
-    return "\n".join([_head_of_all(tracer, rest), *_type_rows(rest.grown_types), *_site_rows(rest.sites)])
+    rows = [*_type_rows(rest.grown_types), *_site_rows(rest.sites), *_loss(rest)]
+    return "\n".join([_head_of_all(tracer, rest), *rows])
 
 
 def of_stop(tracer: JobTracer, resident: int) -> str:
@@ -66,6 +67,12 @@ def amount(n_bytes: int) -> str:
 def _head_of_all(tracer: JobTracer, rest: Rest) -> str:
     jobs = f"{tracer.n_jobs:,} job{'' if tracer.n_jobs == 1 else 's'}"
     return f"{jobs} left {amount(rest.kept_bytes)} that are alive now"
+
+
+def _loss(rest: Rest) -> list[str]:
+    if not rest.lost_blocks:
+        return []
+    return [f"  {rest.lost_blocks:,} blocks since the beginning are not counted: there was no memory to note them"]
 
 
 def _type_rows(rows: list[GrownType]) -> list[str]:

@@ -79,6 +79,7 @@ class Rest(NamedTuple):
     allocated_blocks: int
     grown_types: list[GrownType]
     sites: list[Site]
+    lost_blocks: int
 
 
 class Job:
@@ -356,7 +357,14 @@ class JobTracer:
         ]
         sites = [Site(size, count, tuple(Frame(*frame) for frame in frames)) for size, count, frames in rest.sites]
         return Rest(
-            rest.kept_bytes, rest.n_kept, rest.released_bytes, rest.allocated_bytes, rest.n_allocated, grown, sites
+            rest.kept_bytes,
+            rest.n_kept,
+            rest.released_bytes,
+            rest.allocated_bytes,
+            rest.n_allocated,
+            grown,
+            sites,
+            rest.n_lost,
         )
 
     def _check_memory(self) -> None:

@@ -70,6 +70,7 @@ def test_M8_the_documents_session_shows_what_came_in_heapys_tables(tmp_path: Pat
     assert "Referred Via:" in referrers_via
 
 
+@pytest.mark.once
 def test_M8_sets_are_combined_followed_and_measured(tmp_path: Path) -> None:
     seen = run(
         tmp_path,

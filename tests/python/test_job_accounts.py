@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -387,3 +388,30 @@ def test_a_forked_child_goes_on_with_its_own_accounts(tmp_path: Path) -> None:
     )
     assert 0 <= child - THREE_BUFFERS <= ROOM
     assert 0 <= parent - THREE_BUFFERS <= ROOM
+
+
+@pytest.mark.once
+def test_fork_handlers_of_libraries_may_allocate(tmp_path: Path, extension: Callable[..., Path]) -> None:
+    library = extension("fork_handlers")
+    status, parent = run(
+        tmp_path,
+        f"""
+        import ctypes, os
+        assert ctypes.CDLL({str(library)!r}).register_handlers() == 0
+        tracer = leaks.JobTracer()
+        def forks():
+            keep_three()
+            pid = os.fork()
+            if pid == 0:
+                keep_three()
+                os._exit(7)
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        with tracer.job("forks"):
+            forks()
+        with tracer.job("forks") as job:
+            status = forks()
+        print(json.dumps([status, job.retained_bytes]))
+        """,
+    )
+    assert status == 7
+    assert 0 <= parent - THREE_BUFFERS <= 5 * ROOM

@@ -10,13 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::codes::CODES;
 use crate::config::Config;
-use crate::jobs::ACCOUNTS;
 use crate::libraries::LOADER;
 use crate::locks::lock;
 use crate::native::modules::MODULES;
 use crate::session::{self, LIFECYCLE, ORDER};
-use crate::sys;
 use crate::threads::{self, POOL};
+use crate::{jobs, sys};
 
 static PREPARED: AtomicBool = AtomicBool::new(false);
 /// In a child that is to be followed: how the parent recorded.
@@ -60,7 +59,7 @@ extern "C" fn before() {
     LIFECYCLE.acquire();
     LOADER.acquire();
     POOL.acquire();
-    ACCOUNTS.acquire();
+    jobs::before_fork();
     CODES.acquire();
     MODULES.acquire();
 }
@@ -68,7 +67,7 @@ extern "C" fn before() {
 extern "C" fn in_parent() {
     MODULES.release();
     CODES.release();
-    ACCOUNTS.release();
+    jobs::after_fork();
     POOL.release();
     LOADER.release();
     LIFECYCLE.release();

@@ -20,6 +20,7 @@ pub mod context;
 pub mod objects;
 pub mod sites;
 
+use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use heaptide_capture::Allocator;
@@ -184,6 +185,31 @@ pub unsafe fn stop() {
     *ACCOUNTS.lock() = None;
     VARIABLE.store(0, Ordering::Release);
     codes::clear();
+}
+
+/// What keeps the forking thread's own events out while it holds the lock.
+struct Forking(UnsafeCell<Option<Unrecorded>>);
+
+// SAFETY: touched by the thread alone that holds `ACCOUNTS` across a fork.
+unsafe impl Sync for Forking {}
+
+static FORKING: Forking = Forking(UnsafeCell::new(None));
+
+/// Takes the lock for the time of a fork. Handlers of other libraries may allocate and release until [`after_fork`], on this very
+/// thread, and would wait for the lock for ever; so their events pass unseen.
+pub fn before_fork() {
+    let unrecorded = is_active().then(Unrecorded::begin);
+    ACCOUNTS.acquire();
+    // SAFETY: this thread holds the lock.
+    unsafe { *FORKING.0.get() = unrecorded };
+}
+
+/// Lets go of it, in the parent and in the child.
+pub fn after_fork() {
+    // SAFETY: this thread has held the lock since `before_fork`.
+    let unrecorded = unsafe { (*FORKING.0.get()).take() };
+    ACCOUNTS.release();
+    drop(unrecorded);
 }
 
 /// Looks at the accounts without being recorded. `None` if jobs are not traced.
