@@ -54,6 +54,7 @@ test-rust: build/tools/.ready ## Run the Rust tests.
 	if cargo nextest --version >/dev/null 2>&1; then \
 	    $(CASES) $(CARGO) nextest run $(TESTED_CRATES) --locked --no-tests=warn; \
 	else \
+	    $(CARGO) build -p heaptide-cli --locked --examples; \
 	    $(CASES) $(CARGO) test $(TESTED_CRATES) --locked --lib --bins --tests; \
 	fi
 
