@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from conftest import PROGRAMS, Finished, compile_library, heaptide
+from jobs import page_data
 
 Run = Callable[..., Finished]
 Extension = Callable[..., Path]
@@ -304,4 +305,10 @@ with heaptide.Tracker("three.tide"):
 def test_page_knows_which_functions_are_native(recorded: Callable[..., Path], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     heaptide("flamegraph", "--leaks", "-o", page, recorded())
-    assert '"library":[' in page.read_text() or "native" in page.read_text()
+    data = json.loads(page_data(page.read_text()))
+    locations, texts = data["locations"], data["texts"]
+    libraries = {
+        texts[function]: library for function, library in zip(locations["function"], locations["library"], strict=True)
+    }
+    assert libraries["start"] == libraries["deeper"] == -1
+    assert Path(texts[libraries["middle_function"]]).name.startswith("native_stacks.")
