@@ -31,6 +31,11 @@ def _threading() -> ModuleType | None:
     return threading
 
 
+def prepare() -> None:
+    """Load what is needed while a recording runs: what is loaded before it begins is not in the capture."""
+    _threading()
+
+
 def _set_native_id(self: threading.Thread) -> None:
     _original(self)
     if self.native_id is not None:

@@ -153,6 +153,7 @@ def start(
     cannot be read in this interpreter.
     """
     with _lifecycle:
+        thread_names.prepare()
         warning = _native.start(
             path,
             overwrite=overwrite,

@@ -347,3 +347,19 @@ def test_thousands_of_recordings_do_not_make_the_process_grow(python: Python) ->
     print(grown < 1_000_000, n_mappings() - first[1] < 8, grown, n_mappings() - first[1])
     """)
     assert done.stdout.startswith("True True"), done.stdout
+
+
+def test_a_recording_loads_nothing_of_its_own_while_it_runs(tmp_path: Path) -> None:
+    program = """
+        import sys
+        from heaptide import Tracker, active
+
+        seen = []
+        sys.addaudithook(lambda name, args: seen.append(args[0]) if name == "import" and active() else None)
+        with Tracker("block.tide"):
+            pass
+        print(seen)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
