@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -146,11 +147,16 @@ def test_the_buffer_that_getline_grew_is_recorded_with_its_last_size(recording: 
     assert recording.leaks["line_of_a_file"] == told["size"]
 
 
-@pytest.mark.parametrize(("scenario", "what"), [("line_of_a_file", "file"), ("folder", "folder")])
+@pytest.mark.parametrize(("scenario", "what", "least"), [("line_of_a_file", "file", 200), ("folder", "folder", 32_768)])
 def test_open_files_and_folders_of_the_c_library_are_recorded_and_freed(
-    recording: Recording, scenario: str, what: str
+    recording: Recording, scenario: str, what: str, least: int
 ) -> None:
     address = recording.told[scenario][what]
     story = [event for event in recording.events if event.address == address]
-    assert [event.kind for event in story][-2:] == ["ALLOCATION", "FREE"]
-    assert story[-2].allocator == "malloc"
+    # The place may be somebody else's before and after, so the size tells.
+    ends = [
+        (end.kind, event.allocator)
+        for event, end in itertools.pairwise(story)
+        if event.kind == "ALLOCATION" and event.size >= least
+    ]
+    assert ("FREE", "malloc") in ends

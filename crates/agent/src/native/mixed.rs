@@ -77,7 +77,9 @@ unsafe fn mark(
     match layout.evaluations {
         Evaluations::Shims => {
             for i in first..depth {
-                native.marks[i] = if stack.is_shim(i) { stack.frame(i) } else { 0 };
+                // From 3.15 on the outermost shim of a thread is in its state: no call keeps that one.
+                let is_mark = stack.is_shim(i) && native.is_on_stack(stack.frame(i));
+                native.marks[i] = if is_mark { stack.frame(i) } else { 0 };
             }
         }
         Evaluations::CFrames {

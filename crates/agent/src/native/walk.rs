@@ -456,6 +456,11 @@ impl NativeStack {
 
     #[cold]
     #[inline(never)]
+    /// Whether the address lies in the stack that was walked last.
+    pub fn is_on_stack(&self, address: usize) -> bool {
+        (self.low..self.high).contains(&address)
+    }
+
     fn learn_bounds(&mut self, sp: usize) {
         let range = bounds::around(sp).unwrap_or(0..0);
         (self.low, self.high) = (range.start, range.end);
