@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
 from heaptide import _native, tracker
-from heaptide.messages import say
+from heaptide.messages import reason, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +101,7 @@ def _start_recording(plan: Plan) -> bool:
         if warning is not None:
             say(f"{warning}; Python stacks are left out of the capture")
     except FileExistsError as error:
-        say(str(error))
+        say(reason(error))
         return False
     except Exception as error:
         message = error.args[-1] if isinstance(error, OSError) else error

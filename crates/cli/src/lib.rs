@@ -63,10 +63,10 @@ const LONG_ABOUT: &str = "\
 A memory profiler for Python jobs: every allocation, at almost no cost.
 
 It answers four questions:
-  where was memory allocated?   by call stack, at the peak and still alive: tree, summary
+  where was memory allocated?   by call stack, at the peak and still alive: stats, tree, flamegraph
   when did it grow?             memory of every process over time: record, plot, timeline
-  what is it?                   how many blocks of which sizes, from which modules: stats
-  why is it still here?         what was alive at the end, and who allocated it: tree --leaks";
+  what is it?                   every Python object by type, and what it alone keeps alive: heap types
+  why is it still here?         what looks like a leak, who holds it, and by which way: heap suspects, heap paths";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,6 +74,8 @@ Examples:
   heaptide run --sample -m package.worker      record a service all day, at next to no cost
   heaptide stats heaptide-job.py.4711.tide     look at what was recorded; then summary and tree
   heaptide lines job.py                        memory of its @profile functions, line by line
+  heaptide attach 4711                         record a process that runs already; detach leaves it as it was
+  heaptide heap take --pid 4711 -o job.heap    write down its objects; then heap types, suspects and paths
 
 `heaptide COMMAND --help` says more about each command.";
 

@@ -70,7 +70,7 @@ fn stats_are_laid_out_as_memray_lays_them_out() {
 \t- <root>: 0.000B total | 1 allocations
 
 ⏳ How long blocks lived:
-\t- less than 15 ms: 1 blocks, 600.000kB
+\t- less than 15 ms: one block, 600.000kB
 \t- alive at the end: 5 blocks, 4.050MB
 
 🔎 What stands out:

@@ -179,7 +179,7 @@ pub fn ledger_rows(it: &Ledger) -> Vec<(&'static str, i64)> {
         .collect()
 }
 
-fn blocks(count: u64) -> String {
+pub fn blocks(count: u64) -> String {
     match count {
         1 => "one block".to_owned(),
         n => format!("{n} blocks"),

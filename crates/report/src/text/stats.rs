@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{Finding, Histogram, Location, Stats};
+use heaptide_analysis::model::{Finding, Histogram, LifetimeClass, Location, Stats};
 
-use super::findings::{ledger_rows, seconds, spoken};
+use super::findings::{blocks, ledger_rows, seconds, spoken};
 use super::{Style, notes};
 use crate::units::{signed_size, size};
 
@@ -75,18 +75,33 @@ pub fn stats(out: &mut dyn Write, stats: &Stats, n_largest: usize, style: Style)
     if !stats.lifetimes.is_empty() {
         page.heading("⏳", "How long blocks lived:")?;
     }
-    for class in &stats.lifetimes {
-        let lived = class.below_ns.map_or("alive at the end".to_owned(), |ns| {
-            format!("less than {}", seconds(ns).trim_start_matches("less than "))
-        });
+    for (lived, class) in lifetime_lines(&stats.lifetimes) {
         page.line(&format!(
-            "- {lived}: {} blocks, {}",
-            class.count,
+            "- {lived}: {}, {}",
+            blocks(class.count),
             size(class.bytes)
         ))?;
     }
     page.findings(&stats.findings)?;
     page.beside(stats)
+}
+
+/// Classes of lifetimes with their names; those that have the same name, being too short to tell apart, are one.
+fn lifetime_lines(classes: &[LifetimeClass]) -> Vec<(String, LifetimeClass)> {
+    let mut lines: Vec<(String, LifetimeClass)> = Vec::new();
+    for class in classes {
+        let lived = class.below_ns.map_or("alive at the end".to_owned(), |ns| {
+            format!("less than {}", seconds(ns).trim_start_matches("less than "))
+        });
+        match lines.last_mut() {
+            Some((name, sum)) if *name == lived => {
+                sum.bytes += class.bytes;
+                sum.count += class.count;
+            }
+            _ => lines.push((lived, *class)),
+        }
+    }
+    lines
 }
 
 /// `function:file:line`, as it stands in texts and in JSON.
