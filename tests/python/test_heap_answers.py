@@ -161,13 +161,86 @@ def test_view_answers_in_python_what_the_command_line_answers(cached: Path) -> N
     assert "[-]" in orders.pattern_text()
 
 
-def test_recording_says_on_which_line_the_first_suspect_was_allocated(tmp_path: Path) -> None:
-    program, capture, path = tmp_path / "job.py", tmp_path / "job.tide", tmp_path / "job.heap"
-    source = PROGRAM.format(n=N_LEAKED)
-    program.write_text(source)
-    command = [sys.executable, "-m", "heaptide", "run", "--objects", "-o", capture, program, "keep_in_cache", path]
-    subprocess.run(command, check=True, capture_output=True)
-    found = json.loads(asked("suspects", "--json", "--recording", capture, path))
-    site = found["suspects"][0]["sites"][0]
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Snapshots of the program that were taken while it was recorded with its objects, by what it keeps."""
+    made = {}
+    for how in SHAPES:
+        folder = tmp_path_factory.mktemp(how)
+        program = folder / "job.py"
+        program.write_text(PROGRAM.format(n=N_LEAKED))
+        made[how] = folder / f"{how}.heap"
+        command = [sys.executable, "-m", "heaptide", "run", "--objects", "-o", folder / "job.tide", program]
+        subprocess.run([*command, how, made[how]], check=True, capture_output=True)
+    return made
+
+
+def line_of(site: dict[str, object], program: Path) -> str:
     assert site["file"] == str(program)
-    assert source.splitlines()[site["line"] - 1].strip() == "self.text = bytearray(3000)"
+    return program.read_text().splitlines()[int(str(site["line"])) - 1].strip()
+
+
+@pytest.mark.parametrize("how", SHAPES)
+def test_leak_during_a_recording_is_the_first_suspect_with_its_holder_and_its_line(
+    recorded: dict[str, Path], how: str
+) -> None:
+    shape, holder = SHAPES[how]
+    path = recorded[how]
+    first = json.loads(asked("suspects", "--json", path))["suspects"][0]
+    assert first["shape"] == shape
+    assert first["holder"].startswith(holder)
+    assert line_of(first["sites"][0], path.with_name("job.py")) == "self.text = bytearray(3000)"
+
+
+def test_questions_find_the_recording_that_ran(recorded: dict[str, Path]) -> None:
+    path = recorded["keep_in_closure"]
+    program = path.with_name("job.py")
+    allocated = "self.text = bytearray(3000)"
+    rows = json.loads(asked("types", "--json", "-n", "0", path))["rows"]
+    row = next(row for row in rows if row["label"] == "bytearray")
+    assert line_of(row["site"], program) == allocated
+    assert f"{program}:" in asked("show", "--by", "producer", "--kind", "bytearray", path)
+    found = json.loads(asked("paths", "--json", "-n", "1", "--kind", "bytearray", path))
+    calls = found["paths"][0]["objects"][-1]["allocated_at"]
+    assert line_of(calls[-1], program) == allocated
+    assert [call["function"] for call in calls[-4:-1]] == ["<module>", "keep_in_closure", "handler"]
+
+
+def test_view_in_python_knows_where_objects_were_allocated(recorded: dict[str, Path]) -> None:
+    from heaptide._native import HeapView
+
+    path = recorded["keep_in_cache"]
+    view = HeapView.open(path)
+    assert view.has_sites
+    assert view.recording == str(path.with_name("job.tide"))
+    buffers = view.of_kind("bytearray")
+    lines = {calls[-1][2] for calls in buffers.sites() if calls}
+    texts = path.with_name("job.py").read_text().splitlines()
+    assert "self.text = bytearray(3000)" in {texts[line - 1].strip() for line in lines}
+
+
+def test_recording_is_found_beside_the_snapshot_named_by_hand_or_missed_in_one_sentence(
+    recorded: dict[str, Path], tmp_path: Path
+) -> None:
+    original = recorded["keep_in_cache"]
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    capture = folder / "job.tide"
+    capture.write_bytes(original.with_name("job.tide").read_bytes())
+    moved = folder / "job.heap"
+    moved.write_bytes(original.read_bytes())
+    original.with_name("job.tide").rename(tmp_path / "put-away.tide")
+    try:
+        beside = json.loads(asked("suspects", "--json", moved))["suspects"][0]
+        assert beside["sites"]
+        # Under another name it is cut at the time of the snapshot in place of its number in the order of events.
+        renamed = capture.rename(tmp_path / "renamed.tide")
+        named = json.loads(asked("suspects", "--json", "--recording", renamed, moved))["suspects"][0]
+        assert named["sites"][0] == beside["sites"][0]
+        command = [sys.executable, "-m", "heaptide", "heap", "suspects", "--json", moved]
+        missed = subprocess.run(command, check=True, capture_output=True, text=True)
+        assert not json.loads(missed.stdout)["suspects"][0]["sites"]
+        assert [line for line in missed.stderr.splitlines() if "is gone" in line and "--recording" in line]
+        assert len(missed.stderr.splitlines()) == 1
+    finally:
+        (tmp_path / "put-away.tide").rename(original.with_name("job.tide"))

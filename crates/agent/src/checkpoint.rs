@@ -8,15 +8,13 @@
 //! Runs on: the keeper; at the end the thread that stops. Allocates: past the hooks, in proportion to live blocks. Locks:
 //! the store's. During fork: a child does not inherit it.
 
-use std::sync::atomic::Ordering;
-
 use heaptide_capture::area::{BlockHead, CHECKPOINT_STREAM, ChunkHead};
 use heaptide_capture::read::MAX_CHECKPOINT_LEN;
 use heaptide_capture::tally::Tally;
 use heaptide_capture::{Capture, replay_between};
 
 use crate::clock;
-use crate::session::{self, ORDER, Session, TOKEN_BITS};
+use crate::session::{self, Session, TOKEN_BITS};
 
 /// Events may take this much of the file before they are replaced.
 const MAX_EVENT_BYTES: u64 = 16 << 20;
@@ -47,23 +45,7 @@ impl Checkpoints {
 
     /// Replaces the events so far by their sums.
     pub fn make(&mut self, session: &Session) {
-        let mut word = ORDER.word.load(Ordering::Acquire);
-        let cut = loop {
-            if word == 0 {
-                return;
-            }
-            let cut = (word >> TOKEN_BITS) + 1;
-            // No thread has the token 0, so every thread takes a new number before its next event.
-            match ORDER.word.compare_exchange_weak(
-                word,
-                cut << TOKEN_BITS,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ) {
-                Ok(_) => break cut,
-                Err(now) => word = now,
-            }
-        };
+        let Some(cut) = session::cut() else { return };
         if session::wait_for_recording_threads() {
             self.replace(session, cut, true);
         }

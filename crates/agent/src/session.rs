@@ -21,6 +21,7 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use heaptide_capture::heap::RecordingPosition;
 use heaptide_capture::{Entry, Lost};
 
 use crate::checkpoint::Checkpoints;
@@ -145,6 +146,40 @@ pub fn active_path() -> Option<PathBuf> {
     is_active()
         .then(|| current().map(|session| session.config.path.clone()))
         .flatten()
+}
+
+/// Takes a number in the order of events that no event has: what was recorded so far has smaller ones, what will be
+/// recorded greater ones. `None` while nothing is recorded.
+pub fn cut() -> Option<u64> {
+    let mut word = ORDER.word.load(Ordering::Acquire);
+    loop {
+        if word == 0 {
+            return None;
+        }
+        let cut = (word >> TOKEN_BITS) + 1;
+        // No thread has the token 0, so every thread takes a new number before its next event.
+        match ORDER.word.compare_exchange_weak(
+            word,
+            cut << TOKEN_BITS,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        ) {
+            Ok(_) => return Some(cut),
+            Err(now) => word = now,
+        }
+    }
+}
+
+/// This moment in the capture that is being written; `None` while nothing is recorded.
+pub fn position() -> Option<RecordingPosition> {
+    let _unrecorded = threads::Unrecorded::begin();
+    let segment = cut()?;
+    let config = &current()?.config;
+    Some(RecordingPosition {
+        path: config.path.to_string_lossy().into_owned(),
+        objects: config.objects,
+        segment,
+    })
 }
 
 /// What names the present session in all its captures; `None` while nothing is recorded.

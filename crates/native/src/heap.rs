@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use heaptide_agent::heap_walk::file::{self, Summary};
-use heaptide_agent::heap_walk::{self, Proof, Wanted};
+use heaptide_agent::heap_walk::{self, Proof, WalkError, Walked, Wanted};
+use heaptide_agent::session;
 use heaptide_analysis::capture::heap::HeapSnapshot;
 use pyo3::exceptions::{PyFileExistsError, PyOSError};
 use pyo3::prelude::*;
@@ -51,6 +52,16 @@ fn proof_of(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> PyResult
     })
 }
 
+/// Walks the heap. Of a recording that runs, the snapshot says at which moment of it it was taken.
+fn walked(wanted: &Wanted, proof: Proof) -> Result<Walked, WalkError> {
+    let position = session::position();
+    // SAFETY: only functions that are called from Python lead here, so the GIL is held, and the objects of the proof are
+    // their caller's.
+    let mut walked = unsafe { heap_walk::walk(wanted, proof) }?;
+    walked.recorded_at(position);
+    Ok(walked)
+}
+
 /// Writes a snapshot of this process's heap. Returns objects, references, types, bytes, unreachable objects, and how long
 /// the program stood still and the walk took, in ns, and the bytes it needed.
 #[pyfunction]
@@ -71,7 +82,7 @@ pub fn take_heap(
     let file = file::create(&path, overwrite).map_err(|error| not_created(&path, &error))?;
     let result = if fork {
         // SAFETY: as above, and the objects of the proof are the caller's.
-        let copy = unsafe { file::walk_in_copy(&wanted, proof, None, file) };
+        let copy = unsafe { file::walk_in_copy(&wanted, proof, session::position(), file) };
         match copy {
             Ok(copy) => py.detach(|| copy.finish()),
             Err(error) => Err(format!(
@@ -79,9 +90,7 @@ pub fn take_heap(
             )),
         }
     } else {
-        // SAFETY: as above.
-        let walked = unsafe { heap_walk::walk(&wanted, proof) };
-        match walked {
+        match walked(&wanted, proof) {
             Ok(walked) => py.detach(|| {
                 file::write(&walked.into_snapshot(), file)
                     .map_err(|error| format!("could not write to {}: {error}", path.display()))
@@ -107,9 +116,9 @@ pub fn look_at_heap(
     request: Request,
 ) -> PyResult<HeapView> {
     let proof = proof_of(token, instance)?;
-    // SAFETY: a function called from Python runs with the GIL held, and the objects of the proof are the caller's.
-    let walked =
-        unsafe { heap_walk::prepare().and_then(|()| heap_walk::walk(&request.wanted(), proof)) };
+    // SAFETY: a function called from Python runs with the GIL held.
+    let prepared = unsafe { heap_walk::prepare() };
+    let walked = prepared.and_then(|()| walked(&request.wanted(), proof));
     let walked = walked.map_err(|error| RecordingError::new_err(error.to_string()))?;
     Ok(py.detach(|| HeapView::of(walked.into_snapshot())))
 }

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use heaptide_analysis::capture::heap::HeapSnapshot;
+use heaptide_analysis::capture::heap::{HeapError, HeapSnapshot};
+use heaptide_analysis::heap::allocations;
 use heaptide_analysis::heap::diff;
 use heaptide_analysis::heap::pattern::reference_pattern;
 use heaptide_analysis::heap::{By, Heap, ObjectSet, Partition};
@@ -25,6 +26,17 @@ fn rendered(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> PyResult
     let mut out = Vec::new();
     write(&mut out)?;
     Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+/// Asks the recording that ran when the heap was looked at where objects were allocated; in vain if it is gone or has none.
+fn learn_sites(heap: &Heap) {
+    let position = heap.snapshot.header.recording.as_ref();
+    let Some(position) = position.filter(|_| heap.stacks().is_none()) else {
+        return;
+    };
+    if let Ok(stacks) = allocations::join_file(&heap.snapshot, position.path.as_ref()) {
+        heap.learn_stacks(stacks);
+    }
 }
 
 /// A snapshot that is open for questions.
@@ -54,7 +66,14 @@ impl HeapView {
     /// Opens a file that holds a snapshot.
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<HeapView> {
-        let opened = py.detach(|| HeapSnapshot::open(&path).map(HeapView::of));
+        let opened = py.detach(|| {
+            let mut snapshot = HeapSnapshot::open(&path)?;
+            let recording = allocations::recording_of(&snapshot.header, &path);
+            if let (Some(position), Some(found)) = (&mut snapshot.header.recording, recording) {
+                position.path = found.to_string_lossy().into_owned();
+            }
+            Ok::<_, HeapError>(HeapView::of(snapshot))
+        });
         opened.map_err(|error| PyOSError::new_err(error.to_string()))
     }
 
@@ -91,10 +110,18 @@ impl HeapView {
         self.heap.snapshot.header.notes.clone()
     }
 
-    /// Whether it is known where objects were allocated.
+    /// Whether it is known where objects were allocated. The recording that ran at that moment is asked once.
     #[getter]
-    fn has_sites(&self) -> bool {
-        self.heap.snapshot.stacks.is_some()
+    fn has_sites(&self, py: Python<'_>) -> bool {
+        py.detach(|| learn_sites(&self.heap));
+        self.heap.stacks().is_some()
+    }
+
+    /// The capture that was being written when the heap was looked at.
+    #[getter]
+    fn recording(&self) -> Option<&str> {
+        let position = self.heap.snapshot.header.recording.as_ref();
+        position.map(|position| position.path.as_str())
     }
 
     fn all(&self) -> HeapSet {
@@ -282,7 +309,12 @@ impl HeapSet {
     /// Takes the set apart: by kind (clodo), type, size, module, via, referrers (rcs), id, unity or producer.
     fn partition(&self, py: Python<'_>, by: &str) -> PyResult<HeapPartition> {
         let by = self::by(by)?;
-        let partition = py.detach(|| Partition::of(&self.heap, &self.objects, by));
+        let partition = py.detach(|| {
+            if by == By::Producer {
+                learn_sites(&self.heap);
+            }
+            Partition::of(&self.heap, &self.objects, by)
+        });
         Ok(HeapPartition {
             set: self.with(self.objects.clone()),
             partition,
@@ -374,7 +406,8 @@ impl HeapSet {
 
     /// The stack that allocated each object, outermost frame first, in the order of addresses; empty where it is not known.
     #[pyo3(signature = (limit=None))]
-    fn sites(&self, limit: Option<usize>) -> Vec<Vec<Frame>> {
+    fn sites(&self, py: Python<'_>, limit: Option<usize>) -> Vec<Vec<Frame>> {
+        py.detach(|| learn_sites(&self.heap));
         let objects = self.objects.iter().take(limit.unwrap_or(usize::MAX));
         let frames = objects.map(|object| {
             let frames = self.heap.allocation(object);

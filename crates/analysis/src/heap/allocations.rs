@@ -1,12 +1,14 @@
 //! Where objects were allocated: a snapshot and a recording of the same process, brought together.
 //!
-//! The recording is replayed up to the moment of the snapshot; an object lies in the block that was alive at its address then. The
-//! program stood still during the walk, so any moment within it will do. Without Python's own allocators in the recording, small
-//! objects lie in large blocks that many share; such blocks say nothing and are left out.
+//! The recording is replayed up to the moment of the snapshot; an object lies in the block that was alive at its address then. A
+//! snapshot that was taken during the recording has the number of its moment in the order of events. Another recording is cut at the
+//! time of the walk: the program stood still during it, so any moment within it will do. Without Python's own allocators in the
+//! recording, small objects lie in large blocks that many share; such blocks say nothing and are left out.
 
 use std::ops::{ControlFlow, Range};
+use std::path::{Path, PathBuf};
 
-use heaptide_capture::heap::{AllocationFrame, AllocationStacks, HeapSnapshot};
+use heaptide_capture::heap::{AllocationFrame, AllocationStacks, HeapHeader, HeapSnapshot};
 use heaptide_capture::{Capture, DecodedChunk, Frame, OpKind, replay_until};
 use rustc_hash::FxHashMap;
 
@@ -21,11 +23,53 @@ pub enum Mismatch {
     OtherProcess,
     /// It had not begun when the snapshot was taken.
     Later,
+    /// It has sums in place of the events up to then.
+    Summed,
 }
 
-/// Gives the snapshot's objects the stacks that allocated them. Returns for how many objects they were found.
-pub fn join(snapshot: &mut HeapSnapshot, capture: &Capture) -> Result<usize, Mismatch> {
-    let header = &snapshot.header;
+/// The capture that was being written when the snapshot at `path` was taken: where it was then, or beside the snapshot. `None` if
+/// it is in neither place.
+pub fn recording_of(header: &HeapHeader, path: &Path) -> Option<PathBuf> {
+    let then = PathBuf::from(&header.recording.as_ref()?.path);
+    let beside = then.file_name().map(|name| path.with_file_name(name));
+    [Some(then), beside]
+        .into_iter()
+        .flatten()
+        .find(|place| place.is_file())
+}
+
+/// The stacks that the capture at `path` knows, or a sentence that says why there are none.
+pub fn join_file(snapshot: &HeapSnapshot, path: &Path) -> Result<AllocationStacks, String> {
+    let capture = Capture::open(path).map_err(|error| error.to_string())?;
+    let path = path.display();
+    Err(match join(snapshot, &capture) {
+        Ok((stacks, n_found)) if n_found > 0 => return Ok(stacks),
+        Ok(_) => format!(
+            "{path} knows none of these objects: record the program with --objects from its start"
+        ),
+        Err(Mismatch::OtherProcess) => format!(
+            "{path} is a recording of another process than the snapshot: name that of process {}",
+            snapshot.header.pid
+        ),
+        Err(Mismatch::Later) => format!(
+            "{path} was begun after the snapshot was taken: take the snapshot while the program is recorded"
+        ),
+        Err(Mismatch::Summed) => format!(
+            "{path} has sums in place of single blocks: record without --aggregate to see where objects were allocated"
+        ),
+    })
+}
+
+/// Where the replay of a recording ends.
+#[derive(Clone, Copy)]
+enum Cut {
+    /// Before segments with this number and greater ones.
+    Segment(u64),
+    /// So many nanoseconds after the recording's beginning.
+    Time(u64),
+}
+
+fn cut(header: &HeapHeader, capture: &Capture) -> Result<Cut, Mismatch> {
     if header.pid != capture.header.pid {
         return Err(Mismatch::OtherProcess);
     }
@@ -36,12 +80,30 @@ pub fn join(snapshot: &mut HeapSnapshot, capture: &Capture) -> Result<usize, Mis
         header.walk_ns / 2
     };
     let moment = header.taken_unix_ns.saturating_sub(back_ns);
-    let Some(cut_ns) = moment.checked_sub(capture.header.started_unix_ns) else {
+    let Some(elapsed) = moment.checked_sub(capture.header.started_unix_ns) else {
         return Err(Mismatch::Later);
     };
+    if capture.checkpoint.is_some() {
+        return Err(Mismatch::Summed);
+    }
+    let name = |path: &Path| path.file_name().map(ToOwned::to_owned);
+    Ok(match &header.recording {
+        Some(position) if name(Path::new(&position.path)) == name(&capture.path) => {
+            Cut::Segment(position.segment)
+        }
+        _ => Cut::Time(elapsed),
+    })
+}
+
+/// The stacks that allocated the snapshot's objects, and for how many of them they were found.
+pub fn join(
+    snapshot: &HeapSnapshot,
+    capture: &Capture,
+) -> Result<(AllocationStacks, usize), Mismatch> {
+    let cut = cut(&snapshot.header, capture)?;
     let mut live = Live::default();
     replay_until(capture, &mut |_| {}, &mut |chunk, ops| {
-        live.apply(capture, chunk, ops, cut_ns)
+        live.apply(capture, chunk, ops, cut)
     });
     let blocks = live.blocks();
     let objects = &snapshot.objects;
@@ -61,8 +123,7 @@ pub fn join(snapshot: &mut HeapSnapshot, capture: &Capture) -> Result<usize, Mis
         })
         .collect();
     let n_found = of_objects.iter().filter(|&&stack| stack != 0).count();
-    snapshot.stacks = Some(live.stacks.named(capture, &of_objects));
-    Ok(n_found)
+    Ok((live.stacks.named(capture, &of_objects), n_found))
 }
 
 #[derive(Default)]
@@ -82,34 +143,15 @@ impl Live {
         capture: &Capture,
         chunk: &DecodedChunk,
         ops: Range<usize>,
-        cut_ns: u64,
+        cut: Cut,
     ) -> ControlFlow<()> {
         let stream = chunk.head.stream;
         let known = self.of_nodes.entry(stream).or_default();
         if known.0 != chunk.head.number || known.1.len() != chunk.nodes.len() {
             *known = (chunk.head.number, self.stacks.of_nodes(chunk));
         }
-        let mut mark = chunk
-            .times
-            .partition_point(|mark| mark.first_op as usize <= ops.start);
-        let mut time = match mark.checked_sub(1) {
-            Some(before) => chunk.times[before].time,
-            None => chunk.head.time,
-        };
-        let mut is_past = capture.registry.elapsed_ns(time) >= cut_ns;
-        for at in ops {
-            while let Some(next) = chunk.times.get(mark) {
-                if next.first_op as usize > at {
-                    break;
-                }
-                time = next.time;
-                mark += 1;
-                is_past = capture.registry.elapsed_ns(time) >= cut_ns;
-            }
-            if is_past {
-                return ControlFlow::Break(());
-            }
-            let op = &chunk.ops[at];
+        let n_before = before(capture, chunk, &ops, cut);
+        for op in &chunk.ops[ops.start..ops.start + n_before] {
             match op.kind {
                 OpKind::Alloc => {
                     let stack = known.1.get(op.node as usize).copied().unwrap_or(0);
@@ -127,7 +169,11 @@ impl Live {
                 }
             }
         }
-        ControlFlow::Continue(())
+        if n_before < ops.len() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 
     /// Start, size and stack, by start.
@@ -139,6 +185,24 @@ impl Live {
         blocks.sort_unstable();
         blocks
     }
+}
+
+/// How many of these operations, which are in order, come before the cut.
+fn before(capture: &Capture, chunk: &DecodedChunk, ops: &Range<usize>, cut: Cut) -> usize {
+    let first_after = match cut {
+        Cut::Segment(number) => chunk
+            .segments
+            .iter()
+            .find(|segment| segment.sequence >= number)
+            .map(|segment| segment.first_op),
+        Cut::Time(ns) => chunk
+            .times
+            .iter()
+            .find(|mark| capture.registry.elapsed_ns(mark.time) >= ns)
+            .map(|mark| mark.first_op),
+    };
+    let end = first_after.map_or(ops.end, |op| (op as usize).clamp(ops.start, ops.end));
+    end - ops.start
 }
 
 /// All stacks as one tree: each knows its caller's. Number 0 is the empty one.

@@ -344,7 +344,7 @@ impl Heap {
         &self,
         object: u32,
     ) -> impl DoubleEndedIterator<Item = &heaptide_capture::heap::AllocationFrame> {
-        let stacks = self.snapshot.stacks.as_ref();
+        let stacks = self.stacks();
         let frames = stacks.and_then(|stacks| {
             let number = stacks.of_objects.get(object as usize)?;
             let stack = stacks.stacks.get(*number as usize)?;

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use super::dominators::TOP;
 use super::graph::{Bits, Graph};
 use super::set::ObjectSet;
+use super::sites::{Site, Sums};
 use super::view::Heap;
 
 /// In which way objects are kept alive that nobody wants.
@@ -49,15 +50,6 @@ impl Shape {
 pub struct Pile {
     pub kind: String,
     pub count: u64,
-    pub bytes: u64,
-}
-
-/// A line that allocated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
-    pub function: String,
-    pub file: String,
-    pub line: u32,
     pub bytes: u64,
 }
 
@@ -328,10 +320,10 @@ impl<'a> Search<'a> {
 
     /// Where everything below was allocated, by line.
     fn sites(&self, found: &Found) -> Vec<Site> {
-        if self.heap.snapshot.stacks.is_none() {
+        if self.heap.stacks().is_none() {
             return Vec::new();
         }
-        let mut sums: FxHashMap<(&str, &str, u32), u64> = FxHashMap::default();
+        let mut sums = Sums::new(self.heap);
         let mut open: Vec<u32> = found.items.clone();
         open.extend(
             found
@@ -339,27 +331,10 @@ impl<'a> Search<'a> {
                 .filter(|_| found.is_sole_holder && found.items.is_empty()),
         );
         while let Some(object) = open.pop() {
-            if let Some(frame) = self.heap.allocation(object).last() {
-                let place = (frame.function.as_str(), frame.file.as_str(), frame.line);
-                *sums.entry(place).or_default() += self.weights[object as usize];
-            }
+            sums.add(object, self.weights[object as usize]);
             open.extend(self.children.of(object));
         }
-        let sites = sums
-            .into_iter()
-            .map(|((function, file, line), bytes)| Site {
-                function: function.to_owned(),
-                file: file.to_owned(),
-                line,
-                bytes,
-            });
-        let mut sites: Vec<Site> = sites.filter(|site| site.bytes > 0).collect();
-        sites.sort_by(|a, b| {
-            let place = |site: &Site| (site.file.clone(), site.line);
-            b.bytes.cmp(&a.bytes).then_with(|| place(a).cmp(&place(b)))
-        });
-        sites.truncate(N_SITES);
-        sites
+        sums.largest(N_SITES)
     }
 
     fn shape(&self, found: &Found, path: &[u32]) -> Shape {

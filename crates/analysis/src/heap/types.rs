@@ -2,6 +2,7 @@
 
 use super::partition::{By, Partition};
 use super::retained::retained_by_groups;
+use super::sites::{self, Site};
 use super::view::Heap;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub struct TypeRow {
     pub bytes: u64,
     /// What no root reaches any more without the objects of this row, those included.
     pub retained: u64,
+    /// The line that allocated most of its bytes, if that is known.
+    pub site: Option<Site>,
 }
 
 #[derive(Clone, Debug)]
@@ -48,13 +51,15 @@ pub fn census(heap: &Heap, by: By, order: Order) -> Census {
         |object| row_of.get(object as usize).copied(),
         |object| heap.bytes(object),
     );
-    let rows = partition.rows.iter().zip(retained);
+    let sites = sites::of_groups(heap, partition.rows.len(), row_of);
+    let rows = partition.rows.iter().zip(retained).zip(sites);
     let mut rows: Vec<TypeRow> = rows
-        .map(|(row, retained)| TypeRow {
+        .map(|((row, retained), site)| TypeRow {
             label: row.label.clone(),
             count: row.count,
             bytes: row.bytes,
             retained,
+            site,
         })
         .collect();
     // Stable: equal rows stay in the order of their bytes and names.

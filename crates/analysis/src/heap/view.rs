@@ -3,7 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::sync::OnceLock;
 
-use heaptide_capture::heap::{EdgeKind, HeapSnapshot, NO_OBJECT, Root, RootKind};
+use heaptide_capture::heap::{AllocationStacks, EdgeKind, HeapSnapshot, NO_OBJECT, Root, RootKind};
 use rustc_hash::FxHashMap;
 
 use super::dominators::{Dominators, TOP};
@@ -30,6 +30,8 @@ pub struct Heap {
     retained: OnceLock<Vec<u64>>,
     distances: OnceLock<Distances>,
     type_names: OnceLock<FxHashMap<u32, String>>,
+    /// Where objects were allocated, if that was learnt after the snapshot was opened.
+    learnt_stacks: OnceLock<AllocationStacks>,
 }
 
 impl Heap {
@@ -72,7 +74,19 @@ impl Heap {
             retained: OnceLock::new(),
             distances: OnceLock::new(),
             type_names: OnceLock::new(),
+            learnt_stacks: OnceLock::new(),
         }
+    }
+
+    /// Where objects were allocated, if that is known.
+    pub fn stacks(&self) -> Option<&AllocationStacks> {
+        let of_snapshot = self.snapshot.stacks.as_ref();
+        of_snapshot.or_else(|| self.learnt_stacks.get())
+    }
+
+    /// Where objects were allocated, from now on. The first to say it is believed.
+    pub fn learn_stacks(&self, stacks: AllocationStacks) {
+        let _ = self.learnt_stacks.set(stacks);
     }
 
     pub fn n_objects(&self) -> usize {

@@ -72,7 +72,7 @@ pub struct RecordingPosition {
     pub path: String,
     /// Whether Python's own allocators were recorded, without which few objects are found in it.
     pub objects: bool,
-    /// Segments with a number up to this were begun before the moment.
+    /// Segments before the moment have smaller numbers, those after it greater ones.
     pub segment: u64,
 }
 

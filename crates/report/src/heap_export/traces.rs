@@ -29,7 +29,7 @@ pub struct Traces {
 
 impl Traces {
     pub fn new(heap: &Heap, texts: &mut Texts) -> Traces {
-        let Some(stacks) = &heap.snapshot.stacks else {
+        let Some(stacks) = heap.stacks() else {
             return Traces::default();
         };
         let mut traces = Traces {

@@ -58,7 +58,7 @@ fn head(heap: &Heap, diff: Option<&HeapDiff>, found: &Exploration, file: &str) -
         ("bytes", heap.snapshot.total_bytes().into()),
         ("unreachable_count", (unreachable.len() as u64).into()),
         ("unreachable_bytes", heap.bytes_of(&unreachable).into()),
-        ("has_stacks", heap.snapshot.stacks.is_some().into()),
+        ("has_stacks", heap.stacks().is_some().into()),
         ("warnings", notes.collect()),
         ("suspects", suspects.collect()),
         (
@@ -145,7 +145,7 @@ fn objects(heap: &Heap, found: &Exploration) -> Json {
         .map(|(at, kind)| (kind.row.label.as_str(), at as u32))
         .collect();
     let number = |place: Option<u32>| Json::Signed(place.map_or(-1, i64::from));
-    let stacks = heap.snapshot.stacks.as_ref();
+    let stacks = heap.stacks();
     Json::Object(vec![
         (
             "kind",
@@ -210,7 +210,7 @@ fn name(heap: &Heap, object: u32) -> String {
 
 /// The stacks of objects in the page, by number.
 fn stacks(heap: &Heap, found: &Exploration) -> Json {
-    let Some(stacks) = &heap.snapshot.stacks else {
+    let Some(stacks) = heap.stacks() else {
         return Json::Array(Vec::new());
     };
     let mut used: Vec<u32> = found

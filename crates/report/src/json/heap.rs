@@ -3,6 +3,7 @@
 use heaptide_analysis::heap::diff::{Amount, HeapDiff};
 use heaptide_analysis::heap::paths::ShortestPaths;
 use heaptide_analysis::heap::pattern::PatternRow;
+use heaptide_analysis::heap::sites::Site;
 use heaptide_analysis::heap::suspects::Suspects;
 use heaptide_analysis::heap::tree::Branch;
 use heaptide_analysis::heap::types::Census;
@@ -36,12 +37,14 @@ pub fn partition(table: &Partition, n_rows: usize) -> Json {
 
 pub fn census(census: &Census, n_rows: usize) -> Json {
     let rows = census.rows.iter().take(limit(n_rows)).map(|row| {
-        Json::Object(vec![
+        let mut members = vec![
             ("label", row.label.as_str().into()),
             ("count", row.count.into()),
             ("bytes", row.bytes.into()),
             ("retained_bytes", row.retained.into()),
-        ])
+        ];
+        members.extend(row.site.as_ref().map(|largest| ("site", site(largest))));
+        Json::Object(members)
     });
     Json::Object(vec![
         ("format", 1u64.into()),
@@ -166,6 +169,15 @@ pub fn difference(diff: &HeapDiff, n_rows: usize) -> Json {
     ])
 }
 
+fn site(site: &Site) -> Json {
+    Json::Object(vec![
+        ("function", site.function.as_str().into()),
+        ("file", site.file.as_str().into()),
+        ("line", site.line.into()),
+        ("bytes", site.bytes.into()),
+    ])
+}
+
 pub fn suspects(heap: &Heap, found: &Suspects) -> Json {
     let suspects = found.suspects.iter().map(|suspect| {
         let piles = suspect.piles.iter().map(|pile| {
@@ -175,14 +187,7 @@ pub fn suspects(heap: &Heap, found: &Suspects) -> Json {
                 ("bytes", pile.bytes.into()),
             ])
         });
-        let sites = suspect.sites.iter().map(|site| {
-            Json::Object(vec![
-                ("function", site.function.as_str().into()),
-                ("file", site.file.as_str().into()),
-                ("line", site.line.into()),
-                ("bytes", site.bytes.into()),
-            ])
-        });
+        let sites = suspect.sites.iter().map(site);
         Json::Object(vec![
             ("shape", suspect.shape.name().into()),
             ("text", words::headline(heap, found, suspect).into()),

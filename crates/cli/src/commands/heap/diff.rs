@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use heaptide_analysis::heap::diff::{self, HeapDiff};
-use heaptide_analysis::heap::{Heap, ObjectSet, Partition};
+use heaptide_analysis::heap::{By, Heap, ObjectSet, Partition};
 use heaptide_report::json;
 use heaptide_report::text::heap::{self as text, More};
 
-use super::{json_argument, n_rows, open_path, rows_argument, show};
+use super::{json_argument, n_rows, open_joined, open_path, recording, rows_argument, show};
 use crate::exit::Failure;
 use crate::output::{self, Output};
 
@@ -30,6 +30,7 @@ pub fn arguments() -> Command {
         .arg(rows_argument("10"))
         .arg(json_argument())
         .args(output::arguments())
+        .arg(recording::argument())
         .arg(
             Arg::new("snapshots")
                 .value_name("FILE")
@@ -47,7 +48,12 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .into_iter()
         .flatten()
         .collect();
-    let heaps = paths.iter().map(|path| open_path(path));
+    // Only this question needs to know where objects were allocated.
+    let is_joined = show::by(matches) == By::Producer;
+    let heaps = paths.iter().map(|path| match is_joined {
+        true => open_joined(matches, path),
+        false => open_path(path),
+    });
     let heaps = heaps.collect::<Result<Vec<Heap>, Failure>>()?;
     match heaps.as_slice() {
         [before, after] => two(matches, before, after),

@@ -7,7 +7,7 @@ use heaptide_analysis::heap::By;
 use heaptide_analysis::heap::diff::diff;
 use heaptide_report::html;
 
-use super::{file_argument, open, open_path, recording_argument};
+use super::{file_argument, open, open_path, recording};
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::page::named_after;
@@ -43,7 +43,7 @@ pub fn arguments() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("overwrite the file if it exists"),
         )
-        .arg(recording_argument())
+        .arg(recording::argument())
         .arg(file_argument())
 }
 

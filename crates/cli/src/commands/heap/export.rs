@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgMatches, Command};
 use heaptide_report::heap_export as export;
 
-use super::{file_argument, open_path};
+use super::{file_argument, open_joined, recording};
 use crate::destination::{self, Destination};
 use crate::exit::Failure;
 
@@ -21,7 +21,7 @@ pub fn arguments() -> Command {
         .long_about(
             "Write the whole snapshot for another program: Chrome DevTools, memlab, JSON, dot.\n\n\
              heapsnapshot is V8's format: load it in the Memory panel of Chrome DevTools, or give it to memlab. Weak references are weak \
-             there; where objects were allocated is in it if the snapshot knows. Sizes beyond 4 GiB are divided over several \
+             there; where objects were allocated is in it if the program was recorded with --objects meanwhile. Sizes beyond 4 GiB are divided over several \
              nodes, because numbers have 32 bits there.",
         )
         .arg(
@@ -33,6 +33,7 @@ pub fn arguments() -> Command {
                 .help("the form to write"),
         )
         .args(destination::arguments())
+        .arg(recording::argument())
         .arg(file_argument().id("captures"))
 }
 
@@ -41,7 +42,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let form = form.map_or("heapsnapshot", String::as_str);
     let destination = Destination::choose(matches, "heap", form)?;
     let path = matches.get_one::<PathBuf>("captures");
-    let heap = open_path(path.map_or(Path::new(""), PathBuf::as_path))?;
+    let heap = open_joined(matches, path.map_or(Path::new(""), PathBuf::as_path))?;
     let mut output = destination.open()?;
     output.write(|out| match form {
         "json" => export::whole_json(out, &heap),

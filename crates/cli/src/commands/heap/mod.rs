@@ -7,6 +7,7 @@ mod explore;
 mod export;
 mod graph;
 mod paths;
+mod recording;
 mod show;
 mod suspects;
 mod take;
@@ -16,8 +17,6 @@ mod waste;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_analysis::capture::heap::HeapSnapshot;
 use heaptide_analysis::heap::Heap;
-use heaptide_analysis::heap::allocations::{self, Mismatch};
-use heaptide_capture::Capture;
 use std::path::{Path, PathBuf};
 
 use super::Subcommand;
@@ -148,43 +147,20 @@ fn n_rows(matches: &ArgMatches) -> usize {
     matches.get_one::<u32>("n_rows").map_or(0, |&n| n as usize)
 }
 
-fn recording_argument() -> Arg {
-    Arg::new("recording")
-        .long("recording")
-        .value_name("CAPTURE")
-        .value_parser(value_parser!(PathBuf))
-        .help("the capture of `heaptide run --objects` during which the snapshot was taken: says where objects were allocated")
-}
-
-/// The snapshot that was named, with where its objects were allocated if a recording was named too.
+/// The snapshot that was named, with where its objects were allocated if that is known and of use to the question.
 fn open(matches: &ArgMatches) -> Result<Heap, Failure> {
     let path = matches.get_one::<PathBuf>("snapshot");
     let path = path.map_or(Path::new(""), PathBuf::as_path);
-    let mut snapshot = read(path)?;
-    // Not all questions have the option.
-    let recording = matches.try_get_one::<PathBuf>("recording");
-    if let Some(recording) = recording.ok().flatten() {
-        join(&mut snapshot, recording)?;
-    }
-    Ok(Heap::new(snapshot))
+    open_joined(matches, path)
 }
 
-fn join(snapshot: &mut HeapSnapshot, path: &Path) -> Result<(), Failure> {
-    let capture = Capture::open(path).map_err(Failure::failed)?;
-    let path = path.display();
-    match allocations::join(snapshot, &capture) {
-        Ok(0) => Err(Failure::failed(format!(
-            "{path} knows none of these objects: record the program with --objects from its start"
-        ))),
-        Ok(_) => Ok(()),
-        Err(Mismatch::OtherProcess) => Err(Failure::failed(format!(
-            "{path} is a recording of another process than the snapshot: name that of process {}",
-            snapshot.header.pid
-        ))),
-        Err(Mismatch::Later) => Err(Failure::failed(format!(
-            "{path} was begun after the snapshot was taken: take the snapshot while the program is recorded"
-        ))),
+fn open_joined(matches: &ArgMatches, path: &Path) -> Result<Heap, Failure> {
+    let mut snapshot = read(path)?;
+    // Not all questions have the option.
+    if matches.try_get_one::<PathBuf>("recording").is_ok() {
+        recording::join(matches, &mut snapshot, path)?;
     }
+    Ok(Heap::new(snapshot))
 }
 
 /// Opens a snapshot, and passes on what its walk could not look at.

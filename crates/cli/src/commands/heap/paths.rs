@@ -6,9 +6,7 @@ use heaptide_analysis::heap::pattern::{DEPTH, reference_pattern};
 use heaptide_report::json;
 use heaptide_report::text::heap::{self as text, More};
 
-use super::{
-    choice, file_argument, json_argument, n_rows, open, recording_argument, rows_argument,
-};
+use super::{choice, file_argument, json_argument, n_rows, open, recording, rows_argument};
 use crate::exit::Failure;
 use crate::output::{self, Output};
 
@@ -51,7 +49,7 @@ pub fn arguments() -> Command {
         .arg(rows_argument("10"))
         .arg(json_argument())
         .args(output::arguments())
-        .arg(recording_argument())
+        .arg(recording::argument())
         .arg(file_argument())
 }
 

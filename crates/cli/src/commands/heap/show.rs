@@ -6,9 +6,7 @@ use heaptide_analysis::heap::{By, Partition};
 use heaptide_report::json;
 use heaptide_report::text::heap::{self as text, More};
 
-use super::{
-    choice, file_argument, json_argument, n_rows, open, recording_argument, rows_argument,
-};
+use super::{choice, file_argument, json_argument, n_rows, open, recording, rows_argument};
 use crate::exit::Failure;
 use crate::output::{self, Output};
 
@@ -31,7 +29,7 @@ pub fn arguments() -> Command {
         .arg(rows_argument("10"))
         .arg(json_argument())
         .args(output::arguments())
-        .arg(recording_argument())
+        .arg(recording::argument())
         .arg(file_argument())
 }
 
@@ -54,9 +52,9 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Output::check(matches)?;
     let heap = open(matches)?;
     let by = by(matches);
-    if by == By::Producer && heap.snapshot.stacks.is_none() {
+    if by == By::Producer && heap.stacks().is_none() {
         return Err(Failure::failed(
-            "this snapshot does not say where objects were allocated: record the program with --objects while you take it, and name the capture with --recording",
+            "this snapshot does not say where objects were allocated: take it while the program is recorded with --objects",
         ));
     }
     let objects = choice::objects(&heap, matches)?;

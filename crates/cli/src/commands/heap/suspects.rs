@@ -8,7 +8,7 @@ use heaptide_analysis::heap::{Heap, ObjectSet, diff};
 use heaptide_report::json;
 use heaptide_report::text::heap as text;
 
-use super::{file_argument, json_argument, open, open_path, recording_argument};
+use super::{file_argument, json_argument, open, open_path, recording};
 use crate::exit::Failure;
 use crate::output::{self, Output};
 
@@ -25,8 +25,8 @@ pub fn arguments() -> Command {
         .long_about(
             "Name what looks like a leak: where things accumulate, who holds them, where they were made.\n\n\
              One snapshot shows where most of the data is. With --baseline only objects count that are new since then, \
-             and with --load as well only those that were there under load already: what is left is what leaked. With the \
-             recording (heaptide run --objects) during which it was taken, --recording names the lines that allocated.",
+             and with --load as well only those that were there under load already: what is left is what leaked. If the program \
+             was recorded meanwhile (heaptide run --objects), the lines that allocated are named, too.",
         )
         .after_help(
             "Examples:\n  \
@@ -47,7 +47,7 @@ pub fn arguments() -> Command {
         )
         .arg(json_argument())
         .args(output::arguments())
-        .arg(recording_argument())
+        .arg(recording::argument())
         .arg(file_argument())
 }
 

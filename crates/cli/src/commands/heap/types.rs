@@ -7,7 +7,7 @@ use heaptide_analysis::heap::types::{Order, census};
 use heaptide_report::json;
 use heaptide_report::text::heap::{self as text, More};
 
-use super::{file_argument, json_argument, n_rows, open, rows_argument};
+use super::{file_argument, json_argument, n_rows, open, recording, rows_argument};
 use crate::exit::Failure;
 use crate::output::{self, Output};
 
@@ -17,7 +17,8 @@ pub fn arguments() -> Command {
         .long_about(
             "Show every kind of object with its own bytes and with what it keeps alive.\n\n\
              Retained is what no root would reach any more if all objects of the kind went, those included. What several kinds \
-             keep alive together belongs to none of them.",
+             keep alive together belongs to none of them. If the program was recorded with --objects meanwhile, the line that \
+             allocated most of a kind stands behind it.",
         )
         .arg(
             Arg::new("sort")
@@ -38,6 +39,7 @@ pub fn arguments() -> Command {
         .arg(rows_argument("20"))
         .arg(json_argument())
         .args(output::arguments())
+        .arg(recording::argument())
         .arg(file_argument())
 }
 

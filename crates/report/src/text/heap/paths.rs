@@ -17,7 +17,8 @@ pub fn paths(out: &mut dyn Write, heap: &Heap, found: &ShortestPaths) -> io::Res
     }
 }
 
-/// One way, an object a line: how it is reached, what it is, what it holds.
+/// One way, an object a line: how it is reached, what it is, what it holds; then the calls that allocated the last one, if they
+/// are known, innermost first.
 pub fn path(out: &mut dyn Write, heap: &Heap, path: &[u32]) -> io::Result<()> {
     let steps = heap.path_steps(path);
     let width = steps.iter().map(|step| step.chars().count()).max();
@@ -33,6 +34,19 @@ pub fn path(out: &mut dyn Write, heap: &Heap, path: &[u32]) -> io::Result<()> {
             heap.address(object),
             heap.retained()[object as usize],
             indent = 2 * depth,
+        )?;
+    }
+    let frames = path.last().map(|&last| heap.allocation(last).rev());
+    for (at, frame) in frames.into_iter().flatten().enumerate() {
+        let word = if at == 0 {
+            "allocated at"
+        } else {
+            "called from"
+        };
+        writeln!(
+            out,
+            "  {word} {}:{} in {}",
+            frame.file, frame.line, frame.function
         )?;
     }
     Ok(())

@@ -118,8 +118,13 @@ pub fn census(out: &mut dyn Write, census: &Census, n_rows: usize, more: More) -
     )?;
     writeln!(
         out,
-        " Index  Count   %     Size   %  Retained   % {}",
-        heading(census.by)
+        " Index  Count   %     Size   %  Retained   % {}{}",
+        heading(census.by),
+        if census.rows.iter().any(|row| row.site.is_some()) {
+            ", and the line that allocated most of it"
+        } else {
+            ""
+        }
     )?;
     let last = last_row(0, n_rows, census.rows.len());
     for (at, row) in census.rows.iter().enumerate().take(last) {
@@ -132,7 +137,11 @@ pub fn census(out: &mut dyn Write, census: &Census, n_rows: usize, more: More) -
             row.retained,
             percent(row.retained, census.bytes),
         );
-        write_wrapped(out, &numbers, &row.label)?;
+        let label = match &row.site {
+            Some(site) => format!("{} <- {}:{}", row.label, site.file, site.line),
+            None => row.label.clone(),
+        };
+        write_wrapped(out, &numbers, &label)?;
     }
     write_more(out, census.rows.len() - last, more)
 }

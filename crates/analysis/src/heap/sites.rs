@@ -1,0 +1,70 @@
+//! The lines that allocated some objects, the most bytes first.
+
+use rustc_hash::FxHashMap;
+
+use super::view::Heap;
+
+/// A line that allocated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    pub function: String,
+    pub file: String,
+    pub line: u32,
+    pub bytes: u64,
+}
+
+/// Sums by line, of objects that weigh something.
+pub struct Sums<'a> {
+    heap: &'a Heap,
+    by_line: FxHashMap<(&'a str, &'a str, u32), u64>,
+}
+
+impl<'a> Sums<'a> {
+    pub fn new(heap: &'a Heap) -> Sums<'a> {
+        Sums {
+            heap,
+            by_line: FxHashMap::default(),
+        }
+    }
+
+    pub fn add(&mut self, object: u32, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        if let Some(frame) = self.heap.allocation(object).last() {
+            let place = (frame.function.as_str(), frame.file.as_str(), frame.line);
+            *self.by_line.entry(place).or_default() += bytes;
+        }
+    }
+
+    pub fn largest(self, n_sites: usize) -> Vec<Site> {
+        let mut sums: Vec<_> = self.by_line.into_iter().collect();
+        sums.sort_unstable_by_key(|&((function, file, line), bytes)| {
+            (std::cmp::Reverse(bytes), file, line, function)
+        });
+        let sites = sums.into_iter().take(n_sites);
+        sites
+            .map(|((function, file, line), bytes)| Site {
+                function: function.to_owned(),
+                file: file.to_owned(),
+                line,
+                bytes,
+            })
+            .collect()
+    }
+}
+
+/// For each group the line that allocated most of it; `None` where that is not known.
+pub fn of_groups(heap: &Heap, n_groups: usize, group_of: &[u32]) -> Vec<Option<Site>> {
+    if heap.stacks().is_none() {
+        return vec![None; n_groups];
+    }
+    let mut sums: Vec<Sums> = (0..n_groups).map(|_| Sums::new(heap)).collect();
+    for (object, &group) in (0..).zip(group_of) {
+        if let Some(sums) = sums.get_mut(group as usize) {
+            sums.add(object, heap.bytes(object));
+        }
+    }
+    let largest = sums.into_iter().map(|sums| sums.largest(1).pop());
+    largest.collect()
+}
