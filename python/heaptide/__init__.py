@@ -8,7 +8,8 @@
 :func:`profile_memory` records the calls of a function and makes a report of each; :func:`profile` reports a function's
 memory line by line; :func:`memory_usage` tells how large a process is over time; :class:`component` records a part of
 a service if its configuration says so; :mod:`leaks` tells what each job of a worker leaves behind;
-:func:`heap_snapshot` writes down every object and who refers to it, :func:`hpy` answers questions about them.
+:func:`heap` shows every object by kind and answers questions about them, :func:`hpy` is a session of such looks, and
+:func:`heap_snapshot` writes everything into a file.
 
 Importing this package loads next to nothing. What records is loaded when it is first asked for.
 """
@@ -20,7 +21,7 @@ if TYPE_CHECKING:  # `typing` itself would be an import
     from heaptide.components import component
     from heaptide.decorator import memray_profiling, profile_memory
     from heaptide.heap_snapshots import HeapTaken, heap_snapshot
-    from heaptide.heapy import hpy
+    from heaptide.heapy import heap, hpy
     from heaptide.line_profile import profile
     from heaptide.notebook import load_ipython_extension
     from heaptide.tracker import Tracker, active
@@ -33,6 +34,7 @@ __all__ = [
     "__version__",
     "active",
     "component",
+    "heap",
     "heap_snapshot",
     "hpy",
     "leaks",
@@ -51,6 +53,7 @@ _HOME_OF = {
     "__version__": "_native",
     "active": "tracker",
     "component": "components",
+    "heap": "heapy",
     "heap_snapshot": "heap_snapshots",
     "hpy": "heapy",
     "load_ipython_extension": "notebook",

@@ -1,5 +1,7 @@
 """What `heaptide attach` and `heaptide detach` do inside the process: begin a recording, end it, leave nothing behind.
 
+`heaptide heap take --pid` comes the same way if the process has no control: one snapshot, and we are gone again.
+
 The text that brings us here runs on a thread of its own; it stands in `crates/attach`. Nothing here may import
 `threading`, which would take that thread for the main one, and as little as possible may be imported at all: the
 process is somebody else's, and busy.
@@ -22,22 +24,33 @@ if TYPE_CHECKING:
 
     from typing_extensions import NotRequired
 
-    class Wish(TypedDict):
-        """How to record, and what to clear away afterwards."""
+    class Visit(TypedDict):
+        """What to leave, and what to clear away afterwards."""
 
         path: str
         overwrite: bool
+        # The folder with a copy of this package, made for this visit; empty if there is none.
+        copied: str
+        # Our modules were not there before.
+        brought: bool
+        # Where whoever comes for the file is to put it, if not where it is.
+        home: NotRequired[str]
+
+    class Wish(Visit):
+        """How to record."""
+
         objects: bool
         native: bool
         sample_bytes: int
         aggregate: bool
         interval_ms: int
-        # The folder with a copy of this package, made for this visit; empty if there is none.
-        copied: str
-        # Our modules were not there before.
-        brought: bool
-        # Where whoever ends the recording is to put the capture, if not where it is.
-        home: NotRequired[str]
+
+    class HeapWish(Visit):
+        """What to write down of the objects."""
+
+        values: bool
+        redact: list[str]
+        fork: bool
 
 
 class Attachment:
@@ -78,6 +91,23 @@ def attach(wish: Wish) -> list[str]:
     return [wish["path"], warning or ""]
 
 
+def take_heap(wish: HeapWish) -> list[str]:
+    """Write down every object. Returns the snapshot's path, for how many milliseconds all stood still, and its home."""
+    _native.leave_out_thread()
+    # Loaded here, because whoever only records does not need it.
+    from heaptide.heap_snapshots import heap_snapshot
+
+    taken = heap_snapshot(
+        wish["path"],
+        values=wish["values"],
+        redact=wish["redact"],
+        fork=wish["fork"],
+        overwrite=wish["overwrite"],
+    )
+    _clear_away(wish)
+    return [taken.path, f"{taken.stood_still * 1000:.1f}", wish.get("home", "")]
+
+
 def detach() -> list[str] | None:
     """End what :func:`attach` began. Returns the capture's path, whether it is incomplete, and where it is wanted.
 
@@ -100,7 +130,7 @@ def _at_exit() -> None:
         _remove(_current.wish["copied"])
 
 
-def _clear_away(wish: Wish) -> None:
+def _clear_away(wish: Visit) -> None:
     _remove(wish["copied"])
     if not wish["brought"]:
         return

@@ -54,6 +54,11 @@ def hpy() -> Heapy:
     return Heapy()
 
 
+def heap() -> IdentitySet:
+    """All objects of this process as a set: by kind when it is printed, with heapy's questions as its attributes."""
+    return Heapy().heap()
+
+
 class Heapy:
     """Looks at the heap of this process, or at a snapshot of another one.
 

@@ -1,7 +1,7 @@
 /** Pages of a real run: the numbers on the screen are those that `heaptide stats` prints. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, existsSync, rmSync, statSync } from 'node:fs';
+import { copyFileSync, existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -119,5 +119,33 @@ describe('pages of a real run', () => {
     const sources = (name) => dataOf(join(place, name)).locations.source.filter(Boolean);
     assert.deepEqual(sources('bare.html'), []);
     assert.ok(sources('heaptide-flamegraph-job.py.1.html').includes('kept.append([None] * 1_000_000)'));
+  });
+
+  test('the page about a heap leads to the line that allocated, which the recording knows', async () => {
+    writeFileSync(
+      join(place, 'shop.py'),
+      [
+        'import heaptide',
+        'class Order:',
+        '    def __init__(self):',
+        '        self.text = bytearray(50_000)',
+        'cache = [Order() for _ in range(200)]',
+        "heaptide.heap_snapshot('shop.heap')",
+        '',
+      ].join('\n'),
+    );
+    heaptide('run', '--objects', '-o', 'shop.tide', 'shop.py');
+    heaptide('heap', 'explore', '-o', 'shop.html', 'shop.heap');
+    const { page, requests, errors, close } = await open(browser, join(place, 'shop.html'));
+    await page.getByRole('button', { name: 'bytearray', exact: true }).first().click();
+    await drawn(page);
+    await page.locator('.instances').getByRole('button').filter({ hasText: '0x' }).first().click();
+    await drawn(page);
+    const calls = await page.locator('.object .stack li').allInnerTexts();
+    assert.match(calls[0], /__init__\s+.*shop\.py:4$/);
+    assert.match(calls[1], /shop\.py:5$/);
+    assert.match(await page.locator('.expression').innerText(), /sys\.modules\['__main__'\]\.__dict__\['cache'\]\[\d+\]/);
+    assert.deepEqual([requests, errors], [[], []]);
+    await close();
   });
 });

@@ -42,7 +42,8 @@ def act(wish):
             )
         from heaptide import attached
 
-        return attached.attach({**wish, "brought": brought})
+        begin = attached.take_heap if wish["what"] == "heap" else attached.attach
+        return begin({**wish, "brought": brought})
     except BaseException:
         if brought and keeper is not None:
             drop()

@@ -56,7 +56,7 @@ pub struct Wish {
 /// What a visit brought about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visited {
-    /// The capture, by its name for the process.
+    /// The capture or snapshot, by its name for the process.
     pub capture: PathBuf,
     /// What the process has to say about it: empty if all is well.
     pub note: String,
@@ -67,8 +67,64 @@ pub struct Visited {
     pub took: Duration,
 }
 
+/// How the objects of a process are to be written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeapWish {
+    /// Where the snapshot is to be in the end, by its name here.
+    pub home: PathBuf,
+    /// The process writes straight into that file; otherwise into a folder of its own, from which it is fetched.
+    pub is_direct: bool,
+    pub overwrite: bool,
+    /// Short texts of what objects hold, too.
+    pub values: bool,
+    /// Patterns of what is to be hidden.
+    pub redact: Vec<String>,
+    /// Walk in a forked copy.
+    pub fork: bool,
+}
+
 /// Begins to record a process.
 pub fn attach(target: &Target, wish: &Wish) -> Result<Visited, Refusal> {
+    let mut particulars = Particulars::new("attach");
+    particulars.flag("overwrite", wish.overwrite);
+    particulars.flag("objects", wish.objects);
+    particulars.flag("native", wish.native);
+    particulars.number("sample_bytes", wish.sample_bytes);
+    particulars.flag("aggregate", wish.aggregate);
+    particulars.number("interval_ms", wish.interval_ms.into());
+    let direct = wish.is_direct.then_some(());
+    visit_with_package(
+        target,
+        particulars,
+        &wish.home,
+        direct.ok_or("capture.tide"),
+    )
+}
+
+/// Has a process write down its objects. Its [`Visited::note`] is for how many milliseconds it stood still.
+pub fn take_heap(target: &Target, wish: &HeapWish) -> Result<Visited, Refusal> {
+    let mut particulars = Particulars::new("heap");
+    particulars.flag("overwrite", wish.overwrite);
+    particulars.flag("values", wish.values);
+    particulars.texts("redact", &wish.redact);
+    particulars.flag("fork", wish.fork);
+    let direct = wish.is_direct.then_some(());
+    visit_with_package(
+        target,
+        particulars,
+        &wish.home,
+        direct.ok_or("snapshot.heap"),
+    )
+}
+
+/// A visit for which the process loads our package, from where it is or from a copy, and that leaves a file: at `home`, or
+/// under the name given, in a folder of its own, from which it is to be brought home.
+fn visit_with_package(
+    target: &Target,
+    mut particulars: Particulars,
+    home: &Path,
+    direct: Result<(), &str>,
+) -> Result<Visited, Refusal> {
     let began = Instant::now();
     let pid = target.pid;
     let package = place::own_package().ok_or_else(|| {
@@ -80,7 +136,7 @@ pub fn attach(target: &Target, wish: &Wish) -> Result<Visited, Refusal> {
     let copying = |error: io::Error| Refusal::failed(pid, "copying heaptide into its /tmp", &error);
     let mut copied = None;
     let mut package_there = package.clone();
-    if !wish.is_direct || !is_readable_there(target) {
+    if direct.is_err() || !is_readable_there(target) {
         let mut place = Place::make(target)?;
         let copied_over = place.copy(&package).and_then(|()| place.hand_over());
         copied_over.map_err(copying)?;
@@ -88,23 +144,16 @@ pub fn attach(target: &Target, wish: &Wish) -> Result<Visited, Refusal> {
         copied = Some(place);
     }
     let folder = copied.as_ref().map(|place| place.there.clone());
-    let capture = match &folder {
-        Some(folder) if !wish.is_direct => folder.join("capture.tide"),
-        _ => wish.home.clone(),
+    let file = match (&folder, direct) {
+        (Some(folder), Err(name)) => {
+            particulars.path("home", home);
+            folder.join(name)
+        }
+        _ => home.to_owned(),
     };
-    let mut particulars = Particulars::new("attach");
     particulars.path("package", &package_there);
-    particulars.path("path", &capture);
-    if !wish.is_direct {
-        particulars.path("home", &wish.home);
-    }
+    particulars.path("path", &file);
     particulars.path("copied", folder.as_deref().unwrap_or(Path::new("")));
-    particulars.flag("overwrite", wish.overwrite);
-    particulars.flag("objects", wish.objects);
-    particulars.flag("native", wish.native);
-    particulars.number("sample_bytes", wish.sample_bytes);
-    particulars.flag("aggregate", wish.aggregate);
-    particulars.number("interval_ms", wish.interval_ms.into());
     let visited = visit(target, particulars, began)?;
     if let Some(place) = copied {
         place.keep();
@@ -258,6 +307,12 @@ impl Particulars {
 
     fn number(&mut self, name: &str, value: u64) {
         self.text += &format!(", \"{name}\": {value}");
+    }
+
+    fn texts(&mut self, name: &str, texts: &[String]) {
+        let texts = texts.iter().map(|text| as_bytes(Path::new(text)));
+        let texts: Vec<String> = texts.map(|bytes| format!("{bytes}.decode()")).collect();
+        self.text += &format!(", \"{name}\": [{}]", texts.join(", "));
     }
 
     /// One statement that leaves no name in the main module, in which it runs.

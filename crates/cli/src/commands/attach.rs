@@ -100,7 +100,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if is_live {
         return show(matches, &target);
     }
-    let path = destination(matches, pid)?;
+    let path = destination(matches, pid, "tide")?;
     let begun = begin(matches, &target, path)?;
     let duration = matches.get_one::<f64>("duration").copied();
     if !matches.get_flag("quiet") {
@@ -235,11 +235,11 @@ fn show(matches: &ArgMatches, target: &Target) -> Result<(), Failure> {
     left.map(Left::obey)
 }
 
-/// Where the capture goes; it is not there yet, or may be overwritten.
-fn destination(matches: &ArgMatches, pid: u32) -> Result<PathBuf, Failure> {
+/// Where the file goes that is made of a process; it is not there yet, or may be overwritten.
+pub fn destination(matches: &ArgMatches, pid: u32, ending: &str) -> Result<PathBuf, Failure> {
     let path = match matches.get_one::<PathBuf>("output") {
         Some(path) => path.clone(),
-        None => PathBuf::from(format!("heaptide-{}.{pid}.tide", program_name(pid))),
+        None => PathBuf::from(format!("heaptide-{}.{pid}.{ending}", program_name(pid))),
     };
     let path =
         std::path::absolute(&path).map_err(|error| Failure::writing(path.display(), &error))?;

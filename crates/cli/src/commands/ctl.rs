@@ -129,7 +129,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         format!("{path}?{query}")
     };
     let answer = ask(matches, &address, method, &path, &body)?;
-    show(matches, &address, answer)
+    show(matches, &address, answer).map(|_| ())
 }
 
 /// How a job is named.
@@ -153,8 +153,21 @@ pub fn target_arguments() -> [Arg; 3] {
     ]
 }
 
-/// Asks the job for something and keeps what it sends; for how many milliseconds it stood still for it, if it says so.
-pub fn post(matches: &ArgMatches, what: &str, body: &str) -> Result<Option<String>, Failure> {
+/// Whether a process has control.
+pub fn answers(pid: u32) -> bool {
+    finding::jobs().iter().any(|job| job.pids.contains(&pid))
+}
+
+/// What a job sent.
+pub struct Kept {
+    /// Where it is.
+    pub path: PathBuf,
+    /// For how long the job stood still for it, if it says so.
+    pub stood_still_ms: Option<String>,
+}
+
+/// Asks the job for something and keeps what it sends.
+pub fn post(matches: &ArgMatches, what: &str, body: &str) -> Result<Kept, Failure> {
     let (address, prefix) = target(matches)?;
     let answer = ask(
         matches,
@@ -163,11 +176,14 @@ pub fn post(matches: &ArgMatches, what: &str, body: &str) -> Result<Option<Strin
         &format!("{prefix}{BASE}/{what}"),
         body,
     )?;
-    let stood_still = answer
+    let stood_still_ms = answer
         .header("X-Heaptide-Stood-Still-Ms")
         .map(str::to_owned);
-    show(matches, &address, answer)?;
-    Ok(stood_still)
+    let path = show(matches, &address, answer)?;
+    Ok(Kept {
+        path: path.unwrap_or_else(|| "-".into()),
+        stood_still_ms,
+    })
 }
 
 fn ask(
@@ -306,7 +322,12 @@ fn encode(text: &str) -> String {
     encoded
 }
 
-fn show(matches: &ArgMatches, address: &Address, mut answer: Answer) -> Result<(), Failure> {
+/// Prints an answer, or keeps it in a file and returns which.
+fn show(
+    matches: &ArgMatches,
+    address: &Address,
+    mut answer: Answer,
+) -> Result<Option<PathBuf>, Failure> {
     let kind = answer.header("Content-Type").unwrap_or_default().to_owned();
     let broken =
         |error: io::Error| Failure::failed(format!("the answer of {address} broke off ({error})"));
@@ -331,7 +352,7 @@ fn show(matches: &ArgMatches, address: &Address, mut answer: Answer) -> Result<(
         };
         let mut output = Output::standard();
         output.write(|out| out.write_all(text.as_bytes()))?;
-        return output.finish();
+        return output.finish().map(|()| None);
     }
     let told = answer
         .header("Content-Disposition")
@@ -351,7 +372,7 @@ fn show(matches: &ArgMatches, address: &Address, mut answer: Answer) -> Result<(
     loop {
         let n_read = answer.body.read(&mut piece).map_err(broken)?;
         if n_read == 0 {
-            return output.finish();
+            return output.finish().map(|()| Some(path));
         }
         output.write(|out| out.write_all(&piece[..n_read]))?;
     }

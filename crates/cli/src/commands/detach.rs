@@ -61,8 +61,8 @@ pub fn end(target: &Target) -> Result<PathBuf, Failure> {
     Ok(ended.home)
 }
 
-/// Brings a capture out of the process's own files, and removes the folder that was made for it there.
-fn fetch(pid: u32, there: &Path, here: &Path) -> Result<(), Failure> {
+/// Brings a file out of the process's own files, and removes the folder that was made for it there.
+pub fn fetch(pid: u32, there: &Path, here: &Path) -> Result<(), Failure> {
     let lost = |error: &io::Error| {
         Failure::failed(format!(
             "{} in the files of process {pid} cannot be fetched ({error}): copy it yourself",

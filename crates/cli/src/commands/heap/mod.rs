@@ -6,6 +6,7 @@ mod dominators;
 mod explore;
 mod export;
 mod graph;
+mod look;
 mod paths;
 mod recording;
 mod show;
@@ -91,14 +92,16 @@ pub fn arguments() -> Command {
         )
         .after_help(
             "Examples:\n  \
-             heaptide heap take --pid 4711 -o job.heap       of a running job with control\n  \
+             heaptide heap --pid 4711                        a running process: take a snapshot, show its kinds\n  \
+             heaptide heap take --pid 4711 -o job.heap       the snapshot alone\n  \
              heaptide heap types job.heap                    kinds of objects, and what each keeps alive\n  \
              heaptide heap paths job.heap --kind job.Order   who holds them: the shortest ways from a root\n  \
              heaptide heap diff before.heap after.heap       what is new, by kind\n  \
              heaptide heap suspects job.heap                 what looks like a leak, and what to do\n  \
              heaptide heap explore job.heap                  a page to walk through all of it",
         )
-        .subcommand_required(true)
+        .args(look::arguments())
+        .args_conflicts_with_subcommands(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true);
     ALL.iter().fold(command, |command, subcommand| {
@@ -108,7 +111,7 @@ pub fn arguments() -> Command {
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((name, matches)) = matches.subcommand() else {
-        return Err(Failure::Usage("no question was asked: see --help".into()));
+        return look::run(matches);
     };
     match ALL.iter().find(|known| known.name == name) {
         Some(known) => (known.run)(matches),

@@ -1,15 +1,17 @@
-//! `heaptide heap take`: the snapshot that the other questions are asked of, from a job with control or from a program
-//! that is run for it.
+//! `heaptide heap take`: the snapshot that the other questions are asked of, from a job that runs or from a program that
+//! is run for it.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use heaptide_attach::visit::{self, HeapWish};
+use heaptide_attach::{Target, place, process};
 use heaptide_control::json::{Json, object};
 
 use crate::again;
-use crate::commands::ctl;
+use crate::commands::{attach, ctl, detach};
 use crate::exit::Failure;
 use crate::output::{self, Output};
 
@@ -18,10 +20,11 @@ pub fn arguments() -> Command {
         .about("Write down every Python object of a running job, or of a program at its end")
         .long_about(
             "Write down every Python object of a running job, or of a program at its end.\n\n\
-             A job with control (HEAPTIDE_CONTROL, heaptide serve, heaptide.asgi or heaptide.wsgi) is named by --pid or --url; \
-             if there is just one, by nothing. It stands still while it is looked at, with --fork only while it is copied; how \
-             long is said afterwards. Looking makes no object in it. A program that is named is run to its end, and its heap \
-             taken before it is torn down. Any program can take one of itself: heaptide.heap_snapshot().",
+             Any Python process of this machine is named by --pid: one with control (HEAPTIDE_CONTROL, heaptide serve, heaptide.asgi \
+             or heaptide.wsgi) is asked, into another one we go as heaptide attach does, and leave it as it was. A job elsewhere is named \
+             by --url. It stands still while it is looked at, with --fork only while it is copied; how long is said afterwards. Looking \
+             makes no object in it. A program that is named is run to its end, and its heap taken before it is torn down. Any program \
+             can take one of itself: heaptide.heap_snapshot().",
         )
         .after_help(
             "Examples:\n  \
@@ -31,61 +34,129 @@ pub fn arguments() -> Command {
              Exit codes: 0 done; 1 if the job refused or no job was found; 2 if the arguments were not understood; of a \
              program, its own.",
         )
-        .args(ctl::target_arguments())
-        .args(output::arguments().map(|argument| match argument.get_id().as_str() {
-            "output" => argument.help("the snapshot's file; its ending is usually .heap [default: a name with the process in it]"),
-            _ => argument,
-        }))
-        .arg(
-            Arg::new("values")
-                .long("values")
-                .action(ArgAction::SetTrue)
-                .help("keep short texts of strings and whole numbers, too: the program's data, so mind who gets the file"),
-        )
-        .arg(
-            Arg::new("redact")
-                .long("redact")
-                .value_name("PATTERN")
-                .action(ArgAction::Append)
-                .help("hide values and keys of dicts that match, and values under such names; * and ? as in a shell; repeatable"),
-        )
-        .arg(
-            Arg::new("fork")
-                .long("fork")
-                .action(ArgAction::SetTrue)
-                .conflicts_with("program")
-                .help("walk in a forked copy of the job, so that it does not stand still"),
-        )
+        .args(job_arguments())
         .arg(
             Arg::new("program")
                 .value_name("SCRIPT")
                 .num_args(0..)
                 .trailing_var_arg(true)
                 .allow_hyphen_values(true)
-                .conflicts_with_all(["pid", "url"])
+                .conflicts_with_all(["pid", "url", "fork"])
                 .value_parser(value_parser!(OsString))
                 .help("a program to run, and its arguments"),
         )
 }
 
+/// Of which job, into which file, and how.
+pub fn job_arguments() -> Vec<Arg> {
+    let output = output::arguments().map(|argument| match argument.get_id().as_str() {
+        "output" => argument.help(
+            "the snapshot's file; its ending is usually .heap [default: a name with the process in it]",
+        ),
+        _ => argument,
+    });
+    let how = [
+        Arg::new("values")
+            .long("values")
+            .action(ArgAction::SetTrue)
+            .help("keep short texts of strings and whole numbers, too: the program's data, so mind who gets the file"),
+        Arg::new("redact")
+            .long("redact")
+            .value_name("PATTERN")
+            .action(ArgAction::Append)
+            .help("hide values and keys of dicts that match, and values under such names; * and ? as in a shell; repeatable"),
+        Arg::new("fork")
+            .long("fork")
+            .action(ArgAction::SetTrue)
+            .help("walk in a forked copy of the job, so that it does not stand still"),
+    ];
+    ctl::target_arguments()
+        .into_iter()
+        .chain(output)
+        .chain(how)
+        .collect()
+}
+
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    Output::check(matches)?;
     let program: Vec<&OsString> = matches.get_many("program").into_iter().flatten().collect();
     if !program.is_empty() {
+        Output::check(matches)?;
         return run_program(matches, &program);
     }
-    let patterns = matches.get_many::<String>("redact").into_iter().flatten();
-    let patterns: Vec<Json> = patterns.map(|pattern| pattern.as_str().into()).collect();
+    of_job(matches).map(|_| ())
+}
+
+/// Takes the snapshot of a job that runs, and returns where it is.
+pub fn of_job(matches: &ArgMatches) -> Result<PathBuf, Failure> {
+    Output::check(matches)?;
+    if let Some(&pid) = matches.get_one::<u32>("pid") {
+        if !ctl::answers(pid) {
+            return by_visit(matches, pid);
+        }
+    }
+    let patterns: Vec<Json> = patterns(matches)
+        .map(|pattern| pattern.as_str().into())
+        .collect();
     let body = object([
         ("values", matches.get_flag("values").into()),
         ("redact", patterns.into()),
         ("fork", matches.get_flag("fork").into()),
     ]);
-    let stood_still = ctl::post(matches, "heap", &body.to_string())?;
-    if let Some(milliseconds) = stood_still {
-        eprintln!("heaptide: the job stood still for {milliseconds} ms");
+    let kept = ctl::post(matches, "heap", &body.to_string())?;
+    if let Some(milliseconds) = &kept.stood_still_ms {
+        tell_still(milliseconds);
     }
-    Ok(())
+    Ok(kept.path)
+}
+
+fn tell_still(milliseconds: &str) {
+    eprintln!("heaptide: the job stood still for {milliseconds} ms");
+}
+
+fn patterns(matches: &ArgMatches) -> impl Iterator<Item = &String> {
+    matches.get_many::<String>("redact").into_iter().flatten()
+}
+
+/// Of a process that does not expect us.
+fn by_visit(matches: &ArgMatches, pid: u32) -> Result<PathBuf, Failure> {
+    if matches
+        .get_one::<PathBuf>("output")
+        .is_some_and(|path| path.as_os_str() == "-")
+    {
+        return Err(Failure::Usage(format!(
+            "process {pid} has no control, so its snapshot cannot go to standard output: name a file with -o"
+        )));
+    }
+    let target = Target::find(pid).map_err(Failure::failed)?;
+    let home = attach::destination(matches, pid, "heap")?;
+    let is_direct = process::sees_the_same_files(pid);
+    let made = is_direct
+        && place::make_for(&target, &home)
+            .map_err(|error| Failure::writing(home.display(), &error))?;
+    let wish = HeapWish {
+        home: home.clone(),
+        is_direct,
+        overwrite: made || matches.get_flag("force"),
+        values: matches.get_flag("values"),
+        redact: patterns(matches).cloned().collect(),
+        fork: matches.get_flag("fork"),
+    };
+    let visited = visit::take_heap(&target, &wish).map_err(|refusal| {
+        if made {
+            // Nothing was written into it.
+            let _ = std::fs::remove_file(&home);
+        }
+        Failure::failed(refusal)
+    })?;
+    if !is_direct {
+        detach::fetch(pid, &visited.capture, &home)?;
+    }
+    eprintln!(
+        "heaptide: the objects of process {pid} are in {}",
+        home.display()
+    );
+    tell_still(&visited.note);
+    Ok(home)
 }
 
 /// Becomes the interpreter that runs the program.
@@ -100,8 +171,7 @@ fn run_program(matches: &ArgMatches, program: &[&OsString]) -> Result<(), Failur
         ));
     };
     let list = |words: &[&str]| Json::Array(words.iter().map(|word| (*word).into()).collect());
-    let patterns = matches.get_many::<String>("redact").into_iter().flatten();
-    let patterns: Vec<&str> = patterns.map(String::as_str).collect();
+    let patterns: Vec<&str> = patterns(matches).map(String::as_str).collect();
     let plan = object([
         ("kind", "script".into()),
         ("target", texts[0].into()),
