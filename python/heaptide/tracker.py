@@ -72,10 +72,9 @@ class Tracker:
     ) -> None:
         if sample is True:
             sample = DEFAULT_SAMPLE_BYTES
-        if sample is not None and sample is not False and not 1 <= sample <= MAX_SAMPLE_BYTES:
-            raise ValueError(f"sample must be a number of bytes from 1 to {MAX_SAMPLE_BYTES}, not {sample}")
-        if not 1 <= interval_ms <= MAX_INTERVAL_MS:
-            raise ValueError(f"interval_ms must be a number from 1 to {MAX_INTERVAL_MS}, not {interval_ms}")
+        if sample is not None and sample is not False:
+            _check("sample", sample, "a number of bytes", MAX_SAMPLE_BYTES)
+        _check("interval_ms", interval_ms, "a number", MAX_INTERVAL_MS)
         self._path = os.path.abspath(destination)
         self._objects = objects
         self._native = native or native_traces
@@ -128,6 +127,14 @@ class Tracker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _check(name: str, value: object, what: str, largest: int) -> None:
+    """Refuse what is not a whole number from 1 to `largest`, in one sentence."""
+    if not isinstance(value, int):
+        raise TypeError(f"{name} must be {what} from 1 to {largest}, not {value!r}")
+    if not 1 <= value <= largest:
+        raise ValueError(f"{name} must be {what} from 1 to {largest}, not {value}")
 
 
 def start(

@@ -75,7 +75,7 @@ fn killed_programs_and_early_blocks_are_remarks_of_stats() {
     folder.capture("job.tide", "alloc a 100 at main; free a; free a");
     let text = printed(&folder.heaptide("stats job.tide"));
     assert!(
-        text.contains("- 1 frees of blocks allocated before recording began"),
+        text.contains("- one free of a block allocated before recording began"),
         "{text}"
     );
     assert!(

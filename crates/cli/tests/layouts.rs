@@ -291,6 +291,26 @@ fn tree_of_leaks_depth_and_threshold() {
 }
 
 #[test]
+fn captures_of_different_runs_are_told_to_be_so() {
+    let folder = Folder::new();
+    for (name, session) in [("a.tide", 1), ("b.tide", 2), ("c.tide", 2)] {
+        let mut header = support::header();
+        header.session[0] = session;
+        folder.write(
+            name,
+            &support::capture_bytes(&header, "alloc a 100 at main; end 10"),
+        );
+    }
+    let said = "these captures are of 2 different runs";
+    for command in ["stats", "tree", "summary"] {
+        let text = printed(&folder.heaptide(&format!("{command} a.tide b.tide c.tide")));
+        assert!(text.contains(said), "{text}");
+        let text = printed(&folder.heaptide(&format!("{command} b.tide c.tide")));
+        assert!(!text.contains(said), "{text}");
+    }
+}
+
+#[test]
 fn several_captures_become_one_report() {
     let folder = Folder::new();
     for (name, pid) in [("a.tide", 1), ("b.tide", 2)] {

@@ -25,6 +25,19 @@ pub fn warnings(quality: &Quality) -> Vec<String> {
             share(sampling.peak_error_bytes, sum(|process| process.peak_bytes)),
         ));
     }
+    let mut sessions: Vec<_> = quality
+        .processes
+        .iter()
+        .filter_map(|process| process.session)
+        .collect();
+    sessions.sort_unstable();
+    sessions.dedup();
+    if sessions.len() > 1 {
+        notes.push(format!(
+            "these captures are of {} different runs: what is shown is the sum; `heaptide diff` compares two",
+            sessions.len()
+        ));
+    }
     for process in &quality.processes {
         if let Some(bytes) = process.attached_at_bytes {
             notes.push(format!(
@@ -80,10 +93,10 @@ pub fn remarks(quality: &Quality) -> Vec<String> {
         ));
     }
     if quality.n_unknown_frees > 0 {
-        notes.push(format!(
-            "{} frees of blocks allocated before recording began",
-            quality.n_unknown_frees
-        ));
+        notes.push(match quality.n_unknown_frees {
+            1 => "one free of a block allocated before recording began".to_owned(),
+            n => format!("{n} frees of blocks allocated before recording began"),
+        });
     }
     for process in quality
         .processes
