@@ -24,6 +24,12 @@ pub fn argument() -> Arg {
         .help("captures to read; those of several processes are merged")
 }
 
+/// The capture after which a report is named.
+pub fn first(matches: &ArgMatches) -> Option<&PathBuf> {
+    let captures = matches.get_many::<PathBuf>("captures");
+    captures.into_iter().flatten().next()
+}
+
 /// The captures that were named.
 pub fn open(matches: &ArgMatches) -> Result<Vec<Capture>, Failure> {
     let paths = matches.get_many::<PathBuf>("captures");

@@ -58,7 +58,7 @@ function Side({ name, side, data, first }: { name: string; side: DiffSide; data:
     side.processes.length > 1 ? plural(side.processes.length, 'process', 'processes') : `process ${process?.pid}`,
     `Python ${process?.python}`,
     duration(side.duration_ns),
-    `recorded ${process?.mode}`,
+    `${process?.mode} mode`,
   ];
   return (
     <span class="side" title={files.join('\n')}>

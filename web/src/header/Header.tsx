@@ -30,7 +30,7 @@ export function Header({ data, what, onHelp }: { data: Data; what: string; onHel
     `${head.start_time.slice(0, 19)} UTC`,
     duration(head.duration_ns),
     plural(head.threads.length, 'thread'),
-    `recorded ${modes.join(' and ')}`,
+    `${modes.join(' and ')} mode`,
   ].filter(Boolean);
   return (
     <header class="head">

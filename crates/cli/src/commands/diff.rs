@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use heaptide_analysis::model::Diff;
 use heaptide_analysis::model::flame::Measure;
-use heaptide_analysis::{Comparison, FlameLimits, Request, Session};
+use heaptide_analysis::{Comparison, Request, Session};
 use heaptide_report::json::flame::{FirstView, Sides};
 use heaptide_report::{html, json, text, units};
 
+use crate::destination::Destination;
 use crate::exit::Failure;
 use crate::filters;
 use crate::input;
-use crate::output::{self, Output};
-use crate::page::named_after;
+use crate::output;
+use crate::page::{limits, no_source};
 use crate::sizes;
 
 pub fn arguments() -> Command {
@@ -104,12 +105,7 @@ pub fn arguments() -> Command {
                 .help("make a page with a red and green flame graph and a table: heaptide-diff-AFTER.html beside AFTER, or -o"),
         )
         .group(ArgGroup::new("format").args(["json", "html"]))
-        .arg(
-            Arg::new("no_source")
-                .long("no-source")
-                .action(ArgAction::SetTrue)
-                .help("do not put the text of source lines into the page"),
-        )
+        .arg(no_source())
         .args(filters::arguments())
         .args(output::arguments())
 }
@@ -123,68 +119,42 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Measure::Peak
     };
     let [before, after] = sides(matches)?;
-    let target = Target::choose(matches, &after)?;
+    // A page lies beside the later capture; texts are printed.
+    let beside = after.first().filter(|_| matches.get_flag("html"));
+    let destination = Destination::choose(matches, beside, "diff", "html")?;
     let request = filters::request(matches);
     let comparison = Comparison::new(read(before, &request)?, read(after, &request)?);
     let diff = comparison.diff(measure, matches.get_flag("by_line"));
-    target.write(matches, &comparison, &diff)?;
+    write(matches, &destination, &comparison, &diff)?;
     match matches.get_one::<Allowance>("fail_above") {
         Some(allowance) => allowance.judge(&diff),
         None => Ok(()),
     }
 }
 
-/// Where the answer goes.
-struct Target {
-    /// `None` is standard output.
-    path: Option<PathBuf>,
-    force: bool,
-}
-
-impl Target {
-    /// A page lies beside the later capture unless something else is said; texts are printed. A file that would be
-    /// overwritten is refused here, before any long work.
-    fn choose(matches: &ArgMatches, after: &[PathBuf]) -> Result<Target, Failure> {
-        let force = matches.get_flag("force");
-        let path = match matches.get_one::<PathBuf>("output") {
-            Some(path) if path.as_os_str() == "-" => None,
-            Some(path) => Some(path.clone()),
-            None if matches.get_flag("html") => after.first().map(|file| named_after(file, "diff")),
-            None => None,
-        };
-        if let Some(path) = &path {
-            Output::check_file(path, force)?;
+fn write(
+    matches: &ArgMatches,
+    destination: &Destination,
+    comparison: &Comparison,
+    diff: &Diff,
+) -> Result<(), Failure> {
+    let n_rows = matches.get_one::<u32>("n_rows").map_or(20, |&n| n as usize);
+    let mut output = destination.open()?;
+    let options = text::diff::Options {
+        max_rows: n_rows,
+        max_width: output.size().0,
+        style: output.style(),
+    };
+    output.write(|out| {
+        if matches.get_flag("json") {
+            json::diff(diff).write(out)
+        } else if matches.get_flag("html") {
+            page(out, matches, comparison, diff)
+        } else {
+            text::diff::diff(out, diff, &options)
         }
-        Ok(Target { path, force })
-    }
-
-    fn write(
-        &self,
-        matches: &ArgMatches,
-        comparison: &Comparison,
-        diff: &Diff,
-    ) -> Result<(), Failure> {
-        let n_rows = matches.get_one::<u32>("n_rows").map_or(20, |&n| n as usize);
-        let mut output = match &self.path {
-            Some(path) => Output::file(path, self.force)?,
-            None => Output::standard(),
-        };
-        let options = text::diff::Options {
-            max_rows: n_rows,
-            max_width: output.size().0,
-            style: output.style(),
-        };
-        output.write(|out| {
-            if matches.get_flag("json") {
-                json::diff(diff).write(out)
-            } else if matches.get_flag("html") {
-                page(out, matches, comparison, diff)
-            } else {
-                text::diff::diff(out, diff, &options)
-            }
-        })?;
-        output.finish()
-    }
+    })?;
+    output.finish()
 }
 
 fn page(
@@ -193,10 +163,6 @@ fn page(
     comparison: &Comparison,
     diff: &Diff,
 ) -> io::Result<()> {
-    let mut limits = FlameLimits::default();
-    if matches.get_flag("no_source") {
-        limits.max_source_bytes = 0;
-    }
     let first = FirstView {
         measure: diff.measure,
         by_line: diff.by_line,
@@ -207,7 +173,7 @@ fn page(
         diff,
     };
     let mut make = |limits| comparison.flame(limits);
-    html::diff_page(out, &mut make, limits, first, sides)
+    html::diff_page(out, &mut make, limits(matches), first, sides)
 }
 
 fn sides(matches: &ArgMatches) -> Result<[Vec<PathBuf>; 2], Failure> {

@@ -92,7 +92,7 @@ pub fn arguments() -> Command {
             path("output", "write the tables into this file; those of programs are appended")
                 .short('o'),
         )
-        .arg(path("html", "write a page with a bar for every line, too"))
+        .arg(path("html", "write a page with a bar for every line; of a program the tables are printed, too"))
         .arg(
             Arg::new("force")
                 .short('f')

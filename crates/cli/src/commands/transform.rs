@@ -21,7 +21,9 @@ pub fn arguments() -> Command {
                 .help("one of the formats below"),
         )
         .args(metrics::arguments())
-        .args(destination::arguments())
+        .args(destination::arguments(
+            "heaptide-FORMAT-CAPTURE, with the format's ending, beside the capture",
+        ))
         .args(filters::arguments())
         .arg(input::argument())
 }
@@ -48,7 +50,12 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         };
         return Err(Failure::Usage(format!("{reason}: leave out {option}")));
     }
-    let destination = Destination::choose(matches, format.name(), format.extension())?;
+    let destination = Destination::choose(
+        matches,
+        input::first(matches),
+        format.name(),
+        format.extension(),
+    )?;
     let request = Request {
         // What grows is told by when blocks were born and died.
         lives: format == Format::Json,

@@ -28,9 +28,13 @@ const KEYS: &[(&str, &str)] = &[
     ("space", "pause"),
     ("q", "leave"),
 ];
-/// Columns that the numbers of a row take.
-const NUMBERS: usize = 51;
-const MIN_PLACE: usize = 12;
+/// Columns that a size with its share, and a number of blocks take.
+const SIZE: usize = 21;
+const COUNT: usize = 9;
+/// Columns that all numbers of a row take.
+const NUMBERS: usize = 2 * SIZE + COUNT;
+/// With less than that for the place of a function, not all numbers are shown.
+const MIN_PLACE: usize = 18;
 /// How often the picture is looked after.
 const BEAT: Duration = Duration::from_millis(100);
 
@@ -208,30 +212,50 @@ impl LiveView<'_> {
         }
     }
 
+    /// Columns for the place of a function, and whether all numbers have room beside it; else there is only what the rows are
+    /// sorted by.
+    fn division(&self, width: usize) -> (usize, bool) {
+        if width >= NUMBERS + MIN_PLACE {
+            return (width - NUMBERS, true);
+        }
+        let numbers = match self.state.order {
+            LiveOrder::Count => COUNT,
+            LiveOrder::Total | LiveOrder::Own => SIZE,
+        };
+        (width.saturating_sub(numbers).max(1), false)
+    }
+
+    fn shows(&self, column: LiveOrder, has_room: bool) -> bool {
+        has_room || self.state.order == column
+    }
+
     fn head(&self, width: usize) -> Line<'static> {
-        let mark = |order: LiveOrder, title: &str| {
-            if self.state.order == order {
+        let (place, has_room) = self.division(width);
+        let mut text = format!("{:<place$}", "Location");
+        for (column, title) in [
+            (LiveOrder::Total, "Total"),
+            (LiveOrder::Own, "Own"),
+            (LiveOrder::Count, "Blocks"),
+        ] {
+            if !self.shows(column, has_room) {
+                continue;
+            }
+            let title = if self.state.order == column {
                 format!("<{title}>")
             } else {
                 title.to_owned()
-            }
-        };
-        let place = width.saturating_sub(NUMBERS).max(MIN_PLACE);
-        let text = format!(
-            "{:<place$} {:>11} {:>8} {:>11} {:>8} {:>8}",
-            "Location",
-            mark(LiveOrder::Total, "Total"),
-            "%",
-            mark(LiveOrder::Own, "Own"),
-            "%",
-            mark(LiveOrder::Count, "Blocks"),
-        );
+            };
+            text += &match column {
+                LiveOrder::Count => format!(" {title:>8}"),
+                LiveOrder::Total | LiveOrder::Own => format!(" {title:>11} {:>8}", "%"),
+            };
+        }
         let text = shorten::end(&text, width);
         Line::styled(text, Style::new().add_modifier(Modifier::BOLD))
     }
 
     fn row(&self, row: &LiveRow, whole: u64, width: usize) -> Line<'static> {
-        let place = width.saturating_sub(NUMBERS).max(MIN_PLACE);
+        let (place, has_room) = self.division(width);
         let name = shorten::place(row.function, row.file, place);
         let blanks = " ".repeat(place.saturating_sub(shorten::width(&name)));
         let number = |bytes: u64| {
@@ -244,13 +268,19 @@ impl LiveView<'_> {
         } else {
             Style::new()
         };
-        Line::from(vec![
-            Span::styled(name, name_style),
-            Span::raw(blanks),
-            number(row.total_bytes),
-            number(row.own_bytes),
-            Span::raw(format!(" {:>8}", row.count)),
-        ])
+        let numbers = [
+            (LiveOrder::Total, number(row.total_bytes)),
+            (LiveOrder::Own, number(row.own_bytes)),
+            (LiveOrder::Count, Span::raw(format!(" {:>8}", row.count))),
+        ];
+        let mut spans = vec![Span::styled(name, name_style), Span::raw(blanks)];
+        spans.extend(
+            numbers
+                .into_iter()
+                .filter(|&(column, _)| self.shows(column, has_room))
+                .map(|(_, span)| span),
+        );
+        Line::from(spans)
     }
 
     fn draw_output(&mut self, frame: &mut Frame, body: Rect) {
@@ -306,6 +336,23 @@ t total  o own  a blocks  <> thread  m all threads  / search  q leave";
         let seen = picture(|frame| view.draw(frame), 80, 24);
         assert!(
             seen.contains("resident") && seen.contains("30.000MB"),
+            "{seen}"
+        );
+    }
+
+    #[test]
+    fn narrow_terminal_shows_what_the_rows_are_sorted_by() {
+        let mut view = view();
+        view.state.take(update(1));
+        let seen = picture(|frame| view.draw(frame), 40, 8);
+        assert!(
+            seen.contains("load at /srv/job.py     9.500MB   95.00%"),
+            "{seen}"
+        );
+        view.state.key(KeyCode::Char('a'), view.n_rows);
+        let seen = picture(|frame| view.draw(frame), 40, 8);
+        assert!(
+            seen.contains("load at /srv/job.py                   11"),
             "{seen}"
         );
     }

@@ -152,11 +152,14 @@ impl TreeView<'_> {
             None => (0, 0),
         };
         let when = match self.tree.view {
+            View::Peak => "alive at the peak",
             View::Leaked => "alive at the end",
-            _ => "alive at the peak",
+            View::Total => "in all",
+            View::Temporary => "released at once",
         };
         let order = self.state.order.name();
-        format!("{} in {count} allocations {when}, by {order}", size(bytes))
+        let count = allocations(count);
+        format!("{} in {count} {when}, by {order}", size(bytes))
     }
 
     fn draw_rows(&mut self, frame: &mut Frame, body: Rect) {
@@ -244,14 +247,21 @@ impl TreeView<'_> {
             }
         };
         let numbers = format!(
-            "{} in {} allocations: {of_whole:.2} % of all, {of_caller:.2} % of the caller",
+            "{} in {}: {of_whole:.2} % of all, {of_caller:.2} % of the caller",
             size(node.bytes),
-            node.count,
+            allocations(node.count),
         );
         [
             Line::raw(shorten::end(&place, width)),
             Line::raw(shorten::end(&numbers, width)),
         ]
+    }
+}
+
+fn allocations(count: u64) -> String {
+    match count {
+        1 => "one allocation".to_owned(),
+        n => format!("{n} allocations"),
     }
 }
 
@@ -281,6 +291,20 @@ pub mod tests {
             paint: Paint::Plain,
             first_row: 0,
             n_rows: 1,
+        }
+    }
+
+    #[test]
+    fn title_says_what_is_counted() {
+        let mut tree = tree(&[(0, "", 5_000_000, 1)]);
+        for (counted, title) in [
+            (View::Leaked, "one allocation alive at the end"),
+            (View::Total, "one allocation in all"),
+            (View::Temporary, "one allocation released at once"),
+        ] {
+            tree.view = counted;
+            let said = view(&tree).title();
+            assert_eq!(said, format!("5.000MB in {title}, by size"));
         }
     }
 

@@ -179,6 +179,7 @@ pub fn ledger_rows(it: &Ledger) -> Vec<(&'static str, i64)> {
         .collect()
 }
 
+/// A number of blocks, as it stands in a sentence.
 pub fn blocks(count: u64) -> String {
     match count {
         1 => "one block".to_owned(),

@@ -2,15 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use heaptide_analysis::heap::By;
 use heaptide_analysis::heap::diff::diff;
 use heaptide_report::html;
 
 use super::{file_argument, open, open_path, recording};
+use crate::destination::{self, Destination};
 use crate::exit::Failure;
-use crate::output::Output;
-use crate::page::named_after;
 
 pub fn arguments() -> Command {
     Command::new("explore")
@@ -28,21 +27,7 @@ pub fn arguments() -> Command {
                 .value_parser(value_parser!(PathBuf))
                 .help("an earlier snapshot to compare with"),
         )
-        .arg(
-            Arg::new("output")
-                .short('o')
-                .long("output")
-                .value_name("FILE")
-                .value_parser(value_parser!(PathBuf))
-                .help("write the page into this file, or to standard output if it is - [default: heaptide-heap-FILE.html beside the snapshot]"),
-        )
-        .arg(
-            Arg::new("force")
-                .short('f')
-                .long("force")
-                .action(ArgAction::SetTrue)
-                .help("overwrite the file if it exists"),
-        )
+        .args(destination::arguments("heaptide-heap-FILE.html beside the snapshot"))
         .arg(recording::argument())
         .arg(file_argument())
 }
@@ -52,24 +37,13 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .get_one::<PathBuf>("snapshot")
         .cloned()
         .unwrap_or_default();
-    let force = matches.get_flag("force");
-    let path = match matches.get_one::<PathBuf>("output") {
-        Some(path) if path.as_os_str() == "-" => None,
-        Some(path) => Some(path.clone()),
-        None => Some(named_after(&snapshot, "heap")),
-    };
-    if let Some(path) = &path {
-        Output::check_file(path, force)?;
-    }
+    let destination = Destination::choose(matches, Some(&snapshot), "heap", "html")?;
     let heap = open(matches)?;
     let baseline = matches.get_one::<PathBuf>("baseline");
     let baseline = baseline.map(|path| open_path(path)).transpose()?;
     let diff = baseline.map(|before| diff(&before, &heap, By::Kind));
     let name = snapshot.file_name().unwrap_or_default().to_string_lossy();
-    let mut output = match &path {
-        Some(path) => Output::file(path, force)?,
-        None => Output::standard(),
-    };
+    let mut output = destination.open()?;
     output.write(|out| html::heap::heap_page(out, &heap, diff.as_ref(), &name))?;
     output.finish()
 }

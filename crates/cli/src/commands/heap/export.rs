@@ -32,16 +32,18 @@ pub fn arguments() -> Command {
                 .default_value("heapsnapshot")
                 .help("the form to write"),
         )
-        .args(destination::arguments())
+        .args(destination::arguments(
+            "heaptide-heap-SNAPSHOT, with the form's ending, beside the snapshot",
+        ))
         .arg(recording::argument())
-        .arg(file_argument().id("captures"))
+        .arg(file_argument())
 }
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let form = matches.get_one::<String>("format");
     let form = form.map_or("heapsnapshot", String::as_str);
-    let destination = Destination::choose(matches, "heap", form)?;
-    let path = matches.get_one::<PathBuf>("captures");
+    let destination = Destination::choose(matches, matches.get_one("snapshot"), "heap", form)?;
+    let path = matches.get_one::<PathBuf>("snapshot");
     let heap = open_joined(matches, path.map_or(Path::new(""), PathBuf::as_path))?;
     let mut output = destination.open()?;
     output.write(|out| match form {

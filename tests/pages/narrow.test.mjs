@@ -1,0 +1,60 @@
+/** Every page in a window as narrow as a telephone: nothing hangs out of it, and names can be read. */
+import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import { after, before, describe, test } from 'node:test';
+import { folder, launch, open } from './browser.mjs';
+import { madeUp, madeUpDiff, pageOf } from './made-up.mjs';
+
+const FRAMES = [
+  [0, '<module>', '/srv/job/job.py', 10],
+  [1, 'load', '/srv/job/job.py', 20],
+  [1, 'render', '/srv/lib/render.py', 5],
+];
+const ONE = madeUp({ frames: FRAMES, own: [[2, 0, 6_000_000, 0, 8_000_000], [3, 0, 2_000_000, 500_000, 2_000_000]] });
+const TWO = madeUpDiff({ frames: FRAMES, own: [[2, 1_000_000, 3_000_000], [3, 2_000_000, 1_000_000]] });
+
+let browser;
+let place;
+before(async () => {
+  browser = await launch();
+  place = folder();
+});
+after(async () => {
+  await browser.close();
+  rmSync(place, { recursive: true });
+});
+
+/** Opens a page in a window of 400 columns of pixels and calls `look` with it. */
+async function narrow(kind, data, hash, look) {
+  const { page, errors, close } = await open(browser, pageOf(place, kind, data), { hash, viewport: { width: 400, height: 800 } });
+  const overhang = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  assert.ok(overhang <= 0, `the ${kind} page is ${overhang} pixels too wide`);
+  await look?.(page);
+  assert.deepEqual(errors, []);
+  await close();
+}
+const widthOf = async (page, selector) => (await page.locator(selector).first().boundingBox()).width;
+
+describe('a narrow window', () => {
+  test('holds the flame graph', () => narrow('flamegraph', ONE, ''));
+
+  test('leaves room for the names of a table', () =>
+    narrow('table', ONE, '', async (page) => assert.ok((await widthOf(page, 'tbody td.name')) >= 150)));
+
+  test('leaves room for the names of a comparison', () =>
+    narrow('diff', TWO, '#view=table', async (page) => assert.ok((await widthOf(page, 'tbody td.name')) >= 150)));
+
+  test('leaves room for the processes of a timeline', () =>
+    narrow('timeline', ONE, '', async (page) => assert.ok((await widthOf(page, '.processes tbody td')) >= 120)));
+});
+
+describe('the legend of a chart', () => {
+  test('says names alone until a value is pointed at', () =>
+    narrow('flamegraph', ONE, '', async (page) => {
+      const ends = await page.evaluate(() =>
+        [...document.querySelectorAll('.timeline .u-legend th')].map((head) => getComputedStyle(head, '::after').content),
+      );
+      assert.ok(ends.length >= 2);
+      for (const end of ends) assert.equal(end, 'none');
+    }));
+});
