@@ -9,11 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 from conftest import PROGRAMS, Finished, compile_library, heaptide
 from jobs import page_data
+from native_frames import lost, names, stacks
 
 Run = Callable[..., Finished]
 Extension = Callable[..., Path]
@@ -40,41 +40,6 @@ PROGRAM = """
     native_stacks.in_a_thread(3_000_053)
     native_stacks.call_back_in_a_thread(lambda: native_stacks.allocate(3_000_059))
 """
-
-
-class Place(NamedTuple):
-    """One frame of a report."""
-
-    function: str
-    file: str
-    line: int
-
-
-def stacks(capture: Path, *options: str) -> dict[int, list[Place]]:
-    """The stack of each large block by its size, outermost frame first, as the CSV has it."""
-    text = heaptide("transform", "csv", "--total", "-o", "-", *options, capture).stdout
-    found = {}
-    for row in csv.DictReader(text.splitlines()):
-        places = []
-        for frame in row["stack_trace"].split("|"):
-            function, _, rest = frame.partition(";")
-            file, _, line = rest.rpartition(";")
-            places.append(Place(function, file, int(line or 0)))
-        if row["num_allocations"] == "1":
-            found[int(row["size"])] = places[::-1]
-    return found
-
-
-def names(places: list[Place], *folders: Path) -> list[str]:
-    """Functions of the files in these folders, and of the sources of our extensions."""
-    wanted = (*map(str, folders), str(PROGRAMS))
-    return [place.function for place in places if place.file.startswith(wanted)]
-
-
-def lost(capture: Path) -> list[dict[str, Any]]:
-    """What is missing from a capture."""
-    found: list[dict[str, Any]] = json.loads(heaptide("stats", "--json", capture).stdout)["heaptide"]["lost"]
-    return found
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::arenas::ARENAS;
 use crate::codes::CODES;
 use crate::config::Config;
 use crate::libraries::LOADER;
@@ -15,7 +16,7 @@ use crate::locks::lock;
 use crate::native::modules::MODULES;
 use crate::session::{self, LIFECYCLE, ORDER};
 use crate::threads::{self, POOL};
-use crate::{jobs, sys};
+use crate::{arenas, jobs, sys};
 
 static PREPARED: AtomicBool = AtomicBool::new(false);
 /// In a child that is to be followed: how the parent recorded.
@@ -58,6 +59,7 @@ pub fn take_inheritance() -> Option<(Config, [u8; 16], u32)> {
 extern "C" fn before() {
     LIFECYCLE.acquire();
     LOADER.acquire();
+    ARENAS.acquire();
     POOL.acquire();
     jobs::before_fork();
     CODES.acquire();
@@ -69,6 +71,7 @@ extern "C" fn in_parent() {
     CODES.release();
     jobs::after_fork();
     POOL.release();
+    ARENAS.release();
     LOADER.release();
     LIFECYCLE.release();
 }
@@ -77,6 +80,7 @@ extern "C" fn in_child() {
     let _errno = sys::KeepErrno::now();
     threads::after_fork_in_child();
     in_parent();
+    arenas::after_fork_in_child();
     // SAFETY: `getppid` has no preconditions.
     let parent = unsafe { libc::getppid() } as u32;
     session::forget_after_fork(|config, session| {

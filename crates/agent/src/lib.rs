@@ -10,6 +10,7 @@
 //! Absent here, on purpose: panics, waiting for the GIL, calls into Python from a hook, formatting on the way of an
 //! event, and any effect on what the program itself sees.
 
+pub mod arenas;
 pub mod checkpoint;
 pub mod clock;
 pub mod codes;

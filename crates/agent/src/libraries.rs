@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::hooks::{HOOKS, Hook};
 use crate::locks::ForkMutex;
 use crate::native::modules;
-use crate::{sys, threads};
+use crate::{arenas, sys, threads};
 
 /// Taken before anything that takes the linker's lock. Holds which libraries are done, by their program headers.
 pub static LOADER: ForkMutex<Option<HashSet<usize>>> = ForkMutex::new(None);
@@ -56,6 +56,7 @@ enum Task {
 /// Changes the slots of all libraries.
 pub fn install() {
     *LOADER.lock() = Some(HashSet::new());
+    arenas::forget();
     INSTALLED.store(true, Ordering::Release);
     patch();
 }
@@ -85,7 +86,15 @@ pub fn patch_new() {
 fn patch() {
     let (present, counters) = look();
     wait_for_loads();
-    walk(Task::Install, &present, counters);
+    let candidates = walk(Task::Install, &present, counters);
+    // Those that have an allocator of their own get other hooks in a second walk: meanwhile their files were read.
+    let chosen = arenas::look_at(candidates);
+    if !chosen.is_empty() {
+        if let Some(done) = LOADER.lock().as_mut() {
+            done.retain(|headers| !chosen.contains(headers));
+        }
+        walk(Task::Install, &chosen, counters);
+    }
 }
 
 /// Returns when no other thread is loading libraries: `dlsym` takes the lock that `dlopen` holds from beginning to end.
@@ -197,14 +206,20 @@ struct Walk<'a> {
     linker_base: usize,
     /// How often libraries had been loaded and unloaded when `present` was noted.
     counters: (u64, u64),
+    /// Libraries with an allocator of their own: by their program headers, the number of their hooks.
+    arenas: Vec<(usize, usize)>,
+    /// Libraries that may have one.
+    candidates: Vec<arenas::Candidate>,
 }
 
-fn walk(task: Task, present: &HashSet<usize>, counters: (u64, u64)) {
+/// Returns libraries that may have an allocator of their own.
+fn walk(task: Task, present: &HashSet<usize>, counters: (u64, u64)) -> Vec<arenas::Candidate> {
     let mut loader = LOADER.lock();
     let mut done = loader.take().unwrap_or_default();
     if counters.1 != UNLOADS_SEEN.load(Ordering::Acquire) {
         // An address may have been used again by another library: look at all of them.
         done.clear();
+        arenas::forget();
         modules::on_unload();
     }
     let mut walk = Walk {
@@ -215,6 +230,8 @@ fn walk(task: Task, present: &HashSet<usize>, counters: (u64, u64)) {
         // SAFETY: no preconditions.
         linker_base: unsafe { libc::getauxval(libc::AT_BASE) } as usize,
         counters,
+        arenas: arenas::hooks(),
+        candidates: Vec::new(),
     };
     // SAFETY: `visit` keeps to the contract of the callback and gets the walk it expects.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
@@ -223,6 +240,7 @@ fn walk(task: Task, present: &HashSet<usize>, counters: (u64, u64)) {
         UNLOADS_SEEN.store(counters.1, Ordering::Release);
         *loader = Some(walk.done);
     }
+    walk.candidates
 }
 
 /// One loaded library, called by the linker with its lock held.
@@ -246,8 +264,24 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c
             }
         };
         if is_wanted && !is_linker && !is_own {
+            let headers = info.dlpi_phdr as usize;
+            let mut arenas = walk.arenas.iter();
+            let arena = arenas.find(|arena| arena.0 == headers).map(|arena| arena.1);
             // SAFETY: as above.
-            unsafe { library.rewrite(walk.task) };
+            let maps = unsafe { library.rewrite(walk.task, arena) };
+            // SAFETY: as above.
+            if maps && arena.is_none() && unsafe { library.imports(c"madvise") } {
+                walk.candidates.push(arenas::Candidate {
+                    headers,
+                    base: library.base,
+                    start: library.start,
+                    end: library.end,
+                    // SAFETY: the linker's name of the library is a C string.
+                    path: unsafe { CStr::from_ptr(info.dlpi_name) }
+                        .to_bytes()
+                        .to_vec(),
+                });
+            }
         }
     }
     0
@@ -375,10 +409,12 @@ impl Library {
         }
     }
 
+    /// Changes the slots. Returns whether one of them is of a function that takes memory from the kernel.
+    ///
     /// # Safety
     /// The library stays loaded during the call.
-    unsafe fn rewrite(&self, task: Task) {
-        let mut writable = false;
+    unsafe fn rewrite(&self, task: Task, arena: Option<usize>) -> bool {
+        let (mut writable, mut maps) = (false, false);
         for (table, len) in self.tables {
             if table == 0 {
                 continue;
@@ -403,17 +439,18 @@ impl Library {
                 let Some(hook) = (unsafe { self.hook_for(symbol) }) else {
                     continue;
                 };
+                maps |= hook.maps();
                 let slot = self.base.wrapping_add(entry.r_offset as usize);
                 // SAFETY: a relocated slot is a readable word of the library.
                 let value = unsafe { (slot as *const usize).read_volatile() };
-                let Some(new) = self.new_value(task, hook, kind, symbol, value) else {
+                let Some(new) = self.new_value(task, hook, arena, kind, symbol, value) else {
                     continue;
                 };
                 let protected = slot.wrapping_sub(self.read_only.0) < self.read_only.1;
                 if protected && !writable {
                     writable = self.protect(libc::PROT_READ | libc::PROT_WRITE);
                     if !writable {
-                        return;
+                        return false;
                     }
                 }
                 // SAFETY: the slot is writable now, aligned, and read by others as one word.
@@ -424,6 +461,35 @@ impl Library {
         if writable {
             self.protect(libc::PROT_READ);
         }
+        maps
+    }
+
+    /// Whether the library has a slot for a function of this name.
+    ///
+    /// # Safety
+    /// As [`Library::rewrite`].
+    unsafe fn imports(&self, name: &CStr) -> bool {
+        let tables = self.tables.iter().filter(|table| table.0 != 0);
+        let mut entries = tables.flat_map(|&(table, len)| {
+            // SAFETY: the dynamic section gives the table's address and length.
+            unsafe {
+                std::slice::from_raw_parts(
+                    table as *const libc::Elf64_Rela,
+                    len / size_of::<libc::Elf64_Rela>(),
+                )
+            }
+        });
+        entries.any(|entry| {
+            // SAFETY: the index comes from the library's own relocation table.
+            let symbol = unsafe {
+                &*(self.symbols as *const libc::Elf64_Sym).add((entry.r_info >> 32) as usize)
+            };
+            let offset = symbol.st_name as usize;
+            // SAFETY: within the string table, whose strings end with a null byte.
+            offset != 0
+                && offset < self.names_len
+                && unsafe { CStr::from_ptr((self.names + offset) as *const _) } == name
+        })
     }
 
     /// What the slot should hold, if that is to change.
@@ -431,6 +497,7 @@ impl Library {
         &self,
         task: Task,
         hook: &Hook,
+        arena: Option<usize>,
         kind: u32,
         symbol: &libc::Elf64_Sym,
         value: usize,
@@ -441,8 +508,9 @@ impl Library {
             Task::Install => {
                 let not_looked_up =
                     kind == relocation::JUMP_SLOT && symbol.st_shndx == 0 && self.contains(value);
-                (value == real || not_looked_up || (hook.is_ours(value) && value != hook.chosen()))
-                    .then(|| hook.chosen())
+                let chosen = hook.chosen(arena);
+                (value == real || not_looked_up || (hook.is_ours(value) && value != chosen))
+                    .then_some(chosen)
             }
         }
     }

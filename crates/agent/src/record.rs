@@ -63,12 +63,19 @@ impl<'a> Room<'a> {
     }
 }
 
-/// A block was handed out. The calling thread's `state` is busy.
+/// A block was handed out. The calling thread's `state` is busy. `below`: a frame that stands behind the innermost one for
+/// this event alone.
 ///
 /// # Safety
 /// `state` comes from `threads::enter` on this thread.
 #[inline(always)]
-pub unsafe fn alloc(state: *mut ThreadState, allocator: Allocator, size: usize, address: usize) {
+pub unsafe fn alloc(
+    state: *mut ThreadState,
+    allocator: Allocator,
+    size: usize,
+    address: usize,
+    below: Option<Frame>,
+) {
     // SAFETY: a busy state is used by its thread alone.
     let state = unsafe { &mut *state };
     // SAFETY: as the caller says.
@@ -92,9 +99,16 @@ pub unsafe fn alloc(state: *mut ThreadState, allocator: Allocator, size: usize, 
             // SAFETY: both stacks are this thread's own, and nobody else refers to them.
             unsafe { native::mixed::sync(&mut *state.native, &mut state.stack, &mut room) }
         };
-        if synced && room.left() >= MAX_RECORD_BYTES {
+        let needed = if below.is_some() { 3 } else { 1 } * MAX_RECORD_BYTES;
+        if synced && room.left() >= needed {
+            if let Some(frame) = below {
+                room.push(frame);
+            }
             room.tables
                 .write_alloc(&mut room.out, allocator, size as u64, address as u64);
+            if below.is_some() {
+                room.pop(1);
+            }
             let n_bytes = room.out.len();
             // SAFETY: the writer stays within the room.
             unsafe { commit(state, start.add(n_bytes)) };

@@ -7,9 +7,10 @@ use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use heaptide_capture::{Allocator, Lost};
+use heaptide_capture::{Allocator, Frame, Lost};
 
 use super::{EXACT, JOBS, SAMPLED, real};
+use crate::arenas::{self, Treatment};
 use crate::native::modules;
 use crate::{jobs, record, sampler, session, threads};
 
@@ -33,6 +34,17 @@ fn load(place: &AtomicUsize) -> usize {
 /// A block was handed out.
 #[inline(always)]
 pub fn allocated<const KIND: u8>(allocator: Allocator, size: usize, address: usize) {
+    allocated_below::<KIND>(allocator, size, address, None);
+}
+
+/// The same, with one more frame below the innermost.
+#[inline(always)]
+fn allocated_below<const KIND: u8>(
+    allocator: Allocator,
+    size: usize,
+    address: usize,
+    frame: Option<Frame>,
+) {
     let state = threads::enter();
     if state.is_null() {
         return;
@@ -40,12 +52,12 @@ pub fn allocated<const KIND: u8>(allocator: Allocator, size: usize, address: usi
     // SAFETY: `state` is this thread's, marked busy until `leave`.
     unsafe {
         if KIND == EXACT {
-            record::alloc(state, allocator, size, address);
+            record::alloc(state, allocator, size, address, frame);
         } else if KIND == JOBS {
             jobs::allocated(state, allocator, size, address);
         } else if (*state).sampler.takes(size) {
             if sampler::follow(address) {
-                record::alloc(state, allocator, size, address);
+                record::alloc(state, allocator, size, address, frame);
             } else {
                 session::count_lost(Lost::SampleTableFull, 1);
             }
@@ -237,6 +249,7 @@ fn mapped<const KIND: u8>(
     address: Pointer,
     length: usize,
     flags: c_int,
+    frame: Option<Frame>,
     call: impl FnOnce() -> Pointer,
 ) -> Pointer {
     // A mapping at a fixed place takes the place of whatever was there.
@@ -249,7 +262,7 @@ fn mapped<const KIND: u8>(
         } else {
             Allocator::MmapFile
         };
-        allocated::<KIND>(allocator, length, mapping as usize);
+        allocated_below::<KIND>(allocator, length, mapping as usize, frame);
     } else if replaces {
         not_released_range::<KIND>(address as usize);
     }
@@ -266,7 +279,7 @@ pub unsafe extern "C" fn mmap<const KIND: u8>(
     fd: c_int,
     offset: i64,
 ) -> Pointer {
-    mapped::<KIND>(address, length, flags, || {
+    mapped::<KIND>(address, length, flags, None, || {
         real!(mmap as MmapFunction)(address, length, protection, flags, fd, offset)
     })
 }
@@ -279,7 +292,48 @@ pub unsafe extern "C" fn mmap64<const KIND: u8>(
     fd: c_int,
     offset: i64,
 ) -> Pointer {
-    mapped::<KIND>(address, length, flags, || {
+    mapped::<KIND>(address, length, flags, None, || {
+        real!(mmap64 as MmapFunction)(address, length, protection, flags, fd, offset)
+    })
+}
+
+/// As `mapped`, for a library that has an allocator of its own.
+#[inline(always)]
+fn mapped_by<const KIND: u8, const N: usize>(
+    address: Pointer,
+    length: usize,
+    flags: c_int,
+    call: impl FnOnce() -> Pointer,
+) -> Pointer {
+    match arenas::treatment(N, length, flags) {
+        Treatment::Plain => mapped::<KIND>(address, length, flags, None, call),
+        Treatment::Below(frame) => mapped::<KIND>(address, length, flags, Some(frame), call),
+        Treatment::Not => call(),
+    }
+}
+
+pub unsafe extern "C" fn mmap_of<const KIND: u8, const N: usize>(
+    address: Pointer,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> Pointer {
+    mapped_by::<KIND, N>(address, length, flags, || {
+        real!(mmap as MmapFunction)(address, length, protection, flags, fd, offset)
+    })
+}
+
+pub unsafe extern "C" fn mmap64_of<const KIND: u8, const N: usize>(
+    address: Pointer,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> Pointer {
+    mapped_by::<KIND, N>(address, length, flags, || {
         real!(mmap64 as MmapFunction)(address, length, protection, flags, fd, offset)
     })
 }

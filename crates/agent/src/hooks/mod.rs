@@ -13,13 +13,15 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use crate::cpython::Symbols;
 use crate::error::StartError;
-use crate::libraries;
+use crate::{arenas, libraries};
 
 pub struct Hook {
     pub name: &'static CStr,
     real: &'static AtomicUsize,
     /// By `Kind as usize`.
     ours: [fn() -> usize; 3],
+    /// Of functions that a library with an allocator of its own has a hook of its own for: by kind and by number.
+    arenas: &'static [[fn() -> usize; arenas::N_LIBRARIES]],
 }
 
 /// What a hook does with an event. As numbers, because a hook is compiled for each.
@@ -38,19 +40,45 @@ pub const JOBS: u8 = 2;
 
 static CHOSEN: AtomicU8 = AtomicU8::new(EXACT);
 
+impl Kind {
+    /// That of the hooks which were put in place last.
+    pub fn chosen() -> Kind {
+        match CHOSEN.load(Ordering::Relaxed) {
+            SAMPLED => Kind::Sampled,
+            JOBS => Kind::Jobs,
+            _ => Kind::Exact,
+        }
+    }
+}
+
+/// The program's `malloc`.
+pub fn real_malloc() -> usize {
+    real::malloc.load(Ordering::Relaxed)
+}
+
 impl Hook {
     /// The function itself; 0 if the C library has none of that name.
     pub fn real(&self) -> usize {
         self.real.load(Ordering::Relaxed)
     }
 
-    /// What is to be called instead in this session.
-    pub fn chosen(&self) -> usize {
-        (self.ours[usize::from(CHOSEN.load(Ordering::Relaxed))])()
+    /// What is to be called instead in this session, by a library with or without an allocator of its own.
+    pub fn chosen(&self, arena: Option<usize>) -> usize {
+        let kind = usize::from(CHOSEN.load(Ordering::Relaxed));
+        match (arena, self.arenas.get(kind)) {
+            (Some(number), Some(hooks)) => (hooks[number])(),
+            _ => (self.ours[kind])(),
+        }
     }
 
     pub fn is_ours(&self, address: usize) -> bool {
-        self.ours.iter().any(|ours| address == ours())
+        let mut all = self.ours.iter().chain(self.arenas.iter().flatten());
+        all.any(|ours| address == ours())
+    }
+
+    /// Whether it takes memory from the kernel.
+    pub fn maps(&self) -> bool {
+        !self.arenas.is_empty()
     }
 }
 
@@ -68,7 +96,9 @@ pub mod real {
 }
 
 macro_rules! hooks {
-    ($($name:ident => $exact:expr, $sampled:expr, $jobs:expr;)*) => {
+    (@arenas) => { &[] };
+    (@arenas $arenas:expr) => { $arenas };
+    ($($name:ident => $exact:expr, $sampled:expr, $jobs:expr $(, $arenas:expr)?;)*) => {
         pub static HOOKS: &[Hook] = &[ $( Hook {
             name: match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                 Ok(name) => name,
@@ -80,11 +110,27 @@ macro_rules! hooks {
                 || $sampled as *const () as usize,
                 || $jobs as *const () as usize,
             ],
+            arenas: hooks!(@arenas $($arenas)?),
         } ),* ];
     };
 }
 
 use libc_memory as hook;
+pub use libc_memory::{allocated, releasing};
+
+/// Hooks of one function for libraries with an allocator of their own.
+macro_rules! arena_hooks {
+    ($function:ident) => {
+        &[
+            arena_hooks!($function EXACT 0 1 2 3 4 5 6 7),
+            arena_hooks!($function SAMPLED 0 1 2 3 4 5 6 7),
+            arena_hooks!($function JOBS 0 1 2 3 4 5 6 7),
+        ]
+    };
+    ($function:ident $kind:ident $($number:literal)*) => {
+        [$(|| hook::$function::<{ $kind }, $number> as *const () as usize),*]
+    };
+}
 hooks! {
     malloc => hook::malloc::<EXACT>, hook::malloc::<SAMPLED>, hook::malloc::<JOBS>;
     calloc => hook::calloc::<EXACT>, hook::calloc::<SAMPLED>, hook::calloc::<JOBS>;
@@ -96,8 +142,8 @@ hooks! {
     memalign => hook::memalign::<EXACT>, hook::memalign::<SAMPLED>, hook::memalign::<JOBS>;
     valloc => hook::valloc::<EXACT>, hook::valloc::<SAMPLED>, hook::valloc::<JOBS>;
     pvalloc => hook::pvalloc::<EXACT>, hook::pvalloc::<SAMPLED>, hook::pvalloc::<JOBS>;
-    mmap => hook::mmap::<EXACT>, hook::mmap::<SAMPLED>, hook::mmap::<JOBS>;
-    mmap64 => hook::mmap64::<EXACT>, hook::mmap64::<SAMPLED>, hook::mmap64::<JOBS>;
+    mmap => hook::mmap::<EXACT>, hook::mmap::<SAMPLED>, hook::mmap::<JOBS>, arena_hooks!(mmap_of);
+    mmap64 => hook::mmap64::<EXACT>, hook::mmap64::<SAMPLED>, hook::mmap64::<JOBS>, arena_hooks!(mmap64_of);
     munmap => hook::munmap::<EXACT>, hook::munmap::<SAMPLED>, hook::munmap::<JOBS>;
     mremap => hook::mremap::<EXACT>, hook::mremap::<SAMPLED>, hook::mremap::<JOBS>;
     dlsym => symbol_lookup::hook(), symbol_lookup::hook(), symbol_lookup::hook();
@@ -143,6 +189,7 @@ pub unsafe fn remove(symbols: &Symbols) {
     // SAFETY: as the caller says.
     unsafe { pymem::remove(symbols) };
     libraries::remove();
+    arenas::remove();
 }
 
 #[cfg(test)]

@@ -1,0 +1,16 @@
+/* A library that looks like one with an allocator linked into it: it imports what allocators need and says what
+ * mimalloc says. What it takes from the kernel is its arena. */
+#include <stddef.h>
+#include <sys/mman.h>
+
+static const char message[] = "mimalloc: warning: only a test";
+
+const char *arena_message(void) { return message; }
+
+void *arena_grow(size_t size) {
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(memory, size, MADV_NORMAL);
+    return memory;
+}
+
+void arena_shrink(void *memory, size_t size) { munmap(memory, size); }
