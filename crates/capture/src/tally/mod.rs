@@ -3,8 +3,8 @@
 //! A [`Tally`] takes events in the order in which they happened and forgets them; its memory grows with live blocks and
 //! distinct call stacks, not with events. It runs afterwards, under every report, and inside a program whose capture
 //! is bounded. In reading order: [`amount`] says what a recorded block stands for, `live` and `ranges` hold what is
-//! alive, `sites` the sums and the trick that makes the peak exact, `cohorts` and [`lives`] when blocks were born and died,
-//! `sizes` and [`series`] the rest.
+//! alive, `step` says what an event does to them, `sites` has the sums and the trick that makes the peak exact, `cohorts`
+//! and [`lives`] when blocks were born and died, `sizes` and [`series`] the rest, `sums` what is left at the end.
 //!
 //! Mappings of files are counted beside the heap, not in it: they are address space whose pages belong to the page
 //! cache, so they are in the totals but neither in the peak nor in the heap over time.
@@ -25,6 +25,8 @@ pub mod series;
 mod sites;
 mod sizes;
 pub mod stacks;
+mod step;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -37,7 +39,7 @@ use std::ops::Range;
 use crate::allocator::Allocator;
 use crate::decode::{DecodedChunk, Op, OpKind};
 use amount::{Raw, Weigher};
-use live::{Block, LiveBlocks};
+use live::LiveBlocks;
 use ranges::Ranges;
 use sites::{SiteKey, Sites};
 use sizes::SizeCounts;
@@ -49,6 +51,7 @@ pub use lives::{Life, Lives};
 pub use now::{LiveSite, Now};
 pub use series::HeapSeries;
 pub use stacks::{Stack, StackId, Stacks};
+pub use sums::{SiteSums, Sums};
 
 /// Which sites are wanted: a stack and the stream of a thread.
 pub type Wanted<'a> = dyn FnMut(&Stacks, StackId, u32) -> bool + 'a;
@@ -106,63 +109,6 @@ pub struct Tally {
     is_over: bool,
     /// When every block was born: not if the tally was read from a checkpoint.
     knows_births: bool,
-}
-
-/// All sums of a capture.
-pub struct Sums {
-    pub stacks: Stacks,
-    pub sites: Vec<SiteSums>,
-    pub total: Amount,
-    /// Released at once; nothing if nobody asked.
-    pub temporary: Amount,
-    /// Alive on the heap at the end.
-    pub live: Amount,
-    /// Alive on the heap when it was largest; the moment is that of all sites, also of those that are not wanted.
-    pub peak: Amount,
-    /// Clock units at which that was.
-    pub peak_time: u64,
-    /// The most that was mapped from files at one time.
-    pub mapped_files: Amount,
-    /// Each size and how many allocations of it were recorded, smallest first.
-    pub sizes: Vec<(u64, u64)>,
-    pub heap: HeapSeries,
-    /// When blocks were born and died, if bins of time were asked for.
-    pub lives: Lives,
-    /// Clock units of the last event.
-    pub last_time: u64,
-    /// Allocations and releases, as recorded.
-    pub n_events: u64,
-    pub n_frees: u64,
-    /// Releases of blocks that the capture does not know.
-    pub n_unknown_frees: u64,
-    /// Allocations at an address that was still taken: a release is missing.
-    pub n_overlaps: u64,
-    /// False if the capture holds no more than the peak and what was alive at the end: totals and sizes are then 0.
-    pub has_totals: bool,
-    weigher: Weigher,
-}
-
-/// The sums of one site. Of mappings of files only the total is known: they are not on the heap.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SiteSums {
-    pub stack: StackId,
-    pub stream: u32,
-    pub allocator: Allocator,
-    pub total: Amount,
-    pub live: Amount,
-    pub peak: Amount,
-    /// Released at once.
-    pub temporary: Amount,
-    /// How long all blocks of `total` together lived, in clock units; those alive at the end, until then. `None` if a
-    /// checkpoint does not say when they were born.
-    pub block_time: Option<u64>,
-}
-
-impl Sums {
-    /// How many allocations one recorded allocation of this size stands for: 1 unless the capture is sampled.
-    pub fn weight(&self, size: u64) -> f64 {
-        self.weigher.weight(size as f64)
-    }
 }
 
 impl Tally {
@@ -385,190 +331,6 @@ impl Tally {
         (site, is_wanted)
     }
 
-    #[inline(always)]
-    fn alloc(&mut self, site: u32, allocator: u8, address: u64, size: u64) {
-        let amount = self.weigher.weigh(size);
-        if is_range(allocator) {
-            return self.map(site, allocator, address, size, amount);
-        }
-        if address == 0 {
-            return;
-        }
-        if let Some(before) = self.blocks.insert(address, Block { size, site }) {
-            self.n_overlaps += 1;
-            self.leave(before.site, self.weigher.weigh(before.size));
-        }
-        let moment = self.moment(amount);
-        let sums = self.sites.change(site);
-        sums.total += amount;
-        sums.live += amount;
-        sums.moment = sums.moment.wrapping_sub(moment);
-        self.rise(amount);
-    }
-
-    /// The present time, for each block that an amount stands for.
-    #[inline(always)]
-    fn moment(&self, amount: Raw) -> u64 {
-        self.time.wrapping_mul(self.weigher.blocks(amount))
-    }
-
-    #[inline(always)]
-    fn rise(&mut self, amount: Raw) {
-        self.now += amount;
-        self.bytes_highest = self.bytes_highest.max(self.now.bytes);
-    }
-
-    /// Takes an amount off the heap. The peak can only be now, before that.
-    #[inline(always)]
-    fn leave(&mut self, site: u32, amount: Raw) {
-        self.mark_peak();
-        let moment = self.moment(amount);
-        let sums = self.sites.change(site);
-        sums.live -= amount;
-        sums.moment = sums.moment.wrapping_add(moment);
-        self.now -= amount;
-    }
-
-    #[inline(always)]
-    fn mark_peak(&mut self) {
-        if self.now.bytes > self.peak.bytes {
-            self.peak = self.now;
-            self.peak_time = self.time;
-            self.sites.mark_peak();
-        }
-    }
-
-    #[inline(always)]
-    fn free(&mut self, thread: &mut Thread, address: u64) {
-        self.n_frees += 1;
-        let Some(block) = self.blocks.remove(address) else {
-            self.n_unknown_frees += 1;
-            thread.last_free = LastFree::Nothing;
-            return;
-        };
-        let amount = self.weigher.weigh(block.size);
-        self.leave(block.site, amount);
-        let mut place = None;
-        if self.n_recent > 0 {
-            place = thread.recent.take(address);
-            if place.is_some() {
-                self.sites.add_temporary(block.site, thread.stream, amount);
-            }
-        }
-        thread.last_free = LastFree::Block {
-            address,
-            block,
-            place,
-        };
-    }
-
-    fn map(&mut self, site: u32, allocator: u8, start: u64, size: u64, amount: Raw) {
-        if size == 0 || start == u64::MAX {
-            return;
-        }
-        // The kernel replaces what a fixed mapping covers without a word.
-        self.release(start, size);
-        self.ranges.insert(start, size, site, amount);
-        let moment = self.moment(amount);
-        let sums = self.sites.change(site);
-        sums.total += amount;
-        sums.live += amount;
-        sums.moment = sums.moment.wrapping_sub(moment);
-        if allocator == Allocator::MmapFile as u8 {
-            self.files_now += amount;
-            if self.files_now.bytes > self.files_highest.bytes {
-                self.files_highest = self.files_now;
-            }
-        } else {
-            self.rise(amount);
-        }
-    }
-
-    fn release(&mut self, start: u64, length: u64) -> Vec<ranges::Released> {
-        let released = self.ranges.release(start, length, &self.weigher);
-        for piece in &released {
-            if self.sites.allocator(piece.site) == Allocator::MmapFile as u8 {
-                let moment = self.moment(piece.amount);
-                let sums = self.sites.change(piece.site);
-                sums.live -= piece.amount;
-                sums.moment = sums.moment.wrapping_add(moment);
-                self.files_now -= piece.amount;
-            } else {
-                self.leave(piece.site, piece.amount);
-            }
-        }
-        released
-    }
-
-    fn free_range(&mut self, thread: &mut Thread, start: u64, length: u64) {
-        self.n_frees += 1;
-        let released = self.release(start, length);
-        self.n_unknown_frees += u64::from(released.is_empty());
-        let mut place = None;
-        // One whole mapping, as it was made.
-        if let [piece] = released[..] {
-            if self.n_recent > 0 && piece.is_whole() {
-                place = thread.recent.take(piece.start);
-                if place.is_some() {
-                    self.sites
-                        .add_temporary(piece.site, thread.stream, piece.amount);
-                }
-            }
-        }
-        thread.last_free = LastFree::Pieces {
-            pieces: released,
-            place,
-        };
-    }
-
-    fn unfree(&mut self, thread: &mut Thread) {
-        match std::mem::take(&mut thread.last_free) {
-            LastFree::Nothing => return,
-            LastFree::Block {
-                address,
-                block,
-                place,
-            } => {
-                if let Some(before) = self.blocks.insert(address, block) {
-                    self.n_overlaps += 1;
-                    self.leave(before.site, self.weigher.weigh(before.size));
-                }
-                let amount = self.weigher.weigh(block.size);
-                self.come_back(block.site, amount);
-                self.rise(amount);
-                if let Some(place) = place {
-                    thread.recent.put_back(place, address);
-                    self.sites.take_temporary(block.site, thread.stream, amount);
-                }
-            }
-            LastFree::Pieces { pieces, place } => {
-                if let (Some(place), [piece]) = (place, &pieces[..]) {
-                    thread.recent.put_back(place, piece.start);
-                    self.sites
-                        .take_temporary(piece.site, thread.stream, piece.amount);
-                }
-                for piece in &pieces {
-                    self.release(piece.start, piece.length);
-                    self.ranges.restore(piece);
-                    self.come_back(piece.site, piece.amount);
-                    if self.sites.allocator(piece.site) == Allocator::MmapFile as u8 {
-                        self.files_now += piece.amount;
-                    } else {
-                        self.rise(piece.amount);
-                    }
-                }
-            }
-        }
-        self.n_frees -= 1;
-    }
-
-    fn come_back(&mut self, site: u32, amount: Raw) {
-        let moment = self.moment(amount);
-        let sums = self.sites.change(site);
-        sums.live += amount;
-        sums.moment = sums.moment.wrapping_sub(moment);
-    }
-
     /// Bytes of memory that the tally holds.
     pub fn heap_bytes(&self) -> usize {
         self.stacks.heap_bytes()
@@ -578,101 +340,4 @@ impl Tally {
             + self.sizes.heap_bytes()
             + self.threads.heap_bytes()
     }
-
-    /// The sums, after the last event.
-    pub fn finish(self) -> Sums {
-        self.finish_wanted(&mut |_, _, _| true)
-    }
-
-    /// The sums of the sites that are wanted. When the peak was is decided by all of them.
-    pub fn finish_wanted(mut self, wanted: &mut Wanted) -> Sums {
-        // What is alive may be most of a report's memory, and is not needed any more.
-        self.blocks = LiveBlocks::new();
-        self.mark_peak();
-        if self.n_events > 0 {
-            self.note_height();
-        }
-        let weigher = self.weigher;
-        let (mut total, mut live, mut peak) = (Raw::default(), Raw::default(), Raw::default());
-        let mut all_temporary = Raw::default();
-        let mut sites = Vec::new();
-        let blocks = |amount| weigher.blocks(amount);
-        let (sums, mut lives) = self.sites.finish(self.time, blocks);
-        let knows_births = self.knows_births && self.has_totals;
-        let mut number_of = vec![None; sums.len()];
-        for (number, (key, site, temporary)) in sums.into_iter().enumerate() {
-            let Some(allocator) = Allocator::from_number(key.allocator) else {
-                continue;
-            };
-            // If it ended before the first edge, nothing counts.
-            if !self.has_begun || !wanted(&self.stacks, key.stack, key.stream) {
-                continue;
-            }
-            let on_heap = |amount: Raw| match allocator {
-                Allocator::MmapFile => Raw::default(),
-                _ => amount,
-            };
-            number_of[number] = Some(sites.len() as u32);
-            total += site.total;
-            all_temporary += temporary;
-            live += on_heap(site.live);
-            peak += on_heap(site.peak);
-            sites.push(SiteSums {
-                stack: key.stack,
-                stream: key.stream,
-                allocator,
-                total: weigher.finish(site.total),
-                live: weigher.finish(on_heap(site.live)),
-                peak: weigher.finish(on_heap(site.peak)),
-                temporary: weigher.finish(temporary),
-                block_time: knows_births.then_some(site.moment),
-            });
-        }
-        finish_lives(&mut lives, &number_of, &sites, weigher);
-        Sums {
-            stacks: self.stacks,
-            sites,
-            total: weigher.finish(total),
-            temporary: weigher.finish(all_temporary),
-            live: weigher.finish(live),
-            peak: weigher.finish(peak),
-            peak_time: self.peak_time,
-            mapped_files: weigher.finish(self.files_highest),
-            sizes: self.sizes.finish(),
-            heap: self.series,
-            lives,
-            last_time: self.time,
-            n_events: self.n_events,
-            n_frees: self.n_frees,
-            n_unknown_frees: self.n_unknown_frees,
-            n_overlaps: self.n_overlaps,
-            has_totals: self.has_totals,
-            weigher,
-        }
-    }
-}
-
-/// Names the sites by their places among those that are wanted. Mappings of files are allocated, but never on the heap.
-fn finish_lives(
-    lives: &mut Lives,
-    number_of: &[Option<u32>],
-    sites: &[SiteSums],
-    weigher: Weigher,
-) {
-    lives
-        .entries
-        .retain(|life| number_of[life.site as usize].is_some());
-    for life in &mut lives.entries {
-        life.site = number_of[life.site as usize].unwrap_or(0);
-        life.count = weigher.finish_count(life.count);
-        if sites[life.site as usize].allocator == Allocator::MmapFile {
-            life.death = life.birth;
-        }
-    }
-    lives.merge();
-}
-
-#[inline(always)]
-fn is_range(allocator: u8) -> bool {
-    Allocator::from_number(allocator).is_some_and(Allocator::is_range)
 }

@@ -1,5 +1,6 @@
 //! A tally against a replay that could not be simpler: a list of blocks, searched from end to end.
 
+use super::step::is_range;
 use super::*;
 use crate::decode::{Node, TimeMark};
 use crate::event::Frame;
