@@ -15,25 +15,33 @@ Looking makes no Python object of the program's and changes none. What belongs t
 from __future__ import annotations
 
 import gc
+import os
 from typing import TYPE_CHECKING
 
 from heaptide import _native
 from heaptide._native import HeapView
 from heaptide.heap_snapshots import HeapTaken, _Instance, _request, heap_snapshot
+from heaptide.heapy_kinds import Relation
 from heaptide.heapy_sets import IdentitySet, of_view
+from heaptide.heapy_stat import Stat, read
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable
+    from typing import NoReturn
 
     from heaptide._native import HeapSet
 
 _OWN_KINDS = (
     "heaptide.heapy.Heapy",
     "heaptide.heapy_sets.IdentitySet",
-    "heaptide.heapy_sets.Rows",
-    "heaptide.heapy_sets.Paths",
-    "heaptide.heapy_sets.ReferencePattern",
+    "heaptide.heapy_tables.Rows",
+    "heaptide.heapy_tables.Paths",
+    "heaptide.heapy_tables.ReferencePattern",
+    "heaptide.heapy_sets.MappingProxy",
+    "heaptide.heapy_kinds.Kind",
+    "heaptide.heapy_kinds.Relation",
+    "heaptide.heapy_stat.Stat",
+    "heaptide.heapy_stat.StatDifference",
     "heaptide._native.HeapView",
     "heaptide._native.HeapSet",
     "heaptide._native.HeapPartition",
@@ -41,6 +49,9 @@ _OWN_KINDS = (
     "builtins.HeapSet",
     "builtins.HeapPartition",
 )
+
+# How a snapshot begins.
+_MAGIC = b"\x89HEAP\r\n\x1a"
 
 # What a look needs is made once and stays: made anew each time it would be among what came since the last look, and
 # what comes could take its place.
@@ -66,11 +77,20 @@ class Heapy:
     setrelheap()    what is there now is not shown from now on
     heapu()         objects that nothing leads to and that were not collected yet
     iso(a, b)       the set of just these objects
-    load(path)      the objects of a snapshot that ``heaptide heap take`` or :meth:`save` wrote
+    load(path)      the objects of a snapshot that ``heaptide heap take`` or :meth:`save` wrote, or a table that
+                    ``h.dump`` wrote
     save(path)      write everything there is into a snapshot
+    Nothing         the set without objects
+    Clodo, Type, Size, Module, Via, Rcs, Id, Unity, Prod
+                    what sets are taken apart by: ``h.by(hp.Via)``, ``h & hp.Type(Order)``
     """
 
     __slots__ = ("_before",)
+
+    Clodo, Type, Size = Relation("Clodo"), Relation("Type"), Relation("Size")
+    Module, Via, Rcs = Relation("Module"), Relation("Via"), Relation("Rcs")
+    Id, Unity, Prod = Relation("Id"), Relation("Unity"), Relation("Prod")
+    Anything = Unity()
 
     def __init__(self) -> None:
         self._before: HeapView | None = None
@@ -95,21 +115,54 @@ class Heapy:
 
     setref = setrelheap
 
+    @property
+    def Nothing(self) -> IdentitySet:
+        """The set without objects."""
+        view = _look(_TOKEN)
+        return of_view(view, view.empty())
+
     def iso(self, *objects: object) -> IdentitySet:
         """The set of just these objects."""
         addresses = list(map(id, objects))
         del objects  # which would be what holds them
-        return _at(addresses)
+        return of_addresses(addresses)
 
     def idset(self, objects: Iterable[object]) -> IdentitySet:
         """The set of just the objects of an iterable."""
         addresses = list(map(id, objects))
         del objects
-        return _at(addresses)
+        return of_addresses(addresses)
 
-    def load(self, path: str | os.PathLike[str]) -> IdentitySet:
-        """The objects of a snapshot, of whatever process."""
-        return of_view(HeapView.open(path))
+    def load(self, fn: str | os.PathLike[str] | Iterable[str]) -> IdentitySet | Stat:
+        """The objects of a snapshot, of whatever process, or the last table that was dumped into a file."""
+        if isinstance(fn, (str, os.PathLike)):
+            with open(fn, "rb") as file:
+                is_snapshot = file.read(len(_MAGIC)) == _MAGIC
+            if is_snapshot:
+                return of_view(HeapView.open(fn))
+        tables = self.loadall(fn)
+        if not tables:
+            raise ValueError(
+                "there is neither a snapshot nor a table in it: heaptide heap take writes the one, h.dump the other"
+            )
+        return tables[-1]
+
+    def loadall(self, fn: str | os.PathLike[str] | Iterable[str]) -> list[Stat]:
+        """All tables that were dumped into a file."""
+        if isinstance(fn, (str, os.PathLike)):
+            with open(fn, encoding="utf-8", errors="replace") as file:
+                return list(read(file))
+        return list(read(fn))
+
+    def pb(self, filename: str | None = None) -> NoReturn:
+        """Heapy's profile browser, which needs a window; ours is a page."""
+        raise NotImplementedError(
+            "there is no profile browser here: hp.save('job.heap'), then `heaptide heap explore job.heap` makes a page"
+        )
+
+    def monitor(self) -> NoReturn:
+        """Heapy's monitor of other processes, which is gone from guppy, too."""
+        raise NotImplementedError("there is no monitor here: `heaptide heap --pid PID` looks at another process")
 
     def save(self, path: str | os.PathLike[str]) -> HeapTaken:
         """Write all objects of this process into a snapshot."""
@@ -124,7 +177,8 @@ def _look(token: object) -> HeapView:
     return _native.look_at_heap(token, _TRIED, _REQUEST)
 
 
-def _at(addresses: list[int]) -> IdentitySet:
+def of_addresses(addresses: list[int]) -> IdentitySet:
+    """The objects at these addresses, as a set."""
     view = _look(_TOKEN)
     return of_view(view, view.at(addresses))
 

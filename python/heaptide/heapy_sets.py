@@ -8,106 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+from heaptide.heapy_kinds import RELATIONS, Kind, Relation, type_name
+from heaptide.heapy_stat import Stat, StatDifference
+from heaptide.heapy_tables import N_ROWS, Paths, ReferencePattern, Rows
+
+# Loaded now: later it would be among what came since the session looked first.
+from heaptide.objects import at, at_addrs
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import os
+    from collections.abc import Callable, Iterator
+    from typing import TextIO
 
     from heaptide._native import HeapPartition, HeapSet, HeapView
-
-N_ROWS = 10
-# Heapy's words for what sets are taken apart by, and ours.
-RELATIONS = {
-    "Clodo": "kind",
-    "Type": "type",
-    "Size": "size",
-    "Rcs": "referrers",
-    "Via": "via",
-    "Id": "id",
-    "Module": "module",
-    "Unity": "unity",
-    "Prod": "producer",
-}
-
-
-class Rows:
-    """A table from some row on: prints ten rows; `more` are the next ten, `all` is the whole table."""
-
-    __slots__ = ("_first", "_n_rows", "_set")
-
-    def __init__(self, heap_set: IdentitySet, first: int, n_rows: int) -> None:
-        self._set = heap_set
-        self._first = first
-        self._n_rows = n_rows
-
-    @property
-    def more(self) -> Rows:
-        """The rows behind these."""
-        return Rows(self._set, self._first + N_ROWS, N_ROWS)
-
-    @property
-    def prev(self) -> Rows:
-        """The rows before these."""
-        return Rows(self._set, max(self._first - N_ROWS, 0), N_ROWS)
-
-    @property
-    def top(self) -> IdentitySet:
-        """The table from its beginning."""
-        return self._set
-
-    @property
-    def all(self) -> Rows:
-        """The whole table."""
-        return Rows(self._set, 0, 0)
-
-    def __getitem__(self, index: SupportsIndex | slice) -> IdentitySet:
-        return self._set[index]
-
-    def __repr__(self) -> str:
-        return self._set.partition.table(self._first, self._n_rows).rstrip("\n")
-
-
-class Paths:
-    """Shortest ways from roots to a set. A path is its text, which can be evaluated where `hp` is the session."""
-
-    __slots__ = ("_n_paths", "_shown")
-
-    def __init__(self, n_paths: int, shown: list[str]) -> None:
-        self._n_paths = n_paths
-        self._shown = shown
-
-    def __len__(self) -> int:
-        return self._n_paths
-
-    def __getitem__(self, index: int) -> str:
-        return self._shown[index]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._shown)
-
-    def __repr__(self) -> str:
-        lines = [f"{number:2d}: {path}" for number, path in enumerate(self._shown)]
-        if self._n_paths > len(self._shown):
-            lines.append(f"<... {self._n_paths - len(self._shown)} more paths ...>")
-        return "\n".join(lines) or "<No paths>"
-
-
-class ReferencePattern:
-    """Who refers to a set, by kind, and who to those. Prints ten rows; `more` are the next ten."""
-
-    __slots__ = ("_avoid", "_depth", "_first", "_set")
-
-    def __init__(self, heap_set: HeapSet, depth: int, first: int, avoid: HeapSet | None) -> None:
-        self._set = heap_set
-        self._depth = depth
-        self._first = first
-        self._avoid = avoid
-
-    @property
-    def more(self) -> ReferencePattern:
-        """The rows behind these."""
-        return ReferencePattern(self._set, self._depth, self._first + N_ROWS, self._avoid)
-
-    def __repr__(self) -> str:
-        return self._set.pattern_text(self._depth, self._first, N_ROWS, avoid=self._avoid).rstrip("\n")
 
 
 class IdentitySet:
@@ -132,9 +45,15 @@ class IdentitySet:
             self._partition = self._set.partition(self._by)
         return self._partition
 
-    def by(self, relation: str) -> IdentitySet:
-        """The same objects, taken apart by something else: a name of heapy's, such as Via, or of ours."""
-        return IdentitySet(self._set, RELATIONS.get(relation, relation))
+    def by(self, relation: str | Relation) -> IdentitySet:
+        """The same objects, taken apart by something else: `hp.Via`, its name, or a name of ours."""
+        name = relation.by if isinstance(relation, Relation) else RELATIONS.get(relation, relation)
+        return IdentitySet(self._set, name)
+
+    @property
+    def er(self) -> Relation:
+        """What the set is taken apart by."""
+        return Relation(next(name for name, by in RELATIONS.items() if by == self._by))
 
     @property
     def byclodo(self) -> IdentitySet:
@@ -165,6 +84,8 @@ class IdentitySet:
     def byid(self) -> IdentitySet:
         """Each object in a row of its own, the largest first."""
         return self.by("id")
+
+    byidset = byid
 
     @property
     def bymodule(self) -> IdentitySet:
@@ -217,6 +138,44 @@ class IdentitySet:
     def referents(self) -> IdentitySet:
         """What these objects refer to."""
         return IdentitySet(self._set.referents())
+
+    @property
+    def owners(self) -> IdentitySet:
+        """The objects whose `__dict__` is in the set."""
+        return IdentitySet(self._set.owners())
+
+    @property
+    def dictof(self) -> IdentitySet:
+        """The `__dict__` of each object that has one."""
+        return IdentitySet(self._set.dicts())
+
+    @property
+    def stat(self) -> Stat:
+        """The table without its objects: to keep, to dump, to subtract."""
+        return Stat(self._by, self.partition.rows(), self._set.view().taken)
+
+    def dump(self, fn: str | os.PathLike[str] | TextIO, mode: str = "a") -> None:
+        """Add the table to a file, which `hp.load` reads; the objects are written by `hp.save`."""
+        self.stat.dump(fn, mode)
+
+    def diff(self, earlier: IdentitySet | Stat) -> StatDifference:
+        """How the table differs from an earlier one."""
+        return self.stat - (earlier.by(self._by).stat if isinstance(earlier, IdentitySet) else earlier)
+
+    @property
+    def maprox(self) -> MappingProxy:
+        """``h.maprox.name`` is the set of all objects' attributes of that name, ``h.maprox[key]`` of their items."""
+        return MappingProxy(self)
+
+    @property
+    def prod(self) -> str:
+        """The calls that allocated the one object of the set, innermost last, if that was recorded."""
+        if self.count != 1:
+            raise ValueError(f"the set has {self.count} objects, not one")
+        lines = [f'  File "{file}", line {line}, in {function}' for function, file, line in self._set.sites()[0]]
+        if not lines:
+            return "not known: record the program with objects while it makes them"
+        return "\n".join(["Allocated at (most recent call last):", *lines])
 
     @property
     def kind(self) -> str:
@@ -273,8 +232,6 @@ class IdentitySet:
         """The object itself, if the set has just one and it is still there."""
         if self.count != 1:
             raise ValueError(f"the set has {self.count} objects, not one")
-        from heaptide.objects import at
-
         found = at(self._set.addresses()[0])
         if found is None:
             raise LookupError("the object is gone, or nothing that the collector tracks leads to it")
@@ -282,8 +239,11 @@ class IdentitySet:
 
     @property
     def brief(self) -> str:
-        """The set in one line."""
-        return f"<{self.count} {self.kind}>" if self.count else "<Nothing>"
+        """The set in one line, with some of its objects."""
+        if not self.count:
+            return "<Nothing>"
+        samples = [sample or hex(address) for address, _, _, sample in self._set.describe(3)]
+        return f"<{self.count} {self.kind}: {', '.join(samples)}{'...' if self.count > 3 else ''}>"
 
     @property
     def sites(self) -> list[list[tuple[str, str, int]]]:
@@ -303,9 +263,10 @@ class IdentitySet:
                 return self._set & other._set | other._set
             except ValueError:
                 return view.at(other._set.addresses())
+        if isinstance(other, Kind):
+            return other.members(view)
         if isinstance(other, type):
-            module = other.__module__
-            return view.of_kind(other.__qualname__ if module == "builtins" else f"{module}.{other.__qualname__}")
+            return view.of_kind(type_name(other))
         if isinstance(other, str):
             return view.of_kind(other)
         raise TypeError(f"a set can be combined with another one, a type or a kind's name, not {type(other).__name__}")
@@ -373,7 +334,33 @@ class IdentitySet:
         return (self[number] for number in range(len(self)))
 
     def __repr__(self) -> str:
-        return self.partition.table(0, N_ROWS).rstrip("\n")
+        return self.partition.table(0, N_ROWS).rstrip("\n") if self.count else "<Nothing>"
+
+
+class MappingProxy:
+    """Asks all objects of a set for something; those that have no such thing are passed over."""
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: IdentitySet) -> None:
+        self._of = of
+
+    def __getattr__(self, name: str) -> IdentitySet:
+        return self._ask(lambda each: getattr(each, name))
+
+    def __getitem__(self, key: object) -> IdentitySet:
+        return self._ask(lambda each: each[key])
+
+    def _ask(self, question: Callable[[Any], object]) -> IdentitySet:
+        from heaptide.heapy import of_addresses
+
+        answers = []
+        for each in at_addrs(self._of.nodes):
+            try:
+                answers.append(question(each))
+            except Exception:  # it has none
+                continue
+        return of_addresses([id(answer) for answer in answers])
 
 
 def of_view(view: HeapView, heap_set: HeapSet | None = None) -> IdentitySet:

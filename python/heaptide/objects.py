@@ -44,6 +44,8 @@ __all__ = [
 ]
 
 _FORMATS = ("svg", "dot", "html")
+# What graphviz would make; an SVG shows the same in every browser.
+_PICTURES = ("png", "gif", "jpg", "jpeg", "pdf", "ps", "webp", "bmp")
 
 
 def _short_name(each: object) -> str:
@@ -247,50 +249,52 @@ def find_backref_chain(
     return object_graph.chain_back(obj, predicate, max_depth, referrers)
 
 
-def show_backrefs(
-    objs: Any,
-    max_depth: int = 3,
-    extra_ignore: Iterable[int] = (),
-    filter: Callable[[Any], bool] | None = None,
-    too_many: int = 10,
-    highlight: Callable[[Any], bool] | Collection[Any] | None = None,
-    filename: str | os.PathLike[str] | None = None,
-    extra_info: Callable[[Any], str] | None = None,
-    refcounts: bool = False,
-    shortnames: bool = True,
-    output: TextIO | None = None,
-    extra_node_attrs: Callable[[Any], dict[str, str]] | None = None,
-) -> str | None:
+def _drawer(name: str, doc: str, is_backwards: bool) -> Callable[..., str | None]:
+    """One of the two functions that draw what is around objects; they differ in the direction alone."""
+
+    def show(
+        objs: Any,
+        max_depth: int = 3,
+        extra_ignore: Iterable[int] = (),
+        filter: Callable[[Any], bool] | None = None,
+        too_many: int = 10,
+        highlight: Callable[[Any], bool] | Collection[Any] | None = None,
+        filename: str | os.PathLike[str] | None = None,
+        extra_info: Callable[[Any], str] | None = None,
+        refcounts: bool = False,
+        shortnames: bool = True,
+        output: TextIO | None = None,
+        extra_node_attrs: Callable[[Any], dict[str, str]] | None = None,
+    ) -> str | None:
+        starts = objs if isinstance(objs, (list, tuple)) else [objs]
+        look = _Look(filter, highlight, extra_info, refcounts, shortnames, extra_node_attrs, extra_ignore)
+        if is_backwards:
+            # Those who ask refer to the objects, too.
+            own = [sys._getframe(), sys._getframe(1), starts, objs if starts is objs else None]
+            graph = look.backwards(list(starts), max_depth, too_many, own)
+        else:
+            graph = look.forwards(list(starts), max_depth, too_many)
+        return _write(graph, filename, output)
+
+    show.__name__ = show.__qualname__ = name
+    show.__doc__ = doc
+    return show
+
+
+show_backrefs = _drawer(
+    "show_backrefs",
     """Draw what refers to the objects, and what to that, up to modules. Returns the file's path.
 
-    The end of `filename` chooses the form: svg, html or dot. Without one a picture is put among the temporary files;
-    `output` gets dot text.
-    """
-    starts = objs if isinstance(objs, (list, tuple)) else [objs]
-    look = _Look(filter, highlight, extra_info, refcounts, shortnames, extra_node_attrs, extra_ignore)
-    frames = [sys._getframe(), sys._getframe(1)]
-    graph = look.backwards(list(starts), max_depth, too_many, [*frames, starts, objs if starts is objs else None])
-    return _write(graph, filename, output)
-
-
-def show_refs(
-    objs: Any,
-    max_depth: int = 3,
-    extra_ignore: Iterable[int] = (),
-    filter: Callable[[Any], bool] | None = None,
-    too_many: int = 10,
-    highlight: Callable[[Any], bool] | Collection[Any] | None = None,
-    filename: str | os.PathLike[str] | None = None,
-    extra_info: Callable[[Any], str] | None = None,
-    refcounts: bool = False,
-    shortnames: bool = True,
-    output: TextIO | None = None,
-    extra_node_attrs: Callable[[Any], dict[str, str]] | None = None,
-) -> str | None:
-    """Draw what the objects refer to, and what that refers to; otherwise as :func:`show_backrefs`."""
-    starts = objs if isinstance(objs, (list, tuple)) else [objs]
-    look = _Look(filter, highlight, extra_info, refcounts, shortnames, extra_node_attrs, extra_ignore)
-    return _write(look.forwards(list(starts), max_depth, too_many), filename, output)
+    The end of `filename` chooses the form: svg, html or dot; for a picture of another kind there is an SVG in its
+    place. Without a name a picture is put among the temporary files; `output` gets dot text.
+    """,
+    is_backwards=True,
+)
+show_refs = _drawer(
+    "show_refs",
+    """Draw what the objects refer to, and what that refers to; otherwise as :func:`show_backrefs`.""",
+    is_backwards=False,
+)
 
 
 def show_chain(
@@ -440,7 +444,11 @@ def _write(graph: Graph, filename: str | os.PathLike[str] | None, output: TextIO
         os.close(handle)
     else:
         path = os.fspath(filename)
-    form = path.rpartition(".")[2].lower()
+    stem, _, form = path.rpartition(".")
+    form = form.lower()
+    if form in _PICTURES:
+        print(f"{form} needs graphviz, which is not used here: {stem}.svg has the picture")
+        path, form = f"{stem}.svg", "svg"
     if form not in _FORMATS:
         raise ValueError(f"{path} does not say what to write; let its name end in .svg, .html or .dot")
     draw = {"svg": graph_drawing.to_svg, "dot": graph_drawing.to_dot}.get(form)

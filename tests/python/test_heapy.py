@@ -192,6 +192,90 @@ def test_a_wrong_question_is_one_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
+def test_tables_are_kept_subtracted_dumped_and_read_again(tmp_path: Path) -> None:
+    (tmp_path / "guppy.hpy").write_text(
+        ".loader: _load_stat\n.format: SetFormat\n.timemade: 1794809170.035187\n.count: 3\n.size: 300\n.kindname: \n"
+        ".kindheader: Kind (class / dict of class)\n.numrows: 2\n.r: 1 200 dict of job.Order\n.r: 2 100 list\n"
+        ".end: .loader: _load_stat\n\n"
+    )
+    kept, loaded, difference, foreign, n_tables, sizes, refused = run(
+        tmp_path,
+        """
+        hp = heaptide.hpy()
+        hp.setrelheap()
+        run_task()
+        before = hp.heap() & Document
+        before.stat.dump("tables.hpy", "w")
+        run_task(11)
+        after = hp.heap() & Document
+        after.dump("tables.hpy")
+        guppys = hp.load("guppy.hpy")
+        try:
+            hp.pb()
+        except NotImplementedError as error:
+            refused = str(error)
+        print(json.dumps([
+            repr(before.stat) == repr(before), repr(hp.load("tables.hpy")) == repr(after),
+            [(after.stat - before.stat).count, repr(after.diff(before)).splitlines()],
+            [guppys.count, guppys.size, repr(guppys).splitlines()[2]], len(hp.loadall("tables.hpy")),
+            [before.stat.size == before.size, before.stat.numrows], refused,
+        ]))
+        """,
+    )
+    assert kept and loaded and n_tables == 2 and sizes == [True, 1]
+    assert difference[0] == 11
+    assert difference[1][0] == "Summary of difference operation (A-B)."
+    assert difference[1][-1].split()[1] == "11"
+    assert foreign == [3, 300, "     0      1  33      200  67       200  67 dict of job.Order"]
+    assert "heaptide heap explore" in refused
+
+
+@pytest.mark.once
+def test_relations_and_kinds_of_heapy_take_sets_apart_and_pick_out_of_them(tmp_path: Path) -> None:
+    seen = run(
+        tmp_path,
+        """
+        hp = heaptide.hpy()
+        hp.setrelheap()
+        run_task()
+        h = hp.heap()
+        documents = h & hp.Type(Document)
+        first = KEPT[0]
+        print(json.dumps([
+            documents.count, (h & hp.Clodo(Document)).count, (h & hp.Id(id(first))).theone is first,
+            (h & hp.Module(name="__main__")).count, (h & hp.Size(documents.size // documents.count)).count >= 100,
+            (h.by(hp.Via)[0] & hp.Anything).count == h.byvia[0].count, (h & hp.Via("['KEPT']")).count,
+            (hp.iso(first).maprox.tags).theone is first.tags, (hp.iso(first.tags).maprox[1]).theone,
+            hp.iso(Document).dictof.owners.theone is Document, repr(hp.Nothing), repr(h - h), documents.brief[:25],
+            (h & hp.Clodo(dictof=Document)).count == documents.dictof.count, "not known" in hp.iso(first).prod,
+        ]))
+        """,
+    )
+    assert seen[:4] == [100, 100, True, 100]
+    assert seen[4:6] == [True, True]
+    assert seen[6] in (0, 1), "the list was there before"
+    assert seen[7:] == [True, "two", True, "<Nothing>", "<Nothing>", "<100 __main__.Document: 0", True, True]
+
+
+@pytest.mark.once
+def test_session_during_a_recording_knows_where_objects_were_allocated(tmp_path: Path) -> None:
+    lines, prod = run(
+        tmp_path,
+        """
+        with heaptide.Tracker("session.tide", objects=True):
+            run_task()
+            h = heaptide.heap() & Document
+            rows = [name for _, _, name in h.byprod.partition.rows()]
+            prod = h.byid[0].prod
+        print(json.dumps([rows, prod]))
+        """,
+    )
+    line = next(number for number, text in enumerate(HEAD.splitlines(), 1) if "KEPT.append" in text)
+    assert any(f"program.py:{line}" in row for row in lines), lines
+    assert f'program.py", line {line}, in run_task' in prod
+
+
+@pytest.mark.once
 def test_code_for_guppy_and_objgraph_finds_our_front_ends(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import textwrap
 import xml.etree.ElementTree as ElementTree
@@ -124,13 +125,16 @@ def test_graphs_are_svg_html_and_dot_without_graphviz(tmp_path: Path) -> None:
         objects.show_backrefs(first.next, output=output, max_depth=1, too_many=1)
         open("stub.dot", "w").write(output.getvalue())
         try:
-            objects.show_refs(first, filename="picture.png")
+            objects.show_refs(first, filename="picture.tree")
         except ValueError as error:
-            print(json.dumps([str(error), objects.show_refs(first)]))
+            said = [str(error), objects.show_refs(first), objects.show_refs(first, filename="picture.png")]
+        print(json.dumps(said))
         """,
     )
-    assert path[0] == "picture.png does not say what to write; let its name end in .svg, .html or .dot"
+    assert path[0] == "picture.tree does not say what to write; let its name end in .svg, .html or .dot"
     Path(path[1]).unlink()
+    assert path[2] == "picture.svg", "graphviz would make a png"
+    assert ElementTree.parse(tmp_path / "picture.svg").getroot().tag.endswith("svg")
     picture = ElementTree.parse(tmp_path / "back.svg").getroot()
     texts = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}tspan")]
     assert any(text and text.startswith("list [") for text in texts), "with its count of references"
@@ -184,3 +188,36 @@ def test_looking_leaves_nothing_behind(tmp_path: Path) -> None:
         """,
     )
     assert after - before < 200
+
+
+# Names and parameters as objgraph 3.6 has them.
+OBJGRAPH = {
+    "at": "addr",
+    "at_addrs": "address_set",
+    "by_type": "typename objects",
+    "count": "typename objects",
+    "find_backref_chain": "obj predicate max_depth extra_ignore",
+    "find_ref_chain": "obj predicate max_depth extra_ignore",
+    "get_leaking_objects": "objects",
+    "get_new_ids": "skip_update limit sortby shortnames file",
+    "growth": "limit peak_stats shortnames filter",
+    "is_proper_module": "obj",
+    "most_common_types": "limit objects shortnames filter",
+    "show_backrefs": "objs max_depth extra_ignore filter too_many highlight filename extra_info refcounts shortnames "
+    "output extra_node_attrs",
+    "show_growth": "limit peak_stats shortnames file filter",
+    "show_most_common_types": "limit objects shortnames file filter",
+    "show_refs": "objs max_depth extra_ignore filter too_many highlight filename extra_info refcounts shortnames "
+    "output extra_node_attrs",
+    "typestats": "objects shortnames filter",
+}
+
+
+def test_every_function_of_objgraph_is_there_with_its_parameters() -> None:
+    from heaptide import objects
+
+    for name, parameters in OBJGRAPH.items():
+        assert list(inspect.signature(getattr(objects, name)).parameters) == parameters.split(), name
+        assert getattr(objects, name).__name__ == name
+        assert getattr(objects, name).__doc__
+    assert {*OBJGRAPH, "show_chain"} <= set(objects.__all__)

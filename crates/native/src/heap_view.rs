@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use heaptide_analysis::capture::heap::{HeapError, HeapSnapshot};
+use heaptide_analysis::capture::heap::{HeapError, HeapSnapshot, NO_OBJECT};
 use heaptide_analysis::heap::allocations;
 use heaptide_analysis::heap::diff;
 use heaptide_analysis::heap::pattern::reference_pattern;
@@ -329,6 +329,20 @@ impl HeapSet {
         self.with(py.detach(|| self.heap.referents_of(&self.objects)))
     }
 
+    /// The objects whose `__dict__` is in the set.
+    fn owners(&self) -> HeapSet {
+        let owners = &self.heap.owners;
+        let found = self.objects.iter().map(|object| owners[object as usize]);
+        self.with(found.filter(|&owner| owner != NO_OBJECT).collect())
+    }
+
+    /// The `__dict__` of each object that has one.
+    fn dicts(&self) -> HeapSet {
+        let owned = self.heap.owners.iter().zip(0u32..);
+        let found = owned.filter(|&(&owner, _)| owner != NO_OBJECT && self.objects.contains(owner));
+        self.with(found.map(|(_, dict)| dict).collect())
+    }
+
     /// What is alive only through this set, itself included.
     fn dominated(&self, py: Python<'_>) -> HeapSet {
         self.with(py.detach(|| self.heap.dominated(&self.objects)))
@@ -478,4 +492,36 @@ impl HeapPartition {
     fn heading(&self) -> &'static str {
         text::heading(self.partition.by)
     }
+}
+
+fn heap_rows(rows: Vec<Row>) -> Vec<heaptide_analysis::heap::Row> {
+    let rows = rows.into_iter();
+    rows.map(|(count, bytes, label)| heaptide_analysis::heap::Row {
+        label,
+        count,
+        bytes,
+    })
+    .collect()
+}
+
+/// Heapy's table of rows whose objects are gone: count, bytes and name of each.
+#[pyfunction]
+#[pyo3(signature = (by, rows, first=0, n_rows=10))]
+pub fn heap_rows_table(by: &str, rows: Vec<Row>, first: usize, n_rows: usize) -> PyResult<String> {
+    let table = Partition::of_rows(self::by(by)?, heap_rows(rows));
+    rendered(|out| text::partition(out, &table, first, n_rows, More::Session))
+}
+
+/// Heapy's table of what changed from some rows to others.
+#[pyfunction]
+#[pyo3(signature = (by, before, after, n_rows=10))]
+pub fn heap_rows_difference(
+    by: &str,
+    before: Vec<Row>,
+    after: Vec<Row>,
+    n_rows: usize,
+) -> PyResult<String> {
+    let found = diff::diff_of_rows(heap_rows(before), heap_rows(after));
+    let by = self::by(by)?;
+    rendered(|out| text::difference(out, &found, by, n_rows, More::Session))
 }

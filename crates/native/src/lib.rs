@@ -56,6 +56,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(heap::take_heap, module)?)?;
     module.add_function(wrap_pyfunction!(heap::look_at_heap, module)?)?;
     module.add_function(wrap_pyfunction!(heap::heap_values, module)?)?;
+    module.add_function(wrap_pyfunction!(heap_view::heap_rows_table, module)?)?;
+    module.add_function(wrap_pyfunction!(heap_view::heap_rows_difference, module)?)?;
     module.add_class::<control::Control>()?;
     module.add_class::<control::Response>()?;
     module.add_function(wrap_pyfunction!(control::docs_page, module)?)?;

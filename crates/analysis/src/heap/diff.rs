@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::partition::{By, Partition};
+use super::partition::{By, Partition, Row};
 use super::set::ObjectSet;
 use super::view::Heap;
 
@@ -56,25 +56,61 @@ pub fn diff(before: &Heap, after: &Heap, by: By) -> HeapDiff {
     } else {
         (ObjectSet::default(), ObjectSet::default())
     };
+    let parts = [
+        (before, &before.all()),
+        (after, &after.all()),
+        (after, &new),
+        (before, &gone),
+    ];
+    let rows = changes(parts.map(|(heap, set)| Partition::of(heap, set, by).rows));
+    let amount = |heap: &Heap| Amount {
+        count: heap.n_objects() as u64,
+        bytes: heap.snapshot.total_bytes(),
+    };
+    HeapDiff {
+        before: amount(before),
+        after: amount(after),
+        rows,
+        new,
+        gone,
+        is_same_process,
+    }
+}
+
+/// The same of rows alone.
+pub fn diff_of_rows(before: Vec<Row>, after: Vec<Row>) -> HeapDiff {
+    let amount = |rows: &[Row]| Amount {
+        count: rows.iter().map(|row| row.count).sum(),
+        bytes: rows.iter().map(|row| row.bytes).sum(),
+    };
+    HeapDiff {
+        before: amount(&before),
+        after: amount(&after),
+        rows: changes([before, after, Vec::new(), Vec::new()]),
+        new: ObjectSet::default(),
+        gone: ObjectSet::default(),
+        is_same_process: false,
+    }
+}
+
+/// What changed by label, of rows before, after, new and gone.
+fn changes(parts: [Vec<Row>; 4]) -> Vec<HeapChange> {
+    let picks: [fn(&mut HeapChange) -> &mut Amount; 4] = [
+        |change| &mut change.before,
+        |change| &mut change.after,
+        |change| &mut change.new,
+        |change| &mut change.gone,
+    ];
     let mut changes: FxHashMap<String, HeapChange> = FxHashMap::default();
-    let mut add = |heap: &Heap, set: &ObjectSet, pick: fn(&mut HeapChange) -> &mut Amount| {
-        for row in Partition::of(heap, set, by).rows {
+    for (rows, pick) in parts.into_iter().zip(picks) {
+        for row in rows {
             let change = changes.entry(row.label).or_default();
             *pick(change) = Amount {
                 count: row.count,
                 bytes: row.bytes,
             };
         }
-    };
-    let (all_before, all_after) = (before.all(), after.all());
-    add(before, &all_before, |change| &mut change.before);
-    add(after, &all_after, |change| &mut change.after);
-    add(after, &new, |change| &mut change.new);
-    add(before, &gone, |change| &mut change.gone);
-    let amount = |heap: &Heap| Amount {
-        count: heap.n_objects() as u64,
-        bytes: heap.snapshot.total_bytes(),
-    };
+    }
     let mut rows: Vec<HeapChange> = changes
         .into_iter()
         .map(|(label, change)| HeapChange { label, ..change })
@@ -87,14 +123,7 @@ pub fn diff(before: &Heap, after: &Heap, by: By) -> HeapDiff {
             .then(b.count().unsigned_abs().cmp(&a.count().unsigned_abs()))
             .then_with(|| a.label.cmp(&b.label))
     });
-    HeapDiff {
-        before: amount(before),
-        after: amount(after),
-        rows,
-        new,
-        gone,
-        is_same_process,
-    }
+    rows
 }
 
 /// Whether addresses mean the same in both.

@@ -81,6 +81,18 @@ impl Partition {
         Partition::assemble(heap, set, by, groups, names)
     }
 
+    /// Rows without the objects they were made of, the largest first.
+    pub fn of_rows(by: By, mut rows: Vec<Row>) -> Partition {
+        rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)));
+        Partition {
+            by,
+            count: rows.iter().map(|row| row.count).sum(),
+            bytes: rows.iter().map(|row| row.bytes).sum(),
+            rows,
+            row_of: Vec::new(),
+        }
+    }
+
     fn assemble(
         heap: &Heap,
         set: &ObjectSet,

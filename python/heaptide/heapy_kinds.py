@@ -1,0 +1,91 @@
+"""Heapy's relations and kinds: ``h.by(hp.Via)`` takes a set apart, ``h & hp.Type(Order)`` picks out of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from heaptide._native import HeapSet, HeapView
+
+# Heapy's words for what sets are taken apart by, and ours.
+RELATIONS = {
+    "Clodo": "kind",
+    "Type": "type",
+    "Size": "size",
+    "Rcs": "referrers",
+    "Via": "via",
+    "Id": "id",
+    "Module": "module",
+    "Unity": "unity",
+    "Prod": "producer",
+}
+
+
+class Kind:
+    """All objects that would stand in one row, in whatever set. Sets are combined with it by ``&``, ``|`` and ``-``."""
+
+    __slots__ = ("_by", "_label")
+
+    def __init__(self, by: str, label: str) -> None:
+        self._by = by
+        self._label = label
+
+    def members(self, view: HeapView) -> HeapSet:
+        """Those of one look at the heap."""
+        if self._by == "id":
+            return view.at([int(self._label)])
+        if self._by == "unity":
+            return view.all()
+        if self._by in ("kind", "type"):
+            return view.of_kind(self._label)
+        partition = view.all().partition(self._by)
+        labels = [name.strip() for _, _, name in partition.rows()]
+        return partition.members(labels.index(self._label)) if self._label in labels else view.empty()
+
+    def __repr__(self) -> str:
+        return f"<{self._label}>"
+
+
+class Relation:
+    """What objects of a row have in common. Called with an example of that it is a :class:`Kind`."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def by(self) -> str:
+        """Our word for it."""
+        return RELATIONS[self._name]
+
+    def __call__(self, *what: object, dictof: object = None, name: str | None = None) -> Kind:
+        """The kind of a type, a size, a module's name, ways of being referred to, an address, or of dicts of a type."""
+        if dictof is not None:
+            label = "dict (no owner)" if dictof == () else f"dict of {type_name(dictof)}"
+            return Kind("kind", label)
+        if name is not None:
+            return Kind(self.by, name)
+        if self._name == "Unity":
+            return Kind("unity", "Anything")
+        if not what:
+            raise TypeError(f"{self._name} needs an example of what it is to find")
+        if self._name == "Via":
+            return Kind("via", ", ".join(sorted(repr(way) for way in what)))
+        if self._name == "Prod" and len(what) == 2:
+            return Kind("producer", f"{what[0]}:{what[1]}")
+        if self._name == "Rcs":
+            return Kind("referrers", ", ".join(sorted(map(type_name, what))))
+        return Kind(self.by, type_name(what[0]))
+
+    def __repr__(self) -> str:
+        return f"<heapy's relation {self._name}: use it as h.by(hp.{self._name}) or h & hp.{self._name}(...)>"
+
+
+def type_name(what: object) -> str:
+    """A type as tables name it; anything else as it is written."""
+    if isinstance(what, Kind):
+        return what._label
+    if not isinstance(what, type):
+        return str(what)
+    return what.__qualname__ if what.__module__ == "builtins" else f"{what.__module__}.{what.__qualname__}"
