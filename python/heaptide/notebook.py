@@ -200,8 +200,13 @@ class Magics:
         height = int(options.number("height", 600))
         with tempfile.TemporaryDirectory(prefix="heaptide-cell-") as folder:
             capture, page = os.path.join(folder, "cell.tide"), os.path.join(folder, "cell.html")
+            failure: BaseException | None = None
             with Tracker(capture, objects=options.has("objects")):
-                exec(code, self.shell.user_ns)
+                try:
+                    exec(code, self.shell.user_ns)
+                except BaseException as error:
+                    # What led to it is worth seeing, too: a cell that ran out of memory above all.
+                    failure = error
             leaks = ["--leaks"] if options.has("leaks") else []
             done = in_another_process("flamegraph", *leaks, "-o", page, capture)
             if done.returncode != 0:
@@ -214,6 +219,8 @@ class Magics:
                     file.write(text)
                 print(f"Wrote {target}")
         self._show(text, height)
+        if failure is not None:
+            raise failure
 
     def _compiled(self, text: str) -> Any:
         """Compile as a cell is compiled: what it prints, and where its lines are, is as usual."""
@@ -246,7 +253,11 @@ class Magics:
     def _page(self, text: str) -> None:
         from IPython.core.page import page  # type: ignore[import-not-found,unused-ignore]
 
-        page(text)
+        # A kernel's pager is a part of the window that is not kept with the notebook, and absent where nobody looks.
+        if hasattr(self.shell, "kernel"):
+            print(text, end="")
+        else:
+            page(text)
 
     def _show(self, page: str, height: int) -> None:
         import html
@@ -254,7 +265,7 @@ class Magics:
         from IPython.display import HTML, display  # type: ignore[import-not-found,unused-ignore]
 
         # A frame keeps the page's styles apart from the notebook's; its own policy lets it reach nothing.
-        frame = (
-            f'<iframe style="width:100%;height:{height}px;border:0" srcdoc="{html.escape(page, quote=True)}"></iframe>'
-        )
-        display(HTML(frame))
+        document = html.escape(page, quote=True)
+        frame = f'<iframe style="width:100%;height:{height}px;border:0" srcdoc="{document}"></iframe>'
+        # IPython warns of frames that stand alone: it takes them for addresses.
+        display(HTML(f"<div>{frame}</div>"))

@@ -58,3 +58,19 @@ describe('the legend of a chart', () => {
       for (const end of ends) assert.equal(end, 'none');
     }));
 });
+
+describe('a long trunk', () => {
+  test('that launched the program is scrolled over: what branches is on the screen', async () => {
+    const trunk = Array.from({ length: 60 }, (_, depth) => [depth, `launch${depth}`, '/srv/kernel.py', depth + 1]);
+    const frames = [...trunk, [60, 'load', '/srv/job.py', 1], [60, 'parse', '/srv/job.py', 2]];
+    const data = madeUp({ frames, own: [[61, 0, 6_000_000, 0, 6_000_000], [62, 0, 4_000_000, 0, 4_000_000]] });
+    const { page, close } = await open(browser, pageOf(place, 'flamegraph', data), { reducedMotion: 'reduce' });
+    const [top, height] = await page.evaluate(() => {
+      const graph = document.querySelector('.graph');
+      return [graph.scrollTop, graph.clientHeight];
+    });
+    // Rows are 22 pixels high; the branches are below the root and 60 frames.
+    assert.ok(top > 0 && top < 61 * 22 && top + height >= 62 * 22, `${top} of ${height}`);
+    await close();
+  });
+});

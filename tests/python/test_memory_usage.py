@@ -119,6 +119,7 @@ def test_magics_measure_statements_functions_and_cells(tmp_path):
     pytest.importorskip("IPython")
     done = python(
         """
+        import warnings
         from IPython.testing.globalipapp import start_ipython
         shell = start_ipython()
         run = shell.run_line_magic
@@ -133,11 +134,25 @@ def test_magics_measure_statements_functions_and_cells(tmp_path):
         run("mprun", "-T report.txt -f cell cell(10)")
         assert shell.user_ns["cell"].__code__.co_name == "cell"
         from unittest.mock import patch
-        with patch("IPython.display.display") as display:
+        with patch("IPython.display.display") as display, warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
             shell.run_cell_magic("heaptide", "-o page.html --objects", "stay = [bytearray(1 << 20) for _ in range(9)]")
         frame = display.call_args.args[0].data
-        assert frame.startswith("<iframe style=") and len(frame) > 10_000
+        assert "<iframe style=" in frame and len(frame) > 10_000
+        assert not [each for each in warned if "IFrame" in str(each.message)]
         assert len(shell.user_ns["stay"]) == 9
+        # A cell that fails has its graph, and fails.
+        with patch("IPython.display.display") as display:
+            try:
+                shell.run_cell_magic("heaptide", "", "block = bytearray(1 << 20)\\n1 / 0")
+            except ZeroDivisionError:
+                assert "<iframe style=" in display.call_args.args[0].data
+            else:
+                raise AssertionError("the cell's failure is lost")
+        # In a notebook the table is kept with the cell; on a terminal there is a pager.
+        shell.kernel = object()
+        run("mprun", "-f cell cell(10)")
+        del shell.kernel
         for magic, line in (("memit", "--what x"), ("mprun", "pass"), ("mprun", "-f nowhere pass")):
             try:
                 run(magic, line)
@@ -148,6 +163,8 @@ def test_magics_measure_statements_functions_and_cells(tmp_path):
     )
     printed = [line for line in done.stdout.splitlines() if line.startswith("peak memory: ")]
     assert len(printed) == 2 and ", increment: " in printed[0] and printed[0].endswith(" MiB")
+    (printed_table,) = tables(done.stdout[done.stdout.rindex("Filename: ") :].partition("refused: ")[0])
+    assert printed_table.row("kept =").increment == pytest.approx(10, abs=1)
     (table,) = tables((tmp_path / "report.txt").read_text())
     assert table.row("kept =").increment == pytest.approx(10, abs=1)
     assert "<html" in (tmp_path / "page.html").read_text()

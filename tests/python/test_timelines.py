@@ -67,6 +67,37 @@ def test_C3_signals_reach_the_program_and_its_death_is_ours(tmp_path: Path) -> N
     assert killed.returncode == -signal.SIGKILL
 
 
+@pytest.mark.skipif(signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN, reason="stops are ignored here")
+@pytest.mark.parametrize("words", [["record", "-q", "--"], ["launch", "--launcher", "local", "-n", "2"]])
+def test_C3_stopped_run_stops_whole_and_goes_on_whole(tmp_path: Path, words: list[str]) -> None:
+    code = "import sys; print('ready', flush=True); sys.stdin.readline(); print('done', flush=True)"
+    (tmp_path / "job.py").write_text(code)
+    program = [sys.executable, "job.py"] if words[0] == "record" else ["job.py"]
+    n_programs = 1 if words[0] == "record" else 2
+    # A process group of its own in our session: one whose leader's parent is elsewhere would not stop at all.
+    with subprocess.Popen(
+        [sys.executable, "-m", "heaptide", *words, *program],
+        cwd=tmp_path,
+        env=clean_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=os.setpgrp,
+    ) as child:
+        assert child.stdin is not None and child.stdout is not None
+        assert [child.stdout.readline() for _ in range(n_programs)] == ["ready\n"] * n_programs
+        for _ in range(3):
+            os.killpg(child.pid, signal.SIGTSTP)
+            _, status = os.waitpid(child.pid, os.WUNTRACED)
+            assert os.WIFSTOPPED(status), status
+            os.killpg(child.pid, signal.SIGCONT)
+            _, status = os.waitpid(child.pid, os.WCONTINUED)
+            assert os.WIFCONTINUED(status), status
+        child.stdin.close()
+        assert child.stdout.read() == "done\n" * n_programs
+        assert child.wait() == 0
+
+
 def test_C3_each_run_has_a_fresh_file(tmp_path: Path) -> None:
     for _ in range(3):
         record(tmp_path, "-q", "--dat", "--", "true")

@@ -47,8 +47,34 @@ impl std::error::Error for StartError {}
 pub struct Program {
     pub pid: u32,
     signals: HeldSignals,
-    /// We were told to stop, and do so as soon as the program has.
-    is_to_stop: bool,
+    pause: Pause,
+}
+
+/// Ctrl-Z: the terminal tells us and the program, and we stop when the program has. Either news may come first. A program that
+/// takes no notice goes on, and so do we; a stop that an operator sent to the program alone is its own.
+#[derive(Debug, Default)]
+struct Pause {
+    is_asked: bool,
+    has_program_stopped: bool,
+}
+
+impl Pause {
+    fn hear(&mut self, signal: i32) {
+        match signal {
+            libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => self.is_asked = true,
+            libc::SIGCONT => self.is_asked = false,
+            _ => {}
+        }
+    }
+
+    /// Whether it is time for us to stop as well. Says so once.
+    fn is_due(&mut self) -> bool {
+        let is_due = self.is_asked && self.has_program_stopped;
+        if is_due {
+            *self = Pause::default();
+        }
+        is_due
+    }
 }
 
 impl Program {
@@ -66,7 +92,7 @@ impl Program {
         Ok(Program {
             pid,
             signals,
-            is_to_stop: false,
+            pause: Pause::default(),
         })
     }
 
@@ -92,31 +118,27 @@ impl Program {
     }
 
     fn changed(&mut self) -> Option<Ending> {
-        match sys::change_of(self.pid)? {
-            Change::Exited(code) => Some(Ending::Exit(code)),
-            Change::Killed(signal) => Some(Ending::Signal(signal)),
-            // Nobody can tell any more how it ended; it did not tell us of a failure.
-            Change::Gone => Some(Ending::Exit(0)),
-            Change::Stopped => {
-                // Only if the stop was meant for us, too: one that an operator sent to the program alone is its own.
-                if std::mem::take(&mut self.is_to_stop) {
-                    sys::stop_self();
-                    sys::send(self.pid, libc::SIGCONT);
-                }
-                None
+        while let Some(change) = sys::change_of(self.pid) {
+            match change {
+                Change::Exited(code) => return Some(Ending::Exit(code)),
+                Change::Killed(signal) => return Some(Ending::Signal(signal)),
+                // Nobody can tell any more how it ended; it did not tell us of a failure.
+                Change::Gone => return Some(Ending::Exit(0)),
+                Change::Stopped => self.pause.has_program_stopped = true,
+                Change::Continued => self.pause.has_program_stopped = false,
             }
         }
+        if self.pause.is_due() {
+            sys::stop_self();
+            sys::send(self.pid, libc::SIGCONT);
+        }
+        None
     }
 
     fn pass_on(&mut self, arrived: sys::Arrived) {
-        match arrived.signal {
-            libc::SIGCHLD => return,
-            libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => self.is_to_stop = true,
-            libc::SIGCONT => self.is_to_stop = false,
-            _ => {}
-        }
+        self.pause.hear(arrived.signal);
         // What a terminal sends, it sends to the program as well.
-        if arrived.is_from_process {
+        if arrived.is_from_process && arrived.signal != libc::SIGCHLD {
             sys::send(self.pid, arrived.signal);
         }
     }
@@ -144,13 +166,18 @@ pub fn run_all(starts: &[Start]) -> Result<Vec<Ending>, StartError> {
             }
         }
     }
+    let mut pause = Pause::default();
     loop {
         for (pid, ending) in running.iter_mut().filter(|(_, ending)| ending.is_none()) {
             *ending = match sys::change_of(*pid) {
                 Some(Change::Exited(code)) => Some(Ending::Exit(code)),
                 Some(Change::Killed(signal)) => Some(Ending::Signal(signal)),
                 Some(Change::Gone) => Some(Ending::Unknown),
-                Some(Change::Stopped) | None => None,
+                Some(change @ (Change::Stopped | Change::Continued)) => {
+                    pause.has_program_stopped = change == Change::Stopped;
+                    None
+                }
+                None => None,
             };
         }
         let left = running.iter().filter(|(_, ending)| ending.is_none());
@@ -161,9 +188,16 @@ pub fn run_all(starts: &[Start]) -> Result<Vec<Ending>, StartError> {
                 .filter_map(|(_, ending)| ending)
                 .collect());
         }
+        if pause.is_due() {
+            sys::stop_self();
+            for &pid in &left {
+                sys::send(pid, libc::SIGCONT);
+            }
+        }
         let Some(arrived) = signals.wait(LONG) else {
             continue;
         };
+        pause.hear(arrived.signal);
         if arrived.is_from_process && arrived.signal != libc::SIGCHLD {
             for pid in left {
                 sys::send(pid, arrived.signal);
@@ -208,5 +242,27 @@ impl Attached {
                 _ => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminal_stops_us_whether_we_hear_of_it_before_or_after_the_program_has_stopped() {
+        let mut pause = Pause::default();
+        pause.hear(libc::SIGTSTP);
+        assert!(!pause.is_due());
+        pause.has_program_stopped = true;
+        assert!(pause.is_due() && !pause.is_due());
+        pause.has_program_stopped = true;
+        assert!(!pause.is_due(), "its own stop");
+        pause.hear(libc::SIGTSTP);
+        assert!(pause.is_due());
+        pause.hear(libc::SIGTSTP);
+        pause.hear(libc::SIGCONT);
+        pause.has_program_stopped = true;
+        assert!(!pause.is_due());
     }
 }

@@ -119,6 +119,8 @@ pub enum Change {
     Exited(i32),
     Killed(i32),
     Stopped,
+    /// It had stopped, and goes on.
+    Continued,
     /// Somebody else has waited for it, so nobody knows.
     Gone,
 }
@@ -131,7 +133,7 @@ pub fn change_of(pid: u32) -> Option<Change> {
         libc::waitpid(
             pid as libc::pid_t,
             &mut status,
-            libc::WNOHANG | libc::WUNTRACED,
+            libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED,
         )
     };
     if answer == 0 {
@@ -145,6 +147,8 @@ pub fn change_of(pid: u32) -> Option<Change> {
         Some(Change::Exited(libc::WEXITSTATUS(status)))
     } else if libc::WIFSIGNALED(status) {
         Some(Change::Killed(libc::WTERMSIG(status)))
+    } else if libc::WIFCONTINUED(status) {
+        Some(Change::Continued)
     } else {
         Some(Change::Stopped)
     }

@@ -3,6 +3,7 @@ import { effect, useSignal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { label, shortFile, signed } from '../model/format.ts';
 import { changeAt } from '../model/sides.ts';
+import { trunkEnd } from '../model/tree.ts';
 import { change, isDark, settings } from '../state.ts';
 import { contentHeight, nodeAt, paint, type Picture, ROW, rowTop } from './paint.ts';
 import type { Session } from './session.ts';
@@ -245,7 +246,8 @@ class Painter {
       this.move = isNewTree || isCalm ? undefined : { from: this.from, to: this.to, start: now };
       this.known = { tree, zoom, isFlame };
       if (isNewTree) this.box!.scrollTop = isFlame ? contentHeight(tree) : 0;
-      this.showRow(tree.depth[zoom]!);
+      // What launched the program, a notebook's kernel or a worker's loop, may fill the screen as well.
+      this.showRow(tree.depth[isNewTree && zoom === 0 ? trunkEnd(tree) : zoom]!);
     }
     const done = this.move ? Math.min(1, (now - this.move.start) / ZOOM_MS) : 1;
     const eased = 1 - (1 - done) ** 3;

@@ -260,3 +260,18 @@ export function follow(tree: Tree, path: number[], keyOf: (place: number) => num
 }
 
 export { CUT, NO_FRAMES, ROOT };
+
+/** So much of all is the trunk's: what others have beside it is not what anyone looks for. */
+const TRUNK_SHARE = 0.95;
+
+/** The last of the frames that hold nearly everything, one below the other: from here on the tree has branches. */
+export function trunkEnd(tree: Tree): number {
+  const size = tree.total[tree.unit];
+  let node = 0;
+  for (;;) {
+    const child = tree.children[tree.firstChild[node]!];
+    const hasChild = tree.firstChild[node]! < tree.firstChild[node + 1]!;
+    if (!hasChild || child === undefined || size[child]! < TRUNK_SHARE * size[0]!) return node;
+    node = child;
+  }
+}

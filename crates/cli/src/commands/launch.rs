@@ -94,13 +94,13 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     })?;
     if is_profiled {
         let folder = node::folder().unwrap_or_default();
-        let files = folder.join("*.dat").display().to_string();
-        let files = if files.contains(' ') {
-            shell::quote(&files)
-        } else {
-            files
-        };
-        eprintln!("heaptide: look at it with: heaptide plot {files}");
+        // A launcher that refused has left none.
+        if has_timelines(&folder) {
+            eprintln!(
+                "heaptide: look at it with: heaptide plot {}",
+                all_timelines(&folder)
+            );
+        }
     }
     let codes = endings.iter().map(|ending| match ending {
         Ending::Exit(code) => *code,
@@ -184,4 +184,36 @@ fn local(n_ranks: u32, rank: &[OsString]) -> Vec<Start> {
         ],
     };
     (0..n_ranks).map(start).collect()
+}
+
+fn has_timelines(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(Path::new(".").join(folder));
+    let mut files = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    files.any(|file| file.extension().is_some_and(|ending| ending == "dat"))
+}
+
+/// All of them, as a shell understands it: within quotes it would leave the star alone.
+fn all_timelines(folder: &Path) -> String {
+    let folder = folder.display().to_string();
+    match &folder[..] {
+        "" => "*.dat".into(),
+        plain if !plain.contains(' ') => format!("{plain}/*.dat"),
+        spaced => format!("{}/*.dat", shell::quote(spaced)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn star_for_the_shell_stands_outside_of_quotes() {
+        assert_eq!(all_timelines(Path::new("")), "*.dat");
+        assert_eq!(all_timelines(Path::new("/srv/out")), "/srv/out/*.dat");
+        assert_eq!(all_timelines(Path::new("/my out")), "'/my out'/*.dat");
+    }
 }

@@ -116,10 +116,10 @@ pub(super) fn positive(text: &str) -> Result<f64, String> {
     let number: f64 = text
         .parse()
         .map_err(|_| "it is not a number of seconds".to_owned())?;
-    if number.is_finite() && number > 0.0 && number < 1e9 {
+    if number > 0.0 && number < 1e9 {
         Ok(number)
     } else {
-        Err("it must be more than 0".into())
+        Err("it must be more than 0 and less than 1000000000".into())
     }
 }
 
