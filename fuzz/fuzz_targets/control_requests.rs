@@ -1,9 +1,18 @@
-//! Any bytes at the door of a running job: a request or a refusal, never a panic, never more than its bounds.
+//! Any bytes at the door of a running job: a request or a refusal, never a panic, never more than its bounds; and what is
+//! a request is answered by whichever door it comes, with a token and without, in a folder that holds one session.
 #![no_main]
 
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use heaptide_control::config::{Config, RenderConfig, ReportCommand, ReportOption};
 use heaptide_control::json::Json;
 use heaptide_control::request::{MAX_BODY_BYTES, Request};
-use heaptide_control::{routes, steering::Options};
+use heaptide_control::security::Door;
+use heaptide_control::steering::{HeapOptions, Options, Steering};
+use heaptide_control::{Handler, routes};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -13,7 +22,11 @@ fuzz_target!(|bytes: &[u8]| {
             let _ = routes::find(&request.path);
             if let Ok(body) = Json::parse(&request.body) {
                 let _ = Options::from_json(&body);
+                let _ = HeapOptions::from_json(&body);
             }
+            answer(&OPEN, &request, Door::Local);
+            answer(&GUARDED, &request, Door::Remote);
+            answer(&GUARDED, &request, Door::Private);
         }
         Ok(None) => assert!(bytes.is_empty()),
         Err(refusal) => assert!((400..500).contains(&refusal.status)),
@@ -23,3 +36,89 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(Json::parse(value.to_string().as_bytes()).is_ok());
     }
 });
+
+static OPEN: LazyLock<Handler> = LazyLock::new(|| handler("open", None));
+static GUARDED: LazyLock<Handler> = LazyLock::new(|| handler("guarded", Some("secret")));
+
+/// Answers, and checks what every client relies on.
+fn answer(handler: &Handler, request: &Request, door: Door) {
+    let response = handler.handle(request, door);
+    assert!((200..600).contains(&response.status));
+    for (name, value) in &response.headers {
+        assert!(!value.contains(['\r', '\n', '\0']), "{name}: {value:?}");
+        if *name == "Location" {
+            let mut letters = value.chars();
+            assert_eq!(letters.next(), Some('/'));
+            assert!(!matches!(letters.next(), Some('/' | '\\')), "{value}");
+        }
+    }
+}
+
+/// Whose profiler never starts, so that nothing is left behind.
+struct Unwilling;
+
+impl Steering for Unwilling {
+    fn recording(&self) -> Option<PathBuf> {
+        None
+    }
+
+    fn start(&self, _: &Path, _: &Options) -> Result<Option<String>, String> {
+        Err("not here".to_owned())
+    }
+
+    fn stop(&self) -> Result<(), String> {
+        Err("not here".to_owned())
+    }
+
+    fn heap(&self, _: &Path, _: &HeapOptions) -> Result<f64, String> {
+        Err("not here".to_owned())
+    }
+
+    fn spawn(&self, work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        work();
+        Ok(())
+    }
+}
+
+fn handler(name: &str, token: Option<&str>) -> Handler {
+    let folder = std::env::temp_dir().join(format!("heaptide-fuzz-{name}-{}", std::process::id()));
+    let session = folder.join("sessions/20261116-000000-000-1");
+    std::fs::create_dir_all(&session).expect("a folder for a session");
+    std::fs::create_dir_all(folder.join("group")).expect("a folder for a group");
+    std::fs::write(session.join("session.json"), "{}").expect("a session");
+    std::fs::write(session.join("1.tide"), "not a capture").expect("a capture");
+    let option = |name: &str, takes_value| ReportOption {
+        name: name.to_owned(),
+        help: String::new(),
+        takes_value,
+        values: Vec::new(),
+    };
+    let command = |name: &str| ReportCommand {
+        name: name.to_owned(),
+        about: String::new(),
+        options: vec![option("leaks", false), option("include", true), option("json", false)],
+    };
+    let config = Config {
+        name: "job".to_owned(),
+        directory: folder.join("sessions"),
+        group: folder.join("group"),
+        prefix: String::new(),
+        token: token.map(str::to_owned),
+        token_header: Some("X-Token".to_owned()),
+        cors_origin: Some("https://allowed.example".to_owned()),
+        keep_sessions: 10,
+        keep_bytes: 1 << 30,
+        requests_per_second: u32::MAX,
+        patience: Duration::from_secs(1),
+        // No process is started for a report: that there is no program is an answer, too.
+        render: RenderConfig {
+            command: Vec::new(),
+            environment: Vec::new(),
+            time_limit: Duration::from_secs(1),
+        },
+        commands: ["flamegraph", "stats", "diff"].map(command).to_vec(),
+        leaks: false,
+        command: "job".to_owned(),
+    };
+    Handler::new(config, Arc::new(Unwilling))
+}

@@ -14,23 +14,22 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from heaptide import _native, control
+from heaptide import _native
+from heaptide.mounting import MAX_BODY_BYTES, Mounted, Unavailable, is_own, made_on_demand
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# One byte more than is taken is enough to be refused.
-_MAX_BODY_BYTES = 64 * 1024 + 1
 _N_THREADS = 8
 
 
-class App:
+class App(Mounted):
     """An application of its own, to be mounted; arguments are those of :func:`heaptide.control.start`."""
 
     def __init__(self, **options: Any) -> None:
-        self.control = control.start_as_set(**options)
+        super().__init__(options)
         # Not the loop's own threads: the job may keep all of them busy.
         self._threads = ThreadPoolExecutor(_N_THREADS, thread_name_prefix="heaptide")
 
@@ -49,8 +48,8 @@ class App:
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
         loop = asyncio.get_running_loop()
 
-        def handle() -> _native.Response:
-            return self.control.handle(scope["method"], scope["path"], query, headers, body)
+        def handle() -> _native.Response | Unavailable:
+            return self.handle(scope["method"], scope["path"], query, headers, body)
 
         answer = await loop.run_in_executor(self._threads, handle)
         sent = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
@@ -67,20 +66,20 @@ def mount(application: Application, **options: Any) -> Application:
     own = App(**options)
 
     async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
-        is_own = scope["type"] == "http" and control.BASE in scope["path"]
-        await (own if is_own else application)(scope, receive, send)
+        is_ours = scope["type"] == "http" and is_own(scope["path"])
+        await (own if is_ours else application)(scope, receive, send)
 
     return mounted
 
 
 async def _body(receive: Receive) -> bytes:
     body = b""
-    while len(body) < _MAX_BODY_BYTES:
+    while len(body) < MAX_BODY_BYTES:
         message = await receive()
         body += message.get("body", b"")
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             break
-    return body[:_MAX_BODY_BYTES]
+    return body[:MAX_BODY_BYTES]
 
 
 async def _live(receive: Receive, send: Send) -> None:
@@ -92,9 +91,4 @@ async def _live(receive: Receive, send: Send) -> None:
 
 
 def __getattr__(name: str) -> App:
-    """`app` is made when it is first asked for, so that `App` and `mount` can be used without it."""
-    if name != "app":
-        raise AttributeError(name)
-    app = App()
-    globals()["app"] = app
-    return app
+    return made_on_demand(name, App, globals())

@@ -125,15 +125,14 @@ def _control(chosen: Settings) -> None:
     import importlib
     import os
 
-    from heaptide import capture_files, recorder, settings
+    from heaptide import capture_files, settings
 
     pid = str(os.getpid())
     folder = chosen.sessions or capture_files.home(chosen)
     address = chosen.control.replace("{pid}", pid)
-    name = recorder.program_name()
     control = importlib.import_module("heaptide.control")
     try:
-        control.start_as_set(address, directory=folder or None, name=name)
+        control.start_as_set(address, directory=folder or None)
     except OSError as error:
         # Programs that the first process starts inherit the address, which is taken: that is no news.
         if error.errno == errno.EADDRINUSE and os.environ.get(settings.CONTROL_HOLDER, pid) != pid:

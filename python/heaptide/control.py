@@ -109,7 +109,7 @@ def start(
     token                 what requests must show; needed for any address that other machines can reach
     prefix                the path that the routes are mounted below, for the documents
     directory             where sessions are kept; by default a folder of this user's in the temporary folder
-    name                  what the job is called; by default its script
+    name                  what the job is called; by default as the program that its processes come from
     token_header          a header that may carry the token, beside Authorization
     cors_origin           the one other origin whose pages may call
     keep_sessions         older sessions than so many are deleted when a new one begins
@@ -118,13 +118,12 @@ def start(
     leaks                 flame graphs first show what is still alive
     follow_fork           forked children answer, too, and what is asked of one process is done by all
     """
-    name = name or os.path.basename(sys.argv[0] if sys.argv else "") or "python"
-    group = processes.group_folder()
+    job = processes.Job.of_this_process()
     options: dict[str, Any] = {
-        "name": name,
-        "command": " ".join(getattr(sys, "orig_argv", sys.argv)),
-        "directory": _directory(directory, name),
-        "group": group,
+        "name": name or job.name,
+        "command": " ".join(sys.orig_argv),
+        "directory": os.path.realpath(directory) if directory else _directory(name or f"{job.name}-{job.key}"),
+        "group": processes.group_folder(),
         "prefix": prefix.rstrip("/"),
         "token": token or None,
         "token_header": token_header,
@@ -151,7 +150,7 @@ def start_as_set(address: str | None = None, **options: Any) -> Control:
     """The same, with what the settings say (docs/settings.md) where `options` do not."""
     chosen = settings.load()
     said = {
-        "token": _token(chosen),
+        "token": token_as_set(chosen),
         "prefix": chosen.prefix,
         "directory": chosen.sessions or None,
         "token_header": chosen.token_header or None,
@@ -163,16 +162,22 @@ def start_as_set(address: str | None = None, **options: Any) -> Control:
     return start(address, **{**said, **options})
 
 
-def _token(chosen: settings.Settings) -> str | None:
-    if chosen.token_file:
+def token_as_set(chosen: settings.Settings) -> str | None:
+    """What requests must show. A file that holds no token is an error: a door must not be open by mistake."""
+    if not chosen.token_file:
+        return chosen.token or None
+    try:
         with open(chosen.token_file, encoding="utf-8") as file:
-            return file.read().strip() or None
-    return chosen.token or None
+            token = file.read().strip()
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(f"the token in {chosen.token_file} cannot be read ({said})") from None
+    if not token:
+        raise ValueError(f"{chosen.token_file} holds no token: write one into it")
+    return token
 
 
-def _directory(chosen: str | os.PathLike[str] | None, name: str) -> str:
-    if chosen:
-        return os.path.realpath(chosen)
+def _directory(name: str) -> str:
     own = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"heaptide-{os.geteuid()}")
     plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".")
     for folder in (own, os.path.join(own, "sessions")):

@@ -7,6 +7,10 @@ Programs that merely have the same parent, a shell for example, are not.
 from __future__ import annotations
 
 import os
+import sys
+import zlib
+
+from heaptide import recorder
 
 _STARTED_BY_MULTIPROCESSING = (b"multiprocessing.spawn", b"multiprocessing.forkserver")
 
@@ -19,11 +23,40 @@ def runtime_folder() -> str:
 
 def group_folder() -> str:
     """The folder with the sockets of this job's processes."""
-    name = os.environ.get("HEAPTIDE_GROUP") or _root()
+    name = os.environ.get("HEAPTIDE_GROUP") or "-".join(map(str, _root())).rstrip("-")
     return os.path.join(runtime_folder(), "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip("."))
 
 
-def _root() -> str:
+class Job:
+    """What all processes of a job agree on, and find again when the job is started anew."""
+
+    def __init__(self, name: str, key: str) -> None:
+        # What people call it: the program that its processes come from.
+        self.name = name
+        # Tells it from other jobs of the same name: other folders, other arguments.
+        self.key = key
+
+    @classmethod
+    def of_this_process(cls) -> Job:
+        """By the command that began the job, and the folder in which it did."""
+        group = os.environ.get("HEAPTIDE_GROUP")
+        if group:
+            return cls(recorder.program_name(), f"{zlib.crc32(group.encode()):08x}")
+        pid = _root()[0]
+        command = list(sys.orig_argv)
+        folder = ""
+        try:
+            folder = os.readlink(f"/proc/{pid}/cwd")
+            if any(word.decode() in " ".join(command) for word in _STARTED_BY_MULTIPROCESSING):
+                with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+                    command = file.read().split("\0")[:-1]
+        except OSError:
+            pass  # it has just ended
+        words = "\0".join([folder, *command])
+        return cls(recorder.program_name(command), f"{zlib.crc32(words.encode(errors='replace')):08x}")
+
+
+def _root() -> tuple[int, str]:
     """The process that the workers come from, and when it began: a pid alone is used again."""
     pid = os.getpid()
     fields = _fields(pid)
@@ -31,9 +64,9 @@ def _root() -> str:
         parent = int(fields[1])
         of_parent = _fields(parent) if parent > 1 else None
         if of_parent is None or not _is_worker(pid, fields, parent, of_parent):
-            return f"{pid}-{fields[19]}"
+            return pid, fields[19]
         pid, fields = parent, of_parent
-    return str(os.getpid())
+    return os.getpid(), ""
 
 
 def _fields(pid: int) -> list[str] | None:

@@ -62,7 +62,7 @@ def begin(
         # The name was just made free; if another process has taken it meanwhile, the later one is the latest.
         overwrite=True,
         objects=chosen.objects or (is_component and chosen.detailed_tracing),
-        native=chosen.native,
+        native=chosen.native or (is_component and chosen.detailed_tracing),
         sample_bytes=chosen.sample,
         aggregate=chosen.aggregate,
         follow_fork=chosen.follow_fork,
@@ -151,9 +151,9 @@ class Session:
         return cls(identity, pid, is_component, path)
 
 
-def program_name() -> str:
-    """What the program would be called: its script, its module, or where its code came from."""
-    words = command_words()
+def program_name(command: list[str] | None = None) -> str:
+    """What a program would be called: its script, its module, or where its code came from. By default this one."""
+    words = command_words(command)
     if not words:
         return "python"
     if words[0] == "-m":
@@ -171,17 +171,17 @@ def main_folder() -> str:
     return os.path.dirname(os.path.realpath(arguments[0]))
 
 
-def command_words() -> list[str]:
-    """The command line without interpreter and its options, the script without its folder: `airflow scheduler -n 3`."""
-    words = _after_options()
+def command_words(command: list[str] | None = None) -> list[str]:
+    """A command line without interpreter and its options, the script without its folder: `airflow scheduler -n 3`."""
+    words = _after_options(command)
     if words and words[0] not in ("-m", "-c", "-"):
         words[0] = os.path.basename(words[0])
     return words
 
 
-def _after_options() -> list[str]:
+def _after_options(command: list[str] | None = None) -> list[str]:
     """What follows the interpreter's own options; `-m` and `-c` stay in front as words of their own."""
-    words = list(sys.orig_argv[1:])
+    words = list((sys.orig_argv if command is None else command)[1:])
     while words:
         word = words[0]
         if word == "-" or not word.startswith("-"):

@@ -49,14 +49,18 @@ def serve(plan: Plan) -> int:
     ended = _Ended()
     try:
         if chosen.profiler:
-            has_token = bool(chosen.token or chosen.token_file)
-            if not has_token and not plan["guarded_elsewhere"] and not _is_loopback(plan["host"]):
+            try:
+                token = control.token_as_set(chosen)
+            except ValueError as error:
+                say(str(error))
+                return 1
+            if not token and not plan["guarded_elsewhere"] and not _is_loopback(plan["host"]):
                 say(
                     f"the profiler's routes at {plan['host']} could be used by others: set HEAPTIDE_TOKEN, or say "
                     "--guarded-elsewhere if a gateway asks for credentials"
                 )
                 return 1
-            server.control = control.start_as_set(name=f"{name}-{plan['version']}")
+            server.control = control.start_as_set(name=f"{name}-{plan['version']}", token=token)
             # Before the job's file is imported, so that its imports are seen.
             answer = server.control.handle("POST", f"{control.BASE}/start", trusted=True)
             if answer.status != 200:

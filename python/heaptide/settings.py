@@ -282,7 +282,8 @@ ALL = (
         file_alias="memray_trace_components", shown_default="none",
     ),
     Setting(
-        "detailed_tracing", boolean, False, "record every object of the components, as `objects` does for all",
+        "detailed_tracing", boolean, False, "record every object of the components, and the C, C++ and Rust functions "
+        "between, as `objects` and `native` do for all",
         kind="yes or no", other="AIRFLOW__PROFILING__MEMRAY_DETAILED_TRACING", file_alias="memray_detailed_tracing",
     ),
     Setting(
@@ -299,7 +300,7 @@ ALL = (
     ),
     Setting(
         "greenlets", positive, 1, "so many jobs of `heaptide worker` run at a time",
-        kind="number", short="HEAPTIDE_GREENLETS", other="MRQ_GREENLETS",
+        kind="number", short="HEAPTIDE_GREENLETS", other="MRQ_GREENLETS", shown_default="1",
     ),
     Setting(
         "max_jobs", count, 0, "`heaptide worker` ends after so many jobs",

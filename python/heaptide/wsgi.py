@@ -13,25 +13,23 @@ from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Any
 
-from heaptide import _native, control
+from heaptide import _native
+from heaptide.mounting import MAX_BODY_BYTES, Mounted, Unavailable, is_own, made_on_demand
 
 Environment = dict[str, Any]
 StartResponse = Callable[..., Any]
 Application = Callable[[Environment, StartResponse], Iterable[bytes]]
 
-# One byte more than is taken is enough to be refused.
-_MAX_BODY_BYTES = 64 * 1024 + 1
 
-
-class App:
+class App(Mounted):
     """An application of its own; arguments are those of :func:`heaptide.control.start`."""
 
     def __init__(self, **options: Any) -> None:
-        self.control = control.start_as_set(**options)
+        super().__init__(options)
 
     def __call__(self, environment: Environment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request."""
-        answer = self.control.handle(
+        answer = self.handle(
             environment["REQUEST_METHOD"],
             _path(environment),
             environment.get("QUERY_STRING", ""),
@@ -47,8 +45,7 @@ def mount(application: Application, **options: Any) -> Application:
     own = App(**options)
 
     def mounted(environment: Environment, start_response: StartResponse) -> Iterable[bytes]:
-        is_own = control.BASE in _path(environment)
-        return (own if is_own else application)(environment, start_response)
+        return (own if is_own(_path(environment)) else application)(environment, start_response)
 
     return mounted
 
@@ -68,19 +65,14 @@ def _body(environment: Environment) -> bytes:
         length = int(environment.get("CONTENT_LENGTH") or 0)
     except ValueError:
         length = 0
-    body: bytes = environment["wsgi.input"].read(min(length, _MAX_BODY_BYTES)) if length > 0 else b""
+    body: bytes = environment["wsgi.input"].read(min(length, MAX_BODY_BYTES)) if length > 0 else b""
     return body
 
 
-def _pieces(answer: _native.Response) -> Iterator[bytes]:
+def _pieces(answer: _native.Response | Unavailable) -> Iterator[bytes]:
     while piece := answer.read():
         yield piece
 
 
 def __getattr__(name: str) -> App:
-    """`app` is made when it is first asked for, so that `App` and `mount` can be used without it."""
-    if name != "app":
-        raise AttributeError(name)
-    app = App()
-    globals()["app"] = app
-    return app
+    return made_on_demand(name, App, globals())

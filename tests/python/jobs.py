@@ -86,7 +86,14 @@ def ask(
 class Job:
     """A process that answers. Its first line of output tells where; `stop` waits for its end."""
 
-    def __init__(self, command: Sequence[str | Path], folder: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        folder: Path,
+        env: Mapping[str, str] | None = None,
+        *,
+        close_fds: bool = True,
+    ) -> None:
         environment = {
             **os.environ,
             "HEAPTIDE_RUNTIME_DIR": str(folder / "run"),
@@ -103,6 +110,7 @@ class Job:
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
+            close_fds=close_fds,
         )
         self.address = self.line()
 

@@ -79,12 +79,12 @@ def test_A2_capture_lies_in_the_home_under_its_documented_name(name: str, tmp_pa
 
 
 @pytest.mark.once
-def test_A3_detailed_tracing_records_every_object(tmp_path: Path) -> None:
+def test_A3_detailed_tracing_records_every_object_and_native_functions(tmp_path: Path) -> None:
     for word, objects in (("True", "true"), ("f", "false")):
         env = {ENV: "api", "AIRFLOW__PROFILING__MEMRAY_DETAILED_TRACING": word}
         component(tmp_path, "api", AIRFLOW_HOME=str(tmp_path), **env)
         head = heaptide("parse", tmp_path / "api_memory.bin").stdout.splitlines()[0]
-        assert f" objects={objects} " in head
+        assert f" objects={objects} " in head and f" native={objects}" in head
 
 
 @pytest.mark.once

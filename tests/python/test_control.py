@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import subprocess
 import sys
 import tarfile
+import textwrap
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
@@ -50,6 +52,56 @@ def test_routes_answer_while_the_job_holds_the_gil(job: Job) -> None:
     assert job.tell(".") == "2"
 
 
+# Reads inside C without letting go of the GIL, as a library does that forgets to: until something is written.
+HELD = """
+    import ctypes
+    import os
+    import sys
+    import heaptide.control
+
+    heaptide.control._PATIENCE_SECONDS = 0.2
+    control = heaptide.control.start_as_set("0")
+    print(control.address)
+    for line in sys.stdin:
+        print(ctypes.PyDLL(None).read(int(line), b" ", 1))
+"""
+
+
+def test_a_job_that_holds_the_gil_is_answered_for_with_pending_and_follows(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(textwrap.dedent(HELD))
+    hold, let_go = os.pipe()
+    os.set_inheritable(hold, True)
+    job = Job([sys.executable, tmp_path / "job.py"], tmp_path, close_fds=False)
+    assert job.process.stdin is not None
+    for action, state in (("start", "recording"), ("stop", "stopped")):
+        job.process.stdin.write(f"{hold}\n")
+        job.process.stdin.flush()
+        wait_until(lambda: waits_for(job.process.pid, hold), "the job's call that holds the GIL")
+        answer = job.ask("POST", action)
+        assert (answer.status, answer.json()["result"]) == (202, "pending")
+        # As it was, and everything else is answered.
+        assert job.get("status").json()["state"] != state
+        assert job.get("sessions").status == 200
+        os.write(let_go, b".")
+        assert job.line() == "1"
+        wait_until(lambda wanted=state: job.get("status").json()["state"] == wanted, f"the {action} that was pending")
+    (session,) = job.get("sessions").json()["sessions"]
+    assert session["state"] == "finished"
+    assert "Total allocations" in job.get("stats").text
+    job.stop()
+    os.close(hold)
+    os.close(let_go)
+
+
+def waits_for(pid: int, descriptor: int) -> bool:
+    """Whether the main thread of a process sleeps in a system call on this descriptor."""
+    try:
+        call = Path(f"/proc/{pid}/syscall").read_text().split()
+    except OSError:
+        pytest.skip("the kernel does not say where a process waits")
+    return len(call) > 2 and int(call[1], 16) == descriptor
+
+
 def test_start_takes_modes_and_refuses_what_it_does_not_know(job: Job) -> None:
     started = job.post("start", {"mode": "objects", "interval_ms": 100, "follow_fork": True})
     session = job.get(f"sessions/{started['session']}").json()
@@ -67,7 +119,7 @@ def test_snapshot_keeps_what_is_alive_now_and_the_recording_goes_on(job: Job) ->
     job.tell("leak(2)")
     snapshot = job.post("snapshot")
     job.tell("leak(3)")
-    assert snapshot["kind"] == "snapshot"
+    assert (snapshot["kind"], snapshot["of"]) == ("snapshot", session)
     assert job.get("status").json()["session"] == session
     then = job.get(f"sessions/{snapshot['id']}/tree?leaks=1").text
     now = job.get("tree?leaks=1").text
@@ -120,6 +172,22 @@ def test_a_recording_that_somebody_else_began_can_be_looked_at(job: Job, tmp_pat
     assert path.exists()
 
 
+def test_jobs_that_keep_their_sessions_in_one_folder_show_their_own(tmp_path: Path) -> None:
+    first, second = (obedient(tmp_path), obedient(tmp_path))
+    of_second = second.post("start")["session"]
+    second.tell("leak(1)")
+    second.post("stop")
+    # It has none of its own yet: the last one of all.
+    assert first.get("sessions/latest").json()["id"] == of_second
+    of_first = first.post("start")["session"]
+    first.post("stop")
+    assert first.get("sessions/latest").json()["id"] == of_first
+    assert second.get("sessions/latest").json()["id"] == of_second
+    assert len(second.get("sessions").json()["sessions"]) == 2
+    first.stop()
+    second.stop()
+
+
 def test_no_path_in_a_request_reaches_the_file_system(job: Job, tmp_path: Path) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "session.json").write_text("{}")
@@ -144,6 +212,35 @@ def test_options_of_the_commands_are_query_parameters_which_the_command_checks(j
     assert wrong.status == 400 and "many" in wrong.json()["error"]
     unknown = job.ask("GET", "tree?colour=red")
     assert unknown.status == 400 and "biggest-allocs" in unknown.json()["error"]
+
+
+def test_native_functions_are_shown_or_not_and_scope_is_not_guessed(job: Job) -> None:
+    job.post("start", {"native": True})
+    job.tell("leak(1)")
+    refused = job.ask("POST", "stop?scope=proces")
+    assert (refused.status, refused.json()["type"]) == (400, "ArgumentError")
+    assert job.get("status").json()["state"] == "recording"
+    job.post("stop")
+    shown, hidden = job.get("tree?native=1").text, job.get("tree?native=0").text
+    assert shown != hidden and "job.py" in hidden
+    assert "not 'x'" in job.ask("GET", "stats?native=x").json()["error"].replace('"', "'")
+    nobody = job.ask("GET", "stats?thread=nobody").json()
+    assert nobody["error"].startswith("no thread is called that")
+
+
+def test_redirects_stay_on_this_server(job: Job) -> None:
+    leads = {
+        "/": "/docs",
+        "//evil.example/": "/evil.example/docs",
+        "/\\evil.example/": "/evil.example/docs",
+        f"//evil.example{BASE}/status/": f"/evil.example{BASE}/status",
+    }
+    for path, location in leads.items():
+        answer = job.ask("GET", path)
+        assert (answer.status, answer.headers["Location"]) == (307, location)
+    # As a framework hands it over, percent signs undone.
+    told = job.tell("control.handle('GET', '/a\\r\\nSet-Cookie: b/').headers")
+    assert "/a%0D%0ASet-Cookie:%20b/docs" in told
 
 
 def test_requests_that_are_too_large_are_refused(job: Job) -> None:
@@ -181,7 +278,32 @@ def test_token_is_asked_for_and_never_told(tmp_path: Path) -> None:
         shown = job.ask("GET", path)
         assert shown.status == 200 and b"s3cret" not in shown.body
     assert "s3cret" not in answer.text + job.stderr()
+    schemes = job.ask("GET", "/openapi.json").json()["components"]["securitySchemes"]
+    assert schemes["header"] == {"type": "apiKey", "in": "header", "name": "X-Job-Auth"}
+    (tmp_path / "token").write_text(" s3cret-token\n")
+    env = {**os.environ, "HEAPTIDE_TOKEN_FILE": str(tmp_path / "token")}
+    assert '"pid"' in heaptide("ctl", "--url", job.address, "status", env=env).stdout
     job.stop()
+
+
+@pytest.mark.parametrize(("content", "said"), [("\n", "holds no token"), (None, "cannot be read (No such file")])
+def test_a_token_file_without_a_token_opens_no_door(tmp_path: Path, content: str | None, said: str) -> None:
+    if content is not None:
+        (tmp_path / "token").write_text(content)
+    env = {**os.environ, "HEAPTIDE_TOKEN_FILE": "token", "HEAPTIDE_RUNTIME_DIR": str(tmp_path / "run")}
+    (tmp_path / "job.py").write_text("def perform(): ...")
+    for host in ("0.0.0.0", "127.0.0.1"):
+        serving = ["serve", "job.py", "--host", host, "--port", "0"]
+        done = heaptide(*serving, check=False, cwd=tmp_path, env={**env, "HEAPTIDE_PROFILER": "yes"})
+        assert done.returncode == 1 and said in done.stderr and "Traceback" not in done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", "from heaptide import control; print(control._controls)"],
+        cwd=tmp_path,
+        env={**env, "HEAPTIDE_CONTROL": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n") and said in done.stderr
 
 
 def test_pages_of_other_origins_and_foreign_names_are_turned_away(job: Job, tmp_path: Path) -> None:
@@ -190,9 +312,16 @@ def test_pages_of_other_origins_and_foreign_names_are_turned_away(job: Job, tmp_
     assert job.ask("GET", "status", Origin=job.address).status == 200
     assert "Access-Control-Allow-Origin" not in job.ask("OPTIONS", "start").headers
     (tmp_path / "other").mkdir()
-    open_job = obedient(tmp_path / "other", "'0', cors_origin='http://friend.example'")
-    answer = open_job.ask("GET", "status", Origin="http://friend.example")
+    arguments = "'0', cors_origin='http://friend.example', token='x', token_header='X-Job-Auth'"
+    open_job = obedient(tmp_path / "other", arguments)
+    answer = open_job.ask("GET", "status", Origin="http://friend.example", X_Job_Auth="x")
+    assert answer.status == 200
     assert answer.headers["Access-Control-Allow-Origin"] == "http://friend.example"
+    # A browser asks before it sends a token, and without one.
+    first = open_job.ask("OPTIONS", "start", Origin="http://friend.example")
+    assert first.status == 204 and "X-Job-Auth" in first.headers["Access-Control-Allow-Headers"]
+    assert "POST" in first.headers["Access-Control-Allow-Methods"]
+    assert open_job.ask("OPTIONS", "start", Origin="http://evil.example").status == 403
     open_job.stop()
 
 

@@ -169,6 +169,98 @@ def test_R13_stand_alone_side_port_needs_no_framework(tmp_path: Path) -> None:
     job.stop()
 
 
+UNUSABLE = """
+    import asyncio
+    import io
+    import heaptide.asgi
+    import heaptide.wsgi
+
+    def job(environment, start_response):
+        start_response("200 OK", [])
+        return [environment["PATH_INFO"].encode()]
+
+    async def async_job(scope, receive, send):
+        await send({"type": "http.response.body", "body": scope["path"].encode()})
+
+    async def receive():
+        return {"type": "http.request"}
+
+    sync_app, async_app = heaptide.wsgi.mount(job), heaptide.asgi.mount(async_job)
+    for path in ("/api/v1/profilers", "/api/v1/profiler/status"):
+        said, sent = [], []
+
+        async def send(message):
+            sent.append(message)
+
+        environment = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "wsgi.input": io.BytesIO()}
+        body = b"".join(sync_app(environment, lambda status, headers: said.append(status)))
+        asyncio.run(async_app({"type": "http", "method": "GET", "path": path, "headers": []}, receive, send))
+        print(said[0], body == sent[1 if len(sent) > 1 else 0]["body"], body.decode(), sep="|")
+"""
+
+
+def test_a_server_whose_profiler_cannot_be_opened_serves_the_job(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "app.py").write_text(textwrap.dedent(UNUSABLE))
+    env = {**os.environ, "HEAPTIDE_RUNTIME_DIR": str(tmp_path / "file" / "run")}
+    done = subprocess.run([sys.executable, "app.py"], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    other, own = done.stdout.splitlines()
+    assert other == "200 OK|True|/api/v1/profilers"
+    assert own.startswith('503 Service Unavailable|True|{"error": "the profiler cannot be used in this process: ')
+    assert done.stderr.count("its routes answer with 503") == 2
+
+
+SPAWNING = """
+    import multiprocessing
+    import sys
+
+    def work(pipe):
+        for _ in iter(pipe.recv, None):
+            pass
+
+    if __name__ == "__main__":
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        workers = [context.Process(target=work, args=(theirs,)) for _ in range(2)]
+        for worker in workers:
+            worker.start()
+        sys.stdin.read()
+        for worker in workers:
+            ours.send(None)
+        for worker in workers:
+            worker.join()
+"""
+
+
+def test_R12_workers_that_were_spawned_are_one_job_without_a_word_of_where_sessions_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(textwrap.dedent(SPAWNING))
+    socket = f"unix:{tmp_path / 'control.sock'}"
+    env = {**os.environ, "HEAPTIDE_RUNTIME_DIR": str(tmp_path / "run"), "TMPDIR": str(tmp_path)}
+    job = subprocess.Popen(
+        [sys.executable, "job.py"], cwd=tmp_path, env={**env, "HEAPTIDE_CONTROL": socket}, stdin=subprocess.PIPE
+    )
+
+    def pids() -> set[int]:
+        try:
+            processes = ask(socket, "GET", f"{BASE}/status").json()["processes"]
+        except (FileNotFoundError, ConnectionError):
+            return set()
+        return {process["pid"] for process in processes}
+
+    wait_until(lambda: len(pids()) == 3, "the door of each worker")
+    started = ask(socket, "POST", f"{BASE}/start").json()
+    assert (started["result"], started["warnings"]) == ("started", [])
+    assert set(started["pids"]) == pids()
+    stopped = ask(socket, "POST", f"{BASE}/stop").json()
+    assert len(stopped["processes"]) == 3 and stopped["warnings"] == []
+    status = ask(socket, "GET", f"{BASE}/status").json()
+    # Named after the program, and apart from other jobs of that name.
+    assert status["name"] == "job.py" and Path(status["directory"]).name.startswith("job.py-")
+    job.communicate(b"")
+    assert job.returncode == 0
+
+
 @pytest.mark.parametrize(
     ("program", "server", "prefix"),
     [

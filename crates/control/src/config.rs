@@ -40,6 +40,14 @@ pub struct Config {
     pub command: String,
 }
 
+impl Config {
+    /// What the group is called: the same in all processes of this job, and in no other job.
+    pub fn group_name(&self) -> &str {
+        let name = self.group.file_name();
+        name.and_then(|name| name.to_str()).unwrap_or_default()
+    }
+}
+
 /// How the process that makes a report is started. It is niced and bounded by `heaptide.rendering`.
 #[derive(Clone, Debug)]
 pub struct RenderConfig {

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, ReportOption};
 use crate::json::{Json, object};
-use crate::reports::{Report, content_type, options_for_requests};
+use crate::reports::{HIDE_NATIVE, NATIVE, Report, content_type, options_for_requests};
 use crate::routes::{self, BASE, Operation, Route};
 
 pub fn document(config: &Config, prefix: &str) -> Json {
@@ -36,12 +36,26 @@ pub fn document(config: &Config, prefix: &str) -> Json {
         ("components", object([("schemas", schemas())])),
     ]);
     if config.token.is_some() {
-        let scheme = object([("type", "http".into()), ("scheme", "bearer".into())]);
+        let bearer = object([("type", "http".into()), ("scheme", "bearer".into())]);
+        let mut schemes = object([("token", bearer)]);
+        if let Some(name) = &config.token_header {
+            let header = object([
+                ("type", "apiKey".into()),
+                ("in", "header".into()),
+                ("name", name.as_str().into()),
+            ]);
+            schemes.set("header", header);
+        }
+        // One of them is enough.
+        let names = ["token", "header"].into_iter();
+        let needed: Vec<Json> = names
+            .filter(|name| schemes.get(name).is_some())
+            .map(|name| object([(name, Json::Array(Vec::new()))]))
+            .collect();
         let mut components = object([("schemas", schemas())]);
-        components.set("securitySchemes", object([("token", scheme)]));
+        components.set("securitySchemes", schemes);
         document.set("components", components);
-        let needed = object([("token", Json::Array(Vec::new()))]);
-        document.set("security", vec![needed].into());
+        document.set("security", needed.into());
     }
     document
 }
@@ -125,12 +139,7 @@ fn operation(config: &Config, route: &Route) -> Json {
             } else {
                 "flamegraph"
             };
-            let found = crate::reports::REPORTS
-                .iter()
-                .find(|report| report.route == name);
-            let content = found.map_or(Json::Null, |report| {
-                report_content(config, *report, &mut parameters)
-            });
+            let content = report_content(config, Report::named(name), &mut parameters);
             (&[200], content, &[400, 404, 500, 504])
         }
         Operation::Docs | Operation::OpenApi => (&[200], Json::Object(Vec::new()), &[]),
@@ -197,6 +206,10 @@ fn report_content(config: &Config, report: Report, parameters: &mut Vec<Json>) -
     ));
     for option in options_for_requests(command) {
         parameters.push(parameter(&option.name, &option.help, option_schema(option)));
+        if option.name == HIDE_NATIVE {
+            let help = "0 does the same; 1, the default, shows those that were recorded";
+            parameters.push(parameter(NATIVE, help, option_schema(option)));
+        }
     }
     content
 }
@@ -391,6 +404,7 @@ fn schemas() -> Json {
                 [
                     ("id", text_schema()),
                     ("kind", choice_schema(&["session", "snapshot"])),
+                    ("of", or_null("string")),
                     ("state", choice_schema(&["recording", "finished"])),
                     ("started", or_null("string")),
                     ("duration_ms", or_null("integer")),

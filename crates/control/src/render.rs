@@ -168,6 +168,8 @@ fn ending(messages: &mut File) -> io::Result<(String, Option<i32>)> {
     let mut bytes = Vec::new();
     messages.take(MAX_MESSAGE_BYTES).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
+    // Who speaks is clear in an answer.
+    let text = text.strip_prefix("heaptide: ").unwrap_or(&text);
     Ok(match text.rsplit_once(ENDED) {
         Some((before, code)) => (before.trim().to_owned(), code.trim().parse().ok()),
         None => (text.trim().to_owned(), None),

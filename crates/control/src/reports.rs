@@ -64,8 +64,17 @@ const NOT_FOR_REQUESTS: &[&str] = &[
 
 /// Parameters of ours, which are no options of a command.
 const OURS: &[&str] = &["format", "base", "process", "scope"];
+/// `native=1` and `native=0` are how people ask for native functions; the command, which shows them, can hide them.
+pub const NATIVE: &str = "native";
+pub const HIDE_NATIVE: &str = "hide-native";
 
 impl Report {
+    /// The report of a route that is known to be there.
+    pub fn named(route: &str) -> Report {
+        let found = REPORTS.iter().find(|report| report.route == route);
+        *found.unwrap_or(&REPORTS[0])
+    }
+
     pub fn command<'a>(&self, config: &'a Config) -> Option<&'a ReportCommand> {
         config
             .commands
@@ -192,6 +201,12 @@ fn options(command: &ReportCommand, request: &Request) -> Result<Vec<OsString>, 
             continue;
         }
         let wanted = name.replace('_', "-");
+        let is_native = wanted == NATIVE;
+        let wanted = if is_native {
+            HIDE_NATIVE.to_owned()
+        } else {
+            wanted
+        };
         let known = options_for_requests(command).find(|option| option.name == wanted);
         let Some(option) = known else {
             let known: Vec<&str> = options_for_requests(command)
@@ -207,10 +222,13 @@ fn options(command: &ReportCommand, request: &Request) -> Result<Vec<OsString>, 
             words.push(format!("--{wanted}={value}").into());
             continue;
         }
-        match value.to_ascii_lowercase().as_str() {
-            "" | "1" | "true" | "yes" | "on" => words.push(format!("--{wanted}").into()),
-            "0" | "false" | "no" | "off" => {}
+        let is_on = match value.to_ascii_lowercase().as_str() {
+            "" | "1" | "true" | "yes" | "on" => true,
+            "0" | "false" | "no" | "off" => false,
             _ => return refuse(format!("{name} is 1 or 0, not {value:?}")),
+        };
+        if is_on != is_native {
+            words.push(format!("--{wanted}").into());
         }
     }
     Ok(words)

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::lock;
 use crate::request::Request;
 use crate::response::Response;
+use crate::routes::{self, Operation};
 
 /// Where a request came from.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,15 +95,26 @@ pub fn refuse(config: &Config, rate: &Rate, request: &Request, door: Door) -> Op
             return Some(Response::error(403, "Forbidden", sentence));
         }
     }
-    // The page that lists the routes, and the list itself, tell nothing of the job; a browser must be able to open them.
-    let is_public = ["/docs", "/openapi.json", "/"]
-        .iter()
-        .any(|end| request.path.ends_with(end));
-    if is_public || has_token(config, request) {
+    if is_public(request) || has_token(config, request) {
         return None;
     }
     let sentence = "a token is needed: send it as Authorization: Bearer TOKEN";
     Some(Response::error(401, "Unauthorized", sentence).with("WWW-Authenticate", "Bearer"))
+}
+
+/// The page that lists the routes, and the list itself, tell nothing of the job; a browser must be able to open them. A
+/// browser also asks which methods there are before it sends a token, and never with one.
+fn is_public(request: &Request) -> bool {
+    let bare = request.path.trim_end_matches('/');
+    let is_document = match routes::find(bare) {
+        Some(found) => found
+            .operations
+            .iter()
+            .all(|one| matches!(one.1, Operation::Docs | Operation::OpenApi)),
+        // Leads to the page.
+        None => request.path.ends_with('/'),
+    };
+    is_document || request.method == "OPTIONS"
 }
 
 fn has_token(config: &Config, request: &Request) -> bool {

@@ -129,7 +129,8 @@ impl Server {
 /// It gets its name when it listens already: whoever finds a socket that refuses takes its process for gone.
 fn bind_socket(path: &Path) -> io::Result<UnixListener> {
     if UnixStream::connect(path).is_ok() {
-        return Err(io::ErrorKind::AddrInUse.into());
+        // With its number, as the kernel says it of a port: whoever asked looks for that.
+        return Err(rustix::io::Errno::ADDRINUSE.into());
     }
     let unfinished = path.with_extension("new");
     // Of a process of this number that was killed at just this place.

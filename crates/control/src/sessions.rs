@@ -160,6 +160,17 @@ impl Session {
         told.map(|ms| ms.max(0) as u64)
     }
 
+    /// How long a snapshot's recording had run by then.
+    pub fn recorded_ms(&self) -> Option<u64> {
+        let told = self.meta.get("recorded_ms").and_then(Json::as_integer);
+        told.map(|ms| ms.max(0) as u64)
+    }
+
+    /// Whether the processes of this group made it.
+    pub fn is_of(&self, group: &str) -> bool {
+        self.meta.get("group").and_then(Json::as_text) == Some(group)
+    }
+
     /// When the last of its captures was written to.
     pub fn modified_unix_ms(&self) -> Option<u64> {
         let moments = self.captures.iter().map(|capture| capture.modified);

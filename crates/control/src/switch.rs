@@ -122,8 +122,13 @@ impl Switch {
             let id = self.session_of(&path);
             return self.sessions.find(&id).or_else(|| Session::current(&path));
         }
-        let mut sessions = self.sessions.list().into_iter();
-        sessions.find(|session| session.kind() == "session" && !session.captures.is_empty())
+        let mut sessions = self.sessions.list();
+        sessions.retain(|session| session.kind() == "session" && !session.captures.is_empty());
+        // Another job may keep its sessions in the same folder; those of an earlier life of this one are next best.
+        let own = sessions
+            .iter()
+            .position(|session| session.is_of(self.config.group_name()));
+        (!sessions.is_empty()).then(|| sessions.swap_remove(own.unwrap_or(0)))
     }
 
     pub fn find(&self, id: &str) -> Option<Session> {
@@ -187,7 +192,7 @@ impl Switch {
         let was_running = found.is_some();
         let session = match found {
             Some(session) => session,
-            None => self.new_session("session", options)?,
+            None => self.new_session("session", options, [])?,
         };
         let mut started = match self.start_here(&session, options) {
             Ok(started) => started,
@@ -275,7 +280,14 @@ impl Switch {
         };
         let _lock = self.lock()?;
         let options = Options::from_json(&options_of(&running)).unwrap_or_default();
-        let session = self.new_session("snapshot", &options)?;
+        let recorded_ms = running
+            .started_unix_ms()
+            .map(|started| unix_ms(SystemTime::now()).saturating_sub(started));
+        let more = [
+            ("of", running.id.as_str().into()),
+            ("recorded_ms", recorded_ms.into()),
+        ];
+        let session = self.new_session("snapshot", &options, more)?;
         let folder = session.folder.clone().unwrap_or_default();
         let copied = running.captures.iter().try_for_each(|capture| {
             let name = format!("{}.tide", capture.pid);
@@ -319,12 +331,21 @@ impl Switch {
         }
     }
 
-    fn new_session(&self, kind: &str, options: &Options) -> Result<Session, String> {
+    fn new_session<const N: usize>(
+        &self,
+        kind: &str,
+        options: &Options,
+        more: [(&str, Json); N],
+    ) -> Result<Session, String> {
         let mut meta = object([
             ("kind", kind.into()),
             ("name", self.config.name.as_str().into()),
+            ("group", self.config.group_name().into()),
             ("options", options.to_json()),
         ]);
+        for (key, value) in more {
+            meta.set(key, value);
+        }
         fs::create_dir_all(self.sessions.directory())
             .and_then(|()| self.sessions.create(&mut meta))
             .map_err(|error| {
@@ -380,9 +401,9 @@ impl Switch {
         } else {
             session.modified_unix_ms()
         };
-        let duration = ended
+        let duration = session.recorded_ms().or(ended
             .zip(started)
-            .map(|(ended, started)| ended.saturating_sub(started));
+            .map(|(ended, started)| ended.saturating_sub(started)));
         let peak = stats.and_then(|stats| stats.get("metadata")?.get("peak_memory").cloned());
         let total = stats.and_then(|stats| stats.get("total_bytes_allocated").cloned());
         let count = stats.and_then(|stats| stats.get("total_num_allocations").cloned());
@@ -404,6 +425,7 @@ impl Switch {
         object([
             ("id", session.id.as_str().into()),
             ("kind", session.kind().into()),
+            ("of", session.meta.get("of").cloned().unwrap_or(Json::Null)),
             (
                 "state",
                 if is_running { "recording" } else { "finished" }.into(),

@@ -149,7 +149,7 @@ pub fn target_arguments() -> [Arg; 3] {
             .long("token-file")
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("a file with the token [default: HEAPTIDE_TOKEN, if it is set]"),
+            .help("a file with the token [default: HEAPTIDE_TOKEN_FILE or HEAPTIDE_TOKEN, if it is set]"),
     ]
 }
 
@@ -265,12 +265,13 @@ fn from_url(url: &str) -> Result<(Address, String), Failure> {
 }
 
 fn token(matches: &ArgMatches) -> Result<Option<String>, Failure> {
-    let Some(path) = matches.get_one::<PathBuf>("token_file") else {
-        return Ok(std::env::var("HEAPTIDE_TOKEN")
-            .ok()
-            .filter(|token| !token.is_empty()));
+    // As the job itself reads it: the file before the text.
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let named = matches.get_one::<PathBuf>("token_file").cloned();
+    let Some(path) = named.or_else(|| set("HEAPTIDE_TOKEN_FILE").map(PathBuf::from)) else {
+        return Ok(set("HEAPTIDE_TOKEN").map(|token| token.to_string_lossy().trim().to_owned()));
     };
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = std::fs::read_to_string(&path).map_err(|error| {
         Failure::failed(format!(
             "the token in {} cannot be read ({error})",
             path.display()
