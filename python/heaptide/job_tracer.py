@@ -199,7 +199,7 @@ class JobTracer:
     collect      collect garbage before and after each job and empty Python's own caches; without it the numbers hold
                  what garbage and caches hold
 
-    One process keeps one set of accounts, and is not recorded meanwhile. The accounts are opened by the first job and
+    One process keeps one set of accounts; it may be recorded meanwhile. The accounts are opened by the first job and
     closed by :meth:`close`, or when the tracer is used as a context manager, at its end.
     """
 

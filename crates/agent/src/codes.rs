@@ -28,7 +28,10 @@ const TP_DEALLOC: usize = 48;
 /// The next free number. Libraries take theirs here, too.
 static NEXT_ID: AtomicU32 = AtomicU32::new(UNKNOWN + 1);
 static N_DEATHS: AtomicU64 = AtomicU64::new(0);
+/// Those of the session.
 pub static CODES: ForkMutex<Option<Codes>> = ForkMutex::new(None);
+/// Those that the accounts of jobs know, which keep their texts themselves.
+pub static JOB_CODES: ForkMutex<Option<Codes>> = ForkMutex::new(None);
 /// The type's own deallocator while ours stands in its place; 0 otherwise.
 static REAL_DEALLOC: AtomicUsize = AtomicUsize::new(0);
 
@@ -53,33 +56,42 @@ pub fn next_id() -> u32 {
     NEXT_ID.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Forgets all numbers, for a new capture.
-pub fn reset() {
-    NEXT_ID.store(UNKNOWN + 1, Ordering::Relaxed);
-    *CODES.lock() = Some(Codes {
+/// Forgets all numbers, for a new capture or new accounts. Numbers begin anew if nobody else uses them.
+pub fn reset(table: &ForkMutex<Option<Codes>>) {
+    clear(table);
+    if CODES.lock().is_none() && JOB_CODES.lock().is_none() {
+        NEXT_ID.store(UNKNOWN + 1, Ordering::Relaxed);
+    }
+    *table.lock() = Some(Codes {
         by_address: HashMap::new(),
         by_content: HashMap::new(),
         dying: Vec::new(),
         buffers: Box::new(CodeBuffers::new()),
         lines: Vec::new(),
     });
-    N_DEATHS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Lets go of what a session remembered.
-pub fn clear() {
-    *CODES.lock() = None;
+/// Lets go of what was remembered.
+pub fn clear(table: &ForkMutex<Option<Codes>>) {
+    *table.lock() = None;
     N_DEATHS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The number of the code object at `address`, which a frame of the calling thread refers to.
 pub fn id_of(layout: &Layout, address: usize) -> u32 {
-    id_and_text(layout, address, |code| session::note(&Entry::Code(*code)))
+    id_and_text(&CODES, layout, address, |code| {
+        session::note(&Entry::Code(*code));
+    })
 }
 
 /// The same; what is to be done with the texts of a code object that has not been met before is the caller's choice.
-pub fn id_and_text(layout: &Layout, address: usize, is_new: impl FnOnce(&Code)) -> u32 {
-    let mut codes = CODES.lock();
+pub fn id_and_text(
+    table: &ForkMutex<Option<Codes>>,
+    layout: &Layout,
+    address: usize,
+    is_new: impl FnOnce(&Code),
+) -> u32 {
+    let mut codes = table.lock();
     let Some(codes) = codes.as_mut() else {
         return UNKNOWN;
     };
@@ -185,14 +197,18 @@ unsafe extern "C" fn on_code_death(object: *mut c_void) {
 fn strike_out(address: usize, begins: bool) {
     // What happens here is not the program's; recorded, it would ask for the lock that is held.
     let _unrecorded = threads::Unrecorded::begin();
-    let mut codes = CODES.lock();
-    let Some(codes) = codes.as_mut() else { return };
-    if begins {
-        codes.dying.push(address);
-    } else if let Some(place) = codes.dying.iter().rposition(|&dying| dying == address) {
-        codes.dying.swap_remove(place);
-    }
-    if codes.by_address.remove(&address).is_some() {
-        N_DEATHS.fetch_add(1, Ordering::Release);
+    for table in [&CODES, &JOB_CODES] {
+        let mut codes = table.lock();
+        let Some(codes) = codes.as_mut() else {
+            continue;
+        };
+        if begins {
+            codes.dying.push(address);
+        } else if let Some(place) = codes.dying.iter().rposition(|&dying| dying == address) {
+            codes.dying.swap_remove(place);
+        }
+        if codes.by_address.remove(&address).is_some() {
+            N_DEATHS.fetch_add(1, Ordering::Release);
+        }
     }
 }

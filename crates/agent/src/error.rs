@@ -30,7 +30,7 @@ impl fmt::Display for StartError {
                 path.display()
             ),
             StartError::JobsAreTraced => f.write_str(
-                "the jobs of this process are being traced, which cannot be done at the same time; close the JobTracer first",
+                "the jobs of this process are being traced already; close that JobTracer first",
             ),
             StartError::Exists(path) => write!(
                 f,

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::arenas::ARENAS;
-use crate::codes::CODES;
+use crate::codes::{CODES, JOB_CODES};
 use crate::config::Config;
 use crate::libraries::LOADER;
 use crate::locks::lock;
@@ -63,11 +63,13 @@ extern "C" fn before() {
     POOL.acquire();
     jobs::before_fork();
     CODES.acquire();
+    JOB_CODES.acquire();
     MODULES.acquire();
 }
 
 extern "C" fn in_parent() {
     MODULES.release();
+    JOB_CODES.release();
     CODES.release();
     jobs::after_fork();
     POOL.release();

@@ -243,9 +243,6 @@ unsafe fn start_as(
                 .unwrap_or_default(),
         ));
     }
-    if jobs::is_active() {
-        return Err(StartError::JobsAreTraced);
-    }
     if config.native && !native::IS_SUPPORTED {
         return Err(StartError::NoNativeStacks);
     }
@@ -280,7 +277,7 @@ unsafe fn start_as(
         abandoned: AtomicBool::new(false),
         config,
     }));
-    codes::reset();
+    codes::reset(&codes::CODES);
     SESSION.store(std::ptr::from_ref(session).cast_mut(), Ordering::Release);
     session.note_clock();
     if session.config.native {
@@ -314,7 +311,8 @@ unsafe fn start_as(
         } else {
             hooks::Kind::Exact
         };
-        hooks::install(&symbols, kind, session.config.objects);
+        let objects = session.config.objects;
+        hooks::install(&symbols, hooks::Recorded { kind, objects });
     }
     *running = Some(Running { keeper, symbols });
     Ok(warning)
@@ -331,8 +329,11 @@ pub unsafe fn stop() -> Option<Stopped> {
     ORDER.word.store(0, Ordering::SeqCst);
     // SAFETY: the caller holds the GIL.
     unsafe {
-        hooks::remove(&running.symbols);
-        codes::stop_watching_deaths(&running.symbols);
+        let is_traced = jobs::is_active();
+        hooks::remove(&running.symbols, is_traced);
+        if !is_traced {
+            codes::stop_watching_deaths(&running.symbols);
+        }
     }
     let all_quiet = wait_for_recording_threads();
     let checkpoints = match running.keeper {
@@ -355,7 +356,7 @@ pub unsafe fn stop() -> Option<Stopped> {
         abandoned: session.abandoned.load(Ordering::Acquire),
     };
     SESSION.store(null_mut(), Ordering::Release);
-    codes::clear();
+    codes::clear(&codes::CODES);
     native::modules::clear();
     if all_quiet {
         // SAFETY: as above; the keeper has ended, and the pointer is gone, so this is the last user.

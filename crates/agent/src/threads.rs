@@ -320,22 +320,31 @@ impl Drop for Unrecorded {
 /// has not recorded yet gets its state first.
 pub struct Inner(*mut ThreadState);
 
+/// The calling thread's own state, made if there is none yet; null if it is not to be recorded.
+#[inline(always)]
+pub fn own_state() -> *mut ThreadState {
+    let mut word = tls::get();
+    if word == 0 {
+        let state = enter();
+        if !state.is_null() {
+            // SAFETY: just entered on this thread.
+            unsafe { leave(state) };
+        }
+        word = tls::get();
+    }
+    if word < FIRST_POINTER {
+        return null_mut();
+    }
+    word as *mut ThreadState
+}
+
 impl Inner {
     #[inline(always)]
     pub fn begin() -> Self {
-        let mut word = tls::get();
-        if word == 0 {
-            let state = enter();
-            if !state.is_null() {
-                // SAFETY: just entered on this thread.
-                unsafe { leave(state) };
-            }
-            word = tls::get();
+        let state = own_state();
+        if state.is_null() {
+            return Inner(state);
         }
-        if word < FIRST_POINTER {
-            return Inner(null_mut());
-        }
-        let state = word as *mut ThreadState;
         // SAFETY: this thread's own state.
         let busy = unsafe { &(*state).busy };
         if busy.load(Ordering::Relaxed) != IDLE {

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use heaptide_capture::{Allocator, Frame, Lost};
 
-use super::{EXACT, JOBS, SAMPLED, real};
+use super::{EXACT, JOBS, SAMPLED, real, traced};
 use crate::arenas::{self, Treatment};
 use crate::native::modules;
-use crate::{jobs, record, sampler, session, threads};
+use crate::{record, sampler, session, threads};
 
 type Pointer = *mut c_void;
 
@@ -51,10 +51,31 @@ fn allocated_below<const KIND: u8>(
     }
     // SAFETY: `state` is this thread's, marked busy until `leave`.
     unsafe {
+        if KIND == JOBS {
+            traced::allocated(state, allocator, size, address, frame);
+        } else {
+            note_allocated::<KIND>(state, allocator, size, address, frame);
+        }
+        threads::leave(state);
+    }
+}
+
+/// Writes a block into the capture, if the sampler takes it.
+///
+/// # Safety
+/// `state` comes from `threads::enter` on this thread.
+#[inline(always)]
+pub unsafe fn note_allocated<const KIND: u8>(
+    state: *mut threads::ThreadState,
+    allocator: Allocator,
+    size: usize,
+    address: usize,
+    frame: Option<Frame>,
+) {
+    // SAFETY: as the caller says.
+    unsafe {
         if KIND == EXACT {
             record::alloc(state, allocator, size, address, frame);
-        } else if KIND == JOBS {
-            jobs::allocated(state, allocator, size, address);
         } else if (*state).sampler.takes(size) {
             if sampler::follow(address) {
                 record::alloc(state, allocator, size, address, frame);
@@ -62,13 +83,18 @@ fn allocated_below<const KIND: u8>(
                 session::count_lost(Lost::SampleTableFull, 1);
             }
         }
-        threads::leave(state);
     }
 }
 
 /// A block is about to be released. Returns whether that was recorded.
 #[inline(always)]
 pub fn releasing<const KIND: u8>(address: usize) -> bool {
+    releasing_of::<KIND, false>(address)
+}
+
+/// The same; `PYTHONS`: a block of Python's own allocators.
+#[inline(always)]
+pub fn releasing_of<const KIND: u8, const PYTHONS: bool>(address: usize) -> bool {
     if KIND == SAMPLED && !sampler::unfollow(address) {
         return false;
     }
@@ -79,7 +105,7 @@ pub fn releasing<const KIND: u8>(address: usize) -> bool {
     // SAFETY: as in `allocated`.
     unsafe {
         if KIND == JOBS {
-            jobs::releasing(state, address);
+            traced::releasing(state, address, PYTHONS);
         } else {
             record::free(state, address);
         }
@@ -99,7 +125,7 @@ fn releasing_range<const KIND: u8>(address: usize, length: usize) -> bool {
     // SAFETY: as in `allocated`.
     unsafe {
         if KIND == JOBS {
-            jobs::releasing_range(state, address, length);
+            traced::releasing_range(state, address, length);
         } else {
             record::free_range(state, address, length);
         }
@@ -114,27 +140,27 @@ pub fn not_released<const KIND: u8>(address: usize) {
     if KIND == SAMPLED {
         sampler::follow(address);
     }
-    let state = threads::enter();
-    if !state.is_null() {
-        // SAFETY: as in `allocated`.
-        unsafe {
-            if KIND == JOBS {
-                jobs::not_released(state);
-            } else {
-                record::unfree(state);
-            }
-            threads::leave(state);
-        }
-    }
+    take_back::<KIND>(address, true);
 }
 
 /// The same of a range, which no sampler follows.
 #[cold]
 fn not_released_range<const KIND: u8>(address: usize) {
-    if KIND == JOBS {
-        not_released::<JOBS>(address);
-    } else {
-        not_released::<EXACT>(address);
+    take_back::<KIND>(address, false);
+}
+
+fn take_back<const KIND: u8>(address: usize, follows: bool) {
+    let state = threads::enter();
+    if !state.is_null() {
+        // SAFETY: as in `allocated`.
+        unsafe {
+            if KIND == JOBS {
+                traced::not_released(state, address, follows);
+            } else {
+                record::unfree(state);
+            }
+            threads::leave(state);
+        }
     }
 }
 

@@ -7,13 +7,14 @@
 mod libc_memory;
 mod pymem;
 mod symbol_lookup;
+mod traced;
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use crate::cpython::Symbols;
 use crate::error::StartError;
-use crate::{arenas, libraries};
+use crate::{arenas, jobs, libraries, session};
 
 pub struct Hook {
     pub name: &'static CStr,
@@ -30,7 +31,7 @@ pub struct Hook {
 pub enum Kind {
     Exact = EXACT,
     Sampled = SAMPLED,
-    /// Nothing goes into a capture: who allocated what is kept in `jobs`.
+    /// Who allocated what is kept in `jobs`; it goes into a capture as well if a recording runs, too.
     Jobs = JOBS,
 }
 
@@ -39,6 +40,32 @@ pub const SAMPLED: u8 = 1;
 pub const JOBS: u8 = 2;
 
 static CHOSEN: AtomicU8 = AtomicU8::new(EXACT);
+
+/// How the session records: [`Recorded`] in two bits and one that says that there is one.
+static RECORDED: AtomicU8 = AtomicU8::new(0);
+
+/// What a session asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Exact or sampled.
+    pub kind: Kind,
+    /// Python's own allocators, too.
+    pub objects: bool,
+}
+
+/// What the present session asked for, for hooks that do not know it.
+#[inline]
+pub fn recorded() -> Option<Recorded> {
+    let bits = RECORDED.load(Ordering::Relaxed);
+    (bits & 1 != 0).then_some(Recorded {
+        kind: if bits & 2 != 0 {
+            Kind::Sampled
+        } else {
+            Kind::Exact
+        },
+        objects: bits & 4 != 0,
+    })
+}
 
 impl Kind {
     /// That of the hooks which were put in place last.
@@ -172,9 +199,29 @@ pub fn prepare() -> Result<(), StartError> {
     Ok(())
 }
 
+/// Puts the hooks of a session in place. While jobs are traced, those are there already and do both.
+///
 /// # Safety
 /// The calling thread holds the GIL, and [`prepare`] went well.
-pub unsafe fn install(symbols: &Symbols, kind: Kind, objects: bool) {
+pub unsafe fn install(symbols: &Symbols, wanted: Recorded) {
+    let bits = 1 | u8::from(wanted.kind == Kind::Sampled) << 1 | u8::from(wanted.objects) << 2;
+    RECORDED.store(bits, Ordering::Release);
+    let is_traced = jobs::is_active();
+    let kind = if is_traced { Kind::Jobs } else { wanted.kind };
+    // SAFETY: as the caller says.
+    unsafe { put(symbols, kind, wanted.objects || is_traced) };
+}
+
+/// Puts the hooks for the accounts of jobs in place, in that of a session's if there are such.
+///
+/// # Safety
+/// As [`install`].
+pub unsafe fn install_for_jobs(symbols: &Symbols) {
+    // SAFETY: as the caller says.
+    unsafe { put(symbols, Kind::Jobs, true) };
+}
+
+unsafe fn put(symbols: &Symbols, kind: Kind, objects: bool) {
     CHOSEN.store(kind as u8, Ordering::Release);
     libraries::install();
     if objects {
@@ -183,9 +230,17 @@ pub unsafe fn install(symbols: &Symbols, kind: Kind, objects: bool) {
     }
 }
 
+/// A session ends, or the tracing of jobs does; the hooks stay if the other goes on.
+///
 /// # Safety
 /// The calling thread holds the GIL.
-pub unsafe fn remove(symbols: &Symbols) {
+pub unsafe fn remove(symbols: &Symbols, other_goes_on: bool) {
+    if !session::is_active() {
+        RECORDED.store(0, Ordering::Release);
+    }
+    if other_goes_on {
+        return;
+    }
     // SAFETY: as the caller says.
     unsafe { pymem::remove(symbols) };
     libraries::remove();

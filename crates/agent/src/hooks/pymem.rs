@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use heaptide_capture::Allocator;
 
-use super::libc_memory::{allocated, not_released, releasing};
+use super::libc_memory::{allocated, not_released, releasing_of};
+use super::traced;
 use super::{EXACT, JOBS, Kind, SAMPLED};
 use crate::cpython::{MemAllocator, Symbols};
 use crate::threads::Inner;
@@ -40,11 +41,11 @@ pub unsafe fn install(symbols: &Symbols, kind: Kind) {
         };
         // SAFETY: the caller holds the GIL; `present` is a valid place.
         unsafe { (symbols.get_allocator)(domain as c_int, &mut present) };
-        if is_ours(&present) {
-            continue;
+        // Hooks of another kind are replaced by those of this one; what they stand before stays.
+        if !is_ours(&present) {
+            // SAFETY: see `Originals`.
+            unsafe { (*ORIGINALS.0.get())[domain] = Some(present) };
         }
-        // SAFETY: see `Originals`.
-        unsafe { (*ORIGINALS.0.get())[domain] = Some(present) };
         let mut ours = match kind {
             Kind::Exact => hooks::<EXACT>(domain),
             Kind::Sampled => hooks::<SAMPLED>(domain),
@@ -105,6 +106,16 @@ fn original(domain: Pointer) -> Option<&'static MemAllocator> {
     unsafe { (*ORIGINALS.0.get()).get(domain as usize)?.as_ref() }
 }
 
+/// Marks the time inside the allocator behind a hook.
+#[inline(always)]
+fn inside<const KIND: u8>() -> (Option<Inner>, Option<traced::Inside>) {
+    if KIND == JOBS {
+        (None, Some(traced::Inside::begin()))
+    } else {
+        (Some(Inner::begin()), None)
+    }
+}
+
 unsafe extern "C" fn malloc<const KIND: u8>(domain: Pointer, size: usize) -> Pointer {
     let Some(real) = original(domain) else {
         return std::ptr::null_mut();
@@ -112,7 +123,7 @@ unsafe extern "C" fn malloc<const KIND: u8>(domain: Pointer, size: usize) -> Poi
     let Some(call) = real.malloc else {
         return std::ptr::null_mut();
     };
-    let inner = Inner::begin();
+    let inner = inside::<KIND>();
     // SAFETY: called as the interpreter called us.
     let block = unsafe { call(real.ctx, size) };
     drop(inner);
@@ -133,7 +144,7 @@ unsafe extern "C" fn calloc<const KIND: u8>(
     let Some(call) = real.calloc else {
         return std::ptr::null_mut();
     };
-    let inner = Inner::begin();
+    let inner = inside::<KIND>();
     // SAFETY: called as the interpreter called us.
     let block = unsafe { call(real.ctx, n_items, item_len) };
     drop(inner);
@@ -158,8 +169,8 @@ unsafe extern "C" fn realloc<const KIND: u8>(
     let Some(call) = real.realloc else {
         return std::ptr::null_mut();
     };
-    let released = !old.is_null() && releasing::<KIND>(old as usize);
-    let inner = Inner::begin();
+    let released = !old.is_null() && releasing_of::<KIND, true>(old as usize);
+    let inner = inside::<KIND>();
     // SAFETY: called as the interpreter called us.
     let new = unsafe { call(real.ctx, old, size) };
     drop(inner);
@@ -180,9 +191,9 @@ unsafe extern "C" fn free<const KIND: u8>(domain: Pointer, block: Pointer) {
     let Some(real) = original(domain) else { return };
     let Some(call) = real.free else { return };
     if !block.is_null() {
-        releasing::<KIND>(block as usize);
+        releasing_of::<KIND, true>(block as usize);
     }
-    let _inner = Inner::begin();
+    let _inner = inside::<KIND>();
     // SAFETY: called as the interpreter called us.
     unsafe { call(real.ctx, block) };
 }

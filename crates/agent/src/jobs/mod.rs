@@ -1,6 +1,6 @@
 //! Accounts of jobs: which job allocated which live block, and where.
 //!
-//! Nothing goes into a capture here. While jobs are traced, every live block that was allocated since stands in one table with its
+//! While jobs are traced, every live block that was allocated since stands in one table with its
 //! size, the job it was allocated for ([`context`]) and, if there is one, the stack ([`sites`]). A job's account says at any
 //! moment how many bytes of its own are alive, and how many bytes that earlier jobs had left it released: what it left behind
 //! is the difference, so a job that replaces a cache's entry by one of equal size leaves nothing.
@@ -9,8 +9,8 @@
 //! hook → which job? → allocation: table[address] = (size, job, stack), account.kept += size
 //!                   → release:    owner's account.kept −= size; if the owner is over: own account.released += size
 //! ```
-//! The hooks are compiled for this kind of work separately (`hooks::Kind::Jobs`), so recording pays nothing for it; for the same
-//! reason a process is recorded or its jobs are traced, one at a time.
+//! The hooks are compiled for this kind of work separately (`hooks::Kind::Jobs`), so recording alone pays nothing for it. If a
+//! recording runs as well, these hooks write for both (`hooks::traced`); either may begin and end first.
 //!
 //! Runs on: any thread. Allocates: past the hooks. Locks: `ACCOUNTS`, for each event; held across a fork. During
 //! fork: a child goes on with a copy.
@@ -27,7 +27,7 @@ use heaptide_capture::Allocator;
 
 use crate::cpython::Symbols;
 use crate::error::StartError;
-use crate::hooks::{self, Kind};
+use crate::hooks;
 use crate::locks::ForkMutex;
 use crate::session::{self, LIFECYCLE};
 use crate::threads::{self, ThreadState, Unrecorded};
@@ -55,6 +55,10 @@ pub struct ThreadMemory {
     generation: u32,
     /// Where contexts cannot be read: the job that began on this thread.
     thread_job: u32,
+    /// How many allocators of Python's the thread is inside of whose own doings are not looked at.
+    n_away: u32,
+    /// Whether what the thread released last is in a capture.
+    is_noted: u32,
     /// What the thread released last, for a release that then did not happen, and for a block that is made longer.
     released: Released,
 }
@@ -123,6 +127,55 @@ pub fn is_active() -> bool {
     ACTIVE.load(Ordering::Relaxed)
 }
 
+/// Whether the accounts are kept, and look at what this thread does.
+///
+/// # Safety
+/// `state` comes from `threads::enter` on this thread.
+#[inline]
+pub unsafe fn looks(state: *mut ThreadState) -> bool {
+    // SAFETY: a busy state is used by its thread alone.
+    is_active() && unsafe { (*state).jobs.n_away } == 0
+}
+
+/// Keeps in mind whether the release that is about to happen was written into a capture.
+///
+/// # Safety
+/// As [`looks`].
+pub unsafe fn remember_noted(state: *mut ThreadState, is_noted: bool) {
+    // SAFETY: as in `looks`.
+    unsafe { (*state).jobs.is_noted = u32::from(is_noted) };
+}
+
+/// # Safety
+/// As [`looks`].
+pub unsafe fn is_noted(state: *mut ThreadState) -> bool {
+    // SAFETY: as in `looks`.
+    unsafe { (*state).jobs.is_noted != 0 }
+}
+
+/// For so long the accounts do not look at what this thread does.
+pub struct LookAway(*mut ThreadState);
+
+impl LookAway {
+    pub fn begin() -> LookAway {
+        let state = threads::own_state();
+        if !state.is_null() {
+            // SAFETY: this thread's own state, which nobody else touches here.
+            unsafe { (*state).jobs.n_away += 1 };
+        }
+        LookAway(state)
+    }
+}
+
+impl Drop for LookAway {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: as in `begin`; the thread has kept its state meanwhile.
+            unsafe { (*self.0).jobs.n_away -= 1 };
+        }
+    }
+}
+
 /// Begins to trace jobs; the value of `variable`, a context variable, says which. A sentence is returned if Python stacks
 /// cannot be read.
 ///
@@ -130,14 +183,9 @@ pub fn is_active() -> bool {
 /// The calling thread holds the GIL, and the variable lives until [`stop`].
 pub unsafe fn start(variable: usize) -> Result<Option<String>, StartError> {
     let _unrecorded = Unrecorded::begin();
-    let running = LIFECYCLE.lock();
+    let _running = LIFECYCLE.lock();
     if is_active() {
         return Err(StartError::JobsAreTraced);
-    }
-    if running.is_some() {
-        return Err(StartError::AlreadyRunning(
-            session::active_path().unwrap_or_default(),
-        ));
     }
     // SAFETY: the caller holds the GIL.
     let (symbols, warning) = unsafe { session::prepare_interpreter() }?;
@@ -149,7 +197,7 @@ pub unsafe fn start(variable: usize) -> Result<Option<String>, StartError> {
         return Err(StartError::NoMemory);
     }
     hooks::prepare()?;
-    codes::reset();
+    codes::reset(&codes::JOB_CODES);
     *ACCOUNTS.lock() = Some(Box::default());
     VARIABLE.store(variable, Ordering::Release);
     GENERATION.fetch_add(1, Ordering::AcqRel);
@@ -159,7 +207,7 @@ pub unsafe fn start(variable: usize) -> Result<Option<String>, StartError> {
         if python::layout().is_some() {
             codes::watch_deaths(&symbols);
         }
-        hooks::install(&symbols, Kind::Jobs, true);
+        hooks::install_for_jobs(&symbols);
     }
     Ok(warning)
 }
@@ -170,21 +218,24 @@ pub unsafe fn start(variable: usize) -> Result<Option<String>, StartError> {
 /// The calling thread holds the GIL.
 pub unsafe fn stop() {
     let _unrecorded = Unrecorded::begin();
-    let _running = LIFECYCLE.lock();
+    let running = LIFECYCLE.lock();
     if !ACTIVE.swap(false, Ordering::SeqCst) {
         return;
     }
+    let is_recorded = running.is_some();
     if let Ok(symbols) = Symbols::resolve() {
         // SAFETY: the caller holds the GIL.
         unsafe {
-            hooks::remove(&symbols);
-            codes::stop_watching_deaths(&symbols);
+            hooks::remove(&symbols, is_recorded);
+            if !is_recorded {
+                codes::stop_watching_deaths(&symbols);
+            }
         }
     }
     // A thread that is in the middle of an event finds the table gone when it gets the lock.
     *ACCOUNTS.lock() = None;
     VARIABLE.store(0, Ordering::Release);
-    codes::clear();
+    codes::clear(&codes::JOB_CODES);
 }
 
 /// What keeps the forking thread's own events out while it holds the lock.

@@ -106,7 +106,7 @@ impl Sites {
         let version = u32::from(layout.version.0) << 24 | u32::from(layout.version.1) << 16;
         let mut site = Vec::with_capacity(frames.len());
         for &(code, instruction) in frames {
-            let id = codes::id_and_text(layout, code, |text| {
+            let id = codes::id_and_text(&codes::JOB_CODES, layout, code, |text| {
                 texts.insert(text.id, CodeText::new(version, text));
             });
             if id == codes::NOBODY {
