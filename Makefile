@@ -79,6 +79,12 @@ bench: $(BENCH_VERSIONS:%=build/bench-%/.ready) ## Measure cost and size next to
 	build/bench-$(lastword $(BENCH_VERSIONS))/bin/python bench/overhead.py $(addprefix --reps ,$(REPS)) \
 	    $(BENCH_VERSIONS:%=--python build/bench-%/bin/python) --results bench/results --command 'make bench'
 	build/bench-$(lastword $(BENCH_VERSIONS))/bin/python bench/load.py --callers 200 --seconds 30
+	build/bench-$(lastword $(BENCH_VERSIONS))/bin/python bench/attach.py --rounds 40 $(BENCH_VERSIONS:%=--python build/bench-%/bin/python)
+
+.PHONY: bench-attach
+bench-attach: $(BENCH_VERSIONS:%=build/bench-%/.ready) ## Attach to running programs and detach, 200 times on each Python; ROUNDS=50 less often.
+	build/bench-$(lastword $(BENCH_VERSIONS))/bin/python bench/attach.py --strict --rounds $(or $(ROUNDS),200) \
+	    $(BENCH_VERSIONS:%=--python build/bench-%/bin/python)
 
 .PHONY: sanitize
 sanitize: build/venv/.wheel ## Look for memory errors: Rust tests under AddressSanitizer, recorded programs under valgrind.

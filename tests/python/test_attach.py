@@ -5,6 +5,7 @@ Where the kernel's settings do not let us enter another process, these tests are
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -413,6 +414,21 @@ def test_recording_that_attach_did_not_begin_is_not_ended_by_detach(tmp_path: Pa
         process.communicate("\n")
         assert process.returncode == 0
     assert "did not end its recording" not in heaptide("stats", capture).stdout
+
+
+def test_attached_process_shows_its_native_functions(tmp_path: Path) -> None:
+    capture = tmp_path / "x.tide"
+    with blocked() as process:
+        attach(process, "--native", "-o", capture)
+        ask(process, 1)
+        detach(process)
+        end(process)
+    text = heaptide("transform", "csv", "--total", "-o", "-", capture).stdout
+    [row] = [row for row in csv.DictReader(text.splitlines()) if 100_000 < int(row["size"]) < 100_100]
+    # The functions that make a bytearray, innermost first, then the line of the program that asks for it.
+    assert row["frame_kinds"].startswith("n") and "p" in row["frame_kinds"]
+    innermost = row["stack_trace"].split("|")[row["frame_kinds"].index("p")]
+    assert innermost.startswith(f"<module>;{PROGRAMS / 'blocked_in_a_read.py'};")
 
 
 @once

@@ -11,7 +11,7 @@ use crate::filter::Filter;
 use crate::load::{Shown, frames, show};
 use crate::model::Reading;
 use crate::model::live::{Curve, Held, Live, LiveFunction, LiveThread};
-use crate::symbols::{LocationId, Names};
+use crate::symbols::{LocationId, Names, NativeNames};
 
 /// More than anyone scrolls through. What is largest by any of the three numbers is among them.
 const MAX_FUNCTIONS: usize = 1_000;
@@ -24,6 +24,8 @@ pub struct Watch {
     follower: Follower,
     names: Names,
     shown: Vec<Shown>,
+    /// Native functions that were looked up: each address once, which takes long.
+    natives: NativeNames,
     /// Stacks and code objects that `shown` knows.
     n_known: (usize, usize),
 }
@@ -34,6 +36,7 @@ impl Watch {
             follower: Follower::open(path)?,
             names: Names::default(),
             shown: Vec::new(),
+            natives: NativeNames::default(),
             n_known: (0, 0),
         })
     }
@@ -81,12 +84,11 @@ impl Watch {
         if self.n_known != (n_stacks, n_codes) {
             self.n_known = (n_stacks, n_codes);
             let (tally, capture) = self.follower.parts();
-            // Looking up native functions takes too long to be done again and again.
-            let filter = Filter {
-                hide_native: true,
-                ..Filter::default()
-            };
-            (self.shown, _) = show(tally.stacks(), capture, &filter, &mut self.names);
+            let frames = tally.stacks().iter().map(|(_, stack)| stack.frame);
+            self.natives.find_more(frames, &capture.registry);
+            let filter = Filter::default();
+            let names = &mut self.names;
+            (self.shown, _) = show(tally.stacks(), capture, &filter, &self.natives, names);
         }
     }
 

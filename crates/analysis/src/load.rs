@@ -129,7 +129,13 @@ fn read(
             on_progress(n_before + n_done);
         });
         n_before += capture.n_events();
-        let (shown, n_frames) = show(&sums.stacks, &capture, &filter, &mut names);
+        let natives = if filter.hide_native {
+            NativeNames::default()
+        } else {
+            let frames = sums.stacks.iter().map(|(_, stack)| stack.frame);
+            NativeNames::find(frames, &capture.registry)
+        };
+        let (shown, n_frames) = show(&sums.stacks, &capture, &filter, &natives, &mut names);
         capture.registry.codes.clear();
         capture.damage.extend(found);
         processes.push(Process {
@@ -199,6 +205,7 @@ pub(crate) fn show(
     stacks: &Stacks,
     capture: &Capture,
     filter: &Filter,
+    natives: &NativeNames,
     names: &mut Names,
 ) -> (Vec<Shown>, u64) {
     let header = &capture.header;
@@ -206,14 +213,6 @@ pub(crate) fn show(
     let is_own = |file: &str| {
         let mut folders = header.own_paths.iter();
         folders.any(|folder| is_below(file, folder))
-    };
-    let natives = if filter.hide_native {
-        NativeNames::default()
-    } else {
-        NativeNames::find(
-            stacks.iter().map(|(_, stack)| stack.frame),
-            &capture.registry,
-        )
     };
     let leads_to_python = leads_to_python(stacks, &capture.registry);
     let root = Shown {

@@ -210,6 +210,15 @@ mod tests {
     }
 
     #[test]
+    fn c_libraries_that_we_cannot_use_are_told_apart() {
+        let pid = std::process::id();
+        let found = |path: &str| CLibrary::find(pid, &mapped(path)).map(|_| ());
+        assert_eq!(found("/lib/ld-musl-x86_64.so.1"), Err(Refusal::Musl(pid)));
+        // Linked statically: no C library is mapped.
+        assert_eq!(found("/opt/python/bin/python3"), Err(Refusal::NoLibc(pid)));
+    }
+
+    #[test]
     fn program_that_is_not_python_is_told() {
         let pid = std::process::id();
         let mappings = process::mappings(pid).expect("we may look at ourselves");

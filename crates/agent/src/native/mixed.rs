@@ -141,10 +141,18 @@ fn write_change(
         room.pop((native.n_total - keep) as usize);
         native.n_total = keep;
     }
-    // Begin at the native frame whose part reaches to the change; what is written before it stays as it is.
+    // Begin at the native frame whose part reaches to the change; what is written before it stays as it is. If that frame
+    // runs Python functions some of which stay, begin behind these: a deep recursion runs within one native frame.
     let first = native.entries[..native.depth].partition_point(|entry| entry.n_written < keep);
+    let is_amid = native.entries[..native.depth]
+        .get(first)
+        .is_some_and(|entry| entry.n_before < keep);
     let mut writer = Writer {
-        count: n_written(first, native),
+        count: if is_amid {
+            keep
+        } else {
+            n_written(first, native)
+        },
         keep,
         next: 0,
         depth: layout.map_or(0, |_| stack.depth()),
@@ -159,7 +167,8 @@ fn write_change(
     }
     for i in first..native.depth {
         let frame = native.entries[i];
-        if let Some(layout) = layout {
+        let is_begun = is_amid && i == first;
+        if let Some(layout) = layout.filter(|_| !is_begun) {
             // What the frame before evaluates beyond what it did at the last event.
             writer.rest_of_evaluation(native, stack, layout);
             if i > 0 {
@@ -172,14 +181,22 @@ fn write_change(
                 writer.evaluation(native, stack, layout);
             }
         }
-        if i == 0 && is_cut {
+        if i == 0 && is_cut && !is_begun {
             writer.push(Frame {
                 code: cut_id,
                 instruction: 0,
             });
         }
-        let mut is_evaluation = false;
+        let mut is_evaluation = is_begun;
+        let n_before = if is_begun {
+            frame.n_before
+        } else {
+            writer.count
+        };
         if let Some(layout) = layout {
+            if is_begun {
+                writer.rest_of_evaluation(native, stack, layout);
+            }
             while writer
                 .next_mark(native)
                 .is_some_and(|mark| mark >= frame.sp && mark < frame.end)
@@ -195,6 +212,7 @@ fn write_change(
             });
         }
         native.entries[i].n_written = writer.count;
+        native.entries[i].n_before = if is_evaluation { n_before } else { u32::MAX };
         if writer.is_full {
             return false;
         }

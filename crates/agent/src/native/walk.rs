@@ -43,6 +43,8 @@ pub struct NativeFrame {
     pub offset: u32,
     /// Frames of the mixed stack written up to and including this one and what it evaluates.
     pub n_written: u32,
+    /// Of a frame that evaluates Python: frames of the mixed stack before the first it runs; otherwise `u32::MAX`.
+    pub n_before: u32,
 }
 
 /// What is known of an address.
@@ -218,6 +220,7 @@ impl NativeStack {
                 module: cached.module,
                 offset: cached.offset,
                 n_written: 0,
+                n_before: u32::MAX,
             };
             n_fresh += 1;
             // SAFETY: the frame is on the live stack, whose bounds are known.
@@ -257,10 +260,10 @@ impl NativeStack {
                 && entry.ip == fresh.ip
                 && entry.sp == fresh.sp
                 && entry.end == fresh.end;
-            let n_written = entry.n_written;
+            let (n_written, n_before) = (entry.n_written, entry.n_before);
             *entry = fresh;
             if is_same {
-                entry.n_written = n_written;
+                (entry.n_written, entry.n_before) = (n_written, n_before);
                 first_changed = i + 1;
             } else {
                 entry.n_written = u32::MAX;

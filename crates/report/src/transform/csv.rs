@@ -1,4 +1,7 @@
 //! Comma-separated values with memray's columns: a row for each stack, thread and allocator, the largest first.
+//!
+//! Of a capture with native functions there is one column more, with a letter for each frame: `n` for native, `p` for
+//! Python.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -9,6 +12,7 @@ use heaptide_analysis::model::{ProcessStacks, SiteSum, StackModel};
 use super::merged;
 
 const HEADER: &str = "allocator,num_allocations,size,tid,thread_name,stack_trace";
+const KINDS: &str = ",frame_kinds";
 
 pub fn write(model: &StackModel, view: View, out: &mut dyn Write) -> io::Result<()> {
     let mut rows: Vec<(&ProcessStacks, &SiteSum)> = Vec::new();
@@ -20,7 +24,8 @@ pub fn write(model: &StackModel, view: View, out: &mut dyn Write) -> io::Result<
         rows.extend(held.map(|site| (process, site)));
     }
     rows.sort_by_key(|(_, site)| Reverse(merged::amount(site, view).bytes));
-    writeln!(out, "{HEADER}")?;
+    let has_native = model.locations.iter().any(|at| at.is_native());
+    writeln!(out, "{HEADER}{}", if has_native { KINDS } else { "" })?;
     for (process, site) in rows {
         let amount = merged::amount(site, view);
         let thread = &process.threads[site.thread];
@@ -40,6 +45,13 @@ pub fn write(model: &StackModel, view: View, out: &mut dyn Write) -> io::Result<
         });
         let frames: Vec<String> = frames.collect();
         field(out, &frames.join("|"))?;
+        if has_native {
+            out.write_all(b",")?;
+            for frame in merged::frames(model, site.stack) {
+                let is_native = model.locations[frame].is_native();
+                out.write_all(if is_native { b"n" } else { b"p" })?;
+            }
+        }
         out.write_all(b"\n")?;
     }
     Ok(())

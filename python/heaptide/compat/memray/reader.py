@@ -62,7 +62,7 @@ class AllocationRecord:
     """Blocks that were allocated at the same place by the same thread, summed up."""
 
     def __init__(
-        self, tid: int, size: int, allocator: int, n_allocations: int, thread: str, stack: list[Frame]
+        self, tid: int, size: int, allocator: int, n_allocations: int, thread: str, stack: list[Frame], kinds: str = ""
     ) -> None:
         self.tid = tid
         self.size = size
@@ -70,17 +70,24 @@ class AllocationRecord:
         self.n_allocations = n_allocations
         self.thread_name = thread
         self._stack = stack
+        # A letter for each frame: n for native, p for Python; empty if all are Python's.
+        self._kinds = kinds
 
     def stack_trace(self, max_stacks: int | None = None) -> list[Frame]:
-        """Frames as (function, file, line), innermost first."""
+        """Python frames as (function, file, line), innermost first."""
+        return self._of_kind("p")[:max_stacks]
+
+    def hybrid_stack_trace(self, max_stacks: int | None = None) -> list[Frame]:
+        """Native and Python frames in the order in which they called each other, innermost first."""
         return self._stack[:max_stacks]
 
-    # Native functions are in our own reports; here the stack is Python's.
-    hybrid_stack_trace = stack_trace
-
     def native_stack_trace(self, max_stacks: int | None = None) -> list[Frame]:
-        """Nothing: native functions are in our own reports."""
-        return []
+        """Native frames, innermost first; those of the interpreter's evaluation are left out."""
+        return self._of_kind("n")[:max_stacks]
+
+    def _of_kind(self, wanted: str) -> list[Frame]:
+        kinds = self._kinds or "p" * len(self._stack)
+        return [frame for frame, kind in zip(self._stack, kinds, strict=True) if kind == wanted]
 
     def __repr__(self) -> str:
         return f"AllocationRecord<tid={self.tid} size={self.size} n_allocations={self.n_allocations}>"
@@ -134,13 +141,14 @@ class FileReader:
     def _records(self, merge_threads: bool, *options: str) -> Iterator[AllocationRecord]:
         self._check_open()
         merged: dict[Any, AllocationRecord] = {}
-        text = _output("transform", "csv", "--hide-native", "-o", "-", *options, "--", self._path)
+        text = _output("transform", "csv", "-o", "-", *options, "--", self._path)
         for row in csv.DictReader(text.splitlines()):
             stack = [_frame(text) for text in row["stack_trace"].split("|") if text]
             tid, thread = (0, "merged thread") if merge_threads else (int(row["tid"]), row["thread_name"])
             allocator = AllocatorType.__members__.get(row["allocator"], AllocatorType.MALLOC)
             key = (tid, allocator, tuple(stack))
-            record = merged.setdefault(key, AllocationRecord(tid, 0, allocator, 0, thread, stack))
+            kinds = row.get("frame_kinds") or ""
+            record = merged.setdefault(key, AllocationRecord(tid, 0, allocator, 0, thread, stack, kinds))
             record.size += int(row["size"])
             record.n_allocations += int(row["num_allocations"])
         return iter(merged.values())

@@ -24,14 +24,23 @@ pub struct NativeNames {
 impl NativeNames {
     /// Looks all native frames up, one library after the other, so that only one is in memory.
     pub fn find(frames: impl Iterator<Item = Frame>, registry: &Registry) -> NativeNames {
+        let mut found = NativeNames::default();
+        found.find_more(frames, registry);
+        found
+    }
+
+    /// The same for frames that are not known yet.
+    pub fn find_more(&mut self, frames: impl Iterator<Item = Frame>, registry: &Registry) {
         let mut wanted: FxHashMap<u32, FxHashSet<u32>> = FxHashMap::default();
-        for frame in frames.filter(|frame| registry.modules.contains_key(&frame.code)) {
+        let is_new = |frame: &Frame| {
+            registry.modules.contains_key(&frame.code) && !self.names.contains_key(frame)
+        };
+        for frame in frames.filter(is_new) {
             wanted
                 .entry(frame.code)
                 .or_default()
                 .insert(frame.instruction);
         }
-        let mut found = NativeNames::default();
         for (code, offsets) in wanted {
             let module = &registry.modules[&code];
             let mut missing = Vec::new();
@@ -42,7 +51,7 @@ impl NativeNames {
                 };
                 match registry.symbols.get(&(code, offset)) {
                     Some(names) => {
-                        found.names.insert(frame, names.clone());
+                        self.names.insert(frame, names.clone());
                     }
                     None => missing.push(offset),
                 }
@@ -52,9 +61,8 @@ impl NativeNames {
             let frames = missing
                 .into_iter()
                 .map(|instruction| Frame { code, instruction });
-            found.names.extend(frames.zip(names));
+            self.names.extend(frames.zip(names));
         }
-        found
     }
 
     /// The functions at a frame's address, the outermost first.
