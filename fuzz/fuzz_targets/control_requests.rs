@@ -11,7 +11,7 @@ use heaptide_control::config::{Config, RenderConfig, ReportCommand, ReportOption
 use heaptide_control::json::Json;
 use heaptide_control::request::{MAX_BODY_BYTES, Request};
 use heaptide_control::security::Door;
-use heaptide_control::steering::{HeapOptions, Options, Steering};
+use heaptide_control::steering::{HeapOptions, Join, Options, Steering};
 use heaptide_control::{Handler, routes};
 use libfuzzer_sys::fuzz_target;
 
@@ -77,6 +77,11 @@ impl Steering for Unwilling {
     fn spawn(&self, work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
         work();
         Ok(())
+    }
+
+    fn spawn_to_join(&self, work: Box<dyn FnOnce() + Send>) -> io::Result<Join> {
+        work();
+        Ok(Box::new(|| {}))
     }
 }
 

@@ -251,4 +251,8 @@ def _after_fork_in_child() -> None:
             os.write(2, f"heaptide: the forked process {os.getpid()} has no control: {error}\n".encode())
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=_native.pause_servers,
+    after_in_parent=_native.resume_servers,
+    after_in_child=_after_fork_in_child,
+)

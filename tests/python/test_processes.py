@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PROGRAMS, heaptide, session_id
+from conftest import PROGRAMS, heaptide, python, session_id
 
 Run = Callable[..., Any]
 
@@ -322,3 +322,29 @@ def test_other_programs_start_as_always(heaptide_run: Run, tmp_path: Path, how: 
     # Three standard streams and the folder itself: our file is not among what a new program inherits.
     assert done.stdout == "4\n4\n4\n" and done.stderr == ""
     assert counts(done.capture) == [0, 0, 3]
+
+
+FORKS_OFTEN = """
+import os, sys, urllib.request, warnings
+import heaptide.control
+from waiting import wait_until
+
+warnings.simplefilter("always")
+control = heaptide.control.start("0")
+with heaptide.Tracker("forks.tide", interval_ms=1):
+    for number in range(3):
+        if (pid := os.fork()) == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        print(urllib.request.urlopen(control.address + "/api/v1/profiler/status").status)
+        # One that has just answered may still be counted: only those that stay step aside.
+        wait_until(lambda: len(os.listdir("/proc/self/task")) == 4, "the end of the thread that answered")
+"""
+
+
+def test_forks_are_not_warned_of_because_of_threads_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(FORKS_OFTEN)
+    places = {"HEAPTIDE_RUNTIME_DIR": str(tmp_path / "run"), "TMPDIR": str(tmp_path)}
+    done = python("job.py", cwd=tmp_path, PYTHONPATH=str(Path(__file__).parent), **places)
+    assert done.stdout == "200\n" * 3
+    assert "multi-threaded" not in done.stderr

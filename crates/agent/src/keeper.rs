@@ -4,7 +4,6 @@
 //! neither delay the interpreter nor be caught by its finalisation, and its own allocations are never recorded.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use heaptide_capture::Entry;
@@ -85,13 +84,9 @@ pub fn stop(handle: Handle) -> Option<Box<Checkpoints>> {
     (!left.is_null()).then(|| unsafe { Box::from_raw(left.cast::<Checkpoints>()) })
 }
 
-/// Waits until the kernel, too, no longer counts the keeper, which has ended, among the threads of the process.
+/// Waits until the kernel, too, no longer counts the keeper, which has ended.
 pub fn wait_until_gone() {
-    let thread = THREAD.load(Ordering::Acquire);
-    // SAFETY: signal 0 only asks whether the thread is there. Its number cannot be another thread's so soon.
-    while unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) } == 0 {
-        thread::yield_now();
-    }
+    own_thread::wait_until_gone(THREAD.load(Ordering::Acquire) as u32);
 }
 
 fn run(session: &Session, mut checkpoints: Option<Box<Checkpoints>>) -> Option<Box<Checkpoints>> {

@@ -63,6 +63,14 @@ impl Handle {
     }
 }
 
+/// Waits until the kernel, too, no longer counts a thread, which has ended, among those of the process.
+pub fn wait_until_gone(thread: u32) {
+    // SAFETY: signal 0 only asks whether the thread is there. Its number cannot be another thread's so soon.
+    while unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) } == 0 {
+        std::thread::yield_now();
+    }
+}
+
 /// The program's signals are for its own threads: ours are born with all of them blocked.
 fn block_signals() -> libc::sigset_t {
     // SAFETY: signal sets are plain bits; `sigfillset` and `pthread_sigmask` fill them in.

@@ -375,6 +375,10 @@ pub fn pause_keeper() {
     let Some(running) = lifecycle.as_mut() else {
         return;
     };
+    // One that a fork just before this has paused has left what it knew; that is kept.
+    if matches!(running.keeper, Keeper::Paused(_)) {
+        return;
+    }
     if let Keeper::Running(keeper) = std::mem::replace(&mut running.keeper, Keeper::Paused(None)) {
         running.keeper = Keeper::Paused(keeper::stop(keeper));
         keeper::wait_until_gone();

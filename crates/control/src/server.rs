@@ -1,11 +1,12 @@
 //! Listeners, each on a thread of its own, and a thread for each connection while it lasts.
 //!
 //! A connection carries one request. How many there are at once is bounded; more wait in the kernel's queue. A slow or
-//! silent client costs a thread for a while and nothing else.
+//! silent client costs a thread for a while and nothing else. For a fork the listening thread goes away for a moment, because
+//! Python warns of forks in processes with several threads; connections meanwhile wait in the kernel's queue.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -13,13 +14,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+
 use crate::address::Address;
 use crate::handler::Handler;
 use crate::lock;
 use crate::request::Request;
 use crate::response::Response;
 use crate::security::Door;
-use crate::steering::Steering;
+use crate::steering::{Join, Steering};
 
 const MAX_CONNECTIONS: usize = 128;
 /// For a client to say what it wants, and to take each piece of the answer.
@@ -32,6 +36,8 @@ pub struct Server {
     shared: Arc<Shared>,
     /// A socket of ours, removed at the end if it is still the same.
     socket: Option<PathBuf>,
+    /// The listening thread, unless it is paused.
+    accepting: Option<Join>,
 }
 
 enum Listener {
@@ -43,7 +49,10 @@ struct Shared {
     handler: Arc<Handler>,
     steering: Arc<dyn Steering>,
     door: Door,
-    is_stopping: AtomicBool,
+    /// The listening thread ends, for a while or for ever.
+    is_pausing: AtomicBool,
+    /// Readable as long as that thread is to look at the word above.
+    alarm: OwnedFd,
     n_connections: Mutex<usize>,
     one_ended: Condvar,
 }
@@ -72,55 +81,96 @@ impl Server {
                 )
             }
         };
-        let listener = Arc::new(listener);
-        let shared = Arc::new(Shared {
+        // A connection may be gone again before it is taken, and nobody may wait for the next one in vain.
+        match &listener {
+            Listener::Tcp(listener) => listener.set_nonblocking(true)?,
+            Listener::Unix(listener) => listener.set_nonblocking(true)?,
+        }
+        let shared = Shared {
             handler,
-            steering: steering.clone(),
+            steering,
             door,
-            is_stopping: AtomicBool::new(false),
+            is_pausing: AtomicBool::new(false),
+            alarm: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             n_connections: Mutex::new(0),
             one_ended: Condvar::new(),
-        });
-        let (for_thread, listening) = (shared.clone(), listener.clone());
-        steering.spawn(Box::new(move || for_thread.accept_all(&listening)))?;
-        Ok(Server {
+        };
+        let mut server = Server {
             address,
-            listener,
-            shared,
+            listener: Arc::new(listener),
+            shared: Arc::new(shared),
             socket,
-        })
+            accepting: None,
+        };
+        server.resume()?;
+        Ok(server)
     }
 
-    /// The listener's descriptor: a forked child closes it without asking anybody.
-    pub fn fd(&self) -> RawFd {
-        match &*self.listener {
-            Listener::Tcp(listener) => listener.as_raw_fd(),
-            Listener::Unix(listener) => listener.as_raw_fd(),
+    /// Takes connections, if it does not do so already.
+    pub fn resume(&mut self) -> io::Result<()> {
+        if self.accepting.is_none() {
+            self.shared.is_pausing.store(false, Ordering::SeqCst);
+            let (shared, listener) = (self.shared.clone(), self.listener.clone());
+            let accepting = Box::new(move || shared.accept_all(&listener));
+            self.accepting = Some(self.shared.steering.spawn_to_join(accepting)?);
         }
+        Ok(())
+    }
+
+    /// Takes no connections until it is resumed, and has no thread of its own but for those that are being answered.
+    pub fn pause(&mut self) {
+        let Some(join) = self.accepting.take() else {
+            return;
+        };
+        self.shared.is_pausing.store(true, Ordering::SeqCst);
+        // A counter that is full is readable, too.
+        let _ = rustix::io::write(&self.shared.alarm, &1_u64.to_ne_bytes());
+        let n_connections = lock(&self.shared.n_connections);
+        self.shared.one_ended.notify_all();
+        drop(n_connections);
+        join();
+        let _ = rustix::io::read(&self.shared.alarm, &mut [0; 8]);
+    }
+
+    /// Its descriptors: a forked child closes them without asking anybody.
+    pub fn fds(&self) -> [RawFd; 2] {
+        let listener = self.listener.as_fd().as_raw_fd();
+        [listener, self.shared.alarm.as_raw_fd()]
     }
 
     /// Takes no more connections, and waits for those that are being answered, but not for ever.
-    pub fn stop(self, patience: Duration) {
-        self.shared.is_stopping.store(true, Ordering::SeqCst);
+    pub fn stop(mut self, patience: Duration) {
         if let Some(socket) = &self.socket {
             let _ = std::fs::remove_file(socket);
         }
-        self.wake();
+        // Whoever waits in the kernel's queue is told at once.
+        let _ = rustix::net::shutdown(self.listener.as_fd(), rustix::net::Shutdown::Both);
+        self.pause();
         let n_connections = lock(&self.shared.n_connections);
         let _ = self
             .shared
             .one_ended
             .wait_timeout_while(n_connections, patience, |n| *n > 0);
     }
+}
 
-    /// `accept` returns once a listening socket is shut down.
-    fn wake(&self) {
-        let both = rustix::net::Shutdown::Both;
-        // A listener that cannot be shut down is found at its next connection.
-        let _ = match &*self.listener {
-            Listener::Tcp(listener) => rustix::net::shutdown(listener, both),
-            Listener::Unix(listener) => rustix::net::shutdown(listener, both),
-        };
+impl Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Listener::Tcp(listener) => listener.as_fd(),
+            Listener::Unix(listener) => listener.as_fd(),
+        }
+    }
+
+    fn accept(&self) -> io::Result<Connection> {
+        match self {
+            Listener::Tcp(listener) => listener
+                .accept()
+                .map(|(stream, _): (_, SocketAddr)| Connection::Tcp(stream)),
+            Listener::Unix(listener) => listener
+                .accept()
+                .map(|(stream, _)| Connection::Unix(stream)),
+        }
     }
 }
 
@@ -151,33 +201,44 @@ enum Connection {
 
 impl Shared {
     fn accept_all(self: Arc<Shared>, listener: &Listener) {
-        while !self.is_stopping.load(Ordering::SeqCst) {
-            let accepted = match listener {
-                Listener::Tcp(listener) => listener
-                    .accept()
-                    .map(|(stream, _): (_, SocketAddr)| Connection::Tcp(stream)),
-                Listener::Unix(listener) => listener
-                    .accept()
-                    .map(|(stream, _)| Connection::Unix(stream)),
+        while self.wait_for_room() {
+            let mut watched = [
+                PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
+                PollFd::new(&self.alarm, PollFlags::IN),
+            ];
+            let accepted = match poll(&mut watched, None) {
+                Ok(_) if self.is_pausing() => return,
+                Ok(_) => listener.accept(),
+                Err(error) => Err(error.into()),
             };
-            match accepted {
+            match accepted.map_err(|error| Errno::from_io_error(&error)) {
                 Ok(connection) => self.clone().take(connection),
-                Err(_) if self.is_stopping.load(Ordering::SeqCst) => return,
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
+                // It went away again, or somebody else was meant.
+                Err(Some(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED)) => {}
                 // The process has no descriptor left, for example: that passes.
                 Err(_) => std::thread::sleep(Duration::from_millis(50)),
             }
         }
     }
 
-    fn take(self: Arc<Shared>, connection: Connection) {
+    fn is_pausing(&self) -> bool {
+        self.is_pausing.load(Ordering::SeqCst)
+    }
+
+    /// Waits until one more connection may be taken. `false` if none is to be taken any more.
+    fn wait_for_room(&self) -> bool {
         let mut n_connections = lock(&self.n_connections);
-        while *n_connections >= MAX_CONNECTIONS {
+        while *n_connections >= MAX_CONNECTIONS && !self.is_pausing() {
             n_connections = match self.one_ended.wait(n_connections) {
                 Ok(guard) => guard,
                 Err(poisoned) => poisoned.into_inner(),
             };
         }
+        !self.is_pausing()
+    }
+
+    fn take(self: Arc<Shared>, connection: Connection) {
+        let mut n_connections = lock(&self.n_connections);
         *n_connections += 1;
         drop(n_connections);
         let ended = Ended(self.clone());

@@ -26,7 +26,13 @@ pub trait Steering: Send + Sync {
 
     /// Runs `work` on a thread that is not recorded and takes none of the program's signals.
     fn spawn(&self, work: Box<dyn FnOnce() + Send>) -> io::Result<()>;
+
+    /// The same; what is returned must be called once `work` is to end, and waits until its thread has gone.
+    fn spawn_to_join(&self, work: Box<dyn FnOnce() + Send>) -> io::Result<Join>;
 }
+
+/// Waits until a thread has gone.
+pub type Join = Box<dyn FnOnce() + Send>;
 
 /// What is recorded, and how.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,22 +1,24 @@
 //! The job's control: a handler with servers, steered by this process's agent.
 
-use std::ffi::{OsString, c_int};
+use std::ffi::{OsString, c_int, c_void};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use heaptide_agent::threads::Unrecorded;
-use heaptide_agent::{own_thread, session};
+use heaptide_agent::{own_thread, session, sys};
 use heaptide_control::config::RenderConfig;
 use heaptide_control::security::Door;
-use heaptide_control::steering::{HeapOptions, Options, Steering};
+use heaptide_control::steering::{HeapOptions, Join, Options, Steering};
 use heaptide_control::{
     Address, Body, Config, Handler, ReportCommand, ReportOption, Request, Server, group,
 };
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+
+use crate::recording::after_the_count;
 
 /// Address space, touched only as far as needed; Python code runs on these threads too.
 const STACK_BYTES: usize = 1 << 20;
@@ -84,6 +86,54 @@ impl Steering for Process {
         };
         own_thread::spawn(STACK_BYTES, Box::new(work)).map(own_thread::Handle::detach)
     }
+
+    fn spawn_to_join(&self, work: Box<dyn FnOnce() + Send>) -> std::io::Result<Join> {
+        let number = Arc::new(AtomicU32::new(0));
+        let told = number.clone();
+        let work = move || {
+            told.store(sys::thread_id(), Ordering::SeqCst);
+            work();
+            std::ptr::null_mut()
+        };
+        let handle = own_thread::spawn(STACK_BYTES, Box::new(work))?;
+        Ok(Box::new(move || {
+            handle.join();
+            own_thread::wait_until_gone(number.load(Ordering::SeqCst));
+        }))
+    }
+}
+
+/// The listening servers of a control. Never locked while the GIL is released, so that a forked child finds them free.
+type Servers = Mutex<Vec<Server>>;
+
+/// Those of all controls of this process.
+static ALL_SERVERS: Mutex<Vec<Weak<Servers>>> = Mutex::new(Vec::new());
+
+fn for_all_servers(mut work: impl FnMut(&mut Server)) {
+    let _unrecorded = Unrecorded::begin();
+    let mut all = ALL_SERVERS.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|servers| servers.strong_count() > 0);
+    for servers in all.iter().filter_map(Weak::upgrade) {
+        let mut servers = servers.lock().unwrap_or_else(PoisonError::into_inner);
+        servers.iter_mut().for_each(&mut work);
+    }
+}
+
+/// Before Python forks: takes the threads that listen out of the way.
+#[pyfunction]
+pub fn pause_servers() {
+    for_all_servers(Server::pause);
+}
+
+/// In the parent, after the fork.
+#[pyfunction]
+pub fn resume_servers(py: Python<'_>) {
+    extern "C" fn resume(_: *mut c_void) -> c_int {
+        // Without a thread now, the next fork tries again.
+        for_all_servers(|server| drop(server.resume()));
+        0
+    }
+    after_the_count(py, resume);
 }
 
 /// HTTP in this process: `handle` answers a request, `listen` opens doors of its own.
@@ -91,8 +141,7 @@ impl Steering for Process {
 pub struct Control {
     handler: Arc<Handler>,
     process: Arc<Process>,
-    /// Never locked while the GIL is released, so that a forked child finds it free.
-    servers: Mutex<Vec<Server>>,
+    servers: Arc<Servers>,
 }
 
 impl Control {
@@ -173,10 +222,13 @@ impl Control {
             is_closing: AtomicBool::new(false),
             n_inside: AtomicUsize::new(0),
         });
+        let servers = Arc::new(Servers::default());
+        let mut all = ALL_SERVERS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Arc::downgrade(&servers));
         Ok(Control {
             handler: Arc::new(Handler::new(config, process.clone())),
             process,
-            servers: Mutex::default(),
+            servers,
         })
     }
 
@@ -275,7 +327,7 @@ impl Control {
     /// In a forked child: the listeners are the parent's. Their descriptors are closed here, and nothing else is touched.
     fn forget(&self) {
         for server in std::mem::take(&mut *self.servers()) {
-            close(server.fd());
+            server.fds().into_iter().for_each(close);
             std::mem::forget(server);
         }
     }

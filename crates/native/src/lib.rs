@@ -60,6 +60,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(heap_view::heap_rows_difference, module)?)?;
     module.add_class::<control::Control>()?;
     module.add_class::<control::Response>()?;
+    module.add_function(wrap_pyfunction!(control::pause_servers, module)?)?;
+    module.add_function(wrap_pyfunction!(control::resume_servers, module)?)?;
     module.add_function(wrap_pyfunction!(control::docs_page, module)?)?;
     module.add_function(wrap_pyfunction!(control::heap_bytes, module)?)?;
     module.add_class::<heap_view::HeapView>()?;

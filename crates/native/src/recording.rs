@@ -1,7 +1,7 @@
 //! Starting and stopping the agent from Python.
 
 use std::borrow::Cow;
-use std::ffi::OsString;
+use std::ffi::{OsString, c_int, c_void};
 use std::path::PathBuf;
 
 use heaptide_agent::{Config, Program, StartError, session, threads};
@@ -122,8 +122,28 @@ pub fn before_fork() {
 
 /// In the parent, after the fork.
 #[pyfunction]
-pub fn after_fork_in_parent() {
-    session::resume_keeper();
+pub fn after_fork_in_parent(py: Python<'_>) {
+    extern "C" fn resume(_: *mut c_void) -> c_int {
+        session::resume_keeper();
+        0
+    }
+    after_the_count(py, resume);
+}
+
+/// Brings back what a fork had to do without, when Python has counted the threads of the process.
+///
+/// Up to 3.12 that is before its hooks run in the parent, later after them: then `bring_back` is called as soon as the
+/// interpreter runs on. It does that on the main thread alone, and a process that forks from another one has several anyway.
+pub fn after_the_count(py: Python<'_>, bring_back: extern "C" fn(*mut c_void) -> c_int) {
+    let is_counted = py.version_info() < (3, 13);
+    let is_main = heaptide_agent::sys::thread_id() == std::process::id();
+    // SAFETY: the function takes no argument, raises nothing, and lives as long as this library, which is never unloaded.
+    let is_left_for_later = !is_counted
+        && is_main
+        && unsafe { pyo3::ffi::Py_AddPendingCall(Some(bring_back), std::ptr::null_mut()) } == 0;
+    if !is_left_for_later {
+        bring_back(std::ptr::null_mut());
+    }
 }
 
 /// In a forked child whose parent follows forks: goes on recording into the child's own file.
