@@ -50,6 +50,9 @@ SAMPLER_SHARE = 0.01
 # Of a tight loop, line by line: how many times less than memory_profiler's slow-down ours must be, and its own limit.
 LINES_TIMES_LESS = 100
 LINES_SLOWER = 2.0
+# Three million objects: how many times as fast as guppy3, and the walk's own memory for each.
+HEAP_TIMES_FASTER = {"census": 10, "via": 50}
+HEAP_BYTES_PER_OBJECT = 32
 AGENT_WORKLOAD = "calls"
 
 REASONS = Path(__file__).resolve().parent / "reasons.json"
@@ -191,6 +194,21 @@ def further_lines(figures: Figures) -> Iterator[Line]:
     else:
         yield Line(name, f"≤ {SAMPLER_SHARE:.0%} of a core", f"{share:.2%}", share <= SAMPLER_SHARE)
     yield from line_by_line(figures)
+    yield from heap_lines(figures)
+
+
+def heap_lines(figures: Figures) -> Iterator[Line]:
+    """The heap census beside guppy3, and what it needs."""
+    for question, least in HEAP_TIMES_FASTER.items():
+        name, limit = f"heap: {question}", f"≥ {least} times as fast as guppy3"
+        ratio = figures.heap and figures.heap.times_faster(question)
+        yield Line(name, limit, f"{ratio:.1f} times", ratio >= least) if ratio else unmeasured(name, limit)
+    name, limit = "heap: memory of the walk", f"≤ {HEAP_BYTES_PER_OBJECT} bytes for each object"
+    needed = figures.heap and figures.heap.walker_bytes
+    if needed is None:
+        yield unmeasured(name, limit)
+    else:
+        yield Line(name, limit, f"{needed:.1f} bytes", needed <= HEAP_BYTES_PER_OBJECT)
 
 
 def line_by_line(figures: Figures) -> Iterator[Line]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import sampler_share
+from heap import HeapCosts, measure_heap
 from line_cost import LineCost, line_cost
 from process import record, succeed
 from reports import Reports, measure_long_capture, measure_reports
@@ -53,6 +54,8 @@ class Figures:
     sampler_share: float | None = None
     # A tight loop, line by line.
     line_cost: LineCost | None = None
+    # Questions about three million objects.
+    heap: HeapCosts | None = None
     failed: list[str] = field(default_factory=list)
 
 
@@ -69,6 +72,7 @@ def measure(python: Path, repetitions: int) -> Figures:
             measure_page_making,
             measure_sampler,
             measure_lines,
+            measure_objects,
         ):
             try:
                 part(python, Path(scratch), repetitions, figures)
@@ -164,3 +168,8 @@ def measure_lines(python: Path, scratch: Path, repetitions: int, figures: Figure
     """What watching a function line by line costs, beside memory_profiler."""
     cost = figures.line_cost = line_cost(python)
     print(f"line by line    x{cost.heaptide:.2f}, memory_profiler x{cost.memory_profiler:.0f}", flush=True)
+
+
+def measure_objects(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
+    """Questions about the objects of a process, beside the tools that answer them."""
+    figures.heap = measure_heap(python)

@@ -1,91 +1,134 @@
-"""The walk of three million objects, next to guppy3's `heap()` on the same heap: bench/heap.py [--objects N].
+"""Questions about the objects of a process, next to guppy3, objgraph and pympler: bench/heap.py [--objects N].
 
-Both run in a process of their own that has made the same objects, several times, in turn; the best of each counts. Not
-part of `make test`: it says what a machine can do, not whether something works.
+Each tool answers each question in a process of its own that has made the same objects; the best of several times
+counts, as CPU time. Tools that take minutes for millions of objects are asked with fewer, so figures are given for each
+million. Not part of `make test`: it says what a machine can do, not whether something works.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
-HEAP = """
-import gc, json, sys, time
-gc.disable()
+from process import PROGRAMS
 
-class Order:
-    def __init__(self, number):
-        self.number, self.customer, self.lines = number, f"customer {number}", [(number, 2.5)]
-
-class Line:
-    __slots__ = ("order", "text")
-    def __init__(self, order):
-        self.order, self.text = order, {"sku": str(id(order)), "n": order.number}
-
-orders = [Order(number + 1000) for number in range(%d)]
-lines = [Line(order) for order in orders]
-gc.freeze()
-gc.unfreeze()
-"""
-
-OURS = """
-import heaptide
-from heaptide.heap_snapshots import heap_now
-heaptide.heap_snapshot("%s", overwrite=True)
-times, walks = [], []
-for _ in range(3):
-    begin = time.perf_counter()
-    taken = heaptide.heap_snapshot("%s", overwrite=True)
-    times.append(time.perf_counter() - begin)
-    walks.append(taken.walk_seconds)
-print(json.dumps({"seconds": min(times), "walk": min(walks), "objects": taken.objects,
-                  "bytes_per_object": taken.walker_bytes / taken.objects}))
-"""
-
-GUPPY = """
-from guppy import hpy
-hp = hpy()
-times = []
-for _ in range(2):
-    begin = time.perf_counter()
-    heap = hp.heap()
-    times.append(time.perf_counter() - begin)
-print(json.dumps({"seconds": min(times), "objects": heap.count}))
-"""
+OBJECTS = 3_000_000
+# Longer than this no tool is waited for; it took that long, then.
+PATIENCE_SECONDS = 40
 
 
-def measured(program: str) -> dict[str, float]:
-    """Run a program and read the numbers that it prints last."""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+@dataclass(frozen=True)
+class Question:
+    """What is asked, and of whom, with which part of the objects and how often."""
+
+    name: str
+    title: str
+    tools: dict[str, tuple[float, int]]
+
+
+QUESTIONS = (
+    Question("census", "every object, counted (guppy3: gathered)", {"heaptide": (1, 5), "guppy3": (1, 3)}),
+    Question(
+        "table",
+        "counts and bytes by type",
+        {"heaptide": (1, 3), "guppy3": (1, 1), "objgraph": (1, 2), "pympler": (0.1, 1)},
+    ),
+    Question("snapshot", "every object and reference, in a file", {"heaptide": (1, 3)}),
+    Question("via", "strings by what refers to them", {"heaptide": (1, 3), "guppy3": (0.05, 1)}),
+    Question("dominators", "what a list keeps alive", {"heaptide": (1, 1), "guppy3": (1, 1)}),
+    Question(
+        "growth",
+        "what is new since the last look, by type",
+        {"heaptide": (1, 3), "guppy3": (1, 1), "objgraph": (1, 2), "pympler": (0.1, 1)},
+    ),
+)
+TOOLS = ("heaptide", "guppy3", "objgraph", "pympler")
+
+
+@dataclass
+class HeapCost:
+    """CPU seconds for so many objects; a tool that did not end in time or failed has a reason instead."""
+
+    seconds: float | None = None
+    objects: int = 0
+    reason: str = ""
+
+    @property
+    def per_million(self) -> float | None:
+        """Seconds for each million objects."""
+        return self.seconds / self.objects * 1e6 if self.seconds is not None and self.objects else None
+
+    def cell(self) -> str:
+        """As a table shows it."""
+        cost = self.per_million
+        return self.reason or ("" if cost is None else f"{cost:.3f} s")
+
+
+@dataclass
+class HeapCosts:
+    """Question, then tool."""
+
+    costs: dict[str, dict[str, HeapCost]] = field(default_factory=dict)
+    # Of the walk itself, for each object.
+    walker_bytes: float | None = None
+
+    def times_faster(self, question: str, tool: str = "guppy3") -> float | None:
+        """How many times longer a tool takes for each object than we do."""
+        asked = self.costs.get(question, {})
+        ours, theirs = asked.get("heaptide"), asked.get(tool)
+        if not (ours and theirs and ours.per_million and theirs.per_million):
+            return None
+        return theirs.per_million / ours.per_million
+
+
+def measure_heap(python: Path, n_objects: int = OBJECTS) -> HeapCosts:
+    """Ask every question of every tool that answers it."""
+    measured = HeapCosts()
+    for question in QUESTIONS:
+        for tool, (part, repetitions) in question.tools.items():
+            cost = ask(python, tool, question.name, int(n_objects * part), repetitions)
+            measured.costs.setdefault(question.name, {})[tool] = cost
+            print(f"heap {question.name:10} {tool:9} {cost.cell()} per million of {cost.objects:,}", flush=True)
+    code = "import heaptide; census = heaptide.heap_census(); print(census.walker_bytes / census.objects)"
+    many = f"kept = [[number] for number in range({n_objects // 2})]; {code}"
+    done = subprocess.run([str(python), "-c", many], capture_output=True, text=True)
+    measured.walker_bytes = float(done.stdout) if done.returncode == 0 else None
+    return measured
+
+
+def ask(python: Path, tool: str, question: str, n_objects: int, repetitions: int) -> HeapCost:
+    """One tool, one question."""
+    command = [str(python), str(PROGRAMS / "heap.py"), tool, question, str(n_objects), str(repetitions)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        return HeapCost(reason=f"more than {PATIENCE_SECONDS} s")
     if done.returncode != 0:
-        sys.exit(f"the measured program failed:\n{done.stderr}")
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return result
+        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        return HeapCost(reason="not installed" if "ModuleNotFoundError" in last[0] else f"failed: {last[0]}")
+    answer = json.loads(done.stdout.splitlines()[-1])
+    return HeapCost(answer["seconds"], answer["objects"])
 
 
 def main() -> None:
+    """Measure with one interpreter and print."""
+    import tables
+
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--objects", type=int, default=3_000_000)
-    arguments.add_argument("--file", default="/tmp/heaptide-bench.heap")
+    arguments.add_argument("--objects", type=int, default=OBJECTS)
+    arguments.add_argument("--python", type=Path, default=Path(sys.executable))
+    arguments.add_argument("--json", action="store_true", help="print the figures as JSON, too")
     chosen = arguments.parse_args()
-    # An order, its line and what both hold are eleven objects.
-    heap = HEAP % (chosen.objects // 11)
-    ours = measured(heap + OURS % (chosen.file, chosen.file))
-    print(
-        f"heaptide: {ours['objects']:,.0f} objects, walked in {ours['walk']:.2f} s, "
-        f"{ours['bytes_per_object']:.1f} bytes per object in the walker; with the file {ours['seconds']:.2f} s"
-    )
-    try:
-        guppy = measured(heap + GUPPY)
-    except SystemExit as error:
-        print(f"guppy3 is not here: {str(error).splitlines()[-1]}")
-        return
-    print(f"guppy3:   {guppy['objects']:,.0f} objects in {guppy['seconds']:.2f} s")
-    print(
-        f"ratio:    walk {guppy['seconds'] / ours['walk']:.1f}, with the file {guppy['seconds'] / ours['seconds']:.1f}"
-    )
+    measured = measure_heap(Path(os.path.abspath(chosen.python)), chosen.objects)  # noqa: PTH100
+    print()
+    print("\n".join(tables.heap(measured)))
+    if chosen.json:
+        print(json.dumps(asdict(measured), indent=1))
 
 
 if __name__ == "__main__":

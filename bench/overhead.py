@@ -130,7 +130,7 @@ def describe_python(python: Path) -> tuple[str, dict[str, str]]:
     code = """if True:
         import importlib.metadata as m, json, platform
         versions = {}
-        for name in ("heaptide", "memray", "numpy", "pandas"):
+        for name in ("heaptide", "memray", "guppy3", "numpy", "objgraph", "pandas", "pympler"):
             try:
                 versions[name] = m.version(name)
             except m.PackageNotFoundError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import budget
+from heap import QUESTIONS, TOOLS, HeapCosts
 
 if TYPE_CHECKING:
     from overhead import Result
@@ -24,6 +25,8 @@ def markdown(results: list[Result]) -> str:
     for result in results:
         versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
         page += ["", f"## Python {result.python}", "", f"With {versions}.", "", *overhead(result)]
+        if result.further.heap:
+            page += ["", *heap(result.further.heap)]
         kept = budget.lines(result)
         if kept:
             missed = sum(not line.ok for line in kept)
@@ -46,6 +49,17 @@ def overhead(result: Result) -> list[str]:
                 size = costs[tool].capture_size
                 row.append(f"{ratio:.3f}" + (f" · {size / 1e6:.2f} MB" if size else ""))
         rows.append(row)
+    return table(rows)
+
+
+def heap(measured: HeapCosts) -> list[str]:
+    """Questions about objects, and what each tool takes for a million of them."""
+    rows = [["CPU time for a million objects", *TOOLS, "guppy3 takes"]]
+    for question in QUESTIONS:
+        asked = measured.costs.get(question.name, {})
+        ratio = measured.times_faster(question.name)
+        cells = [asked[tool].cell() if tool in asked else "" for tool in TOOLS]
+        rows.append([question.title, *cells, f"{ratio:.1f} times as long" if ratio else ""])
     return table(rows)
 
 

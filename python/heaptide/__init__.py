@@ -8,8 +8,8 @@
 :func:`profile_memory` records the calls of a function and makes a report of each; :func:`profile` reports a function's
 memory line by line; :func:`memory_usage` tells how large a process is over time; :class:`component` records a part of
 a service if its configuration says so; :mod:`leaks` tells what each job of a worker leaves behind;
-:func:`heap` shows every object by kind and answers questions about them, :func:`hpy` is a session of such looks, and
-:func:`heap_snapshot` writes everything into a file.
+:func:`heap_census` counts every object by type, :func:`heap` shows them by kind and answers questions about them,
+:func:`hpy` is a session of such looks, and :func:`heap_snapshot` writes everything into a file.
 
 Importing this package loads next to nothing. What records is loaded when it is first asked for.
 """
@@ -18,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` itself would be an import
     from heaptide import leaks, objects
     from heaptide._native import RecordingError, __version__
+    from heaptide.census import HeapCensus, heap_census
     from heaptide.components import component
     from heaptide.decorator import memray_profiling, profile_memory
     from heaptide.heap_snapshots import HeapTaken, heap_snapshot
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # `typing` itself would be an import
     from heaptide.usage import memory_usage
 
 __all__ = [
+    "HeapCensus",
     "HeapTaken",
     "RecordingError",
     "Tracker",
@@ -35,6 +37,7 @@ __all__ = [
     "active",
     "component",
     "heap",
+    "heap_census",
     "heap_snapshot",
     "hpy",
     "leaks",
@@ -47,6 +50,7 @@ __all__ = [
 ]
 
 _HOME_OF = {
+    "HeapCensus": "census",
     "HeapTaken": "heap_snapshots",
     "RecordingError": "_native",
     "Tracker": "tracker",
@@ -54,6 +58,7 @@ _HOME_OF = {
     "active": "tracker",
     "component": "components",
     "heap": "heapy",
+    "heap_census": "census",
     "heap_snapshot": "heap_snapshots",
     "hpy": "heapy",
     "load_ipython_extension": "notebook",

@@ -24,6 +24,7 @@ __all__ = [
     "check_report_options",
     "closing_words",
     "context_value",
+    "count_heap",
     "docs_page",
     "heap_bytes",
     "heap_rows_difference",
@@ -229,6 +230,9 @@ def heap_rows_table(by: str, rows: list[tuple[int, int, str]], first: int = 0, n
 def heap_rows_difference(
     by: str, before: list[tuple[int, int, str]], after: list[tuple[int, int, str]], n_rows: int = 10
 ) -> str: ...
+def count_heap(
+    token: object, instance: tuple[object, object, object]
+) -> tuple[list[tuple[str, int, int]], int, int, list[str]]: ...
 def heap_values(path: str | PathLike[str]) -> list[str]: ...
 def docs_page() -> str: ...
 def heap_bytes() -> int | None: ...

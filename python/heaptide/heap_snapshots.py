@@ -70,6 +70,12 @@ class _Instance:
         self.second = second
 
 
+def known_instance() -> tuple[object, object, object]:
+    """An instance and the values of its two attributes, for the walk to read back."""
+    first, second = object(), object()
+    return _Instance(first, second), first, second
+
+
 def heap_snapshot(
     path: str | os.PathLike[str] | None = None,
     *,
@@ -111,16 +117,12 @@ def _request(values: bool, redact: Iterable[str]) -> dict[str, object]:
 def _take(
     token: object, target: str, request: dict[str, object], fork: bool, overwrite: bool
 ) -> tuple[int, int, int, int, int, int, int, int]:
-    # The walk looks for `token` in this very frame, and for the attributes in the instance: if it does not find them
-    # where it expects them, it leaves such things out.
-    first, second = object(), object()
-    instance = (_Instance(first, second), first, second)
-    return _native.take_heap(token, instance, target, request, fork=fork, overwrite=overwrite)
+    # The walk looks for `token` in this very frame: if it does not find it where it expects it, it leaves locals out.
+    return _native.take_heap(token, known_instance(), target, request, fork=fork, overwrite=overwrite)
 
 
 def _look(token: object, request: dict[str, object]) -> HeapView:
-    first, second = object(), object()
-    return _native.look_at_heap(token, (_Instance(first, second), first, second), request)
+    return _native.look_at_heap(token, known_instance(), request)
 
 
 def _free_name() -> str:

@@ -14,12 +14,24 @@ TABLES = HERE.parents[1] / "crates" / "agent" / "src" / "cpython" / "tables"
 HEADERS = Path(sysconfig.get_path("include")) / "internal"
 
 
-@pytest.mark.skipif(not HEADERS.is_dir(), reason="this interpreter has no internal headers installed")
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+pytestmark = [
+    pytest.mark.skipif(not HEADERS.is_dir(), reason="this interpreter has no internal headers installed"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler"),
+]
+
+
 def test_the_table_of_this_version_is_what_its_headers_say() -> None:
     table = TABLES / f"v{sys.version_info.major}_{sys.version_info.minor}.rs"
     printed = subprocess.run([HERE / "generate", sys.executable], check=True, capture_output=True, text=True).stdout
     assert without_spacing(printed) == without_spacing(table.read_text(encoding="utf-8"))
+
+
+def test_what_the_heap_walk_knows_of_this_version_is_what_its_headers_say() -> None:
+    # That the walk's constants are those of the file is tested beside them, in Rust, for all versions.
+    table = TABLES / f"heap_v{sys.version_info.major}_{sys.version_info.minor}.txt"
+    command = [HERE / "generate", sys.executable, "cc", "heap_offsets"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert printed.splitlines() == table.read_text(encoding="utf-8").splitlines()
 
 
 def without_spacing(text: str) -> str:

@@ -83,6 +83,16 @@ pub unsafe fn unmap(memory: *mut u8, len: usize) {
     unsafe { libc::munmap(memory.cast(), len) };
 }
 
+/// Asks for large pages, which cost less to fill; the kernel may refuse.
+///
+/// # Safety
+/// `memory` and `len` name a mapping made by [`map_private`].
+pub unsafe fn prefer_large_pages(memory: *mut u8, len: usize) {
+    let _errno = KeepErrno::now();
+    // SAFETY: passed on to the caller; the content stays as it is.
+    unsafe { libc::madvise(memory.cast(), len, libc::MADV_HUGEPAGE) };
+}
+
 /// A longer mapping with the same content, wherever the kernel finds room for it; null when it refuses.
 ///
 /// # Safety

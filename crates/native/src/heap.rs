@@ -6,6 +6,7 @@ use heaptide_agent::heap_walk::file::{self, Summary};
 use heaptide_agent::heap_walk::{self, Proof, WalkError, Walked, Wanted};
 use heaptide_agent::session;
 use heaptide_analysis::capture::heap::HeapSnapshot;
+use heaptide_analysis::heap;
 use pyo3::exceptions::{PyFileExistsError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -121,6 +122,29 @@ pub fn look_at_heap(
     let walked = prepared.and_then(|()| walked(&request.wanted(), proof));
     let walked = walked.map_err(|error| RecordingError::new_err(error.to_string()))?;
     Ok(py.detach(|| HeapView::of(walked.into_snapshot())))
+}
+
+/// Counts the objects of this process. Returns name, objects and bytes of each kind, largest first, how long the program
+/// stood still, in ns, the bytes the walk needed, and what could not be looked at.
+#[pyfunction]
+pub fn count_heap(
+    token: &Bound<'_, PyAny>,
+    instance: &Bound<'_, PyTuple>,
+) -> PyResult<(Vec<(String, u64, u64)>, u64, u64, Vec<String>)> {
+    let proof = proof_of(token, instance)?;
+    // SAFETY: a function called from Python runs with the GIL held, and the objects of the proof are the caller's.
+    let census = unsafe { heap_walk::prepare().and_then(|()| heap_walk::census(proof)) };
+    let census = census.map_err(|error| RecordingError::new_err(error.to_string()))?;
+    let types = census.types.into_iter();
+    let kinds = heap::census::census(types.map(|one| (one.info, one.objects, one.bytes)));
+    let rows = kinds.into_iter();
+    Ok((
+        rows.map(|kind| (kind.name, kind.objects, kind.bytes))
+            .collect(),
+        census.stood_still_ns,
+        census.walker_bytes,
+        census.notes,
+    ))
 }
 
 /// The short texts that a snapshot keeps of what objects hold.

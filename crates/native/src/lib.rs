@@ -55,6 +55,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     lines::add_callbacks(module)?;
     module.add_function(wrap_pyfunction!(heap::take_heap, module)?)?;
     module.add_function(wrap_pyfunction!(heap::look_at_heap, module)?)?;
+    module.add_function(wrap_pyfunction!(heap::count_heap, module)?)?;
     module.add_function(wrap_pyfunction!(heap::heap_values, module)?)?;
     module.add_function(wrap_pyfunction!(heap_view::heap_rows_table, module)?)?;
     module.add_function(wrap_pyfunction!(heap_view::heap_rows_difference, module)?)?;

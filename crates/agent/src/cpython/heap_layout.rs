@@ -112,6 +112,20 @@ pub enum DictKeys {
     Compact,
 }
 
+/// `PyDictKeysObject` of 3.11 and later.
+pub mod dict_keys {
+    /// Logarithm of the number of places.
+    pub const SIZE_LOG: usize = 8;
+    /// Logarithm of the bytes of the index.
+    pub const INDEX_LOG: usize = 9;
+    /// 0 if keys may be anything, others if all are texts.
+    pub const KIND: usize = 10;
+    pub const N_USABLE: usize = 16;
+    pub const N_ENTRIES: usize = 24;
+    /// Entries stand behind the index.
+    pub const INDICES: usize = 32;
+}
+
 const EXCEPTION_3_10: &[(usize, &str)] = &[
     (16, "__dict__"),
     (24, "args"),
@@ -171,6 +185,7 @@ impl HeapLayout {
                 frame_locals: 352,
                 frame_stack: FrameStack::Unknown,
                 frame_function: None,
+                frame_namespace: 56,
                 frame_object: None,
                 code_n_locals: 28,
                 code_local_names: &[72, 88, 80],
@@ -245,4 +260,85 @@ pub mod object {
         (104, "__module__"),
         (112, "__annotations__"),
     ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `tests/layout/generate` printed from the headers of each version.
+    const PRINTED: &[((u8, u8), &str)] = &[
+        ((3, 10), include_str!("tables/heap_v3_10.txt")),
+        ((3, 11), include_str!("tables/heap_v3_11.txt")),
+        ((3, 12), include_str!("tables/heap_v3_12.txt")),
+        ((3, 13), include_str!("tables/heap_v3_13.txt")),
+        ((3, 14), include_str!("tables/heap_v3_14.txt")),
+        ((3, 15), include_str!("tables/heap_v3_15.txt")),
+    ];
+
+    /// Numbers of a layout under the names that the headers are printed with.
+    fn ours(layout: &HeapLayout) -> Vec<(String, usize)> {
+        let mut all = Vec::new();
+        let mut line = |name: &str, number: usize| all.push((name.to_owned(), number));
+        macro_rules! constants {
+            ($module:ident: $($name:ident)*) => {
+                $(line(concat!(stringify!($module), ".", stringify!($name)), $module::$name);)*
+            };
+        }
+        constants!(type_object: NAME BASIC_SIZE ITEM_SIZE FLAGS TRAVERSE WEAK_LIST_OFFSET METHODS MEMBERS BASE DICT);
+        constants!(type_object: DICT_OFFSET IS_GC BASES MRO CACHE SUBCLASSES);
+        constants!(type_flag: HEAP_TYPE READY HAVE_GC LONG LIST TUPLE UNICODE DICT EXCEPTION TYPE MANAGED_DICT);
+        constants!(type_flag: MANAGED_WEAK STATIC_BUILTIN INLINE_VALUES);
+        constants!(object: TYPE SIZE DICT_KEYS DICT_VALUES LIST_ITEMS LIST_ALLOCATED SET_MASK SET_TABLE);
+        constants!(object: SET_SMALL_TABLE BYTE_ARRAY_ALLOCATED WEAK_REFERENT CELL_CONTENT GC_HEADER);
+        constants!(dict_keys: SIZE_LOG INDEX_LOG KIND N_USABLE N_ENTRIES INDICES);
+        for (offset, name) in object::FUNCTION {
+            line(&format!("function.{name}"), *offset);
+        }
+        for (offset, name) in layout.exception_fields {
+            line(&format!("exception.{name}"), *offset);
+        }
+        line("heap_type_name", layout.heap_type_name);
+        line("heap_type_size", layout.heap_type_size);
+        // `heap_walk` finds these behind the name.
+        line("ht_slots - ht_name", 8);
+        line("ht_qualname - ht_name", 16);
+        line("ht_cached_keys - ht_name", 24);
+        line("ht_module - ht_name", 32);
+        line("frame_locals", layout.frame_locals);
+        line("frame_namespace", layout.frame_namespace);
+        line("code_n_locals", layout.code_n_locals);
+        for offset in layout.code_local_names {
+            line("code_local_names", *offset);
+        }
+        for (name, offset) in [
+            ("generations", layout.generations),
+            ("frame_function", layout.frame_function),
+            ("frame_object", layout.frame_object),
+        ] {
+            if let Some(offset) = offset {
+                line(name, offset);
+            }
+        }
+        if let FrameStack::Count(offset) | FrameStack::Pointer(offset) = layout.frame_stack {
+            line("frame_stack", offset);
+        }
+        all
+    }
+
+    #[test]
+    fn layouts_are_what_the_headers_of_each_version_say() {
+        for (version, printed) in PRINTED {
+            let ours = ours(&HeapLayout::of(*version).unwrap());
+            assert!(printed.lines().count() > 60, "{version:?}");
+            for line in printed.lines() {
+                let (name, number) = line.rsplit_once(' ').unwrap();
+                let number: usize = number.parse().unwrap();
+                assert!(
+                    ours.contains(&(name.to_owned(), number)),
+                    "{version:?}: {name} is {number} in the headers"
+                );
+            }
+        }
+    }
 }

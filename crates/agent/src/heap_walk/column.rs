@@ -9,6 +9,9 @@ use crate::sys;
 /// Bytes of the first mapping.
 const FIRST: usize = 1 << 16;
 
+/// From here on large pages are worth it.
+const LARGE: usize = 8 << 20;
+
 /// Numbers one behind the other. Pushing fails instead of panicking where there is no memory.
 pub struct Column<T: Copy> {
     memory: *mut T,
@@ -44,6 +47,16 @@ impl<T: Copy> Column<T> {
         true
     }
 
+    /// Appends zeros; `false` without memory. Only for columns that never shrink: new memory is zeroed by the kernel.
+    pub fn extend_zeroed(&mut self, n_entries: usize) -> bool {
+        let len = self.len + n_entries;
+        if len > self.capacity && self.grow_to(len).is_none() {
+            return false;
+        }
+        self.len = len;
+        true
+    }
+
     pub fn clear(&mut self) {
         self.len = 0;
     }
@@ -73,6 +86,10 @@ impl<T: Copy> Column<T> {
         };
         if memory.is_null() {
             return None;
+        }
+        if bytes >= LARGE {
+            // SAFETY: the mapping has just been made, and is this column's.
+            unsafe { sys::prefer_large_pages(memory, bytes) };
         }
         own_memory::add(bytes - old_bytes_mapped::<T>(self.capacity));
         self.memory = memory.cast();

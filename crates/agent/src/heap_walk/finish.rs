@@ -5,92 +5,71 @@ use heaptide_capture::heap::{
     EdgeKind, Edges, HeapHeader, HeapSnapshot, Label, NO_OBJECT, Objects, Root, Value,
 };
 
-use super::walk::Walk;
+use super::column::Column;
+use super::notes::Columns;
+use super::ranks::Ranks;
+use super::walk::{Found, Weak};
 
-/// Bytes of the columns that a walk fills for objects, and of the table that finds them.
-pub fn walker_bytes(walk: &Walk) -> u64 {
-    let columns = walk.addresses.bytes()
-        + walk.type_column.bytes()
-        + walk.sizes.bytes()
-        + walk.flags.bytes()
-        + walk.starts.bytes()
-        + walk.table.bytes();
-    columns as u64
-}
-
-pub fn snapshot(mut walk: Walk, roots: Vec<Root>, header: HeapHeader) -> HeapSnapshot {
-    let n_objects = walk.addresses.len();
-    let mut addresses = walk.addresses.to_vec();
-    addresses.sort_unstable();
-    // From the order of finding to the order of addresses, and back.
+pub fn snapshot(walked: Found, roots: Vec<Root>, header: HeapHeader) -> HeapSnapshot {
+    let n_objects = walked.found.len();
+    let columns = walked.columns;
+    let ranks = Ranks::new(walked.marks);
+    // From the order of addresses to the order of finding.
     let mut found = vec![0_u32; n_objects];
-    let mut numbers = vec![0_u32; n_objects];
-    for (number, address) in addresses.iter().enumerate() {
-        if let Some(ahead) = addresses.get(number + 8) {
-            walk.table.prefetch(*ahead);
+    for (at, place) in walked.found.iter().enumerate() {
+        if let Some(number) = found.get_mut(ranks.number(*place) as usize) {
+            *number = at as u32;
         }
-        let before = walk.table.find(&walk.addresses, *address).unwrap_or(0);
-        found[number] = before;
-        numbers[before as usize] = number as u32;
     }
-    let table = std::mem::replace(
-        &mut walk.table,
-        match super::table::Table::new() {
-            Some(table) => table,
-            None => return HeapSnapshot::default(),
-        },
-    );
-    let weak = weak_edges(&walk, &table);
-    drop(table);
+    drop(walked.found);
 
-    let values_bytes: Vec<u64> = walk.types.iter().map(|entry| entry.values_bytes).collect();
+    let values_bytes: Vec<u64> = walked
+        .types
+        .iter()
+        .map(|entry| entry.values_bytes)
+        .collect();
     let mut objects = Objects {
-        addresses,
+        addresses: ranks.addresses(n_objects),
         types: Vec::with_capacity(n_objects),
         sizes: Vec::with_capacity(n_objects),
         extras: Vec::with_capacity(n_objects),
         flags: Vec::with_capacity(n_objects),
     };
-    for before in &found {
-        let at = *before as usize;
-        let (type_number, flags) = (walk.type_column[at], walk.flags[at]);
+    for at in &found {
+        let at = *at as usize;
+        let (type_number, flags) = (columns.types[at], columns.flags[at]);
         objects.types.push(type_number);
         objects.flags.push(flags);
-        objects.sizes.push(match walk.sizes[at] {
-            u32::MAX => walk.large_sizes.get(before).copied().unwrap_or(0),
-            size => u64::from(size),
-        });
+        objects.sizes.push(columns.size(at));
         objects.extras.push(if flags & Objects::INLINE_VALUES != 0 {
             values_bytes[type_number as usize]
         } else {
             0
         });
     }
-    let edges = ordered_edges(&walk, &found, &numbers, &weak);
-    let mut values: Vec<Value> = walk
+    let edges = ordered_edges(&columns, &found, &ranks, &weak_edges(&walked.weak, &ranks));
+    let mut values: Vec<Value> = walked
         .values
-        .take()
-        .unwrap_or_default()
         .into_iter()
-        .map(|(object, text)| Value {
-            object: numbers[object as usize],
+        .map(|(place, text)| Value {
+            object: ranks.number(place),
             text,
         })
         .collect();
     values.sort_unstable_by_key(|value| value.object);
     let roots = roots.into_iter().map(|root| Root {
-        object: numbers[root.object as usize],
+        object: ranks.number(root.object),
         ..root
     });
-    let types = walk.types.into_iter().map(|entry| {
+    let types = walked.types.into_iter().map(|entry| {
         let mut info = entry.info;
-        info.object = objects.find(info.address).unwrap_or(NO_OBJECT);
+        info.object = ranks.find(info.address).unwrap_or(NO_OBJECT);
         info
     });
     HeapSnapshot {
         header,
         types: types.collect(),
-        names: walk.names.names,
+        names: walked.names.names,
         roots: roots.collect(),
         objects,
         edges,
@@ -100,42 +79,37 @@ pub fn snapshot(mut walk: Walk, roots: Vec<Root>, header: HeapHeader) -> HeapSna
 }
 
 /// Weak references whose target is in the snapshot, sorted by who has them.
-fn weak_edges(walk: &Walk, table: &super::table::Table) -> Vec<(u32, u32)> {
-    let mut weak: Vec<(u32, u32)> = walk
-        .weak
+fn weak_edges(weak: &Column<Weak>, ranks: &Ranks) -> Vec<(u32, u32)> {
+    let mut weak: Vec<(u32, u32)> = weak
         .iter()
-        .filter_map(|weak| Some((weak.from, table.find(&walk.addresses, weak.target)?)))
+        .filter_map(|weak| Some((ranks.number(weak.from), ranks.find(weak.target)?)))
         .collect();
     weak.sort_unstable();
     weak
 }
 
-fn ordered_edges(walk: &Walk, found: &[u32], numbers: &[u32], weak: &[(u32, u32)]) -> Edges {
-    let n_edges = walk.targets.len() + weak.len();
+fn ordered_edges(columns: &Columns, found: &[u32], ranks: &Ranks, weak: &[(u32, u32)]) -> Edges {
+    let n_edges = columns.targets.len() + weak.len();
     let mut edges = Edges {
         starts: Vec::with_capacity(found.len() + 1),
         targets: Vec::with_capacity(n_edges),
         labels: Vec::with_capacity(n_edges),
     };
     edges.starts.push(0);
-    for before in found {
-        let at = *before as usize;
-        let start = walk.starts[at] as usize;
-        let next = walk.starts.get(at + 1);
-        let end = next.map_or(walk.targets.len(), |end| *end as usize);
-        for place in start..end {
-            edges.targets.push(numbers[walk.targets[place] as usize]);
-            let label = Label::from_word(walk.labels[place]);
+    let mut weak = weak.iter().peekable();
+    for (number, at) in found.iter().enumerate() {
+        let references = columns.references(*at as usize);
+        for target in &columns.targets[references.clone()] {
+            edges.targets.push(ranks.number(*target));
+        }
+        for label in &columns.labels[references] {
+            let label = Label::from_word(*label);
             edges
                 .labels
                 .push(label.unwrap_or(Label::new(EdgeKind::Referent, 0)));
         }
-        let first = weak.partition_point(|(from, _)| from < before);
-        for (from, target) in &weak[first..] {
-            if from != before {
-                break;
-            }
-            edges.targets.push(numbers[*target as usize]);
+        while let Some((_, target)) = weak.next_if(|(from, _)| *from as usize == number) {
+            edges.targets.push(*target);
             edges.labels.push(Label::new(EdgeKind::Weak, 0));
         }
         edges.starts.push(edges.targets.len() as u32);

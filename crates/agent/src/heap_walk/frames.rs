@@ -7,6 +7,7 @@ use heaptide_capture::heap::{EdgeKind, Label, RootKind};
 
 use super::live::Live;
 use super::names::NameTable;
+use super::notes::Notes;
 use super::roots::Roots;
 use super::walk::Walk;
 use crate::cpython::heap_layout::{FrameStack, object};
@@ -64,7 +65,7 @@ pub fn local(
     Some(untagged(live, word))
 }
 
-impl Walk {
+impl<N: Notes> Walk<'_, N> {
     pub(super) fn generator_locals(
         &mut self,
         type_number: u32,
@@ -98,7 +99,7 @@ impl Walk {
         let live = self.live;
         let code = live.word(frame + live.layout.frame_code) & live.layout.frame_code_mask;
         // A finished frame may have the address of a code object that is gone; a live one has just been told.
-        if code == 0 || !self.visited.contains(&code) || live.type_of(code) != live.known.code {
+        if code == 0 || !self.told.contains(&code) || live.type_of(code) != live.known.code {
             return;
         }
         let fixed = [
@@ -106,24 +107,24 @@ impl Walk {
             (
                 live.heap
                     .frame_function
-                    .map_or(0, |offset| untagged(&live, live.word(frame + offset))),
+                    .map_or(0, |offset| untagged(live, live.word(frame + offset))),
                 "function",
             ),
             (code, "f_code"),
         ];
         for (target, name) in fixed {
-            if target != 0 && self.visited.contains(&target) {
+            if target != 0 && self.told.contains(&target) {
                 let label = Label::new(EdgeKind::Internal, self.names.of_text(name));
                 entries.push((target, label));
             }
         }
         // The order in which objects tell of themselves differs from version to version.
-        let visited = &self.visited;
-        entries.sort_by_key(|(target, _)| visited.iter().position(|told| told == target));
-        let names = local_names(&live, &mut self.names, code);
+        let told = &self.told;
+        entries.sort_by_key(|(target, _)| told.iter().position(|one| one == target));
+        let names = local_names(live, &mut self.names, code);
         for (number, name) in names.iter().enumerate() {
             let word = live.word(frame + live.heap.frame_locals + number * 8);
-            let target = untagged(&live, word);
+            let target = untagged(live, word);
             if target != 0 {
                 entries.push((target, Label::new(EdgeKind::Local, *name)));
             }
@@ -164,7 +165,7 @@ impl Walk {
         };
         let fixed = [
             (
-                untagged(&live, live.word(frame + function_offset)),
+                untagged(live, live.word(frame + function_offset)),
                 "function",
             ),
             (live.word(frame + live.heap.frame_namespace), "f_locals"),
@@ -184,10 +185,10 @@ impl Walk {
         if !roots.read_locals {
             return;
         }
-        let names = local_names(&live, &mut self.names, code);
+        let names = local_names(live, &mut self.names, code);
         let first = frame + live.heap.frame_locals;
         for (number, name) in names.iter().enumerate() {
-            let target = untagged(&live, live.word(first + number * 8));
+            let target = untagged(live, live.word(first + number * 8));
             if target != 0 {
                 let name = format!("{function}.{}", self.names.names.get(*name));
                 roots.add(self, RootKind::Frame, &name, target);
@@ -202,7 +203,7 @@ impl Walk {
             return;
         }
         for number in names.len()..end {
-            let target = untagged(&live, live.word(first + number * 8));
+            let target = untagged(live, live.word(first + number * 8));
             if target != 0 {
                 let name = format!("{function} value {}", number - names.len());
                 roots.add(self, RootKind::Frame, &name, target);

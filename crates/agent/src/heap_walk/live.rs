@@ -5,7 +5,9 @@ use std::ffi::{CStr, c_int, c_void};
 use heaptide_capture::heap::Label;
 
 use crate::cpython::Unsupported;
-use crate::cpython::heap_layout::{HeapLayout, object, type_flag, type_object};
+use crate::cpython::heap_layout::{
+    DictKeys, HeapLayout, dict_keys, object, type_flag, type_object,
+};
 use crate::cpython::layout::Layout;
 use crate::cpython::memory::Direct;
 use crate::cpython::text::read_text;
@@ -221,6 +223,24 @@ impl Live {
     /// Calls `with` for every key and value of a dict. `with` must not change it.
     #[inline(always)]
     pub fn dict_entries(&self, dict: usize, mut with: impl FnMut(usize, usize)) {
+        let has_own_values = self.word(dict + object::DICT_VALUES) != 0;
+        if self.heap.dict_keys == DictKeys::Compact && !has_own_values {
+            let keys = self.word(dict + object::DICT_KEYS);
+            // Where the keys are not all texts, the hash stands in front of each.
+            let (len, first) = match self.byte(keys + dict_keys::KIND) {
+                0 => (24, 8),
+                _ => (16, 0),
+            };
+            let entries = keys + dict_keys::INDICES + (1 << self.byte(keys + dict_keys::INDEX_LOG));
+            for number in 0..self.word(keys + dict_keys::N_ENTRIES) {
+                let entry = entries + number * len + first;
+                let (key, value) = (self.word(entry), self.word(entry + 8));
+                if value != 0 {
+                    with(key, value);
+                }
+            }
+            return;
+        }
         let mut at = 0;
         let (mut key, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the dict is alive, the GIL is held, and nothing changes it between two calls.

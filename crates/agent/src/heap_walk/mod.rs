@@ -1,22 +1,30 @@
 //! Every Python object of this process, without making one: the heap walk.
 //!
-//! In reading order: [`roots`] is where it begins, [`walk`] goes from object to object, [`types`] is what it knows of
-//! each type, [`sizes`] how large objects are, [`frames`] what running functions hold, [`finish`] makes the snapshot
-//! that `capture::heap` describes, and [`file`] writes it. [`live`] is the only way to the interpreter: reading words, and the few functions that
+//! In reading order: [`roots`] is where it begins, [`walk`] goes from object to object and [`marks`] knows which it has
+//! met; [`contents`], [`told`], [`type_objects`] and [`frames`] are what objects refer to, [`types`] what is known of
+//! each type, [`sizes`] how large objects are. [`notes`] keeps what is wanted: for a [`census`] sums, for a snapshot
+//! columns, of which [`ranks`] and [`finish`] make what `capture::heap` describes, and [`file`] writes it. [`live`] is the only way to the interpreter: reading words, and the few functions that
 //! make no object. The GIL is held from the first look to the last, so nothing changes meanwhile; names and columns are
 //! in memory of our own.
 //!
 //! Absent here, on purpose: references taken, Python code run, `__dict__`s or frames made, and waiting.
 
+pub mod census;
 mod column;
+mod contents;
 pub mod file;
 mod finish;
 mod frames;
 mod live;
+mod marks;
 mod names;
+mod notes;
+mod ranks;
 mod roots;
 mod sizes;
 mod table;
+mod told;
+mod type_objects;
 mod types;
 mod values;
 mod walk;
@@ -29,9 +37,11 @@ use heaptide_capture::heap::{HeapHeader, HeapSnapshot, RecordingPosition, Root};
 use crate::cpython::heap_layout::HeapLayout;
 use crate::cpython::{Symbols, Unsupported};
 use crate::python;
+use census::Census;
 use live::{Known, Live};
+use notes::{Columns, Notes, Sums};
 use roots::Roots;
-use walk::{Full, Walk};
+use walk::{Found, Full, Walk};
 
 /// What is wanted of a walk.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +98,7 @@ impl From<Unsupported> for WalkError {
 
 /// What was found, before it is put in order.
 pub struct Walked {
-    walk: Walk,
+    found: Found,
     roots: Vec<Root>,
     header: HeapHeader,
     redact: Vec<String>,
@@ -105,48 +115,90 @@ pub unsafe fn prepare() -> Result<(), WalkError> {
     Ok(())
 }
 
+/// An interpreter that stands still, and what of it can be read.
+struct Reading {
+    live: Live,
+    /// Attributes that instances keep without a dict.
+    inline_values: bool,
+    /// Local variables of running functions.
+    locals: bool,
+    notes: Vec<String>,
+}
+
+impl Reading {
+    /// # Safety
+    /// As for [`walk`]; the calling thread holds the GIL as long as the value is used.
+    unsafe fn new(proof: Proof) -> Result<Reading, WalkError> {
+        let layout = *python::layout().ok_or(Unsupported::CheckFailed {
+            what: "the interpreter is not known yet",
+        })?;
+        let (major, minor) = layout.version;
+        let heap = HeapLayout::of(layout.version).ok_or(Unsupported::Version { major, minor })?;
+        let known = Known::resolve()?;
+        // SAFETY: the GIL is held until the walk is over, and the layout was proved when it was prepared.
+        let live = unsafe { Live::new(layout, heap, known) };
+        if live.word(known.type_type + 32) != heap.heap_type_size {
+            Err(Unsupported::ForeignBuild {
+                what: "its types have another size",
+            })?;
+        }
+        let mut reading = Reading {
+            inline_values: proof::attributes(&live, proof),
+            locals: proof::locals(&live, proof),
+            live,
+            notes: Vec::new(),
+        };
+        if !reading.inline_values {
+            reading.note("the names of attributes that are kept without a dict could not be read");
+        }
+        if !reading.locals {
+            reading.note("the local variables of running functions could not be read");
+        }
+        Ok(reading)
+    }
+
+    fn note(&mut self, sentence: &str) {
+        self.notes.push(sentence.to_owned());
+    }
+}
+
+/// Goes through all objects: from the roots, then what the collector knows besides, then what only weak references lead
+/// to. Returns how many objects the roots led to.
+fn find_all<N: Notes>(
+    walk: &mut Walk<'_, N>,
+    roots: &mut Roots,
+    notes: &mut Vec<String>,
+) -> Result<usize, Full> {
+    roots.begin(walk);
+    walk.run()?;
+    let n_led_to = walk.found.len();
+    if !(roots::lists_are_there(walk.live) && roots.add_collected(walk)?) {
+        notes.push("objects that no root leads to could not be looked for".to_owned());
+    }
+    roots.add_weak(walk)?;
+    Ok(n_led_to)
+}
+
 /// Walks the heap. The program stands still until it returns.
 ///
 /// # Safety
 /// The calling thread holds the GIL and was called from a Python function; the objects of `proof` are alive.
 pub unsafe fn walk(wanted: &Wanted, proof: Proof) -> Result<Walked, WalkError> {
     let begun = Instant::now();
-    let layout = *python::layout().ok_or(Unsupported::CheckFailed {
-        what: "the interpreter is not known yet",
-    })?;
-    let (major, minor) = layout.version;
-    let heap = HeapLayout::of(layout.version).ok_or(Unsupported::Version { major, minor })?;
-    let known = Known::resolve()?;
-    // SAFETY: the GIL is held until the walk is over, and the layout was proved when it was prepared.
-    let live = unsafe { Live::new(layout, heap, known) };
-    if live.word(known.type_type + 32) != heap.heap_type_size {
-        Err(Unsupported::ForeignBuild {
-            what: "its types have another size",
-        })?;
-    }
-    let mut notes = Vec::new();
-    let read_inline = proof::attributes(&live, proof);
-    if !read_inline {
-        notes.push(
-            "the names of attributes that are kept without a dict could not be read".to_owned(),
-        );
-    }
+    // SAFETY: passed on from the caller.
+    let mut reading = unsafe { Reading::new(proof)? };
     let mut roots = Roots {
         found: Vec::new(),
-        read_locals: proof::locals(&live, proof),
+        read_locals: reading.locals,
     };
-    if !roots.read_locals {
-        notes.push("the local variables of running functions could not be read".to_owned());
-    }
-    let mut walk = Walk::new(live, read_inline, wanted.values)?;
-    roots.begin(&mut walk);
-    walk.run()?;
-    let n_led_to = walk.addresses.len();
-    if !(roots::lists_are_there(&live) && roots.add_collected(&mut walk)?) {
-        notes.push("objects that no root leads to could not be looked for".to_owned());
-    }
-    roots.add_weak(&mut walk)?;
-    roots.static_types(&mut walk, n_led_to);
+    let mut walk = Walk::new(
+        &reading.live,
+        Columns::new(),
+        reading.inline_values,
+        wanted.values,
+    )?;
+    let n_led_to = find_all(&mut walk, &mut roots, &mut reading.notes)?;
+    roots.static_types(&mut walk);
     roots.tell_apart(&mut walk, n_led_to)?;
     let time = SystemTime::now().duration_since(UNIX_EPOCH);
     let walk_ns = begun.elapsed().as_nanos() as u64;
@@ -156,18 +208,42 @@ pub unsafe fn walk(wanted: &Wanted, proof: Proof) -> Result<Walked, WalkError> {
         taken_unix_ns: time.map_or(0, |time| time.as_nanos() as u64),
         stood_still_ns: walk_ns,
         walk_ns,
-        walker_bytes: finish::walker_bytes(&walk),
+        walker_bytes: walk.bytes() + walk.notes.bytes() as u64,
         command: wanted.command.clone(),
         executable: wanted.executable.clone(),
         host: wanted.host.clone(),
-        notes,
+        notes: reading.notes,
         ..HeapHeader::default()
     };
     Ok(Walked {
-        walk,
+        found: walk.into_found(),
         roots: roots.found,
         header,
         redact: wanted.redact.clone(),
+    })
+}
+
+/// Counts every object of this process. The program stands still until it returns.
+///
+/// # Safety
+/// As for [`walk`].
+pub unsafe fn census(proof: Proof) -> Result<Census, WalkError> {
+    let begun = Instant::now();
+    // SAFETY: passed on from the caller.
+    let mut reading = unsafe { Reading::new(proof)? };
+    let mut roots = Roots {
+        found: Vec::new(),
+        read_locals: reading.locals,
+    };
+    let mut walk = Walk::new(&reading.live, Sums::default(), reading.inline_values, false)?;
+    find_all(&mut walk, &mut roots, &mut reading.notes)?;
+    let walker_bytes = walk.bytes();
+    let stood_still_ns = begun.elapsed().as_nanos() as u64;
+    Ok(Census {
+        types: census::of_types(walk.types, &walk.notes),
+        stood_still_ns,
+        walker_bytes,
+        notes: reading.notes,
     })
 }
 
@@ -189,7 +265,7 @@ impl Walked {
 
     /// Puts everything in order. Needs no GIL.
     pub fn into_snapshot(self) -> HeapSnapshot {
-        let mut snapshot = finish::snapshot(self.walk, self.roots, self.header);
+        let mut snapshot = finish::snapshot(self.found, self.roots, self.header);
         values::redact(&mut snapshot, &self.redact);
         snapshot
     }
@@ -201,8 +277,8 @@ mod proof {
     use super::frames;
     use super::live::Live;
     use super::names::NameTable;
+    use super::told::attributes_of;
     use super::types::TypeEntry;
-    use super::walk::Walk;
     use crate::cpython::thread_frames;
     use std::ops::ControlFlow;
 
@@ -233,7 +309,7 @@ mod proof {
         };
         let entry = TypeEntry::of(live, &mut names, live.type_of(proof.instance));
         let mut entries = Vec::new();
-        Walk::attributes_of(live, &entry, proof.instance, &mut entries);
+        attributes_of(live, &entry, proof.instance, &mut entries);
         let read: Vec<(usize, &str)> = entries
             .iter()
             .map(|(value, label)| (*value, names.names.get(label.number())))

@@ -1,10 +1,15 @@
 //! Where a walk begins, and how what no root leads to is told apart.
 
-use heaptide_capture::heap::{EdgeKind, Label, Objects, Root, RootKind};
+use heaptide_capture::heap::{Objects, Root, RootKind};
 
 use super::column::Column;
+use super::live::Live;
+use super::marks::Place;
+use super::notes::{Columns, Notes};
+use super::table::Table;
+use super::types::Looks;
 use super::walk::{Full, Walk};
-use crate::cpython::heap_layout::object;
+use crate::cpython::heap_layout::{object, type_object};
 use std::ffi::{c_int, c_void};
 
 /// More objects than this are not in one of the collector's lists: it is no list.
@@ -18,14 +23,21 @@ pub struct Roots {
 }
 
 impl Roots {
-    pub fn add(&mut self, walk: &mut Walk, kind: RootKind, name: &str, address: usize) {
-        let object = walk.add(address);
-        let name = walk.names.of_text(name);
-        self.found.push(Root { kind, name, object });
+    pub fn add<N: Notes>(
+        &mut self,
+        walk: &mut Walk<'_, N>,
+        kind: RootKind,
+        name: &str,
+        address: usize,
+    ) {
+        if let Some(object) = walk.add(address) {
+            let name = walk.names.of_text(name);
+            self.found.push(Root { kind, name, object });
+        }
     }
 
     /// `sys.modules` and what is in it, and the running frames.
-    pub fn begin(&mut self, walk: &mut Walk) {
+    pub fn begin<N: Notes>(&mut self, walk: &mut Walk<'_, N>) {
         let live = walk.live;
         let modules = live.modules();
         if modules != 0 {
@@ -48,27 +60,27 @@ impl Roots {
     }
 
     /// Adds all that the collector knows and no root has led to; `false` if it could not be asked.
-    pub fn add_collected(&mut self, walk: &mut Walk) -> Result<bool, Full> {
+    pub fn add_collected<N: Notes>(&mut self, walk: &mut Walk<'_, N>) -> Result<bool, Full> {
         let live = walk.live;
-        let mut collected: Column<usize> = Column::new();
-        let column: *mut Column<usize> = &mut collected;
-        if !live.visit_collected(keep, column.cast()) {
+        let with: *mut Walk<'_, N> = walk;
+        if !live.visit_collected(add_one::<N>, with.cast()) {
             let Some(offset) = live.heap.generations else {
                 return Ok(false);
             };
-            if !read_lists(walk, live.interpreter() + offset, &mut collected) {
+            let mut collected: Column<usize> = Column::new();
+            if !read_lists(live, live.interpreter() + offset, &mut collected) {
                 return Ok(false);
             }
-        }
-        for address in collected.iter() {
-            walk.add(*address);
+            for address in collected.iter() {
+                walk.add(*address);
+            }
         }
         walk.run()?;
         Ok(true)
     }
 
     /// Adds what is referred to only weakly, as long as there is something new.
-    pub fn add_weak(&mut self, walk: &mut Walk) -> Result<(), Full> {
+    pub fn add_weak<N: Notes>(&mut self, walk: &mut Walk<'_, N>) -> Result<(), Full> {
         let mut done = 0;
         while done < walk.weak.len() {
             let target = walk.weak[done].target as usize;
@@ -86,103 +98,138 @@ impl Roots {
 
     /// Objects from `first` on were not led to by a root. Those that have more references than the snapshot knows of are
     /// held by C code, which makes them roots; the rest is garbage.
-    pub fn tell_apart(&mut self, walk: &mut Walk, first: usize) -> Result<(), Full> {
-        let n_others = walk.addresses.len() - first;
-        let mut known: Column<u32> = Column::zeroed(n_others).ok_or(Full)?;
-        let begin = walk.starts.get(first).copied().unwrap_or(0) as usize;
-        for (target, label) in walk.targets[begin..].iter().zip(&walk.labels[begin..]) {
-            let is_weak =
-                Label::from_word(*label).is_some_and(|label| label.kind() == EdgeKind::Weak);
-            if *target as usize >= first && !is_weak {
-                known[*target as usize - first] += 1;
+    pub fn tell_apart(&mut self, walk: &mut Walk<'_, Columns>, first: usize) -> Result<(), Full> {
+        let mut others = Others::new(walk, first).ok_or(Full)?;
+        let mut known: Column<u32> = Column::zeroed(others.len()).ok_or(Full)?;
+        // Weak references are not among these: they are kept apart.
+        let begin = walk.notes.references(first).start;
+        for target in &walk.notes.targets[begin..] {
+            if let Some(other) = others.find(*target) {
+                known[other] += 1;
             }
         }
         let mut reached: Column<u32> = Column::new();
-        for (place, known) in known.iter().enumerate() {
-            let number = first + place;
-            let at = walk.addresses[number] as usize;
+        for (other, known) in known.iter().enumerate() {
+            let place = others.places[other] as Place;
+            let at = walk.marks.address_of(place);
             let held = match walk.live.references(at) {
                 None => true,
                 Some(references) => references > u64::from(*known),
             };
             if held {
-                let entry = &walk.types[walk.type_column[number] as usize];
-                let is_static_type =
-                    entry.looks == super::types::Looks::Type && !walk.live.is_heap_type(at);
-                let kind = if is_static_type {
-                    RootKind::Type
-                } else {
-                    walk.flags[number] |= Objects::HELD_BY_C;
-                    RootKind::C
-                };
-                self.found.push(Root {
-                    kind,
-                    name: 0,
-                    object: number as u32,
-                });
-                if !reached.push(number as u32) {
+                let entry = &walk.types[walk.notes.types[first + other] as usize];
+                let is_static_type = entry.looks == Looks::Type && !walk.live.is_heap_type(at);
+                if !is_static_type {
+                    walk.notes.flags[first + other] |= Objects::HELD_BY_C;
+                    self.found.push(Root {
+                        kind: RootKind::C,
+                        name: 0,
+                        object: place,
+                    });
+                }
+                if !reached.push(other as u32) {
                     return Err(Full);
                 }
             }
         }
-        let mut is_reached: Column<u8> = Column::zeroed(n_others).ok_or(Full)?;
-        for number in reached.iter() {
-            is_reached[*number as usize - first] = 1;
+        others.spread(walk, first, &mut reached)?;
+        for other in 0..others.len() {
+            if others.is_reached[other] == 0 {
+                walk.notes.flags[first + other] |= Objects::UNREACHABLE;
+            }
+        }
+        Ok(())
+    }
+
+    /// Static types are kept by themselves.
+    pub fn static_types(&mut self, walk: &mut Walk<'_, Columns>) {
+        let mut name = String::new();
+        for place in &walk.static_types {
+            let at = walk.marks.address_of(*place);
+            walk.live
+                .c_text(walk.live.word(at + type_object::NAME), &mut name);
+            self.found.push(Root {
+                kind: RootKind::Type,
+                name: walk.names.of_text(&name),
+                object: *place,
+            });
+        }
+    }
+}
+
+/// Objects that no root has led to, in the order of finding.
+struct Others {
+    places: Column<u64>,
+    numbers: Table,
+    is_reached: Column<u8>,
+}
+
+impl Others {
+    fn new(walk: &Walk<'_, Columns>, first: usize) -> Option<Others> {
+        let found = walk.found.get(first..)?;
+        let mut places: Column<u64> = Column::new();
+        let mut numbers = Table::new()?;
+        for place in found {
+            let place = u64::from(*place);
+            numbers.find_or_add(&places, place)?;
+            if !places.push(place) {
+                return None;
+            }
+        }
+        Some(Others {
+            is_reached: Column::zeroed(found.len())?,
+            places,
+            numbers,
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    fn find(&self, place: Place) -> Option<usize> {
+        let number = self.numbers.find(&self.places, u64::from(place))?;
+        Some(number as usize)
+    }
+
+    /// Marks all that the ones in `reached` lead to.
+    fn spread(
+        &mut self,
+        walk: &Walk<'_, Columns>,
+        first: usize,
+        reached: &mut Column<u32>,
+    ) -> Result<(), Full> {
+        for other in reached.iter() {
+            self.is_reached[*other as usize] = 1;
         }
         let mut done = 0;
         while done < reached.len() {
-            let number = reached[done] as usize;
+            let references = walk.notes.references(first + reached[done] as usize);
             done += 1;
-            let start = walk.starts[number] as usize;
-            let end = walk
-                .starts
-                .get(number + 1)
-                .map_or(walk.targets.len(), |end| *end as usize);
-            for place in start..end {
-                let target = walk.targets[place] as usize;
-                if target >= first && is_reached[target - first] == 0 {
-                    is_reached[target - first] = 1;
+            for place in references {
+                let target = self.find(walk.notes.targets[place]);
+                if let Some(target) = target.filter(|target| self.is_reached[*target] == 0) {
+                    self.is_reached[target] = 1;
                     if !reached.push(target as u32) {
                         return Err(Full);
                     }
                 }
             }
         }
-        for (place, reached) in is_reached.iter().enumerate() {
-            if *reached == 0 {
-                walk.flags[first + place] |= Objects::UNREACHABLE;
-            }
-        }
         Ok(())
-    }
-
-    /// Static types among what roots led to: they are kept by themselves.
-    pub fn static_types(&mut self, walk: &mut Walk, first: usize) {
-        for number in 0..first {
-            let entry = &walk.types[walk.type_column[number] as usize];
-            if entry.looks == super::types::Looks::Type
-                && !walk.live.is_heap_type(walk.addresses[number] as usize)
-            {
-                self.found.push(Root {
-                    kind: RootKind::Type,
-                    name: 0,
-                    object: number as u32,
-                });
-            }
-        }
     }
 }
 
-unsafe extern "C" fn keep(target: *mut c_void, column: *mut c_void) -> c_int {
-    // SAFETY: the caller passes its column, which nobody else uses meanwhile.
-    let column = unsafe { &mut *column.cast::<Column<usize>>() };
+unsafe extern "C" fn add_one<N: Notes>(target: *mut c_void, walk: *mut c_void) -> c_int {
+    // SAFETY: the caller passes its walk, which nobody else uses meanwhile.
+    let walk = unsafe { &mut *walk.cast::<Walk<'_, N>>() };
+    walk.add(target as usize);
     // Going on is 1, stopping 0.
-    c_int::from(column.push(target as usize))
+    1
 }
 
 /// Follows the collector's lists: three generations, and what was frozen. `false` if they do not look like lists.
-fn read_lists(walk: &Walk, first: usize, collected: &mut Column<usize>) -> bool {
-    let live = &walk.live;
+fn read_lists(live: &Live, first: usize, collected: &mut Column<usize>) -> bool {
     // A list's head has the links, and a threshold and a count; the pointer to the youngest stands before the last.
     for head in [first, first + 24, first + 48, first + 80] {
         let mut at = head;
@@ -204,7 +251,7 @@ fn read_lists(walk: &Walk, first: usize, collected: &mut Column<usize>) -> bool 
 }
 
 /// Whether the words at the collector's place in the interpreter's state are heads of lists.
-pub fn lists_are_there(live: &super::live::Live) -> bool {
+pub fn lists_are_there(live: &Live) -> bool {
     let Some(offset) = live.heap.generations else {
         return true;
     };

@@ -3,7 +3,7 @@
 
 use super::live::Live;
 use super::types::{TypeEntry, cached_keys_bytes};
-use crate::cpython::heap_layout::{DictKeys, object, type_flag};
+use crate::cpython::heap_layout::{DictKeys, dict_keys, object, type_flag};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeRule {
@@ -144,8 +144,11 @@ fn usable(places: usize) -> usize {
 pub fn keys_bytes(live: &Live, keys: usize) -> u64 {
     let bytes = match live.heap.dict_keys {
         DictKeys::Compact => {
-            let entry = if live.byte(keys + 10) == 0 { 24 } else { 16 };
-            32 + (1 << live.byte(keys + 9)) + usable(1 << live.byte(keys + 8)) * entry
+            let any_key = live.byte(keys + dict_keys::KIND) == 0;
+            let entry = if any_key { 24 } else { 16 };
+            let places = 1 << live.byte(keys + dict_keys::SIZE_LOG);
+            let index = 1 << live.byte(keys + dict_keys::INDEX_LOG);
+            dict_keys::INDICES + index + usable(places) * entry
         }
         DictKeys::Plain => {
             let places = live.word(keys + 8);
@@ -166,7 +169,9 @@ fn dict_bytes(live: &Live, at: usize) -> usize {
     let mut bytes = 0;
     if live.word(at + object::DICT_VALUES) != 0 {
         bytes += match live.heap.dict_keys {
-            DictKeys::Compact => (live.word(keys + 24) + live.word(keys + 16)) * 8,
+            DictKeys::Compact => {
+                (live.word(keys + dict_keys::N_ENTRIES) + live.word(keys + dict_keys::N_USABLE)) * 8
+            }
             DictKeys::Plain => usable(live.word(keys + 8)) * 8,
         };
     }

@@ -43,22 +43,6 @@ impl Table {
         }
     }
 
-    /// Makes the next look at an address cheaper.
-    #[inline(always)]
-    pub fn prefetch(&self, address: u64) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(place) = self.places.get(self.home(address)) {
-            // SAFETY: a hint for an address inside a live slice.
-            unsafe {
-                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
-                    (place as *const u32).cast(),
-                );
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = address;
-    }
-
     /// The number of the object at an address, which is `addresses.len()` if it is new, and whether it is. The caller
     /// appends a new address to the column. `None` without memory.
     #[inline(always)]
@@ -99,10 +83,6 @@ impl Table {
             *self.places.get_mut(place)? = number as u32 + 1;
         }
         Some(())
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.places.bytes()
     }
 }
 

@@ -6,7 +6,9 @@ use heaptide_capture::heap::{EdgeKind, Label, TypeInfo};
 use super::live::{Field, Live};
 use super::names::NameTable;
 use super::sizes::{SizeRule, keys_bytes};
-use crate::cpython::heap_layout::{DictKeys, InlineValues, object, type_flag, type_object};
+use crate::cpython::heap_layout::{
+    DictKeys, InlineValues, dict_keys, object, type_flag, type_object,
+};
 
 /// `PyMemberDef`: name, type and offset, and its length.
 const MEMBER_TYPE: usize = 8;
@@ -311,15 +313,14 @@ fn shared_attributes(
     if keys == 0 {
         return (Vec::new(), 0);
     }
-    let entries = keys + 32 + (1 << live.byte(keys + 9));
-    let n_entries = live.word(keys + 24).min(MAX_SHARED);
-    let n_usable = live.word(keys + 16).min(MAX_SHARED);
-    let attributes = (0..n_entries)
-        .map(|number| match live.word(entries + number * 16) {
+    let attributes: Vec<u32> = shared_keys(live, keys)
+        .map(|key| match key {
             0 => 0,
             key => names.of_object(live, key),
         })
         .collect();
+    let n_entries = attributes.len();
+    let n_usable = live.word(keys + dict_keys::N_USABLE).min(MAX_SHARED);
     let capacity = (n_entries + n_usable) as u64;
     // A byte per value for the order, and a few words of bookkeeping.
     let prefix = (capacity + 4).next_multiple_of(8);
@@ -328,6 +329,13 @@ fn shared_attributes(
 
 /// No class has more shared keys.
 const MAX_SHARED: usize = 64;
+
+/// The texts that name attributes, in the order of their values; 0 where there is none.
+pub fn shared_keys(live: &Live, keys: usize) -> impl Iterator<Item = usize> + '_ {
+    let entries = keys + dict_keys::INDICES + (1 << live.byte(keys + dict_keys::INDEX_LOG));
+    let n_entries = live.word(keys + dict_keys::N_ENTRIES).min(MAX_SHARED);
+    (0..n_entries).map(move |number| live.word(entries + number * 16))
+}
 
 /// `ht_cached_keys` of a heap type; 0 if there are none.
 pub fn cached_keys(live: &Live, address: usize) -> usize {

@@ -2,9 +2,11 @@
 //!
 //! In reading order: [`graph`] is who refers to whom, [`set`] some of the objects; [`dominators`], [`retained`] and [`paths`] are the questions
 //! about retention, on plain numbers. [`view`] opens a snapshot for them, [`allocations`] adds where objects were made and [`sites`] sums that up by line; [`kinds`] and [`labels`] name objects and references. [`partition`],
-//! [`types`], [`pattern`], [`tree`] and [`diff`] are what tables show, [`picture`] what is drawn, [`explore`] what the page has, [`suspects`] and [`waste`] what stands out.
+//! [`types`], [`pattern`], [`tree`] and [`diff`] are what tables show, [`picture`] what is drawn, [`explore`] what the page has, [`suspects`] and [`waste`] what stands out. [`census`] is the
+//! table of a look without references.
 
 pub mod allocations;
+pub mod census;
 pub mod diff;
 pub mod dominators;
 pub mod explore;

@@ -1,0 +1,134 @@
+"""Makes objects as programs have them, then answers one question: heap.py TOOL QUESTION OBJECTS REPETITIONS.
+
+The last line it prints is JSON: CPU seconds of the best repetition, and how many objects the tool looked at.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+# An order with its line is eight objects: two instances, two dicts or lists, two strings, a tuple and a number.
+OBJECTS_PER_ORDER = 8
+
+
+class Order:
+    """An instance with attributes of several types."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.customer, self.lines = number, f"customer {number}", [(number, 2.5)]
+
+
+class Line:
+    """An instance with slots."""
+
+    __slots__ = ("order", "text")
+
+    def __init__(self, order: Order) -> None:
+        self.order, self.text = order, {"sku": str(id(order)), "n": order.number}
+
+
+Measured = tuple[Callable[[], Any], Callable[[Any], int]]
+
+
+def ours(question: str, orders: list[Order]) -> Measured:
+    """What is measured, and how many objects it looked at."""
+    import heaptide
+    from heaptide.heap_snapshots import heap_now
+
+    view = heap_now() if question in ("via", "dominators") else None
+    folder = tempfile.TemporaryDirectory(prefix="heaptide-bench-")
+    before = heaptide.heap_census()
+    return {
+        "census": (heaptide.heap_census, lambda census: census.objects),
+        "table": (lambda: repr(heaptide.heap_census()), lambda _: before.objects),
+        "snapshot": (
+            lambda: heaptide.heap_snapshot(f"{folder.name}/now.heap", overwrite=True),
+            lambda taken: taken.objects,
+        ),
+        "via": (lambda: view and view.of_kind("str").partition("via").rows(), lambda _: n_strings(view)),
+        "dominators": (lambda: view and heap_now().all().largest(10).retained(), lambda _: before.objects),
+        "growth": (lambda: heaptide.heap_census().since(before), lambda _: before.objects),
+    }[question]
+
+
+def n_strings(view: Any) -> int:
+    """How many strings a view has."""
+    return len(view.of_kind("str"))
+
+
+def guppy(question: str, orders: list[Order]) -> Measured:
+    """The same questions, as heapy answers them."""
+    from guppy import hpy
+
+    hp = hpy()
+    heap = hp.heap()
+    strings = hp.iso(*(order.customer for order in orders))
+
+    def by_via() -> str:
+        # An answer is kept in the set that was asked: ask a new one.
+        return str(hp.iso(*(order.customer for order in orders)).byvia)
+
+    def growth() -> str:
+        return str(hp.heap() - heap)
+
+    return {
+        "census": (hp.heap, lambda heap: heap.count),
+        "table": (lambda: str(hp.heap().bytype), lambda _: heap.count),
+        "via": (by_via, lambda _: strings.count),
+        "dominators": (lambda: hp.iso(orders).domisize, lambda _: heap.count),
+        "growth": (growth, lambda _: heap.count),
+    }[question]
+
+
+def objgraph(question: str, orders: list[Order]) -> Measured:
+    """What the collector tracks, which is less than all."""
+    import objgraph as peer
+
+    n_objects = len(gc.get_objects())
+    return {
+        "table": (lambda: peer.most_common_types(limit=10), lambda _: n_objects),
+        "growth": (lambda: peer.growth(limit=10), lambda _: n_objects),
+    }[question]
+
+
+def pympler(question: str, orders: list[Order]) -> Measured:
+    """Counts and sizes of what the collector tracks and what that refers to."""
+    from pympler import muppy, summary
+
+    objects = muppy.get_objects()
+    before = summary.summarize(objects)
+    n_objects = len(objects)
+    del objects
+    return {
+        "table": (lambda: summary.summarize(muppy.get_objects()), lambda _: n_objects),
+        "growth": (
+            lambda: summary.get_diff(before, summary.summarize(muppy.get_objects())),
+            lambda _: n_objects,
+        ),
+    }[question]
+
+
+def main() -> None:
+    """Make the objects, ask, and print the best time."""
+    tool, question, n_objects, repetitions = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    gc.disable()
+    orders = [Order(number + 1000) for number in range(n_objects // OBJECTS_PER_ORDER)]
+    lines = [Line(order) for order in orders]
+    tools = {"heaptide": ours, "guppy3": guppy, "objgraph": objgraph, "pympler": pympler}
+    ask, count = tools[tool](question, orders)
+    times = []
+    for _ in range(repetitions):
+        begin = time.process_time()
+        answer = ask()
+        times.append(time.process_time() - begin)
+    print(json.dumps({"seconds": min(times), "objects": count(answer), "orders": len(lines)}))
+
+
+if __name__ == "__main__":
+    main()

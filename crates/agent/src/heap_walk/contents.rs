@@ -1,0 +1,100 @@
+//! What lists, tuples, dicts and arrays refer to, read where they keep it, and what a dict's entries are called.
+
+use heaptide_capture::heap::{EdgeKind, Label};
+
+use super::live::Live;
+use super::notes::Notes;
+use super::sizes::{array, array_bytes};
+use super::walk::Walk;
+
+impl<N: Notes> Walk<'_, N> {
+    #[inline(always)]
+    pub(super) fn items(&mut self, items: usize, n_items: usize) {
+        for index in 0..n_items {
+            let target = self.live.word(items + index * 8);
+            self.edge(target, Label::new(EdgeKind::Index, index as u32));
+        }
+    }
+
+    /// The keys and values of a dict, named by the keys.
+    #[inline(always)]
+    pub(super) fn dict_entries(&mut self, at: usize) {
+        let live = self.live;
+        let mut position = 0;
+        live.dict_entries(at, |key, value| {
+            let label = self.key_label(key, position);
+            self.edge(key, Label::new(EdgeKind::KeyOf, position));
+            self.edge(value, label);
+            position = position.saturating_add(1);
+        });
+    }
+
+    #[inline(always)]
+    pub(super) fn key_label(&mut self, key: usize, position: u32) -> Label {
+        if !N::REFERENCES {
+            return Label::new(EdgeKind::Item, 0);
+        }
+        let live = self.live;
+        let key_type = live.type_of(key);
+        if key_type == live.known.unicode {
+            return Label::new(EdgeKind::Key, self.names.of_object(live, key));
+        }
+        if key_type == live.known.long {
+            if let Some(number) = small_number(live, key) {
+                return Label::new(EdgeKind::NumberKey, number);
+            }
+        }
+        Label::new(EdgeKind::Item, position)
+    }
+
+    /// References of an object that the collector does not follow, by the fields that are known of it.
+    pub(super) fn fields(&mut self, type_number: u32, at: usize) {
+        for place in 0..self.types[type_number as usize].fields.len() {
+            let field = self.types[type_number as usize].fields[place];
+            let target = self.live.word(at + field.offset);
+            self.edge(target, field.label);
+        }
+    }
+
+    /// What a numpy array refers to: the collector does not follow arrays.
+    pub(super) fn array(&mut self, at: usize) {
+        let live = self.live;
+        let internal = |name| Label::new(EdgeKind::Internal, name);
+        let description = live.word(at + array::DESCRIPTION);
+        self.edge(
+            live.word(at + array::BASE),
+            internal(self.internal.array_base),
+        );
+        self.edge(description, internal(self.internal.dtype));
+        let contiguous = live.half(at + array::FLAGS) & array::CONTIGUOUS != 0;
+        let data = live.word(at + array::DATA);
+        if description == 0 || data == 0 || !contiguous {
+            return;
+        }
+        if live.half(description + array::TYPE_NUMBER) == array::OBJECTS {
+            if let Some(bytes) = array_bytes(live, at) {
+                self.items(data, bytes / 8);
+            }
+        }
+    }
+}
+
+/// The value of a whole number that is neither negative nor large.
+fn small_number(live: &Live, at: usize) -> Option<u32> {
+    let size = live.size(at);
+    let n_digits = if live.heap.tagged_numbers {
+        // The two lowest bits are 0 for a positive number and 1 for zero.
+        match size & 3 {
+            0 => size >> 3,
+            1 => 0,
+            _ => return None,
+        }
+    } else {
+        size
+    };
+    match n_digits {
+        0 => Some(0),
+        1 => Some(live.half(at + 24)).filter(|number| *number <= Label::MAX_NUMBER),
+        _ => None,
+    }
+}

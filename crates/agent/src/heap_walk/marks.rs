@@ -1,0 +1,215 @@
+//! Which objects were found: a bit for every sixteen bytes of memory where there are any, so that the bits of millions
+//! of objects stay in the processor's caches.
+//!
+//! An object's *place* is four bytes: the number of its area of memory, and where in that area it is. Places need no
+//! table from addresses to numbers; counting bits turns them into numbers in the order of addresses ([`super::ranks`]).
+
+use super::column::Column;
+
+/// Bytes of an area, as a power of two.
+const AREA_BITS: u32 = 18;
+/// Objects begin at a multiple of sixteen bytes; the interpreter's static ones at eight, in areas of their own.
+const STEP_BITS: u32 = 4;
+const PLACE_BITS: u32 = AREA_BITS - STEP_BITS;
+/// Words of bits of an area.
+pub const AREA_WORDS: usize = 1 << (PLACE_BITS - 6);
+/// More areas than four bytes have names for: 64 GiB of memory with objects everywhere.
+const MAX_AREAS: usize = 1 << (32 - PLACE_BITS);
+/// Slots of the table at first; always a power of two.
+const FIRST: usize = 1 << 10;
+/// Bits of a slot for the number of an area plus one.
+const NUMBER_BITS: u32 = 20;
+
+/// Area and place in it, in four bytes.
+pub type Place = u32;
+
+/// No place: memory ran out, or the address cannot be one of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    Full,
+    NoObject,
+}
+
+pub struct Marks {
+    /// Key of an area and its number plus one; 0 is free.
+    slots: Column<u64>,
+    /// Where each area begins.
+    pub areas: Column<u64>,
+    pub bits: Column<u64>,
+    last: (u64, u32),
+}
+
+/// Area of an address; every area has one key for objects at multiples of sixteen and one for the others.
+#[inline(always)]
+fn key_of(address: u64) -> u64 {
+    address >> AREA_BITS << 1 | address >> 3 & 1
+}
+
+#[inline(always)]
+fn place_in(number: u32, address: u64) -> Place {
+    number << PLACE_BITS | (address >> STEP_BITS) as u32 & ((1 << PLACE_BITS) - 1)
+}
+
+/// The word of bits that a place is in, and its bit.
+#[inline(always)]
+pub fn word_and_bit(place: Place) -> (usize, u32) {
+    ((place >> 6) as usize, place & 63)
+}
+
+/// The number of the area that a place is in.
+#[inline(always)]
+pub fn area_of(place: Place) -> usize {
+    (place >> PLACE_BITS) as usize
+}
+
+impl Marks {
+    pub fn new() -> Option<Marks> {
+        Some(Marks {
+            slots: Column::zeroed(FIRST)?,
+            areas: Column::new(),
+            bits: Column::new(),
+            last: (u64::MAX, 0),
+        })
+    }
+
+    /// The place of an object, and whether it was not known before.
+    #[inline(always)]
+    pub fn mark(&mut self, address: usize) -> Result<(Place, bool), Refused> {
+        let address = address as u64;
+        let key = key_of(address);
+        if address & 7 != 0 {
+            return Err(Refused::NoObject);
+        }
+        if key != self.last.0 {
+            let number = match self.number_of(key) {
+                Some(number) => number,
+                None => self.add_area(address)?,
+            };
+            self.last = (key, number);
+        }
+        let place = place_in(self.last.1, address);
+        let (word, bit) = word_and_bit(place);
+        let bits = self.bits.get_mut(word).ok_or(Refused::Full)?;
+        let new = *bits >> bit & 1 == 0;
+        *bits |= 1 << bit;
+        Ok((place, new))
+    }
+
+    /// The place of an object that was found.
+    pub fn find(&self, address: u64) -> Option<Place> {
+        let place = place_in(self.number_of(key_of(address))?, address);
+        let (word, bit) = word_and_bit(place);
+        (self.bits.get(word)? >> bit & 1 != 0 && address & 7 == 0).then_some(place)
+    }
+
+    #[inline(always)]
+    pub fn address_of(&self, place: Place) -> usize {
+        let begin = self.areas.get(area_of(place)).copied().unwrap_or(0);
+        begin as usize + ((place as usize & ((1 << PLACE_BITS) - 1)) << STEP_BITS)
+    }
+
+    #[inline(always)]
+    fn home(&self, key: u64) -> usize {
+        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (hash >> (64 - self.slots.len().trailing_zeros())) as usize
+    }
+
+    #[inline(always)]
+    fn number_of(&self, key: u64) -> Option<u32> {
+        let mask = self.slots.len() - 1;
+        let mut at = self.home(key);
+        loop {
+            let slot = *self.slots.get(at)?;
+            if slot == 0 {
+                return None;
+            }
+            if slot >> NUMBER_BITS == key {
+                return Some((slot & ((1 << NUMBER_BITS) - 1)) as u32 - 1);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    #[cold]
+    fn add_area(&mut self, address: u64) -> Result<u32, Refused> {
+        let key = key_of(address);
+        // No program has addresses of so many bits.
+        if key >> (64 - NUMBER_BITS) != 0 {
+            return Err(Refused::NoObject);
+        }
+        let number = self.areas.len();
+        if number >= MAX_AREAS {
+            return Err(Refused::Full);
+        }
+        if number * 2 >= self.slots.len() {
+            self.grow().ok_or(Refused::Full)?;
+        }
+        let begin = address >> AREA_BITS << AREA_BITS | address & 8;
+        if !(self.areas.push(begin) && self.bits.extend_zeroed(AREA_WORDS)) {
+            return Err(Refused::Full);
+        }
+        self.insert(key, number as u32).ok_or(Refused::Full)?;
+        Ok(number as u32)
+    }
+
+    fn insert(&mut self, key: u64, number: u32) -> Option<()> {
+        let mask = self.slots.len() - 1;
+        let mut at = self.home(key);
+        while *self.slots.get(at)? != 0 {
+            at = (at + 1) & mask;
+        }
+        *self.slots.get_mut(at)? = key << NUMBER_BITS | u64::from(number + 1);
+        Some(())
+    }
+
+    fn grow(&mut self) -> Option<()> {
+        let old = std::mem::replace(&mut self.slots, Column::new());
+        self.slots = Column::zeroed(old.len() * 2)?;
+        for slot in old.iter().filter(|slot| **slot != 0) {
+            let number = (slot & ((1 << NUMBER_BITS) - 1)) as u32 - 1;
+            self.insert(slot >> NUMBER_BITS, number)?;
+        }
+        Some(())
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.slots.bytes() + self.areas.bytes() + self.bits.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_keeps_its_place() {
+        let mut marks = Marks::new().unwrap();
+        // Over more areas than the table has slots at first, at multiples of eight.
+        let addresses: Vec<usize> = (0..100_000)
+            .map(|number| 0x7f00_0000_0000 + (number * 4099 * 64 + number % 2 * 8))
+            .collect();
+        let mut places = Vec::new();
+        for address in &addresses {
+            let (place, new) = marks.mark(*address).unwrap();
+            assert!(new);
+            places.push(place);
+        }
+        for (address, place) in addresses.iter().zip(&places) {
+            assert_eq!(marks.mark(*address), Ok((*place, false)));
+            assert_eq!(marks.find(*address as u64), Some(*place));
+            assert_eq!(marks.address_of(*place), *address);
+            assert_eq!(marks.find(*address as u64 + 16), None);
+        }
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), addresses.len());
+    }
+
+    #[test]
+    fn what_cannot_be_an_object_has_no_place() {
+        let mut marks = Marks::new().unwrap();
+        assert_eq!(marks.mark(0x7f00_0000_0003), Err(Refused::NoObject));
+        assert_eq!(marks.mark(usize::MAX - 7), Err(Refused::NoObject));
+        assert_eq!(marks.mark(0x7f00_0000_0008).map(|(_, new)| new), Ok(true));
+    }
+}

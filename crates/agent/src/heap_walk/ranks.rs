@@ -1,0 +1,139 @@
+//! From places to numbers in the order of addresses: how many bits are set before an object's own. Nothing is sorted but
+//! the areas of memory.
+
+use super::marks::{AREA_WORDS, Marks, Place, area_of, word_and_bit};
+
+const NONE: u32 = u32::MAX;
+
+pub struct Ranks {
+    marks: Marks,
+    /// Objects before each area.
+    before: Vec<u32>,
+    /// Objects of the area before each word of bits.
+    in_area: Vec<u16>,
+    /// The area with the other half of the same memory's objects, if there is one.
+    twins: Vec<u32>,
+    /// Areas in the order of their addresses; of twins the first.
+    order: Vec<u32>,
+}
+
+impl Ranks {
+    pub fn new(marks: Marks) -> Ranks {
+        let n_areas = marks.areas.len();
+        let mut in_area = vec![0; n_areas * AREA_WORDS];
+        let mut sums = vec![0; n_areas];
+        for (area, sum) in sums.iter_mut().enumerate() {
+            for word in area * AREA_WORDS..(area + 1) * AREA_WORDS {
+                in_area[word] = *sum as u16;
+                *sum += marks.bits[word].count_ones();
+            }
+        }
+        let mut order: Vec<u32> = (0..n_areas as u32).collect();
+        order.sort_unstable_by_key(|area| marks.areas[*area as usize]);
+        let mut twins = vec![NONE; n_areas];
+        let mut before = vec![0; n_areas];
+        let mut objects = 0;
+        let mut firsts = Vec::with_capacity(n_areas);
+        for area in order {
+            let at = area as usize;
+            match firsts.last() {
+                Some(first) if marks.areas[*first as usize] | 8 == marks.areas[at] => {
+                    (twins[at], twins[*first as usize]) = (*first, area);
+                    before[at] = before[*first as usize];
+                }
+                _ => {
+                    before[at] = objects;
+                    firsts.push(area);
+                }
+            }
+            objects += sums[at];
+        }
+        Ranks {
+            marks,
+            before,
+            in_area,
+            twins,
+            order: firsts,
+        }
+    }
+
+    /// The number of an object in the order of addresses.
+    #[inline(always)]
+    pub fn number(&self, place: Place) -> u32 {
+        let area = area_of(place);
+        let (word, bit) = word_and_bit(place);
+        let own = self.before[area] + self.set_before(word, bit);
+        match self.twins[area] {
+            NONE => own,
+            twin => {
+                let other = twin as usize * AREA_WORDS + word % AREA_WORDS;
+                // The twin's object at the same multiple of sixteen stands before ours if ours is the odd one.
+                let odd = self.marks.areas[area] & 8 != 0;
+                let same = u32::from(odd && self.marks.bits[other] >> bit & 1 != 0);
+                own + self.set_before(other, bit) + same
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn set_before(&self, word: usize, bit: u32) -> u32 {
+        let below = self.marks.bits[word] & ((1 << bit) - 1);
+        u32::from(self.in_area[word]) + below.count_ones()
+    }
+
+    pub fn find(&self, address: u64) -> Option<u32> {
+        self.marks.find(address).map(|place| self.number(place))
+    }
+
+    /// All addresses, in their order.
+    pub fn addresses(&self, n_objects: usize) -> Vec<u64> {
+        let mut addresses = Vec::with_capacity(n_objects);
+        for area in &self.order {
+            let twin = self.twins[*area as usize];
+            for word in 0..AREA_WORDS {
+                let own = self.marks.bits[*area as usize * AREA_WORDS + word];
+                let other = match twin {
+                    NONE => 0,
+                    twin => self.marks.bits[twin as usize * AREA_WORDS + word],
+                };
+                let mut left = own | other;
+                while left != 0 {
+                    let bit = left.trailing_zeros();
+                    left &= left - 1;
+                    let offset = ((word as u64) << 6 | u64::from(bit)) << 4;
+                    for (area, bits) in [(*area, own), (twin, other)] {
+                        if bits >> bit & 1 != 0 {
+                            addresses.push(self.marks.areas[area as usize] + offset);
+                        }
+                    }
+                }
+            }
+        }
+        addresses
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_follow_the_order_of_addresses() {
+        let mut marks = Marks::new().unwrap();
+        // At every multiple of eight of one stretch, and far apart; added in no order.
+        let mut addresses: Vec<u64> = (0..5000).map(|number| 0x5000_0000 + number * 8).collect();
+        addresses.extend((0..3000).map(|number| 0x7f00_0000_0000 + number * 81_920));
+        addresses.extend((0..40).map(|number| 0x1008 + number * 1_000_000 * 16));
+        for step in 0..addresses.len() {
+            let at = step * 2311 % addresses.len();
+            marks.mark(addresses[at] as usize).unwrap();
+        }
+        addresses.sort_unstable();
+        let ranks = Ranks::new(marks);
+        assert_eq!(ranks.addresses(addresses.len()), addresses);
+        for (number, address) in addresses.iter().enumerate() {
+            assert_eq!(ranks.find(*address), Some(number as u32));
+        }
+        assert_eq!(ranks.find(0x1018), None);
+    }
+}

@@ -1,0 +1,249 @@
+//! What objects say of themselves: references are asked of them (`tp_traverse`), as the collector does. Names are added
+//! by comparing what came with what is known of the type, so a wrong guess costs a name, never a reference.
+
+use std::ffi::{c_int, c_void};
+
+use heaptide_capture::heap::{EdgeKind, Label, Objects};
+
+use super::column::Column;
+use super::live::Live;
+use super::names::NameTable;
+use super::notes::Notes;
+use super::types::{Special, TypeEntry};
+use super::walk::Walk;
+use crate::cpython::heap_layout::{InlineValues, type_flag};
+
+/// Numbers of the names that are used for every type.
+pub struct Internal {
+    pub mro: u32,
+    pub bases: u32,
+    pub base: u32,
+    pub cache: u32,
+    pub subclasses: u32,
+    pub name: u32,
+    pub qualname: u32,
+    pub slots: u32,
+    pub module: u32,
+    pub shared_key: u32,
+    pub array_base: u32,
+    pub dtype: u32,
+}
+
+impl Internal {
+    pub fn new(names: &mut NameTable) -> Internal {
+        let mut name = |text| names.of_text(text);
+        Internal {
+            mro: name("__mro__"),
+            bases: name("__bases__"),
+            base: name("__base__"),
+            cache: name("tp_cache"),
+            subclasses: name("tp_subclasses"),
+            name: name("__name__"),
+            qualname: name("__qualname__"),
+            slots: name("__slots__"),
+            module: name("ht_module"),
+            shared_key: name("shared key"),
+            array_base: name("base"),
+            dtype: name("dtype"),
+        }
+    }
+}
+
+unsafe extern "C" fn note(target: *mut c_void, told: *mut c_void) -> c_int {
+    // SAFETY: every caller passes the column of its walk, which nobody else uses meanwhile.
+    let told = unsafe { &mut *told.cast::<Column<usize>>() };
+    if !target.is_null() {
+        told.push(target as usize);
+    }
+    0
+}
+
+unsafe extern "C" fn add<N: Notes>(target: *mut c_void, walk: *mut c_void) -> c_int {
+    // SAFETY: the caller passes its walk, which it does not touch before the object has told everything.
+    let walk = unsafe { &mut *walk.cast::<Walk<'_, N>>() };
+    if !target.is_null() {
+        walk.add(target as usize);
+    }
+    0
+}
+
+impl<N: Notes> Walk<'_, N> {
+    /// Has an object say what it refers to. Returns flags of the object.
+    #[inline(always)]
+    pub(super) fn ask(&mut self, type_number: u32, at: usize) -> u8 {
+        if N::REFERENCES {
+            return self.ask_and_name(type_number, at);
+        }
+        let entry = &self.types[type_number as usize];
+        let (function, special) = (entry.traverse, entry.special);
+        let has_values = self.read_inline
+            && dict_of(self.live, entry, at) == 0
+            && values_of(self.live, entry, at) != 0;
+        let live = self.live;
+        let walk: *mut Self = self;
+        live.traverse(at, function, add::<N>, walk.cast());
+        if special == Special::DictEntries {
+            // Keys that are texts are not told by the object itself.
+            self.dict_entries(at);
+        }
+        if has_values {
+            Objects::INLINE_VALUES
+        } else {
+            0
+        }
+    }
+
+    /// Fills [`Walk::told`].
+    pub(super) fn listen(&mut self, function: usize, at: usize) {
+        self.told.clear();
+        let column: *mut Column<usize> = &mut self.told;
+        self.live.traverse(at, function, note, column.cast());
+    }
+
+    fn ask_and_name(&mut self, type_number: u32, at: usize) -> u8 {
+        let live = self.live;
+        self.listen(self.types[type_number as usize].traverse, at);
+        let mut flags = 0;
+        self.entries.clear();
+        let mut entries = std::mem::take(&mut self.entries);
+        let special = self.types[type_number as usize].special;
+        let dict = dict_of(live, &self.types[type_number as usize], at);
+        match special {
+            Special::DictEntries => {
+                let mut position = 0;
+                live.dict_entries(at, |key, value| {
+                    let label = self.key_label(key, position);
+                    entries.push((key, Label::new(EdgeKind::KeyOf, position)));
+                    entries.push((value, label));
+                    position = position.saturating_add(1);
+                });
+                // Keys that are texts are not told by the object itself.
+                for (target, label) in &entries {
+                    self.edge(*target, *label);
+                }
+            }
+            Special::Generator => self.generator_locals(type_number, at, &mut entries),
+            Special::Frame => self.frame_object_locals(at, &mut entries),
+            _ => {}
+        }
+        if dict == 0 && self.read_inline {
+            let entry = &self.types[type_number as usize];
+            flags |= attributes_of(live, entry, at, &mut entries);
+        }
+        let own_type = self.types[type_number as usize].address;
+        let n_entries = entries.len();
+        let mut next_entry = 0;
+        let mut position = 0;
+        for place in 0..self.told.len() {
+            let target = self.told[place];
+            // What is known in order comes in order, with gaps.
+            let ahead = entries[next_entry..n_entries.min(next_entry + 40)]
+                .iter()
+                .position(|(known, _)| *known == target);
+            let label = if let Some(step) = ahead {
+                next_entry += step + 1;
+                if special == Special::DictEntries {
+                    continue;
+                }
+                entries[next_entry - 1].1
+            } else if target == dict {
+                Label::new(EdgeKind::DictOf, 0)
+            } else if let Some(label) = self.field_label(type_number, at, target) {
+                label
+            } else if target == own_type {
+                Label::new(EdgeKind::Type, 0)
+            } else {
+                let kind = match special {
+                    Special::Sequence => EdgeKind::Index,
+                    Special::Set => EdgeKind::Element,
+                    Special::Generator | Special::Frame => EdgeKind::Stack,
+                    _ => EdgeKind::Referent,
+                };
+                position += 1;
+                Label::new(kind, position - 1)
+            };
+            self.edge(target, label);
+        }
+        self.entries = entries;
+        flags
+    }
+
+    #[inline(always)]
+    fn field_label(&self, type_number: u32, at: usize, target: usize) -> Option<Label> {
+        let fields = &self.types[type_number as usize].fields;
+        let field = fields
+            .iter()
+            .find(|field| self.live.word(at + field.offset) == target)?;
+        Some(field.label)
+    }
+}
+
+/// The `__dict__` of an object; 0 if there is none, or not yet.
+#[inline(always)]
+fn dict_of(live: &Live, entry: &TypeEntry, at: usize) -> usize {
+    if entry.flags & type_flag::MANAGED_DICT != 0 {
+        let word = live.word(at - 24);
+        return match live.heap.inline_values {
+            InlineValues::None => 0,
+            InlineValues::TaggedPointer if word & 1 != 0 => 0,
+            _ => word,
+        };
+    }
+    match entry.dict_offset {
+        0 => 0,
+        offset @ 1.. => live.word(at + offset as usize),
+        offset => {
+            let items = (live.size(at) as isize).unsigned_abs();
+            // Whole numbers of 3.12 and later keep no length there; their dicts go without a name.
+            if entry.flags & type_flag::LONG != 0 || entry.item_size == 0 {
+                return 0;
+            }
+            let end = (entry.basic_size + items * entry.item_size).next_multiple_of(8);
+            live.word(at + end - offset.unsigned_abs())
+        }
+    }
+}
+
+/// Where an instance without a dict keeps the values of its attributes; 0 if it keeps none.
+#[inline(always)]
+fn values_of(live: &Live, entry: &TypeEntry, at: usize) -> usize {
+    if entry.flags & type_flag::MANAGED_DICT == 0 || entry.attributes.is_empty() {
+        return 0;
+    }
+    match live.heap.inline_values {
+        InlineValues::None => 0,
+        InlineValues::TwoPointers => live.word(at - 32),
+        InlineValues::TaggedPointer => match live.word(at - 24) {
+            word if word & 1 != 0 => word + 1,
+            _ => 0,
+        },
+        InlineValues::Behind => {
+            let header = at + entry.basic_size;
+            // capacity, size, embedded, valid
+            if entry.flags & type_flag::INLINE_VALUES == 0 || live.byte(header + 3) == 0 {
+                return 0;
+            }
+            header + 8
+        }
+    }
+}
+
+/// The attributes of an instance that keeps them without a dict, with their names. Returns flags of the object.
+pub fn attributes_of(
+    live: &Live,
+    entry: &TypeEntry,
+    at: usize,
+    entries: &mut Vec<(usize, Label)>,
+) -> u8 {
+    let values = values_of(live, entry, at);
+    if values == 0 {
+        return 0;
+    }
+    for (number, name) in entry.attributes.iter().enumerate() {
+        let value = live.word(values + number * 8);
+        if value != 0 {
+            entries.push((value, Label::new(EdgeKind::Attribute, *name)));
+        }
+    }
+    Objects::INLINE_VALUES
+}

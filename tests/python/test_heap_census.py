@@ -1,0 +1,113 @@
+"""The census: the same objects as a snapshot finds, by type, and the same as guppy3 finds, every difference explained."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import python
+
+MAKES_OBJECTS = """
+    import array, collections, gc, json, sys
+
+    class Order:
+        def __init__(self, number):
+            self.number, self.lines = number, [(number, 0.5 + number)]
+    class Slim:
+        __slots__ = ("order", "text")
+        def __init__(self, order):
+            self.order, self.text = order, {"sku": str(order.number), order.number: None}
+    class Special(dict): pass
+    Pair = collections.namedtuple("Pair", "left right")
+
+    def make(n):
+        orders = [Order(number + 100_000) for number in range(n)]
+        return [orders, [Slim(order) for order in orders], [Special(a=number) for number in range(n)],
+                [Pair(number, None) for number in range(n)], [{number} for number in range(n)],
+                [frozenset([number]) for number in range(n)], [bytes([number % 250]) * 3 for number in range(n)],
+                [bytearray(3) for _ in range(n)], [complex(number) for number in range(n)],
+                [array.array("d", [1.5]) for _ in range(n)], [collections.deque([number]) for number in range(n)],
+                [(lambda number=number: number) for number in range(n)]]
+"""
+
+
+def answer(tmp_path: Path, program: str) -> Any:
+    script = tmp_path / "program.py"
+    script.write_text(textwrap.dedent(MAKES_OBJECTS) + textwrap.dedent(program))
+    return json.loads(python(script, cwd=tmp_path).stdout)
+
+
+def test_a_census_counts_what_a_snapshot_holds(tmp_path: Path) -> None:
+    found = answer(
+        tmp_path,
+        """
+        import heaptide
+        from heaptide.heap_snapshots import heap_now
+
+        kept = make(1000)
+        gc.collect()
+        gc.disable()
+        heaptide.heap_census(), heap_now()  # what is made once is made now
+        census = heaptide.heap_census()
+        counted = {kind.name: (kind.objects, kind.bytes) for kind in census}
+        del census
+        rows = heap_now().all().partition("type").rows()
+        print(json.dumps([counted, {name: (objects, bytes) for objects, bytes, name in rows}]))
+        """,
+    )
+    counted, held = found
+    # These make the answer itself: its rows are tuples of a text and two numbers, in a dict.
+    of_the_answer = {"str", "int", "tuple", "dict", "list"}
+    assert {name for name in counted.keys() ^ held.keys()} == set()
+    assert {name: (counted[name], held[name]) for name in counted.keys() - of_the_answer if counted[name] != held[name]} == {}
+    for name in of_the_answer:
+        assert abs(counted[name][0] - held[name][0]) < 3 * len(counted), name
+    assert counted["__main__.Order"][0] == 1000
+    assert counted["__main__.Slim"][0] == 1000
+
+
+def test_a_census_changes_nothing_and_says_how_long_it_took(tmp_path: Path) -> None:
+    found = answer(
+        tmp_path,
+        """
+        import heaptide
+
+        kept = make(2000)
+        gc.collect()
+        gc.disable()
+        heaptide.heap_census()
+        objects, blocks = len(gc.get_objects()), sys.getallocatedblocks()
+        census = heaptide.heap_census()
+        print(json.dumps([len(gc.get_objects()) - objects - len(census), sys.getallocatedblocks() - blocks,
+                          len(census), census.stood_still > 0, census.notes, 0 < census.walker_bytes < 32 * census.objects]))
+        """,
+    )
+    objects, blocks, n_kinds, stood_still, notes, is_small = found
+    # The census itself: a row has a name and two numbers, and the list of them.
+    assert objects < 20
+    assert blocks < 5 * n_kinds + 100, "2,000 dicts would be thousands of blocks"
+    assert (stood_still, notes, is_small) == (True, [], True)
+
+
+@pytest.mark.once
+def test_what_grew_since_a_census_is_named(tmp_path: Path) -> None:
+    found = answer(
+        tmp_path,
+        """
+        import heaptide
+
+        gone = [Pair(1, 2) for _ in range(3)]
+        before = heaptide.heap_census()
+        kept = [Order(number) for number in range(500)]
+        del gone[:]
+        after = heaptide.heap_census()
+        grown = {change.name: change.objects for change in after.since(before)}
+        print(json.dumps([grown["__main__.Order"], grown["__main__.Pair"], after["__main__.Order"].objects,
+                          "__main__.Order" in repr(after) or len(after) > 10, repr(after).splitlines()[1]]))
+        """,
+    )
+    assert found == [500, -3, 500, True, " Index  Count   %     Size   % Cumulative  % Kind"]
