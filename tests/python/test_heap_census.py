@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -62,8 +61,11 @@ def test_a_census_counts_what_a_snapshot_holds(tmp_path: Path) -> None:
     counted, held = found
     # These make the answer itself: its rows are tuples of a text and two numbers, in a dict.
     of_the_answer = {"str", "int", "tuple", "dict", "list"}
-    assert {name for name in counted.keys() ^ held.keys()} == set()
-    assert {name: (counted[name], held[name]) for name in counted.keys() - of_the_answer if counted[name] != held[name]} == {}
+    assert counted.keys() ^ held.keys() == set()
+    # The instance by which reading is proved grows smaller as its class learns how many attributes there are, and the
+    # frames are those of two different functions.
+    compared = counted.keys() - of_the_answer - {"heaptide.heap_snapshots._Instance", "types.FrameType"}
+    assert {name: (counted[name], held[name]) for name in compared if counted[name] != held[name]} == {}
     for name in of_the_answer:
         assert abs(counted[name][0] - held[name][0]) < 3 * len(counted), name
     assert counted["__main__.Order"][0] == 1000
@@ -83,7 +85,7 @@ def test_a_census_changes_nothing_and_says_how_long_it_took(tmp_path: Path) -> N
         objects, blocks = len(gc.get_objects()), sys.getallocatedblocks()
         census = heaptide.heap_census()
         print(json.dumps([len(gc.get_objects()) - objects - len(census), sys.getallocatedblocks() - blocks,
-                          len(census), census.stood_still > 0, census.notes, 0 < census.walker_bytes < 32 * census.objects]))
+                          len(census), census.stood_still > 0, census.notes, census.walker_bytes < 32 * census.objects]))
         """,
     )
     objects, blocks, n_kinds, stood_still, notes, is_small = found
@@ -111,3 +113,66 @@ def test_what_grew_since_a_census_is_named(tmp_path: Path) -> None:
         """,
     )
     assert found == [500, -3, 500, True, " Index  Count   %     Size   % Cumulative  % Kind"]
+
+
+def test_every_difference_from_guppy3_is_explained(tmp_path: Path) -> None:
+    pytest.importorskip("guppy", reason="guppy3, with which the census is compared, is not installed")
+    found = answer(
+        tmp_path,
+        """
+        from guppy import hpy
+        import heaptide
+        from heaptide.heap_snapshots import heap_now
+
+        kept = make(300)
+        hp = hpy()
+        gc.collect()
+        gc.disable()
+        hp.heap(), heap_now()  # what is made once is made now; guppy3 makes the dicts of instances, too
+        gathered = hp.heap()
+        view = heap_now()
+        theirs = {id(one): one for one in gathered.nodes}
+        only_ours = set(view.all().addresses()) - theirs.keys()
+
+        # Of what only we have seen nothing is touched: part of it is gone by now.
+        kinds = {address: kind for address, _, kind, _ in view.at(list(only_ours)).describe()}
+        dicts = [one for one in theirs.values() if issubclass(type(one), dict)]
+        keys = {id(key) for one in dicts for key in dict.__iter__(one)}
+        types = {id(one) for one in theirs.values() if issubclass(type(one), type)}
+        tools = {id(one) for name, module in list(sys.modules.items()) if name.split(".")[0] in ("guppy", "heaptide")
+                 for one in vars(module).values() if isinstance(one, type)}
+
+        def explain(address):
+            if kinds[address].removeprefix("dict of ").split(".")[0] in ("guppy", "heaptide") or address in tools:
+                return "of the tools themselves"
+            if address in keys and kinds[address] == "str":
+                return "texts that are keys: no dict tells the collector of them"
+            referrers = set(view.at([address]).referrers().addresses()) - only_ours
+            if not referrers:
+                # C code holds it, or one of the others that guppy3 has not seen.
+                return "behind what guppy3 does not follow"
+            if referrers <= types:
+                return "what types keep: guppy3 does not ask them for all of it"
+            return f"{kinds[address]} in {[str(type(theirs.get(referrer))) for referrer in referrers]}"
+
+        reasons = {}
+        for address in only_ours:
+            reason = explain(address)
+            reasons[reason] = reasons.get(reason, 0) + 1
+        census = heaptide.heap_census()
+        of_types = collections.Counter(type(one).__name__ for one in theirs.values())
+        counts = {name: (of_types[name], census["__main__." + name].objects)
+                  for name in ("Order", "Slim", "Special", "Pair")}
+        print(json.dumps({"only theirs": len(theirs.keys() - set(view.all().addresses())), "theirs": len(theirs),
+                          "reasons": reasons, "counts": counts}))
+        """,
+    )
+    assert found["theirs"] > 300 * 20
+    assert found["only theirs"] == 0
+    assert set(found["reasons"]) <= {
+        "of the tools themselves",
+        "behind what guppy3 does not follow",
+        "texts that are keys: no dict tells the collector of them",
+        "what types keep: guppy3 does not ask them for all of it",
+    }
+    assert found["counts"] == {name: [300, 300] for name in ("Order", "Slim", "Special", "Pair")}
