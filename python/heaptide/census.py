@@ -13,7 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SHOWN = 10
+# So many kinds has heapy's table.
+_N_SHOWN = 10
 
 
 class HeapKind:
@@ -76,20 +77,10 @@ class HeapCensus:
 
     def __repr__(self) -> str:
         """As heapy prints a partition."""
-        lines = [
-            f"Partition of a set of {self.objects} objects. Total size = {self.bytes} bytes.",
-            " Index  Count   %     Size   % Cumulative  % Kind",
-        ]
-        cumulative = 0
-        for index, kind in enumerate(self._kinds[:_SHOWN]):
-            cumulative += kind.bytes
-            lines.append(
-                f"{index:>6} {kind.objects:>6} {_percent(kind.objects, self.objects):>3} "
-                f"{kind.bytes:>8} {_percent(kind.bytes, self.bytes):>3} "
-                f"{cumulative:>9} {_percent(cumulative, self.bytes):>3} {kind.name}"
-            )
-        if len(self._kinds) > _SHOWN:
-            lines.append(f"<{len(self._kinds) - _SHOWN} more kinds; iterate over the census to see all>")
+        rows = [(kind.objects, kind.bytes, kind.name) for kind in self._kinds]
+        lines = _native.heap_rows_table("type", rows).rstrip("\n").split("\n")
+        if len(rows) > _N_SHOWN:
+            lines[-1] = f"<{len(rows) - _N_SHOWN} more kinds. Iterate over the census to see them.>"
         return "\n".join(lines)
 
 
@@ -101,7 +92,3 @@ def heap_census() -> HeapCensus:
 def _count(token: object) -> HeapCensus:
     # The walk looks for `token` in this very frame.
     return HeapCensus(_native.count_heap(token, known_instance()))
-
-
-def _percent(part: int, whole: int) -> int:
-    return round(100 * part / whole) if whole else 0
