@@ -20,13 +20,15 @@ pub struct Ranks {
 impl Ranks {
     pub fn new(marks: Marks) -> Ranks {
         let n_areas = marks.areas.len();
-        let mut in_area = vec![0; n_areas * AREA_WORDS];
-        let mut sums = vec![0; n_areas];
-        for (area, sum) in sums.iter_mut().enumerate() {
-            for word in area * AREA_WORDS..(area + 1) * AREA_WORDS {
-                in_area[word] = *sum as u16;
-                *sum += marks.bits[word].count_ones();
+        let mut in_area = Vec::with_capacity(n_areas * AREA_WORDS);
+        let mut sums = Vec::with_capacity(n_areas);
+        for bits in marks.bits.chunks_exact(AREA_WORDS) {
+            let mut sum = 0;
+            for word in bits {
+                in_area.push(sum as u16);
+                sum += word.count_ones();
             }
+            sums.push(sum);
         }
         let mut order: Vec<u32> = (0..n_areas as u32).collect();
         order.sort_unstable_by_key(|area| marks.areas[*area as usize]);
