@@ -17,6 +17,9 @@ use crate::recording::RecordingError;
 /// The numbers of a summary, in its order.
 type Row = (u64, u64, u64, u64, u64, u64, u64, u64);
 
+/// Name, objects and bytes of each kind, and what is said of the look itself.
+type Counted = (Vec<(String, u64, u64)>, u64, u64, Vec<String>);
+
 /// What the walk is asked for, as `heaptide.heap_snapshots` spells it.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -127,10 +130,7 @@ pub fn look_at_heap(
 /// Counts the objects of this process. Returns name, objects and bytes of each kind, largest first, how long the program
 /// stood still, in ns, the bytes the walk needed, and what could not be looked at.
 #[pyfunction]
-pub fn count_heap(
-    token: &Bound<'_, PyAny>,
-    instance: &Bound<'_, PyTuple>,
-) -> PyResult<(Vec<(String, u64, u64)>, u64, u64, Vec<String>)> {
+pub fn count_heap(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> PyResult<Counted> {
     let proof = proof_of(token, instance)?;
     // SAFETY: a function called from Python runs with the GIL held, and the objects of the proof are the caller's.
     let census = unsafe { heap_walk::prepare().and_then(|()| heap_walk::census(proof)) };
