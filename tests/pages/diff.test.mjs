@@ -115,6 +115,15 @@ describe('a comparison', () => {
     await page.waitForFunction(() => document.querySelector('.search output').textContent === '2 rows copied');
     const copied = await page.evaluate(() => navigator.clipboard.readText());
     assert.match(copied, /^3000000,1000000,4000000,0,false,1,1,load,\/srv\/job\/job\.py,\r?$/m);
+    // Other rows have not been copied, and what is no expression finds none.
+    await page.keyboard.press('/');
+    await page.keyboard.type('load');
+    await drawn(page);
+    assert.equal(await page.locator('.search output').innerText(), '1 row · +3.00 MB');
+    await page.keyboard.type('(');
+    await drawn(page);
+    assert.equal(await page.locator('.search output').innerText(), 'no regular expression');
+    assert.equal(await page.locator('.search input').getAttribute('aria-invalid'), 'true');
     await close();
   });
 

@@ -78,6 +78,16 @@ def test_page_allows_its_own_script_and_nothing_else(rising: Path) -> None:
     assert "[10.0000,180.0000]" in text
 
 
+def test_page_has_another_colour_in_the_dark_for_each_that_is_for_white_paper(rising: Path) -> None:
+    text = picture(rising, "x.html").read_text()
+    at_night = text.partition("prefers-color-scheme: dark")[2].partition("</style>")[0]
+    shapes = re.findall(r"<(?:text|polyline)[^>]*? (fill|stroke)=\"(#[0-9a-f]{6})\"", text.partition("<svg")[2])
+    for_paper = {shape for shape in shapes if shape[1] in {"#1f2937", "#6b7280", "#e5e7eb"}}
+    assert ("fill", "#1f2937") in for_paper and ("stroke", "#e5e7eb") in for_paper
+    for name, colour in for_paper:
+        assert f'[{name}="{colour}"]' in at_night
+
+
 def test_terminal_has_flames_windows_and_titles(rising: Path) -> None:
     whole = heaptide("plot", rising).stdout
     assert re.search(r"├a\.load 4\.000s", whole)

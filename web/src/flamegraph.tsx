@@ -1,10 +1,8 @@
 /** The page of `heaptide flamegraph`. */
-import { useSignal } from '@preact/signals';
-import { render } from 'preact';
-import { useEffect } from 'preact/hooks';
 import { Timeline } from './chart/Timeline.tsx';
-import { commonKey, isTyping } from './controls/Choice.tsx';
-import { Help, type Keys } from './controls/Help.tsx';
+import { commonKey } from './controls/Choice.tsx';
+import type { Keys } from './controls/Help.tsx';
+import { Shell, showPage } from './controls/Shell.tsx';
 import { Controls } from './flame/Controls.tsx';
 import { DiffLegend } from './diff/Legend.tsx';
 import { Findings } from './findings/Findings.tsx';
@@ -14,7 +12,7 @@ import { graphKey } from './flame/keys.ts';
 import { Legend } from './flame/Legend.tsx';
 import { openSession, type Session } from './flame/session.ts';
 import { Header, toggleTheme } from './header/Header.tsx';
-import { type Data, dataOfPage } from './model/data.ts';
+import { dataOfPage, programOf } from './model/data.ts';
 import { startState } from './state.ts';
 import './style.css';
 
@@ -33,47 +31,31 @@ const KEYS: Keys = [
 ];
 
 function Page({ session }: { session: Session }) {
-  const isHelp = useSignal(false);
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      if (isHelp.value || isTyping(event)) return;
-      if (commonKey(session.data, event.key, () => (isHelp.value = true), toggleTheme) || graphKey(session, event.key)) {
-        event.preventDefault();
-      }
-    };
-    window.addEventListener('keydown', onKey);
-    return () => window.removeEventListener('keydown', onKey);
-  }, [session]);
+  const { data } = session;
   return (
-    <main class="flame-page">
-      <Header data={session.data} what="flame graph" onHelp={() => (isHelp.value = true)} />
-      <Timeline data={session.data} />
-      <Controls session={session} />
-      <div class="beside">
-        <FlameView session={session} />
-        <Findings data={session.data} onShow={(finding) => showInGraph(session.data, finding)} />
-      </div>
-      {session.tree.value.sides ? <DiffLegend data={session.data} /> : <Legend session={session} />}
-      {isHelp.value && (
-        <Help
-          keys={KEYS}
-          note="A click does what Enter does. The address of the page keeps the view: copy it to share what you see."
-          onClose={() => (isHelp.value = false)}
-        />
+    <Shell
+      kind="flame-page"
+      keys={KEYS}
+      note="A click does what Enter does."
+      onKey={(key, help) => commonKey(data, key, help, toggleTheme) || graphKey(session, key)}
+    >
+      {(help) => (
+        <>
+          <Header data={data} what="flame graph" onHelp={help} />
+          <Timeline data={data} />
+          <Controls session={session} />
+          <div class="beside">
+            <FlameView session={session} />
+            <Findings data={data} onShow={(finding) => showInGraph(data, finding)} />
+          </div>
+          {session.tree.value.sides ? <DiffLegend data={data} /> : <Legend session={session} />}
+        </>
       )}
-    </main>
+    </Shell>
   );
 }
 
-export function start(data: Data): void {
-  document.title = `${data.head.processes[0]?.command_line || 'program'} · flame graph · Heaptide`;
+showPage(dataOfPage(), (data) => {
   startState(data);
-  const root = document.getElementById('page')!;
-  root.replaceChildren();
-  render(<Page session={openSession(data)} />, root);
-  document.documentElement.dataset.ready = 'true';
-}
-
-dataOfPage().then(start, (error: unknown) => {
-  document.querySelector('.wait')!.textContent = `This page cannot be shown: ${error instanceof Error ? error.message : error}`;
+  return { title: `${programOf(data)} · flame graph`, page: <Page session={openSession(data)} /> };
 });

@@ -1,9 +1,9 @@
 /** The page of `heaptide heap explore`. */
-import { useSignal } from '@preact/signals';
-import { render } from 'preact';
-import { useEffect, useMemo } from 'preact/hooks';
-import { Choice, isTyping } from './controls/Choice.tsx';
-import { Help, type Keys } from './controls/Help.tsx';
+import { useMemo } from 'preact/hooks';
+import { Choice } from './controls/Choice.tsx';
+import type { Keys } from './controls/Help.tsx';
+import { SearchField } from './controls/SearchField.tsx';
+import { Shell, showPage } from './controls/Shell.tsx';
 import { Bar, Notes, toggleTheme } from './header/Header.tsx';
 import { childrenOf, find, type HeapData, heapOfPage } from './heap/data.ts';
 import { Instances, Kinds } from './heap/Kinds.tsx';
@@ -12,7 +12,7 @@ import { back, go, type Tab } from './heap/state.ts';
 import { Suspects, Tree } from './heap/Tree.tsx';
 import type { Data } from './model/data.ts';
 import { bytes, duration, signed, whole } from './model/format.ts';
-import { change, settings, startState } from './state.ts';
+import { settings, startState } from './state.ts';
 import './style.css';
 import './table/table.css';
 import './heap/heap.css';
@@ -74,78 +74,56 @@ function Head({ data, onHelp }: { data: HeapData; onHelp: () => void }) {
 }
 
 function Page({ data }: { data: HeapData }) {
-  const isHelp = useSignal(false);
   const children = useMemo(() => childrenOf(data), [data]);
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      if (event.key === 'Escape' && isTyping(event)) {
-        change({ search: '' });
-        (event.target as HTMLElement).blur();
-        return;
-      }
-      if (isHelp.value || isTyping(event)) return;
-      if (heapKey(event.key, () => (isHelp.value = true))) event.preventDefault();
-    };
-    window.addEventListener('keydown', onKey);
-    return () => window.removeEventListener('keydown', onKey);
-  }, []);
-  const { tab, type, object, search } = settings.value;
+  const { tab, type, object } = settings.value;
   const place = find(data, object);
   const kind = type === '' ? undefined : data.kinds.find((one) => one.label === type);
   const isInside = place >= 0 || (tab === 'types' && kind !== undefined);
   return (
-    <main class="heap-page">
-      <Head data={data} onHelp={() => (isHelp.value = true)} />
-      <div class="controls">
-        <Choice label="What" value={tab} options={TABS} onChange={(wanted) => go({ tab: wanted, type: '', object: '' })} />
-        <span class="search">
-          <input
-            type="search"
-            placeholder="Search kinds: a regular expression"
-            aria-label="Search kinds by a regular expression"
-            spellcheck={false}
-            value={search}
-            onInput={(event) => change({ search: event.currentTarget.value, tab: 'types', type: '', object: '' })}
-          />
-        </span>
-      </div>
-      {isInside && (
-        <nav class="crumbs" aria-label="Where you are">
-          <button type="button" id="back" class="plain" title="Back (Backspace)" onClick={back}>
-            ← Back
-          </button>
-          <span>{place >= 0 ? data.kinds[data.objects.kind[place]!]?.label : type}</span>
-        </nav>
+    <Shell kind="heap-page" onlyKeys={KEYS} onKey={heapKey}>
+      {(help) => (
+        <>
+          <Head data={data} onHelp={help} />
+          <div class="controls">
+            <Choice label="What" value={tab} options={TABS} onChange={(wanted) => go({ tab: wanted, type: '', object: '' })} />
+            <SearchField
+              placeholder="Search kinds: a regular expression"
+              label="Search kinds by a regular expression"
+              also={{ tab: 'types', type: '', object: '' }}
+            />
+          </div>
+          {isInside && (
+            <nav class="crumbs" aria-label="Where you are">
+              <button type="button" id="back" class="plain" title="Back (Backspace)" onClick={back}>
+                ← Back
+              </button>
+              <span>{place >= 0 ? data.kinds[data.objects.kind[place]!]?.label : type}</span>
+            </nav>
+          )}
+          <div class="below">
+            {place >= 0 ? (
+              <div class="scroll">
+                <ObjectView data={data} object={place} children={children} />
+              </div>
+            ) : tab === 'tree' ? (
+              <div class="scroll">
+                <Tree data={data} children={children} />
+              </div>
+            ) : tab === 'suspects' ? (
+              <div class="scroll">
+                <Suspects data={data} />
+              </div>
+            ) : kind ? (
+              <div class="scroll">
+                <Instances data={data} kind={kind} />
+              </div>
+            ) : (
+              <Kinds data={data} />
+            )}
+          </div>
+        </>
       )}
-      <div class="below">
-        {place >= 0 ? (
-          <div class="scroll">
-            <ObjectView data={data} object={place} children={children} />
-          </div>
-        ) : tab === 'tree' ? (
-          <div class="scroll">
-            <Tree data={data} children={children} />
-          </div>
-        ) : tab === 'suspects' ? (
-          <div class="scroll">
-            <Suspects data={data} />
-          </div>
-        ) : kind ? (
-          <div class="scroll">
-            <Instances data={data} kind={kind} />
-          </div>
-        ) : (
-          <Kinds data={data} />
-        )}
-      </div>
-      {isHelp.value && (
-        <Help
-          only={KEYS}
-          note="The address of the page keeps the view: copy it to share what you see."
-          onClose={() => (isHelp.value = false)}
-        />
-      )}
-    </main>
+    </Shell>
   );
 }
 
@@ -180,16 +158,7 @@ const NO_SESSION = {
   lives: undefined,
 } as unknown as Data;
 
-heapOfPage().then(
-  (data) => {
-    document.title = `${data.head.command_line || data.head.file} · heap · Heaptide`;
-    startState(NO_SESSION, { sort: data.head.before ? '-change' : '-total' });
-    const root = document.getElementById('page')!;
-    root.replaceChildren();
-    render(<Page data={data} />, root);
-    document.documentElement.dataset.ready = 'true';
-  },
-  (error: unknown) => {
-    document.querySelector('.wait')!.textContent = `This page cannot be shown: ${error instanceof Error ? error.message : error}`;
-  },
-);
+showPage(heapOfPage(), (data) => {
+  startState(NO_SESSION, { sort: data.head.before ? '-change' : '-total' });
+  return { title: `${data.head.command_line || data.head.file} · heap`, page: <Page data={data} /> };
+});

@@ -1,14 +1,14 @@
 /** The page of `heaptide table`. */
-import { computed, useSignal } from '@preact/signals';
-import { render } from 'preact';
-import { useEffect, useMemo } from 'preact/hooks';
+import { computed } from '@preact/signals';
+import { useMemo } from 'preact/hooks';
 import { Timeline } from './chart/Timeline.tsx';
-import { commonKey, isTyping, KINDS_OF_TABLE } from './controls/Choice.tsx';
-import { Help, type Keys } from './controls/Help.tsx';
+import { commonKey, KINDS_OF_TABLE } from './controls/Choice.tsx';
+import type { Keys } from './controls/Help.tsx';
+import { Shell, showPage } from './controls/Shell.tsx';
 import { Findings } from './findings/Findings.tsx';
 import { showInTable } from './findings/show.ts';
 import { Header, toggleTheme } from './header/Header.tsx';
-import { type Data, dataOfPage } from './model/data.ts';
+import { type Data, dataOfPage, programOf } from './model/data.ts';
 import { buildRows, COLUMNS, sorted, TEXT_COLUMNS } from './model/rows.ts';
 import { expression } from './model/search.ts';
 import { change, type Grouping, settings, startState } from './state.ts';
@@ -30,7 +30,6 @@ const KEYS: Keys = [
 ];
 
 function Page({ data }: { data: Data }) {
-  const isHelp = useSignal(false);
   const { all, rows } = useMemo(() => {
     // What the sums depend on, so that a search or a sort does not make them anew.
     const cut = computed(() => {
@@ -48,33 +47,25 @@ function Page({ data }: { data: Data }) {
     });
     return { all, rows };
   }, [data]);
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      if (isHelp.value || isTyping(event)) return;
-      if (commonKey(data, event.key, () => (isHelp.value = true), toggleTheme, KINDS_OF_TABLE) || tableKey(event.key)) event.preventDefault();
-    };
-    window.addEventListener('keydown', onKey);
-    return () => window.removeEventListener('keydown', onKey);
-  }, []);
   const hasThreads = new Set(data.origins.thread).size > 1;
-  const isBadSearch = settings.value.search !== '' && expression(settings.value.search) === undefined;
   return (
-    <main class="table-page">
-      <Header data={data} what="table" onHelp={() => (isHelp.value = true)} />
-      <Timeline data={data} />
-      <Controls data={data} rows={rows.value} all={all.value} isBadSearch={isBadSearch} />
-      <div class="beside">
-        <VirtualTable rows={rows.value} columns={columns(all.value, hasThreads)} label="Table of allocations" />
-        <Findings data={data} onShow={(finding) => showInTable(data, finding)} />
-      </div>
-      {isHelp.value && (
-        <Help
-          keys={KEYS}
-          note="The address of the page keeps the view: copy it to share what you see."
-          onClose={() => (isHelp.value = false)}
-        />
+    <Shell
+      kind="table-page"
+      keys={KEYS}
+      onKey={(key, help) => commonKey(data, key, help, toggleTheme, KINDS_OF_TABLE) || tableKey(key)}
+    >
+      {(help) => (
+        <>
+          <Header data={data} what="table" onHelp={help} />
+          <Timeline data={data} />
+          <Controls data={data} rows={rows.value} all={all.value} />
+          <div class="beside">
+            <VirtualTable rows={rows.value} columns={columns(all.value, hasThreads)} label="Table of allocations" />
+            <Findings data={data} onShow={(finding) => showInTable(data, finding)} />
+          </div>
+        </>
       )}
-    </main>
+    </Shell>
   );
 }
 
@@ -106,16 +97,7 @@ function tableKey(key: string): boolean {
   }
 }
 
-dataOfPage().then(
-  (data) => {
-    document.title = `${data.head.processes[0]?.command_line || 'program'} · table · Heaptide`;
-    startState(data);
-    const root = document.getElementById('page')!;
-    root.replaceChildren();
-    render(<Page data={data} />, root);
-    document.documentElement.dataset.ready = 'true';
-  },
-  (error: unknown) => {
-    document.querySelector('.wait')!.textContent = `This page cannot be shown: ${error instanceof Error ? error.message : error}`;
-  },
-);
+showPage(dataOfPage(), (data) => {
+  startState(data);
+  return { title: `${programOf(data)} · table`, page: <Page data={data} /> };
+});

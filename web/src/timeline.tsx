@@ -1,18 +1,17 @@
 /** The page of `heaptide timeline`. */
-import { useSignal } from '@preact/signals';
-import { render } from 'preact';
-import { useEffect, useMemo } from 'preact/hooks';
+import { useMemo } from 'preact/hooks';
 import { keepInterval } from './chart/interval.ts';
-import { Choice, commonKey, isTyping, WhoChoice } from './controls/Choice.tsx';
-import { Help, type Keys } from './controls/Help.tsx';
+import { Choice, commonKey, WhoChoice } from './controls/Choice.tsx';
+import type { Keys } from './controls/Help.tsx';
 import { intervalText } from './controls/IntervalChoice.tsx';
+import { Shell, showPage } from './controls/Shell.tsx';
 import { DiffControls } from './diff/Controls.tsx';
 import { DiffTable } from './diff/DiffTable.tsx';
 import { changeKey, changeRows, KEYS as CHANGE_KEYS } from './diff/page.ts';
 import { FlameView } from './flame/FlameView.tsx';
 import { openSession, type Session } from './flame/session.ts';
 import { Header, toggleTheme } from './header/Header.tsx';
-import { type Data, dataOfPage } from './model/data.ts';
+import { type Data, dataOfPage, programOf } from './model/data.ts';
 import { changePercent, signed } from './model/format.ts';
 import { change, settings, startState } from './state.ts';
 import { Charts } from './timeline/Charts.tsx';
@@ -30,42 +29,31 @@ const KEYS: Keys = [
 
 function Page({ session }: { session: Session }) {
   const { data } = session;
-  const isHelp = useSignal(false);
   const rows = useMemo(() => changeRows(session), [session]);
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      if (isHelp.value || isTyping(event)) return;
-      const isOurs =
-        timelineKey(event.key) ||
-        commonKey(data, event.key, () => (isHelp.value = true), toggleTheme, ['growth']) ||
-        changeKey(session, event.key);
-      if (isOurs) event.preventDefault();
-    };
-    window.addEventListener('keydown', onKey);
-    return () => window.removeEventListener('keydown', onKey);
-  }, [session]);
   const isGraph = settings.value.view === 'graph';
   return (
-    <main class="timeline-page">
-      <Header data={data} what="timeline" onHelp={() => (isHelp.value = true)} />
-      <Curves data={data} />
-      <Charts data={data} />
-      <Processes data={data} />
-      {data.lives && (
+    <Shell
+      kind="timeline-page"
+      keys={KEYS}
+      note="Drag over a chart to set two marks; a click sets them back to the start and the peak."
+      onKey={(key, help) => timelineKey(key) || commonKey(data, key, help, toggleTheme, ['growth']) || changeKey(session, key)}
+    >
+      {(help) => (
         <>
-          <Growth data={data} />
-          <DiffControls session={session} rows={isGraph ? [] : rows.value} first={<WhoChoice data={data} />} />
-          {isGraph ? <FlameView session={session} /> : <DiffTable rows={rows.value} />}
+          <Header data={data} what="timeline" onHelp={help} />
+          <Curves data={data} />
+          <Charts data={data} />
+          <Processes data={data} />
+          {data.lives && (
+            <>
+              <Growth data={data} />
+              <DiffControls session={session} rows={isGraph ? [] : rows.value} first={<WhoChoice data={data} />} />
+              {isGraph ? <FlameView session={session} /> : <DiffTable rows={rows.value} />}
+            </>
+          )}
         </>
       )}
-      {isHelp.value && (
-        <Help
-          keys={KEYS}
-          note="Drag over a chart to set two marks; a click sets them back to the start and the peak. The address of the page keeps the view: copy it to share what you see."
-          onClose={() => (isHelp.value = false)}
-        />
-      )}
-    </main>
+    </Shell>
   );
 }
 
@@ -132,18 +120,9 @@ function timelineKey(key: string): boolean {
   }
 }
 
-dataOfPage().then(
-  (data) => {
-    document.title = `${data.head.processes[0]?.command_line || 'program'} · timeline · Heaptide`;
-    const marks = firstMarks(data);
-    keepInterval(marks.from, marks.to);
-    startState(data, { ...marks, kind: 'growth', grouping: 'stack', sort: '-change', view: 'table', merge: 'function' });
-    const root = document.getElementById('page')!;
-    root.replaceChildren();
-    render(<Page session={openSession(data)} />, root);
-    document.documentElement.dataset.ready = 'true';
-  },
-  (error: unknown) => {
-    document.querySelector('.wait')!.textContent = `This page cannot be shown: ${error instanceof Error ? error.message : error}`;
-  },
-);
+showPage(dataOfPage(), (data) => {
+  const marks = firstMarks(data);
+  keepInterval(marks.from, marks.to);
+  startState(data, { ...marks, kind: 'growth', grouping: 'stack', sort: '-change', view: 'table', merge: 'function' });
+  return { title: `${programOf(data)} · timeline`, page: <Page session={openSession(data)} /> };
+});

@@ -202,7 +202,7 @@ macro_rules! callback {
                 unsafe {
                     let $args = arguments;
                     let code = *arguments as usize;
-                    lines::event(code, lines::current_frame(), $event);
+                    lines::event(code, None, $event);
                 }
             }
             // SAFETY: the GIL is held.

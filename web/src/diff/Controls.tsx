@@ -1,12 +1,12 @@
 /** Choices and search of a comparison: over its graph and over its table. */
-import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { Choice, Toggle, UnitChoice } from '../controls/Choice.tsx';
+import { SearchField } from '../controls/SearchField.tsx';
 import { Search } from '../flame/Controls.tsx';
 import type { Session } from '../flame/session.ts';
 import { plural, signed } from '../model/format.ts';
 import { change, settings } from '../state.ts';
-import { copyText } from '../table/copy.ts';
+import { useCopy } from '../table/CopyButton.tsx';
 import { type ChangeRow, csv } from './rows.ts';
 
 /** `first`: what is compared with what. */
@@ -62,10 +62,7 @@ function GraphChoices({ session }: { session: Session }) {
 
 function TableChoices({ rows }: { rows: ChangeRow[] }) {
   const now = settings.value;
-  const copied = useSignal('');
-  const copy = async () => {
-    copied.value = (await copyText(csv(rows))) ? `${plural(rows.length, 'row')} copied` : 'the browser did not allow it';
-  };
+  const copy = useCopy(rows, csv);
   const sum = rows.reduce((all, row) => all + row.change, 0);
   return (
     <>
@@ -81,26 +78,12 @@ function TableChoices({ rows }: { rows: ChangeRow[] }) {
         ]}
         onChange={(grouping) => change({ grouping })}
       />
-      <button type="button" class="plain" id="copy" title="Copy these rows as CSV (c)" onClick={() => void copy()}>
-        Copy as CSV
-      </button>
-      <span class="search">
-        <input
-          type="search"
-          placeholder="Search: function, file, callers, regular expression"
-          aria-label="Search rows by a regular expression"
-          spellcheck={false}
-          value={now.search}
-          onInput={(event) => change({ search: event.currentTarget.value })}
-          onKeyDown={(event) => {
-            if (event.key !== 'Escape') return;
-            if (now.search) change({ search: '' });
-            else event.currentTarget.blur();
-            event.preventDefault();
-          }}
-        />
-        <output aria-live="polite">{copied.value || `${plural(rows.length, 'row')} · ${signed(sum, 'bytes')}`}</output>
-      </span>
+      {copy.button}
+      <SearchField
+        placeholder="Search: function, file, callers, regular expression"
+        label="Search rows by a regular expression"
+        said={copy.said || `${plural(rows.length, 'row')} · ${signed(sum, 'bytes')}`}
+      />
     </>
   );
 }

@@ -104,7 +104,7 @@ export function sorted(rows: ChangeRow[], sort: string): ChangeRow[] {
   });
 }
 
-export function csv(rows: ChangeRow[]): string {
+export function csv(rows: readonly ChangeRow[]): string {
   const head = ['change_bytes', 'before_bytes', 'after_bytes', 'error_bytes', 'is_noise', 'before_blocks', 'after_blocks', 'name', 'place', 'callers'];
   const lines = rows.map((row) => [
     row.change,

@@ -1,7 +1,7 @@
 /** Search and choices above the flame graph. */
-import { useRef } from 'preact/hooks';
 import { IntervalChoice } from '../controls/IntervalChoice.tsx';
 import { Choice, MeasureChoice, Toggle, UnitChoice, WhoChoice } from '../controls/Choice.tsx';
+import { SearchField } from '../controls/SearchField.tsx';
 import { FindingsToggle } from '../findings/Findings.tsx';
 import { amount, percent, plural, signed } from '../model/format.ts';
 import { change, settings } from '../state.ts';
@@ -51,43 +51,21 @@ export function Controls({ session }: { session: Session }) {
 }
 
 export function Search({ session }: { session: Session }) {
-  const input = useRef<HTMLInputElement>(null);
   const found = session.found.value;
   const tree = session.tree.value;
-  const onKey = (event: KeyboardEvent) => {
-    if (event.key === 'Escape') {
-      if (settings.value.search) change({ search: '' });
-      else input.current!.blur();
-    } else if (event.key === 'Enter') {
-      nextMatch(session, event.shiftKey ? -1 : 1);
-    } else {
-      return;
-    }
-    event.preventDefault();
-    event.stopPropagation();
-  };
   let said = '';
-  if (session.isBadSearch.value) said = 'no regular expression';
-  else if (found) {
+  if (found) {
     const frames = plural(found.nodes.length, 'frame');
     if (tree.sides) said = `${frames} · ${signed(found.amount, tree.unit)}`;
     else said = `${frames} · ${amount(found.amount, tree.unit)} · ${percent(found.amount, tree.total[tree.unit][0]!)}`;
   }
   return (
-    <span class="search">
-      <input
-        ref={input}
-        type="search"
-        placeholder="Search: function, file, module, regular expression"
-        aria-label="Search frames by a regular expression"
-        aria-invalid={session.isBadSearch.value}
-        spellcheck={false}
-        value={settings.value.search}
-        onInput={(event) => change({ search: event.currentTarget.value })}
-        onKeyDown={onKey}
-      />
-      <output aria-live="polite">{said}</output>
-    </span>
+    <SearchField
+      placeholder="Search: function, file, module, regular expression"
+      label="Search frames by a regular expression"
+      said={said}
+      onEnter={(isBack) => nextMatch(session, isBack ? -1 : 1)}
+    />
   );
 }
 

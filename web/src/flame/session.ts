@@ -43,8 +43,6 @@ export function openSession(data: Data) {
     selected,
     select: (node: number) => (chosen.value = { tree: tree.value, node }),
     zoomTo: (node: number) => change({ zoom: pathTo(tree.value, node) }),
-    /** Whether what is typed into the search makes no regular expression. */
-    isBadSearch: computed(() => searchText.value !== '' && expression(searchText.value) === undefined),
   };
 }
 

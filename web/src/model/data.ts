@@ -182,6 +182,11 @@ export async function dataOfPage(): Promise<Data> {
   return unpack((await new Response(stream).json()) as Packed);
 }
 
+/** What was run, for the title of a window. */
+export function programOf({ head }: Data): string {
+  return head.processes[0]?.command_line || 'program';
+}
+
 export function unpack(packed: Packed): Data {
   if (packed.head.format !== 1) throw new Error(`this page cannot read data of format ${packed.head.format}`);
   const { up, place } = packed.nodes;

@@ -178,7 +178,7 @@ export function sorted(rows: Row[], sort: string): Row[] {
 }
 
 /** Rows as other programs read them: RFC 4180, whole numbers. */
-export function csv(rows: Row[]): string {
+export function csv(rows: readonly Row[]): string {
   const head = ['own_bytes', 'total_bytes', 'own_allocations', 'total_allocations', 'name', 'place', 'thread', 'allocator'];
   const lines = rows.map((row) => [
     row.ownBytes,

@@ -27,7 +27,7 @@ pub struct Watch {
     table: UnsafeCell<Table>,
 }
 
-// SAFETY: the table is touched only with the GIL held and under the thread's `BUSY` flag, so by one thread at a time.
+// SAFETY: the table is touched only with the GIL held and under the thread's `is_busy` flag, so by one thread at a time.
 unsafe impl Send for Watch {}
 // SAFETY: as above.
 unsafe impl Sync for Watch {}
@@ -43,8 +43,54 @@ pub struct Code {
 thread_local! {
     /// What this thread is in, innermost last.
     static ENTERED: RefCell<Vec<Arc<Watch>>> = const { RefCell::new(Vec::new()) };
+    /// What the next event most likely needs: nothing else is looked at then.
+    static NEAR: Near = const { Near::new() };
+}
+
+struct Near {
     /// Set while an event is being looked at, so that nothing it leads to is taken for another one.
-    static BUSY: Cell<bool> = const { Cell::new(false) };
+    is_busy: Cell<bool>,
+    /// The code of the last event, or 0; with where it is in its watch, which this thread is in.
+    code: Cell<usize>,
+    known: Cell<*const Code>,
+    watch: Cell<*const Watch>,
+    /// The thread's state; a frame of it is below whatever this thread has entered, so it stays the same meanwhile.
+    state: Cell<usize>,
+}
+
+impl Near {
+    const fn new() -> Near {
+        Near {
+            is_busy: Cell::new(false),
+            code: Cell::new(0),
+            known: Cell::new(std::ptr::null()),
+            watch: Cell::new(std::ptr::null()),
+            state: Cell::new(0),
+        }
+    }
+
+    /// What this thread is in has changed.
+    fn forget(&self) {
+        self.code.set(0);
+        let state = python::layout().map_or(0, |_| python::thread_state());
+        self.state.set(state);
+    }
+
+    /// Looks for the innermost watch that knows the code.
+    #[cold]
+    fn find(&self, code: usize) -> bool {
+        let found = ENTERED.try_with(|entered| {
+            let entered = entered.try_borrow().ok()?;
+            entered.iter().rev().find_map(|watch| {
+                let known = watch.codes.iter().find(|known| known.address == code)?;
+                self.known.set(known);
+                self.watch.set(Arc::as_ptr(watch));
+                self.code.set(code);
+                Some(())
+            })
+        });
+        matches!(found, Ok(Some(())))
+    }
 }
 
 impl Watch {
@@ -69,6 +115,7 @@ impl Watch {
         // SAFETY: the GIL is held, and no event is being looked at: this is called from Python.
         unsafe { &mut *self.table.get() }.enter();
         let _ = ENTERED.try_with(|entered| entered.borrow_mut().push(self.clone()));
+        let _ = NEAR.try_with(Near::forget);
     }
 
     /// The counterpart of `enter`, on the same thread.
@@ -78,6 +125,7 @@ impl Watch {
     pub unsafe fn leave(self: &Arc<Watch>) {
         // SAFETY: as in `enter`.
         unsafe { &mut *self.table.get() }.leave();
+        let _ = NEAR.try_with(Near::forget);
         let _ = ENTERED.try_with(|entered| {
             let mut entered = entered.borrow_mut();
             if let Some(at) = entered.iter().rposition(|watch| Arc::ptr_eq(watch, self)) {
@@ -96,29 +144,23 @@ impl Watch {
     }
 }
 
-/// Something happened in a frame of a code object that may be watched.
+/// Something happened in a frame of a code object that may be watched: in the innermost one if none is named.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
 #[inline]
-pub unsafe fn event(code: usize, frame: usize, what: Event) {
-    let _ = BUSY.try_with(|busy| {
-        if busy.replace(true) {
+pub unsafe fn event(code: usize, frame: Option<usize>, what: Event) {
+    let _ = NEAR.try_with(|near| {
+        if near.is_busy.replace(true) {
             return;
         }
-        let _ = ENTERED.try_with(|entered| {
-            let Ok(entered) = entered.try_borrow() else {
-                return;
-            };
-            for watch in entered.iter().rev() {
-                if let Some(known) = watch.codes.iter().find(|known| known.address == code) {
-                    // SAFETY: the GIL is held, and `BUSY` keeps this thread from coming here twice.
-                    unsafe { &mut *watch.table.get() }.event(known, frame, what);
-                    break;
-                }
-            }
-        });
-        busy.set(false);
+        if near.code.get() == code || near.find(code) {
+            let frame = frame.unwrap_or_else(|| current_frame(near.state.get()));
+            // SAFETY: this thread is in the watch, which keeps it alive: `leave` forgets it here first, and the Python object
+            // of whoever entered holds it until then. The GIL is held, and the flag keeps this thread from coming here twice.
+            unsafe { (*(*near.watch.get()).table.get()).event(&*near.known.get(), frame, what) };
+        }
+        near.is_busy.set(false);
     });
 }
 
@@ -147,16 +189,12 @@ pub fn is_entered() -> bool {
         .unwrap_or(false)
 }
 
-/// What tells the calling thread's innermost frame from others; 0 where the interpreter's layout is not known.
+/// What tells the innermost frame of the calling thread's state from others; 0 where the interpreter's layout is not known.
 #[inline]
-pub fn current_frame() -> usize {
-    let Some(layout) = python::layout() else {
+fn current_frame(state: usize) -> usize {
+    let Some(layout) = python::layout().filter(|_| state != 0) else {
         return 0;
     };
-    let state = python::thread_state();
-    if state == 0 {
-        return 0;
-    }
     match layout.current_frame {
         // SAFETY: the calling thread's own state, whose layout was checked.
         CurrentFrame::Direct(offset) => unsafe {

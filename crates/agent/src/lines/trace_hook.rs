@@ -190,7 +190,7 @@ unsafe extern "C" fn trace(_ours: Opaque, frame: Opaque, what: c_int, argument: 
                 // Whether it is a pause is decided by what the code is: a frame that has ended does not come back.
                 _ => Event::Yield,
             };
-            event(code as usize, frame as usize, event_is);
+            event(code as usize, Some(frame as usize), event_is);
         }
     }
     match function {

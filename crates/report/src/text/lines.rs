@@ -57,7 +57,9 @@ impl Column {
     /// Blanks before it, and its width.
     fn place(self) -> (usize, usize) {
         match self {
-            Column::Occurrences | Column::Allocations => (2, 10),
+            // Narrower than its title, as memory_profiler has it.
+            Column::Occurrences => (2, 10),
+            Column::Allocations => (2, 11),
             _ => (1, 12),
         }
     }

@@ -1,0 +1,42 @@
+/** The field for a regular expression that every page has, and what it says of what was found. */
+import { expression } from '../model/search.ts';
+import { change, settings, type Settings } from '../state.ts';
+
+export function SearchField(props: {
+  placeholder: string;
+  label: string;
+  said?: string;
+  /** What else a search changes. */
+  also?: Partial<Settings>;
+  onEnter?: (isBack: boolean) => void;
+}) {
+  const { search } = settings.value;
+  const isBad = search !== '' && expression(search) === undefined;
+  const onKey = (event: KeyboardEvent) => {
+    if (event.key === 'Enter' && props.onEnter) {
+      props.onEnter(event.shiftKey);
+    } else if (event.key === 'Escape') {
+      change({ search: '' });
+      (event.currentTarget as HTMLInputElement).blur();
+    } else {
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  return (
+    <span class="search">
+      <input
+        type="search"
+        placeholder={props.placeholder}
+        aria-label={props.label}
+        aria-invalid={isBad}
+        spellcheck={false}
+        value={search}
+        onInput={(event) => change({ ...props.also, search: event.currentTarget.value })}
+        onKeyDown={onKey}
+      />
+      <output aria-live="polite">{isBad ? 'no regular expression' : props.said}</output>
+    </span>
+  );
+}
