@@ -19,6 +19,7 @@ pub mod group;
 pub mod handler;
 pub mod json;
 pub mod openapi;
+mod patience;
 pub mod ranges;
 pub mod render;
 pub mod reports;

@@ -20,13 +20,14 @@ use rustix::io::Errno;
 use crate::address::Address;
 use crate::handler::Handler;
 use crate::lock;
+use crate::patience::{Patient, Timed};
 use crate::request::Request;
 use crate::response::Response;
 use crate::security::Door;
 use crate::steering::{Join, Steering};
 
 const MAX_CONNECTIONS: usize = 128;
-/// For a client to say what it wants, and to take each piece of the answer.
+/// For a client to say what it wants as a whole, and to take each piece of the answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct Server {
@@ -255,26 +256,23 @@ impl Shared {
     }
 
     fn serve_tcp(&self, mut stream: TcpStream) -> io::Result<()> {
-        stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
-        stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
         stream.set_nodelay(true)?;
         self.answer(&mut stream)?;
         stream.shutdown(Shutdown::Write)?;
-        drain(&mut stream);
+        drain(&stream);
         Ok(())
     }
 
     fn serve_unix(&self, mut stream: UnixStream) -> io::Result<()> {
-        stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
-        stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
         self.answer(&mut stream)?;
         stream.shutdown(Shutdown::Write)?;
-        drain(&mut stream);
+        drain(&stream);
         Ok(())
     }
 
-    fn answer(&self, stream: &mut (impl Read + Write)) -> io::Result<()> {
-        let request = match Request::read(stream) {
+    fn answer(&self, stream: &mut (impl Write + Timed)) -> io::Result<()> {
+        stream.set_write_patience(CLIENT_TIMEOUT)?;
+        let request = match Request::read(&mut Patient::new(&*stream, CLIENT_TIMEOUT)) {
             Ok(Some(request)) => request,
             Ok(None) => return Ok(()),
             Err(refusal) => {
@@ -290,10 +288,11 @@ impl Shared {
 }
 
 /// Closing with bytes unread would throw away the answer on its way.
-fn drain(stream: &mut impl Read) {
+fn drain(stream: &impl Timed) {
+    let mut patient = Patient::new(stream, CLIENT_TIMEOUT);
     let mut piece = [0; 4096];
     for _ in 0..64 {
-        if !matches!(stream.read(&mut piece), Ok(1..)) {
+        if !matches!(patient.read(&mut piece), Ok(1..)) {
             return;
         }
     }

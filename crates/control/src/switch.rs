@@ -3,6 +3,8 @@
 //! Whoever starts or stops holds the group's lock, so that many requests at once make one session. What must wait for
 //! the interpreter does so on a thread of its own; a request that has waited long enough is answered with "pending".
 
+mod describing;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,13 +18,12 @@ use crate::group;
 use crate::json::{Json, object};
 use crate::render::Renderer;
 use crate::routes::BASE;
-use crate::sessions::{CURRENT, STATS, Session, Sessions};
+use crate::sessions::{CURRENT, Session, Sessions};
 use crate::steering::{HeapOptions, Options, Steering};
+use describing::options_of;
 
 /// How long a sibling may take to say what it does.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
-/// Larger sessions are not looked through just because they were stopped.
-const MAX_BYTES_AT_STOP: u64 = 256 << 20;
 
 pub struct Switch {
     pub config: Config,
@@ -354,94 +355,6 @@ impl Switch {
             })
     }
 
-    /// Its numbers; made by another process and kept, once it has ended.
-    pub fn stats(&self, session: &Session) -> Option<Json> {
-        if let Some(known) = session.known_stats() {
-            return Some(known);
-        }
-        if session.captures.is_empty() {
-            return None;
-        }
-        let mut words = vec!["stats".into(), "--json".into(), "--".into()];
-        words.extend(
-            session
-                .captures
-                .iter()
-                .map(|capture| capture.path.clone().into()),
-        );
-        let (file, length) = self.renderer.run(words).ok()?;
-        let mut body = crate::Body::stretch(file, 0, length.min(1 << 20));
-        let mut bytes = vec![0; 1 << 16];
-        let mut text = Vec::new();
-        while let Ok(n_read @ 1..) = body.read(&mut bytes) {
-            text.extend_from_slice(&bytes[..n_read]);
-        }
-        let stats = Json::parse(&text).ok()?;
-        if let (Some(folder), false) = (&session.folder, session.is_running()) {
-            // Beside the captures for the next one who asks; without it they are made again.
-            let _ = fs::write(folder.join(STATS), stats.to_string());
-        }
-        Some(stats)
-    }
-
-    /// The same, unless the session is so large that nobody wants to wait for it now.
-    pub fn quick_stats(&self, session: &Session) -> Option<Json> {
-        if session.bytes() > MAX_BYTES_AT_STOP {
-            return session.known_stats();
-        }
-        self.stats(session)
-    }
-
-    /// What is told of a session everywhere.
-    pub fn describe(&self, session: &Session, stats: Option<&Json>, prefix: &str) -> Json {
-        let is_running = session.is_running();
-        let started = session.started_unix_ms();
-        let ended = if is_running {
-            Some(unix_ms(SystemTime::now()))
-        } else {
-            session.modified_unix_ms()
-        };
-        let duration = session.recorded_ms().or(ended
-            .zip(started)
-            .map(|(ended, started)| ended.saturating_sub(started)));
-        let peak = stats.and_then(|stats| stats.get("metadata")?.get("peak_memory").cloned());
-        let total = stats.and_then(|stats| stats.get("total_bytes_allocated").cloned());
-        let count = stats.and_then(|stats| stats.get("total_num_allocations").cloned());
-        let processes: Vec<Json> = session
-            .captures
-            .iter()
-            .map(|capture| {
-                object([
-                    ("pid", capture.pid.into()),
-                    ("bytes", capture.bytes.into()),
-                    ("output", capture.path.display().to_string().into()),
-                    ("recording", capture.is_being_written().into()),
-                ])
-            })
-            .collect();
-        let below = format!("{prefix}{BASE}/sessions/{}", session.id);
-        let links = ["report", "flamegraph", "table", "stats", "summary", "tree"];
-        let links = links.map(|name| (name.to_owned(), Json::Text(format!("{below}/{name}"))));
-        object([
-            ("id", session.id.as_str().into()),
-            ("kind", session.kind().into()),
-            ("of", session.meta.get("of").cloned().unwrap_or(Json::Null)),
-            (
-                "state",
-                if is_running { "recording" } else { "finished" }.into(),
-            ),
-            ("started", started.map(crate::calendar::timestamp).into()),
-            ("duration_ms", duration.into()),
-            ("bytes", session.bytes().into()),
-            ("peak_bytes", peak.unwrap_or(Json::Null)),
-            ("total_bytes", total.unwrap_or(Json::Null)),
-            ("n_allocations", count.unwrap_or(Json::Null)),
-            ("options", options_of(session)),
-            ("processes", processes.into()),
-            ("links", Json::Object(links.to_vec())),
-        ])
-    }
-
     fn lock(&self) -> Result<fs::File, String> {
         group::lock(&self.config.group).map_err(|error| {
             let folder = self.config.group.display();
@@ -463,9 +376,4 @@ impl Switch {
         begun.map_err(|error| format!("no thread can be started ({error})"))?;
         Ok(receiver.recv_timeout(self.config.patience).ok())
     }
-}
-
-fn options_of(session: &Session) -> Json {
-    let options = session.meta.get("options").cloned();
-    options.unwrap_or(Json::Object(Vec::new()))
 }
