@@ -40,7 +40,7 @@ QUESTIONS = (
     ),
     Question("snapshot", "every object and reference, in a file", {"heaptide": (1, 3)}),
     Question("via", "strings by what refers to them", {"heaptide": (1, 3), "guppy3": (0.05, 1)}),
-    Question("dominators", "what a list keeps alive", {"heaptide": (1, 1), "guppy3": (1, 1)}),
+    Question("dominators", "what every object keeps alive (guppy3: one list)", {"heaptide": (1, 1), "guppy3": (1, 1)}),
     Question(
         "growth",
         "what is new since the last look, by type",

@@ -52,7 +52,7 @@ def ours(question: str, orders: list[Order]) -> Measured:
             lambda taken: taken.objects,
         ),
         "via": (lambda: view and view.of_kind("str").partition("via").rows(), lambda _: n_strings(view)),
-        "dominators": (lambda: view and heap_now().all().largest(10).retained(), lambda _: before.objects),
+        "dominators": (lambda: view and view.all().largest(10).retained(), lambda _: before.objects),
         "growth": (lambda: heaptide.heap_census().since(before), lambda _: before.objects),
     }[question]
 

@@ -61,6 +61,45 @@ def test_looking_neither_makes_nor_frees_objects(tmp_path: Path) -> None:
     assert abs(blocks - blocks_without) < 100, "2,000 dicts would be 2,000 blocks"
 
 
+@pytest.mark.parametrize("look", ["heap_snapshot('some.heap', overwrite=True)", "heap_census()"])
+def test_no_dict_and_no_frame_comes_into_being(tmp_path: Path, look: str) -> None:
+    dicts, frames, blocks = answer(
+        tmp_path,
+        f"""
+        import gc, json, sys
+        from heaptide import heap_census, heap_snapshot
+
+        class Plain:
+            def __init__(self):
+                self.left, self.right = [1], 2.5
+
+        kept = [Plain() for _ in range(2000)]
+
+        def kinds():
+            names = [type(one).__name__ for one in gc.get_objects()]
+            return names.count("dict"), names.count("frame"), sys.getallocatedblocks()
+
+        def look():
+            {look}
+
+        def below(depth):
+            if depth:
+                return below(depth - 1)
+            look()  # what is made once is made now
+            before = kinds()
+            look()
+            return [after - before for before, after in zip(before, kinds())]
+
+        gc.collect()
+        gc.disable()
+        below(0)
+        print(json.dumps(below(500)))
+        """,
+    )
+    assert (dicts, frames) == (0, 0)
+    assert blocks < 100, "500 frames would be 500 blocks"
+
+
 def test_attributes_stay_where_they_are_and_have_their_names(tmp_path: Path) -> None:
     found = answer(
         tmp_path,
@@ -341,3 +380,76 @@ def test_nasty_types_do_not_stop_the_walk(tmp_path: Path, extension: Callable[..
     )
     assert found[0] == found[1]
     assert found[2:] == [2, [1]]
+
+
+def test_buffers_of_arrays_are_counted_with_their_owners(tmp_path: Path) -> None:
+    found = answer(
+        tmp_path,
+        """
+        import array, json, sys
+        from heaptide.heap_snapshots import heap_now
+
+        n = 1_000_000
+        owners = {"bytearray": bytearray(n), "array": array.array("d", bytes(n))}
+        views = {"memoryview": memoryview(owners["bytearray"])}
+        try:
+            import numpy
+            owners["numpy"] = numpy.zeros(n, dtype="u1")
+            owners["two dimensions"] = numpy.zeros((n // 8 // 5, 5))
+            owners["in Fortran's order"] = numpy.zeros((n // 8 // 5, 5), order="F")
+            views["numpy slice"] = owners["numpy"][1:]
+        except ImportError:
+            pass
+        view = heap_now()
+        bytes_of = lambda one: view.at([id(one)]).bytes
+        print(json.dumps([{name: bytes_of(one) for name, one in owners.items()},
+                          {name: bytes_of(one) for name, one in views.items()}]))
+        """,
+    )
+    owners, views = found
+    assert {name: bytes for name, bytes in owners.items() if not 1_000_000 <= bytes < 1_100_000} == {}
+    assert {name: bytes for name, bytes in views.items() if bytes >= 1_000} == {}
+
+
+@pytest.mark.once
+def test_columns_of_a_data_frame_are_counted_once(tmp_path: Path) -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    grown, strings = answer(
+        tmp_path,
+        """
+        import gc, json
+        import numpy, pandas
+        from heaptide.heap_snapshots import heap_now
+
+        def frame():
+            return pandas.DataFrame({"number": numpy.arange(250_000), "half": numpy.arange(250_000) / 2})
+
+        frame()  # what pandas makes once is made now
+        gc.collect()
+        before = heap_now().of_kind("numpy.ndarray").bytes
+        kept = frame()
+        texts = numpy.array([f"text {number}" for number in range(1000)], dtype=object)
+        gc.collect()
+        view = heap_now()
+        found = view.at([id(text) for text in texts])
+        print(json.dumps([view.of_kind("numpy.ndarray").bytes - before, len(found)]))
+        """,
+    )
+    assert 4_008_000 <= grown < 4_100_000, "two columns of two million bytes, and an array of a thousand references"
+    assert strings == 1000
+
+
+def test_static_types_are_roots_under_their_names(tmp_path: Path) -> None:
+    found = answer(
+        tmp_path,
+        """
+        import json
+        from heaptide.heap_snapshots import heap_now
+
+        view = heap_now()
+        # A builtin type is kept by itself: the shortest way to it is none.
+        print(json.dumps([view.at([id(one)]).paths(5)[1] for one in (int, dict, type(len))]))
+        """,
+    )
+    for ways, name in zip(found, ("int", "dict", "builtin_function_or_method"), strict=True):
+        assert any(f"<type {name}>" in str(way) for way in ways), ways

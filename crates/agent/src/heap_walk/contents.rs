@@ -20,6 +20,13 @@ impl<N: Notes> Walk<'_, N> {
     #[inline(always)]
     pub(super) fn dict_entries(&mut self, at: usize) {
         let live = self.live;
+        if !N::REFERENCES {
+            live.dict_entries(at, |key, value| {
+                self.add(key);
+                self.add(value);
+            });
+            return;
+        }
         let mut position = 0;
         live.dict_entries(at, |key, value| {
             let label = self.key_label(key, position);
@@ -31,9 +38,6 @@ impl<N: Notes> Walk<'_, N> {
 
     #[inline(always)]
     pub(super) fn key_label(&mut self, key: usize, position: u32) -> Label {
-        if !N::REFERENCES {
-            return Label::new(EdgeKind::Item, 0);
-        }
         let live = self.live;
         let key_type = live.type_of(key);
         if key_type == live.known.unicode {

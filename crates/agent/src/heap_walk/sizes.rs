@@ -55,6 +55,7 @@ impl SizeRule {
 }
 
 /// Bytes of an object, with what stands in front of it.
+#[inline(always)]
 pub fn bytes_of(live: &Live, entry: &TypeEntry, at: usize, collected: bool) -> u64 {
     let basic = entry.basic_size;
     let bytes = match entry.size {

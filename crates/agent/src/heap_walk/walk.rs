@@ -224,19 +224,33 @@ impl<'l, N: Notes> Walk<'l, N> {
         let type_number = self.type_number(live.type_of(at));
         let entry = &self.types[type_number as usize];
         let (looks, special, own) = (entry.looks, entry.special, entry.own);
+        if !N::REFERENCES && looks == Looks::Leaf && special == Special::None {
+            // Most objects are such, and a census wants no more of them.
+            let collected = live.is_collected(at, entry.flags, entry.is_gc);
+            self.failed |= !self.notes.end(Facts {
+                type_number,
+                bytes: bytes_of(live, entry, at, collected),
+                extra: 0,
+                flags: 0,
+            });
+            return;
+        }
         let values_bytes = entry.values_bytes;
         let collected = live.is_collected(at, entry.flags, entry.is_gc);
         let tracked = collected && live.is_tracked(at);
         let bytes = bytes_of(live, entry, at, collected);
         let mut flags = 0;
-        if tracked {
-            flags |= Objects::TRACKED;
-        }
-        if live.references(at).is_none() {
-            flags |= Objects::IMMORTAL;
-        }
-        if entry.estimated {
-            flags |= Objects::ESTIMATED;
+        if N::REFERENCES {
+            flags |= if tracked { Objects::TRACKED } else { 0 };
+            flags |= match live.references(at) {
+                None => Objects::IMMORTAL,
+                Some(_) => 0,
+            };
+            flags |= if entry.estimated {
+                Objects::ESTIMATED
+            } else {
+                0
+            };
         }
         match looks {
             Looks::Leaf => {}
