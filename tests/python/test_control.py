@@ -243,6 +243,34 @@ def test_redirects_stay_on_this_server(job: Job) -> None:
     assert "/a%0D%0ASet-Cookie:%20b/docs" in told
 
 
+def test_links_have_the_prefix_that_a_proxy_takes_off(tmp_path: Path) -> None:
+    job = obedient(tmp_path, env={"HEAPTIDE_PREFIX": "/pub/job/x/1/"})
+    for asked in (BASE, f"/pub/job/x/1{BASE}"):
+        assert job.ask("GET", f"{asked}/status").json()["links"]["stats"] == f"/pub/job/x/1{BASE}/stats"
+    assert job.ask("GET", "/openapi.json").json()["servers"] == [{"url": "/pub/job/x/1"}]
+    job.stop()
+
+
+def test_folders_of_jobs_that_have_ended_are_removed_by_the_next(tmp_path: Path) -> None:
+    first = obedient(tmp_path)
+    (left_over,) = (tmp_path / "run").iterdir()
+    first.process.kill()
+    first.stop()
+    assert [path.suffix for path in left_over.iterdir()] == [".sock"]
+    (tmp_path / "run" / "named").mkdir()
+    for folder in (tmp_path / "run").iterdir():
+        os.utime(folder, (0, 0))
+    second = obedient(tmp_path)
+    assert not left_over.exists()
+    assert len(list((tmp_path / "run").iterdir())) == 2 and second.get("status").status == 200
+    (lives,) = [folder for folder in (tmp_path / "run").iterdir() if folder.name != "named"]
+    os.utime(lives, (0, 0))
+    third = obedient(tmp_path)
+    assert second.get("status").status == 200 and len(list((tmp_path / "run").iterdir())) == 3
+    second.stop()
+    third.stop()
+
+
 def test_requests_that_are_too_large_are_refused(job: Job) -> None:
     assert job.ask("POST", "start", b" " * 70_000).status == 413
     assert job.ask("GET", "status", X_Long="x" * 20_000).status == 431

@@ -10,12 +10,17 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::address::Address;
 use crate::client;
 use crate::json::Json;
+
+/// Held by whoever starts or stops the processes of a group.
+const LOCK: &str = "lock";
+const LEFT_OVER_AFTER: Duration = Duration::from_secs(60);
 
 /// Makes a folder that only this user can use; refuses one that somebody else made under its name.
 pub fn private_folder(path: &Path) -> io::Result<()> {
@@ -64,6 +69,47 @@ pub fn members(group: &Path) -> Vec<(u32, Address)> {
     members
 }
 
+/// Removes what groups have left whose processes have all gone; `own` is one of their neighbours.
+///
+/// A folder that has just been made may not have its first socket yet, and the processes of another container are not in
+/// our `/proc`: only what is old and refuses is removed. What cannot be removed is left.
+pub fn remove_left_overs(own: &Path) {
+    let entries = own.parent().and_then(|runtime| fs::read_dir(runtime).ok());
+    for entry in entries.into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_old = entry
+            .metadata()
+            .and_then(|metadata| metadata.modified())
+            .is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > LEFT_OVER_AFTER));
+        if path == own || !is_old || !is_named_after_a_process(&path) {
+            continue;
+        }
+        let members = members(&path);
+        if members.iter().all(|member| has_gone(member.0, &path)) {
+            for (pid, _) in members {
+                let _ = fs::remove_file(socket_of(&path, pid));
+            }
+            let _ = fs::remove_file(path.join(LOCK));
+            // Refuses if there is anything in it.
+            let _ = fs::remove_dir(&path);
+        }
+    }
+}
+
+/// Not by somebody who chose a name.
+fn is_named_after_a_process(group: &Path) -> bool {
+    let name = group.file_name().and_then(|name| name.to_str());
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    name.and_then(|name| name.split_once('-'))
+        .is_some_and(|(pid, began)| is_number(pid) && is_number(began))
+}
+
+fn has_gone(pid: u32, group: &Path) -> bool {
+    !Path::new(&format!("/proc/{pid}")).exists()
+        && UnixStream::connect(socket_of(group, pid))
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
 /// Asks a member. `None` if it has gone; its socket is then removed.
 pub fn ask(
     address: &Address,
@@ -100,7 +146,7 @@ pub fn lock(group: &Path) -> io::Result<File> {
         .truncate(false)
         .write(true)
         .mode(0o600)
-        .open(group.join("lock"))?;
+        .open(group.join(LOCK))?;
     loop {
         match rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive) {
             Ok(()) => return Ok(file),

@@ -113,7 +113,14 @@ impl Handler {
     }
 
     fn run(&self, operation: Operation, found: &Found, request: &Request) -> Response {
-        let prefix = found.prefix.as_str();
+        // What a proxy took off the path is put in front again; what it left there is there already.
+        let configured = self.config().prefix.as_str();
+        let prefix = if found.prefix.starts_with(configured) {
+            found.prefix.clone()
+        } else {
+            format!("{configured}{}", found.prefix)
+        };
+        let prefix = prefix.as_str();
         let id = found.session.as_deref().unwrap_or("latest");
         match operation {
             Operation::Status => self.status(prefix, request),

@@ -215,6 +215,7 @@ impl Control {
         };
         group::private_folder(&config.group)
             .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))?;
+        group::remove_left_overs(&config.group);
         let process = Arc::new(Process {
             start,
             stop,
