@@ -1,4 +1,4 @@
-/** Every page in a window as narrow as a telephone: nothing hangs out of it, and names can be read. */
+/** Every page in a window as narrow as a telephone, or as low as a notebook's frame: nothing hangs out of it, and names can be read. */
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
@@ -57,6 +57,15 @@ describe('the legend of a chart', () => {
       assert.ok(ends.length >= 2);
       for (const end of ends) assert.equal(end, 'none');
     }));
+});
+
+describe('a low window', () => {
+  test('such as a frame in a notebook holds the whole graph', async () => {
+    const { page, close } = await open(browser, pageOf(place, 'flamegraph', ONE), { viewport: { width: 950, height: 600 } });
+    const box = await page.locator('.graph').boundingBox();
+    assert.ok(box.height >= 150 && box.y + box.height <= 600, JSON.stringify(box));
+    await close();
+  });
 });
 
 describe('a long trunk', () => {
