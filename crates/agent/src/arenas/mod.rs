@@ -33,7 +33,8 @@ pub const N_LIBRARIES: usize = 8;
 /// Smaller maps of such a library are not its allocator's: stacks for signal handlers, for example.
 const LEAST_BYTES: usize = 64 * 1024;
 /// What each of these allocators says of itself in its messages.
-const SIGNS: [&str; 4] = ["<jemalloc>", "mimalloc: ", "tcmalloc: ", "rpmalloc: "];
+const SIGNS: [&str; 3] = ["mimalloc: ", "tcmalloc: ", "rpmalloc: "];
+const JEMALLOC_SIGN: &str = "<jemalloc>";
 
 /// By hook: the number that frames name the arena by; 0 if what is mapped is not recorded.
 static CODES: [AtomicU32; N_LIBRARIES] = [const { AtomicU32::new(0) }; N_LIBRARIES];
@@ -165,7 +166,11 @@ fn look_into(candidate: &Candidate) -> Option<Found> {
         false => &candidate.path,
     };
     let file = ElfFile::open(path)?;
-    if !SIGNS.iter().any(|sign| file.says(sign.as_bytes())) {
+    // A library may have several, of which it chooses one: then all that can be told is what they map together.
+    if SIGNS.iter().any(|sign| file.says(sign.as_bytes())) {
+        return Some(Found::Allocator);
+    }
+    if !file.says(JEMALLOC_SIGN.as_bytes()) {
         return Some(Found::Nothing);
     }
     let functions = jemalloc::Functions::find(&file, candidate.base);
