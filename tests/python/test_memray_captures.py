@@ -192,6 +192,12 @@ def test_temporary_blocks_are_those_that_memray_finds(recorded: Path, threshold:
         ours[stack] = (size + int(row["size"]), count + int(row["num_allocations"]))
     with memray.FileReader(recorded) as reader:
         theirs = summed(reader.get_temporary_allocation_records(merge_threads=True, threshold=threshold))
+    # What a thread hands to one that it starts is released there. If its address is then used again there, and released
+    # by the first thread, memray takes the two blocks for one, and calls it temporary.
+    for numbers in (ours, theirs):
+        for stack in [stack for stack in numbers if stack[0][0] == "start" and stack[0][1].endswith("threading.py")]:
+            del numbers[stack]
+    assert ours
     assert ours == theirs
 
 
