@@ -15,11 +15,14 @@ const NEVER = 300_000;
 
 let browser;
 let place;
+// Also those of a test that failed: nobody waits for them then.
+const running = new Set();
 before(async () => {
   place = folder();
   browser = await launch();
 });
 after(async () => {
+  for (const job of running) job.kill('SIGKILL');
   await browser?.close();
   rmSync(place, { recursive: true });
 });
@@ -28,6 +31,8 @@ after(async () => {
 async function served(more = {}) {
   const env = { ...process.env, MEMRAY_PROFILER: 'true', HEAPTIDE_SESSIONS: join(place, 'sessions'), HEAPTIDE_RUNTIME_DIR: join(place, 'run'), ...more };
   const job = spawn(HEAPTIDE, ['serve', EXAMPLE, '--port', '0'], { env, stdio: ['ignore', 'pipe', 'inherit'] });
+  running.add(job);
+  job.on('exit', () => running.delete(job));
   const [line] = await once(createInterface(job.stdout), 'line');
   return {
     url: line.split(' at ')[1],
@@ -72,7 +77,7 @@ describe('the page of routes', () => {
   test('calls the job, stops the profiler and opens the flame graph, with nothing from elsewhere', async () => {
     const job = await served();
     const { context, page, elsewhere, errors } = await open(`${job.url}/`);
-    assert.equal(await page.title(), 'memory-leak 0.0.1');
+    await page.waitForFunction(() => document.title === 'memory-leak 0.0.1');
     for (const call of [1, 2, 3]) {
       assert.equal((await use(page, 'post', '/api/v1/perform')).text, `200 OK\n\n${call}`);
     }
