@@ -1,9 +1,13 @@
 /* Looks into the import slots of all loaded libraries, independently of the profiler: how many of them lead into the
- * library that holds a given address. And calls through slots of its own, directly and by a pointer kept from before.
+ * library that holds a given address. And calls through slots of its own, directly and by a pointer kept from before, and
+ * loads libraries on a thread that Python does not know.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -109,4 +113,34 @@ void *allocate(size_t size)
 void release(void *block)
 {
     free(block);
+}
+
+static pthread_t loader;
+static atomic_int loads_on;
+static atomic_size_t n_loads;
+
+static void *load_for_ever(void *path)
+{
+    while (atomic_load(&loads_on)) {
+        void *library = dlopen(path, RTLD_NOW);
+        if (library == NULL) break;
+        dlsym(library, "allocate");
+        dlclose(library);
+        atomic_fetch_add(&n_loads, 1);
+    }
+    return NULL;
+}
+
+/* Another thread loads this library, asks it for a function and unloads it, until `stop_loading`. */
+int start_loading(const char *path)
+{
+    atomic_store(&loads_on, 1);
+    return pthread_create(&loader, NULL, load_for_ever, (void *)path);
+}
+
+size_t stop_loading(void)
+{
+    atomic_store(&loads_on, 0);
+    pthread_join(loader, NULL);
+    return atomic_load(&n_loads);
 }

@@ -58,6 +58,36 @@ print(json.dumps(told + [heaptide.active()]))
     assert during > 20
 
 
+def test_no_slot_leads_to_us_after_the_end_while_another_thread_loads_libraries(
+    extension: Callable[..., Path], tmp_path: Path
+) -> None:
+    library = extension("import_slots")
+    other = tmp_path / "another.so"
+    other.write_bytes(library.read_bytes())
+    found, n_loads = run(
+        """
+import ctypes, json, sys, heaptide, heaptide._native
+library = ctypes.CDLL(sys.argv[1])
+library.slots_into.restype, library.slots_into.argtypes = ctypes.c_size_t, [ctypes.c_size_t]
+path = heaptide._native.__file__
+ours = next(int(line.split("-")[0], 16) for line in open("/proc/self/maps") if line.rstrip().endswith(path))
+name = sys.argv[2].encode()
+assert library.start_loading(name) == 0
+found = []
+for _ in range(60):
+    with heaptide.Tracker("capture.tide", overwrite=True):
+        pass
+    found.append(library.slots_into(ours))
+print(json.dumps([found, library.stop_loading()]))
+""",
+        library,
+        other,
+        folder=tmp_path,
+    )
+    assert n_loads > 0
+    assert found == [0] * 60
+
+
 def test_nothing_is_recorded_after_the_end(
     extension: Callable[..., Path], parse: Callable[[Path], list[str]], tmp_path: Path
 ) -> None:

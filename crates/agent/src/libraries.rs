@@ -19,7 +19,7 @@
 
 use std::collections::HashSet;
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::hooks::{HOOKS, Hook};
 use crate::locks::ForkMutex;
@@ -28,7 +28,9 @@ use crate::{arenas, sys, threads};
 
 /// Taken before anything that takes the linker's lock. Holds which libraries are done, by their program headers.
 pub static LOADER: ForkMutex<Option<HashSet<usize>>> = ForkMutex::new(None);
-static INSTALLED: AtomicBool = AtomicBool::new(false);
+/// The number of the installation whose hooks are in place; 0: none are.
+static INSTALLATION: AtomicU64 = AtomicU64::new(0);
+static N_INSTALLATIONS: AtomicU64 = AtomicU64::new(0);
 /// How often libraries were loaded and unloaded when we looked last.
 static LOADS_SEEN: AtomicU64 = AtomicU64::new(0);
 static UNLOADS_SEEN: AtomicU64 = AtomicU64::new(0);
@@ -49,7 +51,8 @@ mod relocation {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Task {
-    Install,
+    /// For the installation with this number.
+    Install(u64),
     Remove,
 }
 
@@ -57,43 +60,52 @@ enum Task {
 pub fn install() {
     *LOADER.lock() = Some(HashSet::new());
     arenas::forget();
-    INSTALLED.store(true, Ordering::Release);
-    patch();
+    let number = N_INSTALLATIONS.fetch_add(1, Ordering::AcqRel) + 1;
+    INSTALLATION.store(number, Ordering::Release);
+    patch(number);
 }
 
-/// Changes them back.
+/// Changes them back. Another thread may be about to change some for the installation that ends here: it asks
+/// [`is_current`] with the lock held that we take for changing back, so it is either before us or leaves them alone.
 pub fn remove() {
-    INSTALLED.store(false, Ordering::Release);
+    INSTALLATION.store(0, Ordering::Release);
     // A library that is just being loaded holds nothing of ours, so there is nobody to wait for.
     walk(Task::Remove, &HashSet::new(), (0, 0));
 }
 
 /// Changes the slots of libraries that were loaded since the last look.
 pub fn patch_new() {
-    if !INSTALLED.load(Ordering::Acquire) {
+    let installation = INSTALLATION.load(Ordering::Acquire);
+    if installation == 0 {
         return;
     }
     let (loads, unloads) = counters();
     if loads != LOADS_SEEN.load(Ordering::Acquire)
         || unloads != UNLOADS_SEEN.load(Ordering::Acquire)
     {
-        patch();
+        patch(installation);
     }
+}
+
+/// Whether the hooks of this installation are still wanted.
+fn is_current(installation: u64) -> bool {
+    INSTALLATION.load(Ordering::Acquire) == installation
 }
 
 /// The linker shows a library while it is still relocating it, and would stumble over pages that we protect again. So:
 /// note which libraries there are, wait until nobody is inside `dlopen`, and change those of them that are still there.
-fn patch() {
+fn patch(installation: u64) {
     let (present, counters) = look();
     wait_for_loads();
-    let candidates = walk(Task::Install, &present, counters);
+    let task = Task::Install(installation);
+    let candidates = walk(task, &present, counters);
     // Those that have an allocator of their own get other hooks in a second walk: meanwhile their files were read.
-    let chosen = arenas::look_at(candidates);
+    let chosen = arenas::look_at(candidates, &|| is_current(installation));
     if !chosen.is_empty() {
         if let Some(done) = LOADER.lock().as_mut() {
             done.retain(|headers| !chosen.contains(headers));
         }
-        walk(Task::Install, &chosen, counters);
+        walk(task, &chosen, counters);
     }
 }
 
@@ -215,6 +227,9 @@ struct Walk<'a> {
 /// Returns libraries that may have an allocator of their own.
 fn walk(task: Task, present: &HashSet<usize>, counters: (u64, u64)) -> Vec<arenas::Candidate> {
     let mut loader = LOADER.lock();
+    if matches!(task, Task::Install(installation) if !is_current(installation)) {
+        return Vec::new();
+    }
     let mut done = loader.take().unwrap_or_default();
     if counters.1 != UNLOADS_SEEN.load(Ordering::Acquire) {
         // An address may have been used again by another library: look at all of them.
@@ -235,7 +250,7 @@ fn walk(task: Task, present: &HashSet<usize>, counters: (u64, u64)) -> Vec<arena
     };
     // SAFETY: `visit` keeps to the contract of the callback and gets the walk it expects.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
-    if task == Task::Install {
+    if task != Task::Remove {
         LOADS_SEEN.store(counters.0, Ordering::Release);
         UNLOADS_SEEN.store(counters.1, Ordering::Release);
         *loader = Some(walk.done);
@@ -247,7 +262,7 @@ fn walk(task: Task, present: &HashSet<usize>, counters: (u64, u64)) -> Vec<arena
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
     // SAFETY: the linker passes valid information, and `data` is the walk of our caller.
     let (info, walk) = unsafe { (&*info, &mut *data.cast::<Walk>()) };
-    if walk.task == Task::Install && info.dlpi_subs != walk.counters.1 {
+    if walk.task != Task::Remove && info.dlpi_subs != walk.counters.1 {
         // Something was unloaded since we looked: what is at a known address may be another library. The next look
         // begins anew.
         return 1;
@@ -258,7 +273,7 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c
         let is_own = library.contains(walk.own_code);
         let is_wanted = match walk.task {
             Task::Remove => true,
-            Task::Install => {
+            Task::Install(_) => {
                 let headers = info.dlpi_phdr as usize;
                 walk.present.contains(&headers) && walk.done.insert(headers)
             }
@@ -505,7 +520,7 @@ impl Library {
         let real = hook.real();
         match task {
             Task::Remove => hook.is_ours(value).then_some(real),
-            Task::Install => {
+            Task::Install(_) => {
                 let not_looked_up =
                     kind == relocation::JUMP_SLOT && symbol.st_shndx == 0 && self.contains(value);
                 let chosen = hook.chosen(arena);

@@ -110,7 +110,8 @@ pub fn forget() {
 }
 
 /// Looks at libraries that were just found. Returns those whose slots of `mmap` are to get hooks of their own.
-pub fn look_at(candidates: Vec<Candidate>) -> HashSet<usize> {
+/// `is_wanted` tells whether what they are found for goes on: it may end meanwhile, and then nothing of it may stay.
+pub fn look_at(candidates: Vec<Candidate>, is_wanted: &dyn Fn() -> bool) -> HashSet<usize> {
     let mut chosen = HashSet::new();
     if candidates.is_empty() || LOOKING.swap(true, Ordering::AcqRel) {
         // Whoever is looking already may miss these: their maps stay without a name.
@@ -128,13 +129,13 @@ pub fn look_at(candidates: Vec<Candidate>) -> HashSet<usize> {
         } else {
             match found_in(&candidate) {
                 Found::Nothing => continue,
-                Found::Jemalloc(functions) if hook(&candidate, functions) => 0,
+                Found::Jemalloc(functions) if hook(&candidate, functions, is_wanted) => 0,
                 Found::Allocator | Found::Jemalloc(_) => name(&candidate.path),
             }
         };
         let mut arenas = ARENAS.lock();
         let number = arenas.hooks.len();
-        if number < N_LIBRARIES {
+        if number < N_LIBRARIES && is_wanted() {
             CODES[number].store(code, Ordering::Release);
             arenas.hooks.push(candidate.headers);
             chosen.insert(candidate.headers);
@@ -178,7 +179,11 @@ fn look_into(candidate: &Candidate) -> Option<Found> {
 }
 
 /// Has a jemalloc call us for its blocks. `false`: it does not.
-fn hook(candidate: &Candidate, functions: jemalloc::Functions) -> bool {
+fn hook(
+    candidate: &Candidate,
+    functions: jemalloc::Functions,
+    is_wanted: &dyn Fn() -> bool,
+) -> bool {
     let is_hooked = |arenas: &Arenas| {
         let mut hooked = arenas.hooked.iter();
         hooked.any(|jemalloc| jemalloc.functions() == functions)
@@ -189,8 +194,16 @@ fn hook(candidate: &Candidate, functions: jemalloc::Functions) -> bool {
     }
     match Jemalloc::hook(&candidate.path, candidate.base, functions, Kind::chosen()) {
         Some(jemalloc) => {
-            ARENAS.lock().hooked.push(jemalloc);
-            true
+            {
+                let mut arenas = ARENAS.lock();
+                if is_wanted() {
+                    arenas.hooked.push(jemalloc);
+                    return true;
+                }
+            }
+            // Whoever ended it may have been here before us, and found nothing to remove.
+            jemalloc.unhook();
+            false
         }
         None => false,
     }
