@@ -45,7 +45,11 @@ def expand(settings: Settings, component: str, *, is_component: bool) -> str:
         say_once(f"HEAPTIDE_OUT knows no {{{unknown[0]}}}, only {{{'} {'.join(FIELDS)}}}; {default} is used instead")
         pattern = default
     path = os.path.abspath(os.path.join(home(settings), _FIELD.sub(lambda found: _field(found[1], component), pattern)))
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    folder = os.path.dirname(path)
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, f"the folder {folder} cannot be made ({error.strerror})") from None
     return path
 
 

@@ -54,8 +54,13 @@ def find(environment: Mapping[str, str]) -> Configuration:
             configuration.platform = _texts(_ini(platform_file).get("profiling", {}))
             configuration.platform_path = platform_file
         except (OSError, ValueError) as error:
-            say_once(f"{platform_file} cannot be read ({reason(error)}); it is left out of account")
+            say_once(f"{platform_file} cannot be read ({_why(error)}); it is left out of account")
     return configuration
+
+
+def _why(error: OSError | ValueError) -> str:
+    """The sentence names the file already."""
+    return (isinstance(error, OSError) and error.strerror) or reason(error)
 
 
 def _read(path: str, configuration: Configuration) -> bool:
@@ -63,7 +68,7 @@ def _read(path: str, configuration: Configuration) -> bool:
     try:
         tables = _ini(path) if path.endswith((".cfg", ".ini")) else _toml(path)
     except (OSError, ValueError) as error:
-        say_once(f"{path} cannot be read ({reason(error)}); it is left out of account")
+        say_once(f"{path} cannot be read ({_why(error)}); it is left out of account")
         return False
     if os.path.basename(path) == "pyproject.toml":
         tool = tables.get("tool")

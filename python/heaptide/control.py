@@ -23,6 +23,7 @@ BASE = "/api/v1/profiler"
 DEFAULT_KEEP_SESSIONS = 10
 DEFAULT_KEEP_BYTES = 4 << 30
 DEFAULT_REQUESTS_PER_SECOND = 200
+_MOST_REQUESTS_PER_SECOND = 2**32 - 1
 _PATIENCE_SECONDS = 30.0
 _RENDER_SECONDS = 300.0
 _RENDER_BYTES = 4 << 30
@@ -69,7 +70,13 @@ class Control:
         self._native.stop(_CLOSING_SECONDS)
 
     def _open(self, address: str | None) -> None:
-        self.socket = self._native.join_group()
+        try:
+            self.socket = self._native.join_group()
+        except OSError as error:
+            folder = self._options["group"]
+            raise OSError(
+                error.errno, f"the folder {folder} of this job's processes cannot be used ({error.args[-1]})"
+            ) from None
         if address:
             try:
                 self.address = self._native.listen(address)
@@ -118,6 +125,13 @@ def start(
     leaks                 flame graphs first show what is still alive
     follow_fork           forked children answer, too, and what is asked of one process is done by all
     """
+    for what, number, least in (
+        ("keep_sessions", keep_sessions, 0),
+        ("keep_bytes", keep_bytes, 0),
+        ("requests_per_second", requests_per_second, 1),
+    ):
+        if not isinstance(number, int) or not least <= number <= sys.maxsize:
+            raise ValueError(f"{what} is {number!r}: it must be a whole number from {least} on")
     job = processes.Job.of_this_process()
     options: dict[str, Any] = {
         "name": name or job.name,
@@ -130,7 +144,7 @@ def start(
         "cors_origin": cors_origin,
         "keep_sessions": keep_sessions,
         "keep_bytes": keep_bytes,
-        "requests_per_second": requests_per_second,
+        "requests_per_second": min(requests_per_second, _MOST_REQUESTS_PER_SECOND),
         "patience_seconds": _PATIENCE_SECONDS,
         "render_command": _render_command(),
         "render_environment": _render_environment(),
@@ -156,7 +170,7 @@ def start_as_set(address: str | None = None, **options: Any) -> Control:
         "token_header": chosen.token_header or None,
         "cors_origin": chosen.cors_origin or None,
         "keep_sessions": chosen.keep_sessions,
-        "keep_bytes": chosen.keep_bytes or DEFAULT_KEEP_BYTES,
+        "keep_bytes": chosen.keep_bytes,
         "leaks": chosen.leaks,
     }
     return start(address, **{**said, **options})

@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import inspect
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 from heaptide import line_report
@@ -39,7 +43,7 @@ Usage: %mprun -f function [-f function ...] [-T file] [-r] [-c] statement
   -c    accepted for memory_profiler's sake
 """
 
-HEAPTIDE_HELP = """Record a cell and show the flame graph of what it allocated.
+HEAPTIDE_HELP = """Record a cell and show the flame graph of what it allocated. The cell may await.
 
 Usage: %%heaptide [--objects] [--leaks] [-o file.html] [--height N]
 
@@ -48,6 +52,9 @@ Usage: %%heaptide [--objects] [--leaks] [-o file.html] [--height N]
   -o FILE     keep the page in a file
   --height N  pixels of the frame (default 600)
 """
+
+
+_LONG_OPTIONS = ("--objects", "--leaks", "--height")
 
 
 class MemitResult:
@@ -125,6 +132,12 @@ def load_ipython_extension(shell: Any) -> None:
     shell.register_magic_function(magics.memit, "line_cell", "memit")
     shell.register_magic_function(magics.mprun, "line_cell", "mprun")
     shell.register_magic_function(magics.heaptide, "line_cell", "heaptide")
+    # In front of the one that turns a cell magic into a call.
+    shell.input_transformer_manager.line_transforms.insert(0, magics.await_cells_that_await)
+
+
+def _awaits(code: CodeType) -> bool:
+    return bool(code.co_flags & inspect.CO_COROUTINE)
 
 
 class Magics:
@@ -193,43 +206,94 @@ class Magics:
             print(f"\n*** Profile printout saved to text file {path}. ", end="")
         return accumulated if options.has("r") else None
 
-    def heaptide(self, line: str = "", cell: str | None = None) -> None:
-        options = _Options(line, "o", "", ("--objects", "--leaks", "--height"))
-        statement = options.statement if cell is None else cell
-        code = self._compiled(statement)
+    def heaptide(self, line: str = "", cell: str | None = None) -> Any:
+        options = _Options(line, "o", "", _LONG_OPTIONS)
+        codes = self._codes(options.statement if cell is None else cell)
+        if any(map(_awaits, codes)):
+            raise SyntaxError("what awaits is recorded as a whole cell, with %%heaptide in its first line")
+        value = None
+        with self._recorded(options):
+            for code in codes:
+                value = eval(code, self.shell.user_ns)
+        return value
+
+    async def awaited(self, line: str, cell: str) -> Any:
+        """The same for a cell that awaits."""
+        options = _Options(line, "o", "", _LONG_OPTIONS)
+        value = None
+        with self._recorded(options):
+            for code in self._codes(cell):
+                value = eval(code, self.shell.user_ns)
+                if _awaits(code):
+                    value = await value
+        return value
+
+    def await_cells_that_await(self, lines: list[str]) -> list[str]:
+        """Have the shell await a cell of ours that awaits, as it does with others: a kernel's loop runs already."""
+        name, _, line = lines[0].strip().partition(" ") if lines else ("", "", "")
+        if name != "%%heaptide":
+            return lines
+        body = "".join(lines[1:])
+        try:
+            is_awaiting = any(map(_awaits, self._codes(body)))
+        except SyntaxError:
+            return lines  # told when the cell runs
+        if not is_awaiting:
+            return lines
+        return [f"await get_ipython().find_cell_magic('heaptide').__self__.awaited({line!r}, {body!r})\n"]
+
+    @contextlib.contextmanager
+    def _recorded(self, options: _Options) -> Iterator[None]:
         height = int(options.number("height", 600))
         with tempfile.TemporaryDirectory(prefix="heaptide-cell-") as folder:
             capture, page = os.path.join(folder, "cell.tide"), os.path.join(folder, "cell.html")
-            failure: BaseException | None = None
-            with Tracker(capture, objects=options.has("objects")):
-                try:
-                    exec(code, self.shell.user_ns)
-                except BaseException as error:
-                    # What led to it is worth seeing, too: a cell that ran out of memory above all.
-                    failure = error
-            leaks = ["--leaks"] if options.has("leaks") else []
-            done = in_another_process("flamegraph", *leaks, "-o", page, capture)
-            if done.returncode != 0:
-                raise RuntimeError(done.stderr.strip().removeprefix("heaptide: ") or "the page could not be made")
-            with open(page, encoding="utf-8") as file:
-                text = file.read()
-            if options.has("o"):
-                target = options.values["o"][-1]
-                with open(target, "w", encoding="utf-8") as file:
-                    file.write(text)
-                print(f"Wrote {target}")
-        self._show(text, height)
-        if failure is not None:
-            raise failure
+            try:
+                with Tracker(capture, objects=options.has("objects")):
+                    yield
+            finally:
+                # What led to a failure is worth seeing, too: a cell that ran out of memory above all.
+                leaks = ["--leaks"] if options.has("leaks") else []
+                done = in_another_process("flamegraph", *leaks, "-o", page, capture)
+                if done.returncode != 0:
+                    raise RuntimeError(done.stderr.strip().removeprefix("heaptide: ") or "the page could not be made")
+                with open(page, encoding="utf-8") as file:
+                    text = file.read()
+                if options.has("o"):
+                    target = options.values["o"][-1]
+                    with open(target, "w", encoding="utf-8") as file:
+                        file.write(text)
+                    print(f"Wrote {target}")
+                self._show(text, height)
 
-    def _compiled(self, text: str) -> Any:
-        """Compile as a cell is compiled: what it prints, and where its lines are, is as usual."""
+    def _codes(self, text: str) -> list[CodeType]:
+        """A cell as a shell runs it: the value of an expression at its end is its own, unless a semicolon follows."""
+        text, name, flags = self._prepared(text)
+        if getattr(self.shell, "autoawait", False):
+            flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        tree: ast.Module = compile(text, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        last = tree.body[-1] if tree.body else None
+        if not isinstance(last, ast.Expr) or text.rstrip().endswith(";"):
+            return [compile(tree, name, "exec", flags, dont_inherit=True)]
+        tree.body.pop()
+        expression = ast.Expression(last.value)
+        return [
+            compile(tree, name, "exec", flags, dont_inherit=True),
+            compile(expression, name, "eval", flags, dont_inherit=True),
+        ]
+
+    def _compiled(self, text: str) -> CodeType:
+        text, name, flags = self._prepared(text)
+        code: CodeType = compile(text, name, "exec", flags, dont_inherit=True)
+        return code
+
+    def _prepared(self, text: str) -> tuple[str, str, int]:
+        """Text, name and flags with which the shell compiles: where lines are, and what they mean, is as usual."""
         text = self.shell.transform_cell(text) if hasattr(self.shell, "transform_cell") else text
         name = "<heaptide cell>"
         cache = getattr(self.shell.compile, "cache", None)
         if cache is not None:
             name = cache(text)
-        return compile(text, name, "exec")
+        return text, name, getattr(self.shell.compile, "flags", 0)
 
     def _replace(self, name: str, decorate: Any, namespace: dict[str, Any]) -> Callable[[], None]:
         """Put a watched function in the place of one, found by its dotted name; return what puts it back."""

@@ -12,6 +12,8 @@ import zlib
 
 from heaptide import recorder
 
+# PF_FORKNOEXEC among the kernel's flags of a process, which everybody may read.
+_FORKED_WITHOUT_EXEC = 0x40
 _STARTED_BY_MULTIPROCESSING = (b"multiprocessing.spawn", b"multiprocessing.forkserver")
 
 
@@ -84,6 +86,9 @@ def _is_worker(pid: int, fields: list[str], parent: int, of_parent: list[str]) -
             return False
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             command = file.read()
+    except PermissionError:
+        # A worker that gave up its rights: what is left to see is that it runs no program of its own.
+        return bool(int(fields[6]) & _FORKED_WITHOUT_EXEC) and fields[3] == of_parent[3]
     except OSError:
         return False
     # A forked process lies where its parent lies: the kernel shuffles addresses only when a program begins.

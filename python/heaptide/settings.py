@@ -57,8 +57,21 @@ def size(text: str) -> int:
     except (KeyError, ValueError, OverflowError):
         raise ValueError("a size is a number with k, M or G behind it, such as 512k or 1MiB") from None
     if not 0 <= n_bytes <= 1 << 50:
-        raise ValueError("a size is at most a pebibyte")
+        raise ValueError("a size is from 0 to a pebibyte")
     return n_bytes
+
+
+def room(text: str) -> int:
+    """A size, or `all`."""
+    return KEEP_ALL if text.strip().lower() == "all" else size(text)
+
+
+def whole(text: str) -> int:
+    """A whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("it is not a whole number") from None
 
 
 def sample(text: str) -> int:
@@ -71,7 +84,7 @@ def sample(text: str) -> int:
 
 def milliseconds(text: str) -> int:
     """A whole number of milliseconds."""
-    number = int(text)
+    number = whole(text)
     if not 1 <= number <= 86_400_000:
         raise ValueError("it is not from 1 to 86400000")
     return number
@@ -81,7 +94,7 @@ def count(text: str) -> int:
     """How many, or `all`."""
     if text.strip().lower() == "all":
         return KEEP_ALL
-    number = int(text)
+    number = whole(text)
     if number < 0:
         raise ValueError("it is less than 0")
     return number
@@ -89,7 +102,7 @@ def count(text: str) -> int:
 
 def positive(text: str) -> int:
     """A whole number from 1 on."""
-    number = int(text)
+    number = whole(text)
     if number < 1:
         raise ValueError("it is less than 1")
     return number
@@ -202,8 +215,8 @@ ALL = (
         kind="number or `all`", short="HEAPTIDE_KEEP_SESSIONS",
     ),
     Setting(
-        "keep_bytes", size, 4 << 30, "how much room they may take together",
-        kind="size, such as `1G`", short="HEAPTIDE_KEEP_BYTES", shown_default="4G",
+        "keep_bytes", room, 4 << 30, "how much room they may take together; 0 keeps the newest alone",
+        kind="size, such as `1G`, or `all`", short="HEAPTIDE_KEEP_BYTES", shown_default="4G",
     ),
     Setting(
         "out", plain, "", "name of the capture; `{component}` `{pid}` `{host}` `{time}` are filled in, folders made",

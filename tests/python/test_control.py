@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -158,6 +159,47 @@ def test_old_sessions_go_when_there_are_too_many_or_they_are_too_large(tmp_path:
     last = tight.post("start")["session"]
     assert [entry["id"] for entry in tight.get("sessions").json()["sessions"]] == [last]
     tight.stop()
+
+
+@pytest.mark.parametrize(("limit", "n_kept"), [("25MB", 3), ("0", 1), ("all", 5)])
+def test_room_for_sessions_is_what_the_environment_says_and_the_running_one_stays(
+    tmp_path: Path, limit: str, n_kept: int
+) -> None:
+    job = obedient(tmp_path, env={"HEAPTIDE_KEEP_BYTES": limit})
+    sessions = []
+    for _ in range(4):
+        # Of known sizes: so that two of them have room.
+        sessions.append(job.post("start")["session"])
+        job.post("stop")
+        for session in os.listdir(tmp_path / "sessions"):
+            (capture,) = (tmp_path / "sessions" / session).glob("*.tide")
+            os.truncate(capture, 10_000_000)
+    sessions.append(job.post("start")["session"])
+    listed = job.get("sessions").json()["sessions"]
+    assert [entry["id"] for entry in listed] == sessions[: -n_kept - 1 : -1]
+    assert sorted(os.listdir(tmp_path / "sessions")) == sessions[-n_kept:]
+    assert [entry["state"] for entry in listed] == ["recording"] + ["finished"] * (n_kept - 1)
+    job.stop()
+
+
+@pytest.mark.parametrize("words", ["keep_sessions=-1", "keep_bytes='1G'", "keep_bytes=2**70", "requests_per_second=0"])
+def test_a_limit_that_is_none_is_refused_in_one_sentence(tmp_path: Path, words: str) -> None:
+    text = f"import heaptide.control\nheaptide.control.start('0', {words})"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=tmp_path)
+    name = words.partition("=")[0]
+    assert re.fullmatch(
+        rf"ValueError: {name} is .*: it must be a whole number from [01] on", done.stderr.splitlines()[-1]
+    )
+
+
+def test_a_file_where_the_socket_should_be_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("mine")
+    env = {**os.environ, "HEAPTIDE_CONTROL": f"unix:{file}", "HEAPTIDE_RUNTIME_DIR": str(tmp_path / "run")}
+    done = subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stdout, file.read_text()) == (0, "1\n", "mine")
+    said = f"control cannot listen at unix:{file} (there is something that is not a socket); the program goes on"
+    assert done.stderr == f"heaptide: {said}\n"
 
 
 def test_a_recording_that_somebody_else_began_can_be_looked_at(job: Job, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -309,6 +310,83 @@ def test_R12_a_request_to_any_worker_acts_on_all(tmp_path: Path, program: str, s
         assert "leak" in ask(address, "GET", f"{prefix}{BASE}/stats").text
         (only,) = ask(address, "GET", f"{prefix}{BASE}/sessions").json()["sessions"]
         assert only["id"] == started["session"]
+
+
+DROPPING = """
+    import json
+    import os
+    import sys
+    import heaptide
+    import heaptide.control
+
+    # As servers do that begin as root: workers become another user, and open their control then. What a worker imports
+    # lazily it may not be able to read any more.
+    with heaptide.Tracker("before.tide"):
+        pass
+    pipes = []
+    for _ in range(2):
+        order_out, order_in = os.pipe()
+        answer_out, answer_in = os.pipe()
+        if os.fork() == 0:
+            os.close(order_in)
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            control = heaptide.control.start_as_set()
+            os.write(answer_in, b"\\n")
+            for line in os.fdopen(order_out):
+                method, path = line.split()
+                answer = control.handle(method, heaptide.control.BASE + path)
+                body = b"".join(iter(answer.read, b""))
+                os.write(answer_in, json.dumps([answer.status, json.loads(body)]).encode() + b"\\n")
+            os._exit(0)
+        os.close(order_out)
+        pipes.append((order_in, os.fdopen(answer_out)))
+    for _, answers in pipes:
+        answers.readline()
+
+    def ask(worker, method, path):
+        order, answers = pipes[worker]
+        os.write(order, f"{method} {path}\\n".encode())
+        return json.loads(answers.readline())
+
+    _, started = ask(0, "POST", "/start")
+    print(len(started["pids"]), started["warnings"])
+    session = started["session"]
+    for worker in (0, 1):
+        _, listed = ask(worker, "GET", "/sessions")
+        print([[one["id"] == session, one["state"]] for one in listed["sessions"]])
+        status, _ = ask(worker, "DELETE", f"/sessions/{session}")
+        print(status)
+    _, stopped = ask(1, "POST", "/stop")
+    print(stopped["result"], stopped["session"] == session, stopped["warnings"])
+    _, listed = ask(0, "GET", "/sessions")
+    print([one["state"] for one in listed["sessions"]])
+"""
+
+
+def test_R12_workers_that_became_another_user_are_one_job() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    # Not a folder of pytest's, which are closed to other users.
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for below in ("run", "sessions"):
+            (folder / below).mkdir()
+            os.chown(folder / below, 65534, 65534)
+        (folder / "job.py").write_text(textwrap.dedent(DROPPING))
+        env = {
+            **os.environ,
+            "HEAPTIDE_RUNTIME_DIR": str(folder / "run"),
+            "HEAPTIDE_SESSIONS": str(folder / "sessions"),
+        }
+        done = subprocess.run([sys.executable, "job.py"], cwd=folder, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = done.stdout.splitlines()
+    assert told[:1] == ["2 []"], done.stderr
+    assert told[1:5] == ["[[True, 'recording']]", "409"] * 2
+    assert told[5:] == ["stopped True []", "['finished']"]
 
 
 def test_every_answer_is_what_the_openapi_document_says(tmp_path: Path) -> None:

@@ -171,6 +171,54 @@ def test_magics_measure_statements_functions_and_cells(tmp_path):
     assert done.stdout.count("refused: ") == 3
 
 
+def test_a_recorded_cell_may_await_and_has_a_value(tmp_path):
+    pytest.importorskip("IPython")
+    done = python(
+        """
+        import asyncio
+        from unittest.mock import patch
+        from IPython.testing.globalipapp import start_ipython
+        shell = start_ipython()
+        shell.run_line_magic("load_ext", "heaptide")
+
+        def as_a_kernel_does(cell):
+            # Its own loop runs already.
+            async def run():
+                transformed = shell.transform_cell(cell)
+                assert shell.should_run_async(cell, transformed_cell=transformed)
+                return await shell.run_cell_async(cell, transformed_cell=transformed)
+
+            return asyncio.run(run())
+
+        awaiting = "%%heaptide -o page.html\\nawait asyncio.sleep(0)\\nblock = bytearray(5 << 20)\\nlen(block)"
+        shell.run_cell("import asyncio")
+        for run in (as_a_kernel_does, shell.run_cell):
+            shell.user_ns.pop("block", None)
+            with patch("IPython.display.display") as display:
+                done = run(awaiting)
+            assert done.result == len(shell.user_ns["block"]) == 5 << 20, done
+            assert "<iframe style=" in display.call_args.args[0].data
+        with patch("IPython.display.display"):
+            failed = as_a_kernel_does("%%heaptide\\nawait asyncio.sleep(0)\\n1 / 0")
+            assert isinstance(failed.error_in_exec, ZeroDivisionError)
+            assert shell.run_cell("%%heaptide\\nx = 3\\nx + 1").result == 4
+            assert shell.run_cell("%%heaptide\\nx + 1;").result is None
+            shell.run_cell("%%heaptide\\ndef g(x: int): pass")
+        # As if the cell stood alone: it has its own annotations, not the texts of ours.
+        assert shell.user_ns["g"].__annotations__ == {"x": int}
+        line = shell.run_cell("%heaptide await asyncio.sleep(0)")
+        print("refused:", line.error_in_exec)
+        shell.run_line_magic("autoawait", "False")
+        print("refused:", shell.run_cell("%%heaptide\\nawait asyncio.sleep(0)").error_in_exec)
+        """,
+        tmp_path,
+    )
+    line, cell = [text for text in done.stdout.splitlines() if text.startswith("refused: ")]
+    assert "with %%heaptide in its first line" in line
+    assert "outside" in cell
+    assert "<html" in (tmp_path / "page.html").read_text()
+
+
 MEMORY_PROFILERS = """
     import io, logging, sys
     from memory_profiler import LineProfiler, LogFile, memory_usage, profile, show_results

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -37,6 +38,19 @@ everyone.Barrier()
 until_seen_again()
 everyone.Barrier()
 print("rank", everyone.rank, "of", everyone.size, "sum", everyone.allreduce(everyone.rank), flush=True)
+"""
+
+# Each ends when all four have been large, so that there is a moment to sum up.
+AT_THE_SAME_TIME = """
+import glob, os, time
+from seen_from_outside import until_seen_again, until_sized
+block = bytearray(16 << 20)
+until_sized(16)
+open(f"large.{os.getpid()}", "w").close()
+deadline = time.monotonic() + 300
+while len(glob.glob("large.*")) < 4 and time.monotonic() < deadline:
+    time.sleep(0.02)
+until_seen_again()
 """
 
 
@@ -105,6 +119,35 @@ def test_C3_ranks_on_one_host_have_files_of_their_own(tmp_path: Path) -> None:
     names = sorted(path.name for path in tmp_path.iterdir())
     assert [f"{HOST}-rank1.dat", f"{HOST}-rank2.dat"] == [name for name in names if name.startswith(HOST)]
     assert any(name.startswith("mprofile_") for name in names)
+
+
+def test_C1_loop_over_nodes_gives_one_file_for_each_and_one_chart(tmp_path: Path) -> None:
+    def on_node(name: str, *command: str) -> list[str]:
+        # Another name of the host for this process alone, as a shell over there would have it.
+        return ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name, *command]
+
+    if subprocess.run(on_node("elsewhere", "true"), capture_output=True).returncode != 0:
+        pytest.skip("a process cannot have another host name here")
+    (tmp_path / "app.py").write_text(AT_THE_SAME_TIME)
+    ours = [sys.executable, "-m", "heaptide", "record", "-q"]
+    program = ["--", sys.executable, "app.py"]
+    environment = clean_environment()
+    loop = [
+        on_node("head", *ours, "--dat", *program),
+        on_node("node1", *ours, "--node", *program),
+        on_node("node1", *ours, "--node", *program),
+        on_node("node2", *ours, "--node", *program),
+    ]
+    running = [subprocess.Popen(command, cwd=tmp_path, env=environment) for command in loop]
+    assert [process.wait() for process in running] == [0] * 4
+    files = sorted(tmp_path.glob("*.dat"))
+    assert [file.name for file in files[1:]] == ["node1.2.dat", "node1.dat", "node2.dat"]
+    assert re.fullmatch(r"mprofile_\d{14}\.dat", files[0].name)
+    for file, node in zip(files, ("head", "node1", "node1", "node2"), strict=True):
+        assert f"HEAPTIDE host {node}\n" in file.read_text()
+        assert peaks(file)[0] >= 16
+    chart = heaptide("plot", *files, cwd=tmp_path).stdout
+    assert "sum of 4" in chart and all(file.name in chart for file in files)
 
 
 def test_nodes_are_aligned_in_time_and_summed(tmp_path: Path) -> None:

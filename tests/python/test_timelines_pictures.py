@@ -52,6 +52,38 @@ def test_svg_holds_curve_peak_limit_functions_and_forecast(rising: Path) -> None
     assert len(curves[0].attrib["points"].split()) == 2 * 101
 
 
+@pytest.mark.parametrize(
+    ("sizes", "ending", "expected"),
+    [
+        ([100 + n for n in range(100)], "", "at this rate the limit of 260 MiB is reached in 6.1 s"),
+        (
+            [100 + n for n in range(100)],
+            "over 9.9 exit 0",
+            "had it gone on at this rate, the limit of 260 MiB would have been reached 6.1 s later",
+        ),
+        ([100 + n for n in range(100)], "oom 1\nover 9.9 signal 9", None),
+        ([100] * 100, "", None),
+        ([200 - n for n in range(100)], "", None),
+        # It grew, and stopped to.
+        ([100 + min(n, 40) for n in range(100)], "", None),
+        ([200 + n for n in range(100)], "", None),
+    ],
+    ids=["grows", "has-ended", "was-killed", "flat", "falls", "grew-once", "is-beyond"],
+)
+def test_forecast_is_the_same_everywhere_and_only_where_there_is_one(
+    tmp_path: Path, sizes: list[int], ending: str, expected: str | None
+) -> None:
+    for limit in ("limit=266240", ""):
+        path = tmp_path / "x.timeline"
+        samples = "".join(f"at {n / 10:.4f} 0={size * 1024} {limit}\n" for n, size in enumerate(sizes))
+        path.write_text(f"heaptide timeline 1\nstarted 1000.0\nnew 0.0000 0 100 1 job job\n{samples}{ending}\n")
+        told = []
+        for name in ("x.txt", "x.svg", "x.html"):
+            text = picture(path, name).read_text()
+            told += re.findall(r"[a-z, ]*the limit of [^<\"\n]* reached [^<\"\n]*", text)
+        assert told == ([expected] * 3 if expected and limit else [])
+
+
 def test_png_is_whole_and_not_empty(rising: Path) -> None:
     data = picture(rising, "x.png").read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"

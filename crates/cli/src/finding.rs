@@ -1,5 +1,6 @@
 //! Jobs of this machine that have control, found by their sockets.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -58,6 +59,13 @@ fn job(group: &std::path::Path) -> Option<Found> {
         job.addresses.push(address);
     }
     job
+}
+
+/// Whose a process is, if it is neither ours nor ours to ask.
+pub fn other_user(pid: u32) -> Option<u32> {
+    let user = group::user();
+    let owner = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+    (user != 0 && owner != user).then_some(owner)
 }
 
 /// Where jobs keep their sockets; root sees those of all users.

@@ -51,6 +51,17 @@ pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// Whose folder it is; for one that cannot be looked at, whose the folder is that it lies in.
+pub fn owner(folder: &Path) -> Option<u32> {
+    let found = folder.ancestors().find_map(|path| fs::metadata(path).ok());
+    found.map(|metadata| metadata.uid())
+}
+
+pub fn may_write(folder: &Path) -> bool {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    accessat(CWD, folder, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+}
+
 pub fn socket_of(group: &Path, pid: u32) -> PathBuf {
     group.join(format!("{pid}.sock"))
 }

@@ -52,12 +52,14 @@ impl Handler {
     fn dispatch(&self, request: &Request) -> Response {
         let bare = request.path.trim_end_matches('/');
         let Some(found) = routes::find(bare) else {
-            if request.path.ends_with('/') && !request.path.contains(BASE) {
+            let is_above = request.path.ends_with('/') && !request.path.contains(BASE);
+            if is_above || bare.ends_with(BASE) {
                 return redirect(&format!("{bare}/docs"));
             }
             let sentence = format!(
-                "there is nothing at {}: /docs lists the routes",
-                request.path
+                "there is nothing at {}: {}/docs lists the routes",
+                request.path,
+                routes::home(bare)
             );
             return Response::error(404, "NotFound", sentence);
         };
@@ -203,6 +205,8 @@ fn links(prefix: &str) -> Json {
         "stats",
         "summary",
         "tree",
+        "timeline",
+        "docs",
     ];
     let link = |name: &&str| {
         (

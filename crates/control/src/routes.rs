@@ -156,6 +156,12 @@ pub fn find(path: &str) -> Option<Found> {
         .or_else(|| find_document(path))
 }
 
+/// Where the routes begin that a path is among, or would be; there is also the page that lists them.
+pub fn home(path: &str) -> &str {
+    let begin = path.rfind(BASE);
+    begin.map_or(BASE, |at| &path[..at + BASE.len()])
+}
+
 fn find_route(path: &str, at: usize) -> Option<Found> {
     let rest = &path[at + BASE.len()..];
     let mut session = None;

@@ -7,7 +7,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -183,7 +183,14 @@ fn bind_socket(path: &Path) -> io::Result<UnixListener> {
         // With its number, as the kernel says it of a port: whoever asked looks for that.
         return Err(rustix::io::Errno::ADDRINUSE.into());
     }
-    let unfinished = path.with_extension("new");
+    // Whatever else lies there is somebody's.
+    if std::fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "there is something that is not a socket",
+        ));
+    }
+    let unfinished = path.with_file_name(format!(".{}.new", std::process::id()));
     // Of a process of this number that was killed at just this place.
     let _ = std::fs::remove_file(&unfinished);
     let listener = UnixListener::bind(&unfinished)?;
@@ -342,6 +349,19 @@ mod tests {
         let taken = bind_socket(&path).unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
         drop(listener);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn file_that_is_no_socket_is_left_alone() {
+        let path = std::env::temp_dir().join(format!("heaptide-file-{}.sock", std::process::id()));
+        std::fs::write(&path, "somebody's").unwrap();
+        let refused = bind_socket(&path).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "there is something that is not a socket"
+        );
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "somebody's");
         std::fs::remove_file(path).unwrap();
     }
 }

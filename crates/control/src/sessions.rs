@@ -12,15 +12,20 @@ use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use crate::address::Address;
 use crate::calendar;
+use crate::group;
 use crate::json::Json;
+use crate::routes::BASE;
 
 pub const META: &str = "session.json";
 pub const STATS: &str = "stats.json";
 /// Names the recording that runs, if somebody else started it.
 pub const CURRENT: &str = "current";
+/// For a process to say what it records.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
 pub struct Session {
@@ -37,6 +42,8 @@ pub struct Capture {
     pub pid: u32,
     pub bytes: u64,
     pub modified: SystemTime,
+    /// Where its process answers, if it has control.
+    door: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,14 +51,22 @@ pub struct Sessions {
     directory: PathBuf,
     keep_sessions: usize,
     keep_bytes: u64,
+    /// The folder with the folders of jobs, in which their processes have their sockets.
+    runtime: Option<PathBuf>,
 }
 
 impl Sessions {
-    pub fn new(directory: PathBuf, keep_sessions: usize, keep_bytes: u64) -> Sessions {
+    pub fn new(
+        directory: PathBuf,
+        keep_sessions: usize,
+        keep_bytes: u64,
+        runtime: Option<&Path>,
+    ) -> Sessions {
         Sessions {
             directory,
             keep_sessions,
             keep_bytes,
+            runtime: runtime.map(Path::to_owned),
         }
     }
 
@@ -66,7 +81,7 @@ impl Sessions {
             .flatten()
             .flatten();
         let mut sessions: Vec<Session> = entries
-            .filter_map(|entry| read(entry.file_name().to_str()?, &entry.path()))
+            .filter_map(|entry| self.read(entry.file_name().to_str()?, &entry.path()))
             .collect();
         sessions.sort_by(|one, other| other.id.cmp(&one.id));
         sessions
@@ -74,6 +89,33 @@ impl Sessions {
 
     pub fn find(&self, id: &str) -> Option<Session> {
         self.list().into_iter().find(|session| session.id == id)
+    }
+
+    fn read(&self, id: &str, folder: &Path) -> Option<Session> {
+        let meta = Json::parse(&fs::read(folder.join(META)).ok()?).ok()?;
+        let group = meta.get("group").and_then(Json::as_text);
+        let group = group.and_then(|group| Some(self.runtime.as_ref()?.join(group)));
+        let entries = fs::read_dir(folder).ok()?.flatten();
+        let mut captures: Vec<Capture> = entries
+            .filter_map(|entry| {
+                let pid = pid_of(entry.file_name().to_str()?)?;
+                let metadata = entry.metadata().ok()?;
+                Some(Capture {
+                    path: entry.path(),
+                    pid,
+                    bytes: metadata.len(),
+                    modified: metadata.modified().ok()?,
+                    door: group.as_ref().map(|group| group::socket_of(group, pid)),
+                })
+            })
+            .collect();
+        captures.sort_by(|one, other| one.path.cmp(&other.path));
+        Some(Session {
+            id: id.to_owned(),
+            folder: Some(folder.to_owned()),
+            captures,
+            meta,
+        })
     }
 
     /// A new, empty session.
@@ -136,6 +178,7 @@ impl Session {
                 pid: std::process::id(),
                 bytes: metadata.len(),
                 modified: metadata.modified().ok()?,
+                door: None,
             }],
             meta: Json::Object(Vec::new()),
         })
@@ -192,19 +235,43 @@ impl Session {
 impl Capture {
     /// Whether its process still records into it: whoever records has the file open for writing.
     pub fn is_being_written(&self) -> bool {
-        let Ok(wanted) = fs::metadata(&self.path) else {
-            return false;
-        };
-        let open = fs::read_dir(format!("/proc/{}/fd", self.pid));
-        open.into_iter().flatten().flatten().any(|entry| {
+        match self.is_open_for_writing() {
+            Ok(is_open) => is_open,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            // A process that gave up its rights shows nobody what it has open, but answers.
+            Err(_) => self.is_told_to_be_written(),
+        }
+    }
+
+    fn is_open_for_writing(&self) -> io::Result<bool> {
+        let wanted = fs::metadata(&self.path)?;
+        for entry in fs::read_dir(format!("/proc/{}/fd", self.pid))?.flatten() {
             let is_it =
                 |found: fs::Metadata| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino());
-            fs::metadata(entry.path()).is_ok_and(is_it)
-                && entry
-                    .file_name()
-                    .to_str()
-                    .is_some_and(|fd| is_for_writing(self.pid, fd))
-        })
+            let fd = entry.file_name();
+            if fs::metadata(entry.path()).is_ok_and(is_it)
+                && is_for_writing(self.pid, &fd.to_string_lossy())?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What its process says; one that lives and says nothing may write.
+    fn is_told_to_be_written(&self) -> bool {
+        let Some(door) = &self.door else {
+            return true;
+        };
+        let address = Address::Unix(door.clone());
+        let target = format!("{BASE}/status?scope=process");
+        match group::ask(&address, "GET", &target, &Json::Null, PATIENCE) {
+            Some(Ok((200, state))) => {
+                let output = state.get("output").and_then(Json::as_text);
+                output.is_some_and(|output| Path::new(output) == self.path)
+            }
+            _ => true,
+        }
     }
 
     pub fn open(&self) -> io::Result<File> {
@@ -213,35 +280,14 @@ impl Capture {
 }
 
 /// Whether a descriptor was opened for more than reading: a download of ours reads.
-fn is_for_writing(pid: u32, fd: &str) -> bool {
-    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+fn is_for_writing(pid: u32, fd: &str) -> io::Result<bool> {
+    let info = match fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        info => info?,
+    };
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-    flags.is_some_and(|flags| flags & 0b11 != 0)
-}
-
-fn read(id: &str, folder: &Path) -> Option<Session> {
-    let meta = Json::parse(&fs::read(folder.join(META)).ok()?).ok()?;
-    let entries = fs::read_dir(folder).ok()?.flatten();
-    let mut captures: Vec<Capture> = entries
-        .filter_map(|entry| {
-            let pid = pid_of(entry.file_name().to_str()?)?;
-            let metadata = entry.metadata().ok()?;
-            Some(Capture {
-                path: entry.path(),
-                pid,
-                bytes: metadata.len(),
-                modified: metadata.modified().ok()?,
-            })
-        })
-        .collect();
-    captures.sort_by(|one, other| one.path.cmp(&other.path));
-    Some(Session {
-        id: id.to_owned(),
-        folder: Some(folder.to_owned()),
-        captures,
-        meta,
-    })
+    Ok(flags.is_some_and(|flags| flags & 0b11 != 0))
 }
 
 /// `4711.tide` → 4711; `4711.tide.4712`, a forked child's → 4712. Nothing else is a capture.

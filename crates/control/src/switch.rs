@@ -63,6 +63,7 @@ impl Switch {
             config.directory.clone(),
             config.keep_sessions,
             config.keep_bytes,
+            config.group.parent(),
         );
         let renderer = Renderer::new(config.render.clone(), &config.directory);
         Switch {
@@ -355,9 +356,24 @@ impl Switch {
             })
     }
 
+    /// What is wrong if this process may not use a folder because it was another user's when control was opened.
+    pub fn changed_user(&self, folder: &Path) -> Option<String> {
+        let is_anothers = group::owner(folder).is_some_and(|owner| owner != group::user());
+        (is_anothers && !group::may_write(folder)).then(|| {
+            let folder = folder.display();
+            format!(
+                "this process became another user when its control was open, and may not use {folder} any more: \
+                 open control afterwards"
+            )
+        })
+    }
+
     fn lock(&self) -> Result<fs::File, String> {
         group::lock(&self.config.group).map_err(|error| {
             let folder = self.config.group.display();
+            if let Some(reason) = self.changed_user(&self.config.group) {
+                return reason;
+            }
             format!("the folder {folder} of this job's processes cannot be used ({error})")
         })
     }

@@ -55,10 +55,11 @@ pub enum ChartNote {
     Killed {
         signal: i32,
     },
-    /// If it goes on like this.
+    /// If it goes on like this, or would have.
     LimitIn {
         seconds: f64,
         limit: u64,
+        has_ended: bool,
     },
     /// The limit is so far above that the chart does not show it.
     LimitFarAway {

@@ -257,8 +257,15 @@ impl Builder<'_> {
         } else {
             self.chart.limit = Some(limit);
         }
-        if let Some(seconds) = forecast(curve, limit) {
-            self.chart.notes.push(ChartNote::LimitIn { seconds, limit });
+        // Where the kernel killed there is nothing left to foretell.
+        let forecast = forecast(curve, limit).filter(|_| timeline.n_oom_kills == 0);
+        if let Some(seconds) = forecast {
+            let has_ended = !matches!(timeline.ending, None | Some(Ending::StillRunning));
+            self.chart.notes.push(ChartNote::LimitIn {
+                seconds,
+                limit,
+                has_ended,
+            });
         }
     }
 

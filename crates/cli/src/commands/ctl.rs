@@ -221,9 +221,14 @@ fn target(matches: &ArgMatches) -> Result<(Address, String), Failure> {
             let at = wanted.and_then(|pid| job.pids.iter().position(|one| one == pid));
             Ok((job.addresses[at.unwrap_or(0)].clone(), String::new()))
         }
-        ([], Some(pid)) => Err(Failure::failed(format!(
-            "process {pid} has no control: start it with HEAPTIDE_CONTROL=PORT, or see `heaptide ctl list`"
-        ))),
+        ([], Some(pid)) => Err(Failure::failed(match finding::other_user(*pid) {
+            Some(user) => format!(
+                "process {pid} belongs to another user, whose jobs you may not ask: do so as user {user}"
+            ),
+            None => format!(
+                "process {pid} has no control: start it with HEAPTIDE_CONTROL=PORT, or see `heaptide ctl list`"
+            ),
+        })),
         ([], None) => Err(Failure::failed(
             "no job with control was found: start it with HEAPTIDE_CONTROL=PORT, or name it with --url",
         )),

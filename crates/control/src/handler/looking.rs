@@ -20,9 +20,11 @@ impl Handler {
                     .describe(session, session.known_stats().as_ref(), prefix)
             })
             .collect();
+        // No limit is no number.
+        let limit = |most: u64| (most < i64::MAX as u64).then_some(most).into();
         let keep = object([
-            ("sessions", (self.config().keep_sessions as u64).into()),
-            ("bytes", self.config().keep_bytes.into()),
+            ("sessions", limit(self.config().keep_sessions as u64)),
+            ("bytes", limit(self.config().keep_bytes)),
         ]);
         let answer = object([("sessions", sessions.into()), ("keep", keep)]);
         Response::json(200, &answer)

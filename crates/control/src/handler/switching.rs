@@ -64,6 +64,9 @@ impl Handler {
             let sentence = "a start of one process needs the session that it joins";
             return Response::error(422, "ValueError", sentence);
         };
+        if let Some(reason) = self.switch.changed_user(&self.config().directory) {
+            return Response::error(500, "RecordingError", reason);
+        }
         self.with_session(id, Manners::Ours, |session| {
             self.started(prefix, self.switch.start_here(session, &options))
         })

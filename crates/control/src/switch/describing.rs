@@ -79,7 +79,15 @@ impl Switch {
             })
             .collect();
         let below = format!("{prefix}{BASE}/sessions/{}", session.id);
-        let links = ["report", "flamegraph", "table", "stats", "summary", "tree"];
+        let links = [
+            "report",
+            "flamegraph",
+            "table",
+            "stats",
+            "summary",
+            "tree",
+            "timeline",
+        ];
         let links = links.map(|name| (name.to_owned(), Json::Text(format!("{below}/{name}"))));
         object([
             ("id", session.id.as_str().into()),

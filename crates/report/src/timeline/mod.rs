@@ -57,6 +57,7 @@ mod tests {
                 ChartNote::LimitIn {
                     seconds: 1e300,
                     limit: u64::MAX,
+                    has_ended: true,
                 },
                 ChartNote::LimitFarAway { limit: 0, peak: 0 },
             ],

@@ -55,12 +55,19 @@ pub fn note(note: &ChartNote) -> String {
             format!("the kernel killed {n_kills} processes of this run because memory ran out")
         }
         ChartNote::Killed { signal } => format!("the program was ended by {}", signal_name(signal)),
-        ChartNote::LimitIn { seconds, limit } => {
-            format!(
-                "at this rate the limit of {:.0} MiB is reached in {}",
-                mib(limit),
-                duration(seconds)
-            )
+        ChartNote::LimitIn {
+            seconds,
+            limit,
+            has_ended,
+        } => {
+            let (limit, duration) = (mib(limit), duration(seconds));
+            if has_ended {
+                format!(
+                    "had it gone on at this rate, the limit of {limit:.0} MiB would have been reached {duration} later"
+                )
+            } else {
+                format!("at this rate the limit of {limit:.0} MiB is reached in {duration}")
+            }
         }
         ChartNote::LimitFarAway { limit, peak } => format!(
             "the limit of {:.0} MiB is {:.0} times the peak, and not drawn",
