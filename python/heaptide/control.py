@@ -13,6 +13,7 @@ import atexit
 import errno
 import os
 import sys
+import zlib
 from typing import Any
 
 from heaptide import _native, processes, settings, tracker
@@ -234,9 +235,16 @@ def _start_recording(
             follow_fork=follow_fork,
             interval_ms=interval_ms,
             whole_program=False,
+            session=_identity(os.path.basename(os.path.dirname(path))),
         )
     except OSError as error:
         raise RuntimeError(str(error.args[-1])) from None
+
+
+def _identity(session: str) -> bytes:
+    """What all captures of a session have in common: the moment and the process that its name tells, and the host."""
+    number = int("".join(letter for letter in session if letter.isdigit()) or 0) & ((1 << 96) - 1)
+    return (zlib.crc32(os.uname().nodename.encode()) << 96 | number).to_bytes(16, "big")
 
 
 def _stop_recording() -> None:

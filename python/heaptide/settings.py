@@ -334,6 +334,8 @@ ENVIRONMENT_ONLY = {
     "HEAPTIDE_PROFILING_FILE": "`heaptide.profile` appends its line-by-line reports to this file",
     "COMPSS_PROFILING_FILE": "the same, under the name that COMPSs uses",
     "COMPSS_WORKER_PROFILE_PATH": "folder for timelines of many nodes, as `HEAPTIDE_OUT` is for `heaptide record`",
+    "AIRFLOW_CONFIG": "Airflow's own configuration file, instead of `airflow.cfg` in `AIRFLOW_HOME`",
+    "NO_COLOR": "if it is set, no command colours what it prints",
     "HEAPTIDE_RANK": "the rank of this process in a run of many, where the launcher does not say it",
     "HEAPTIDE_SIZE": "how many ranks there are in all; set by `heaptide launch`",
     "HEAPTIDE_LOCAL_SIZE": "how many ranks there are on this host, where the launcher does not say it",

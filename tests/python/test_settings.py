@@ -116,7 +116,7 @@ def test_every_name_is_declared_once() -> None:
     names += settings.ENVIRONMENT_ONLY
     assert len(names) == len(set(names))
     sources = [*(REPOSITORY / "python").rglob("*.py"), *REPOSITORY.glob("crates/*/src/**/*.rs")]
-    shape = re.compile(r"\"((?:HEAPTIDE|MEMRAY|COMPSS)_[A-Z_]+|HEAPTIDE)\"")
+    shape = re.compile(r"\"((?:HEAPTIDE|MEMRAY|COMPSS|AIRFLOW|MRQ|FLYTE)_[A-Z_]+|HEAPTIDE|NO_COLOR)\"")
     used = {name for path in sources for name in shape.findall(path.read_text())}
     assert used <= set(names), f"read somewhere, declared nowhere: {used - set(names)}"
 
