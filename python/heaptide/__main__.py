@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import cast
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def main() -> int:
@@ -21,21 +24,22 @@ def main() -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         return outcome.run([sys.executable, *flags, "-m", "heaptide"])
-    if outcome["command"] == "lines":
-        from heaptide.line_program import LinesPlan, watch
+    plan: Any = outcome
+    if plan["command"] == "lines":
+        from heaptide.line_program import watch
 
-        return watch(cast("LinesPlan", outcome))
-    if outcome["command"] == "serve":
+        return watch(plan)
+    if plan["command"] == "serve":
         from heaptide import serve
 
-        return serve.serve(cast("serve.Plan", outcome))
-    if outcome["command"] == "worker":
+        return serve.serve(plan)
+    if plan["command"] == "worker":
         from heaptide import worker
 
-        return worker.work(cast("worker.Plan", outcome))
-    from heaptide.run import Plan, run
+        return worker.work(plan)
+    from heaptide.run import run
 
-    return run(cast("Plan", outcome))
+    return run(plan)
 
 
 if __name__ == "__main__":

@@ -13,16 +13,19 @@ import sys
 
 from heaptide.heap_snapshots import heap_snapshot
 from heaptide.messages import reason, say
-from heaptide.run import Target, run_program
+from heaptide.run import run_program
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from heaptide.run import Target
 
-class HeapPlan(Target):
-    """What the command line asks for."""
+    class HeapPlan(Target):
+        """What the command line asks for."""
 
-    output: str | None
-    force: bool
-    values: bool
-    redact: list[str]
+        output: str | None
+        force: bool
+        values: bool
+        redact: list[str]
 
 
 def take(plan: HeapPlan) -> int:

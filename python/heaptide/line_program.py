@@ -17,18 +17,21 @@ from heaptide.line_profile import Profiled, wrap
 from heaptide.line_recording import Recording
 from heaptide.line_report import Call
 from heaptide.messages import reason, say
-from heaptide.run import Target, run_program
+from heaptide.run import run_program
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from heaptide.run import Target
 
-class LinesPlan(Target):
-    """What the command line asks for."""
+    class LinesPlan(Target):
+        """What the command line asks for."""
 
-    command: str
-    precision: int
-    backend: str
-    columns: list[str]
-    output: str | None
-    html: str | None
+        command: str
+        precision: int
+        backend: str
+        columns: list[str]
+        output: str | None
+        html: str | None
 
 
 class Accumulated:

@@ -8,41 +8,40 @@ from __future__ import annotations
 
 import atexit
 import builtins
-import contextlib
 import io
 import os
 import sys
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
 from heaptide import _native, tracker
 from heaptide.messages import reason, say
 
+# Not from `typing`: what is imported here the program pays for, and finds among its modules.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any, NoReturn, TypedDict
 
+    class Target(TypedDict):
+        """A program and its own arguments."""
 
-class Target(TypedDict):
-    """A program and its own arguments."""
+        kind: str
+        target: str
+        arguments: list[str]
 
-    kind: str
-    target: str
-    arguments: list[str]
+    class Plan(Target):
+        """What the command line asks for."""
 
-
-class Plan(Target):
-    """What the command line asks for."""
-
-    output: str | None
-    force: bool
-    quiet: bool
-    objects: bool
-    native: bool
-    sample_bytes: int
-    aggregate: bool
-    follow_fork: bool
-    interval_ms: int
+        output: str | None
+        force: bool
+        quiet: bool
+        objects: bool
+        native: bool
+        sample_bytes: int
+        aggregate: bool
+        follow_fork: bool
+        interval_ms: int
 
 
 def run(plan: Plan) -> int:
@@ -183,9 +182,11 @@ def _code(target: str, arguments: list[str]) -> tuple[Any, ...]:
     if sys.version_info >= (3, 13):
         import linecache
 
-        with contextlib.suppress(Exception):  # so that tracebacks can show the text
+        try:  # so that tracebacks can show the text
             key = code if hasattr(linecache, "_interactive_cache") else "<string>"
             linecache._register_code(key, target, "<string>")  # type: ignore[attr-defined]
+        except Exception:
+            pass
     return exec, code, _new_main()
 
 

@@ -52,6 +52,12 @@ def test_a_script_sees_what_it_always_sees(tmp_path: Path) -> None:
     assert b"['job.py', 'a', '--help', '-q', '', '-o'" in done.stdout and b"'a\\nb\\n'" in done.stdout
 
 
+def test_a_script_does_not_pay_for_large_modules_that_it_did_not_ask_for(tmp_path: Path) -> None:
+    large = ("argparse", "ast", "dataclasses", "enum", "inspect", "json", "pathlib", "re", "subprocess", "typing")
+    write(tmp_path / "job.py", f"import sys; print([name for name in {large} if name in sys.modules])")
+    run_twice(tmp_path, "job.py")
+
+
 def test_a_script_in_another_folder_imports_from_there(tmp_path: Path) -> None:
     write(tmp_path / "other" / "job.py", MIRROR + "    import beside; print(beside.__file__)")
     write(tmp_path / "other" / "beside.py", "")

@@ -5,12 +5,14 @@
 //! is all a reader needs for unbiased sums.
 //!
 //! A release is recorded only if the block was sampled. The addresses are kept in a table of sets of four words, one
-//! half of a cache line: telling that a block was *not* sampled, the usual case, costs one look.
+//! half of a cache line. The table is large and looks fall all over it, so a small array of counters stands before it, by
+//! neighbourhood of the address: telling that a block was *not* sampled, the usual case, is one look at a byte which
+//! neighbours have brought into the cache already.
 //!
 //! Runs on: any thread. Allocates: one mapping at the start. Locks: never. During fork/exit: the child's table is a copy.
 
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use crate::{clock, own_memory, sys};
 
@@ -19,6 +21,12 @@ const WAYS: usize = 4;
 const MAX_ENTRIES: usize = 1 << 21;
 const MIN_ENTRIES: usize = 1 << 16;
 
+/// Counters before the table; each is of the followed blocks in 256 bytes of every 16 MB or so.
+const N_COUNTERS: usize = 1 << 16;
+/// A counter that got here stays here: some of its blocks are not in the count.
+const FULL: u8 = u8::MAX;
+
+static COUNTERS: [AtomicU8; N_COUNTERS] = [const { AtomicU8::new(0) }; N_COUNTERS];
 static MEAN_BYTES: AtomicU64 = AtomicU64::new(0);
 static TABLE: AtomicPtr<AtomicUsize> = AtomicPtr::new(null_mut());
 /// Sets in the table minus 1; a power of two minus 1.
@@ -80,12 +88,18 @@ pub fn prepare(mean_bytes: u64) -> bool {
     let entries = entries.next_power_of_two();
     let table = TABLE.load(Ordering::Acquire);
     let present = (SET_MASK.load(Ordering::Acquire) + 1) * WAYS;
-    if !table.is_null() && present >= entries {
+    if !table.is_null() {
         for i in 0..present {
             // SAFETY: `i` lies within the table, which is never unmapped.
-            unsafe { &*table.add(i) }.store(0, Ordering::Relaxed);
+            let way = unsafe { &*table.add(i) };
+            let address = way.load(Ordering::Relaxed);
+            if address != 0 {
+                take_out(way, address);
+            }
         }
-        return true;
+        if present >= entries {
+            return true;
+        }
     }
     // A table that has become too small stays mapped: a thread may still be looking at it.
     let table: *mut AtomicUsize = sys::map_private(entries * size_of::<usize>()).cast();
@@ -116,10 +130,17 @@ fn set_of(address: usize) -> Option<&'static [AtomicUsize; WAYS]> {
     if table.is_null() {
         return None;
     }
+    // The product's highest bits, which every bit of the address has a part in.
     let set =
-        (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20 & SET_MASK.load(Ordering::Relaxed);
+        (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40 & SET_MASK.load(Ordering::Relaxed);
     // SAFETY: the mask keeps the set within the table, which is never unmapped and aligned to a page.
     Some(unsafe { &*table.add(set * WAYS).cast::<[AtomicUsize; WAYS]>() })
+}
+
+#[inline(always)]
+fn counter_of(address: usize) -> &'static AtomicU8 {
+    // Higher bits, too: the heaps of threads begin at multiples of 64 MB.
+    &COUNTERS[(address >> 8 ^ address >> 22) % N_COUNTERS]
 }
 
 /// Remembers a sampled block. `false`: no place for it.
@@ -127,25 +148,49 @@ pub fn follow(address: usize) -> bool {
     let Some(set) = set_of(address) else {
         return false;
     };
-    set.iter().any(|way| {
+    count(address, |n| n.saturating_add(1));
+    let has_place = set.iter().any(|way| {
         way.compare_exchange(0, address, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
-    })
+    });
+    if !has_place {
+        count_out(address);
+    }
+    has_place
+}
+
+/// Whether the block may be among the sampled ones; of nearly all others it says that they are not.
+#[inline(always)]
+pub fn may_follow(address: usize) -> bool {
+    // What a thread knows of a block's address came to it after the block was counted.
+    counter_of(address).load(Ordering::Relaxed) != 0
 }
 
 /// Whether the block was sampled; it is forgotten with the question.
-#[inline(always)]
 pub fn unfollow(address: usize) -> bool {
-    let Some(set) = set_of(address) else {
-        return false;
-    };
-    for way in set {
-        if way.load(Ordering::Relaxed) == address {
-            way.store(0, Ordering::Release);
-            return true;
-        }
+    may_follow(address)
+        && set_of(address).is_some_and(|set| set.iter().any(|way| take_out(way, address)))
+}
+
+/// Whoever takes an address out of the table takes it out of the count as well, and nobody else does.
+fn take_out(way: &AtomicUsize, address: usize) -> bool {
+    let is_there = way
+        .compare_exchange(address, 0, Ordering::AcqRel, Ordering::Relaxed)
+        .is_ok();
+    if is_there {
+        count_out(address);
     }
-    false
+    is_there
+}
+
+fn count_out(address: usize) {
+    count(address, |n| if n == FULL { n } else { n.saturating_sub(1) });
+}
+
+fn count(address: usize, change: impl Fn(u8) -> u8) {
+    // An update that always has a new value cannot fail.
+    let _ =
+        counter_of(address).fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| Some(change(n)));
 }
 
 #[cfg(test)]
@@ -167,5 +212,20 @@ mod tests {
         assert!(!unfollow(0x1240));
         assert!(unfollow(0x1230));
         assert!(!unfollow(0x1230));
+
+        // However many share a counter.
+        let addresses: Vec<usize> = (1..=600).map(|i| i << 44 | 0x7000).collect();
+        let shared = counter_of(addresses[0]);
+        assert!(
+            addresses
+                .iter()
+                .all(|&it| std::ptr::eq(counter_of(it), shared))
+        );
+        let followed: Vec<usize> = addresses.into_iter().filter(|&it| follow(it)).collect();
+        assert!(followed.len() > 300, "{}", followed.len());
+        for &address in &followed {
+            assert!(may_follow(address) && unfollow(address));
+            assert!(!unfollow(address));
+        }
     }
 }

@@ -12,33 +12,25 @@ pub trait Timed {
     fn read_some(&self, piece: &mut [u8]) -> io::Result<usize>;
 }
 
-impl Timed for TcpStream {
-    fn set_read_patience(&self, patience: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(patience))
-    }
+/// Both kinds have these methods, and the standard library no trait that names them.
+macro_rules! timed {
+    ($($stream:ty)*) => { $(
+        impl Timed for $stream {
+            fn set_read_patience(&self, patience: Duration) -> io::Result<()> {
+                self.set_read_timeout(Some(patience))
+            }
 
-    fn set_write_patience(&self, patience: Duration) -> io::Result<()> {
-        self.set_write_timeout(Some(patience))
-    }
+            fn set_write_patience(&self, patience: Duration) -> io::Result<()> {
+                self.set_write_timeout(Some(patience))
+            }
 
-    fn read_some(&self, piece: &mut [u8]) -> io::Result<usize> {
-        (&mut &*self).read(piece)
-    }
+            fn read_some(&self, piece: &mut [u8]) -> io::Result<usize> {
+                (&mut &*self).read(piece)
+            }
+        }
+    )* };
 }
-
-impl Timed for UnixStream {
-    fn set_read_patience(&self, patience: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(patience))
-    }
-
-    fn set_write_patience(&self, patience: Duration) -> io::Result<()> {
-        self.set_write_timeout(Some(patience))
-    }
-
-    fn read_some(&self, piece: &mut [u8]) -> io::Result<usize> {
-        (&mut &*self).read(piece)
-    }
-}
+timed! { TcpStream UnixStream }
 
 /// Reads with one time limit for all: a client that sends a byte now and then does not keep its thread for ever.
 pub struct Patient<'a, T> {

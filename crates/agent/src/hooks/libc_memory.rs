@@ -77,12 +77,29 @@ pub unsafe fn note_allocated<const KIND: u8>(
         if KIND == EXACT {
             record::alloc(state, allocator, size, address, frame);
         } else if (*state).sampler.takes(size) {
-            if sampler::follow(address) {
-                record::alloc(state, allocator, size, address, frame);
-            } else {
-                session::count_lost(Lost::SampleTableFull, 1);
-            }
+            note_sampled(state, allocator, size, address, frame);
         }
+    }
+}
+
+/// Out of the way of all those that are not sampled.
+///
+/// # Safety
+/// As [`note_allocated`].
+#[cold]
+#[inline(never)]
+unsafe fn note_sampled(
+    state: *mut threads::ThreadState,
+    allocator: Allocator,
+    size: usize,
+    address: usize,
+    frame: Option<Frame>,
+) {
+    if sampler::follow(address) {
+        // SAFETY: as the caller says.
+        unsafe { record::alloc(state, allocator, size, address, frame) };
+    } else {
+        session::count_lost(Lost::SampleTableFull, 1);
     }
 }
 
@@ -95,9 +112,21 @@ pub fn releasing<const KIND: u8>(address: usize) -> bool {
 /// The same; `PYTHONS`: a block of Python's own allocators.
 #[inline(always)]
 pub fn releasing_of<const KIND: u8, const PYTHONS: bool>(address: usize) -> bool {
-    if KIND == SAMPLED && !sampler::unfollow(address) {
-        return false;
+    if KIND == SAMPLED {
+        return sampler::may_follow(address) && releasing_sampled(address);
     }
+    noting_release::<KIND, PYTHONS>(address)
+}
+
+/// Out of the way of all those that were not sampled.
+#[cold]
+#[inline(never)]
+fn releasing_sampled(address: usize) -> bool {
+    sampler::unfollow(address) && noting_release::<SAMPLED, false>(address)
+}
+
+#[inline(always)]
+fn noting_release<const KIND: u8, const PYTHONS: bool>(address: usize) -> bool {
     let state = threads::enter();
     if state.is_null() {
         return false;
@@ -297,7 +326,11 @@ fn mapped<const KIND: u8>(
 
 type MmapFunction = extern "C" fn(Pointer, usize, c_int, c_int, c_int, i64) -> Pointer;
 
-pub unsafe extern "C" fn mmap<const KIND: u8>(
+/// In place of the number of a library: it has no allocator of its own.
+pub const NO_ARENA: usize = usize::MAX;
+
+/// Both `mmap` and `mmap64`, which differ in their names alone where a pointer has 64 bits.
+pub unsafe extern "C" fn mmap<const KIND: u8, const ARENA: usize, const IS_64: bool>(
     address: Pointer,
     length: usize,
     protection: c_int,
@@ -305,63 +338,22 @@ pub unsafe extern "C" fn mmap<const KIND: u8>(
     fd: c_int,
     offset: i64,
 ) -> Pointer {
-    mapped::<KIND>(address, length, flags, None, || {
-        real!(mmap as MmapFunction)(address, length, protection, flags, fd, offset)
-    })
-}
-
-pub unsafe extern "C" fn mmap64<const KIND: u8>(
-    address: Pointer,
-    length: usize,
-    protection: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: i64,
-) -> Pointer {
-    mapped::<KIND>(address, length, flags, None, || {
-        real!(mmap64 as MmapFunction)(address, length, protection, flags, fd, offset)
-    })
-}
-
-/// As `mapped`, for a library that has an allocator of its own.
-#[inline(always)]
-fn mapped_by<const KIND: u8, const N: usize>(
-    address: Pointer,
-    length: usize,
-    flags: c_int,
-    call: impl FnOnce() -> Pointer,
-) -> Pointer {
-    match arenas::treatment(N, length, flags) {
+    let real = if IS_64 {
+        real!(mmap64 as MmapFunction)
+    } else {
+        real!(mmap as MmapFunction)
+    };
+    let call = || real(address, length, protection, flags, fd, offset);
+    let treatment = if ARENA == NO_ARENA {
+        Treatment::Plain
+    } else {
+        arenas::treatment(ARENA, length, flags)
+    };
+    match treatment {
         Treatment::Plain => mapped::<KIND>(address, length, flags, None, call),
         Treatment::Below(frame) => mapped::<KIND>(address, length, flags, Some(frame), call),
         Treatment::Not => call(),
     }
-}
-
-pub unsafe extern "C" fn mmap_of<const KIND: u8, const N: usize>(
-    address: Pointer,
-    length: usize,
-    protection: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: i64,
-) -> Pointer {
-    mapped_by::<KIND, N>(address, length, flags, || {
-        real!(mmap as MmapFunction)(address, length, protection, flags, fd, offset)
-    })
-}
-
-pub unsafe extern "C" fn mmap64_of<const KIND: u8, const N: usize>(
-    address: Pointer,
-    length: usize,
-    protection: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: i64,
-) -> Pointer {
-    mapped_by::<KIND, N>(address, length, flags, || {
-        real!(mmap64 as MmapFunction)(address, length, protection, flags, fd, offset)
-    })
 }
 
 pub unsafe extern "C" fn munmap<const KIND: u8>(address: Pointer, length: usize) -> c_int {

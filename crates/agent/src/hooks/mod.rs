@@ -143,19 +143,20 @@ macro_rules! hooks {
 }
 
 use libc_memory as hook;
+use libc_memory::NO_ARENA;
 pub use libc_memory::{allocated, releasing};
 
-/// Hooks of one function for libraries with an allocator of their own.
+/// Hooks of `mmap` or `mmap64` for libraries with an allocator of their own.
 macro_rules! arena_hooks {
-    ($function:ident) => {
+    ($is_64:literal) => {
         &[
-            arena_hooks!($function EXACT 0 1 2 3 4 5 6 7),
-            arena_hooks!($function SAMPLED 0 1 2 3 4 5 6 7),
-            arena_hooks!($function JOBS 0 1 2 3 4 5 6 7),
+            arena_hooks!($is_64 EXACT 0 1 2 3 4 5 6 7),
+            arena_hooks!($is_64 SAMPLED 0 1 2 3 4 5 6 7),
+            arena_hooks!($is_64 JOBS 0 1 2 3 4 5 6 7),
         ]
     };
-    ($function:ident $kind:ident $($number:literal)*) => {
-        [$(|| hook::$function::<{ $kind }, $number> as *const () as usize),*]
+    ($is_64:literal $kind:ident $($number:literal)*) => {
+        [$(|| hook::mmap::<{ $kind }, $number, $is_64> as *const () as usize),*]
     };
 }
 hooks! {
@@ -169,8 +170,10 @@ hooks! {
     memalign => hook::memalign::<EXACT>, hook::memalign::<SAMPLED>, hook::memalign::<JOBS>;
     valloc => hook::valloc::<EXACT>, hook::valloc::<SAMPLED>, hook::valloc::<JOBS>;
     pvalloc => hook::pvalloc::<EXACT>, hook::pvalloc::<SAMPLED>, hook::pvalloc::<JOBS>;
-    mmap => hook::mmap::<EXACT>, hook::mmap::<SAMPLED>, hook::mmap::<JOBS>, arena_hooks!(mmap_of);
-    mmap64 => hook::mmap64::<EXACT>, hook::mmap64::<SAMPLED>, hook::mmap64::<JOBS>, arena_hooks!(mmap64_of);
+    mmap => hook::mmap::<EXACT, NO_ARENA, false>, hook::mmap::<SAMPLED, NO_ARENA, false>, hook::mmap::<JOBS, NO_ARENA, false>,
+        arena_hooks!(false);
+    mmap64 => hook::mmap::<EXACT, NO_ARENA, true>, hook::mmap::<SAMPLED, NO_ARENA, true>, hook::mmap::<JOBS, NO_ARENA, true>,
+        arena_hooks!(true);
     munmap => hook::munmap::<EXACT>, hook::munmap::<SAMPLED>, hook::munmap::<JOBS>;
     mremap => hook::mremap::<EXACT>, hook::mremap::<SAMPLED>, hook::mremap::<JOBS>;
     dlsym => symbol_lookup::hook(), symbol_lookup::hook(), symbol_lookup::hook();

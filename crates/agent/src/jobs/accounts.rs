@@ -284,8 +284,9 @@ impl Accounts {
             sum.bytes += block.size as u64;
             sum.n_objects += 1;
             for place in (address..address + block.size.min(MAX_LOOKED_AT) / 8 * 8).step_by(8) {
-                // SAFETY: as the caller says; the block begins at a multiple of 8 and has these words.
-                let pointer = unsafe { (place as *const usize).read() };
+                // SAFETY: as the caller says; the block begins at a multiple of 8 and has these words. Volatile, because
+                // some may never have been written, and a thread without the GIL may write others meanwhile.
+                let pointer = unsafe { (place as *const usize).read_volatile() };
                 sum.bytes += behind.remove(&pointer).unwrap_or(0) as u64;
             }
             if let Some((wanted, is_collected)) = example_type {

@@ -39,11 +39,11 @@ impl Types {
                 return None;
             }
             let object = block + header;
-            // SAFETY: within the block.
+            // SAFETY: within the block. Volatile, because what is no object may hold anything and change meanwhile.
             let (references, type_address) = unsafe {
                 (
-                    (object as *const usize).read(),
-                    ((object + OB_TYPE) as *const usize).read(),
+                    (object as *const usize).read_volatile(),
+                    ((object + OB_TYPE) as *const usize).read_volatile(),
                 )
             };
             let &(number, expected) = self.by_address.get(&type_address)?;
