@@ -1,6 +1,7 @@
 //! Chunks: which of those found in the file count, and how one is unpacked.
 
 use std::cell::RefCell;
+use std::cmp::Reverse;
 use std::{io, mem};
 
 use zstd::bulk::Decompressor;
@@ -123,13 +124,15 @@ impl Sorted {
         chunks.get(index)
     }
 
-    /// Sorts by (stream, number). Of chunks that are there twice the block wins, and the other one becomes its spare.
+    /// Sorts by (stream, number). Of chunks that are there twice the block wins, or else what was looked at later and had
+    /// become longer, and the other one becomes its spare.
     pub(super) fn each_once(&mut self, mut chunks: Vec<ChunkRef>) -> Vec<ChunkRef> {
         chunks.sort_by_key(|chunk| {
             (
                 chunk.head.stream,
                 chunk.head.number,
                 chunk.place,
+                Reverse(chunk.raw_len),
                 chunk.offset,
             )
         });
@@ -175,14 +178,23 @@ impl Sorted {
 impl Capture {
     /// Reads and unpacks one chunk into `raw`, whose memory is reused. Many threads may do so at once.
     pub fn read_chunk(&self, chunk: &ChunkRef, raw: &mut Vec<u8>) -> Result<(), Damage> {
-        let result = self.read_place(chunk, raw);
+        let Err(damage) = self.read_place(chunk, raw) else {
+            return Ok(());
+        };
         let spare = chunk
             .spare
-            .and_then(|index| self.spares.get(index as usize));
-        match (result, spare) {
-            (Err(damage), Some(spare)) => self.read_place(spare, raw).map_err(|_| damage),
-            (result, _) => result,
+            .and_then(|spare| self.spares.get(spare as usize));
+        let Some(mut spare) = spare.cloned() else {
+            return Err(damage);
+        };
+        if (chunk.place, spare.place) == (Place::Block, Place::Slot) {
+            // Slots were looked at first: a running program may have filled it further before it began the block.
+            spare.raw_len = chunk.raw_len;
         }
+        self.read_place(&spare, raw)
+            // The slot has another chunk by now, so the block is whole by now.
+            .or_else(|_| self.read_place(chunk, raw))
+            .map_err(|_| damage)
     }
 
     fn read_place(&self, chunk: &ChunkRef, raw: &mut Vec<u8>) -> Result<(), Damage> {
@@ -233,7 +245,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Reads the part of a slot that was there when the capture was opened, even if there is more by now.
+    /// Reads as much of a slot as there was when the capture was opened, even if there is more by now.
     fn read_slot(&self, chunk: &ChunkRef, raw: &mut Vec<u8>) -> Result<(), DamageKind> {
         let stream = chunk.head.stream;
         raw.resize(chunk.raw_len as usize, 0);
@@ -244,7 +256,7 @@ impl Capture {
             .map_err(|error| read_failed(stream, &error))?;
         let head = SlotHead {
             chunk: chunk.head,
-            committed: 0,
+            committed: chunk.raw_len.into(),
             in_use: true,
         };
         if n_read == raw.len() && holds_chunk(&self.source, chunk.offset, &head) {

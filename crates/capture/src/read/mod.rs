@@ -7,6 +7,8 @@ mod checkpoint;
 mod chunk;
 mod error;
 mod follow;
+#[cfg(test)]
+mod overtaken_tests;
 mod registry;
 mod scan;
 mod source;

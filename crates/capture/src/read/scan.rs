@@ -3,10 +3,15 @@
 //! Where no intact area begins, the search goes on in steps of eight bytes until one does. What the search passes over is
 //! damage, with one reservation: a program that is killed, or still running, leaves a block unfinished whose chunk is
 //! still in its slot. Such places are kept as *doubts* until all chunks are known.
+//!
+//! A running program may fill one slot and go on in the next while the search is between the two. What is found would then
+//! lack the end of a chunk whose successor it has, so in such a case the slots are looked at a second time.
+
+use std::collections::HashMap;
 
 use crate::area::{
-    AREA_ALIGN, BLOCK_MAGIC, BlockHead, CHECKPOINT_STREAM, EXTENT_MAGIC, ExtentHead, PADDING_MAGIC,
-    PaddingHead, REGISTRY_STREAM, SLOT_MAGIC, SlotHead, align_up,
+    AREA_ALIGN, BLOCK_MAGIC, BlockHead, CHECKPOINT_STREAM, ChunkHead, EXTENT_MAGIC, ExtentHead,
+    PADDING_MAGIC, PaddingHead, REGISTRY_STREAM, SLOT_MAGIC, SlotHead, align_up,
 };
 use crate::damage::{Damage, DamageKind};
 use crate::decode::{DecodedChunk, OpKind};
@@ -104,10 +109,15 @@ impl Scan {
             n_recovered: 0,
             scratch: DecodedChunk::new(),
         };
+        let start = align_up(start, AREA_ALIGN);
+        scanner.found.settled_to = start;
         for (offset, head) in extents {
             scanner.take_slots(*offset, head);
         }
-        scanner.run(align_up(start, AREA_ALIGN));
+        let end = scanner.run(start);
+        if scanner.was_overtaken(extents.is_empty()) {
+            scanner.look_again(end, extents);
+        }
         scanner.found
     }
 }
@@ -124,9 +134,9 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    fn run(&mut self, start: u64) {
+    /// Returns where it came to an end.
+    fn run(&mut self, start: u64) -> u64 {
         let mut offset = start;
-        self.found.settled_to = start;
         while self.reaches(offset + 1) {
             match Area::from_bytes(self.heads.get(offset, Area::MAX_HEAD_LEN)) {
                 Some(area) => {
@@ -140,13 +150,63 @@ impl Scanner<'_> {
                         self.found.settled_to = offset;
                     }
                 }
-                None if self.is_cut_head(offset) => return,
+                None if self.is_cut_head(offset) => break,
                 None => match self.search(offset) {
                     Some(next) => offset = next,
-                    None => return,
+                    None => break,
                 },
             }
         }
+        offset
+    }
+
+    /// Whether a thread has gone on to another slot, so that the one before was perhaps not full yet when it was looked
+    /// at, or not even begun.
+    fn was_overtaken(&self, is_from_start: bool) -> bool {
+        let chunks = self.found.chunks.iter();
+        let mut numbers: Vec<_> = chunks
+            .filter(|chunk| chunk.head.stream != CHECKPOINT_STREAM)
+            .map(|chunk| (chunk.head.stream, chunk.head.number, chunk.place))
+            .collect();
+        numbers.sort_unstable();
+        numbers.dedup_by_key(|(stream, number, _)| (*stream, *number));
+        let mut streams = numbers.chunk_by(|one, next| one.0 == next.0);
+        streams.any(|chunks| {
+            let first = if is_from_start { 0 } else { chunks[0].1 };
+            let is_gapless = (first..)
+                .zip(chunks)
+                .all(|(number, chunk)| chunk.1 == number);
+            let before_last = &chunks[..chunks.len() - 1];
+            !is_gapless || before_last.iter().any(|chunk| chunk.2 == Place::Slot)
+        })
+    }
+
+    /// Looks at the slots once more, and at what came behind `end`. All chunks before one that was found are complete now,
+    /// in their slots or in blocks. Chunks in slots that were begun later are left out: the same could be true of them.
+    fn look_again(&mut self, end: u64, extents: &[(u64, ExtentHead)]) {
+        let mut last: HashMap<u32, u32> = HashMap::new();
+        for ChunkHead { stream, number, .. } in self.found.chunks.iter().map(|chunk| chunk.head) {
+            let last = last.entry(stream).or_default();
+            *last = number.max(*last);
+        }
+        let n_before = self.found.chunks.len();
+        let notes = (self.found.damage.len(), self.found.doubts.len());
+        let known = self.found.extents.clone();
+        for (offset, head) in extents.iter().chain(&known) {
+            self.take_slots(*offset, head);
+        }
+        // What is wrong with them was noted the first time.
+        self.found.damage.truncate(notes.0);
+        self.found.doubts.truncate(notes.1);
+        self.found.damage.retain(|damage| damage.offset < end);
+        self.found.doubts.retain(|doubt| doubt.damage.offset < end);
+        self.run(end);
+        let mut index = 0;
+        self.found.chunks.retain(|chunk| {
+            index += 1;
+            let is_known = last.get(&chunk.head.stream) >= Some(&chunk.head.number);
+            index <= n_before || chunk.place == Place::Block || is_known
+        });
     }
 
     /// Whether the file has all bytes before `end`. It may have grown since the last look.
@@ -366,11 +426,13 @@ fn next_magic(bytes: &[u8], only_zeros: &mut bool) -> Option<(usize, u64)> {
     None
 }
 
-/// Whether the slot still holds, now, the chunk that it held when `head` was read.
+/// Whether the slot still holds, now, the chunk that it held when `head` was read, and no less of it.
 pub(super) fn holds_chunk(source: &Source, slot: u64, head: &SlotHead) -> bool {
     let mut bytes = [0; SlotHead::LEN];
     matches!(source.read_at(slot, &mut bytes), Ok(SlotHead::LEN))
-        && SlotHead::from_bytes(&bytes).is_some_and(|now| now.in_use && now.chunk == head.chunk)
+        && SlotHead::from_bytes(&bytes).is_some_and(|now| {
+            now.in_use && now.chunk == head.chunk && now.committed >= head.committed
+        })
 }
 
 /// Allocations and releases in a slot, and the sequence number behind its last record. A block's head has both.

@@ -9,6 +9,9 @@ use std::os::unix::fs::FileExt;
 pub(super) enum Source {
     File(File),
     Bytes(Vec<u8>),
+    /// Changes while it is read.
+    #[cfg(test)]
+    Changing(changing::Changing),
 }
 
 impl Source {
@@ -17,6 +20,8 @@ impl Source {
         match self {
             Source::File(file) => Ok(file.metadata()?.len()),
             Source::Bytes(bytes) => Ok(bytes.len() as u64),
+            #[cfg(test)]
+            Source::Changing(changing) => Ok(changing.len()),
         }
     }
 
@@ -35,15 +40,19 @@ impl Source {
                 }
                 Ok(filled)
             }
-            Source::Bytes(bytes) => {
-                let start = usize::try_from(offset).unwrap_or(usize::MAX);
-                let there = bytes.get(start..).unwrap_or_default();
-                let n = there.len().min(into.len());
-                into[..n].copy_from_slice(&there[..n]);
-                Ok(n)
-            }
+            Source::Bytes(bytes) => Ok(copy_from(bytes, offset, into)),
+            #[cfg(test)]
+            Source::Changing(changing) => Ok(changing.read_at(offset, into)),
         }
     }
+}
+
+fn copy_from(bytes: &[u8], offset: u64, into: &mut [u8]) -> usize {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+    let there = bytes.get(start..).unwrap_or_default();
+    let n = there.len().min(into.len());
+    into[..n].copy_from_slice(&there[..n]);
+    n
 }
 
 /// A moving view of a source, for reading many small pieces that lie near each other.
@@ -80,6 +89,48 @@ impl<'a> Window<'a> {
             }
         };
         &self.bytes[skipped..(skipped + len).min(self.n_filled)]
+    }
+}
+
+/// A file that a program changes while somebody reads it, at moments that a test chooses.
+#[cfg(test)]
+pub(super) mod changing {
+    use std::fmt;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    type Change = Box<dyn FnMut(u64, &mut Vec<u8>) + Send>;
+
+    /// The bytes, and what happens to them before each reading, of which it is told the place.
+    pub struct Changing(Mutex<(Vec<u8>, Change)>);
+
+    impl Changing {
+        pub fn new(
+            bytes: Vec<u8>,
+            change: impl FnMut(u64, &mut Vec<u8>) + Send + 'static,
+        ) -> Changing {
+            Changing(Mutex::new((bytes, Box::new(change))))
+        }
+
+        pub fn len(&self) -> u64 {
+            self.lock().0.len() as u64
+        }
+
+        pub fn read_at(&self, offset: u64, into: &mut [u8]) -> usize {
+            let mut state = self.lock();
+            let (bytes, change) = &mut *state;
+            change(offset, bytes);
+            super::copy_from(bytes, offset, into)
+        }
+
+        fn lock(&self) -> MutexGuard<'_, (Vec<u8>, Change)> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+
+    impl fmt::Debug for Changing {
+        fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(out, "Changing({} bytes)", self.len())
+        }
     }
 }
 

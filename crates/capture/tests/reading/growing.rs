@@ -2,10 +2,13 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
+use heaptide_capture::area::BlockHead;
 use heaptide_capture::order::replay_between;
-use heaptide_capture::{Allocator, Capture};
+use heaptide_capture::{Allocator, Capture, Follower};
 
 use crate::file::{FileBuilder, SLOT_LEN, fill_slot};
 use crate::opening::Folder;
@@ -89,6 +92,79 @@ fn slot_that_was_filled_further_after_opening_ends_where_it_did() {
     let (happened, damage) = replayed(&capture);
     assert_eq!(damage, []);
     assert_eq!(happened, truth[..7]);
+}
+
+/// A file whose first slot was looked at when it had five events, and its block when only the head was written: what a
+/// reader finds if the program goes on while it looks. Where the block lies, and the file as it is a moment later.
+struct Overtaken {
+    found: Vec<u8>,
+    slot_at: u64,
+    block: Range<usize>,
+    whole: Vec<u8>,
+}
+
+impl Overtaken {
+    fn new(chunks: &[Chunk]) -> Overtaken {
+        let mut file = FileBuilder::new();
+        let extent = file.bytes.len();
+        file.extent(&[Some(&beginning_of(&chunks[0], 5))]);
+        for chunk in chunks {
+            file.block(chunk);
+        }
+        let block = file.blocks[0].0.clone();
+        let mut found = file.bytes.clone();
+        found[block.start + BlockHead::LEN..block.end].fill(0);
+        Overtaken {
+            found,
+            slot_at: FileBuilder::slot_offset(extent, 0) as u64,
+            block,
+            whole: file.bytes,
+        }
+    }
+
+    fn fill_slot(&self, path: &Path, chunk: &Chunk) {
+        let mut slot = vec![0; SLOT_LEN];
+        fill_slot(&mut slot, chunk);
+        let file = OpenOptions::new().write(true).open(path).unwrap();
+        file.write_all_at(&slot, self.slot_at).unwrap();
+    }
+
+    fn finish_block(&self, path: &Path) {
+        let file = OpenOptions::new().write(true).open(path).unwrap();
+        let block = &self.whole[self.block.clone()];
+        file.write_all_at(block, self.block.start as u64).unwrap();
+    }
+}
+
+#[test]
+fn chunk_whose_block_is_being_written_is_whole_although_its_slot_was_looked_at_before_it_was_full()
+{
+    let (chunks, truth) = chunks_of_one_thread();
+    let overtaken = Overtaken::new(&chunks);
+    let folder = Folder::new("overtaken");
+    let path = folder.file(&overtaken.found);
+    let capture = Capture::open(&path).unwrap();
+    overtaken.fill_slot(&path, &chunks[0]);
+    assert_eq!(replayed(&capture), (truth.clone(), vec![]));
+    // The slot is given to another chunk only when the block is there.
+    overtaken.finish_block(&path);
+    overtaken.fill_slot(&path, &chunks[1]);
+    assert_eq!(replayed(&capture), (truth, vec![]));
+}
+
+#[test]
+fn follower_that_finds_a_slot_not_yet_full_and_its_block_half_written_loses_nothing() {
+    let (chunks, truth) = chunks_of_one_thread();
+    let overtaken = Overtaken::new(&chunks);
+    let folder = Folder::new("followed");
+    let path = folder.file(&overtaken.found);
+    let mut follower = Follower::open(&path).unwrap();
+    overtaken.fill_slot(&path, &chunks[0]);
+    overtaken.finish_block(&path);
+    follower.look(false);
+    follower.look(false);
+    assert_eq!(follower.tally().now().n_events, truth.len() as u64);
+    assert_eq!(follower.damage(), []);
 }
 
 #[test]

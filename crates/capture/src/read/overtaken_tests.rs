@@ -1,0 +1,140 @@
+//! A program that goes on while its file is searched: what is found is what the file held at some moment.
+
+use crate::Allocator;
+use crate::area::{BlockHead, ChunkHead, ExtentHead, SlotHead};
+use crate::event::Tables;
+use crate::pack::Packer;
+use crate::wire::Writer;
+
+use super::chunk::{Place, Sorted};
+use super::scan::Scan;
+use super::source::Source;
+use super::source::changing::Changing;
+
+const SLOT_LEN: usize = 1024;
+const SLOTS_OFFSET: usize = 128;
+const N_SLOTS: usize = 2;
+/// Events in a full slot.
+const FULL: u64 = 20;
+
+type Found = (u32, Place, u64);
+
+fn slot_at(index: usize) -> usize {
+    SLOTS_OFFSET + index * SLOT_LEN
+}
+
+fn head(number: u32) -> ChunkHead {
+    ChunkHead {
+        stream: 1,
+        number,
+        ..ChunkHead::default()
+    }
+}
+
+fn payload(n_events: u64) -> Vec<u8> {
+    let mut bytes = vec![0; SLOT_LEN - SlotHead::LEN];
+    let mut out = Writer::new(&mut bytes);
+    let mut tables = Tables::new();
+    tables.reset(0, 0);
+    for n in 0..n_events {
+        tables.write_alloc(&mut out, Allocator::Malloc, 8, 0x1000 * n);
+    }
+    let len = out.len();
+    bytes.truncate(len);
+    bytes
+}
+
+/// An extent whose slots were never used, at the beginning of what is searched.
+fn empty_slots() -> Vec<u8> {
+    let head = ExtentHead {
+        area_len: (SLOTS_OFFSET + N_SLOTS * SLOT_LEN) as u64,
+        slots_offset: SLOTS_OFFSET as u32,
+        slot_len: SLOT_LEN as u32,
+        n_slots: N_SLOTS as u32,
+    };
+    let mut bytes = vec![0; head.area_len as usize];
+    bytes[..ExtentHead::LEN].copy_from_slice(&head.to_bytes());
+    bytes
+}
+
+fn fill(bytes: &mut [u8], slot: usize, number: u32, n_events: u64) {
+    let payload = payload(n_events);
+    let head = SlotHead {
+        chunk: head(number),
+        committed: payload.len() as u64,
+        in_use: true,
+    };
+    bytes[slot_at(slot)..][..SlotHead::LEN].copy_from_slice(&head.to_bytes());
+    bytes[slot_at(slot) + SlotHead::LEN..][..payload.len()].copy_from_slice(&payload);
+}
+
+fn append_block(bytes: &mut Vec<u8>, number: u32) {
+    let head = BlockHead {
+        chunk: head(number),
+        n_events: FULL as u32,
+        ..BlockHead::default()
+    };
+    bytes.extend_from_slice(Packer::new().block(head, &payload(FULL)));
+}
+
+/// What is found: numbers, places and events of the chunks. `change` happens before a slot is looked at; it is told which
+/// one, and for the how manieth time.
+fn found(bytes: Vec<u8>, change: fn(slot: usize, time: u32, &mut Vec<u8>)) -> Vec<Found> {
+    let mut times = [0; N_SLOTS];
+    let source = Source::Changing(Changing::new(bytes, move |offset, bytes| {
+        if let Some(slot) = (0..N_SLOTS).find(|slot| slot_at(*slot) as u64 == offset) {
+            times[slot] += 1;
+            change(slot, times[slot], bytes);
+        }
+    }));
+    let sorted = Sorted::new(Scan::run(&source, 0));
+    assert_eq!(sorted.damage, []);
+    let chunks = sorted.events.iter();
+    chunks
+        .map(|chunk| (chunk.head.number, chunk.place, u64::from(chunk.n_events)))
+        .collect()
+}
+
+#[test]
+fn slot_that_was_filled_up_before_the_next_one_was_looked_at_is_found_full() {
+    let mut bytes = empty_slots();
+    fill(&mut bytes, 0, 0, 5);
+    let chunks = found(bytes, |slot, time, bytes| {
+        if (slot, time) == (1, 1) {
+            fill(bytes, 0, 0, FULL);
+            fill(bytes, 1, 1, 3);
+        }
+    });
+    assert_eq!(chunks, [(0, Place::Slot, FULL), (1, Place::Slot, 3)]);
+}
+
+#[test]
+fn slot_that_was_begun_and_filled_up_before_the_next_one_was_looked_at_is_found() {
+    let chunks = found(empty_slots(), |slot, time, bytes| {
+        if (slot, time) == (1, 1) {
+            fill(bytes, 0, 0, FULL);
+            fill(bytes, 1, 1, 3);
+        }
+    });
+    assert_eq!(chunks, [(0, Place::Slot, FULL), (1, Place::Slot, 3)]);
+}
+
+#[test]
+fn slot_that_is_emptied_before_it_is_looked_at_again_is_found_as_a_block() {
+    let mut bytes = empty_slots();
+    fill(&mut bytes, 0, 0, 5);
+    let chunks = found(bytes, |slot, time, bytes| match (slot, time) {
+        (1, 1) => {
+            fill(bytes, 0, 0, FULL);
+            fill(bytes, 1, 1, 3);
+        }
+        // The slot's next chunk is none that was there at the first look.
+        (0, 3) => {
+            append_block(bytes, 0);
+            fill(bytes, 1, 1, FULL);
+            fill(bytes, 0, 2, 7);
+        }
+        _ => {}
+    });
+    assert_eq!(chunks, [(0, Place::Block, FULL), (1, Place::Slot, FULL)]);
+}
