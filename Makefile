@@ -79,12 +79,12 @@ bench: $(BENCH_VERSIONS:%=build/bench-%/.ready) ## Measure cost and size next to
 	build/bench-$(lastword $(BENCH_VERSIONS))/bin/python bench/overhead.py $(addprefix --reps ,$(REPS)) \
 	    $(BENCH_VERSIONS:%=--python build/bench-%/bin/python) --results bench/results --command 'make bench'
 	build/bench-$(lastword $(BENCH_VERSIONS))/bin/python bench/load.py --callers 200 --seconds 30
-	build/bench-$(lastword $(BENCH_VERSIONS))/bin/python bench/attach.py --rounds 40 $(BENCH_VERSIONS:%=--python build/bench-%/bin/python)
+	$(TOOLS)/python -B bench/attach_everywhere.py --wheel $(WHEEL) --rounds 40 --results bench/results
 
 .PHONY: bench-attach
-bench-attach: $(BENCH_VERSIONS:%=build/bench-%/.ready) ## Attach to running programs and detach, 200 times on each Python; ROUNDS=50 less often.
-	build/bench-$(lastword $(BENCH_VERSIONS))/bin/python bench/attach.py --strict --rounds $(or $(ROUNDS),200) \
-	    $(BENCH_VERSIONS:%=--python build/bench-%/bin/python)
+bench-attach: build/wheels/.built ## Attach to running programs and detach, on every Python found; ROUNDS=200 as often as we promise, ONLY=3.12 one version.
+	$(TOOLS)/python -B bench/attach_everywhere.py --strict --wheel $(WHEEL) --rounds $(or $(ROUNDS),40) $(addprefix --only ,$(ONLY)) \
+	    --results bench/results
 
 .PHONY: sanitize
 sanitize: build/venv/.wheel ## Look for memory errors: Rust tests under AddressSanitizer, recorded programs under valgrind.

@@ -255,6 +255,8 @@ unsafe extern "C" fn on_alloc<const KIND: u8>(
     hooks::allocated::<KIND>(allocator, size, block);
 }
 
+/// # Safety
+/// As [`on_alloc`]; the block is not released yet. None of the pointers is followed.
 unsafe extern "C" fn on_release<const KIND: u8>(
     _: *mut c_void,
     _: c_int,
@@ -266,6 +268,9 @@ unsafe extern "C" fn on_release<const KIND: u8>(
     }
 }
 
+/// # Safety
+/// As [`on_alloc`]; the block is the caller's before and after, so nobody else is given its address meanwhile. None of the
+/// pointers is followed.
 unsafe extern "C" fn on_resize<const KIND: u8>(
     _: *mut c_void,
     _: c_int,
@@ -279,6 +284,8 @@ unsafe extern "C" fn on_resize<const KIND: u8>(
     hooks::allocated::<KIND>(Allocator::Realloc, new_bytes, block);
 }
 
+/// # Safety
+/// As [`on_alloc`], of any thread that allocates during the trial: one argument or more.
 unsafe extern "C" fn trial_alloc(
     _: *mut c_void,
     number: c_int,
@@ -293,6 +300,8 @@ unsafe extern "C" fn trial_alloc(
     }
 }
 
+/// # Safety
+/// As [`on_alloc`], of any thread that releases during the trial: room for two arguments or more, whatever they are.
 unsafe extern "C" fn trial_release(
     _: *mut c_void,
     _: c_int,
@@ -306,6 +315,8 @@ unsafe extern "C" fn trial_release(
     }
 }
 
+/// # Safety
+/// Nothing is asked of the caller: it does nothing.
 unsafe extern "C" fn trial_resize(
     _: *mut c_void,
     _: c_int,
