@@ -100,7 +100,8 @@ def busy(python: str, target: str, n_rounds: int, folder: Path, options: list[st
     lines = output.read_text().splitlines()
     expected = [str(number) for number in range(len(lines) - 1)]
     if program.returncode != 0 or lines[:-1] != expected or lines[-1] != f"right {len(expected)} True":
-        raise SystemExit(f"the busy program ended with {program.returncode}: {lines[-5:]}")
+        odd = [line for line in lines[:-1] if not line.isdecimal()]
+        raise SystemExit(f"the busy program ended with {program.returncode}: {odd[:20]}, {lines[-5:]}")
     return rounds
 
 

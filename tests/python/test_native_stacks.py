@@ -104,6 +104,31 @@ def test_optimised_code_without_frame_pointers_is_followed(recorded: Callable[..
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("flags", [("-O0",), ("-O2", "-fomit-frame-pointer")], ids=" ".join)
+def test_caller_is_told_from_another_one_that_left_its_traces_in_the_same_place(
+    heaptide_run: Run, extension: Extension, flags: tuple[str, ...]
+) -> None:
+    library = extension("native_room", *flags)
+    program = """
+        import ctypes, sys
+        print(ctypes.CDLL(sys.argv[1]).alternate(700_001))
+    """
+    done = heaptide_run(program, "--native", args=[str(library)])
+    n_each = int(done.stdout) // 2
+    text = heaptide("transform", "csv", "--total", "-o", "-", done.capture).stdout
+    found = []
+    for row in csv.DictReader(text.splitlines()):
+        functions = [frame.partition(";")[0] for frame in row["stack_trace"].split("|")]
+        if functions[0] == "make":
+            found.append((functions[1:4], int(row["num_allocations"]), int(row["size"])))
+    # Every second size, from the first on and from the second on.
+    sums = (sum(range(700_001 + first, 700_001 + 2 * n_each, 2)) for first in (0, 1))
+    expected = [(["with_room", caller, "alternate"], n_each) for caller in ("from_far", "from_near")]
+    assert sorted(found) == [(*row, size) for row, size in zip(expected, sums, strict=True)]
+    assert lost(done.capture) == []
+
+
+@pytest.mark.once
 def test_stripped_library_shows_exported_names_and_where_other_functions_begin(
     recorded: Callable[..., Path], tmp_path: Path
 ) -> None:

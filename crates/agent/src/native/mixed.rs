@@ -19,7 +19,7 @@
 use heaptide_capture::Frame;
 use heaptide_capture::event::MAX_RECORD_BYTES;
 
-use super::walk::{NativeStack, here};
+use super::walk::{NativeFrame, NativeStack, here};
 use crate::cpython::{Evaluations, Layout};
 use crate::python;
 use crate::record::Room;
@@ -166,6 +166,12 @@ fn write_change(
         native.count_cut();
     }
     for i in first..native.depth {
+        if i > first && writer.next >= writer.depth {
+            // No Python frame is left to be placed: the functions that it called, and nothing else.
+            let depth = native.depth;
+            writer.called(&mut native.entries[i..depth]);
+            break;
+        }
         let frame = native.entries[i];
         let is_begun = is_amid && i == first;
         if let Some(layout) = layout.filter(|_| !is_begun) {
@@ -242,6 +248,7 @@ struct Writer<'a, 'b> {
 }
 
 impl Writer<'_, '_> {
+    #[inline(always)]
     fn push(&mut self, frame: Frame) {
         self.count += 1;
         if self.count <= self.keep {
@@ -260,6 +267,21 @@ impl Writer<'_, '_> {
         mark.copied().filter(|&mark| mark != 0)
     }
 
+    /// Native frames that run no Python.
+    fn called(&mut self, frames: &mut [NativeFrame]) {
+        for frame in frames {
+            if frame.module != 0 {
+                self.push(Frame {
+                    code: frame.module,
+                    instruction: frame.offset,
+                });
+            }
+            frame.n_written = self.count;
+            frame.n_before = u32::MAX;
+        }
+    }
+
+    #[inline(never)]
     fn python(&mut self, stack: &mut Stack, layout: &Layout) {
         let at = self.next;
         self.next += 1;

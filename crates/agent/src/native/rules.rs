@@ -50,6 +50,12 @@ pub struct Rule {
 impl Rule {
     pub const NOT_SAVED: i32 = i32::MIN;
 
+    /// Whether the base pointer takes part in finding the caller, or in finding out that it cannot be found.
+    #[inline(always)]
+    pub fn uses_base(&self) -> bool {
+        matches!(self.kind, Kind::FromBase | Kind::AtBase | Kind::Unknown)
+    }
+
     fn of(kind: Kind) -> Rule {
         Rule {
             offset: 0,

@@ -8,6 +8,10 @@
 //! these words are the same, so is the next frame, and so on outwards. Comparing them takes about a nanosecond a frame,
 //! because no load waits for another.
 //!
+//! Most functions use the base pointer as a register like any other, and the interpreter's evaluation keeps something there
+//! that is new with every call. So a base pointer counts only where it is needed on the way out: where this frame's caller, or
+//! one further out before it is loaded again, is found by it.
+//!
 //! ```text
 //! remembered:  _start … call  build  reserve  malloc-hook
 //! now:                        build  push     malloc-hook       walked: 2 frames; compared: from build on
@@ -33,7 +37,8 @@ pub struct NativeFrame {
     bp: usize,
     /// Where the caller's stack begins.
     pub end: usize,
-    /// Where the return address, the caller's base pointer and `end` were read; 0 where memory was not asked.
+    /// Where the return address, the caller's base pointer and `end` were read; 0 where memory was not asked, and for a base
+    /// pointer that the caller does not need.
     ip_at: usize,
     bp_at: usize,
     end_at: usize,
@@ -45,6 +50,8 @@ pub struct NativeFrame {
     pub n_written: u32,
     /// Of a frame that evaluates Python: frames of the mixed stack before the first it runs; otherwise `u32::MAX`.
     pub n_before: u32,
+    /// `bp` decides where this frame's caller is, or that of one further out. If not, `bp` may be an old one.
+    needs_base: bool,
 }
 
 /// What is known of an address.
@@ -192,7 +199,7 @@ impl NativeStack {
             }
             if reach > 0 {
                 let entry = &self.entries[reach - 1];
-                if entry.sp == sp && entry.ip == ip && entry.bp == bp {
+                if entry.sp == sp && entry.ip == ip && (!entry.needs_base || entry.bp == bp) {
                     // SAFETY: the entry was just reached on the live stack.
                     let n_wrong = unsafe { self.compare_outwards(reach) };
                     if n_wrong == 0 && reach + n_fresh <= MAX_DEPTH {
@@ -221,6 +228,7 @@ impl NativeStack {
                 offset: cached.offset,
                 n_written: 0,
                 n_before: u32::MAX,
+                needs_base: cached.rule.uses_base(),
             };
             n_fresh += 1;
             // SAFETY: the frame is on the live stack, whose bounds are known.
@@ -252,8 +260,14 @@ impl NativeStack {
     fn take_over(&mut self, known: usize, n_fresh: usize) -> Walked {
         let (old, depth) = (self.depth, known + n_fresh);
         let mut first_changed = known;
+        let mut is_needed_outside = known > 0 && self.entries[known - 1].needs_base;
         for i in known..depth {
-            let fresh = self.fresh[depth - 1 - i];
+            let mut fresh = self.fresh[depth - 1 - i];
+            fresh.needs_base |= fresh.bp_at == 0 && is_needed_outside;
+            if !is_needed_outside {
+                fresh.bp_at = 0;
+            }
+            is_needed_outside = fresh.needs_base;
             let entry = &mut self.entries[i];
             let is_same = first_changed == i
                 && i < old

@@ -1,0 +1,43 @@
+/* One function, called from two places so that it finds its caller in different distances although all it calls stands at
+   the same place of the stack, and what it left there at the last call is still there. */
+#include <stdlib.h>
+
+#define KEPT __attribute__((noinline, noclone))
+/* Behind a call, so that it is no jump and the frame of the caller stays. */
+#define STAY() __asm__ volatile("" ::: "memory")
+
+KEPT static void make(size_t size) {
+    void *volatile block = malloc(size);
+    free(block);
+    STAY();
+}
+
+KEPT static void with_room(size_t room, size_t size) {
+    volatile char *taken = __builtin_alloca(room);
+    taken[0] = 1;
+    make(size);
+    STAY();
+}
+
+KEPT static void from_near(size_t room, size_t size) {
+    with_room(room, size);
+    STAY();
+}
+
+KEPT static void from_far(size_t room, size_t size) {
+    volatile char between[160];
+    between[0] = 1;
+    with_room(room, size);
+    between[1] = between[0];
+    STAY();
+}
+
+/* Blocks of `size` and each size above, from far and from near in turn. Returns how many. */
+size_t alternate(size_t size) {
+    size_t n_blocks = 0;
+    for (size_t more = 0; more <= 320; more += 16) {
+        from_far(64, size + n_blocks++);
+        from_near(64 + more, size + n_blocks++);
+    }
+    return n_blocks;
+}
