@@ -41,7 +41,10 @@ class Control:
     def __init__(self, options: dict[str, Any], follow_fork: bool) -> None:
         self._options = options
         self._follow_fork = follow_fork
-        self._native = _native.Control(**options, start=_start_recording, stop=_stop_recording, heap=_take_heap)
+        try:
+            self._native = _native.Control(**options, start=_start_recording, stop=_stop_recording, heap=_take_heap)
+        except OSError as error:
+            raise _unusable(options["group"], error) from None
         # Where requests are answered; None if only `handle` and the job's own processes ask.
         self.address: str | None = None
         # Where the other processes of the job, and `heaptide ctl`, ask.
@@ -74,10 +77,7 @@ class Control:
         try:
             self.socket = self._native.join_group()
         except OSError as error:
-            folder = self._options["group"]
-            raise OSError(
-                error.errno, f"the folder {folder} of this job's processes cannot be used ({error.args[-1]})"
-            ) from None
+            raise _unusable(self._options["group"], error) from None
         if address:
             try:
                 self.address = self._native.listen(address)
@@ -190,6 +190,10 @@ def token_as_set(chosen: settings.Settings) -> str | None:
     if not token:
         raise ValueError(f"{chosen.token_file} holds no token: write one into it")
     return token
+
+
+def _unusable(group: str, error: OSError) -> OSError:
+    return OSError(error.errno, f"the folder {group} of this job's processes cannot be used ({error.args[-1]})")
 
 
 def _directory(name: str) -> str:

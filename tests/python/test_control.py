@@ -202,6 +202,16 @@ def test_a_file_where_the_socket_should_be_is_left_alone(tmp_path: Path) -> None
     assert done.stderr == f"heaptide: {said}\n"
 
 
+def test_a_folder_that_cannot_be_used_is_named_and_the_program_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    env = {**os.environ, "HEAPTIDE_CONTROL": "0", "HEAPTIDE_RUNTIME_DIR": str(tmp_path / "file" / "run")}
+    done = subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    (said,) = done.stderr.splitlines()
+    assert said.startswith(f"heaptide: the folder {tmp_path}/file/run/")
+    assert "of this job's processes cannot be used (Not a directory" in said and said.endswith("; the program goes on")
+
+
 def test_a_recording_that_somebody_else_began_can_be_looked_at(job: Job, tmp_path: Path) -> None:
     path = tmp_path / "own.tide"
     job.tell(f"[tracker := heaptide.Tracker({str(path)!r}), tracker.start()][1]")

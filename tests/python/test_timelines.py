@@ -309,3 +309,31 @@ raise SystemExit(6)
     done = record(tmp_path, "-q", "--timeout", "0.2", "-o", "out.dat", "--", sys.executable, "-c", code, check=False)
     assert (done.returncode, done.stdout) == (6, "done\n")
     assert (tmp_path / "out.dat").read_text().endswith(" running\n")
+
+
+def test_sizes_that_only_another_user_may_see_are_told_of(tmp_path: Path) -> None:
+    # Root without its rights is to a process of another user as any user is.
+    looking = ["setpriv", "--bounding-set=-all"]
+    waiting = [sys.executable, "-c", "print(flush=True); input()"]
+    try:
+        subprocess.run([*looking, "true"], check=True, capture_output=True)
+        stranger = subprocess.Popen(["cat"], stdin=subprocess.PIPE, user=65534)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no process of another user can be started here, or no right can be given up")
+    own = subprocess.Popen([*looking, *waiting], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert own.stdout is not None and own.stdout.readline()
+    try:
+        for process, is_told in ((stranger, True), (own, False)):
+            command = ["heaptide", "record", "--backend", "pss", "--timeout", "0.2", "--attach", str(process.pid)]
+            done = subprocess.run(
+                [*looking, sys.executable, "-m", *command],
+                cwd=tmp_path,
+                env=clean_environment(),
+                capture_output=True,
+                text=True,
+            )
+            assert done.returncode == 0, done.stderr
+            assert ("their resident size is taken instead" in done.stderr) == is_told
+    finally:
+        stranger.communicate()
+        own.communicate(b"\n")

@@ -117,6 +117,12 @@ pub fn dear_sizes(pid: u32) -> Option<[u64; 3]> {
     parse_rollup(&text)
 }
 
+/// Whether a process shows these to its user alone, who is somebody else.
+pub fn is_closed(pid: u32) -> bool {
+    File::open(format!("/proc/{pid}/smaps_rollup"))
+        .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
 fn parse_rollup(text: &str) -> Option<[u64; 3]> {
     let mut sizes = [0; 3];
     let mut has_pss = false;

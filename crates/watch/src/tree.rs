@@ -35,6 +35,8 @@ pub struct Member {
     statm: Option<Kept>,
     n_looks: u32,
     dear_at: Option<Instant>,
+    /// It belongs to another user, and is counted as such.
+    is_closed: bool,
 }
 
 /// What happened since the last look.
@@ -59,6 +61,8 @@ pub struct Tree {
     finding: Budget,
     dear: Budget,
     page_len: u64,
+    /// Processes of another user, of which only the resident size is to be seen.
+    pub n_closed: usize,
 }
 
 impl Tree {
@@ -82,6 +86,7 @@ impl Tree {
                 Backend::Pss | Backend::Uss => WANTED_SHARE,
             }),
             page_len: sys::page_len(),
+            n_closed: 0,
         };
         tree.add(root, stat);
         Some(tree)
@@ -156,6 +161,7 @@ impl Tree {
             statm: keeps.then(|| Kept::open(&statm_path(pid)).ok()).flatten(),
             n_looks: 0,
             dear_at: None,
+            is_closed: false,
         });
         self.n_ever += 1;
     }
@@ -219,6 +225,9 @@ impl Tree {
                 member.memory.proportional = Some(proportional);
                 member.memory.unique = Some(unique);
                 member.memory.swap = Some(swap);
+            } else if !member.is_closed && procfs::is_closed(member.pid) {
+                member.is_closed = true;
+                self.n_closed += 1;
             }
         }
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use heaptide_timeline::{Appeared, Ending, Form, Header, Memory, Recorder, Tick};
+use heaptide_timeline::{Appeared, Backend, Ending, Form, Header, Memory, Recorder, Tick};
 
 use crate::functions::{self, Functions};
 use crate::group::{self, Group};
@@ -42,6 +42,8 @@ pub struct Finished {
     pub n_oom_kills: u64,
     /// The largest sum of all processes, by the plan's backend.
     pub peak_bytes: u64,
+    /// Processes whose resident size stands for the size that the backend asks for, which their user alone may see.
+    pub n_resident_only: usize,
     /// Why the file is not whole. The program was not told.
     pub write_error: Option<io::Error>,
 }
@@ -124,6 +126,10 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
         ending,
         n_oom_kills,
         peak_bytes: session.peak_bytes,
+        n_resident_only: match session.header.backend {
+            Backend::Rss => 0,
+            Backend::Pss | Backend::Uss => session.tree.map_or(0, |tree| tree.n_closed),
+        },
         write_error: out.error,
     })
 }

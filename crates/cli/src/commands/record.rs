@@ -275,6 +275,12 @@ fn tell(finished: &Finished, path: &Path) {
     if finished.n_oom_kills > 0 {
         eprintln!("heaptide: the kernel killed a process of this run because memory ran out");
     }
+    if finished.n_resident_only > 0 {
+        eprintln!(
+            "heaptide: only their user may see the shared memory of {} of the processes: their resident size is taken instead",
+            finished.n_resident_only
+        );
+    }
     eprintln!(
         "heaptide: peak memory: {:.1} MiB, all processes together",
         units::mib(finished.peak_bytes)
