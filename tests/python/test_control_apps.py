@@ -324,6 +324,9 @@ DROPPING = """
     # lazily it may not be able to read any more.
     with heaptide.Tracker("before.tide"):
         pass
+    os.environ["HEAPTIDE_GROUP"] = "before"
+    heaptide.control.start_as_set().stop()
+    del os.environ["HEAPTIDE_GROUP"]
     pipes = []
     for _ in range(2):
         order_out, order_in = os.pipe()
