@@ -1,7 +1,7 @@
 /** Pages of a real run: the numbers on the screen are those that `heaptide stats` prints. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -59,6 +59,32 @@ describe('pages of a real run', () => {
     assert.equal(sum(own.total.bytes), stats.total_bytes_allocated);
     assert.equal(sum(own.total.count), stats.total_num_allocations);
     assert.equal(sum(own.leaked.bytes), stats.heaptide.processes[0].live_bytes);
+  });
+
+  test('the heaps of several processes on top of each other reach the peak that stats says, and no more', () => {
+    const program = `
+import os
+def hold(n):
+    kept = [bytearray(1_000_000) for _ in range(n)]
+    del kept[2:]
+    return kept
+kept = hold(6)
+for n in (4, 8):
+    if not (child := os.fork()):
+        hold(n)
+        os._exit(0)
+    os.waitpid(child, 0)
+`;
+    writeFileSync(join(place, 'forks.py'), program);
+    heaptide('run', '-q', '--follow-fork', '-o', 'forks.tide', 'forks.py');
+    const captures = readdirSync(place).filter((name) => name.startsWith('forks.tide'));
+    assert.equal(captures.length, 3);
+    const { peak_memory } = JSON.parse(heaptide('stats', '--json', ...captures)).metadata;
+    heaptide('timeline', '-o', 'forks.html', ...captures);
+    const { timeline } = dataOf(join(place, 'forks.html'));
+    const sums = timeline.together.heap.map((_, bin) => timeline.stacked.reduce((sum, heap) => sum + (heap[bin] ?? 0), 0));
+    assert.deepEqual(sums, timeline.together.heap.map((sum) => sum ?? 0));
+    assert.equal(Math.max(...sums), peak_memory);
   });
 
   test('the table has the largest place of stats first', async () => {

@@ -107,7 +107,8 @@ export interface Curves {
 /** The data as it is written. */
 export interface Packed {
   head: Head;
-  timeline: { bin_ns: number; together: Curves; processes: Curves[] };
+  /** `stacked`: of several processes, the heap of each at that moment of a bin at which all together held most. */
+  timeline: { bin_ns: number; together: Curves; processes: Curves[]; stacked?: Curves['heap'][] };
   texts: string[];
   locations: {
     function: number[];

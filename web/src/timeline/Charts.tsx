@@ -94,7 +94,10 @@ function Stacked({ data, limit }: { data: Data; limit: number | null }) {
     data,
     (width) => {
       const colour = styleColours();
-      const chosen = data.timeline.processes.map((known, at) => ({ at, values: known[curve] })).filter(({ at }) => process < 0 || process === at);
+      // Heights of one moment add up; the highest of each process within a bin would be more than there ever was.
+      const stacked = process < 0 && curve === 'heap' ? data.timeline.stacked : undefined;
+      const all = data.timeline.processes.map((known, at) => ({ at, values: stacked?.[at] ?? known[curve] }));
+      const chosen = all.filter(({ at }) => process < 0 || process === at);
       const tops = stack(chosen.map(({ values }) => values));
       const shownLimit = limit !== null && limit < highestOf(...tops) * 4 ? limit : null;
       const range = { seconds: seconds(data).at(-1) ?? 0, bytes: Math.max(highestOf(...tops), shownLimit ?? 0) };

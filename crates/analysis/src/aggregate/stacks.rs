@@ -116,10 +116,12 @@ fn heap(process: &Process) -> Vec<Reading> {
             readings.push(reading(units, bytes));
         }
     }
-    // The last bin has its highest value too; what is left when all is done comes behind it.
+    // The last bin has its highest value too; what is left when all is done comes behind it, and stays to the end.
     let behind = series.bin_start(series.highest.len());
-    let end = process.end_units().max(behind);
-    readings.push(reading(end, process.sums.live.bytes));
+    readings.push(reading(behind, process.sums.live.bytes));
+    if process.end_units() > behind {
+        readings.push(reading(process.end_units(), process.sums.live.bytes));
+    }
     readings
 }
 

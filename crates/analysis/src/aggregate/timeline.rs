@@ -1,5 +1,7 @@
 //! Memory over time of all processes on one time line, in bins that a page can draw.
 
+use std::cmp::Reverse;
+
 use crate::model::flame::{Curves, Timeline};
 use crate::model::{ProcessStacks, Reading};
 
@@ -34,21 +36,91 @@ pub(super) fn timeline(processes: &[ProcessStacks], start_unix_ns: u64) -> Timel
         }
     };
     let of_processes: Vec<Curves> = processes.iter().map(curves).collect();
-    let sum = |curve: fn(&Curves) -> &Vec<Option<u64>>| {
-        let at = |bin: usize| {
-            let known = of_processes.iter().filter_map(|curves| curve(curves)[bin]);
-            known.reduce(u64::saturating_add)
-        };
-        (0..n_bins).map(at).collect()
+    let stacked = match processes {
+        [_] => Vec::new(),
+        _ => at_the_highest_sums(processes, start_unix_ns, bin_ns, n_bins),
     };
+    let heaps: Vec<&Vec<_>> = match &of_processes[..] {
+        [one] => vec![&one.heap],
+        _ => stacked.iter().collect(),
+    };
+    let residents: Vec<&Vec<_>> = of_processes.iter().map(|curves| &curves.resident).collect();
     Timeline {
         bin_ns,
         together: Curves {
-            heap: sum(|curves| &curves.heap),
-            resident: sum(|curves| &curves.resident),
+            heap: sums(&heaps, n_bins),
+            resident: sums(&residents, n_bins),
         },
         processes: of_processes,
+        stacked,
     }
+}
+
+fn sums(curves: &[&Vec<Option<u64>>], n_bins: usize) -> Vec<Option<u64>> {
+    let at = |bin: usize| {
+        let known = curves.iter().filter_map(|curve| curve[bin]);
+        known.reduce(u64::saturating_add)
+    };
+    (0..n_bins).map(at).collect()
+}
+
+/// For each process, its heap at that moment of each bin at which the heaps of all were highest together. The highest sum of
+/// all is what `peak_together` says.
+fn at_the_highest_sums(
+    processes: &[ProcessStacks],
+    start_unix_ns: u64,
+    bin_ns: u64,
+    n_bins: usize,
+) -> Vec<Vec<Option<u64>>> {
+    let mut changes: Vec<(u64, usize, Option<u64>)> = Vec::new();
+    for (number, process) in processes.iter().enumerate() {
+        let start_ns = process.start_unix_ns.saturating_sub(start_unix_ns);
+        let readings = from_nothing(&process.heap);
+        let last_ns = readings.last().map_or(0, |last| last.elapsed_ns);
+        let at = |elapsed_ns| start_ns.saturating_add(elapsed_ns);
+        let heights = readings.iter();
+        changes.extend(heights.map(|it| (at(it.elapsed_ns), number, Some(it.bytes))));
+        changes.push((at(process.duration_ns.max(last_ns)), number, None));
+    }
+    // At one instant, those that rise come before those that fall: the sum is never taken too low.
+    changes.sort_by_key(|&(time, number, height)| (time, Reverse(height), number));
+    let bin_of = |ns: u64| ((ns / bin_ns) as usize).min(n_bins - 1);
+    let apply = |heights: &mut [Option<u64>], (_, number, height): (u64, usize, Option<u64>)| {
+        std::mem::replace(&mut heights[number], height)
+    };
+
+    // First only how many changes lead to the highest sum of each bin: heights are many.
+    let mut heights = vec![None; processes.len()];
+    let mut now = (0u64, 0usize);
+    let mut highest = vec![(now, 0); n_bins];
+    let mut bin = 0;
+    for (index, &change) in changes.iter().enumerate() {
+        while bin < bin_of(change.0) {
+            bin += 1;
+            highest[bin] = (now, index);
+        }
+        let before = apply(&mut heights, change);
+        let after = change.2;
+        now.0 = (now.0 - before.unwrap_or(0)).saturating_add(after.unwrap_or(0));
+        now.1 = now.1 + usize::from(after.is_some()) - usize::from(before.is_some());
+        if now > highest[bin].0 {
+            highest[bin] = (now, index + 1);
+        }
+    }
+    highest[bin + 1..].fill((now, changes.len()));
+    let mut stacked = vec![vec![None; n_bins]; processes.len()];
+    let mut heights = vec![None; processes.len()];
+    let mut n_applied = 0;
+    for (bin, &(_, n_changes)) in highest.iter().enumerate() {
+        for &change in &changes[n_applied..n_changes] {
+            apply(&mut heights, change);
+        }
+        n_applied = n_changes;
+        for (curve, height) in stacked.iter_mut().zip(&heights) {
+            curve[bin] = *height;
+        }
+    }
+    stacked
 }
 
 /// A heap is empty until something is allocated.
@@ -111,7 +183,22 @@ mod tests {
         assert_eq!(heap(0), [0, 7, 7, 3, 3, 3].map(Some));
         assert_eq!(heap(1), [None, None, Some(100), Some(100), None, None]);
         assert_eq!(line.together.heap, [0, 7, 107, 103, 3, 3].map(Some));
+        assert_eq!(line.stacked[1][2], Some(100));
         assert_eq!(line.together.resident, [None; 6]);
+    }
+
+    #[test]
+    fn processes_that_held_most_at_different_moments_of_a_bin_do_not_add_up() {
+        // A thousand bins of four units each: both spikes are in bin 100, one after the other.
+        let first = process(0, 4000, &[(0, 5), (400, 50), (401, 5)]);
+        let second = process(0, 4000, &[(0, 7), (402, 40), (403, 7)]);
+        let line = timeline(&[first, second], 0);
+        assert_eq!(line.processes[0].heap[100], Some(50));
+        assert_eq!(line.processes[1].heap[100], Some(40));
+        assert_eq!(line.together.heap[100], Some(57));
+        let at_once = (line.stacked[0][100], line.stacked[1][100]);
+        assert_eq!(at_once, (Some(50), Some(7)));
+        assert_eq!(line.together.heap[99], Some(12));
     }
 
     #[test]

@@ -68,7 +68,11 @@ pub struct FlameThread {
 pub struct Timeline {
     pub bin_ns: u64,
     pub processes: Vec<Curves>,
-    /// The sum of all processes, bin by bin: never too low, too high by what happened within one bin.
+    /// Of several processes: the heap of each at that moment of a bin at which all together held most. Each may have held more
+    /// at another moment of the bin.
+    pub stacked: Vec<Vec<Option<u64>>>,
+    /// All processes: the most that they had on their heaps at one time, and the sum of their resident sizes, which is never
+    /// too low and too high by what happened within one bin.
     pub together: Curves,
 }
 

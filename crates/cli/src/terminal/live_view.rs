@@ -190,7 +190,8 @@ impl LiveView<'_> {
         let rows = self.state.rows();
         let chosen = self.state.chosen.min(rows.len().saturating_sub(1));
         self.first_row = paint::scroll(self.first_row, chosen, self.n_rows, rows.len());
-        let about = format!("{} functions of {}", rows.len(), self.state.describe());
+        let s = if rows.len() == 1 { "" } else { "s" };
+        let about = format!("{} function{s} of {}", rows.len(), self.state.describe());
         paint::line(
             frame,
             body,

@@ -61,6 +61,11 @@ pub fn flame(
         comma(out, number)?;
         curves(out, process)?;
     }
+    out.write_all(b"],\"stacked\":[")?;
+    for (number, heap) in flame.timeline.stacked.iter().enumerate() {
+        comma(out, number)?;
+        list(out, heights(heap))?;
+    }
     out.write_all(b"]},\"texts\":")?;
     texts(out, flame.texts.iter().map(|text| &**text))?;
     out.write_all(b",\"locations\":{")?;
@@ -348,10 +353,15 @@ fn mode(mode: Mode) -> String {
 
 fn curves(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
     out.write_all(b"{")?;
-    let text = |value: &Option<u64>| value.map_or_else(|| "null".to_owned(), |n| n.to_string());
-    column(out, "heap", curves.heap.iter().map(text))?;
-    last_column(out, "resident", curves.resident.iter().map(text))?;
+    column(out, "heap", heights(&curves.heap))?;
+    last_column(out, "resident", heights(&curves.resident))?;
     out.write_all(b"}")
+}
+
+fn heights(curve: &[Option<u64>]) -> impl Iterator<Item = String> {
+    curve
+        .iter()
+        .map(|value| value.map_or_else(|| "null".to_owned(), |n| n.to_string()))
 }
 
 fn column<T: std::fmt::Display>(
@@ -368,7 +378,15 @@ fn last_column<T: std::fmt::Display>(
     name: &str,
     values: impl Iterator<Item = T>,
 ) -> io::Result<()> {
-    write!(out, "\"{name}\":[")?;
+    write!(out, "\"{name}\":")?;
+    list(out, values)
+}
+
+fn list<T: std::fmt::Display>(
+    out: &mut dyn Write,
+    values: impl Iterator<Item = T>,
+) -> io::Result<()> {
+    out.write_all(b"[")?;
     for (number, value) in values.enumerate() {
         comma(out, number)?;
         write!(out, "{value}")?;

@@ -63,6 +63,9 @@ pub fn start(text: &str, max: usize) -> String {
     format!("{CUT}{whole}")
 }
 
+/// Columns of a function's name that its file's name makes room for: two functions of a file should look like two.
+const LEAST_FUNCTION: usize = 12;
+
 /// `function at file`: the file loses its first folders, and only then the function its end.
 pub fn place(function: &str, file: &str, max: usize) -> String {
     const BETWEEN: &str = " at ";
@@ -74,7 +77,10 @@ pub fn place(function: &str, file: &str, max: usize) -> String {
     let name = file.rsplit('/').next().unwrap_or(file);
     let least_file = (width(name) + 2).min(max / 2);
     let room = max.saturating_sub(BETWEEN.len());
-    let for_function = width(&function).min(room.saturating_sub(least_file));
+    let for_function = room
+        .saturating_sub(least_file)
+        .max(LEAST_FUNCTION.min(room));
+    let for_function = for_function.min(width(&function));
     let function = end(&function, for_function);
     let file = start(file, room.saturating_sub(width(&function)));
     end(&format!("{function}{BETWEEN}{file}"), max)
@@ -99,6 +105,10 @@ mod tests {
         assert_eq!(
             place("a_function_with_a_long_name", file, 32),
             "a_function_… at …/load_tables.py"
+        );
+        assert_eq!(
+            place("from_main", "/srv/job/hold.py", 20),
+            "from_main at …old.py"
         );
     }
 
