@@ -212,6 +212,13 @@ def test_a_folder_that_cannot_be_used_is_named_and_the_program_goes_on(tmp_path:
     assert "of this job's processes cannot be used (Not a directory" in said and said.endswith("; the program goes on")
 
 
+def test_a_value_that_the_command_refuses_is_answered_with_its_sentence_alone(job: Job) -> None:
+    job.post("start")
+    refused = job.ask("GET", "stats?from=abc")
+    sentence = "invalid value 'abc' for '--from <TIME>': a time is a number of seconds, or a number with ms, s, m or h"
+    assert (refused.status, refused.json()) == (400, {"error": sentence, "type": "ArgumentError"})
+
+
 def test_a_recording_that_somebody_else_began_can_be_looked_at(job: Job, tmp_path: Path) -> None:
     path = tmp_path / "own.tide"
     job.tell(f"[tracker := heaptide.Tracker({str(path)!r}), tracker.start()][1]")

@@ -168,12 +168,18 @@ fn ending(messages: &mut File) -> io::Result<(String, Option<i32>)> {
     let mut bytes = Vec::new();
     messages.take(MAX_MESSAGE_BYTES).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
-    // Who speaks is clear in an answer.
-    let text = text.strip_prefix("heaptide: ").unwrap_or(&text);
-    Ok(match text.rsplit_once(ENDED) {
-        Some((before, code)) => (before.trim().to_owned(), code.trim().parse().ok()),
-        None => (text.trim().to_owned(), None),
-    })
+    let (said, code) = match text.rsplit_once(ENDED) {
+        Some((said, code)) => (said, code.trim().parse().ok()),
+        None => (text.as_ref(), None),
+    };
+    // Who speaks is clear in an answer, and there is no command to ask for help.
+    let speakers = ["heaptide: ", "error: "];
+    let found = speakers.iter().find_map(|word| said.strip_prefix(word));
+    let said = found
+        .unwrap_or(said)
+        .split("\n\nFor more information")
+        .next();
+    Ok((said.unwrap_or_default().trim().to_owned(), code))
 }
 
 fn nameless_file(folder: &Path) -> io::Result<File> {
