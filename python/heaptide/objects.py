@@ -269,9 +269,11 @@ def _drawer(name: str, doc: str, is_backwards: bool) -> Callable[..., str | None
         starts = objs if isinstance(objs, (list, tuple)) else [objs]
         look = _Look(filter, highlight, extra_info, refcounts, shortnames, extra_node_attrs, extra_ignore)
         if is_backwards:
-            # Those who ask refer to the objects, too.
-            own = [sys._getframe(), sys._getframe(1), starts, objs if starts is objs else None]
-            graph = look.backwards(list(starts), max_depth, too_many, own)
+            # Those who ask refer to the objects, too. No variable refers to this very frame: that would be garbage.
+            given = starts if starts is objs else None
+            graph = look.backwards(
+                list(starts), max_depth, too_many, [sys._getframe(), sys._getframe(1), starts, given]
+            )
         else:
             graph = look.forwards(list(starts), max_depth, too_many)
         return _write(graph, filename, output)

@@ -106,7 +106,7 @@ static void objects(void) {
 }
 
 static void frames(void) {
-#if PY_VERSION_HEX < 0x030C0000
+#if PY_VERSION_HEX < 0x030E0000
     LINE("generations", offsetof(PyInterpreterState, gc) + offsetof(struct _gc_runtime_state, generations));
 #endif
 #if PY_VERSION_HEX >= 0x030B0000

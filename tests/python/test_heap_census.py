@@ -20,6 +20,18 @@ MAKES_OBJECTS = """
         __slots__ = ("order", "text")
         def __init__(self, order):
             self.order, self.text = order, {"sku": str(order.number), order.number: None}
+    class Wide(Slim):
+        def __init__(self, order):
+            super().__init__(order)
+            self.weight = complex(order.number, 1)
+    class Open:
+        __slots__ = ("__dict__", "here")
+        def __init__(self, number):
+            self.here, self.there = complex(number, 2), complex(number, 3)
+    class Shown:
+        def __init__(self, number):
+            self.number = complex(number, 4)
+            vars(self)
     class Special(dict): pass
     Pair = collections.namedtuple("Pair", "left right")
 
@@ -30,7 +42,8 @@ MAKES_OBJECTS = """
                 [frozenset([number]) for number in range(n)], [bytes([number % 250]) * 3 for number in range(n)],
                 [bytearray(3) for _ in range(n)], [complex(number) for number in range(n)],
                 [array.array("d", [1.5]) for _ in range(n)], [collections.deque([number]) for number in range(n)],
-                [(lambda number=number: number) for number in range(n)]]
+                [(lambda number=number: number) for number in range(n)], [Wide(order) for order in orders],
+                [Open(number) for number in range(n)], [Shown(number) for number in range(n)]]
 """
 
 
@@ -70,6 +83,8 @@ def test_a_census_counts_what_a_snapshot_holds(tmp_path: Path) -> None:
         assert abs(counted[name][0] - held[name][0]) < 3 * len(counted), name
     assert counted["__main__.Order"][0] == 1000
     assert counted["__main__.Slim"][0] == 1000
+    # A thousand in a list, and four thousand that only slots and attributes lead to.
+    assert counted["complex"][0] >= 5000
 
 
 def test_a_census_changes_nothing_and_says_how_long_it_took(tmp_path: Path) -> None:

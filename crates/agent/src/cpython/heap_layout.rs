@@ -60,7 +60,8 @@ pub enum InlineValues {
 /// What differs from version to version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapLayout {
-    /// `PyInterpreterState`: the first of the collector's three lists; `None` where the interpreter walks them for us.
+    /// `PyInterpreterState`: the first of the collector's three lists; `None` where there are other
+    /// lists, and only the interpreter walks them (3.14 and later).
     pub generations: Option<usize>,
     /// `_PyInterpreterFrame.localsplus`; 3.10 has it in the frame object.
     pub frame_locals: usize,
@@ -143,7 +144,7 @@ const EXCEPTION_3_11: &[(usize, &str)] = &[
 ];
 
 const V3_12: HeapLayout = HeapLayout {
-    generations: None,
+    generations: Some(112 + 24),
     frame_locals: 72,
     frame_stack: FrameStack::Count(64),
     frame_function: Some(16),
@@ -167,12 +168,14 @@ const V3_12: HeapLayout = HeapLayout {
 impl HeapLayout {
     pub fn of(version: (u8, u8)) -> Option<HeapLayout> {
         let v3_13 = HeapLayout {
+            generations: Some(7400 + 24),
             heap_type_size: 928,
             inline_values: InlineValues::Behind,
             static_types_have_header: false,
             ..V3_12
         };
         let v3_14 = HeapLayout {
+            generations: None,
             frame_locals: 80,
             frame_stack: FrameStack::Pointer(64),
             frame_tag_bits: 3,

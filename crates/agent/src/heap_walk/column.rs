@@ -61,6 +61,19 @@ impl<T: Copy> Column<T> {
         self.len = 0;
     }
 
+    pub fn pop(&mut self) -> Option<T> {
+        let last = self.last().copied()?;
+        self.len -= 1;
+        Some(last)
+    }
+
+    /// Leaves out the first entries.
+    pub fn remove_first(&mut self, n_entries: usize) {
+        let n_entries = n_entries.min(self.len);
+        self.copy_within(n_entries.., 0);
+        self.len -= n_entries;
+    }
+
     /// Bytes of memory in use.
     pub fn bytes(&self) -> usize {
         self.len * size_of::<T>()
@@ -156,6 +169,9 @@ mod tests {
                 .all(|(at, value)| *value == at as u64 * 3)
         );
         assert_eq!(column.bytes(), 1_600_000);
+        column.remove_first(199_999);
+        assert_eq!(column[..], [599_997]);
+        assert_eq!(column.pop(), Some(599_997));
         column.clear();
         assert!(column.is_empty());
     }

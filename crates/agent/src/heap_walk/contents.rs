@@ -7,9 +7,33 @@ use super::notes::Notes;
 use super::sizes::{array, array_bytes};
 use super::walk::Walk;
 
+/// Elements of a list or tuple that are found at once.
+const MANY: usize = 32;
+
 impl<N: Notes> Walk<'_, N> {
+    /// Finds some more elements of a long list; `false` if there are none left. What a census has found is looked through
+    /// while it is still in the processor's caches, so it does not find more than it can look at.
+    pub(super) fn more_items(&mut self) -> bool {
+        let Some((items, n_items)) = self.long.pop() else {
+            return false;
+        };
+        let n_now = n_items.min(MANY);
+        if n_now < n_items {
+            self.failed |= !self.long.push((items + n_now * 8, n_items - n_now));
+        }
+        for index in 0..n_now {
+            let target = self.live.word(items + index * 8);
+            self.edge(target, Label::new(EdgeKind::Index, 0));
+        }
+        true
+    }
+
     #[inline(always)]
     pub(super) fn items(&mut self, items: usize, n_items: usize) {
+        if !N::REFERENCES && n_items > MANY {
+            self.failed |= !self.long.push((items, n_items));
+            return;
+        }
         for index in 0..n_items {
             let target = self.live.word(items + index * 8);
             self.edge(target, Label::new(EdgeKind::Index, index as u32));

@@ -42,7 +42,7 @@ pub fn snapshot(walked: Found, roots: Vec<Root>, header: HeapHeader) -> HeapSnap
         objects.flags.push(flags);
         objects.sizes.push(columns.size(at));
         objects.extras.push(if flags & Objects::INLINE_VALUES != 0 {
-            values_bytes[type_number as usize]
+            columns.extra(at, values_bytes[type_number as usize])
         } else {
             0
         });

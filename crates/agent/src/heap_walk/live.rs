@@ -130,6 +130,8 @@ pub struct Live {
     pub layout: Layout,
     pub heap: HeapLayout,
     pub known: Known,
+    /// The `tp_traverse` of classes written in Python; 0 if it is not known.
+    pub class_traverse: usize,
 }
 
 impl Live {
@@ -141,6 +143,7 @@ impl Live {
             layout,
             heap,
             known,
+            class_traverse: 0,
         }
     }
 

@@ -17,6 +17,8 @@ pub const AREA_WORDS: usize = 1 << (PLACE_BITS - 6);
 const MAX_AREAS: usize = 1 << (32 - PLACE_BITS);
 /// Slots of the table at first; always a power of two.
 const FIRST: usize = 1 << 10;
+/// Areas that are found without the table; a power of two.
+const LATELY: usize = 64;
 /// Bits of a slot for the number of an area plus one.
 const NUMBER_BITS: u32 = 20;
 
@@ -36,7 +38,8 @@ pub struct Marks {
     /// Where each area begins.
     pub areas: Column<u64>,
     pub bits: Column<u64>,
-    last: (u64, u32),
+    /// Areas asked for lately: key and number.
+    lately: [(u64, u32); LATELY],
 }
 
 /// Area of an address; every area has one key for objects at multiples of sixteen and one for the others.
@@ -68,7 +71,7 @@ impl Marks {
             slots: Column::zeroed(FIRST)?,
             areas: Column::new(),
             bits: Column::new(),
-            last: (u64::MAX, 0),
+            lately: [(u64::MAX, 0); LATELY],
         })
     }
 
@@ -80,19 +83,29 @@ impl Marks {
         if address & 7 != 0 {
             return Err(Refused::NoObject);
         }
-        if key != self.last.0 {
-            let number = match self.number_of(key) {
-                Some(number) => number,
-                None => self.add_area(address)?,
-            };
-            self.last = (key, number);
-        }
-        let place = place_in(self.last.1, address);
+        let lately = (key >> 1) as usize % LATELY;
+        let number = match self.lately[lately] {
+            (known, number) if known == key => number,
+            _ => {
+                let number = self.ask_table(address)?;
+                self.lately[lately] = (key, number);
+                number
+            }
+        };
+        let place = place_in(number, address);
         let (word, bit) = word_and_bit(place);
         let bits = self.bits.get_mut(word).ok_or(Refused::Full)?;
         let new = *bits >> bit & 1 == 0;
         *bits |= 1 << bit;
         Ok((place, new))
+    }
+
+    #[inline(never)]
+    fn ask_table(&mut self, address: u64) -> Result<u32, Refused> {
+        match self.number_of(key_of(address)) {
+            Some(number) => Ok(number),
+            None => self.add_area(address),
+        }
     }
 
     /// The place of an object that was found.

@@ -1,11 +1,12 @@
 //! Every Python object of this process, without making one: the heap walk.
 //!
-//! In reading order: [`roots`] is where it begins, [`walk`] goes from object to object and [`marks`] knows which it has
-//! met; [`contents`], [`told`], [`type_objects`] and [`frames`] are what objects refer to, [`types`] what is known of
-//! each type, [`sizes`] how large objects are. [`notes`] keeps what is wanted: for a [`census`] sums, for a snapshot
-//! columns, of which [`ranks`] and [`finish`] make what `capture::heap` describes, and [`file`] writes it. [`live`] is the only way to the interpreter: reading words, and the few functions that
-//! make no object. The GIL is held from the first look to the last, so nothing changes meanwhile; names and columns are
-//! in memory of our own.
+//! In reading order: [`roots`] is where it begins, [`walk`] goes from object to object, [`order`] says which is next, and
+//! [`marks`] knows which it has met; [`contents`], [`told`], [`type_objects`] and [`frames`] are what objects refer to,
+//! [`types`] what is known of each type, [`sizes`] how large objects are. [`notes`] keeps what is wanted: for a
+//! [`census`] sums, for a snapshot columns, of which [`ranks`] and [`finish`] make what `capture::heap` describes, and
+//! [`file`] writes it. [`live`] is the only way to the interpreter: reading words, and the few functions that make no
+//! object. The GIL is held from the first look to the last, so nothing changes meanwhile; names and columns are in memory
+//! of our own.
 //!
 //! Absent here, on purpose: references taken, Python code run, `__dict__`s or frames made, and waiting.
 
@@ -19,6 +20,7 @@ mod live;
 mod marks;
 mod names;
 mod notes;
+mod order;
 mod ranks;
 mod roots;
 mod sizes;
@@ -34,12 +36,12 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use heaptide_capture::heap::{HeapHeader, HeapSnapshot, RecordingPosition, Root};
 
-use crate::cpython::heap_layout::HeapLayout;
+use crate::cpython::heap_layout::{HeapLayout, type_object};
 use crate::cpython::{Symbols, Unsupported};
 use crate::python;
 use census::Census;
 use live::{Known, Live};
-use notes::{Columns, Notes, Sums};
+use notes::{Columns, Sums};
 use roots::Roots;
 use walk::{Found, Full, Walk};
 
@@ -136,12 +138,13 @@ impl Reading {
         let heap = HeapLayout::of(layout.version).ok_or(Unsupported::Version { major, minor })?;
         let known = Known::resolve()?;
         // SAFETY: the GIL is held until the walk is over, and the layout was proved when it was prepared.
-        let live = unsafe { Live::new(layout, heap, known) };
+        let mut live = unsafe { Live::new(layout, heap, known) };
         if live.word(known.type_type + 32) != heap.heap_type_size {
             Err(Unsupported::ForeignBuild {
                 what: "its types have another size",
             })?;
         }
+        live.class_traverse = live.word(live.type_of(proof.instance) + type_object::TRAVERSE);
         let mut reading = Reading {
             inline_values: proof::attributes(&live, proof),
             locals: proof::locals(&live, proof),
@@ -162,21 +165,39 @@ impl Reading {
     }
 }
 
+/// Said where the collector could not be asked.
+const NOT_ALL: &str = "objects that no root leads to could not be looked for";
+
 /// Goes through all objects: from the roots, then what the collector knows besides, then what only weak references lead
 /// to. Returns how many objects the roots led to.
-fn find_all<N: Notes>(
-    walk: &mut Walk<'_, N>,
+fn find_all(
+    walk: &mut Walk<'_, Columns>,
     roots: &mut Roots,
     notes: &mut Vec<String>,
 ) -> Result<usize, Full> {
     roots.begin(walk);
     walk.run()?;
     let n_led_to = walk.found.len();
-    if !(roots::lists_are_there(walk.live) && roots.add_collected(walk)?) {
-        notes.push("objects that no root leads to could not be looked for".to_owned());
+    if !roots.add_collected(walk)? {
+        notes.push(NOT_ALL.to_owned());
     }
     roots.add_weak(walk)?;
     Ok(n_led_to)
+}
+
+/// The same objects, where it does not matter what led to them: in the order in which the collector has them, which is
+/// the order of making, they lie close together.
+fn count_all(
+    walk: &mut Walk<'_, Sums>,
+    roots: &mut Roots,
+    notes: &mut Vec<String>,
+) -> Result<(), Full> {
+    if !roots.add_collected(walk)? {
+        notes.push(NOT_ALL.to_owned());
+    }
+    roots.begin(walk);
+    walk.run()?;
+    roots.add_weak(walk)
 }
 
 /// Walks the heap. The program stands still until it returns.
@@ -236,7 +257,7 @@ pub unsafe fn census(proof: Proof) -> Result<Census, WalkError> {
         read_locals: reading.locals,
     };
     let mut walk = Walk::new(&reading.live, Sums::default(), reading.inline_values, false)?;
-    find_all(&mut walk, &mut roots, &mut reading.notes)?;
+    count_all(&mut walk, &mut roots, &mut reading.notes)?;
     let walker_bytes = walk.bytes();
     let stood_still_ns = begun.elapsed().as_nanos() as u64;
     Ok(Census {

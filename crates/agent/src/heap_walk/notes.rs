@@ -16,6 +16,8 @@ pub struct Facts {
     pub bytes: u64,
     /// Bytes beside the object that `sys.getsizeof` does not see.
     pub extra: u64,
+    /// What objects of its type have of them, but for a few.
+    pub usual_extra: u64,
     pub flags: u8,
 }
 
@@ -37,6 +39,8 @@ pub struct Columns {
     pub types: Column<u32>,
     sizes: Column<u32>,
     large_sizes: HashMap<usize, u64>,
+    /// Of the few objects that have other bytes beside them than those of their type have.
+    unusual_extras: HashMap<usize, u64>,
     pub flags: Column<u8>,
     /// Where the references of each object begin.
     pub starts: Column<u32>,
@@ -50,6 +54,7 @@ impl Columns {
             types: Column::new(),
             sizes: Column::new(),
             large_sizes: HashMap::new(),
+            unusual_extras: HashMap::new(),
             flags: Column::new(),
             starts: Column::new(),
             targets: Column::new(),
@@ -63,6 +68,11 @@ impl Columns {
             Some(&LARGE) => self.large_sizes.get(&found).copied().unwrap_or(0),
             Some(size) => u64::from(*size),
         }
+    }
+
+    /// Bytes beside an object whose type usually has so many.
+    pub fn extra(&self, found: usize, usual: u64) -> u64 {
+        self.unusual_extras.get(&found).copied().unwrap_or(usual)
     }
 
     /// Places of an object's references.
@@ -104,6 +114,9 @@ impl Notes for Columns {
                 LARGE
             }
         };
+        if facts.extra != facts.usual_extra {
+            self.unusual_extras.insert(self.flags.len(), facts.extra);
+        }
         self.types.push(facts.type_number) && self.sizes.push(size) && self.flags.push(facts.flags)
     }
 }

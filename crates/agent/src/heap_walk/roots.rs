@@ -62,21 +62,18 @@ impl Roots {
     /// Adds all that the collector knows and no root has led to; `false` if it could not be asked.
     pub fn add_collected<N: Notes>(&mut self, walk: &mut Walk<'_, N>) -> Result<bool, Full> {
         let live = walk.live;
-        let with: *mut Walk<'_, N> = walk;
-        if !live.visit_collected(add_one::<N>, with.cast()) {
-            let Some(offset) = live.heap.generations else {
-                return Ok(false);
-            };
-            let mut collected: Column<usize> = Column::new();
-            if !read_lists(live, live.interpreter() + offset, &mut collected) {
-                return Ok(false);
-            }
-            for address in collected.iter() {
-                walk.add(*address);
-            }
+        // Its lists are quicker than asking it, and have what was frozen as well.
+        let lists = live.heap.generations.map(|at| live.interpreter() + at);
+        let mut asked = lists.is_some_and(|first| {
+            lists_are_there(first)
+                && read_lists(live, first, |address| add_collected_one(walk, address))
+        });
+        if !asked {
+            let with: *mut Walk<'_, N> = walk;
+            asked = live.visit_collected(add_one::<N>, with.cast());
         }
         walk.run()?;
-        Ok(true)
+        Ok(asked)
     }
 
     /// Adds what is referred to only weakly, as long as there is something new.
@@ -223,13 +220,20 @@ impl Others {
 unsafe extern "C" fn add_one<N: Notes>(target: *mut c_void, walk: *mut c_void) -> c_int {
     // SAFETY: the caller passes its walk, which nobody else uses meanwhile.
     let walk = unsafe { &mut *walk.cast::<Walk<'_, N>>() };
-    walk.add(target as usize);
     // Going on is 1, stopping 0.
-    1
+    c_int::from(add_collected_one(walk, target as usize))
+}
+
+/// Adds an object of the collector's; `false` if there is no memory for more.
+#[inline(always)]
+fn add_collected_one<N: Notes>(walk: &mut Walk<'_, N>, address: usize) -> bool {
+    walk.add(address);
+    // The collector's lists stay as they are: looking through makes and frees nothing.
+    walk.keep_up()
 }
 
 /// Follows the collector's lists: three generations, and what was frozen. `false` if they do not look like lists.
-fn read_lists(live: &Live, first: usize, collected: &mut Column<usize>) -> bool {
+fn read_lists(live: &Live, first: usize, mut each: impl FnMut(usize) -> bool) -> bool {
     // A list's head has the links, and a threshold and a count; the pointer to the youngest stands before the last.
     for head in [first, first + 24, first + 48, first + 80] {
         let mut at = head;
@@ -238,10 +242,7 @@ fn read_lists(live: &Live, first: usize, collected: &mut Column<usize>) -> bool 
             if next == head {
                 break;
             }
-            if next == 0
-                || live.word(next + 8) & !3 != at
-                || !collected.push(next + object::GC_HEADER)
-            {
+            if next == 0 || live.word(next + 8) & !3 != at || !each(next + object::GC_HEADER) {
                 return false;
             }
             at = next;
@@ -251,15 +252,11 @@ fn read_lists(live: &Live, first: usize, collected: &mut Column<usize>) -> bool 
 }
 
 /// Whether the words at the collector's place in the interpreter's state are heads of lists.
-pub fn lists_are_there(live: &Live) -> bool {
-    let Some(offset) = live.heap.generations else {
-        return true;
-    };
-    let first = live.interpreter() + offset;
-    let Some(mut memory) = crate::cpython::memory::Probed::open() else {
+fn lists_are_there(first: usize) -> bool {
+    use crate::cpython::memory::{Memory, Probed};
+    let Some(mut memory) = Probed::open() else {
         return false;
     };
-    use crate::cpython::memory::Memory;
     let mut word = |at: usize| memory.word(at).unwrap_or(0);
     let youngest = word(first + 72);
     youngest == first

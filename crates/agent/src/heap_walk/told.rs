@@ -9,7 +9,7 @@ use super::column::Column;
 use super::live::Live;
 use super::names::NameTable;
 use super::notes::Notes;
-use super::types::{Special, TypeEntry};
+use super::types::{Special, TypeEntry, values_bytes};
 use super::walk::Walk;
 use crate::cpython::heap_layout::{InlineValues, type_flag};
 
@@ -76,20 +76,60 @@ impl<N: Notes> Walk<'_, N> {
         }
         let entry = &self.types[type_number as usize];
         let (function, special) = (entry.traverse, entry.special);
-        let has_values = self.read_inline
-            && dict_of(self.live, entry, at) == 0
-            && values_of(self.live, entry, at) != 0;
         let live = self.live;
+        let dict = dict_of(live, entry, at);
+        let has_values = self.read_inline && dict == 0 && values_of(live, entry, at) != 0;
+        let may_keep_quiet = self.may_keep_quiet(type_number);
         let walk: *mut Self = self;
         live.traverse(at, function, add::<N>, walk.cast());
         if special == Special::DictEntries {
             // Keys that are texts are not told by the object itself.
             self.dict_entries(at);
         }
+        if may_keep_quiet {
+            self.add_if_there(dict);
+        }
         if has_values {
             Objects::INLINE_VALUES
         } else {
             0
+        }
+    }
+
+    /// What an instance of a plain class refers to, without asking. Returns flags of the object.
+    #[inline(always)]
+    pub(super) fn instance(&mut self, type_number: u32, at: usize) -> u8 {
+        let live = self.live;
+        let entry = &self.types[type_number as usize];
+        if entry.flags & type_flag::MANAGED_DICT != 0 && !self.read_inline {
+            return self.ask(type_number, at);
+        }
+        let dict = dict_of(live, entry, at);
+        let values = if dict == 0 {
+            values_of(live, entry, at)
+        } else {
+            0
+        };
+        let (n_values, n_fields) = (entry.attributes.len(), entry.fields.len());
+        // The class itself was found with the first of its instances.
+        for field in 0..n_fields {
+            let offset = self.types[type_number as usize].fields[field].offset;
+            self.add_if_there(live.word(at + offset));
+        }
+        self.add_if_there(dict);
+        if values == 0 {
+            return 0;
+        }
+        for number in 0..n_values {
+            self.add_if_there(live.word(values + number * 8));
+        }
+        Objects::INLINE_VALUES
+    }
+
+    #[inline(always)]
+    fn add_if_there(&mut self, target: usize) {
+        if target != 0 {
+            self.add(target);
         }
     }
 
@@ -134,6 +174,7 @@ impl<N: Notes> Walk<'_, N> {
         let n_entries = entries.len();
         let mut next_entry = 0;
         let mut position = 0;
+        let mut dict_is_told = false;
         for place in 0..self.told.len() {
             let target = self.told[place];
             // What is known in order comes in order, with gaps.
@@ -147,6 +188,7 @@ impl<N: Notes> Walk<'_, N> {
                 }
                 entries[next_entry - 1].1
             } else if target == dict {
+                dict_is_told = true;
                 Label::new(EdgeKind::DictOf, 0)
             } else if let Some(label) = self.field_label(type_number, at, target) {
                 label
@@ -164,8 +206,19 @@ impl<N: Notes> Walk<'_, N> {
             };
             self.edge(target, label);
         }
+        if !dict_is_told && self.may_keep_quiet(type_number) {
+            self.edge(dict, Label::new(EdgeKind::DictOf, 0));
+        }
         self.entries = entries;
         flags
+    }
+
+    /// Whether an instance may not tell of its dict: from 3.13 on one that shares its values with it does not.
+    #[inline(always)]
+    fn may_keep_quiet(&self, type_number: u32) -> bool {
+        self.read_inline
+            && self.live.heap.inline_values == InlineValues::Behind
+            && self.types[type_number as usize].flags & type_flag::MANAGED_DICT != 0
     }
 
     #[inline(always)]
@@ -225,6 +278,19 @@ fn values_of(live: &Live, entry: &TypeEntry, at: usize) -> usize {
             }
             header + 8
         }
+    }
+}
+
+/// Bytes that an instance takes for the values of its attributes.
+#[inline(always)]
+pub fn values_bytes_of(live: &Live, entry: &TypeEntry, at: usize) -> u64 {
+    match live.heap.inline_values {
+        // A class learns from its first instances how many attributes there are: they have room for more.
+        InlineValues::Behind => {
+            let capacity = live.byte(at + entry.basic_size);
+            values_bytes(InlineValues::Behind, u64::from(capacity))
+        }
+        _ => entry.values_bytes,
     }
 }
 

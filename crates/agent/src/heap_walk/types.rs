@@ -32,6 +32,8 @@ pub enum Looks {
     Type,
     /// By the fields that are known of them: the collector does not follow them.
     Fields,
+    /// They are instances of a class written in Python that is based on nothing else: slots, attributes and the class.
+    Instance,
     /// By the type's own `tp_traverse`.
     Traverse,
 }
@@ -70,7 +72,7 @@ pub struct TypeEntry {
     pub fields: Vec<Field>,
     /// Names of attributes that are kept in instances, in the order of their values.
     pub attributes: Vec<u32>,
-    /// Bytes of the values of an instance that keeps them without a dict.
+    /// Bytes of the values of an instance that keeps them without a dict; the first ones of a class may have more.
     pub values_bytes: u64,
     pub info: TypeInfo,
 }
@@ -130,6 +132,8 @@ impl TypeEntry {
             Looks::Dict
         } else if has(type_flag::TYPE) {
             Looks::Type
+        } else if collected && is_plain_class(live, &chain) {
+            Looks::Instance
         } else if collected {
             Looks::Traverse
         } else if !fields.is_empty() || is_array || address == known.code {
@@ -214,6 +218,22 @@ fn bases(live: &Live, address: usize) -> Vec<usize> {
     std::iter::successors(Some(address), base)
         .take(MAX_BASES)
         .collect()
+}
+
+/// Whether instances refer to nothing but their slots, attributes and class: all bases are classes written in Python, and
+/// no length stands where others have a slot.
+fn is_plain_class(live: &Live, chain: &[usize]) -> bool {
+    let Some((last, classes)) = chain.split_last() else {
+        return false;
+    };
+    let traverse = |address: usize| live.word(address + type_object::TRAVERSE);
+    traverse(*last) == 0
+        && live.word(last + type_object::BASIC_SIZE) == object::SIZE
+        && classes.iter().all(|class| {
+            live.is_heap_type(*class)
+                && traverse(*class) == live.class_traverse
+                && live.word(class + type_object::ITEM_SIZE) == 0
+        })
 }
 
 /// What is known of an instance's references: members of the type and its bases, and fields of the interpreter's own.
@@ -322,9 +342,19 @@ fn shared_attributes(
     let n_entries = attributes.len();
     let n_usable = live.word(keys + dict_keys::N_USABLE).min(MAX_SHARED);
     let capacity = (n_entries + n_usable) as u64;
-    // A byte per value for the order, and a few words of bookkeeping.
-    let prefix = (capacity + 4).next_multiple_of(8);
-    (attributes, capacity * 8 + prefix)
+    (attributes, values_bytes(live.heap.inline_values, capacity))
+}
+
+/// Bytes of the values of so many attributes: a word each, a byte each for their order, and some bookkeeping.
+pub fn values_bytes(kept: InlineValues, capacity: u64) -> u64 {
+    capacity * 8
+        + match kept {
+            InlineValues::None => 0,
+            InlineValues::TwoPointers | InlineValues::TaggedPointer => {
+                (capacity + 2).next_multiple_of(8)
+            }
+            InlineValues::Behind => 8 + capacity.next_multiple_of(8),
+        }
 }
 
 /// No class has more shared keys.

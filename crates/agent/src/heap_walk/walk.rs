@@ -14,14 +14,11 @@ use super::marks::{Marks, Place, Refused};
 use super::names::NameTable;
 use super::notes::{Columns, Facts, Notes};
 use super::sizes::bytes_of;
-use super::told::Internal;
+use super::told::{Internal, values_bytes_of};
 use super::types::{Looks, Special, TypeEntry};
 use super::values::short_value;
-use crate::cpython::heap_layout::{InlineValues, object, type_flag, type_object};
+use crate::cpython::heap_layout::{InlineValues, object, type_object};
 
-/// So far ahead an object is fetched, and then what it keeps beside it.
-const FETCH_OBJECT: usize = 24;
-const FETCH_CONTENT: usize = 10;
 /// Slots of the cache of types; a power of two.
 const TYPE_SLOTS: usize = 512;
 
@@ -47,7 +44,7 @@ pub struct Walk<'l, N> {
     pub marks: Marks,
     /// Every object, in the order of finding.
     pub found: Column<Place>,
-    n_looked_through: usize,
+    pub(super) n_looked_through: usize,
     pub notes: N,
     /// Weak references: who, and the address of what.
     pub weak: Column<Weak>,
@@ -57,7 +54,11 @@ pub struct Walk<'l, N> {
     pub(super) told: Column<usize>,
     pub(super) entries: Vec<(usize, Label)>,
     tuple_items: usize,
+    /// So far before an instance is the address of the values of its attributes; 0 if it is nowhere.
+    pub(super) values_word: usize,
     pub(super) internal: Internal,
+    /// Elements of long lists that are still to be found: where, and how many.
+    pub(super) long: Column<(usize, usize)>,
     /// Whether attributes kept in instances can be read; proved before the walk.
     pub read_inline: bool,
     /// Short texts of what objects hold, if they are wanted.
@@ -100,6 +101,11 @@ impl<'l, N: Notes> Walk<'l, N> {
         let mut names = NameTable::new().ok_or(Full)?;
         Ok(Walk {
             tuple_items: live.word(live.known.tuple + type_object::BASIC_SIZE),
+            values_word: match live.heap.inline_values {
+                InlineValues::TwoPointers => 32,
+                InlineValues::TaggedPointer => 24,
+                InlineValues::None | InlineValues::Behind => 0,
+            },
             live,
             internal: Internal::new(&mut names),
             names,
@@ -114,6 +120,7 @@ impl<'l, N: Notes> Walk<'l, N> {
             static_types: Vec::new(),
             told: Column::new(),
             entries: Vec::new(),
+            long: Column::new(),
             read_inline,
             values: wants_values.then(Vec::new),
             failed: false,
@@ -149,47 +156,7 @@ impl<'l, N: Notes> Walk<'l, N> {
 
     /// Bytes that finding objects takes.
     pub fn bytes(&self) -> u64 {
-        (self.marks.bytes() + self.found.bytes()) as u64
-    }
-
-    /// Looks through everything that was found and not looked through yet.
-    pub fn run(&mut self) -> Result<(), Full> {
-        while let Some(place) = self.found.get(self.n_looked_through).copied() {
-            self.fetch_ahead();
-            self.n_looked_through += 1;
-            self.failed |= !self.notes.begin();
-            self.look_through(place);
-            if self.failed {
-                return Err(Full);
-            }
-        }
-        Ok(())
-    }
-
-    /// Objects further on are fetched into the processor's caches, and what lists, dicts and instances keep beside them.
-    #[inline(always)]
-    fn fetch_ahead(&self) {
-        if let Some(place) = self.found.get(self.n_looked_through + FETCH_OBJECT) {
-            let at = self.marks.address_of(*place);
-            prefetch(at - object::GC_HEADER);
-            prefetch(at + 40);
-        }
-        let Some(place) = self.found.get(self.n_looked_through + FETCH_CONTENT) else {
-            return;
-        };
-        let at = self.marks.address_of(*place);
-        let type_address = self.live.type_of(at);
-        if type_address == self.live.known.list {
-            prefetch(self.live.word(at + object::LIST_ITEMS));
-        } else if type_address == self.live.known.dict {
-            let keys = self.live.word(at + object::DICT_KEYS);
-            prefetch(keys);
-            prefetch(keys + 64);
-        } else if self.live.heap.inline_values == InlineValues::TaggedPointer
-            && self.live.flags(type_address) & type_flag::MANAGED_DICT != 0
-        {
-            prefetch(self.live.word(at - 24));
-        }
+        (self.marks.bytes() + self.found.bytes() + self.long.bytes()) as u64
     }
 
     #[inline(always)]
@@ -218,7 +185,7 @@ impl<'l, N: Notes> Walk<'l, N> {
     }
 
     #[inline(always)]
-    fn look_through(&mut self, place: Place) {
+    pub(super) fn look_through(&mut self, place: Place) {
         let live = self.live;
         let at = self.marks.address_of(place);
         let type_number = self.type_number(live.type_of(at));
@@ -231,11 +198,11 @@ impl<'l, N: Notes> Walk<'l, N> {
                 type_number,
                 bytes: bytes_of(live, entry, at, collected),
                 extra: 0,
+                usual_extra: 0,
                 flags: 0,
             });
             return;
         }
-        let values_bytes = entry.values_bytes;
         let collected = live.is_collected(at, entry.flags, entry.is_gc);
         let tracked = collected && live.is_tracked(at);
         let bytes = bytes_of(live, entry, at, collected);
@@ -267,7 +234,12 @@ impl<'l, N: Notes> Walk<'l, N> {
                 self.type_references(type_number, at, collected);
             }
             Looks::Fields => self.fields(type_number, at),
-            Looks::Traverse => {
+            Looks::Instance if !N::REFERENCES => {
+                if tracked {
+                    flags |= self.instance(type_number, at);
+                }
+            }
+            Looks::Instance | Looks::Traverse => {
                 // What is not tracked may not be whole yet, unless the interpreter itself made it.
                 if tracked || (own && collected) {
                     flags |= self.ask(type_number, at);
@@ -292,23 +264,18 @@ impl<'l, N: Notes> Walk<'l, N> {
                 values.push((place, text));
             }
         }
-        let has_values = flags & Objects::INLINE_VALUES != 0;
-        self.failed |= !self.notes.end(Facts {
+        let mut facts = Facts {
             type_number,
             bytes,
-            extra: if has_values { values_bytes } else { 0 },
+            extra: 0,
+            usual_extra: 0,
             flags,
-        });
+        };
+        if flags & Objects::INLINE_VALUES != 0 {
+            let entry = &self.types[type_number as usize];
+            facts.extra = values_bytes_of(live, entry, at);
+            facts.usual_extra = entry.values_bytes;
+        }
+        self.failed |= !self.notes.end(facts);
     }
-}
-
-#[inline(always)]
-fn prefetch(address: usize) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint; the address need not even be readable.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address as *const i8);
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
