@@ -148,10 +148,24 @@ impl RemoteExecution {
         })
     }
 
-    /// Takes the question back.
-    pub fn withdraw(&self) -> Result<(), Refusal> {
-        self.memory
-            .write(self.pending, &0i32.to_ne_bytes())
-            .map_err(|error| Refusal::failed(self.pid, "asking it to run a script", &error))
+    /// Takes the question back. `false` if that comes too late: the main thread is on its way to the script, and will run it.
+    pub fn withdraw(&self) -> Result<bool, Refusal> {
+        let withdrawn = || {
+            let is_pending = || -> io::Result<bool> {
+                let pending = self.memory.read(self.pending, 4)?;
+                Ok(pending != [0; 4])
+            };
+            if !is_pending()? {
+                return Ok(false);
+            }
+            // Without a name there is nothing to run for one who comes between these two.
+            self.memory.write(self.script, &[0])?;
+            let is_withdrawn = is_pending()?;
+            self.memory.write(self.pending, &0i32.to_ne_bytes())?;
+            Ok(is_withdrawn)
+        };
+        withdrawn().map_err(|error: io::Error| {
+            Refusal::failed(self.pid, "asking it to run a script", &error)
+        })
     }
 }

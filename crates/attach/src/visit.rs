@@ -214,9 +214,11 @@ fn enter(target: &Target, place: &Place, text: &str) -> Result<Duration, Refusal
             if is_taken(target, place, patience)? {
                 return Ok(Duration::ZERO);
             }
-            // The main thread waits for something outside. What was asked of it is withdrawn, and if that comes too late,
-            // whoever takes the request away first is the one who acts.
-            remote.withdraw()?;
+            // The main thread waits for something outside. What was asked of it is withdrawn. If that comes too late, it has
+            // begun and only has to get its turn: entering by another way, too, would leave it a script that is gone.
+            if !remote.withdraw()? && is_taken(target, place, PATIENCE)? {
+                return Ok(Duration::ZERO);
+            }
         }
     }
     inject(target, text)
@@ -239,10 +241,19 @@ fn inject(target: &Target, _: &str) -> Result<Duration, Refusal> {
 /// The interpreter's remote execution runs on the main thread, which has better things to do, and whose doings are recorded:
 /// so it only starts another, which reads the text.
 fn on_own_thread(text: &Path) -> String {
-    format!(
-        "__import__('_thread').start_new_thread(lambda: ({LEAVE_OUT}, exec(open({}).read(), {{}})), ())",
+    // A text that is gone is that of a visit which has ended without this thread.
+    let program = format!(
+        "import _thread\n\
+         def run():\n\
+         \x20   {LEAVE_OUT}\n\
+         \x20   try:\n\
+         \x20       with open({}) as file: text = file.read()\n\
+         \x20   except OSError: return\n\
+         \x20   exec(text, {{}})\n\
+         _thread.start_new_thread(run, ())",
         as_bytes(text)
-    )
+    );
+    format!("exec({}, {{}})", quoted(&program))
 }
 
 /// Whether the process takes the request away within a time.
