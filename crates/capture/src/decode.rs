@@ -72,6 +72,8 @@ pub struct DecodedChunk {
     /// False if this is a part of the chunk, decoded to save memory, and another part follows: the same nodes, and perhaps
     /// more, with other operations.
     pub is_last: bool,
+    /// Of a part: operations of the chunk that stand before it.
+    pub first_op: usize,
     places: NodePlaces,
 }
 
@@ -97,6 +99,7 @@ impl DecodedChunk {
         if unread.position == 0 {
             self.reset(head);
         } else {
+            self.first_op += self.ops.len();
             self.ops.clear();
             self.begin_at(unread.tables.sequence(), unread.tables.time());
         }
@@ -168,6 +171,7 @@ impl DecodedChunk {
     fn reset(&mut self, head: &ChunkHead) {
         self.head = *head;
         self.ops.clear();
+        self.first_op = 0;
         self.nodes.clear();
         self.nodes.push(Node::default());
         self.begin_at(head.sequence, head.time);

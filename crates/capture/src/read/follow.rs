@@ -296,12 +296,14 @@ impl Follower {
                         ..Cursor::default()
                     };
                 }
-                let new = ops.start.max(cursor.n_ops)..ops.end;
+                // With very many threads this is a part of the chunk.
+                let n_taken = cursor.n_ops.saturating_sub(chunk.first_op);
+                let new = ops.start.max(n_taken)..ops.end;
                 if !new.is_empty() {
                     tally.apply(chunk, new);
                 }
-                cursor.n_ops = cursor.n_ops.max(ops.end);
-                if cursor.n_ops == chunk.ops.len() {
+                cursor.n_ops = cursor.n_ops.max(chunk.first_op + ops.end);
+                if chunk.is_last && cursor.n_ops == chunk.first_op + chunk.ops.len() {
                     if let Some(chunk) = reference(head.stream, head.number) {
                         cursor.done_len = Some(chunk.raw_len);
                         cursor.is_final = chunk.place == Place::Block;

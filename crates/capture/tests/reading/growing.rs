@@ -168,6 +168,27 @@ fn follower_that_finds_a_slot_not_yet_full_and_its_block_half_written_loses_noth
 }
 
 #[test]
+fn follower_of_thousands_of_threads_takes_each_event_once() {
+    // Too many to hold the chunks of all at once, which are then decoded part by part.
+    const N_THREADS: usize = 2_000;
+    let mut program = Program::new(N_THREADS, 8_192);
+    for n in 0..3 * 100 * N_THREADS {
+        let address = 0x1000 * (n as u64 + 1);
+        program.run(n / 100 % N_THREADS, Action::Free { address });
+    }
+    let (chunks, truth) = program.finish();
+    let mut file = FileBuilder::new();
+    for chunk in &chunks {
+        file.block(chunk);
+    }
+    let folder = Folder::new("crowded");
+    let mut follower = Follower::open(&folder.file(&file.bytes)).unwrap();
+    follower.look(false);
+    assert_eq!(follower.tally().now().n_events, truth.len() as u64);
+    assert_eq!(follower.damage(), []);
+}
+
+#[test]
 fn program_reads_its_own_events_up_to_a_number_while_its_threads_go_on() {
     let address_of = |n: u64| 0x1_0000 * (n + 1);
     let mut program = Program::new(2, SMALLEST_PAYLOAD);

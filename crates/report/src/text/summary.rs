@@ -11,6 +11,15 @@ use crate::units::{percent, size};
 /// Notes are not broken into shorter lines than this.
 const LEAST_NOTE: usize = 40;
 
+/// What a narrow terminal can do without, the first of them first. The column that sorts the rows always stays.
+const DISPENSABLE: [SortColumn; 5] = [
+    SortColumn::OwnPercent,
+    SortColumn::TotalPercent,
+    SortColumn::AllocationCount,
+    SortColumn::OwnMemory,
+    SortColumn::TotalMemory,
+];
+
 /// By which column the rows are sorted, largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortColumn {
@@ -80,7 +89,7 @@ pub fn summary(out: &mut dyn Write, summary: &Summary, options: &Options) -> io:
             (*title).to_owned()
         }
     });
-    let table = Table {
+    let mut table = Table {
         titles: titles.collect(),
         rows: functions
             .iter()
@@ -88,6 +97,11 @@ pub fn summary(out: &mut dyn Write, summary: &Summary, options: &Options) -> io:
             .collect(),
         first_column: FirstColumn::Shortened,
     };
+    if let Some(max_width) = options.max_width {
+        let columns = DISPENSABLE.iter().filter(|&&column| column != options.sort);
+        let columns: Vec<usize> = columns.map(|&column| column as usize).collect();
+        table.leave_out(&columns, max_width);
+    }
     table.write(out, options.max_width, options.style)?;
     let mut notes = notes::footer(&summary.quality, summary.view);
     if functions.len() < n_all {

@@ -73,6 +73,29 @@ impl Table {
         layout.rule(out, '└', '─', '┴', '┘')
     }
 
+    /// Leaves out `columns`, the first of them first, until no line is wider than the terminal.
+    pub fn leave_out(&mut self, columns: &[usize], max_width: usize) {
+        let mut left_out: Vec<usize> = Vec::new();
+        for &column in columns {
+            if self.least_width() <= max_width {
+                return;
+            }
+            let at = column - left_out.iter().filter(|&&other| other < column).count();
+            left_out.push(column);
+            self.titles.remove(at);
+            for row in &mut self.rows {
+                row.cells.remove(at);
+                row.shares.remove(at);
+            }
+        }
+    }
+
+    /// Columns of a terminal that it takes at least.
+    fn least_width(&self) -> usize {
+        let widths = self.layout(Some(0)).widths;
+        widths.iter().sum::<usize>() + widths.len() + 1
+    }
+
     fn write_row(
         &self,
         out: &mut dyn Write,
@@ -204,6 +227,39 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_are_left_out_until_lines_fit() {
+        let widest = |max_width: usize| {
+            let mut table = Table {
+                titles: ["Location", "Total", "Share", "Own"]
+                    .map(String::from)
+                    .into(),
+                rows: vec![Row {
+                    cells: [
+                        "load at /srv/job/etl/load.py",
+                        "10.000MB",
+                        "100.00%",
+                        "5.000MB",
+                    ]
+                    .map(String::from)
+                    .into(),
+                    shares: vec![None; 4],
+                }],
+                first_column: FirstColumn::Shortened,
+            };
+            table.leave_out(&[2, 3], max_width);
+            let mut out = Vec::new();
+            let style = Style::Plain;
+            table.write(&mut out, Some(max_width), style).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            let width = text.lines().map(shorten::width).max().unwrap_or(0);
+            (width <= max_width, table.titles.join(" "))
+        };
+        assert_eq!(widest(80), (true, "Location Total Share Own".into()));
+        assert_eq!(widest(40), (true, "Location Total Own".into()));
+        assert_eq!(widest(30), (true, "Location Total".into()));
+    }
 
     #[test]
     fn long_texts_break_at_blanks_and_slashes_and_lose_nothing() {
