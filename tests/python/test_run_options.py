@@ -87,6 +87,11 @@ def test_end_message_tells_the_peak_the_file_and_the_command_to_look_at_it(tmp_p
     assert heaptide(*command.group().split()[1:], cwd=tmp_path).stdout
 
 
+def test_end_message_of_a_sampled_run_says_that_its_peak_is_an_estimate(tmp_path: Path) -> None:
+    done = run(tmp_path, "-o", "named.tide", "--sample=4k", "-c", CODE)
+    assert re.search(r"peak memory: about \S+ on the heap by its samples, ", done.stderr), done.stderr
+
+
 def test_end_message_comes_after_the_programs_last_words(tmp_path: Path) -> None:
     code = "import atexit, os; atexit.register(os.write, 2, b'last words\\n'); raise SystemExit('not well')"
     done = run(tmp_path, "-o", "named.tide", "-c", code)

@@ -22,6 +22,7 @@ pub fn closing_words(path: &Path) -> Vec<String> {
     let resident = resident.map_or(String::new(), |bytes| {
         format!("{} resident", units::size(bytes))
     });
+    let is_sampled = capture.header.mode.sample_bytes != 0;
     let peak = if capture.n_events() <= MAX_EVENTS {
         let session = heaptide_analysis::load(vec![capture], &mut |_| {});
         let heap: u64 = session
@@ -29,7 +30,12 @@ pub fn closing_words(path: &Path) -> Vec<String> {
             .iter()
             .map(|process| process.sums.peak.bytes)
             .sum();
-        format!("{} on the heap, {resident}", units::size(heap))
+        let heap = units::size(heap);
+        if is_sampled {
+            format!("about {heap} on the heap by its samples, {resident}")
+        } else {
+            format!("{heap} on the heap, {resident}")
+        }
     } else {
         resident
     };

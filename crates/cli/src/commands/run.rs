@@ -154,7 +154,7 @@ pub(super) fn interval() -> Arg {
     Arg::new("interval")
         .long("interval")
         .value_name("MS")
-        .value_parser(value_parser!(u32).range(1..=60_000))
+        .value_parser(value_parser!(u32).range(1..=86_400_000))
         .default_value("10")
         .help("milliseconds between two looks at the resident size")
 }
