@@ -6,7 +6,7 @@ same if it stands at the same address.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from heaptide.heapy_kinds import RELATIONS, Kind, Relation, type_name
 from heaptide.heapy_stat import Stat, StatDifference
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from heaptide._native import HeapPartition, HeapSet, HeapView
+
+# What heapy's sets have and these do not, and what does the same here.
+_INSTEAD = {
+    "biper": "by(relation) takes the set apart",
+    "fam": "er says what the set is taken apart by, and kind what is in it",
+    "pathsin": "shpaths has the shortest ways to the objects, and referrers one step of all",
+    "pathsout": "referents has what the objects refer to, and get_shpaths(src=...) the ways from one set to another",
+}
 
 
 class IdentitySet:
@@ -37,6 +45,11 @@ class IdentitySet:
         self._set = heap_set
         self._by = by
         self._partition: HeapPartition | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Say what to use for the few attributes of heapy's that are not here."""
+        instead = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
+        raise AttributeError(f"a set of objects has no attribute {name!r}{instead}", name=name, obj=self)
 
     @property
     def partition(self) -> HeapPartition:

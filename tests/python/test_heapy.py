@@ -282,3 +282,23 @@ def test_code_for_guppy_and_objgraph_finds_our_front_ends(tmp_path: Path) -> Non
         "from guppy import hpy\nimport objgraph\nprint(hpy().heap().count > 1000, objgraph.count('dict') > 0)\n"
     )
     assert python(program, cwd=tmp_path, HEAPTIDE_COMPAT="guppy,objgraph").stdout == "True True\n"
+
+
+@pytest.mark.once
+def test_what_a_set_does_not_have_names_what_to_use(tmp_path: Path) -> None:
+    said = run(
+        tmp_path,
+        """
+        h = heaptide.hpy().iso(KEPT)
+        said = []
+        for name in ("pathsin", "pathsout", "biper", "fam", "nonsense"):
+            try:
+                getattr(h, name)
+            except AttributeError as error:
+                said.append(str(error))
+        print(json.dumps(said))
+        """,
+    )
+    words = ("shpaths", "referents", "by(relation)", "er says", "nonsense")
+    assert [word in sentence for word, sentence in zip(words, said, strict=True)] == [True] * 5
+    assert said[-1] == "a set of objects has no attribute 'nonsense'"
