@@ -128,6 +128,8 @@ fn run(session: &Session, mut checkpoints: Option<Box<Checkpoints>>) -> Option<B
                 session.note(&Entry::OwnMemory { bytes: own_bytes });
             }
             next_reading += interval;
+            // Looked at again: if this reading came late, the next one must not follow on its heels.
+            let now = Instant::now();
             if next_reading < now {
                 next_reading = now + interval;
             }
