@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from _thread import get_native_id
+from _thread import get_ident, get_native_id
 
 from heaptide import _native
 
@@ -46,8 +46,10 @@ def tell_all() -> None:
     """Tell the names of all threads that are alive."""
     threading = _threading()
     for thread in [] if threading is None else threading.enumerate():
-        if thread.native_id is not None:
-            _native.name_thread(thread.native_id, thread.name)
+        # In a forked child the thread that lives on still has the number it had in the parent.
+        number = get_native_id() if thread.ident == get_ident() else thread.native_id
+        if number is not None:
+            _native.name_thread(number, thread.name)
 
 
 def watch() -> None:

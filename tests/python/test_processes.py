@@ -171,6 +171,9 @@ def test_followed_child_writes_a_capture_of_its_own(heaptide_run: Run, tmp_path:
         assert session_id(child) == session_id(done.capture)
         assert header(child)["parent_pid"] == header(done.capture)["pid"]
         assert child.name == f"{done.capture.name}.{header(child)['pid']}"
+        threads = [line for line in heaptide("parse", child).stdout.splitlines() if line.startswith("THREAD ")]
+        assert [line.split(" time=")[0] for line in threads] == [f"THREAD thread=1 tid={header(child)['pid']}"]
+        assert threads[0].endswith(" name=MainThread")
         child.unlink()
         done.capture.unlink()
 

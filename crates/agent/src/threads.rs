@@ -378,7 +378,9 @@ pub fn after_fork_in_child() {
             (*state).slot = None;
             (*state).position = null_mut();
             (*state).limit = null_mut();
-            if state != own {
+            if state == own {
+                (*state).os_id = sys::thread_id();
+            } else {
                 (*state).busy.store(IDLE, Ordering::Relaxed);
                 (*state).next_free = FREE.load(Ordering::Relaxed);
                 FREE.store(state, Ordering::Relaxed);
