@@ -18,10 +18,10 @@
 //! around the linker's own lock. During fork: `LOADER` is held across it, so that no child inherits the linker's lock.
 
 use std::collections::HashSet;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::hooks::{HOOKS, Hook};
+use crate::hooks::{self, Hook};
 use crate::locks::ForkMutex;
 use crate::native::modules;
 use crate::{arenas, sys, threads};
@@ -116,11 +116,25 @@ fn wait_for_loads() {
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"dlsym".as_ptr()) };
 }
 
-/// Called by the `dlsym` hook before every look-up.
-pub extern "C" fn on_symbol_lookup() {
+/// Called by the `dlsym` hook before every look-up, with its arguments. Returns the answer, or 0: it is to be looked up.
+///
+/// # Safety
+/// The arguments are such as `dlsym` takes.
+pub unsafe extern "C" fn on_symbol_lookup(handle: *mut c_void, name: *const c_char) -> usize {
     let _errno = sys::KeepErrno::now();
     let _unrecorded = threads::Unrecorded::begin();
     patch_new();
+    // What comes next depends on who asks, and whoever asks for it wants to get around somebody.
+    if INSTALLATION.load(Ordering::Acquire) == 0 || handle == libc::RTLD_NEXT || name.is_null() {
+        return 0;
+    }
+    // SAFETY: as the caller says, a C string.
+    let Some(hook) = hooks::named(unsafe { CStr::from_ptr(name) }) else {
+        return 0;
+    };
+    // SAFETY: as the caller says. An allocator that the library has for itself stays its own.
+    let is_real = unsafe { libc::dlsym(handle, name) } as usize == hook.real();
+    if is_real { hook.for_any_session() } else { 0 }
 }
 
 /// How often the linker loaded and unloaded libraries so far.
@@ -539,14 +553,7 @@ impl Library {
         }
         // SAFETY: the offset lies within the library's string table, whose strings end with a null byte.
         let name = unsafe { CStr::from_ptr((self.names + offset) as *const _) };
-        // SAFETY: a C string has at least its null byte.
-        let first = unsafe { *name.as_ptr() } as u8;
-        if !matches!(first, b'a' | b'c' | b'd' | b'f' | b'm' | b'p' | b'r' | b'v') {
-            return None;
-        }
-        HOOKS
-            .iter()
-            .find(|hook| hook.name == name && hook.real() != 0)
+        hooks::named(name)
     }
 
     fn protect(&self, protection: c_int) -> bool {

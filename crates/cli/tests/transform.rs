@@ -111,6 +111,7 @@ fn chrome_counts_in_microseconds_and_marks_the_peak() {
          {\"name\":\"heap\",\"ph\":\"C\",\"ts\":1000,\"pid\":4711,\"args\":{\"bytes\":2100}},\n\
          {\"name\":\"heap\",\"ph\":\"C\",\"ts\":1001,\"pid\":4711,\"args\":{\"bytes\":1100}},\n\
          {\"name\":\"heap\",\"ph\":\"C\",\"ts\":2000,\"pid\":4711,\"args\":{\"bytes\":1130}},\n\
+         {\"name\":\"heap\",\"ph\":\"C\",\"ts\":2001,\"pid\":4711,\"args\":{\"bytes\":1100}},\n\
          {\"name\":\"heap\",\"ph\":\"C\",\"ts\":3000,\"pid\":4711,\"args\":{\"bytes\":1100}},\n\
          {\"name\":\"resident size\",\"ph\":\"C\",\"ts\":1000,\"pid\":4711,\"args\":{\"bytes\":7000}},\n\
          {\"name\":\"peak of the heap\",\"ph\":\"i\",\"s\":\"p\",\"ts\":1000,\"pid\":4711,\"tid\":4711,\

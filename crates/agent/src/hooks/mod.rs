@@ -98,6 +98,12 @@ impl Hook {
         }
     }
 
+    /// What whoever looks the function up by name is given, and may keep longer than this session lasts: the hook that asks
+    /// what is recorded each time.
+    pub fn for_any_session(&self) -> usize {
+        (self.ours[usize::from(JOBS)])()
+    }
+
     pub fn is_ours(&self, address: usize) -> bool {
         let mut all = self.ours.iter().chain(self.arenas.iter().flatten());
         all.any(|ours| address == ours())
@@ -178,6 +184,18 @@ hooks! {
     mremap => hook::mremap::<EXACT>, hook::mremap::<SAMPLED>, hook::mremap::<JOBS>;
     dlsym => symbol_lookup::hook(), symbol_lookup::hook(), symbol_lookup::hook();
     dlclose => hook::dlclose, hook::dlclose, hook::dlclose;
+}
+
+/// The hook of a function that the process has.
+pub fn named(name: &CStr) -> Option<&'static Hook> {
+    // Nearly all names end here, without being compared.
+    let first = name.to_bytes().first()?;
+    if !matches!(first, b'a' | b'c' | b'd' | b'f' | b'm' | b'p' | b'r' | b'v') {
+        return None;
+    }
+    HOOKS
+        .iter()
+        .find(|hook| hook.name == name && hook.real() != 0)
 }
 
 /// Finds the real functions. Call before [`install`].

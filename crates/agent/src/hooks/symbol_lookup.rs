@@ -1,7 +1,8 @@
 //! The hook on `dlsym`: looks for new libraries, then *jumps* to the real function.
 //!
 //! `dlsym` looks at its return address to learn who asks, so this must not be a call: the hook saves the arguments,
-//! lets `libraries` have a look, restores them and jumps, and the real function sees its true caller.
+//! lets `libraries` have a look, restores them and jumps, and the real function sees its true caller. Only whoever asks for
+//! a hooked function, as `ctypes` and compilers at run time do, is answered here: with the hook.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -52,6 +53,10 @@ core::arch::global_asm!(
     ".cfi_adjust_cfa_offset -8",
     "pop rdi",
     ".cfi_adjust_cfa_offset -8",
+    "test rax, rax",
+    "jz 2f",
+    "ret",
+    "2:",
     "jmp [rip + {real}]",
     ".cfi_endproc",
     ".size heaptide_dlsym_hook, . - heaptide_dlsym_hook",
@@ -77,10 +82,15 @@ core::arch::global_asm!(
     "adrp x16, {on_lookup}",
     "ldr x16, [x16, :lo12:{on_lookup}]",
     "blr x16",
+    "mov x17, x0",
     "ldr x2, [sp, #32]",
     "ldp x0, x1, [sp, #16]",
     "ldp x29, x30, [sp], #48",
     ".cfi_adjust_cfa_offset -48",
+    "cbz x17, 2f",
+    "mov x0, x17",
+    "ret",
+    "2:",
     "adrp x16, {real}",
     "ldr x16, [x16, :lo12:{real}]",
     "br x16",
