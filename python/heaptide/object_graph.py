@@ -27,7 +27,7 @@ def all_objects(ignored: Iterable[object] = ()) -> list[Any]:
     tracked = gc.get_objects()
     frames = running_frames()
     left_out = {id(tracked), id(frames), id(sys._getframe()), *map(id, frames), *map(id, ignored)}
-    found = {id(each): each for each in tracked if id(each) not in left_out and not is_own_frame(each)}
+    found = _without(left_out, tracked)
     left_out.update((id(found), id(left_out)))
     waiting = [*found.values(), *frames]
     del tracked, frames
@@ -38,9 +38,18 @@ def all_objects(ignored: Iterable[object] = ()) -> list[Any]:
             referents = gc.get_referents(*waiting[start : start + _BATCH])
             fresh.update(zip(map(id, referents), referents, strict=True))
         referents = []
-        waiting = [each for number, each in fresh.items() if number not in found and number not in left_out]
+        waiting = _new_ones(fresh, found, left_out)
         found.update(zip(map(id, waiting), waiting, strict=True))
     return list(found.values())
+
+
+# Functions of their own: until 3.11 a comprehension keeps what it asks in cells, which would be among the objects.
+def _without(left_out: set[int], objects: list[Any]) -> dict[int, Any]:
+    return {id(each): each for each in objects if id(each) not in left_out and not is_own_frame(each)}
+
+
+def _new_ones(fresh: dict[int, Any], found: dict[int, Any], left_out: set[int]) -> list[Any]:
+    return [each for number, each in fresh.items() if number not in found and number not in left_out]
 
 
 def running_frames() -> list[types.FrameType]:

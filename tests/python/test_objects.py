@@ -169,27 +169,6 @@ def test_objects_are_found_by_type_and_by_address_and_new_ones_by_comparison(tmp
     assert seen[8:] == [True, False]
 
 
-def test_looking_leaves_nothing_behind(tmp_path: Path) -> None:
-    before, after = run(
-        tmp_path,
-        """
-        kept = {"key": [Node(1)]}
-        def look():
-            objects.typestats()
-            objects.find_backref_chain(kept["key"][0], objects.is_proper_module)
-            objects.show_backrefs([kept["key"][0]], output=io.StringIO())
-        look()
-        gc.collect()
-        gc.disable()
-        before = len(gc.get_objects())
-        for _ in range(3):
-            look()
-        print(json.dumps([before, len(gc.get_objects())]))
-        """,
-    )
-    assert after - before < 20
-
-
 # Names and parameters as objgraph 3.6 has them.
 OBJGRAPH = {
     "at": "addr",
