@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO
 
-    from heaptide.job_tracer import GrownType, Job, JobTracer, Rest, Site
+    from heaptide.job_tracer import Frame, GrownType, Job, JobTracer, Rest, Site
 
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_COMMAND = _OWN_FOLDER + "__main__.py"
 _SHOWN_SITES = 10
 _SHOWN_FRAMES = 4
 _MIB = 1 << 20
@@ -83,13 +84,25 @@ def _type_rows(rows: list[GrownType]) -> list[str]:
     return lines + [f"  {row.name:<{width}} {row.count:>9} {f'+{row.delta}':>9} {row.bytes:>12,}" for row in rows]
 
 
+def _of_the_program(site: Site) -> list[Frame]:
+    """The frames, innermost first, without ours and without those that started our command."""
+    frames = []
+    for frame in site.frames:
+        if frame.file == _COMMAND:
+            break
+        if not frame.file.startswith(_OWN_FOLDER):
+            frames.append(frame)
+    return frames
+
+
 def _site_rows(sites: list[Site]) -> list[str]:
     lines = []
     for site in sites[:_SHOWN_SITES]:
-        frames = [frame for frame in site.frames if not frame.file.startswith(_OWN_FOLDER)] or list(site.frames)
+        frames = _of_the_program(site)
         shown = [f"{frame.file}:{frame.line} {frame.function}" for frame in frames[:_SHOWN_FRAMES]]
         blocks = f"{site.blocks:,} block{'' if site.blocks == 1 else 's'}"
-        lines.append(f"  {amount(site.bytes)} in {blocks} from {shown[0] if shown else 'outside Python'}")
+        nobody = "Heaptide itself" if site.frames else "outside Python"
+        lines.append(f"  {amount(site.bytes)} in {blocks} from {shown[0] if shown else nobody}")
         lines.extend(f"      called by {frame}" for frame in shown[1:])
     if len(sites) > _SHOWN_SITES:
         lines.append(f"  … and {len(sites) - _SHOWN_SITES} more places")
