@@ -64,7 +64,7 @@ def test_M1_each_job_is_reported_with_its_grown_types_on_standard_output(tmp_pat
     assert rows[:4] == [("1", "1"), ("2", "1"), ("3", "1"), ("4", "1")]
     line = TASKS.splitlines().index('        REGISTRY["documents"].append(Document(bytes(10_000)))  # the line') + 1
     assert f"tasks.py:{line} leak" in output
-    assert "called by" not in output, "the frames that started the worker are not the job's"
+    assert "runpy" not in output, "the frames that started the worker are not the job's"
 
 
 def test_M1_a_job_that_leaves_nothing_says_so(tmp_path: Path) -> None:
