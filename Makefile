@@ -77,7 +77,7 @@ web: ## Build the pages from web/src into web/dist; needs Node, unlike everythin
 .PHONY: bench
 bench: $(BENCH_VERSIONS:%=build/bench-%/.ready) ## Measure cost and size next to memray; write bench/results. REPS=5 repeats more.
 	build/bench-$(lastword $(BENCH_VERSIONS))/bin/python bench/overhead.py $(addprefix --reps ,$(REPS)) \
-	    $(BENCH_VERSIONS:%=--python build/bench-%/bin/python) --results bench/results --command 'make bench'
+	    $(BENCH_VERSIONS:%=--python build/bench-%/bin/python) --results bench/results --command 'make bench$(REPS:%= REPS=%)'
 	build/bench-$(lastword $(BENCH_VERSIONS))/bin/python bench/load.py --callers 200 --seconds 30
 	$(TOOLS)/python -B bench/attach_everywhere.py --wheel $(WHEEL) --rounds 40 --results bench/results
 
