@@ -110,7 +110,8 @@ pub fn remarks(quality: &Quality) -> Vec<String> {
     }
     if quality.peak_is_aligned {
         notes.push(format!(
-            "{} processes: the peak is the most they held together, on a common time line",
+            "{} processes: the peak is the most they held together, on a common time line; what is listed at the peak is each \
+             process at its own",
             quality.processes.len()
         ));
     }
