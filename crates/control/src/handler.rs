@@ -196,23 +196,7 @@ pub fn docs() -> Response {
 }
 
 fn links(prefix: &str) -> Json {
-    let names = [
-        "status",
-        "sessions",
-        "report",
-        "flamegraph",
-        "table",
-        "stats",
-        "summary",
-        "tree",
-        "timeline",
-        "docs",
-    ];
-    let link = |name: &&str| {
-        (
-            (*name).to_owned(),
-            Json::Text(format!("{prefix}{BASE}/{name}")),
-        )
-    };
-    Json::Object(names.iter().map(link).collect())
+    let names = ["status", "sessions"].into_iter();
+    let names = names.chain(reports::of_one_session()).chain(["docs"]);
+    reports::links(&format!("{prefix}{BASE}"), names)
 }

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::fs::File;
 
 use crate::config::{Config, ReportCommand, ReportOption};
+use crate::json::Json;
 use crate::render::Renderer;
 use crate::request::Request;
 use crate::response::{Body, Response};
@@ -34,6 +35,18 @@ pub const REPORTS: &[Report] = &[
         ..text("diff")
     },
 ];
+
+/// The capture, and the reports that need no other session.
+pub fn of_one_session() -> impl Iterator<Item = &'static str> {
+    let reports = REPORTS.iter().filter(|report| !report.needs_base);
+    std::iter::once("report").chain(reports.map(|report| report.route))
+}
+
+/// Where routes are, by their names.
+pub fn links(below: &str, names: impl Iterator<Item = &'static str>) -> Json {
+    let link = |name: &str| (name.to_owned(), Json::Text(format!("{below}/{name}")));
+    Json::Object(names.map(link).collect())
+}
 
 const fn page(route: &'static str) -> Report {
     Report {

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use super::Switch;
 use crate::calendar::unix_ms;
 use crate::json::{Json, object};
+use crate::reports;
 use crate::routes::BASE;
 use crate::sessions::{STATS, Session};
 
@@ -79,16 +80,7 @@ impl Switch {
             })
             .collect();
         let below = format!("{prefix}{BASE}/sessions/{}", session.id);
-        let links = [
-            "report",
-            "flamegraph",
-            "table",
-            "stats",
-            "summary",
-            "tree",
-            "timeline",
-        ];
-        let links = links.map(|name| (name.to_owned(), Json::Text(format!("{below}/{name}"))));
+        let links = reports::links(&below, reports::of_one_session());
         object([
             ("id", session.id.as_str().into()),
             ("kind", session.kind().into()),
@@ -105,7 +97,7 @@ impl Switch {
             ("n_allocations", count.unwrap_or(Json::Null)),
             ("options", options_of(session)),
             ("processes", processes.into()),
-            ("links", Json::Object(links.to_vec())),
+            ("links", links),
         ])
     }
 }
