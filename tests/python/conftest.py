@@ -13,13 +13,14 @@ import subprocess
 import sys
 import sysconfig
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hermetic import become_hermetic
+from jobs import Job, obedient
 
 become_hermetic()
 
@@ -111,6 +112,14 @@ def stats() -> Callable[..., dict[str, Any]]:
 def parse() -> Callable[[Path], list[str]]:
     """Read every record of a capture, as the lines of `heaptide parse`."""
     return lambda capture: heaptide("parse", capture).stdout.splitlines()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    """A job that does what it is told, with its doors open."""
+    job = obedient(tmp_path)
+    yield job
+    job.stop()
 
 
 @pytest.fixture(scope="session")

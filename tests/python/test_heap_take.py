@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import heaptide
-from jobs import Job, obedient
+from jobs import Job
 
 pytestmark = pytest.mark.once
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
-    job = obedient(tmp_path)
-    yield job
-    job.stop()
 
 
 @pytest.mark.parametrize("options", [{}, {"fork": True}])

@@ -448,3 +448,27 @@ def test_fork_handlers_of_libraries_may_allocate(tmp_path: Path, extension: Call
     )
     assert status == 7
     assert 0 <= parent - THREE_BUFFERS <= 5 * ROOM
+
+
+@pytest.mark.once
+def test_what_is_reallocated_from_nothing_is_the_jobs_whatever_was_released_before_it(
+    tmp_path: Path, extension: Callable[..., Path]
+) -> None:
+    library = extension("after_release")
+    kept = run(
+        tmp_path,
+        f"""
+        import ctypes
+        library = ctypes.CDLL({str(library)!r})
+        library.make.restype = library.give_back_and_make.restype = ctypes.c_void_p
+        library.make.argtypes = [ctypes.c_size_t]
+        library.give_back_and_make.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        olds = [library.make(300_000) for _ in range(2)]
+        tracer, news = leaks.JobTracer(), [None, None]
+        for at in range(2):
+            with tracer.job("from nothing") as job:
+                news[at] = library.give_back_and_make(olds[at], 500_000)
+        print(json.dumps(job.retained_bytes))
+        """,
+    )
+    assert 0 <= kept - 500_000 <= ROOM

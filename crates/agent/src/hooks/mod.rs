@@ -4,6 +4,7 @@
 //! For each there is a hook that records everything, one that samples and one that keeps the accounts of jobs; which of
 //! them is installed is decided once a session, so the hooks themselves never ask.
 
+mod events;
 mod libc_memory;
 mod pymem;
 mod symbol_lookup;
@@ -148,9 +149,9 @@ macro_rules! hooks {
     };
 }
 
+pub use events::{allocated, releasing};
 use libc_memory as hook;
 use libc_memory::NO_ARENA;
-pub use libc_memory::{allocated, releasing};
 
 /// Hooks of `mmap` or `mmap64` for libraries with an allocator of their own.
 macro_rules! arena_hooks {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use heaptide_capture::Allocator;
 
-use super::libc_memory::{allocated, not_released, releasing_of};
+use super::events::{allocated, not_released, releasing_of, resizing};
 use super::traced;
 use super::{EXACT, JOBS, Kind, SAMPLED};
 use crate::cpython::{MemAllocator, Symbols};
@@ -169,18 +169,13 @@ unsafe extern "C" fn realloc<const KIND: u8>(
     let Some(call) = real.realloc else {
         return std::ptr::null_mut();
     };
-    let released = !old.is_null() && releasing_of::<KIND, true>(old as usize);
+    let released = resizing::<KIND, true>(old as usize);
     let inner = inside::<KIND>();
     // SAFETY: called as the interpreter called us.
     let new = unsafe { call(real.ctx, old, size) };
     drop(inner);
     if !new.is_null() {
-        let allocator = if KIND == JOBS && old.is_null() {
-            Allocator::PymallocMalloc // nothing was made longer
-        } else {
-            Allocator::PymallocRealloc
-        };
-        allocated::<KIND>(allocator, size, new as usize);
+        allocated::<KIND>(Allocator::PymallocRealloc, size, new as usize);
     } else if released {
         not_released::<KIND>(old as usize);
     }

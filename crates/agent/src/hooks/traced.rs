@@ -6,9 +6,9 @@
 
 use heaptide_capture::{Allocator, Frame};
 
-use super::libc_memory::note_allocated;
+use super::events::note_allocated;
 use super::{EXACT, Kind, SAMPLED, recorded};
-use crate::threads::{Inner, ThreadState};
+use crate::threads::{self, Inner, ThreadState};
 use crate::{jobs, record, sampler, session};
 
 /// # Safety
@@ -56,6 +56,21 @@ pub unsafe fn releasing(state: *mut ThreadState, address: usize, is_pythons: boo
             record::free(state, address);
         }
         jobs::remember_noted(state, is_noted);
+    }
+}
+
+/// What comes next is made longer from nothing: the accounts must not take it for what was released last.
+pub fn releasing_nothing() {
+    let state = threads::enter();
+    if state.is_null() {
+        return;
+    }
+    // SAFETY: `state` is this thread's, marked busy until `leave`.
+    unsafe {
+        if jobs::looks(state) {
+            jobs::forget_released(state);
+        }
+        threads::leave(state);
     }
 }
 

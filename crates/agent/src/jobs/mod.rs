@@ -400,6 +400,15 @@ pub unsafe fn releasing(state: *mut ThreadState, address: usize) {
     memory.released = Released::new(address, accounts.released(address, job));
 }
 
+/// What the thread released last is not what it will make longer.
+///
+/// # Safety
+/// As [`allocated`].
+pub unsafe fn forget_released(state: *mut ThreadState) {
+    // SAFETY: as in `allocated`.
+    unsafe { (*state).jobs.released = Released::NOTHING };
+}
+
 /// An address range is about to be released.
 ///
 /// # Safety

@@ -1,60 +1,32 @@
-//! One recording from start to stop, and the few words that every event looks at.
-//!
-//! ```text
-//!            start                        stop
-//!   idle ────────────► recording ────────────────────► idle
-//!                          │ the file fails                ▲
-//!                          └────────► abandoned ───────────┘
-//! ```
-//! Recording is on while the order word is not zero. It lies in a page that the kernel wipes in a forked child, so a
-//! child stops recording by itself, however it was forked.
+//! Beginning and ending a recording, and standing still while the process forks.
 //!
 //! **Stopping.** A thread marks itself busy before it looks at the order word; `stop` clears the word, puts a barrier
 //! on all threads, and then waits for those that are busy. Whoever looks later sees zero. So after the wait nobody
 //! writes, and the memory can go.
 //!
-//! Runs on: the thread that starts or stops (with the GIL), any thread (the rest). Allocates: past the hooks. Locks:
-//! `LIFECYCLE`. During fork: see `fork.rs`.
+//! Runs on: the thread that starts or stops (with the GIL). Allocates: past the hooks. Locks: `LIFECYCLE`. During fork:
+//! see `fork.rs`.
 
 use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use heaptide_capture::heap::RecordingPosition;
-use heaptide_capture::{Entry, Lost};
+use heaptide_capture::Entry;
 
+use super::{N_SESSIONS, ORDER, SESSION, Session, TICK_SHIFT, TOKEN_BITS, abandon, current};
 use crate::checkpoint::Checkpoints;
-use crate::clock::ClockPoint;
 use crate::config::Config;
 use crate::cpython::Symbols;
 use crate::error::StartError;
-use crate::locks::{ForkMutex, lock};
-use crate::registry::RegistryStream;
+use crate::locks::ForkMutex;
 use crate::store::Store;
-use crate::threads::{self, RECORDING, ThreadState};
+use crate::threads::{self, RECORDING};
 use crate::{
     clock, codes, fork, hooks, jobs, keeper, ledger, native, new_file, own_memory, own_thread,
     python, record, resident, sampler, sys,
 };
 
-/// Low bits of the order word: the thread that recorded last. The rest is its number in the order.
-pub const TOKEN_BITS: u32 = 16;
-pub const TOKEN_MASK: u64 = (1 << TOKEN_BITS) - 1;
-
-/// A page of its own on every page size Linux has, because it is wiped as a whole in a child.
-#[repr(C, align(65536))]
-pub struct OrderPage {
-    pub word: AtomicU64,
-}
-
-/// The word that every event looks at; 0 while nothing is recorded.
-pub static ORDER: OrderPage = OrderPage {
-    word: AtomicU64::new(0),
-};
-static TICK_SHIFT: AtomicU32 = AtomicU32::new(20);
-static SESSION: AtomicPtr<Session> = AtomicPtr::new(null_mut());
-static N_SESSIONS: AtomicU32 = AtomicU32::new(0);
 /// Held by whoever starts or stops.
 pub static LIFECYCLE: ForkMutex<Option<Running>> = ForkMutex::new(None);
 
@@ -70,121 +42,11 @@ enum Keeper {
     Paused(Option<Box<Checkpoints>>),
 }
 
-pub struct Session {
-    pub number: u32,
-    pub store: Store,
-    pub interval_ms: u32,
-    pub config: Config,
-    id: [u8; 16],
-    registry: Mutex<RegistryStream>,
-    n_streams: AtomicU32,
-    /// By `Lost as usize`: counted since the last note in the file.
-    lost: [AtomicU64; Lost::ALL.len() + 1],
-    abandoned: AtomicBool,
-}
-
 /// What a session leaves when it stops.
 pub struct Stopped {
     pub path: PathBuf,
     /// The capture is not complete, and the reason was said on standard error.
     pub abandoned: bool,
-}
-
-#[inline(always)]
-pub fn is_active() -> bool {
-    ORDER.word.load(Ordering::Relaxed) != 0
-}
-
-#[inline(always)]
-pub fn tick_shift() -> u32 {
-    TICK_SHIFT.load(Ordering::Relaxed)
-}
-
-/// The session, while it records and while it is being stopped.
-#[inline]
-pub fn current() -> Option<&'static Session> {
-    // SAFETY: the pointer is null or a leaked box, freed by `stop` only after every recording thread was waited for.
-    unsafe { SESSION.load(Ordering::Acquire).as_ref() }
-}
-
-/// Writes an entry into the registry of the present session.
-pub fn note(entry: &Entry) {
-    if let Some(session) = current() {
-        session.note(entry);
-    }
-}
-
-#[cold]
-pub fn count_lost(reason: Lost, count: u64) {
-    if let Some(session) = current() {
-        session.lost[reason as usize].fetch_add(count, Ordering::Relaxed);
-    }
-}
-
-#[cold]
-#[inline(never)]
-pub fn count_reentry() {
-    if is_active() {
-        count_lost(Lost::Reentered, 1);
-    }
-}
-
-/// Gives up recording: the program goes on, the file keeps what it has, and one line says why.
-pub fn abandon(reason: &str) {
-    ORDER.word.store(0, Ordering::SeqCst);
-    if let Some(session) = current() {
-        if !session.abandoned.swap(true, Ordering::AcqRel) {
-            sys::complain(&format!(
-                "{reason}; the program goes on without being recorded"
-            ));
-        }
-    }
-}
-
-/// Where the present session writes; `None` while nothing is recorded.
-pub fn active_path() -> Option<PathBuf> {
-    is_active()
-        .then(|| current().map(|session| session.config.path.clone()))
-        .flatten()
-}
-
-/// Takes a number in the order of events that no event has: what was recorded so far has smaller ones, what will be
-/// recorded greater ones. `None` while nothing is recorded.
-pub fn cut() -> Option<u64> {
-    let mut word = ORDER.word.load(Ordering::Acquire);
-    loop {
-        if word == 0 {
-            return None;
-        }
-        let cut = (word >> TOKEN_BITS) + 1;
-        // No thread has the token 0, so every thread takes a new number before its next event.
-        match ORDER.word.compare_exchange_weak(
-            word,
-            cut << TOKEN_BITS,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        ) {
-            Ok(_) => return Some(cut),
-            Err(now) => word = now,
-        }
-    }
-}
-
-/// This moment in the capture that is being written; `None` while nothing is recorded.
-pub fn position() -> Option<RecordingPosition> {
-    let _unrecorded = threads::Unrecorded::begin();
-    let segment = cut()?;
-    let config = &current()?.config;
-    Some(RecordingPosition {
-        path: config.path.to_string_lossy().into_owned(),
-        objects: config.objects,
-        segment,
-    })
-}
-
-/// What names the present session in all its captures; `None` while nothing is recorded.
-pub fn active_id() -> Option<[u8; 16]> {
-    is_active().then(|| current().map(Session::id)).flatten()
 }
 
 /// Begins to record. What is wrong with the Python stacks alone is returned as a warning.
@@ -438,100 +300,4 @@ pub fn wait_for_recording_threads() -> bool {
         }
     });
     all_quiet
-}
-
-/// The calling thread ends; its chunk goes into the file.
-///
-/// # Safety
-/// `state` is the calling thread's own, marked busy.
-pub unsafe fn thread_ended(state: *mut ThreadState) {
-    // The mark before the look, as for an event.
-    std::sync::atomic::compiler_fence(Ordering::SeqCst);
-    if !is_active() {
-        // If a stop is under way, it hands the chunk over; the session must not be touched any more.
-        return;
-    }
-    // SAFETY: as the caller says.
-    let state = unsafe { &mut *state };
-    if let Some(session) = current() {
-        if state.session == session.number {
-            record::hand_over(state, session);
-        }
-    }
-    state.session = 0;
-}
-
-/// A thread's name, told by whoever knows it.
-pub fn name_thread(os_id: u32, name: &str) {
-    let _unrecorded = threads::Unrecorded::begin();
-    if let Some(session) = current() {
-        if is_active() {
-            session.name_thread(os_id, name);
-        }
-    }
-}
-
-impl Session {
-    pub fn next_stream(&self) -> u32 {
-        self.n_streams.fetch_add(1, Ordering::Relaxed)
-    }
-
-    pub fn id(&self) -> [u8; 16] {
-        self.id
-    }
-
-    pub fn note(&self, entry: &Entry) {
-        lock(&self.registry).write(&self.store, entry);
-    }
-
-    pub fn announce_thread(&self, stream: u32, os_id: u32) {
-        let time = clock::ticks() >> tick_shift();
-        lock(&self.registry).announce_thread(&self.store, stream, os_id, time);
-    }
-
-    fn name_thread(&self, os_id: u32, name: &str) {
-        lock(&self.registry).name_thread(&self.store, os_id, name);
-    }
-
-    pub fn note_clock(&self) {
-        let ClockPoint {
-            ticks,
-            monotonic_ns,
-            unix_ns,
-        } = clock::point();
-        self.note(&Entry::Clock {
-            ticks,
-            monotonic_ns,
-            unix_ns,
-        });
-    }
-
-    pub fn note_losses(&self) {
-        for reason in Lost::ALL {
-            let count = self.lost[reason as usize].swap(0, Ordering::Relaxed);
-            if count > 0 {
-                self.note(&Entry::Lost { reason, count });
-            }
-        }
-    }
-
-    /// The last entries, then everything into blocks.
-    fn end(&self, checkpoints: Option<Box<Checkpoints>>) {
-        self.note_losses();
-        self.note_clock();
-        self.note(&Entry::OwnMemory {
-            bytes: own_memory::bytes() as u64 + self.store.mapped_bytes(),
-        });
-        for (part, bytes) in ledger::at_end(self.store.mapped_bytes()) {
-            self.note(&Entry::Memory { part, bytes });
-        }
-        self.note(&Entry::End {
-            time: clock::ticks() >> tick_shift(),
-        });
-        lock(&self.registry).hand_over(&self.store);
-        if let Some(mut checkpoints) = checkpoints {
-            checkpoints.make_last(self);
-        }
-        self.store.finish();
-    }
 }
