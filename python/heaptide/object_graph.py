@@ -35,12 +35,26 @@ def all_objects(ignored: Iterable[object] = ()) -> list[Any]:
         fresh: dict[int, Any] = {}
         left_out.update((id(waiting), id(fresh)))
         for start in range(0, len(waiting), _BATCH):
-            referents = gc.get_referents(*waiting[start : start + _BATCH])
-            fresh.update(zip(map(id, referents), referents, strict=True))
-        referents = []
+            reached = referents(*waiting[start : start + _BATCH])
+            fresh.update(zip(map(id, reached), reached, strict=True))
+        reached = []
         waiting = _new_ones(fresh, found, left_out)
         found.update(zip(map(id, waiting), waiting, strict=True))
     return list(found.values())
+
+
+def referents(*objects: Any) -> list[Any]:
+    """What objects refer to, as ``gc.get_referents`` says it; a module is asked for its names alone.
+
+    The module of asyncio (3.12) shows the collector objects that nobody refers to, which it keeps to use them again. A
+    reference to one of those, once given back, frees it a second time, and the collector then never ends.
+    """
+    modules = [each for each in objects if isinstance(each, types.ModuleType)]
+    if not modules:
+        return gc.get_referents(*objects)
+    found = gc.get_referents(*(each for each in objects if not isinstance(each, types.ModuleType)))
+    found.extend(types.ModuleType.__getattribute__(module, "__dict__") for module in modules)
+    return found
 
 
 # Functions of their own: until 3.11 a comprehension keeps what it asks in cells, which would be among the objects.
@@ -100,7 +114,7 @@ class Referrers:
                     continue
                 seen.add(id(each))
                 # Each referrer once for each object it refers to.
-                for referent in {id(referent) for referent in gc.get_referents(each)} & wanted:
+                for referent in {id(referent) for referent in referents(each)} & wanted:
                     found[referent].append(each)
         del candidates, group
         return found
@@ -140,7 +154,7 @@ def chain_forward(
     for _ in range(max_depth - 1):
         next_level = []
         for each in level:
-            for referent in gc.get_referents(each):
+            for referent in referents(each):
                 if id(referent) in came_from:
                     continue
                 came_from[id(referent)] = each

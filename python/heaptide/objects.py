@@ -195,10 +195,10 @@ def get_leaking_objects(objects: Iterable[Any] | None = None) -> list[Any]:
     referred: set[int] = set()
     for each in found:
         if id(each) not in own:
-            referred.update(map(id, gc.get_referents(each)))
+            referred.update(map(id, object_graph.referents(each)))
     running = set(map(id, object_graph.running_frames()))
     for frame in object_graph.running_frames():
-        referred.update(map(id, gc.get_referents(frame)))
+        referred.update(map(id, object_graph.referents(frame)))
     return [
         each
         for each in found
@@ -367,7 +367,7 @@ class _Look:
         for depth in range(1, max_depth + 1):
             following: list[Any] = []
             for each in level:
-                around = [other for other in _distinct(gc.get_referents(each)) if self._wanted(other)]
+                around = [other for other in _distinct(object_graph.referents(each)) if self._wanted(other)]
                 for other in around[:too_many]:
                     if id(other) not in self._numbers:
                         self._box(other, depth)
