@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from heaptide import _native
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _OWN_KINDS = (
     "heaptide.heapy.Heapy",
+    "heaptide.heapy._Named",
     "heaptide.heapy_sets.IdentitySet",
     "heaptide.heapy_tables.Rows",
     "heaptide.heapy_tables.Paths",
@@ -123,15 +125,11 @@ class Heapy:
 
     def iso(self, *objects: object) -> IdentitySet:
         """The set of just these objects."""
-        addresses = list(map(id, objects))
-        del objects  # which would be what holds them
-        return of_addresses(addresses)
+        return of_objects(objects)
 
     def idset(self, objects: Iterable[object]) -> IdentitySet:
         """The set of just the objects of an iterable."""
-        addresses = list(map(id, objects))
-        del objects
-        return of_addresses(addresses)
+        return of_objects(objects)
 
     def load(self, fn: str | os.PathLike[str] | Iterable[str]) -> IdentitySet | Stat:
         """The objects of a snapshot, of whatever process, or the last table that was dumped into a file."""
@@ -177,10 +175,33 @@ def _look(token: object) -> HeapView:
     return _native.look_at_heap(token, _TRIED, _REQUEST)
 
 
-def of_addresses(addresses: list[int]) -> IdentitySet:
-    """The objects at these addresses, as a set."""
-    view = _look(_TOKEN)
-    return of_view(view, view.at(addresses))
+def of_objects(objects: Iterable[object]) -> IdentitySet:
+    """Just these objects, as a set. The heap is looked at when the set is first asked for something.
+
+    While this call has not returned, what its caller passed them in holds them, and would be shown as what does.
+    """
+    return IdentitySet(None, look=_Named(list(objects)))
+
+
+class _Named:
+    """Some objects, until they have been looked for."""
+
+    __slots__ = ("_objects",)
+
+    def __init__(self, objects: list[object]) -> None:
+        self._objects = objects
+
+    def __call__(self) -> HeapSet:
+        addresses = list(map(id, self._objects))
+        # What nothing else refers to must not go before the look; of the others no reference of ours is to be seen.
+        self._objects = _only_here(self._objects)
+        return _look(_TOKEN).at(addresses)
+
+
+def _only_here(objects: list[object]) -> list[object]:
+    counts = [sys.getrefcount(each) for each in [*objects, object()]]
+    of_none_else = counts.pop() + 1
+    return [each for each, count in zip(objects, counts, strict=True) if count <= of_none_else]
 
 
 def _without_own(view: HeapView, found: HeapSet) -> HeapSet:

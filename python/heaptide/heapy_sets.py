@@ -39,12 +39,21 @@ class IdentitySet:
     go; ``&``, ``|``, ``-``, ``^`` combine sets, also with a type.
     """
 
-    __slots__ = ("_by", "_partition", "_set")
+    __slots__ = ("_by", "_look", "_partition", "_seen")
 
-    def __init__(self, heap_set: HeapSet, by: str = "kind") -> None:
-        self._set = heap_set
+    def __init__(self, heap_set: HeapSet | None, by: str = "kind", look: Callable[[], HeapSet] | None = None) -> None:
+        self._seen = heap_set
+        # Makes the set when it is first asked for something, if it is not there yet.
+        self._look = look
         self._by = by
         self._partition: HeapPartition | None = None
+
+    @property
+    def _set(self) -> HeapSet:
+        if self._seen is None:
+            assert self._look is not None
+            self._seen = self._look()
+        return self._seen
 
     def __getattr__(self, name: str) -> NoReturn:
         """Say what to use for the few attributes of heapy's that are not here."""
@@ -365,7 +374,7 @@ class MappingProxy:
         return self._ask(lambda each: each[key])
 
     def _ask(self, question: Callable[[Any], object]) -> IdentitySet:
-        from heaptide.heapy import of_addresses
+        from heaptide.heapy import of_objects
 
         answers = []
         for each in at_addrs(self._of.nodes):
@@ -373,7 +382,7 @@ class MappingProxy:
                 answers.append(question(each))
             except Exception:  # it has none
                 continue
-        return of_addresses([id(answer) for answer in answers])
+        return of_objects(answers)
 
 
 def of_view(view: HeapView, heap_set: HeapSet | None = None) -> IdentitySet:

@@ -132,6 +132,31 @@ def test_M8_sets_are_combined_followed_and_measured(tmp_path: Path) -> None:
     assert seen["two looks"] == 100
 
 
+def test_M8_a_set_of_objects_that_were_named_does_not_show_what_named_them(tmp_path: Path) -> None:
+    seen = run(
+        tmp_path,
+        """
+        run_task()
+        hp = heaptide.hpy()
+        named = hp.iso(*KEPT)
+        only_here = hp.iso([1, 2, 3])
+        print(json.dumps({
+            "path": named.shpaths[0],
+            "referrers": [named.referrers.count, named.referrers.kind],
+            "dominators": named.imdom.kind,
+            "texts": hp.iso(*KEPT).maprox.text.imdom.kind,
+            "of an iterable": hp.idset(each for each in KEPT).imdom.kind,
+            "only here": [only_here.count, only_here.kind, only_here.theone, hp.iso("new " + KEPT[0].text).count],
+        }))
+        """,
+    )
+    assert "['KEPT'][" in seen["path"]
+    assert seen["referrers"] == [1, "list"]
+    assert seen["dominators"] == seen["of an iterable"] == "list"
+    assert "Document" in seen["texts"]
+    assert seen["only here"] == [1, "list", [1, 2, 3], 1]
+
+
 @pytest.mark.once
 def test_M8_the_same_questions_are_answered_from_a_file(tmp_path: Path) -> None:
     live, loaded, path = run(
