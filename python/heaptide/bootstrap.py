@@ -60,11 +60,11 @@ def _begin() -> None:
         from heaptide import components
 
         component = components.matched(chosen)
-    if joined is not None and chosen.children:
+    if joined is not None and joined.is_open and chosen.children:
         _record(chosen, joined.path, joined=joined)
     elif component:
         _record(chosen, component, is_component=True)
-    elif chosen.run:
+    elif chosen.run and joined is None:
         _record(chosen, recorder.program_name())
     if chosen.control:
         _attempt(_control, chosen)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FIELDS = ("component", "pid", "host", "time")
 PROGRAM_PATTERN = "heaptide-{component}.{pid}.tide"
 COMPONENT_PATTERN = "{component}_memory.bin"
+# Of the 255 that a file name may have; time stamps, numbers and endings need some, too.
+MAX_NAME_BYTES = 128
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _STAMP = r"\d{8}T\d{6}(?:-\d+)?"
 
@@ -33,7 +35,8 @@ def stamp(seconds: float | None = None) -> str:
 
 def safe(name: str) -> str:
     """A name that is one part of a path, whatever it was before."""
-    return re.sub(r"[^\w.+-]", "_", name).lstrip(".") or "_"
+    short = re.sub(r"[^\w.+-]", "_", name).encode()[:MAX_NAME_BYTES].decode(errors="ignore")
+    return short.lstrip(".") or "_"
 
 
 def expand(settings: Settings, component: str, *, is_component: bool) -> str:

@@ -75,11 +75,11 @@ def begin(
     if warning is not None:
         say(f"{warning}; Python stacks are left out of the capture")
     _current = Recording(path, chosen, component, is_component)
-    if chosen.children:
-        identity = _native.session_id()
-        if identity is not None:
-            root = path if joined is None else joined.path
-            os.environ[settings.SESSION] = Session(identity, os.getpid(), is_component, root).text()
+    identity = _native.session_id()
+    if identity is not None:
+        root = path if joined is None else joined.path
+        session = Session(identity, os.getpid(), is_component, root, is_open=chosen.children)
+        os.environ[settings.SESSION] = session.text()
     if chosen.max_size:
         from heaptide import watch
 
@@ -128,27 +128,30 @@ def toggle(chosen: Settings, wish: bool | None = None) -> None:
 class Session:
     """What a recorded process tells the interpreters it starts, in one variable of the environment."""
 
-    def __init__(self, id: bytes, pid: int, is_component: bool, path: str) -> None:
+    def __init__(self, id: bytes, pid: int, is_component: bool, path: str, *, is_open: bool = True) -> None:
         self.id = id
         self.pid = pid
         self.is_component = is_component
         self.path = path
+        self.is_open = is_open
+        """Whether they join it; if not, they are not recorded on its account."""
 
     def text(self) -> str:
         """As it stands in the environment."""
-        return f"{self.id.hex()}:{self.pid}:{int(self.is_component)}:{self.path}"
+        kind = int(self.is_component) + 2 * int(not self.is_open)
+        return f"{self.id.hex()}:{self.pid}:{kind}:{self.path}"
 
     @classmethod
     def read(cls, text: str) -> Session | None:
         """None if it is no session, or that of this very process before it became another program."""
         parts = text.split(":", 3)
         try:
-            identity, pid, is_component, path = bytes.fromhex(parts[0]), int(parts[1]), parts[2] == "1", parts[3]
+            identity, pid, kind, path = bytes.fromhex(parts[0]), int(parts[1]), int(parts[2]), parts[3]
         except (ValueError, IndexError):
             return None
         if len(identity) != 16 or not os.path.isabs(path) or not os.path.isdir(os.path.dirname(path)):
             return None
-        return cls(identity, pid, is_component, path)
+        return cls(identity, pid, bool(kind & 1), path, is_open=not kind & 2)
 
 
 def program_name(command: list[str] | None = None) -> str:

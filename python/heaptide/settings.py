@@ -264,7 +264,7 @@ ALL = (
     ),
     Setting(
         "children", boolean, True, "interpreters that a recorded process starts join its session, each with a file of "
-        "its own: the capture's name and the child's pid",
+        "its own: the capture's name and the child's pid; `no` leaves them out",
         kind="yes or no", short="HEAPTIDE_CHILDREN",
     ),
     Setting(

@@ -64,6 +64,20 @@ def test_run_records_the_program_and_its_children_in_one_session(tmp_path: Path,
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("place", ["environment", "file"])
+def test_children_are_left_out_where_settings_say_so(tmp_path: Path, place: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'pass'], check=True, cwd='elsewhere')"
+    words = {"HEAPTIDE": "run"}
+    if place == "environment":
+        words["HEAPTIDE_CHILDREN"] = "no"
+    else:  # which a child in another folder does not see
+        (tmp_path / "heaptide.toml").write_text("[profiling]\nchildren = false\n")
+    python("-c", code, cwd=tmp_path, **words)
+    assert len(captures(tmp_path)) == 1 and not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.once
 def test_a_process_that_becomes_another_program_keeps_both_captures(tmp_path: Path) -> None:
     code = "import os, sys; held = bytes(3_000_000); os.execv(sys.executable, [sys.executable, '-c', 'held = bytes(5_000_000)'])"
     python("-c", code, cwd=tmp_path, HEAPTIDE="run", HEAPTIDE_OUT="job.tide")

@@ -199,7 +199,7 @@ def test_F10_names_of_any_kind_are_safe_and_a_broken_folder_stops_nothing(tmp_pa
             function.__name__ = name
             return heaptide.memray_profiling(function)
 
-        for name in ("a", "bin", "../../up", "x/y", "-o", "naïve name"):
+        for name in ("a", "bin", "../../up", "x/y", "-o", "naïve name", "é" * 200):
             assert named(name)() == name
         assert heaptide.memray_profiling(lambda: 3)() == 3
         assert heaptide.memray_profiling(functools.partial(int, "7"))() == 7
@@ -211,9 +211,9 @@ def test_F10_names_of_any_kind_are_safe_and_a_broken_folder_stops_nothing(tmp_pa
         assert task() == 8
         """,
     )
-    assert len(captures) == len(pages) == 8
+    assert len(captures) == len(pages) == 9
     assert {path.name.rpartition(".")[0].rpartition(".")[0] for path in captures} == {
-        *("a", "bin", "_.._up", "x_y", "-o", "naïve_name", "_lambda_", "partial")
+        *("a", "bin", "_.._up", "x_y", "-o", "naïve_name", "_lambda_", "partial", "é" * 64)
     }
     assert said.startswith("heaptide: task: ") and said.count("\n") == 1
     assert not list(tmp_path.parent.glob("up*"))

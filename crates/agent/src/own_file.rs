@@ -35,6 +35,15 @@ impl OwnFile {
         })
     }
 
+    /// Says to every process that can see the file, also from another container, that somebody writes into it. Where
+    /// locks are not to be had, nothing is said.
+    pub fn lock(&self) {
+        if let Ok(fd) = self.fd() {
+            // SAFETY: works on a file descriptor alone.
+            unsafe { libc::flock(fd, libc::LOCK_EX | libc::LOCK_NB) };
+        }
+    }
+
     /// The descriptor, if it is still ours.
     pub fn fd(&self) -> io::Result<RawFd> {
         let fd = self.file.as_raw_fd();
@@ -61,7 +70,10 @@ fn identity(fd: RawFd) -> Option<(u64, u64)> {
 
 impl Drop for OwnFile {
     fn drop(&mut self) {
-        if self.fd().is_ok() {
+        if let Ok(fd) = self.fd() {
+            // A forked child has the descriptor, too, and the lock would last as long as the child.
+            // SAFETY: works on a file descriptor alone.
+            unsafe { libc::flock(fd, libc::LOCK_UN) };
             // SAFETY: dropped once, here; the descriptor is ours.
             unsafe { ManuallyDrop::drop(&mut self.file) };
         }

@@ -105,6 +105,7 @@ impl Store {
     /// Begins the file: `header` is written now, the first slots are reserved.
     pub fn new(file: File, header: &[u8]) -> io::Result<Store> {
         let file = OwnFile::new(file)?;
+        file.lock();
         sys::write_all_at(file.fd()?, header, 0)?;
         let store = Store {
             file,

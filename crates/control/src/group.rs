@@ -57,6 +57,14 @@ pub fn owner(folder: &Path) -> Option<u32> {
     found.map(|metadata| metadata.uid())
 }
 
+/// Within which the numbers of processes are told apart: this boot of this machine, and its container. `None` where that
+/// cannot be found out.
+pub fn pid_space() -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let space = fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(format!("{} {}", boot.trim(), space.display()))
+}
+
 pub fn may_write(folder: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     accessat(CWD, folder, Access::WRITE_OK, AtFlags::EACCESS).is_ok()

@@ -22,6 +22,8 @@ use crate::routes::BASE;
 
 pub const META: &str = "session.json";
 pub const STATS: &str = "stats.json";
+/// In `session.json`: where the numbers of its processes mean something.
+const SPACE: &str = "pid_space";
 /// Names the recording that runs, if somebody else started it.
 pub const CURRENT: &str = "current";
 /// For a process to say what it records.
@@ -44,6 +46,8 @@ pub struct Capture {
     pub modified: SystemTime,
     /// Where its process answers, if it has control.
     door: Option<PathBuf>,
+    /// Whether its process is in another container, or on another machine: its number means nothing here.
+    is_elsewhere: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -95,6 +99,8 @@ impl Sessions {
         let meta = Json::parse(&fs::read(folder.join(META)).ok()?).ok()?;
         let group = meta.get("group").and_then(Json::as_text);
         let group = group.and_then(|group| Some(self.runtime.as_ref()?.join(group)));
+        let space = meta.get(SPACE).and_then(Json::as_text);
+        let is_elsewhere = space.is_some_and(|space| group::pid_space().as_deref() != Some(space));
         let entries = fs::read_dir(folder).ok()?.flatten();
         let mut captures: Vec<Capture> = entries
             .filter_map(|entry| {
@@ -106,6 +112,7 @@ impl Sessions {
                     bytes: metadata.len(),
                     modified: metadata.modified().ok()?,
                     door: group.as_ref().map(|group| group::socket_of(group, pid)),
+                    is_elsewhere,
                 })
             })
             .collect();
@@ -128,6 +135,7 @@ impl Sessions {
                 Ok(()) => {
                     meta.set("id", id.clone().into());
                     meta.set("started_unix_ms", now.into());
+                    meta.set(SPACE, group::pid_space().into());
                     fs::write(folder.join(META), meta.to_string())?;
                     return Ok(Session {
                         id,
@@ -179,6 +187,7 @@ impl Session {
                 bytes: metadata.len(),
                 modified: metadata.modified().ok()?,
                 door: None,
+                is_elsewhere: false,
             }],
             meta: Json::Object(Vec::new()),
         })
@@ -235,12 +244,25 @@ impl Session {
 impl Capture {
     /// Whether its process still records into it: whoever records has the file open for writing.
     pub fn is_being_written(&self) -> bool {
+        if self.is_elsewhere {
+            return self.is_locked();
+        }
         match self.is_open_for_writing() {
             Ok(is_open) => is_open,
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             // A process that gave up its rights shows nobody what it has open, but answers.
             Err(_) => self.is_told_to_be_written(),
         }
+    }
+
+    /// Whoever records holds a lock on the file, which processes of other containers meet, too. If it cannot be tried,
+    /// somebody may write.
+    fn is_locked(&self) -> bool {
+        use rustix::fs::{FlockOperation, flock};
+        let Ok(file) = self.open() else {
+            return true;
+        };
+        flock(&file, FlockOperation::NonBlockingLockShared).is_err()
     }
 
     fn is_open_for_writing(&self) -> io::Result<bool> {

@@ -20,6 +20,7 @@ use crate::render::Renderer;
 use crate::routes::BASE;
 use crate::sessions::{CURRENT, Session, Sessions};
 use crate::steering::{HeapOptions, Options, Steering};
+pub use describing::MAX_BYTES_IN_PASSING;
 use describing::options_of;
 
 /// How long a sibling may take to say what it does.
@@ -276,7 +277,10 @@ impl Switch {
 
     /// Keeps a copy of what is recorded so far as a session of its own.
     pub fn snapshot(&self) -> Result<Option<Session>, String> {
-        let running = self.latest().filter(Session::is_running);
+        // Not another job's, which may keep its sessions in the same folder.
+        let is_ours =
+            |session: &Session| session.id == CURRENT || session.is_of(self.config.group_name());
+        let running = self.latest().filter(Session::is_running).filter(is_ours);
         let Some(running) = running else {
             return Ok(None);
         };

@@ -7,17 +7,25 @@ use crate::request::Request;
 use crate::response::Response;
 use crate::routes::BASE;
 use crate::sessions::Session;
+use crate::switch::MAX_BYTES_IN_PASSING;
 
 impl Handler {
     pub(super) fn sessions(&self, prefix: &str) -> Response {
         let mut sessions = self.switch.sessions.list();
         // A recording that was not started here has no folder, but it is there.
         sessions.splice(0..0, self.switch.find(crate::sessions::CURRENT));
+        // One that ended with its process was not looked through yet.
+        let mut n_bytes = 0;
         let sessions: Vec<Json> = sessions
             .iter()
             .map(|session| {
-                self.switch
-                    .describe(session, session.known_stats().as_ref(), prefix)
+                let known = session.known_stats();
+                let stats = known.or_else(|| {
+                    n_bytes += session.bytes();
+                    let is_quick = n_bytes <= MAX_BYTES_IN_PASSING && !session.is_running();
+                    is_quick.then(|| self.switch.stats(session)).flatten()
+                });
+                self.switch.describe(session, stats.as_ref(), prefix)
             })
             .collect();
         // No limit is no number.

@@ -10,8 +10,8 @@ use crate::reports;
 use crate::routes::BASE;
 use crate::sessions::{STATS, Session};
 
-/// Larger sessions are not looked through just because they were stopped.
-const MAX_BYTES_AT_STOP: u64 = 256 << 20;
+/// Larger sessions are not looked through just because they were stopped or listed.
+pub const MAX_BYTES_IN_PASSING: u64 = 256 << 20;
 
 impl Switch {
     /// Its numbers; made by another process and kept, once it has ended.
@@ -46,7 +46,7 @@ impl Switch {
 
     /// The same, unless the session is so large that nobody wants to wait for it now.
     pub fn quick_stats(&self, session: &Session) -> Option<Json> {
-        if session.bytes() > MAX_BYTES_AT_STOP {
+        if session.bytes() > MAX_BYTES_IN_PASSING {
             return session.known_stats();
         }
         self.stats(session)
