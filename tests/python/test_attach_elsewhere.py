@@ -42,13 +42,19 @@ def test_process_in_another_pid_and_mount_namespace_is_recorded_without_heaptide
         ask(outer, 8)
         heaptide("detach", str(pid))
         assert os.listdir(f"/proc/{pid}/root{inside}") == []
+        # What the first visit had not loaded comes from the copy that is made for the next one.
+        heaptide("heap", "take", "--pid", str(pid), "-o", tmp_path / "x.heap")
+        assert "bytearray" in heaptide("heap", "types", tmp_path / "x.heap").stdout
+        assert os.listdir(f"/proc/{pid}/root{inside}") == []
         # Once more, now that the library is loaded there.
-        heaptide("attach", str(pid), "-f", "-o", capture)
+        heaptide("attach", str(pid), "-f", "--native", "-o", capture)
         ask(outer, 9)
         assert f"recorded into {capture}" in heaptide("detach", str(pid)).stderr
         assert os.listdir(f"/proc/{pid}/root{inside}") == []
         end(outer)
     assert n_asked(capture) == 1
+    # Names were looked up in its own files while these could be seen.
+    assert "names of 0 addresses added" in heaptide("symbols", "bundle", capture).stdout
     # Its own number, not ours.
     assert json.loads(heaptide("stats", "--json", capture).stdout)["metadata"]["pid"] != pid
 

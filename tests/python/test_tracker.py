@@ -317,6 +317,18 @@ def test_tracker_records_the_modes_it_is_asked_for(python: Python, tmp_path: Pat
         assert f" {mark} " in header and " joined_late=true " in header
 
 
+@pytest.mark.once
+def test_sampling_more_finely_than_the_recording_before_begins_at_once(python: Python, tmp_path: Path) -> None:
+    # The first one would take a sample after about a terabyte.
+    python(f"""
+    with Tracker("coarse.tide", sample=2**40):
+        bytes({OTHER})
+    with Tracker("fine.tide", sample=1000):
+        held = bytes({ODD})
+    """)
+    assert count(tmp_path / "fine.tide") == 1
+
+
 def test_stop_puts_everything_back(python: Python) -> None:
     done = python("""
     def state():

@@ -65,6 +65,11 @@ impl Sampler {
         true
     }
 
+    /// Begins anew: the next allocation draws a distance.
+    pub fn forget(&mut self) {
+        (self.bytes_left, self.random) = (0, 0);
+    }
+
     /// An exponentially distributed number of bytes.
     fn distance(&mut self) -> i64 {
         // xorshift64*: plenty for choosing samples, and no state but one word.

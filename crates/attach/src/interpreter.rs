@@ -173,7 +173,8 @@ fn version_by_name(mappings: &[Mapping], program: &str) -> Option<(u8, u8)> {
 
 /// `3.12`, or `312` where it is written without a dot.
 fn version_after(text: &str, is_joined: bool) -> Option<(u8, u8)> {
-    let rest = text.strip_prefix('3')?;
+    let major = text.chars().next()?.to_digit(10)? as u8;
+    let rest = &text[1..];
     let rest = if is_joined {
         rest
     } else {
@@ -181,7 +182,7 @@ fn version_after(text: &str, is_joined: bool) -> Option<(u8, u8)> {
     };
     let end = rest.find(|letter: char| !letter.is_ascii_digit());
     let minor = rest[..end.unwrap_or(rest.len())].parse().ok()?;
-    Some((3, minor))
+    Some((major, minor))
 }
 
 #[cfg(test)]
@@ -205,6 +206,7 @@ mod tests {
         assert_eq!(version_by_name(&[], "python3.9"), Some((3, 9)));
         let module = mapped("/lib/_bisect.cpython-313-x86_64-linux-gnu.so");
         assert_eq!(version_by_name(&module, "python3"), Some((3, 13)));
+        assert_eq!(version_by_name(&[], "python2.7"), Some((2, 7)));
         assert_eq!(version_by_name(&[], "python3"), None);
         assert_eq!(version_by_name(&mapped("/bin/sleep"), "sleep"), None);
     }

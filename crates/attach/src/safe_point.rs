@@ -89,11 +89,17 @@ pub fn candidates(pid: u32) -> Vec<u32> {
             let name = fs::read_to_string(format!("{folder}/comm")).ok()?;
             // Some kernels do not say.
             let call = fs::read_to_string(format!("{folder}/syscall")).unwrap_or_default();
-            (name.trim_end() != "heaptide").then(|| (rank(&call), thread))
+            (!is_ours(pid, thread, &name)).then(|| (rank(&call), thread))
         })
         .collect();
     ranked.sort_by_key(|&(rank, _)| rank);
     ranked.into_iter().map(|(_, thread)| thread).collect()
+}
+
+/// Whether a thread is one of ours by its name. The main thread never is: that of a program started by the command
+/// `heaptide` has the command's name.
+fn is_ours(pid: u32, thread: u32, name: &str) -> bool {
+    thread != pid && name.trim_end() == "heaptide"
 }
 
 /// By what the kernel says of a thread: its system call and the arguments, or `running`.
@@ -126,5 +132,12 @@ mod tests {
         // A plain lock, and a call that changes memory: malloc may be around it.
         assert_eq!(rank("202 0x7f0 0x80 0x2 0x0 0x0 0x0 0x7ffd 0x7f1"), 3);
         assert_eq!(rank("9 0x0 0x1000 0x3 0x22 0x0 0x0 0x7ffd 0x7f1"), 3);
+    }
+
+    #[test]
+    fn main_thread_of_a_program_that_heaptide_run_started_is_not_taken_for_ours() {
+        assert!(!is_ours(4711, 4711, "heaptide\n"));
+        assert!(is_ours(4711, 4712, "heaptide\n"));
+        assert!(!is_ours(4711, 4713, "python3\n"));
     }
 }

@@ -33,6 +33,8 @@ def act(wish):
     try:
         if brought and keeper is not None:
             sys.modules.update(keeper.modules)
+            # They may come from a copy that has gone; what was not loaded then lies in the one of this visit.
+            sys.modules["heaptide"].__path__ = [wish["package"]]
         elif brought:
             load(wish["package"])
         native = sys.modules.get("heaptide._native")

@@ -206,6 +206,8 @@ pub unsafe fn stop() -> Option<Stopped> {
         threads::for_each_state(|state| {
             // SAFETY: no thread records any more, and none can begin: the order word is 0.
             let state = unsafe { &mut *state };
+            // The next session may sample at another rate: a distance drawn for this one would be wrong there.
+            state.sampler.forget();
             if state.session == session.number {
                 record::hand_over(state, session);
                 state.session = 0;

@@ -8,6 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_attach::{Target, place, visit};
 
 use crate::closing_words;
+use crate::commands::symbols;
 use crate::exit::Failure;
 
 pub const NAME: &str = "detach";
@@ -17,7 +18,8 @@ pub fn arguments() -> Command {
         .about("End a recording that `heaptide attach` began; the process goes on as before")
         .after_help(
             "The process gets its own functions back, our threads in it end, and what was copied for it is removed.\n\
-             The capture of a process in a container is fetched out of it, to where attach was told to put it.\n\
+             The capture of a process in a container is fetched out of it, to where attach was told to put it, and gets\n\
+             the names of its native functions.\n\
              Exit codes: 0 done, 1 refused, and one sentence says why.",
         )
         .arg(
@@ -58,6 +60,13 @@ pub fn end(target: &Target) -> Result<PathBuf, Failure> {
         return Ok(ended.capture);
     }
     fetch(target.pid, &ended.capture, &ended.home)?;
+    // Its libraries can be read as long as it runs, and nowhere else; without their names the capture is worth having, too.
+    let root = PathBuf::from(format!("/proc/{}/root", target.pid));
+    if symbols::bundle_from(&root, &ended.home).is_err() {
+        eprintln!(
+            "heaptide: the names of its native functions could not be stored: run heaptide symbols bundle where it runs"
+        );
+    }
     Ok(ended.home)
 }
 

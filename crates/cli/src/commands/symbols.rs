@@ -54,6 +54,33 @@ fn bundle(capture: Capture) -> Result<(), Failure> {
             "{shown} has no native frames: record with --native to get them"
         )));
     }
+    let Kept { n_added, n_all } = keep_names(capture, None)?;
+    println!("{shown}: names of {n_added} addresses added, {n_all} in all");
+    Ok(())
+}
+
+/// Stores the names of a capture that came out of a container: its libraries lie below `root`.
+pub fn bundle_from(root: &Path, capture: &Path) -> Result<(), Failure> {
+    let capture = heaptide_foreign::open(capture).map_err(Failure::failed)?;
+    if !capture.registry.modules.is_empty() {
+        keep_names(capture, Some(root))?;
+    }
+    Ok(())
+}
+
+/// So many addresses got their names, of so many.
+struct Kept {
+    n_added: usize,
+    n_all: usize,
+}
+
+fn keep_names(mut capture: Capture, root: Option<&Path>) -> Result<Kept, Failure> {
+    for module in capture.registry.modules.values_mut() {
+        // Those in angle brackets are no files.
+        if let Some(root) = root.filter(|_| module.path.starts_with('/')) {
+            module.path = format!("{}{}", root.display(), module.path);
+        }
+    }
     let mut progress = Progress::new("reading", capture.n_events());
     let (capture, names) = native_names(capture, &mut |n_done| progress.advance(n_done));
     progress.finish();
@@ -77,14 +104,12 @@ fn bundle(capture: Capture) -> Result<(), Failure> {
         .collect();
     if !entries.is_empty() {
         let written = capture.append_registry(&entries);
-        written.map_err(|error| Failure::writing(&shown, &error))?;
+        written.map_err(|error| Failure::writing(capture.path.display(), &error))?;
     }
-    println!(
-        "{shown}: names of {} addresses added, {} in all",
-        found.len(),
-        names.len()
-    );
-    Ok(())
+    Ok(Kept {
+        n_added: found.len(),
+        n_all: names.len(),
+    })
 }
 
 /// Whether a process of this number runs here. A capture from elsewhere may name one that does by chance.

@@ -2,8 +2,7 @@
 
 /// A C++ or Rust name without its types and hashes; any other as it is.
 pub fn readable(name: &str) -> String {
-    // Suffixes that compilers give to parts and copies of functions: `.cold`, `.part.0`, `.isra.0`, `.constprop.0`.
-    let base = name.split_once('.').map_or(name, |(base, _)| base);
+    let base = without_suffix(name);
     if let Ok(rust) = rustc_demangle::try_demangle(base) {
         return format!("{rust:#}");
     }
@@ -17,6 +16,25 @@ pub fn readable(name: &str) -> String {
         }
     }
     if base.is_empty() { name } else { base }.to_owned()
+}
+
+/// The name without what compilers add for parts and copies of functions: `.cold`, `.part.0`, `.constprop.0`, `.llvm.123`.
+fn without_suffix(name: &str) -> &str {
+    let begin = end_of_rust_hash(name).unwrap_or(0);
+    name[begin..]
+        .find('.')
+        .map_or(name, |dot| &name[..begin + dot])
+}
+
+/// Rust's older names have dots inside, for the `::` of types, and end with a hash: `17h`, 16 digits, `E`.
+fn end_of_rust_hash(name: &str) -> Option<usize> {
+    let is_hash = |text: &[u8]| text.len() == 16 && text.iter().all(u8::is_ascii_hexdigit);
+    name.match_indices("17h").find_map(|(at, mark)| {
+        let (digits, end) = (at + mark.len(), at + mark.len() + 16);
+        let found = name.as_bytes().get(digits..end).is_some_and(is_hash)
+            && name.as_bytes().get(end) == Some(&b'E');
+        found.then_some(end + 1)
+    })
 }
 
 #[cfg(test)]
@@ -33,6 +51,13 @@ mod tests {
             "core::fmt::write"
         );
         assert_eq!(readable("_RNvC6_123foo3bar"), "123foo::bar");
+        let dotted = "_ZN41_$LT$rpds..Key$u20$as$u20$core..Clone$GT$5clone17h0123456789abcdefE";
+        for suffix in ["", ".cold", ".llvm.3246992927193887725"] {
+            assert_eq!(
+                readable(&format!("{dotted}{suffix}")),
+                "<rpds::Key as core::Clone>::clone"
+            );
+        }
         assert_eq!(readable("_Zbroken"), "_Zbroken");
         assert_eq!(readable(""), "");
     }
