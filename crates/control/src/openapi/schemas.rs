@@ -6,6 +6,14 @@ pub fn reference(name: &str) -> Json {
     object([("$ref", format!("#/components/schemas/{name}").into())])
 }
 
+impl Json {
+    /// The same schema, with a sentence for whoever fills it in.
+    fn described(mut self, sentence: &str) -> Json {
+        self.set("description", sentence.into());
+        self
+    }
+}
+
 fn typed(kind: &str) -> Json {
     object([("type", kind.into())])
 }
@@ -48,22 +56,57 @@ pub fn schemas() -> Json {
     let mut start_options = record(
         &[],
         [
-            ("mode", choice_schema(&["exact", "objects", "sampled"])),
-            ("sample_bytes", bounded(0, 1 << 50)),
-            ("aggregate", typed("boolean")),
-            ("native", typed("boolean")),
-            ("native_traces", typed("boolean")),
-            ("follow_fork", typed("boolean")),
-            ("interval_ms", bounded(1, 86_400_000)),
+            (
+                "mode",
+                choice_schema(&["exact", "objects", "sampled"]).described(
+                    "what is recorded: every allocation, every Python object too, or a sample",
+                ),
+            ),
+            (
+                "sample_bytes",
+                bounded(0, 1 << 50).described("sampled: one allocation about every so many bytes"),
+            ),
+            (
+                "aggregate",
+                typed("boolean").described("keep sums: the file stays small however long it runs"),
+            ),
+            (
+                "native",
+                typed("boolean").described("record the C, C++ and Rust functions between, too"),
+            ),
+            (
+                "native_traces",
+                typed("boolean").described("the same, as memray calls it"),
+            ),
+            (
+                "follow_fork",
+                typed("boolean").described("record forked children, too"),
+            ),
+            (
+                "interval_ms",
+                bounded(1, 86_400_000)
+                    .described("milliseconds between two looks at the resident size"),
+            ),
         ],
     );
     start_options.set("additionalProperties", false.into());
     let mut heap_options = record(
         &[],
         [
-            ("values", typed("boolean")),
-            ("redact", list_of(text_schema())),
-            ("fork", typed("boolean")),
+            (
+                "values",
+                typed("boolean").described("keep the texts of short strings and numbers"),
+            ),
+            (
+                "redact",
+                list_of(text_schema())
+                    .described("names and values that are not shown, with * for any text"),
+            ),
+            (
+                "fork",
+                typed("boolean")
+                    .described("look at a copy of the process, which stands still for less"),
+            ),
         ],
     );
     heap_options.set("additionalProperties", false.into());
@@ -199,4 +242,25 @@ fn bounded(least: i64, most: i64) -> Json {
         ("minimum", Json::Integer(least)),
         ("maximum", Json::Integer(most)),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_of_a_body_says_what_it_does() {
+        let schemas = schemas();
+        for name in ["StartOptions", "HeapOptions"] {
+            let properties = schemas.get(name).and_then(|one| one.get("properties"));
+            let Some(Json::Object(properties)) = properties else {
+                panic!("{name} has no properties");
+            };
+            assert!(!properties.is_empty());
+            for (option, schema) in properties {
+                let sentence = schema.get("description").and_then(Json::as_text);
+                assert!(sentence.is_some(), "{name}: {option} is not described");
+            }
+        }
+    }
 }
