@@ -14,6 +14,14 @@ a service if its configuration says so; :mod:`leaks` tells what each job of a wo
 Importing this package loads next to nothing. What records is loaded when it is first asked for.
 """
 
+import sys as _sys
+
+if "t" in getattr(_sys, "abiflags", ""):
+    raise ImportError(
+        "free-threaded builds of Python are not supported by heaptide yet; "
+        "use the build with the GIL of the same version"
+    )
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` itself would be an import
     from heaptide import leaks, objects
@@ -73,8 +81,6 @@ _MODULES = ("leaks", "objects")
 
 
 def __getattr__(name: str) -> object:
-    if name == "_native":
-        _refuse_free_threading()
     home = _HOME_OF.get(name)
     if name in _MODULES:
         import importlib
@@ -82,8 +88,6 @@ def __getattr__(name: str) -> object:
         return importlib.import_module(f"heaptide.{name}")
     if home is None:
         raise AttributeError(f"module 'heaptide' has no attribute {name!r}")
-    if home == "_native":
-        _refuse_free_threading()
     import importlib
 
     value = getattr(importlib.import_module(f"heaptide.{home}"), name)
@@ -93,13 +97,3 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-def _refuse_free_threading() -> None:
-    import sys
-
-    if "t" in getattr(sys, "abiflags", ""):
-        raise ImportError(
-            "heaptide does not support free-threaded builds of Python yet; "
-            "use the build with the GIL of the same version"
-        )

@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 
 def main() -> int:
     """Do what the command line says. Reports are made by the native part; only programs to run come back to Python."""
-    from heaptide import _native
+    try:
+        from heaptide import _native
+    except ImportError as error:
+        from heaptide.messages import say
+
+        say(f"could not be loaded: {error}")
+        return 1
 
     outcome = _native.main(sys.argv[1:])
     if isinstance(outcome, int):

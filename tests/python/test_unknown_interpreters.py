@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +28,7 @@ def strange(tmp_path: Path) -> dict[str, str]:
 
 
 def test_free_threaded_build_is_refused_in_one_sentence() -> None:
-    for statement in ("import heaptide; heaptide.active", "import heaptide.tracker", "from heaptide import Tracker"):
+    for statement in ("import heaptide", "import heaptide.tracker", "from heaptide import Tracker"):
         code = f"import sys\nsys.abiflags = 't'\ntry:\n  {statement}\nexcept ImportError as error: print(error)"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
@@ -35,12 +36,34 @@ def test_free_threaded_build_is_refused_in_one_sentence() -> None:
         assert "heaptide._native" not in done.stdout
 
 
-def test_free_threaded_build_gives_the_command_one_sentence_and_no_traceback(tmp_path: Path) -> None:
+def test_free_threaded_build_ends_the_command_with_the_sentence(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.abiflags = 't'")
     env = {"PYTHONPATH": str(tmp_path)}
     done = heaptide("run", "-c", "print('ran')", check=False, env=env)
     assert (done.returncode, done.stdout) == (1, "")
     assert "free-threaded" in done.stderr.splitlines()[-1]
+
+
+def test_free_threaded_build_runs_a_program_that_the_environment_asks_to_record(tmp_path: Path) -> None:
+    package = subprocess.check_output([sys.executable, "-c", "import heaptide; print(heaptide.__path__[0])"], text=True)
+    shutil.copy(Path(package.strip()).parent / "heaptide.pth", tmp_path)
+    code = f"""
+import os, site, sys
+sys.abiflags, os.environ["HEAPTIDE"] = "t", "run"
+site.addsitedir({str(tmp_path)!r})
+print("ran")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    assert "free-threaded" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_native_part_that_cannot_be_loaded_gives_the_command_one_sentence(tmp_path: Path) -> None:
+    # As the loader says where a limit on memory leaves no room for it.
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['heaptide._native'] = None")
+    done = heaptide("run", "-c", "print('ran')", check=False, env={"PYTHONPATH": str(tmp_path)})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("heaptide: could not be loaded: ") and done.stderr.count("\n") == 1
 
 
 def test_unknown_layout_costs_the_python_stacks_and_nothing_else(tmp_path: Path, strange: dict[str, str]) -> None:

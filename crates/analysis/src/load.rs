@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use heaptide_capture::tally::{StackId, Stacks, Sums, Tally, Watch};
 use heaptide_capture::{Capture, Damage, Header, Registry, replay};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::filter::{Filter, NoMatch, SiteFilter};
 use crate::symbols::names::Resolver;
@@ -281,6 +281,7 @@ pub(crate) fn show(
             part,
         });
     }
+    hide_end_of_command(stacks, names, &mut shown);
     for (at, functions) in outer {
         if shown[at].location.is_some() {
             let part = shown[at].part;
@@ -346,6 +347,27 @@ fn hide(shown: &mut [Shown], mut at: usize) {
         shown[at].location = None;
         shown[at].part = Part::Own;
         at = shown[at].parent as usize;
+    }
+}
+
+/// The installed command stands alone in a stack when the program has ended and the command passes on its exit code. That
+/// it is ours is known from other stacks, in which the profiler's own frames follow it.
+fn hide_end_of_command(stacks: &Stacks, names: &Names, shown: &mut [Shown]) {
+    let of_ours: FxHashSet<u32> = stacks
+        .iter()
+        .filter(|(id, _)| shown[id.0 as usize].part == Part::Own)
+        .map(|(_, stack)| stack.frame.code)
+        .collect();
+    for (id, stack) in stacks.iter() {
+        let at_root = shown[stack.parent.0 as usize].part == Part::Own;
+        let at = &mut shown[id.0 as usize];
+        let is_hidden = at_root
+            && of_ours.contains(&stack.frame.code)
+            && at.location.is_some_and(|it| is_command(names.get(it)));
+        if is_hidden {
+            at.location = None;
+            at.part = Part::Own;
+        }
     }
 }
 

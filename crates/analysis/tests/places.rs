@@ -81,6 +81,11 @@ fn what_started_the_profiler_is_left_out_with_it() {
     let script =
         format!("alloc a 10 at {command} > {own} > main:3; alloc b 5 at {command} > {own}");
     assert_eq!(shown(&script), ["main:/srv/job/job.py:3 10", "none 5"]);
+    // The command alone, when the program has ended; or a program of the same name.
+    let end = "alloc b 5 at <module>@/venv/bin/heaptide:9";
+    let script = format!("alloc a 10 at {command} > {own} > main:3; {end}");
+    assert_eq!(shown(&script), ["main:/srv/job/job.py:3 10", "none 5"]);
+    assert_eq!(shown(end), ["<module>:/venv/bin/heaptide:9 5"]);
     let script = format!("alloc a 10 at {module}; alloc b 5 at {module} > {own} > main:3");
     assert_eq!(shown(&script), ["none 10", "main:/srv/job/job.py:3 5"]);
     // A program that python -m started, and that uses the profiler itself, keeps its frames.

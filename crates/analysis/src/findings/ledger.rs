@@ -9,11 +9,8 @@ use crate::model::findings::{Ledger, Unshared};
 /// `None` if recording was not ended in order, or the kernel did not say.
 pub fn ledger(process: &Process) -> Option<Ledger> {
     let memory = &process.registry.memory;
-    let part = |part: MemoryPart| memory.get(&part).copied();
-    let known = |it: MemoryPart| part(it).unwrap_or(0);
-    let resident_bytes = part(MemoryPart::Anonymous)?
-        .saturating_add(known(MemoryPart::Files))
-        .saturating_add(known(MemoryPart::SharedMemory));
+    let known = |part: MemoryPart| memory.get(&part).copied().unwrap_or(0);
+    let resident_bytes = resident_at_end(process)?;
     let live = |is_it: fn(Allocator) -> bool| {
         let sites = process.sums.sites.iter();
         let sites = sites.filter(|site| is_it(site.allocator));
@@ -42,6 +39,15 @@ pub fn ledger(process: &Process) -> Option<Ledger> {
     let rest = i128::from(resident_bytes) - explained;
     ledger.unexplained_bytes = i64::try_from(rest).unwrap_or(0);
     Some(ledger)
+}
+
+/// How large the process was when recording ended; `None` as above.
+pub fn resident_at_end(process: &Process) -> Option<u64> {
+    let part = |part: MemoryPart| process.registry.memory.get(&part).copied();
+    let own = part(MemoryPart::Anonymous)?;
+    let files = part(MemoryPart::Files).unwrap_or(0);
+    let shared = part(MemoryPart::SharedMemory).unwrap_or(0);
+    Some(own.saturating_add(files).saturating_add(shared))
 }
 
 fn is_python(allocator: Allocator) -> bool {
