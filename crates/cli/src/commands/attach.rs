@@ -101,15 +101,24 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         return show(matches, &target);
     }
     let path = destination(matches, pid, "tide")?;
-    let begun = begin(matches, &target, path)?;
     let duration = matches.get_one::<f64>("duration").copied();
+    // Caught before anything is begun: a recording of a given duration is never left running by a Ctrl-C.
+    let signals = duration.map(|_| caught_signals()).transpose()?;
+    let begun = begin(matches, &target, path)?;
     if !matches.get_flag("quiet") {
         tell(&begun, &target, duration.is_none());
     }
-    match duration {
-        Some(seconds) => wait_and_end(matches, &target, &begun, seconds),
+    match duration.zip(signals) {
+        Some((seconds, signals)) => wait_and_end(matches, &target, &begun, seconds, signals),
         None => Ok(()),
     }
+}
+
+/// What ends a recording earlier.
+fn caught_signals() -> Result<Signals, Failure> {
+    Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| {
+        Failure::failed(format!("signals cannot be waited for ({error}): try again"))
+    })
 }
 
 /// Begins to record into `home`, which is known to be free.
@@ -185,10 +194,8 @@ fn wait_and_end(
     target: &Target,
     begun: &Begun,
     seconds: f64,
+    mut signals: Signals,
 ) -> Result<(), Failure> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| {
-        Failure::failed(format!("signals cannot be waited for ({error}): try again"))
-    })?;
     let deadline = Instant::now() + Duration::from_secs_f64(seconds);
     let mut came = None;
     while came.is_none() && Instant::now() < deadline && find::is_running(target.pid) {
