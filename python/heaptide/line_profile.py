@@ -10,6 +10,7 @@ import functools
 import inspect
 import itertools
 import os
+import sys
 import threading
 import types
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
@@ -105,6 +106,8 @@ def user_function(function: Any) -> types.FunctionType:
     while id(function) not in seen:
         seen.add(id(function))
         inner = getattr(function, "__wrapped__", None)
+        if inner is None and isinstance(function, types.FunctionType):
+            inner = _held(function)
         if inner is None and not isinstance(function, types.FunctionType) and not isinstance(function, type):
             candidates = (getattr(function, name, None) for name in _HOLDERS)
             inner = next(
@@ -117,6 +120,24 @@ def user_function(function: Any) -> types.FunctionType:
         kind = "the class" if isinstance(function, type) else "an object without Python source:"
         raise TypeError(f"lines of {kind} {function!r} cannot be reported: decorate a function or a method")
     return function
+
+
+def _held(wrapper: types.FunctionType) -> types.FunctionType | None:
+    """Return what a wrapper of a library holds and does not tell of: the one function of the file that decorates."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "heaptide":
+        frame = frame.f_back
+    if frame is None or wrapper.__code__.co_filename == frame.f_code.co_filename:
+        return None
+    held = []
+    for cell in wrapper.__closure__ or ():
+        try:
+            content = cell.cell_contents
+        except ValueError:  # nothing was put into it yet
+            continue
+        if isinstance(content, types.FunctionType) and content.__code__.co_filename == frame.f_code.co_filename:
+            held.append(content)
+    return held[0] if len(held) == 1 else None
 
 
 class Profiled:

@@ -130,10 +130,13 @@ def save_page(
     """Write a page, whole or not at all. Never raises."""
     try:
         page = _native.render_lines(functions, precision=precision, columns=list(columns), form="page")
-        unfinished = f"{path}.{os.getpid()}.part"
+        # A device or a pipe stays what it is, and is written into.
+        in_place = os.path.exists(path) and not os.path.isfile(path)
+        unfinished = path if in_place else f"{path}.{os.getpid()}.part"
         with open(unfinished, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(page)
-        os.replace(unfinished, path)
+        if not in_place:
+            os.replace(unfinished, path)
     except Exception as error:
         say(f"the page {path} could not be written ({reason(error)}): check the folder and the space left")
 

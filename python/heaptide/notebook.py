@@ -57,6 +57,13 @@ Usage: %%heaptide [--objects] [--leaks] [-o file.html] [--height N]
 _LONG_OPTIONS = ("--objects", "--leaks", "--height")
 
 
+def _mistake(text: str) -> Exception:
+    """Return an error that a notebook shows as one line, without a traceback."""
+    from IPython.core.error import UsageError
+
+    return UsageError(text)  # type: ignore[no-any-return]
+
+
 class MemitResult:
     """What ``%memit -o`` returns."""
 
@@ -109,7 +116,7 @@ class _Options:
                 for letter in word[1:]:
                     self.values.setdefault(letter, []).append("")
             else:
-                raise ValueError(f"option {word} is not known: add ? to the magic's name for help")
+                raise _mistake(f"option {word} is not known: add ? to the magic's name for help")
             rest = after.strip()
         self.statement = rest
 
@@ -120,7 +127,7 @@ class _Options:
         try:
             return float(text)
         except ValueError:
-            raise ValueError(f"{text!r} is not a number for option {name}") from None
+            raise _mistake(f"{text!r} is not a number for option {name}") from None
 
     def has(self, name: str) -> bool:
         return name in self.values
@@ -156,7 +163,7 @@ class Magics:
         interval = options.number("i", 0.1)
         include_children = options.has("c")
         if repeat < 1:
-            raise ValueError(f"a statement is measured at least once, not {repeat} times")
+            raise _mistake(f"a statement is measured at least once, not {repeat} times")
         statement = options.statement if cell is None else cell
         namespace = self.shell.user_ns
         if cell is not None and options.statement:
@@ -182,7 +189,7 @@ class Magics:
         options = _Options(line, "fT", "rc")
         names = options.values.get("f", [])
         if not names:
-            raise ValueError("no function is named: name one with -f")
+            raise _mistake("no function is named: name one with -f")
         namespace = self.shell.user_ns
         accumulated = Accumulated()
         restored = [self._replace(name, accumulated.profile, namespace) for name in names]
@@ -306,7 +313,7 @@ class Magics:
                 return lambda: setattr(owner, attribute, original)
             original = namespace[name]
         except (NameError, KeyError, AttributeError) as error:
-            raise ValueError(f"there is no function {name} in this notebook ({reason(error)})") from None
+            raise _mistake(f"there is no function {name} in this notebook ({reason(error)})") from None
         namespace[name] = decorate(original)
 
         def restore() -> None:

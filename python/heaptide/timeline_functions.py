@@ -59,8 +59,8 @@ class timestamp:
     """A bracket around a block of code: ``with profile.timestamp("load"):``."""
 
     def __init__(self, name: str = "<block>") -> None:
-        # The place of the module is empty, as mprof has it.
-        self._name = f".{name}"
+        # The place of the module is empty, as mprof has it, and its names have no blanks.
+        self._name = "." + "_".join(name.split())
 
     def __enter__(self) -> None:
         self._bracket = begin(self._name)

@@ -72,6 +72,8 @@ SIX_FUNCTIONS = """
         ]
         return len(pieces)
 
+    # What imports have given back is used up first: a block that is put there would not show.
+    filler = [bytearray(1 << 20) for _ in range(8)] + [bytes(20000) for _ in range(500)]
     increment(1)
     in_a_loop()
     by_what_it_calls()

@@ -64,6 +64,39 @@ def test_c7_users_function_is_named_over_and_under_other_decorators(python):
     assert done.stdout.splitlines()[-1] == "under over"
 
 
+def test_c7_users_function_is_named_over_a_decorator_that_does_not_tell_what_it_wraps(python, tmp_path):
+    library = """
+        def task(function):
+            def wrapper(*args, **kwargs):
+                return function(*args, **kwargs)
+            return wrapper
+    """
+    (tmp_path / "library.py").write_text(textwrap.dedent(library))
+    done = python("""
+        from heaptide import profile
+        from library import task
+
+        @profile
+        @task
+        def over():
+            return 1
+
+        def helper():
+            return 2
+
+        def make():
+            kept = helper
+            @profile
+            def own():
+                return kept()
+            return own
+
+        over(), make()()
+    """)
+    names = [next(row.text.strip() for row in table.rows if "def " in row.text) for table in tables(done.stdout)]
+    assert names == ["def over():", "def own():"]
+
+
 def test_c7_function_that_runs_elsewhere_still_names_the_users_lines(python):
     done = python("""
         import functools

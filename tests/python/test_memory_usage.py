@@ -153,10 +153,12 @@ def test_magics_measure_statements_functions_and_cells(tmp_path):
         shell.kernel = object()
         run("mprun", "-f cell cell(10)")
         del shell.kernel
+        # IPython shows this kind of error as one line.
+        from IPython.core.error import UsageError
         for magic, line in (("memit", "--what x"), ("mprun", "pass"), ("mprun", "-f nowhere pass")):
             try:
                 run(magic, line)
-            except ValueError as error:
+            except UsageError as error:
                 print("refused:", error)
         """,
         tmp_path,

@@ -22,16 +22,8 @@ pub fn named(path: &Path, force: bool) -> Result<(File, PathBuf), Failure> {
             "{shown} exists already: choose another name, or overwrite it with --force"
         ))
     };
-    if force {
-        // A new file under the old name: whoever reads the old one keeps it whole.
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(Failure::writing(path.display(), &error));
-            }
-            _ => {}
-        }
-    }
-    match create(path) {
+    let file = if force { replace(path) } else { create(path) };
+    match file {
         Ok(file) => Ok((file, path.to_owned())),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(exists()),
         Err(error) => Err(Failure::writing(path.display(), &error)),
@@ -91,6 +83,24 @@ fn first_free(
         "{} has no free name for another timeline: remove old ones with heaptide clean",
         shown.display()
     )))
+}
+
+/// A new file under a name that may be taken: whoever reads the old one keeps it whole. What is no regular file, such as
+/// a device or a pipe, stays what it is and is written into.
+pub fn replace(path: &Path) -> io::Result<File> {
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return OpenOptions::new().append(true).open(path);
+    }
+    remove(path)?;
+    create(path)
+}
+
+/// Removes a file, if there is one.
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn create(path: &Path) -> io::Result<File> {

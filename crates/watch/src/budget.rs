@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::sys;
-
 /// A share of one core.
 pub struct Budget {
     share: f64,
@@ -19,18 +17,16 @@ impl Budget {
         self.next.is_none_or(|next| now >= next)
     }
 
-    /// Does the work and waits for as long as it takes to make its cost the share. What counts is processor time, not the
-    /// time of the wall: on a busy machine we would otherwise look less and less.
-    pub fn spend<T>(&mut self, now: Instant, work: impl FnOnce() -> T) -> T {
-        let before = sys::cpu_time();
-        let result = work();
-        self.pay(now, sys::cpu_time().saturating_sub(before));
-        result
+    /// How long it is until everything is paid for.
+    pub fn owed(&self, now: Instant) -> Duration {
+        self.next
+            .map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
     }
 
-    /// The same for work that was done already.
+    /// Waits for as long as it takes to make the cost of work the share, on top of what is still owed for earlier work.
+    /// What counts is processor time, not the time of the wall: on a busy machine we would otherwise look less and less.
     pub fn pay(&mut self, now: Instant, cost: Duration) {
-        self.next = now.checked_add(cost.div_f64(self.share));
+        self.next = now.checked_add(self.owed(now) + cost.div_f64(self.share));
     }
 }
 
@@ -45,5 +41,7 @@ mod tests {
         budget.pay(now, Duration::from_millis(20));
         assert!(!budget.allows(now + Duration::from_millis(1_999)));
         assert!(budget.allows(now + Duration::from_millis(2_001)));
+        budget.pay(now, Duration::from_millis(10));
+        assert_eq!(budget.owed(now), Duration::from_secs(3));
     }
 }

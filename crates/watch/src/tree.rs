@@ -5,7 +5,7 @@
 //! process and not to its number, so a number that is used again confuses nobody.
 
 use std::collections::HashSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use heaptide_timeline::{Backend, Memory};
 
@@ -19,6 +19,10 @@ const FINDING_SHARE: f64 = 0.003;
 const DEAR_SHARE: f64 = 0.004;
 /// If the dear sizes are what was asked for.
 const WANTED_SHARE: f64 = 0.01;
+/// When somebody is new, the sizes that were asked for are read at once unless this much is owed for earlier looks.
+const MAX_OWED: Duration = Duration::from_secs(1);
+/// Of a round of many large processes, the rest is read at the next tick.
+const MAX_AT_ONCE: Duration = Duration::from_millis(40);
 /// Beyond this many, files are opened anew at each look: others need descriptors too.
 const MAX_KEPT: usize = 400;
 /// A process that was just born may still show its parent's name: it is asked again at these looks.
@@ -60,6 +64,11 @@ pub struct Tree {
     last_pid: Option<u64>,
     finding: Budget,
     dear: Budget,
+    /// The dear sizes are what was asked for: they are read of all processes together, since a page that one no longer
+    /// shares counts for another, and their sum would else be of different moments.
+    is_dear_wanted: bool,
+    /// When the round began that is not at its end.
+    round: Option<Instant>,
     page_len: u64,
     /// Processes of another user, of which only the resident size is to be seen.
     pub n_closed: usize,
@@ -85,11 +94,21 @@ impl Tree {
                 Backend::Rss => DEAR_SHARE,
                 Backend::Pss | Backend::Uss => WANTED_SHARE,
             }),
+            is_dear_wanted: backend != Backend::Rss,
+            round: None,
             page_len: sys::page_len(),
             n_closed: 0,
         };
         tree.add(root, stat);
         Some(tree)
+    }
+
+    /// Reads the sizes that were asked for at every look, whatever it costs.
+    pub fn at_any_cost(mut self) -> Tree {
+        if self.is_dear_wanted {
+            self.dear = Budget::new(f64::INFINITY);
+        }
+        self
     }
 
     /// Looks at everything once.
@@ -103,7 +122,11 @@ impl Tree {
         }
         self.read_sizes(&mut news);
         self.read_names(&mut news);
-        self.read_dear(now);
+        if self.is_dear_wanted {
+            self.read_round(now);
+        } else {
+            self.read_dear(now);
+        }
         news
     }
 
@@ -150,13 +173,18 @@ impl Tree {
 
     fn add(&mut self, pid: u32, stat: procfs::Stat) {
         let keeps = self.members.len() < MAX_KEPT;
+        let command = procfs::command_of(pid).unwrap_or_default();
+        let is_fork = self
+            .members
+            .iter()
+            .any(|member| member.pid == stat.parent && member.command == command);
         self.members.push(Member {
             number: self.n_ever,
             pid,
             parent: stat.parent,
             name: stat.name,
-            command: procfs::command_of(pid).unwrap_or_default(),
-            memory: Memory::default(),
+            command,
+            memory: self.first_memory(is_fork),
             start: stat.start,
             statm: keeps.then(|| Kept::open(&statm_path(pid)).ok()).flatten(),
             n_looks: 0,
@@ -164,6 +192,18 @@ impl Tree {
             is_closed: false,
         });
         self.n_ever += 1;
+    }
+
+    /// Until its sizes are read, a process counts with its resident size. A fork has all its pages in common with its
+    /// parent, where they are counted already.
+    fn first_memory(&self, is_fork: bool) -> Memory {
+        let shared = (is_fork && self.is_dear_wanted).then_some(0);
+        Memory {
+            proportional: shared,
+            unique: shared,
+            swap: shared,
+            ..Memory::default()
+        }
     }
 
     fn read_sizes(&mut self, news: &mut News) {
@@ -219,17 +259,39 @@ impl Tree {
             if member.dear_at == Some(now) {
                 return;
             }
-            member.dear_at = Some(now);
-            let sizes = self.dear.spend(now, || procfs::dear_sizes(member.pid));
-            if let Some([proportional, unique, swap]) = sizes {
-                member.memory.proportional = Some(proportional);
-                member.memory.unique = Some(unique);
-                member.memory.swap = Some(swap);
-            } else if !member.is_closed && procfs::is_closed(member.pid) {
-                member.is_closed = true;
-                self.n_closed += 1;
-            }
+            let before = sys::cpu_time();
+            self.n_closed += usize::from(member.read_dear(now));
+            self.dear.pay(now, sys::cpu_time().saturating_sub(before));
         }
+    }
+
+    /// All processes, one after the other: when it is paid for, or somebody is new.
+    fn read_round(&mut self, now: Instant) {
+        let somebody_is_new = self.members.iter().any(|member| member.dear_at.is_none());
+        let is_due = self.dear.allows(now) || somebody_is_new && self.dear.owed(now) < MAX_OWED;
+        if self.round.is_none() && !is_due {
+            return;
+        }
+        let round = *self.round.get_or_insert(now);
+        let before = sys::cpu_time();
+        let mut cost = Duration::ZERO;
+        let left = self
+            .members
+            .iter_mut()
+            .filter(|member| member.dear_at < Some(round));
+        let mut is_whole = true;
+        for member in left {
+            if cost >= MAX_AT_ONCE {
+                is_whole = false;
+                break;
+            }
+            self.n_closed += usize::from(member.read_dear(now));
+            cost = sys::cpu_time().saturating_sub(before);
+        }
+        if is_whole {
+            self.round = None;
+        }
+        self.dear.pay(now, cost);
     }
 
     /// Whether the program itself is still there.
@@ -241,6 +303,20 @@ impl Tree {
 }
 
 impl Member {
+    /// Reads the sizes that cost much. Whether it was found to belong to another user, who alone may see them.
+    fn read_dear(&mut self, now: Instant) -> bool {
+        self.dear_at = Some(now);
+        if let Some([proportional, unique, swap]) = procfs::dear_sizes(self.pid) {
+            self.memory.proportional = Some(proportional);
+            self.memory.unique = Some(unique);
+            self.memory.swap = Some(swap);
+            return false;
+        }
+        let is_found = !self.is_closed && procfs::is_closed(self.pid);
+        self.is_closed |= is_found;
+        is_found
+    }
+
     fn resident_pages(&self) -> Option<u64> {
         let mut buffer = [0; 256];
         match &self.statm {

@@ -3,7 +3,7 @@
 //! Runs that overlap in time are parts of one larger run: they share a clock, and their sum is the first curve. Runs
 //! that do not are compared, so each begins at zero.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use heaptide_timeline::{Ending, Point, Process, Timeline};
 
@@ -15,7 +15,7 @@ use crate::model::chart::{Bracket, Chart, ChartNote, Series, SeriesKind, Trend};
 const MAX_CHILDREN: usize = 10;
 /// A limit this many times above the peak would press the curves to the floor.
 const FAR: u64 = 4;
-/// Nodes of one run need not start at the same instant.
+/// Nodes of one run need not start at the same instant, and their clocks need not agree.
 const APART_S: f64 = 10.0;
 
 /// What the user asked for.
@@ -91,13 +91,23 @@ pub fn chart(runs: &[Named<'_>], wishes: &ChartWishes) -> Chart {
     builder.finish()
 }
 
-/// Whether every run begins before all earlier ones are over.
+/// Whether every run begins before all earlier ones are over. A second run on the same host that follows at once is to be
+/// compared with the first, not added to it.
 fn are_together(runs: &[Named<'_>]) -> bool {
+    let nodes: HashSet<_> = runs
+        .iter()
+        .map(|run| (&run.timeline.header.host, run.timeline.header.rank))
+        .collect();
+    let apart_s = if nodes.len() == runs.len() {
+        APART_S
+    } else {
+        0.0
+    };
     let mut spans: Vec<(f64, f64)> = runs.iter().filter_map(|run| run.timeline.span()).collect();
     spans.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut end = f64::INFINITY;
     for span in spans {
-        if span.0 > end + APART_S {
+        if span.0 > end + apart_s {
             return false;
         }
         end = if end.is_infinite() {
@@ -399,6 +409,19 @@ mod tests {
         assert_eq!(chart.peak, Some((1.0, 12)));
         assert_eq!(chart.series[2].points[0].0, 1.0);
         assert_eq!((chart.from_s, chart.to_s), (0.0, 3.0));
+    }
+
+    #[test]
+    fn runs_that_follow_at_once_are_together_only_if_they_are_of_different_nodes() {
+        let mut timelines = [run(100, &[5, 6]), run(104, &[7, 3])];
+        let has_sum = |timelines: &[Timeline]| {
+            let chart = charted(timelines, &ChartWishes::default());
+            matches!(chart.series[0].kind, SeriesKind::Sum { .. })
+        };
+        assert!(!has_sum(&timelines));
+        timelines[0].header.host = Some("one".into());
+        timelines[1].header.host = Some("two".into());
+        assert!(has_sum(&timelines));
     }
 
     #[test]

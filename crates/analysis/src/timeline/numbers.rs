@@ -13,13 +13,19 @@ pub fn peak(curve: &[Point]) -> Option<Point> {
     best
 }
 
-/// The peak of the whole run while a function was being called. `None` if it never was, or not when anybody looked.
+/// The peak of the whole run while a function was being called. `None` if it never was, or not when anybody looked. If
+/// there is none of just this name, those are meant whose last words it is, as charts show them.
 pub fn peak_within(timeline: &Timeline, function: &str) -> Option<Point> {
-    let calls: Vec<_> = timeline
-        .calls
-        .iter()
-        .filter(|call| call.function == function)
-        .collect();
+    let is_end = |name: &str| {
+        let rest = name.strip_suffix(function);
+        rest.is_some_and(|rest| rest.ends_with('.'))
+    };
+    let mut calls: Vec<_> = timeline.calls.iter().collect();
+    if calls.iter().any(|call| call.function == function) {
+        calls.retain(|call| call.function == function);
+    } else {
+        calls.retain(|call| is_end(&call.function));
+    }
     let is_within = |point: &Point| {
         let during = calls
             .iter()
@@ -129,6 +135,8 @@ pub fn sum_of(curves: &[&[Point]]) -> Vec<Point> {
 
 #[cfg(test)]
 mod tests {
+    use heaptide_timeline::Call;
+
     use super::*;
 
     fn curve(points: &[(f64, u64)]) -> Vec<Point> {
@@ -149,6 +157,29 @@ mod tests {
             })
         );
         assert_eq!(peak(&[]), None);
+    }
+
+    #[test]
+    fn function_is_known_by_its_whole_name_or_by_the_end_of_it() {
+        let call = |name: &str, time_s| Call {
+            function: name.into(),
+            begin: Point { time_s, bytes: 0 },
+            end: Point { time_s, bytes: 0 },
+            level: None,
+        };
+        let timeline = Timeline {
+            total: curve(&[(0.0, 5), (1.0, 9), (2.0, 7)]),
+            calls: vec![
+                call("load", 0.0),
+                call("job.load", 1.0),
+                call("job.parse", 2.0),
+            ],
+            ..Timeline::default()
+        };
+        let peak_of = |name| peak_within(&timeline, name).map(|point| point.bytes);
+        assert_eq!(peak_of("load"), Some(5));
+        assert_eq!(peak_of("parse"), Some(7));
+        assert_eq!((peak_of("rse"), peak_of("job")), (None, None));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! `heaptide detach`: end what `heaptide attach` began.
 
-use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +9,7 @@ use heaptide_attach::{Target, place, visit};
 use crate::closing_words;
 use crate::commands::symbols;
 use crate::exit::Failure;
+use crate::recording_file;
 
 pub const NAME: &str = "detach";
 
@@ -79,21 +79,9 @@ pub fn fetch(pid: u32, there: &Path, here: &Path) -> Result<(), Failure> {
         ))
     };
     let mut from = place::open_in_root(pid, there).map_err(|error| lost(&error))?;
-    let mut to = create(here)?;
+    // The name was free, or to be overwritten, when the recording began.
+    let mut to =
+        recording_file::replace(here).map_err(|error| Failure::writing(here.display(), &error))?;
     io::copy(&mut from, &mut to).map_err(|error| Failure::writing(here.display(), &error))?;
     place::remove_in_root(pid, there).map_err(|error| lost(&error))
-}
-
-/// The name was free, or to be overwritten, when the recording began.
-fn create(path: &Path) -> Result<File, Failure> {
-    let writing = |error: io::Error| Failure::writing(path.display(), &error);
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(writing(error)),
-        _ => {}
-    }
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .map_err(writing)
 }

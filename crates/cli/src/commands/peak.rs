@@ -15,7 +15,7 @@ pub fn arguments() -> Command {
             Arg::new("func")
                 .long("func")
                 .value_name("NAME")
-                .help("the peak while this function was being called; NaN if it never was"),
+                .help("the peak while this function was being called, by its name or the end of it (load for job.load); NaN if it never was"),
         )
         .arg(timelines::argument())
 }

@@ -168,8 +168,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         },
     };
     let finished = watch(plan, file, &path).map_err(|error| {
-        // There is no run, so there is nothing to keep.
-        let _ = std::fs::remove_file(&path);
+        // There is no run, so there is nothing to keep; a device or a pipe is not ours to remove.
+        if path.metadata().is_ok_and(|metadata| metadata.is_file()) {
+            let _ = std::fs::remove_file(&path);
+        }
         eprintln!("heaptide: {error}");
         Failure::Ended(error.exit_code())
     })?;
