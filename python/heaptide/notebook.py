@@ -59,9 +59,9 @@ _LONG_OPTIONS = ("--objects", "--leaks", "--height")
 
 def _mistake(text: str) -> Exception:
     """Return an error that a notebook shows as one line, without a traceback."""
-    from IPython.core.error import UsageError
+    from IPython.core.error import UsageError  # type: ignore[import-not-found,unused-ignore]
 
-    return UsageError(text)  # type: ignore[no-any-return]
+    return UsageError(text)  # type: ignore[no-any-return,unused-ignore]
 
 
 class MemitResult:
