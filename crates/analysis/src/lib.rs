@@ -27,6 +27,6 @@ pub use findings::findings;
 /// The types of records, for those who render them as they are.
 pub use heaptide_capture as capture;
 pub use live::Watch;
-pub use load::{Process, Request, Session, load, load_with};
+pub use load::{Process, Request, Session, load, load_with, peak_bytes};
 pub use model::View;
 pub use records::{RecordLine, records};

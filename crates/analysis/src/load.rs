@@ -124,6 +124,7 @@ fn read(
         let watch = Watch {
             edges: window.edges(&capture),
             temporary: request.temporary,
+            without_stacks: false,
         };
         let (mut capture, sums, found) = sum_up(capture, &filter, watch, &mut |n_done| {
             on_progress(n_before + n_done);
@@ -331,6 +332,16 @@ fn is_plumbing(path: &str) -> bool {
     PREFIXES
         .iter()
         .any(|prefix| short_name(path).starts_with(prefix))
+}
+
+/// How many bytes were on the heap at the peak, for whoever asks for nothing else.
+pub fn peak_bytes(capture: Capture) -> u64 {
+    let watch = Watch {
+        without_stacks: true,
+        ..Watch::default()
+    };
+    let (_, sums, _) = sum_up(capture, &Filter::default(), watch, &mut |_| {});
+    sums.peak.bytes
 }
 
 /// The names of all native frames of a capture, as far as they can be found here: what a bundle holds.

@@ -24,13 +24,7 @@ pub fn closing_words(path: &Path) -> Vec<String> {
     });
     let is_sampled = capture.header.mode.sample_bytes != 0;
     let peak = if capture.n_events() <= MAX_EVENTS {
-        let session = heaptide_analysis::load(vec![capture], &mut |_| {});
-        let heap: u64 = session
-            .processes
-            .iter()
-            .map(|process| process.sums.peak.bytes)
-            .sum();
-        let heap = units::size(heap);
+        let heap = units::size(heaptide_analysis::peak_bytes(capture));
         if is_sampled {
             format!("about {heap} on the heap by its samples, {resident}")
         } else {

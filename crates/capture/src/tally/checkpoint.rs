@@ -120,6 +120,7 @@ impl Tally {
             n_overlaps,
             has_totals: true,
             n_recent: 0,
+            has_stacks: true,
             next_edge: None,
             epoch: 0,
             has_begun: true,

@@ -65,6 +65,8 @@ pub struct Watch {
     pub edges: Vec<u64>,
     /// A block is temporary if its thread releases it after at most so many other allocations. `None`: nobody asks.
     pub temporary: Option<u32>,
+    /// Nobody asks where: all call stacks count as one, which is cheaper.
+    pub without_stacks: bool,
 }
 
 /// How many operations are looked up ahead, so that their cache misses overlap.
@@ -99,6 +101,8 @@ pub struct Tally {
     has_totals: bool,
     /// So many allocations of each thread are remembered; 0: nobody asks.
     n_recent: usize,
+    /// False if all call stacks count as one.
+    has_stacks: bool,
     /// Clock units at which the next bin of time begins.
     next_edge: Option<u64>,
     /// Counts the edges.
@@ -137,6 +141,7 @@ impl Tally {
             n_overlaps: 0,
             has_totals: true,
             n_recent: 0,
+            has_stacks: true,
             next_edge: None,
             epoch: 0,
             has_begun: true,
@@ -148,6 +153,7 @@ impl Tally {
     /// Watches more than the sums from now on. Asked for once, before the first event.
     pub fn watch(&mut self, watch: Watch) {
         self.n_recent = watch.temporary.map_or(0, |n| n as usize + 1);
+        self.has_stacks = !watch.without_stacks;
         // Of sums that were given nobody knows when they were made.
         if watch.edges.is_empty() || !self.has_totals {
             return;
@@ -315,7 +321,10 @@ impl Tally {
         op: &Op,
         wanted: &mut Wanted,
     ) -> (u32, bool) {
-        let stack = thread.stack_of(op.node, chunk, &mut self.stacks);
+        let stack = match self.has_stacks {
+            true => thread.stack_of(op.node, chunk, &mut self.stacks),
+            false => StackId::EMPTY,
+        };
         let site = self.sites.intern(SiteKey {
             stack,
             stream: thread.stream,

@@ -169,7 +169,7 @@ proptest! {
     ) {
         let events: Vec<(u32, Op)> = steps.concat();
         let told = told(&events, &edges, threshold);
-        let watch = Watch { edges: edges.clone(), temporary: Some(threshold as u32) };
+        let watch = Watch { edges: edges.clone(), temporary: Some(threshold as u32), ..Watch::default() };
         let sums = tally(&events, watch);
         prop_assert_eq!(sums.total.count, told.allocated.len() as u64);
         prop_assert_eq!(sums.total.bytes, told.allocated.iter().map(|it| it.1).sum::<u64>());
@@ -204,7 +204,7 @@ proptest! {
         let events: Vec<(u32, Op)> = steps.concat();
         let plain = tally(&events, Watch::default());
         let edges = (0..9).map(|n| n * width).chain([u64::MAX]).collect();
-        let watched = tally(&events, Watch { edges, temporary: Some(1) });
+        let watched = tally(&events, Watch { edges, temporary: Some(1), ..Watch::default() });
         prop_assert_eq!(plain.peak, watched.peak);
         prop_assert_eq!(plain.peak_time, watched.peak_time);
         let same = plain.sites.iter().zip(&watched.sites);
@@ -213,6 +213,17 @@ proptest! {
         }
         prop_assert_eq!(plain.sites.len(), watched.sites.len());
         prop_assert_eq!(plain.heap, watched.heap);
+    }
+
+    #[test]
+    fn without_stacks_the_heights_are_the_same(steps in prop::collection::vec(step(), 0..200)) {
+        let events: Vec<(u32, Op)> = steps.concat();
+        let plain = tally(&events, Watch::default());
+        let flat = tally(&events, Watch { without_stacks: true, ..Watch::default() });
+        prop_assert_eq!((plain.peak, plain.peak_time), (flat.peak, flat.peak_time));
+        prop_assert_eq!((plain.live, plain.total), (flat.live, flat.total));
+        prop_assert_eq!(plain.heap, flat.heap);
+        prop_assert_eq!(flat.stacks.n_stacks(), 1);
     }
 }
 
@@ -229,7 +240,7 @@ fn numbers_of_cohorts_are_used_again() {
     let mut tally = Tally::new(0);
     tally.watch(Watch {
         edges: (0..=2_000).map(|n| n * 3).collect(),
-        temporary: None,
+        ..Watch::default()
     });
     let pairs = (0..5_000).flat_map(|_| [op(OpKind::Alloc, 0x1000), op(OpKind::Free, 0x1000)]);
     let chunk = chunk(1, pairs.collect());
