@@ -189,3 +189,41 @@ fn leaked_is_what_came_with_the_load_and_stayed() {
     let addresses: Vec<String> = found.iter().map(|object| after.address(object)).collect();
     assert_eq!(addresses, ["0x30"]);
 }
+
+#[test]
+fn a_module_holds_its_namespace_while_code_runs_in_it() {
+    let mut program = HeapBuilder::new();
+    let module = program.object("module", 72);
+    let namespace = program.object("dict", 200);
+    program.edge(module, namespace, Label::new(EdgeKind::DictOf, 0));
+    program.root(RootKind::Module, "job", module);
+    let cache = program.object("dict", 5000);
+    program.named(namespace, cache, EdgeKind::Key, "cache");
+    let running = program.object("function", 160);
+    program.named(running, namespace, EdgeKind::Attribute, "__globals__");
+    program.root(RootKind::Frame, "thread 1/<module> function", running);
+    let arguments = program.object("tuple", 56);
+    program.edge(arguments, namespace, Label::new(EdgeKind::Index, 0));
+    program.root(RootKind::C, "", arguments);
+    let heap = Heap::new(program.finish());
+    let held = heap.of_kind("dict (no owner)");
+    assert_eq!(
+        heap.bytes_of(&heap.dominated(&heap.of_kind("module"))),
+        5272
+    );
+    assert_eq!(
+        rows(
+            &heap,
+            &heap.dominators_of(&heap.of_kind("dict of module")),
+            By::Kind
+        ),
+        [row("module", 1, 72)]
+    );
+    let found = heap.shortest_paths(&held, 10);
+    assert_eq!(found.n_paths, 1);
+    assert_eq!(
+        heap.path_text(&found.paths[0]),
+        "sys.modules['job'].__dict__['cache']"
+    );
+    assert!(heap.unreachable().is_empty());
+}

@@ -37,7 +37,9 @@ Partition of a set of 10 objects. Total size = 1160 bytes.
         "{via}"
     );
     let one = printed(&folder.heaptide("heap show job.heap --kind set --by id"));
-    assert!(one.starts_with("Set of 1 <mixed> object. Total size = 216 bytes.\n Index     Size   %   Cumulative  %   Brief\n     0      216 100.0       216 100.0 set: 0x"), "{one}");
+    assert!(one.starts_with("Set of 1 <set> object. Total size = 216 bytes.\n Index     Size   %   Cumulative  %   Brief\n     0      216 100.0       216 100.0 0x"), "{one}");
+    let all = printed(&folder.heaptide("heap show job.heap --by id"));
+    assert!(all.starts_with("Set of 10 <mixed> objects."), "{all}");
 }
 
 #[test]

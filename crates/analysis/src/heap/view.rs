@@ -16,11 +16,15 @@ use super::set::ObjectSet;
 
 pub struct Heap {
     pub snapshot: HeapSnapshot,
-    /// Who keeps whom alive: weak references are not in it.
+    /// Who keeps whom alive: weak references are not in it, nor is the namespace that running code runs in.
     pub graph: Graph,
     /// For every object the one whose `__dict__` it is.
     pub owners: Vec<u32>,
     pub kinds: Kinds,
+    /// The entries of `sys.modules`.
+    modules: Bits,
+    /// What is alive because code runs: functions, frames, arguments.
+    running: Bits,
     /// Objects that roots hold, in the order of the roots, each once.
     pub roots: Vec<u32>,
     /// The place of the first root that holds an object, by object.
@@ -36,21 +40,30 @@ pub struct Heap {
 
 impl Heap {
     pub fn new(snapshot: HeapSnapshot) -> Heap {
-        let graph = Graph::build(snapshot.objects.len(), |object| {
-            let strong = |label: EdgeKind| label != EdgeKind::Weak;
-            let edges = snapshot.edges.of(object);
-            edges.filter_map(move |(target, label)| strong(label.kind()).then_some(target))
-        });
         let owners = snapshot.dict_owners();
         let kinds = Kinds::new(&snapshot, &owners);
-        let modules = snapshot.roots.iter();
-        let modules = modules.filter(|root| root.kind == RootKind::Module);
-        let modules = Bits::of(snapshot.objects.len(), modules.map(|root| root.object));
-        // The variables of code that runs at a module's top are the module's: the module holds them, and has a name.
-        let is_known = |root: &Root| {
-            let owner = owners.get(root.object as usize).copied();
-            root.kind == RootKind::Module || !owner.is_some_and(|owner| modules.contains(owner))
+        let n_objects = snapshot.objects.len();
+        let of_roots = |wanted: &dyn Fn(&Root) -> bool| {
+            let roots = snapshot.roots.iter().filter(|root| wanted(root));
+            Bits::of(n_objects, roots.map(|root| root.object))
         };
+        let modules = of_roots(&|root| root.kind == RootKind::Module);
+        let running = of_roots(&|root| is_of_running_code(&snapshot, root));
+        // The variables of code that runs at a module's top are the module's: the module holds them, and has a name.
+        let is_namespace = |object: u32| {
+            let owner = owners.get(object as usize).copied();
+            owner.is_some_and(|owner| modules.contains(owner))
+        };
+        let is_known = |root: &Root| root.kind == RootKind::Module || !is_namespace(root.object);
+        let graph = Graph::build(n_objects, |object| {
+            let is_running = running.contains(object);
+            let edges = snapshot.edges.of(object);
+            edges.filter_map(move |(target, label)| {
+                let is_weak = label.kind() == EdgeKind::Weak;
+                let only_runs_there = is_running && is_namespace(target);
+                (!is_weak && !only_runs_there).then_some(target)
+            })
+        });
         let mut roots = Vec::new();
         let mut root_places = FxHashMap::default();
         for (place, root) in snapshot.roots.iter().enumerate() {
@@ -67,6 +80,8 @@ impl Heap {
             graph,
             owners,
             kinds,
+            modules,
+            running,
             roots,
             root_places,
             referrers: OnceLock::new(),
@@ -103,6 +118,12 @@ impl Heap {
 
     pub fn kind(&self, object: u32) -> &str {
         self.kinds.label(self.kinds.of(object))
+    }
+
+    /// Whether one object refers to the other, a module's namespace, only because code runs there.
+    pub fn only_runs_in(&self, from: u32, to: u32) -> bool {
+        let owner = self.owners.get(to as usize).copied();
+        self.running.contains(from) && owner.is_some_and(|owner| self.modules.contains(owner))
     }
 
     /// Everything that roots reach.
@@ -264,4 +285,13 @@ impl Heap {
         let address = self.snapshot.objects.addresses.get(object as usize);
         format!("{:#x}", address.copied().unwrap_or(0))
     }
+}
+
+/// Whether a root is a function that runs, its frame, or what C code was called with.
+fn is_of_running_code(snapshot: &HeapSnapshot, root: &Root) -> bool {
+    let types = &snapshot.objects.types;
+    let own = types.get(root.object as usize);
+    let own = own.and_then(|&number| snapshot.types.get(number as usize));
+    matches!(root.kind, RootKind::Frame | RootKind::C)
+        && own.is_some_and(|own| matches!(own.name.as_str(), "function" | "frame" | "tuple"))
 }

@@ -263,7 +263,11 @@ impl<'a> Export<'a> {
         let mut next_beside = N_SYNTHETIC + self.heap.n_objects() as u32;
         for object in 0..self.heap.n_objects() as u32 {
             for (target, label) in self.heap.snapshot.edges.of(object) {
-                let (kind, name) = self.edge(label);
+                let (kind, name) = if self.heap.only_runs_in(object, target) {
+                    (WEAK, self.weak)
+                } else {
+                    self.edge(label)
+                };
                 let place = Export::place(N_SYNTHETIC + target);
                 writeln!(out, "{comma}{kind},{name},{place}")?;
                 comma = ",";

@@ -37,7 +37,7 @@ pub fn partition(
     more: More,
 ) -> io::Result<()> {
     if table.by == By::Identity {
-        return identity(out, table, "mixed", first, n_rows, more);
+        return identity(out, table, first, n_rows, more);
     }
     if first == 0 {
         writeln!(
@@ -75,21 +75,23 @@ pub fn partition(
 pub fn identity(
     out: &mut dyn Write,
     table: &Partition,
-    kind: &str,
     first: usize,
     n_rows: usize,
     more: More,
 ) -> io::Result<()> {
+    let kind = only_kind(table);
     if first == 0 {
         writeln!(
             out,
-            "Set of {} <{kind}> {}. Total size = {} bytes.",
+            "Set of {} <{}> {}. Total size = {} bytes.",
             table.count,
+            kind.unwrap_or("mixed"),
             objects(table.count),
             table.bytes
         )?;
     }
     writeln!(out, " Index     Size   %   Cumulative  %   Brief")?;
+    let of_kind = kind.map_or(0, |kind| kind.len() + BEHIND_KIND.len());
     let last = last_row(first, n_rows, table.rows.len());
     let before = table.rows.iter().take(first).map(|row| row.bytes);
     let mut cumulative: u64 = before.sum();
@@ -101,10 +103,27 @@ pub fn identity(
             row.bytes,
             share(row.bytes, table.bytes),
             share(cumulative, table.bytes),
-            row.label
+            &row.label[of_kind..]
         )?;
     }
     write_more(out, table.rows.len() - last, more)
+}
+
+/// What stands between an object's kind and what tells it from others.
+const BEHIND_KIND: &str = ": ";
+
+/// The kind of all objects, if it is one.
+fn only_kind(table: &Partition) -> Option<&str> {
+    let (kind, _) = table.rows.first()?.label.split_once(BEHIND_KIND)?;
+    let is_it = |label: &str| {
+        let rest = label.strip_prefix(kind);
+        rest.is_some_and(|rest| rest.starts_with(BEHIND_KIND))
+    };
+    table
+        .rows
+        .iter()
+        .all(|row| is_it(&row.label))
+        .then_some(kind)
 }
 
 /// Kinds with what each retains: what would go if all of the kind went.
