@@ -19,6 +19,12 @@ def main() -> int:
         say(f"could not be loaded: {error}")
         return 1
 
+    if sys.argv[1:2] == ["attach"]:
+        import signal
+
+        # Ctrl-C is how a recording is ended early, in order: it must not come back as an exception of Python's.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
     outcome = _native.main(sys.argv[1:])
     if isinstance(outcome, int):
         return outcome

@@ -101,6 +101,23 @@ def test_recording_of_a_given_duration_ends_by_itself(tmp_path: Path, stats: Cal
 
 
 @once
+def test_ctrl_c_ends_a_recording_of_a_given_duration_in_order(tmp_path: Path) -> None:
+    capture = tmp_path / "x.tide"
+    with blocked() as process:
+        attach(process, "-o", tmp_path / "first.tide")  # skips where it is not permitted
+        detach(process)
+        words = ["attach", str(process.pid), "-o", str(capture), "--duration", "86400"]
+        with subprocess.Popen([sys.executable, "-m", "heaptide", *words], stderr=subprocess.PIPE, text=True) as command:
+            assert command.stderr is not None
+            assert "recording process" in command.stderr.readline()
+            command.send_signal(signal.SIGINT)
+            said = command.stderr.read()
+        assert command.returncode == 0
+        assert f"recorded into {capture}" in said and "Traceback" not in said
+        end(process)
+
+
+@once
 def test_capture_has_a_name_of_its_own_and_is_not_overwritten(tmp_path: Path) -> None:
     with blocked() as process:
         done = subprocess.run(
