@@ -56,6 +56,15 @@ describe('the flame graph', () => {
     await close();
   });
 
+  test('says nothing of totals that a capture does not hold', async () => {
+    const { page, errors, close } = await small({}, { head: { measures: ['peak', 'leaked'] } });
+    assert.equal(await figure(page, 'alive at the end'), '1.50 MB');
+    assert.equal(await page.locator('[data-figure="allocated in all"], [data-figure=allocations]').count(), 0);
+    assert.equal(await page.getByRole('radio', { name: 'Total' }).count(), 0);
+    assert.deepEqual(errors, []);
+    await close();
+  });
+
   test('shows the numbers of its data', async () => {
     const { page, close } = await small();
     assert.equal(await figure(page, 'peak'), '10.0 MB');

@@ -47,6 +47,17 @@ describe('the table', () => {
     await close();
   });
 
+  test('sizes and their shares are whole, in a wide window and in a narrow one', async () => {
+    for (const width of [1280, 800, 390]) {
+      const { page, close } = await small({ viewport: { width, height: 800 } });
+      const cut = await page
+        .locator('tbody td.own, tbody td.total')
+        .evaluateAll((all) => all.filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.innerText));
+      assert.deepEqual(cut, [], `${width} pixels`);
+      await close();
+    }
+  });
+
   test('sorts by a column, and the other way round', async () => {
     const { page, close } = await small();
     const sizes = () => cells(page, 'total .size');

@@ -209,3 +209,17 @@ def test_aggregated_capture_refuses_what_it_cannot_know(aggregated: Path, tmp_pa
         assert done.returncode == 1, options
         assert done.stderr.count("\n") == 1
         assert "aggregated capture of memray" in done.stderr
+
+
+@pytest.mark.once
+def test_comparison_with_an_aggregated_capture_leaves_out_what_it_cannot_know(recorded: Path, aggregated: Path) -> None:
+    said = heaptide("diff", aggregated, recorded).stdout
+    assert "alive at the end" in said
+    assert "allocated in all" not in said
+    whole = json.loads(heaptide("diff", "--json", aggregated, recorded).stdout)["whole"]
+    assert whole["peak"]["before_bytes"] > 0
+    assert whole["total"] is None
+    assert whole["temporary"] is None
+    done = heaptide("diff", "--total", "--fail-above", "0", aggregated, recorded, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "aggregated capture of memray" in done.stderr

@@ -90,9 +90,10 @@ export function colouring(data: Data): Colouring {
   const sums = new Map<number, number>();
   const { node, amounts, n } = data.own;
   const modules = modulesOfNodes(data);
+  const { bytes } = amounts[data.head.measures.includes('total') ? 'total' : 'peak'];
   for (let entry = 0; entry < n; entry++) {
     const name = modules[node[entry]!]!;
-    if (name >= 0) sums.set(name, (sums.get(name) ?? 0) + amounts.total.bytes[entry]!);
+    if (name >= 0) sums.set(name, (sums.get(name) ?? 0) + bytes[entry]!);
   }
   const largest = [...sums].sort((one, other) => other[1] - one[1]).slice(0, LIGHT.modules.length);
   const kinds: Kind[] = [

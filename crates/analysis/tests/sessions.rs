@@ -2,18 +2,22 @@
 
 use crate::support::{capture_bytes, header};
 use heaptide_analysis::aggregate::GroupBy;
-use heaptide_analysis::{Session, View, load, stats, summary};
+use heaptide_analysis::{Filter, Request, Session, View, load, load_with, stats, summary};
 use heaptide_capture::Capture;
 
 /// Processes with the time at which each began, in microseconds after the first.
 fn session(processes: &[(u64, &str)]) -> Session {
+    load(captures(processes), &mut |_| {})
+}
+
+fn captures(processes: &[(u64, &str)]) -> Vec<Capture> {
     let captures = processes.iter().zip(1..).map(|(&(start, script), pid)| {
         let mut header = header();
         header.pid = pid;
         header.started_unix_ns += start * 1_000;
         Capture::from_bytes(capture_bytes(&header, script)).expect("a capture")
     });
-    load(captures.collect(), &mut |_| {})
+    captures.collect()
 }
 
 const RISE_AND_FALL: &str =
@@ -28,6 +32,26 @@ fn peaks_at_different_times_do_not_add_up() {
     let after = stats(&session(&[(0, RISE_AND_FALL), (5_000, RISE_AND_FALL)]), 5);
     assert_eq!(after.peak_bytes, 1000);
     assert!(after.quality.peak_is_aligned);
+}
+
+#[test]
+fn moment_of_the_common_peak_is_named_and_what_was_alive_then_is_the_peak() {
+    let late = "time 300; alloc a 1000 at main; time 700; free a; time 900; end 1000";
+    let parts: &[(u64, &str)] = &[(0, "alloc a 70 at main; time 999; end 1000"), (0, late)];
+    let known = stats(&session(parts), 5);
+    assert_eq!(known.peak_bytes, 1070);
+    let at = known.quality.together_at_ns.expect("a moment");
+    let request = Request {
+        filter: Filter {
+            to_ns: Some(at),
+            ..Filter::default()
+        },
+        ..Request::default()
+    };
+    let then = load_with(captures(parts), request, &mut |_| {}).expect("something");
+    let by_process = summary(&then, View::Leaked, GroupBy::Process);
+    assert_eq!(by_process.total_bytes, 1070);
+    assert_eq!(stats(&then, 5).quality.together_at_ns, None);
 }
 
 #[test]

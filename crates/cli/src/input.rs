@@ -63,7 +63,7 @@ pub fn session_with(matches: &ArgMatches, request: Request) -> Result<Session, F
 }
 
 /// Refuses captures that hold no more than what was alive at the peak and at the end.
-fn check_totals(session: &Session) -> Result<(), Failure> {
+pub fn check_totals(session: &Session) -> Result<(), Failure> {
     let mut processes = session.processes.iter();
     match processes.find(|process| !process.sums.has_totals) {
         None => Ok(()),

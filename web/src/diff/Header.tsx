@@ -19,7 +19,7 @@ export function DiffHeader({ data, onHelp }: { data: Data; onHelp: () => void })
       <Bar what="diff" title={title} onHelp={onHelp} />
       <div class="facts">
         <dl class="figures">
-          {FIGURES.map(([measure, name]) => {
+          {FIGURES.filter(([measure]) => data.head.measures.includes(measure)).map(([measure, name]) => {
             const change = changes[measure];
             const sense = change.is_noise || change.change_bytes === 0 ? 'same' : change.change_bytes > 0 ? 'grown' : 'shrunk';
             const noise = change.error_bytes > 0 ? ` ± ${bytes(change.error_bytes)}` : '';

@@ -17,9 +17,13 @@ export function Header({ data, what, onHelp }: { data: Data; what: string; onHel
   const figures: [string, string, string][] = [
     ['peak', bytes(head.peak_bytes), `${whole(head.peak_bytes)} bytes`],
     ['alive at the end', bytes(sum((process) => process.live_bytes)), `${whole(sum((process) => process.live_bytes))} bytes`],
-    ['allocated in all', bytes(sum((process) => process.total_bytes)), `${whole(sum((process) => process.total_bytes))} bytes`],
-    ['allocations', whole(sum((process) => process.num_allocations)), ''],
   ];
+  // Not every capture of another profiler knows them.
+  if (head.measures.includes('total')) {
+    const total = sum((process) => process.total_bytes);
+    figures.push(['allocated in all', bytes(total), `${whole(total)} bytes`]);
+    figures.push(['allocations', whole(sum((process) => process.num_allocations)), '']);
+  }
   if (resident > 0 && !isMany) figures.push(['largest resident size', bytes(resident), `${whole(resident)} bytes`]);
   if (limit) figures.push(['memory limit', bytes(limit), `${whole(limit)} bytes`]);
   const modes = [...new Set(head.processes.map((process) => process.mode))];

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::together::peak_together_at;
 use crate::findings::{ledger, resident_at_end};
 use crate::load::{Process, Session};
 use crate::model::{ProcessSummary, Quality, Sampling};
@@ -34,8 +35,21 @@ pub fn quality(session: &Session) -> Quality {
         quality.n_overlaps += process.sums.n_overlaps;
         quality.mapped_files_bytes += process.sums.mapped_files.bytes;
     }
+    quality.together_at_ns = together_at(session, &quality);
     quality.lost = lost.into_iter().filter(|&(_, count)| count > 0).collect();
     quality
+}
+
+/// Only where `--to` means what was alive then: a bounded capture does not know it of its older part, and somebody who
+/// chose a stretch of time has other questions.
+fn together_at(session: &Session, quality: &Quality) -> Option<u64> {
+    let is_bounded = |process: &Process| process.header.mode.aggregate;
+    let is_known = quality.peak_is_aligned
+        && !quality.lacks_totals
+        && !session.filter.chooses_time()
+        && !session.processes.iter().any(is_bounded);
+    let at = peak_together_at(session).filter(|_| is_known)?;
+    Some(at.saturating_sub(session.window.start_unix_ns))
 }
 
 fn describe(process: &Process) -> ProcessSummary {

@@ -14,6 +14,25 @@ pub fn peak_together(session: &Session) -> u64 {
         let peaks = session.processes.iter();
         return peaks.map(|process| process.sums.peak.bytes).sum();
     }
+    let sums = sums(session).into_iter();
+    sums.map(|(_, sum)| sum).max().unwrap_or(0)
+}
+
+/// A time at which all processes together held about that much, in nanoseconds since 1970: the middle of the stretch in
+/// which it was at least 99 % of it, because what happened within a bin is not known.
+pub(super) fn peak_together_at(session: &Session) -> Option<u64> {
+    let sums = sums(session);
+    let (highest, _) = (sums.iter().enumerate()).max_by_key(|(_, (_, sum))| *sum)?;
+    let is_high = |(_, sum): &(u64, u64)| *sum >= sums[highest].1 / 100 * 99;
+    let n_before = sums[..highest].iter().rev().take_while(|it| is_high(it));
+    let (start, _) = sums[highest - n_before.count()];
+    let fall = sums[highest..].iter().find(|it| !is_high(it));
+    let (end, _) = fall.or(sums.last())?;
+    Some(start.midpoint(*end))
+}
+
+/// What was alive in all processes from each time on at which that changed, by time.
+fn sums(session: &Session) -> Vec<(u64, u64)> {
     let mut changes: Vec<(u64, usize, u64)> = Vec::new();
     for (number, process) in session.processes.iter().enumerate() {
         let heights = &process.sums.heap.highest;
@@ -33,11 +52,12 @@ pub fn peak_together(session: &Session) -> u64 {
     // At one instant, those that rise come before those that fall: the sum is never taken too low.
     changes.sort_by_key(|&(time, number, height)| (time, std::cmp::Reverse(height), number));
     let mut heights = vec![0u64; session.processes.len()];
-    let (mut sum, mut highest) = (0u64, 0);
-    for (_, number, height) in changes {
+    let mut sum = 0u64;
+    let mut sums = Vec::with_capacity(changes.len());
+    for (time, number, height) in changes {
         sum = sum - heights[number] + height;
         heights[number] = height;
-        highest = highest.max(sum);
+        sums.push((time, sum));
     }
-    highest
+    sums
 }

@@ -53,6 +53,15 @@ pub struct Change {
     pub after: Estimate,
 }
 
+impl Diff {
+    /// False if one of the sides does not say it.
+    pub fn knows(&self, measure: Measure) -> bool {
+        [&self.before, &self.after]
+            .iter()
+            .all(|side| side.quality.knows(measure))
+    }
+}
+
 impl Change {
     /// By how many bytes it grew; negative if it shrank.
     pub fn bytes(&self) -> i64 {

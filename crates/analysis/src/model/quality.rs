@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use heaptide_capture::{Damage, Lost};
 
 use super::findings::Ledger;
+use super::flame::Measure;
 
 #[derive(Clone, Debug, Default)]
 pub struct Quality {
@@ -30,6 +31,19 @@ pub struct Quality {
     pub lacks_totals: bool,
     /// True if the peak is that of several processes together, found on their common time line.
     pub peak_is_aligned: bool,
+    /// A time at which they held about that much, in nanoseconds since the first process began; `None` if the captures
+    /// cannot be asked what was alive then.
+    pub together_at_ns: Option<u64>,
+}
+
+impl Quality {
+    /// False for what a capture of another profiler does not say.
+    pub fn knows(&self, measure: Measure) -> bool {
+        match measure {
+            Measure::Peak | Measure::Leaked => true,
+            Measure::Total | Measure::Temporary => !self.lacks_totals,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -123,7 +123,12 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let beside = after.first().filter(|_| matches.get_flag("html"));
     let destination = Destination::choose(matches, beside, "diff", "html")?;
     let request = filters::request(matches);
-    let comparison = Comparison::new(read(before, &request)?, read(after, &request)?);
+    let (before, after) = (read(before, &request)?, read(after, &request)?);
+    if measure == Measure::Total || request.filter.chooses_time() {
+        input::check_totals(&before)?;
+        input::check_totals(&after)?;
+    }
+    let comparison = Comparison::new(before, after);
     let diff = comparison.diff(measure, matches.get_flag("by_line"));
     write(matches, &destination, &comparison, &diff)?;
     match matches.get_one::<Allowance>("fail_above") {

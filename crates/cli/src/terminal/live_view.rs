@@ -23,9 +23,9 @@ const KEYS: &[(&str, &str)] = &[
     ("o", "own"),
     ("a", "blocks"),
     ("<>", "thread"),
-    ("m", "all threads"),
     ("/", "search"),
     ("space", "pause"),
+    ("m", "all"),
     ("q", "leave"),
 ];
 /// Columns that a size with its share, and a number of blocks take.
@@ -140,7 +140,8 @@ impl LiveView<'_> {
         let width = usize::from(area.width);
         let mut keys = KEYS.to_vec();
         if self.companion.is_some() {
-            keys.insert(keys.len() - 1, ("p", "its output"));
+            // What does not fit is left out from the end on, but for how to leave.
+            keys.insert(keys.len() - 2, ("p", "output"));
         }
         let n_found = self.state.rows().len();
         let search = self
@@ -331,7 +332,7 @@ Location                          <Total>        %         Own        % Blocks
 load at /srv/job.py               9.500MB   95.00%     9.500MB   95.00%       11
 main at /srv/job.py               9.000MB   90.00%      0.000B    0.00%       10
 work at /srv/job.py               1.000MB   10.00%   500.000kB    5.00%        7
-t total  o own  a blocks  <> thread  m all threads  / search  q leave";
+t total  o own  a blocks  <> thread  / search  space pause  m all  q leave";
         let seen = picture(|frame| view.draw(frame), 80, 8);
         assert_eq!(seen.replace("   Blocks", " Blocks"), expected);
         let seen = picture(|frame| view.draw(frame), 80, 24);

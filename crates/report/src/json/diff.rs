@@ -9,9 +9,11 @@ use crate::shell::command_line;
 use crate::text::notes;
 
 pub fn diff(diff: &Diff) -> Json {
-    let whole = Measure::ALL
-        .into_iter()
-        .map(|measure| (name(measure), change(&diff.whole(measure))));
+    let whole = Measure::ALL.into_iter().map(|measure| {
+        let known = diff.knows(measure);
+        let whole = || change(&diff.whole(measure));
+        (name(measure), if known { whole() } else { Json::Null })
+    });
     Json::Object(vec![
         ("format", 1u64.into()),
         ("measure", name(diff.measure).into()),

@@ -215,6 +215,7 @@ fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Json {
             "measures",
             Measure::ALL
                 .into_iter()
+                .filter(|&measure| quality.knows(measure))
                 .map(|measure| name(measure).into())
                 .collect(),
         ),

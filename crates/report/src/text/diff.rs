@@ -100,6 +100,7 @@ fn whole(diff: &Diff) -> Table {
         ("allocated in all", Measure::Total),
     ]
     .into_iter()
+    .filter(|&(_, measure)| diff.knows(measure))
     .map(|(name, measure)| row(name.to_owned(), &diff.whole(measure), is_sampled))
     .collect();
     let mut plain = |name: &str, before: u64, after: u64, text: fn(u64) -> String| {
@@ -119,12 +120,14 @@ fn whole(diff: &Diff) -> Table {
         });
     };
     let count = |number: u64| number.to_string();
-    plain(
-        "allocations",
-        diff.before.total.count,
-        diff.after.total.count,
-        count,
-    );
+    if diff.knows(Measure::Total) {
+        plain(
+            "allocations",
+            diff.before.total.count,
+            diff.after.total.count,
+            count,
+        );
+    }
     if let (Some(before), Some(after)) = (
         diff.before.resident_peak_bytes,
         diff.after.resident_peak_bytes,

@@ -111,11 +111,23 @@ pub fn remarks(quality: &Quality) -> Vec<String> {
     if quality.peak_is_aligned {
         notes.push(format!(
             "{} processes: the peak is the most they held together, on a common time line; what is listed at the peak is each \
-             process at its own",
-            quality.processes.len()
+             process at its own{}",
+            quality.processes.len(),
+            together(quality)
         ));
     }
     notes
+}
+
+/// How to see what several processes held at one time.
+fn together(quality: &Quality) -> String {
+    match quality.together_at_ns {
+        None => String::new(),
+        Some(at) => format!(
+            " (`heaptide tree --leaks --to {}ms` lists what they held together then)",
+            at.div_ceil(1_000_000)
+        ),
+    }
 }
 
 /// Behind a table or a tree: what must be said of blocks seen like this.
@@ -124,7 +136,8 @@ pub fn footer(quality: &Quality, view: View) -> Vec<String> {
     let n_processes = quality.processes.len();
     if view == View::Peak && n_processes > 1 {
         notes.push(format!(
-            "{n_processes} processes, each at its own peak: these need not have been at the same time"
+            "{n_processes} processes, each at its own peak: these need not have been at the same time{}",
+            together(quality)
         ));
     }
     notes
