@@ -101,7 +101,8 @@ def test_recording_of_a_given_duration_ends_by_itself(tmp_path: Path, stats: Cal
 
 
 @once
-def test_ctrl_c_ends_a_recording_of_a_given_duration_in_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["Ctrl-C", "heaptide detach"])
+def test_a_recording_of_a_given_duration_can_be_ended_earlier(tmp_path: Path, way: str) -> None:
     capture = tmp_path / "x.tide"
     with blocked() as process:
         attach(process, "-o", tmp_path / "first.tide")  # skips where it is not permitted
@@ -110,10 +111,14 @@ def test_ctrl_c_ends_a_recording_of_a_given_duration_in_order(tmp_path: Path) ->
         with subprocess.Popen([sys.executable, "-m", "heaptide", *words], stderr=subprocess.PIPE, text=True) as command:
             assert command.stderr is not None
             assert "recording process" in command.stderr.readline()
-            command.send_signal(signal.SIGINT)
+            if way == "Ctrl-C":
+                command.send_signal(signal.SIGINT)
+            else:
+                detach(process)
             said = command.stderr.read()
         assert command.returncode == 0
         assert f"recorded into {capture}" in said and "Traceback" not in said
+        assert ("somebody else ended the recording" in said) == (way != "Ctrl-C")
         end(process)
 
 

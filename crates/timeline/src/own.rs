@@ -16,6 +16,10 @@ pub const MAGIC: &str = "heaptide timeline 1";
 /// A quiet run still says once in a while that it is being watched.
 const SILENCE_S: f64 = 1.0;
 
+/// What was silent between is put back at the interval of the samples, but not more closely than this: a small file does
+/// not become a large timeline.
+const CLOSEST_S: f64 = 0.01;
+
 /// What the reader knows already, so that only changes need to be said.
 #[derive(Default)]
 pub struct Written {
@@ -137,6 +141,8 @@ struct Reader {
     now: Vec<Option<Memory>>,
     /// Numbers in the file to places in the list.
     places: HashMap<usize, usize>,
+    /// The time of the last point.
+    last_s: Option<f64>,
 }
 
 impl Reader {
@@ -198,6 +204,7 @@ impl Reader {
         let (time, number) = rest.split_once(' ')?;
         let time_s = self.time(time)?;
         let place = *self.places.get(&number.parse().ok()?)?;
+        self.hold_until(time_s);
         self.now[place] = None;
         self.timeline.processes[place].ended_s = Some(time_s);
         Some(())
@@ -206,19 +213,45 @@ impl Reader {
     fn tick(&mut self, rest: &str) -> Option<()> {
         let mut words = rest.split(' ');
         let time_s = self.time(words.next()?)?;
+        self.hold_until(time_s);
         let mut is_whole = true;
         for word in words {
             is_whole &= self.value(time_s, word).is_some();
         }
-        let mut sum = 0u64;
-        for (process, now) in self.timeline.processes.iter_mut().zip(&self.now) {
-            if let Some(memory) = now {
-                process.samples.push((time_s, *memory));
-                sum = sum.saturating_add(memory.by(self.timeline.header.backend));
-            }
-        }
-        self.timeline.total.push(Point { time_s, bytes: sum });
+        self.sample(time_s);
+        self.point(time_s);
         is_whole.then_some(())
+    }
+
+    /// Puts back the samples before a moment in which nothing had changed. A longer silence than a recorder keeps is one
+    /// in which nobody looked.
+    fn hold_until(&mut self, time_s: f64) {
+        let Some(last_s) = self.last_s else { return };
+        let interval_s = self.timeline.header.interval_s.max(CLOSEST_S);
+        let n_missing = ((time_s - last_s) / interval_s).round() - 1.0;
+        if !(n_missing >= 1.0 && time_s - last_s <= SILENCE_S + 2.0 * interval_s) {
+            return;
+        }
+        let n_missing = n_missing as u32;
+        for n in 1..=n_missing {
+            self.point(last_s + f64::from(n) * interval_s);
+        }
+        // Of each process the end of the silence will do: what it holds stays the same.
+        self.sample(last_s + f64::from(n_missing) * interval_s);
+    }
+
+    fn sample(&mut self, time_s: f64) {
+        for (process, now) in self.timeline.processes.iter_mut().zip(&self.now) {
+            process.samples.extend(now.map(|memory| (time_s, memory)));
+        }
+    }
+
+    fn point(&mut self, time_s: f64) {
+        let backend = self.timeline.header.backend;
+        let held = self.now.iter().flatten().map(|memory| memory.by(backend));
+        let bytes = held.fold(0, u64::saturating_add);
+        self.timeline.total.push(Point { time_s, bytes });
+        self.last_s = Some(time_s);
     }
 
     fn value(&mut self, time_s: f64, word: &str) -> Option<()> {
@@ -270,8 +303,14 @@ impl Reader {
     }
 
     fn over(&mut self, rest: &str) -> Option<()> {
-        let (_, how) = rest.split_once(' ')?;
-        self.timeline.ending = Some(ending(how)?);
+        let (time, how) = rest.split_once(' ')?;
+        let ending = ending(how)?;
+        let time_s = self.time(time)?;
+        // A process that ended with the run has said so before: it holds nothing any more.
+        if self.now.iter().any(Option::is_some) {
+            self.hold_until(time_s);
+        }
+        self.timeline.ending = Some(ending);
         Some(())
     }
 }

@@ -85,6 +85,59 @@ fn written(form: Form) -> Vec<u8> {
     bytes
 }
 
+/// One process that holds the same for six samples, then more, and its child that ends meanwhile.
+fn with_silence() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut recorder = Recorder::begin(&mut bytes, Form::Own, header()).expect("memory has room");
+    let process = |number| Appeared {
+        number,
+        pid: 40,
+        parent: 1,
+        name: "python",
+        command: "",
+    };
+    recorder.appeared(START, &process(0)).unwrap();
+    recorder.appeared(START, &process(1)).unwrap();
+    for n in 0..9u32 {
+        let root = memory(if n < 6 { 100 } else { 700 }, None);
+        let both = [(0, 40, root), (1, 41, memory(50, None))];
+        let n_alive = if n < 3 { 2 } else { 1 };
+        if n == 3 {
+            recorder.ended(START + 0.25, 1).unwrap();
+        }
+        let since_s = f64::from(n) / 10.0;
+        recorder
+            .tick(&tick(since_s, &both[..n_alive], None))
+            .unwrap();
+    }
+    recorder
+        .finish(START + 0.9, Ending::StillRunning, 0)
+        .unwrap();
+    bytes
+}
+
+#[test]
+fn samples_in_which_nothing_changed_are_there_when_they_are_read() {
+    let bytes = with_silence();
+    let n_samples = bytes.windows(4).filter(|part| part == b"\nat ").count();
+    assert_eq!(n_samples, 2);
+    let timeline = parsed(&bytes);
+    assert_eq!(
+        total(&timeline),
+        [150, 150, 150, 100, 100, 100, 700, 700, 700]
+    );
+    for (n, point) in timeline.total.iter().enumerate() {
+        assert!((point.time_s - START - n as f64 / 10.0).abs() < 0.001);
+    }
+    // Before it grew, its curve is level and does not rise.
+    let root = &timeline.processes[0].samples;
+    let before = root
+        .iter()
+        .rev()
+        .find(|sample| sample.1.resident == 100 * KIB);
+    assert!((before.unwrap().0 - START - 0.5).abs() < 0.001);
+}
+
 fn parsed(bytes: &[u8]) -> Timeline {
     read(Path::new("x"), bytes).expect("a timeline")
 }
@@ -222,8 +275,10 @@ fn quiet_run_is_written_once_a_second() {
             ))
             .unwrap();
     }
+    let n_samples = bytes.windows(4).filter(|part| part == b"\nat ").count();
+    assert_eq!(n_samples, 10);
     let timeline = parsed(&bytes);
-    assert_eq!(timeline.total.len(), 10);
+    assert_eq!(timeline.total.len(), 91);
     assert!(timeline.total.iter().all(|point| point.bytes == 100 * KIB));
 }
 

@@ -96,11 +96,15 @@ fn sum_up(session: &Session) -> FxHashMap<Rc<str>, FileLines> {
                 let Ok(line) = u32::try_from(at.line) else {
                     continue;
                 };
-                if line == 0 || !counted.insert((at.file.clone(), line)) {
+                if line == 0 {
                     continue;
                 }
                 let seen = files.entry(at.file.clone()).or_default();
+                // A comprehension of Python 3.11 has the line of the function around it, which is to be known, too.
                 seen.functions.insert((at.function.clone(), line), ());
+                if !counted.insert((at.file.clone(), line)) {
+                    continue;
+                }
                 let heap = seen.heap.entry(line).or_default();
                 heap.total_bytes += site.total.bytes;
                 heap.n_allocations += site.total.count;

@@ -23,6 +23,9 @@ pub const NAME: &str = "attach";
 /// Between two looks whether the process is still there, while a recording of a given duration runs.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// Between two looks whether it is still recorded, which takes a look at every file it has open.
+const LONG_PAUSE: Duration = Duration::from_millis(500);
+
 const HELP: &str = "\
 Heaptide need not be installed where the process runs, and nothing is restarted:
   heaptide attach 4711                       record until `heaptide detach 4711`, or until it ends
@@ -198,12 +201,27 @@ fn wait_and_end(
 ) -> Result<(), Failure> {
     let deadline = Instant::now() + Duration::from_secs_f64(seconds);
     let mut came = None;
+    let mut next_look = Instant::now() + LONG_PAUSE;
     while came.is_none() && Instant::now() < deadline && find::is_running(target.pid) {
         std::thread::sleep(PAUSE.min(deadline.saturating_duration_since(Instant::now())));
         came = signals.pending().next();
+        if Instant::now() >= next_look {
+            if find::capture_of(target.pid).is_err() {
+                break;
+            }
+            next_look = Instant::now() + LONG_PAUSE;
+        }
     }
     let path = if find::is_running(target.pid) {
-        detach::end(target)?
+        match detach::end(target) {
+            Ok(path) => path,
+            // Whoever detached it left the capture where we would have.
+            Err(_) if find::capture_of(target.pid).is_err() && begun.home.is_file() => {
+                eprintln!("heaptide: somebody else ended the recording");
+                begun.home.clone()
+            }
+            Err(failure) => return Err(failure),
+        }
     } else if begun.is_direct {
         begun.home.clone()
     } else {

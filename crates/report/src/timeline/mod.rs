@@ -72,6 +72,39 @@ mod tests {
     }
 
     #[test]
+    fn long_names_in_the_legend_have_a_row_of_their_own() {
+        let series = |name: &str| Series {
+            kind: SeriesKind::Total {
+                name: name.into(),
+                started: "16 / 11 / 2026 - 13:33:08.822".into(),
+            },
+            points: vec![(0.0, 0), (1.0, 1 << 20)],
+            peak: None,
+            trend: Some(Trend {
+                bytes_per_s: 1_048_576.0,
+                from: (0.0, 0.0),
+                to: (1.0, 1_048_576.0),
+            }),
+        };
+        let of = |name: &str| Chart {
+            to_s: 1.0,
+            top_bytes: 1 << 20,
+            series: vec![series(name), series(name)],
+            ..Chart::default()
+        };
+        let height = |chart: &Chart| scene::scene(chart).height;
+        let short = of("a");
+        let long = of("a-rather-long-name.timeline");
+        assert!(height(&long) > height(&short));
+        assert_eq!(
+            drawn(|out, chart| svg(out, chart), &long)
+                .matches("slope 1.00000<")
+                .count(),
+            2
+        );
+    }
+
+    #[test]
     fn extreme_values_and_hostile_names_are_drawn_as_what_they_are() {
         for is_flame in [false, true] {
             let mut chart = extreme();

@@ -297,8 +297,6 @@ impl Drawing {
     /// Returns the height of the whole.
     fn legend(&mut self, chart: &Chart, top: f64) -> f64 {
         let mut y = top;
-        let column = self.width / 2.0;
-        let n_letters = ((column - 40.0) / LETTER) as usize;
         let mut entries: Vec<(Colour, String, Option<usize>)> = chart
             .series
             .iter()
@@ -311,8 +309,15 @@ impl Drawing {
                 calls.map(|call| (CALLS[call.number % CALLS.len()], words::call(call), None)),
             );
         }
-        for pair in entries.chunks(2) {
-            for (place, (colour, label, series)) in pair.iter().enumerate() {
+        // Two columns, unless something would have to be cut.
+        let n_letters_of = |column: f64| ((column - 40.0) / LETTER) as usize;
+        let n_longest = entries.iter().map(|entry| entry.1.chars().count()).max();
+        let fits_half = n_longest.unwrap_or(0) <= n_letters_of(self.width / 2.0);
+        let n_columns = if fits_half { 2 } else { 1 };
+        let column = self.width / n_columns as f64;
+        let n_letters = n_letters_of(column);
+        for row in entries.chunks(n_columns) {
+            for (place, (colour, label, series)) in row.iter().enumerate() {
                 let x = LEFT + place as f64 * column;
                 self.shapes.push(Shape::Line {
                     points: vec![(x, y - 4.0), (x + 22.0, y - 4.0)],
