@@ -1,0 +1,98 @@
+//! Sets taken apart, and tables of rows whose objects are gone.
+
+use heaptide_analysis::heap::{self, Partition, diff};
+use heaptide_report::text::heap::{self as text, More};
+use pyo3::exceptions::PyIndexError;
+use pyo3::prelude::*;
+
+use super::{HeapSet, rendered};
+
+/// Count, bytes, name.
+type Row = (u64, u64, String);
+
+/// A set in rows, the largest first.
+#[pyclass(frozen, module = "heaptide._native")]
+pub struct HeapPartition {
+    pub(super) set: HeapSet,
+    pub(super) partition: Partition,
+}
+
+#[pymethods]
+impl HeapPartition {
+    fn __len__(&self) -> usize {
+        self.partition.rows.len()
+    }
+
+    /// Count, bytes and name of rows from `first` on, no more than `limit`.
+    #[pyo3(signature = (first=0, limit=None))]
+    fn rows(&self, first: usize, limit: Option<usize>) -> Vec<Row> {
+        let rows = self.partition.rows.iter().skip(first);
+        let rows = rows.take(limit.unwrap_or(usize::MAX));
+        rows.map(|row| (row.count, row.bytes, row.label.clone()))
+            .collect()
+    }
+
+    /// The objects of one row.
+    fn members(&self, row: usize) -> PyResult<HeapSet> {
+        if row >= self.partition.rows.len() {
+            return Err(PyIndexError::new_err(format!(
+                "there is no row {row}: the table has {}",
+                self.partition.rows.len()
+            )));
+        }
+        let members = self.partition.members(&self.set.objects, row);
+        Ok(self.set.with(members))
+    }
+
+    /// The objects of rows from `first` up to, without, `end`.
+    fn members_between(&self, first: usize, end: usize) -> HeapSet {
+        let rows = self.set.objects.iter();
+        let rows = rows.zip(self.partition.rows_of_objects());
+        let wanted = rows.filter(|&(_, &row)| (first..end).contains(&(row as usize)));
+        self.set.with(wanted.map(|(object, _)| object).collect())
+    }
+
+    /// Heapy's table: rows from `first` on, `n_rows` of them, or all if that is 0.
+    #[pyo3(signature = (first=0, n_rows=10))]
+    fn table(&self, first: usize, n_rows: usize) -> PyResult<String> {
+        rendered(|out| text::partition(out, &self.partition, first, n_rows, More::Session))
+    }
+
+    /// The title of the names' column.
+    #[getter]
+    fn heading(&self) -> &'static str {
+        text::heading(self.partition.by)
+    }
+}
+
+fn heap_rows(rows: Vec<Row>) -> Vec<heap::Row> {
+    let rows = rows.into_iter();
+    rows.map(|(count, bytes, label)| heap::Row {
+        label,
+        count,
+        bytes,
+    })
+    .collect()
+}
+
+/// Heapy's table of rows whose objects are gone: count, bytes and name of each.
+#[pyfunction]
+#[pyo3(signature = (by, rows, first=0, n_rows=10))]
+pub fn heap_rows_table(by: &str, rows: Vec<Row>, first: usize, n_rows: usize) -> PyResult<String> {
+    let table = Partition::of_rows(super::by(by)?, heap_rows(rows));
+    rendered(|out| text::partition(out, &table, first, n_rows, More::Session))
+}
+
+/// Heapy's table of what changed from some rows to others.
+#[pyfunction]
+#[pyo3(signature = (by, before, after, n_rows=10))]
+pub fn heap_rows_difference(
+    by: &str,
+    before: Vec<Row>,
+    after: Vec<Row>,
+    n_rows: usize,
+) -> PyResult<String> {
+    let found = diff::diff_of_rows(heap_rows(before), heap_rows(after));
+    let by = super::by(by)?;
+    rendered(|out| text::difference(out, &found, by, n_rows, More::Session))
+}

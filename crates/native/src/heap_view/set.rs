@@ -1,0 +1,255 @@
+//! Sets of a snapshot's objects: put together, asked who refers to them, what they keep alive and which way leads to them.
+
+use std::sync::Arc;
+
+use heaptide_analysis::capture::heap::NO_OBJECT;
+use heaptide_analysis::heap::pattern::reference_pattern;
+use heaptide_analysis::heap::{By, Heap, ObjectSet, Partition};
+use heaptide_report::text::heap::{self as text, More};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::{HeapPartition, HeapView, learn_sites, rendered};
+
+/// Some objects of a snapshot.
+#[pyclass(frozen, module = "heaptide._native")]
+pub struct HeapSet {
+    pub(super) heap: Arc<Heap>,
+    pub(super) objects: ObjectSet,
+}
+
+/// Row's name, flag, count, kind, of a reference pattern.
+type PatternRow = (Vec<usize>, String, usize, String);
+/// Addresses of the objects, and texts of the steps.
+type Path = (Vec<u64>, Vec<String>);
+/// Function, file, line.
+type Frame = (String, String, u32);
+
+impl HeapSet {
+    pub(super) fn with(&self, objects: ObjectSet) -> HeapSet {
+        HeapSet {
+            heap: Arc::clone(&self.heap),
+            objects,
+        }
+    }
+
+    fn merge(
+        &self,
+        other: &HeapSet,
+        merge: fn(&ObjectSet, &ObjectSet) -> ObjectSet,
+    ) -> PyResult<HeapSet> {
+        if !Arc::ptr_eq(&self.heap, &other.heap) {
+            return Err(PyValueError::new_err(
+                "the sets are of different snapshots: bring one over with HeapView.at() or also_in()",
+            ));
+        }
+        Ok(self.with(merge(&self.objects, &other.objects)))
+    }
+
+    fn is(&self, other: &HeapSet) -> bool {
+        Arc::ptr_eq(&self.heap, &other.heap) && self.objects == other.objects
+    }
+
+    /// Objects that are not to be entered; none if there is no set.
+    fn avoided(&self, avoid: Option<&HeapSet>) -> ObjectSet {
+        avoid.map_or_else(ObjectSet::default, |set| set.objects.clone())
+    }
+}
+
+#[pymethods]
+impl HeapSet {
+    fn __len__(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Bytes of the objects themselves.
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.heap.bytes_of(&self.objects)
+    }
+
+    fn __or__(&self, other: &HeapSet) -> PyResult<HeapSet> {
+        self.merge(other, ObjectSet::union)
+    }
+
+    fn __and__(&self, other: &HeapSet) -> PyResult<HeapSet> {
+        self.merge(other, ObjectSet::intersection)
+    }
+
+    fn __sub__(&self, other: &HeapSet) -> PyResult<HeapSet> {
+        self.merge(other, ObjectSet::difference)
+    }
+
+    fn __xor__(&self, other: &HeapSet) -> PyResult<HeapSet> {
+        self.merge(other, ObjectSet::symmetric_difference)
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        other
+            .cast::<HeapSet>()
+            .is_ok_and(|other| self.is(other.get()))
+    }
+
+    fn __hash__(&self) -> u64 {
+        let numbers = self.objects.iter().map(u64::from);
+        numbers.fold(0, |hash, number| hash.wrapping_mul(31).wrapping_add(number))
+    }
+
+    fn is_subset(&self, other: &HeapSet) -> PyResult<bool> {
+        Ok(self.merge(other, ObjectSet::difference)?.objects.is_empty())
+    }
+
+    fn view(&self) -> HeapView {
+        HeapView {
+            heap: Arc::clone(&self.heap),
+        }
+    }
+
+    /// Addresses (`id()`) of the objects in ascending order, no more than `limit`.
+    #[pyo3(signature = (limit=None))]
+    fn addresses(&self, limit: Option<usize>) -> Vec<u64> {
+        let addresses = &self.heap.snapshot.objects.addresses;
+        let objects = self.objects.iter().take(limit.unwrap_or(usize::MAX));
+        objects.map(|object| addresses[object as usize]).collect()
+    }
+
+    /// What is known of each object, no more than `limit`: address, bytes, kind, what tells it from others.
+    #[pyo3(signature = (limit=None))]
+    fn describe(&self, limit: Option<usize>) -> Vec<(u64, u64, String, String)> {
+        let heap = &self.heap;
+        let objects = self.objects.iter().take(limit.unwrap_or(usize::MAX));
+        let described = objects.map(|object| {
+            (
+                heap.snapshot.objects.addresses[object as usize],
+                heap.bytes(object),
+                heap.kind(object).to_owned(),
+                heap.sample(object),
+            )
+        });
+        described.collect()
+    }
+
+    /// Takes the set apart: by kind (clodo), type, size, module, via, referrers (rcs), id, unity or producer.
+    fn partition(&self, py: Python<'_>, by: &str) -> PyResult<HeapPartition> {
+        let by = super::by(by)?;
+        let partition = py.detach(|| {
+            if by == By::Producer {
+                learn_sites(&self.heap);
+            }
+            Partition::of(&self.heap, &self.objects, by)
+        });
+        let set = self.with(self.objects.clone());
+        Ok(HeapPartition { set, partition })
+    }
+
+    fn referrers(&self, py: Python<'_>) -> HeapSet {
+        self.with(py.detach(|| self.heap.referrers_of(&self.objects)))
+    }
+
+    fn referents(&self, py: Python<'_>) -> HeapSet {
+        self.with(py.detach(|| self.heap.referents_of(&self.objects)))
+    }
+
+    /// The objects whose `__dict__` is in the set.
+    fn owners(&self) -> HeapSet {
+        let owners = &self.heap.owners;
+        let found = self.objects.iter().map(|object| owners[object as usize]);
+        self.with(found.filter(|&owner| owner != NO_OBJECT).collect())
+    }
+
+    /// The `__dict__` of each object that has one.
+    fn dicts(&self) -> HeapSet {
+        let owned = self.heap.owners.iter().zip(0u32..);
+        let found = owned.filter(|&(&owner, _)| owner != NO_OBJECT && self.objects.contains(owner));
+        self.with(found.map(|(_, dict)| dict).collect())
+    }
+
+    /// What is alive only through this set, itself included.
+    fn dominated(&self, py: Python<'_>) -> HeapSet {
+        self.with(py.detach(|| self.heap.dominated(&self.objects)))
+    }
+
+    /// The immediate dominators of the objects.
+    fn dominators(&self, py: Python<'_>) -> HeapSet {
+        self.with(py.detach(|| self.heap.dominators_of(&self.objects)))
+    }
+
+    /// For each object the bytes that go when it goes, in the order of addresses.
+    fn retained(&self, py: Python<'_>) -> Vec<u64> {
+        let retained = py.detach(|| self.heap.retained());
+        self.objects
+            .iter()
+            .map(|object| retained[object as usize])
+            .collect()
+    }
+
+    /// The largest objects.
+    fn largest(&self, n: usize) -> HeapSet {
+        let mut numbers: Vec<u32> = self.objects.iter().collect();
+        numbers.sort_by_key(|&object| (std::cmp::Reverse(self.heap.bytes(object)), object));
+        numbers.truncate(n);
+        self.with(numbers.into_iter().collect())
+    }
+
+    /// How many shortest ways lead from roots to the nearest objects of the set, and up to `limit` of them: each as the
+    /// address of every object on it, and as texts: the root, then how each object refers to the next.
+    #[pyo3(signature = (limit=10, *, avoid=None, sources=None))]
+    fn paths(
+        &self,
+        py: Python<'_>,
+        limit: usize,
+        avoid: Option<&HeapSet>,
+        sources: Option<&HeapSet>,
+    ) -> (u64, Vec<Path>) {
+        let avoid = self.avoided(avoid);
+        let sources = sources.map(|set| &set.objects);
+        let found = py.detach(|| self.heap.paths_from(sources, &self.objects, &avoid, limit));
+        let addresses = &self.heap.snapshot.objects.addresses;
+        let paths = found.paths.iter().map(|path| {
+            let places = path.iter().map(|&object| addresses[object as usize]);
+            (places.collect(), self.heap.path_steps(path))
+        });
+        (found.n_paths, paths.collect())
+    }
+
+    /// Who refers to the set, by kind, and who to those: which child of which, flag, count, kind.
+    #[pyo3(signature = (depth=7, *, avoid=None))]
+    fn pattern(&self, py: Python<'_>, depth: usize, avoid: Option<&HeapSet>) -> Vec<PatternRow> {
+        let avoid = self.avoided(avoid);
+        let rows = py.detach(|| reference_pattern(&self.heap, &self.objects, depth, &avoid));
+        let rows = rows.into_iter().map(|row| {
+            let flag = text::flag(row.flag);
+            (row.path, flag, row.objects.len(), row.label)
+        });
+        rows.collect()
+    }
+
+    /// The same as heapy prints it.
+    #[pyo3(signature = (depth=7, first=0, n_rows=10, *, avoid=None))]
+    fn pattern_text(
+        &self,
+        py: Python<'_>,
+        depth: usize,
+        first: usize,
+        n_rows: usize,
+        avoid: Option<&HeapSet>,
+    ) -> PyResult<String> {
+        let avoid = self.avoided(avoid);
+        let rows = py.detach(|| reference_pattern(&self.heap, &self.objects, depth, &avoid));
+        rendered(|out| text::pattern(out, &self.heap, &rows, first, n_rows, More::Session))
+    }
+
+    /// The stack that allocated each object, outermost frame first, in the order of addresses; empty where it is not known.
+    #[pyo3(signature = (limit=None))]
+    fn sites(&self, py: Python<'_>, limit: Option<usize>) -> Vec<Vec<Frame>> {
+        py.detach(|| learn_sites(&self.heap));
+        let objects = self.objects.iter().take(limit.unwrap_or(usize::MAX));
+        let frames = objects.map(|object| {
+            let frames = self.heap.allocation(object);
+            frames
+                .map(|frame| (frame.function.clone(), frame.file.clone(), frame.line))
+                .collect()
+        });
+        frames.collect()
+    }
+}
