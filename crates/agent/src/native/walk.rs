@@ -18,15 +18,19 @@
 //! ```
 //! Every address is checked against the bounds of the stack before it is read, so wrong or missing information ends the
 //! walk: the stack is then *cut*, which is counted and shown.
+//!
+//! [`step`] leaves one frame; [`addresses`] remembers what is known of the code that it is in.
 
-use super::modules::{self, Owner};
-use super::rules::{Kind, Rule, rule_of};
-use super::{bounds, mixed};
+mod addresses;
+mod step;
+
+use self::addresses::{Cached, N_CACHED};
+use self::step::Step;
+use super::{bounds, mixed, modules};
 use crate::session;
 
 /// Frames that are remembered and written; the outermost of a deeper stack are cut.
 pub const MAX_DEPTH: usize = 4096;
-const N_CACHED: usize = 2048;
 
 /// One remembered frame.
 #[derive(Clone, Copy)]
@@ -52,16 +56,6 @@ pub struct NativeFrame {
     pub n_before: u32,
     /// `bp` decides where this frame's caller is, or that of one further out. If not, `bp` may be an old one.
     needs_base: bool,
-}
-
-/// What is known of an address.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Cached {
-    pc: usize,
-    rule: Rule,
-    module: u32,
-    offset: u32,
 }
 
 /// What one thread remembers. Zero bytes are the empty stack.
@@ -125,13 +119,6 @@ pub fn here() -> Position {
     }
 }
 
-/// Where a step leads.
-enum Step {
-    To { next: Position, is_exact: bool },
-    End,
-    Cut,
-}
-
 /// What a walk found out.
 pub struct Walked {
     /// Entries before this one are as they were.
@@ -160,16 +147,6 @@ impl NativeStack {
         self.is_cut = false;
         self.cut_id = 0;
         self.generation = 0;
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn forget_addresses(&mut self) {
-        self.generation = modules::generation();
-        for cached in &mut self.cache {
-            cached.pc = 0;
-        }
-        self.depth = 0;
     }
 
     /// Walks the stack from `from`, a position in a function that has not returned.
@@ -313,171 +290,13 @@ impl NativeStack {
         0
     }
 
-    /// Leaves a frame, and notes in it where that was read.
-    ///
-    /// # Safety
-    /// `fresh[at]` is on the live stack, and the bounds are those of that stack.
-    #[inline(always)]
-    unsafe fn step(&mut self, at: usize, rule: Rule) -> Step {
-        let NativeFrame { sp, bp, .. } = self.fresh[at];
-        let mut end_at = 0;
-        let end = match rule.kind {
-            Kind::FromStack => sp.wrapping_add_signed(rule.offset as isize),
-            Kind::FromBase => bp.wrapping_add_signed(rule.offset as isize),
-            Kind::AtBase => {
-                end_at = bp.wrapping_add_signed(rule.offset as isize);
-                if !self.is_readable(end_at, sp) || !self.is_readable(bp, sp) {
-                    return Step::Cut;
-                }
-                // SAFETY: checked against the stack's bounds.
-                unsafe { word(end_at) }
-            }
-            Kind::End => return Step::End,
-            // SAFETY: as our caller says.
-            Kind::Signal => return unsafe { self.step_over_signal(at) },
-            // SAFETY: as our caller says.
-            Kind::Unknown => return unsafe { self.step_by_base(at) },
-        };
-        if end <= sp {
-            return Step::Cut;
-        }
-        let ip_at = end.wrapping_sub(8);
-        let bp_at = match rule.kind {
-            _ if rule.base_offset == Rule::NOT_SAVED => 0,
-            Kind::AtBase => bp,
-            _ => end.wrapping_add_signed(rule.base_offset as isize),
-        };
-        if !self.is_readable(ip_at, sp) || (bp_at != 0 && !self.is_readable(bp_at, sp)) {
-            return Step::Cut;
-        }
-        // SAFETY: checked against the stack's bounds.
-        let (ip, bp) = unsafe { (word(ip_at), if bp_at == 0 { bp } else { word(bp_at) }) };
-        let frame = &mut self.fresh[at];
-        frame.end = end;
-        frame.ip_at = ip_at;
-        frame.bp_at = bp_at;
-        frame.end_at = end_at;
-        if ip == 0 {
-            return Step::End;
-        }
-        Step::To {
-            next: Position { ip, sp: end, bp },
-            is_exact: false,
-        }
-    }
-
-    /// Leaves a frame of which nothing is known, by the base pointer, if that leads to code that is known.
-    #[cold]
-    #[inline(never)]
-    unsafe fn step_by_base(&mut self, at: usize) -> Step {
-        let NativeFrame { sp, bp, .. } = self.fresh[at];
-        if bp < sp || !self.is_readable(bp, sp) || !self.is_readable(bp.wrapping_add(8), sp) {
-            return Step::Cut;
-        }
-        // SAFETY: checked against the stack's bounds.
-        let (ip, caller_bp) = unsafe { (word(bp + 8), word(bp)) };
-        if self.cached(ip.wrapping_sub(1)).rule.kind == Kind::Unknown {
-            return Step::Cut;
-        }
-        let frame = &mut self.fresh[at];
-        frame.end = bp + 16;
-        frame.ip_at = bp + 8;
-        frame.bp_at = bp;
-        Step::To {
-            next: Position {
-                ip,
-                sp: bp + 16,
-                bp: caller_bp,
-            },
-            is_exact: false,
-        }
-    }
-
-    /// Leaves the frame that the kernel puts under a signal handler: the registers are in a struct, in a fixed order.
-    #[cold]
-    #[inline(never)]
-    unsafe fn step_over_signal(&mut self, at: usize) -> Step {
-        const BP: usize = 120;
-        const SP: usize = 160;
-        const IP: usize = 168;
-        let sp = self.fresh[at].sp;
-        if !self.is_readable(sp + IP, sp) {
-            return Step::Cut;
-        }
-        // SAFETY: checked against the stack's bounds.
-        let next = unsafe {
-            Position {
-                ip: word(sp + IP),
-                sp: word(sp + SP),
-                bp: word(sp + BP),
-            }
-        };
-        if next.sp <= sp || !self.is_readable(next.sp, sp) {
-            return Step::Cut;
-        }
-        let frame = &mut self.fresh[at];
-        frame.end = next.sp;
-        frame.ip_at = sp + IP;
-        frame.bp_at = sp + BP;
-        frame.end_at = sp + SP;
-        Step::To {
-            next,
-            is_exact: true,
-        }
-    }
-
-    /// Whether there is a word of the stack at an address, not below `sp`.
-    #[inline(always)]
-    fn is_readable(&self, address: usize, sp: usize) -> bool {
-        address >= sp && address & 7 == 0 && address < self.high.saturating_sub(7)
-    }
-
-    #[inline(always)]
-    fn cached(&mut self, pc: usize) -> Cached {
-        let cached = self.cache[place_of(pc)];
-        if cached.pc == pc {
-            cached
-        } else {
-            self.learn(pc)
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn learn(&mut self, pc: usize) -> Cached {
-        let _errno = crate::sys::KeepErrno::now();
-        let mut cached = Cached {
-            pc,
-            rule: Rule::default(),
-            module: 0,
-            offset: 0,
-        };
-        match modules::owner_of(pc) {
-            Owner::Module(module) => {
-                // SAFETY: a frame of this thread is in the library, so it is loaded.
-                cached.rule = unsafe { rule_of(&module, pc) };
-                let own = modules::on_unload as *const () as usize;
-                if !(module.start..module.end).contains(&own) {
-                    cached.module = module.id;
-                    cached.offset =
-                        u32::try_from(pc.wrapping_sub(module.base)).unwrap_or(u32::MAX - 1);
-                }
-            }
-            Owner::Nowhere(id) => cached.module = id,
-            // Not remembered: the next event asks again.
-            Owner::Busy => cached.pc = 0,
-        }
-        self.cache[place_of(pc)] = cached;
-        cached
-    }
-
-    #[cold]
-    #[inline(never)]
     /// Whether the address lies in the stack that was walked last.
     pub fn is_on_stack(&self, address: usize) -> bool {
         (self.low..self.high).contains(&address)
     }
 
+    #[cold]
+    #[inline(never)]
     fn learn_bounds(&mut self, sp: usize) {
         let range = bounds::around(sp).unwrap_or(0..0);
         (self.low, self.high) = (range.start, range.end);
@@ -488,11 +307,6 @@ impl NativeStack {
     pub fn count_cut(&self) {
         session::count_lost(heaptide_capture::Lost::CutNativeStack, 1);
     }
-}
-
-#[inline(always)]
-fn place_of(pc: usize) -> usize {
-    pc.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53 & (N_CACHED - 1)
 }
 
 /// # Safety

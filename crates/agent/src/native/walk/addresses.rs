@@ -1,0 +1,74 @@
+//! What a thread remembers of the code that its frames are in: the rule by which a frame there is left, the library and the
+//! place in it. A small table by address; libraries that come and go empty it.
+
+use super::NativeStack;
+use crate::native::modules::{self, Owner};
+use crate::native::rules::{Rule, rule_of};
+
+pub(super) const N_CACHED: usize = 2048;
+
+/// What is known of an address.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Cached {
+    pub pc: usize,
+    pub rule: Rule,
+    pub module: u32,
+    pub offset: u32,
+}
+
+impl NativeStack {
+    #[cold]
+    #[inline(never)]
+    pub(super) fn forget_addresses(&mut self) {
+        self.generation = modules::generation();
+        for cached in &mut self.cache {
+            cached.pc = 0;
+        }
+        self.depth = 0;
+    }
+
+    #[inline(always)]
+    pub(super) fn cached(&mut self, pc: usize) -> Cached {
+        let cached = self.cache[place_of(pc)];
+        if cached.pc == pc {
+            cached
+        } else {
+            self.learn(pc)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn learn(&mut self, pc: usize) -> Cached {
+        let _errno = crate::sys::KeepErrno::now();
+        let mut cached = Cached {
+            pc,
+            rule: Rule::default(),
+            module: 0,
+            offset: 0,
+        };
+        match modules::owner_of(pc) {
+            Owner::Module(module) => {
+                // SAFETY: a frame of this thread is in the library, so it is loaded.
+                cached.rule = unsafe { rule_of(&module, pc) };
+                let own = modules::on_unload as *const () as usize;
+                if !(module.start..module.end).contains(&own) {
+                    cached.module = module.id;
+                    cached.offset =
+                        u32::try_from(pc.wrapping_sub(module.base)).unwrap_or(u32::MAX - 1);
+                }
+            }
+            Owner::Nowhere(id) => cached.module = id,
+            // Not remembered: the next event asks again.
+            Owner::Busy => cached.pc = 0,
+        }
+        self.cache[place_of(pc)] = cached;
+        cached
+    }
+}
+
+#[inline(always)]
+fn place_of(pc: usize) -> usize {
+    pc.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53 & (N_CACHED - 1)
+}
