@@ -48,7 +48,10 @@ fn together_at(session: &Session, quality: &Quality) -> Option<u64> {
         && !quality.lacks_totals
         && !session.filter.chooses_time()
         && !session.processes.iter().any(is_bounded);
-    let at = peak_together_at(session).filter(|_| is_known)?;
+    if !is_known {
+        return None;
+    }
+    let at = peak_together_at(session)?;
     Some(at.saturating_sub(session.window.start_unix_ns))
 }
 
