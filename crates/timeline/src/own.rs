@@ -139,6 +139,8 @@ struct Reader {
     timeline: Timeline,
     /// What every process holds now; `None` if it has ended or not begun.
     now: Vec<Option<Memory>>,
+    /// What the control group used last.
+    group: Option<u64>,
     /// Numbers in the file to places in the list.
     places: HashMap<usize, usize>,
     /// The time of the last point.
@@ -251,6 +253,8 @@ impl Reader {
         let held = self.now.iter().flatten().map(|memory| memory.by(backend));
         let bytes = held.fold(0, u64::saturating_add);
         self.timeline.total.push(Point { time_s, bytes });
+        let group = self.group.map(|bytes| Point { time_s, bytes });
+        self.timeline.group.extend(group);
         self.last_s = Some(time_s);
     }
 
@@ -265,10 +269,7 @@ impl Reader {
             return Some(());
         }
         match word.split_once('=')? {
-            ("group", value) => {
-                let bytes = bytes_of_kib(value)?;
-                self.timeline.group.push(Point { time_s, bytes });
-            }
+            ("group", value) => self.group = Some(bytes_of_kib(value)?),
             ("limit", "none") => self.timeline.limits.push((time_s, None)),
             ("limit", value) => {
                 let limit = Some(bytes_of_kib(value)?);

@@ -85,7 +85,7 @@ fn written(form: Form) -> Vec<u8> {
     bytes
 }
 
-/// One process that holds the same for six samples, then more, and its child that ends meanwhile.
+/// One process that holds the same for six samples, then more, as their group does, and its child that ends meanwhile.
 fn with_silence() -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut recorder = Recorder::begin(&mut bytes, Form::Own, header()).expect("memory has room");
@@ -106,9 +106,9 @@ fn with_silence() -> Vec<u8> {
             recorder.ended(START + 0.25, 1).unwrap();
         }
         let since_s = f64::from(n) / 10.0;
-        recorder
-            .tick(&tick(since_s, &both[..n_alive], None))
-            .unwrap();
+        let mut tick = tick(since_s, &both[..n_alive], None);
+        tick.group = Some(if n < 6 { 900 } else { 1500 } * KIB);
+        recorder.tick(&tick).unwrap();
     }
     recorder
         .finish(START + 0.9, Ending::StillRunning, 0)
@@ -129,6 +129,14 @@ fn samples_in_which_nothing_changed_are_there_when_they_are_read() {
     for (n, point) in timeline.total.iter().enumerate() {
         assert!((point.time_s - START - n as f64 / 10.0).abs() < 0.001);
     }
+    // So is what their group used.
+    let group: Vec<u64> = timeline
+        .group
+        .iter()
+        .map(|point| point.bytes / KIB)
+        .collect();
+    assert_eq!(group, [900, 900, 900, 900, 900, 900, 1500, 1500, 1500]);
+    assert!((timeline.group[5].time_s - START - 0.5).abs() < 0.001);
     // Before it grew, its curve is level and does not rise.
     let root = &timeline.processes[0].samples;
     let before = root
