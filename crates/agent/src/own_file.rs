@@ -8,6 +8,11 @@ use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::time::Duration;
+
+/// A recording that begins waits no longer than these together for its lock.
+const MAX_LOCK_TRIES: usize = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 pub struct OwnFile {
     file: ManuallyDrop<File>,
@@ -38,9 +43,20 @@ impl OwnFile {
     /// Says to every process that can see the file, also from another container, that somebody writes into it. Where
     /// locks are not to be had, nothing is said.
     pub fn lock(&self) {
-        if let Ok(fd) = self.fd() {
+        self.lock_with(|| std::thread::sleep(LOCK_PAUSE));
+    }
+
+    /// Who asks whether somebody writes has a lock for an instant, and without ours the capture would pass for finished as
+    /// long as it is written. So that instant is waited for, but not for somebody who keeps the lock.
+    fn lock_with(&self, mut pause: impl FnMut()) {
+        for _ in 0..MAX_LOCK_TRIES {
+            let Ok(fd) = self.fd() else { return };
             // SAFETY: works on a file descriptor alone.
-            unsafe { libc::flock(fd, libc::LOCK_EX | libc::LOCK_NB) };
+            let is_locked = unsafe { libc::flock(fd, libc::LOCK_EX | libc::LOCK_NB) } == 0;
+            if is_locked || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock {
+                return;
+            }
+            pause();
         }
     }
 
@@ -82,7 +98,39 @@ impl Drop for OwnFile {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    fn flock(file: &File, operation: i32) -> bool {
+        // SAFETY: works on a file descriptor alone.
+        unsafe { libc::flock(file.as_raw_fd(), operation) == 0 }
+    }
+
+    fn is_locked(path: &Path) -> bool {
+        let asking = File::open(path).unwrap();
+        let is_free = flock(&asking, libc::LOCK_SH | libc::LOCK_NB);
+        // Not left to the end of the file: a child that another test forks may have it, too.
+        flock(&asking, libc::LOCK_UN);
+        !is_free
+    }
+
+    #[test]
+    fn somebody_who_asks_for_the_lock_at_that_instant_does_not_keep_us_from_having_it() {
+        let path = std::env::temp_dir().join(format!("heaptide-own-file-{}", std::process::id()));
+        let own = OwnFile::new(File::create(&path).unwrap()).unwrap();
+        let asking = File::open(&path).unwrap();
+        assert!(flock(&asking, libc::LOCK_SH));
+        let mut n_pauses = 0;
+        own.lock_with(|| n_pauses += 1);
+        assert_eq!(n_pauses, MAX_LOCK_TRIES);
+        assert!(!is_locked(&path));
+        own.lock_with(|| assert!(flock(&asking, libc::LOCK_UN)));
+        assert!(is_locked(&path));
+        drop(own);
+        assert!(!is_locked(&path));
+        std::fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn descriptor_that_became_another_file_is_neither_used_nor_closed() {

@@ -29,6 +29,9 @@ pub const CURRENT: &str = "current";
 /// For a process to say what it records.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// As long as a job may take from the folder of its session to the first capture in it.
+const BEGINNING_MS: u64 = 60_000;
+
 #[derive(Clone, Debug)]
 pub struct Session {
     pub id: String,
@@ -166,7 +169,8 @@ impl Sessions {
             n_kept += 1;
             bytes_kept += session.bytes();
             let is_beyond = n_kept > self.keep_sessions || bytes_kept > self.keep_bytes;
-            if is_beyond && session.id != except && !session.is_running() {
+            let is_over = !session.is_running() && !session.is_beginning();
+            if is_beyond && session.id != except && is_over {
                 // What cannot be deleted now is tried again at the next start.
                 let _ = self.delete(&session);
             }
@@ -199,6 +203,14 @@ impl Session {
 
     pub fn is_running(&self) -> bool {
         self.kind() == "session" && self.captures.iter().any(Capture::is_being_written)
+    }
+
+    /// Made a moment ago, and nothing is in it yet: its job, which may be another one with the same folder, is about to
+    /// write, as soon as its interpreter lets it.
+    fn is_beginning(&self) -> bool {
+        let now = calendar::unix_ms(SystemTime::now());
+        let started = self.started_unix_ms();
+        self.bytes() == 0 && started.is_some_and(|started| now.abs_diff(started) < BEGINNING_MS)
     }
 
     /// `session` or `snapshot`.
@@ -262,7 +274,10 @@ impl Capture {
         let Ok(file) = self.open() else {
             return true;
         };
-        flock(&file, FlockOperation::NonBlockingLockShared).is_err()
+        let is_locked = flock(&file, FlockOperation::NonBlockingLockShared).is_err();
+        // Whoever begins to record waits a moment for it, but not for a child that is forked now and has the file, too.
+        let _ = flock(&file, FlockOperation::Unlock);
+        is_locked
     }
 
     fn is_open_for_writing(&self) -> io::Result<bool> {
@@ -327,6 +342,27 @@ fn pid_of(name: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn session_that_another_job_is_about_to_write_is_not_deleted() {
+        let name = format!("heaptide-sessions-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir(&directory).unwrap();
+        let sessions = Sessions::new(directory.clone(), 1, u64::MAX, None);
+        let new = || sessions.create(&mut Json::Object(Vec::new())).unwrap();
+        let (of_another, own) = (new(), new());
+        sessions.prune(&own.id);
+        assert_eq!(sessions.list().len(), 2);
+        let long_ago = of_another.started_unix_ms().unwrap() - BEGINNING_MS;
+        let mut meta = of_another.meta.clone();
+        meta.set("started_unix_ms", long_ago.into());
+        fs::write(of_another.folder.unwrap().join(META), meta.to_string()).unwrap();
+        sessions.prune(&own.id);
+        let left: Vec<String> = sessions.list().into_iter().map(|it| it.id).collect();
+        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(left, [own.id]);
+    }
 
     #[test]
     fn captures_are_told_by_their_names() {
