@@ -87,6 +87,14 @@ def test_end_message_tells_the_peak_the_file_and_the_command_to_look_at_it(tmp_p
     assert heaptide(*command.group().split()[1:], cwd=tmp_path).stdout
 
 
+def test_end_message_has_the_peak_resident_size_that_reports_have(tmp_path: Path) -> None:
+    # The largest size is that at the end, behind the last sample.
+    done = run(tmp_path, "-o", "named.tide", "-c", "kept = b'x' * (50 << 20)")
+    said = re.search(r"on the heap, (\S+) resident", done.stderr)
+    assert said, done.stderr
+    assert f"Peak resident size:\n\t{said.group(1)}\n" in heaptide("stats", "named.tide", cwd=tmp_path).stdout
+
+
 def test_end_message_of_a_sampled_run_says_that_its_peak_is_an_estimate(tmp_path: Path) -> None:
     done = run(tmp_path, "-o", "named.tide", "--sample=4k", "-c", CODE)
     assert re.search(r"peak memory: about \S+ on the heap by its samples", done.stderr), done.stderr

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use heaptide_analysis::findings::resident_peak;
 use heaptide_capture::Capture;
 use heaptide_report::{shell, units};
 
@@ -13,13 +14,7 @@ pub fn closing_words(path: &Path) -> Vec<String> {
     let Ok(capture) = Capture::open(path) else {
         return Vec::new();
     };
-    let resident = capture
-        .registry
-        .resident
-        .iter()
-        .map(|sample| sample.bytes)
-        .max();
-    let resident = resident.map_or(String::new(), |bytes| {
+    let resident = resident_peak(&capture.registry).map_or(String::new(), |bytes| {
         format!("{} resident", units::size(bytes))
     });
     let is_sampled = capture.header.mode.sample_bytes != 0;

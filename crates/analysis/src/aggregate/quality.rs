@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::together::peak_together_at;
-use crate::findings::{ledger, resident_at_end};
+use crate::findings::{ledger, resident_peak};
 use crate::load::{Process, Session};
 use crate::model::{ProcessSummary, Quality, Sampling};
 
@@ -68,7 +68,7 @@ fn describe(process: &Process) -> ProcessSummary {
         peak_bytes: sums.peak.bytes,
         peak_unix_ns: process.unix_ns(sums.peak_time),
         live_bytes: sums.live.bytes,
-        resident_peak_bytes: resident_peak(process),
+        resident_peak_bytes: resident_peak(registry),
         limit_bytes: registry.limit,
         own_memory_bytes: registry.own_memory,
         n_threads: registry.threads.len() as u64,
@@ -78,12 +78,6 @@ fn describe(process: &Process) -> ProcessSummary {
         n_events: sums.n_events,
         ledger: None,
     }
-}
-
-/// The largest size that was seen: the last look is the one at the end, behind the last sample.
-fn resident_peak(process: &Process) -> Option<u64> {
-    let samples = process.registry.resident.iter().map(|sample| sample.bytes);
-    samples.chain(resident_at_end(process)).max()
 }
 
 /// Errors of independent samples add up as squares. If processes were sampled differently, the coarsest is named.

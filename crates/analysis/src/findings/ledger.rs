@@ -1,7 +1,7 @@
 //! Where a process's resident memory was at the end: what the capture knows of its blocks, set against what the kernel and
 //! libc said.
 
-use heaptide_capture::{Allocator, MemoryPart};
+use heaptide_capture::{Allocator, MemoryPart, Registry};
 
 use crate::load::Process;
 use crate::model::findings::{Ledger, Unshared};
@@ -10,7 +10,7 @@ use crate::model::findings::{Ledger, Unshared};
 pub fn ledger(process: &Process) -> Option<Ledger> {
     let memory = &process.registry.memory;
     let known = |part: MemoryPart| memory.get(&part).copied().unwrap_or(0);
-    let resident_bytes = resident_at_end(process)?;
+    let resident_bytes = resident_at_end(&process.registry)?;
     let live = |is_it: fn(Allocator) -> bool| {
         let sites = process.sums.sites.iter();
         let sites = sites.filter(|site| is_it(site.allocator));
@@ -42,12 +42,18 @@ pub fn ledger(process: &Process) -> Option<Ledger> {
 }
 
 /// How large the process was when recording ended; `None` as above.
-pub fn resident_at_end(process: &Process) -> Option<u64> {
-    let part = |part: MemoryPart| process.registry.memory.get(&part).copied();
+fn resident_at_end(registry: &Registry) -> Option<u64> {
+    let part = |part: MemoryPart| registry.memory.get(&part).copied();
     let own = part(MemoryPart::Anonymous)?;
     let files = part(MemoryPart::Files).unwrap_or(0);
     let shared = part(MemoryPart::SharedMemory).unwrap_or(0);
     Some(own.saturating_add(files).saturating_add(shared))
+}
+
+/// The largest size that was seen: the last look is the one at the end, behind the last sample.
+pub fn resident_peak(registry: &Registry) -> Option<u64> {
+    let samples = registry.resident.iter().map(|sample| sample.bytes);
+    samples.chain(resident_at_end(registry)).max()
 }
 
 fn is_python(allocator: Allocator) -> bool {

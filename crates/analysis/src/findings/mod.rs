@@ -9,7 +9,7 @@ mod places;
 
 use crate::load::Session;
 use crate::model::findings::{Churns, Finding, FindingKind, HoldsMost, Ledger, Unshared};
-pub use ledger::{ledger, resident_at_end};
+pub use ledger::{ledger, resident_peak};
 use places::{Place, Places};
 
 /// A place with less of the peak does not stand out.
