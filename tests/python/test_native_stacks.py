@@ -235,6 +235,23 @@ def test_library_that_was_built_anew_does_not_lend_its_names(heaptide_run: Run, 
 
 
 @pytest.mark.once
+def test_reports_say_once_how_native_functions_get_their_names(heaptide_run: Run, tmp_path: Path) -> None:
+    library = compile_library(PROGRAMS / "native_plugin.c", tmp_path, ["-DFUNCTION=plugin", "-Wl,--build-id"])
+    program = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).plugin_run(3_000_017)"
+    capture = heaptide_run(program, "--native", args=[str(library)]).capture
+    bundled = Path(shutil.copy(capture, tmp_path / "bundled.tide"))
+    heaptide("symbols", "bundle", bundled)
+    assert heaptide("stats", capture).stderr == ""
+    library.unlink()
+    said = "heaptide: native functions of native_plugin.so have no names, because what the program had loaded is not here: "
+    for words in ("stats", "tree --plain", "flamegraph -f", "table -f"):
+        told = [line for line in heaptide(*words.split(), capture).stderr.splitlines() if "native" in line]
+        assert told == [f"{said}run `heaptide symbols bundle` on the capture where the program ran"]
+    assert heaptide("diff", capture, capture).stderr.count(said) == 1
+    assert heaptide("stats", bundled).stderr == heaptide("stats", "--hide-native", capture).stderr == ""
+
+
+@pytest.mark.once
 def test_capture_without_native_functions_cannot_be_bundled(heaptide_run: Run) -> None:
     capture = heaptide_run("pass").capture
     done = heaptide("symbols", "bundle", capture, check=False)

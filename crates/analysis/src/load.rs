@@ -51,6 +51,8 @@ pub struct Process {
     pub damage: Vec<Damage>,
     /// How many different frames were on the recorded stacks.
     pub n_frames: u64,
+    /// Libraries whose functions have no names, because their files are not here or are others now.
+    pub absent_libraries: Vec<String>,
     /// By the number of the stack.
     shown: Vec<Shown>,
 }
@@ -146,6 +148,7 @@ fn read(
             sums,
             damage: capture.damage,
             n_frames,
+            absent_libraries: natives.absent_libraries().map(str::to_owned).collect(),
             shown,
         });
     }

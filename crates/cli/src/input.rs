@@ -1,9 +1,11 @@
 //! Captures for report commands: the arguments that name them, opening, and saying what was damaged.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
+use std::sync::Once;
 
 use clap::{Arg, ArgMatches, value_parser};
+use heaptide_analysis::symbols::native::short_name;
 use heaptide_analysis::{Request, Session, View, load_with};
 use heaptide_capture::{Capture, Damage};
 
@@ -91,7 +93,30 @@ pub fn session_of<'a>(
     for process in &session.processes {
         tell_damage(&process.path, &process.damage);
     }
+    tell_absent_libraries(&session);
     Ok(session)
+}
+
+/// How native functions get names that they do not have here. Said once, however many captures a command reads.
+fn tell_absent_libraries(session: &Session) {
+    static TELL: Once = Once::new();
+    let processes = session.processes.iter();
+    let absent: BTreeSet<&str> = processes
+        .flat_map(|process| process.absent_libraries.iter())
+        .map(|path| short_name(path))
+        .collect();
+    let Some(first) = absent.first() else { return };
+    let others = match absent.len() - 1 {
+        0 => String::new(),
+        1 => " and another library".to_owned(),
+        n => format!(" and {n} other libraries"),
+    };
+    TELL.call_once(|| {
+        eprintln!(
+            "heaptide: native functions of {first}{others} have no names, because what the program had loaded is not here: \
+             run `heaptide symbols bundle` on the capture where the program ran"
+        );
+    });
 }
 
 /// Notes on standard error: the report that follows is made of the rest.

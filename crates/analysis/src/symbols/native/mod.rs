@@ -8,6 +8,8 @@ mod demangle;
 mod files;
 mod object_file;
 
+use std::collections::BTreeSet;
+
 use heaptide_capture::{Frame, ModuleText, Registry};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -19,6 +21,7 @@ use object_file::ObjectFile;
 #[derive(Default)]
 pub struct NativeNames {
     names: FxHashMap<Frame, Vec<NativeName>>,
+    absent: BTreeSet<String>,
 }
 
 impl NativeNames {
@@ -57,12 +60,17 @@ impl NativeNames {
                 }
             }
             missing.sort_unstable();
-            let names = names_in(module, &missing);
+            let names = self.look_up(module, &missing);
             let frames = missing
                 .into_iter()
                 .map(|instruction| Frame { code, instruction });
             self.names.extend(frames.zip(names));
         }
+    }
+
+    /// Libraries that have no names because their files are not here, or are others now.
+    pub fn absent_libraries(&self) -> impl Iterator<Item = &str> {
+        self.absent.iter().map(String::as_str)
     }
 
     /// The functions at a frame's address, the outermost first.
@@ -83,50 +91,55 @@ impl NativeNames {
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
+
+    /// The functions at addresses of one library, in their order.
+    fn look_up(&mut self, module: &ModuleText, offsets: &[u32]) -> Vec<Vec<NativeName>> {
+        if module.path.starts_with('<') {
+            let name = NativeName {
+                function: module.path.clone(),
+                ..NativeName::default()
+            };
+            return vec![vec![name]; offsets.len()];
+        }
+        if offsets.is_empty() {
+            return Vec::new();
+        }
+        let candidates = files::candidates(module);
+        let mut objects: Vec<ObjectFile> = candidates
+            .iter()
+            .filter_map(|path| ObjectFile::read(path))
+            .collect();
+        // The kernel's own library is nowhere a file.
+        if objects.is_empty() && !module.path.starts_with("linux-vdso") {
+            self.absent.insert(module.path.clone());
+        }
+        let addresses = offsets.iter().map(|&offset| u64::from(offset));
+        addresses
+            .map(|address| {
+                let mut names: Vec<NativeName> = Vec::new();
+                for object in &mut objects {
+                    names = object.names(address);
+                    if !names.is_empty() {
+                        break;
+                    }
+                }
+                if names.is_empty() {
+                    let starts = objects
+                        .iter()
+                        .filter_map(|object| object.function_start(address));
+                    let start = starts.max().unwrap_or(address);
+                    names.push(NativeName {
+                        function: format!("{}+{start:#x}", short_name(&module.path)),
+                        ..NativeName::default()
+                    });
+                }
+                names
+            })
+            .collect()
+    }
 }
 
 /// The last part of a library's path.
 pub fn short_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
-}
-
-fn names_in(module: &ModuleText, offsets: &[u32]) -> Vec<Vec<NativeName>> {
-    if module.path.starts_with('<') {
-        let name = NativeName {
-            function: module.path.clone(),
-            ..NativeName::default()
-        };
-        return vec![vec![name]; offsets.len()];
-    }
-    if offsets.is_empty() {
-        return Vec::new();
-    }
-    let candidates = files::candidates(module);
-    let mut objects: Vec<ObjectFile> = candidates
-        .iter()
-        .filter_map(|path| ObjectFile::read(path))
-        .collect();
-    let addresses = offsets.iter().map(|&offset| u64::from(offset));
-    addresses
-        .map(|address| {
-            let mut names: Vec<NativeName> = Vec::new();
-            for object in &mut objects {
-                names = object.names(address);
-                if !names.is_empty() {
-                    break;
-                }
-            }
-            if names.is_empty() {
-                let starts = objects
-                    .iter()
-                    .filter_map(|object| object.function_start(address));
-                let start = starts.max().unwrap_or(address);
-                names.push(NativeName {
-                    function: format!("{}+{start:#x}", short_name(&module.path)),
-                    ..NativeName::default()
-                });
-            }
-            names
-        })
-        .collect()
 }
