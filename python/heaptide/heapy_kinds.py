@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+from heaptide.object_graph import is_a, names_of_type
 
 if TYPE_CHECKING:
     from heaptide._native import HeapSet, HeapView
@@ -84,8 +86,9 @@ class Relation:
 
 def type_name(what: object) -> str:
     """A type as tables name it; anything else as it is written."""
-    if isinstance(what, Kind):
-        return what._label
-    if not isinstance(what, type):
+    if is_a(what, Kind):
+        return cast("Kind", what)._label
+    if not is_a(what, type):
         return str(what)
-    return what.__qualname__ if what.__module__ == "builtins" else f"{what.__module__}.{what.__qualname__}"
+    module, name = names_of_type(cast("type", what))
+    return name if module == "builtins" else f"{module}.{name}"

@@ -6,11 +6,12 @@ same if it stands at the same address.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, cast
 
 from heaptide.heapy_kinds import RELATIONS, Kind, Relation, type_name
 from heaptide.heapy_stat import Stat, StatDifference
 from heaptide.heapy_tables import N_ROWS, Paths, ReferencePattern, Rows
+from heaptide.object_graph import is_a, short_name
 
 # Loaded now: later it would be among what came since the session looked first.
 from heaptide.objects import at, at_addrs
@@ -279,19 +280,23 @@ class IdentitySet:
     def _here(self, other: object) -> HeapSet:
         """Another operand as a set of the same look at the heap."""
         view = self._set.view()
-        if isinstance(other, IdentitySet):
+        # The type's own word: an object, and a class by its metaclass, may answer anything when asked.
+        if is_a(other, IdentitySet):
+            other = cast("IdentitySet", other)
             # Of one look the sets can be combined as they are; of another one addresses are what counts.
             try:
                 return self._set & other._set | other._set
             except ValueError:
                 return view.at(other._set.addresses())
-        if isinstance(other, Kind):
-            return other.members(view)
-        if isinstance(other, type):
+        if is_a(other, Kind):
+            return cast("Kind", other).members(view)
+        if is_a(other, type):
             return view.of_kind(type_name(other))
-        if isinstance(other, str):
-            return view.of_kind(other)
-        raise TypeError(f"a set can be combined with another one, a type or a kind's name, not {type(other).__name__}")
+        if is_a(other, str):
+            return view.of_kind(cast("str", other))
+        raise TypeError(
+            f"a set can be combined with another one, a type or a kind's name, not {short_name(type(other))}"
+        )
 
     def __and__(self, other: object) -> IdentitySet:
         return IdentitySet(self._set & self._here(other), self._by)

@@ -56,7 +56,7 @@ def _write(tracer: JobTracer, job: Job) -> str | None:
 
 
 def _is_root(each: Any) -> bool:
-    return objects.is_proper_module(each) or isinstance(each, types.FrameType)
+    return objects.is_proper_module(each) or type(each) is types.FrameType
 
 
 def _examples(name: str, job: Job) -> tuple[list[Any], int]:

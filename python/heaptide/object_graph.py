@@ -2,6 +2,9 @@
 
 ``gc.get_objects`` leaves out strings, numbers, and tuples and dicts that hold nothing else. Here they are found through
 what refers to them. Frames of running functions count as referrers: since 3.11 the collector does not know them.
+
+No code of the program runs: neither ``isinstance``, which asks an object for its ``__class__`` (a proxy whose object is
+gone raises, a lazy one begins to work), nor anything else that an object or its type may answer for itself.
 """
 
 from __future__ import annotations
@@ -17,6 +20,48 @@ if TYPE_CHECKING:
 
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _BATCH = 10_000
+
+# Whatever a metaclass says.
+_name_of = type.__dict__["__name__"].__get__
+_qualname_of = type.__dict__["__qualname__"].__get__
+_module_of = type.__dict__["__module__"].__get__
+_mro_of = type.__dict__["__mro__"].__get__
+_attributes_of = type.__dict__["__dict__"].__get__
+
+
+def is_a(each: object, kinds: type | tuple[type, ...]) -> bool:
+    """Tell whether an object is of one of the types, or of one derived from them, without asking the object."""
+    return issubclass(type(each), kinds)
+
+
+def short_name(kind: type) -> str:
+    """The name of a type."""
+    return str(_name_of(kind))
+
+
+def long_name(kind: type) -> str:
+    """The name of a type with its module."""
+    return ".".join(names_of_type(kind))
+
+
+def names_of_type(kind: type) -> tuple[str, str]:
+    """The names of a type's module and of the type."""
+    try:
+        module = _module_of(kind)
+    except AttributeError:  # deleted
+        module = None
+    return module if type(module) is str else "?", str(_qualname_of(kind))
+
+
+def has_finalizer(kind: type) -> bool:
+    """Tell whether objects of the type have a ``__del__``."""
+    return any("__del__" in _attributes_of(base) for base in _mro_of(kind))
+
+
+def names_of_module(module: types.ModuleType) -> dict[str, Any]:
+    """What a module has; a module that is loaded when it is first used stays as it is."""
+    found: dict[str, Any] = types.ModuleType.__getattribute__(module, "__dict__")
+    return found
 
 
 def all_objects(ignored: Iterable[object] = ()) -> list[Any]:
@@ -49,11 +94,11 @@ def referents(*objects: Any) -> list[Any]:
     The module of asyncio (3.12) shows the collector objects that nobody refers to, which it keeps to use them again. A
     reference to one of those, once given back, frees it a second time, and the collector then never ends.
     """
-    modules = [each for each in objects if isinstance(each, types.ModuleType)]
+    modules = [each for each in objects if is_a(each, types.ModuleType)]
     if not modules:
         return gc.get_referents(*objects)
-    found = gc.get_referents(*(each for each in objects if not isinstance(each, types.ModuleType)))
-    found.extend(types.ModuleType.__getattribute__(module, "__dict__") for module in modules)
+    found = gc.get_referents(*(each for each in objects if not is_a(each, types.ModuleType)))
+    found.extend(map(names_of_module, modules))
     return found
 
 
@@ -81,20 +126,22 @@ def running_frames() -> list[types.FrameType]:
 
 def is_own_frame(each: object) -> bool:
     """Tell whether the object is a frame of this package."""
-    return isinstance(each, types.FrameType) and each.f_code.co_filename.startswith(_OWN_FOLDER)
+    return type(each) is types.FrameType and each.f_code.co_filename.startswith(_OWN_FOLDER)
 
 
 class Referrers:
-    """Looks for referrers, several objects at a time. Objects of ours are never found."""
+    """Looks for referrers, several objects at a time. Objects of ours are never found, nor what was found before."""
 
     def __init__(self, ignored: Iterable[object] = ()) -> None:
         self._ignored = {id(each) for each in ignored}
-        self._ignored.update((id(self.__dict__), id(self._ignored)))
+        # What was handed out stays alive, so that nothing of the program's gets its address.
+        self._handed_out: list[dict[int, list[Any]]] = []
+        self._ignored.update((id(self.__dict__), id(self._ignored), id(self._handed_out)))
         # What the collector does not track and may still refer to something.
         self._untracked = [
             each
             for each in all_objects(ignored)
-            if not gc.is_tracked(each) and isinstance(each, (tuple, dict)) and len(each) > 0
+            if not gc.is_tracked(each) and type(each) in (tuple, dict) and len(each) > 0
         ]
         self._ignored.add(id(self._untracked))
         self._frames = running_frames()
@@ -104,19 +151,21 @@ class Referrers:
         """Of each object, by its `id`, what refers to it."""
         wanted = set(map(id, objects))
         found: dict[int, list[Any]] = {id(each): [] for each in objects}
-        own = {id(objects), id(wanted), id(found), id(found.values()), *map(id, found.values())} | self._ignored
+        self._handed_out.append(found)
+        self._ignored.update((id(found), *map(id, found.values())))
         seen: set[int] = set()
-        candidates = gc.get_referrers(*objects)
-        own.update((id(candidates), id(own), id(seen)))
+        asked = tuple(objects)  # as it is handed on, since 3.13 finds it among the referrers
+        candidates = gc.get_referrers(*asked)
+        own = {id(objects), id(asked), id(candidates), id(wanted), id(seen)}
         for group in (candidates, self._untracked, self._frames):
             for each in group:
-                if id(each) in own or id(each) in seen or is_own_frame(each):
+                if id(each) in own or id(each) in self._ignored or id(each) in seen or is_own_frame(each):
                     continue
                 seen.add(id(each))
                 # Each referrer once for each object it refers to.
                 for referent in {id(referent) for referent in referents(each)} & wanted:
                     found[referent].append(each)
-        del candidates, group
+        del asked, candidates, group
         return found
 
 
@@ -176,33 +225,44 @@ def _follow(first: Any, came_from: dict[int, Any]) -> list[Any]:
 
 def sorted_by_name(objects: list[Any]) -> list[Any]:
     """In an order that does not depend on addresses: by type, then by what is shown of them."""
-    return sorted(objects, key=lambda each: (type(each).__module__, type(each).__qualname__, short_repr(each)))
+    return sorted(objects, key=lambda each: (names_of_type(type(each)), short_repr(each)))
+
+
+_CONTAINERS = (list, tuple, dict, set, frozenset)
 
 
 def short_repr(each: Any) -> str:
     """What tells an object from others of its type, in about 40 letters, without its address."""
     try:
-        if isinstance(each, types.ModuleType):
-            return str(each.__name__)
-        if isinstance(each, (types.MethodType, types.BuiltinMethodType)) and hasattr(each, "__func__"):
-            return f"{each.__func__.__name__} (bound)"
-        if isinstance(each, types.FunctionType):
+        if is_a(each, types.ModuleType):
+            return str(names_of_module(each)["__name__"])
+        if is_a(each, (types.MethodType, types.BuiltinMethodType)) and hasattr(each, "__func__"):
+            return f"{short_function(each.__func__)} (bound)"
+        if is_a(each, types.FunctionType):
             return f"{each.__module__}.{each.__qualname__}"
-        if isinstance(each, types.FrameType):
+        if is_a(each, types.FrameType):
             return f"{each.f_code.co_filename}:{each.f_lineno} {each.f_code.co_name}"
-        if isinstance(each, type):
-            return f"{each.__module__}.{each.__qualname__}"
-        if isinstance(each, (list, tuple, dict, set, frozenset)):
-            return f"{len(each)} item{'' if len(each) == 1 else 's'}"
-        if isinstance(each, (str, bytes)):
-            return _shortened(repr(each[:60]))
-        if isinstance(each, (bytearray, memoryview)):
+        if is_a(each, type):
+            return long_name(each)
+        for kind in _CONTAINERS:
+            if is_a(each, kind):
+                n_items = kind.__len__(each)
+                return f"{n_items} item{'' if n_items == 1 else 's'}"
+        for text in (str, bytes):
+            if is_a(each, text):
+                return _shortened(repr(text.__getitem__(each, slice(60))))
+        if type(each) in (bytearray, memoryview):
             return f"{len(each)} bytes"
-        if isinstance(each, (int, float, complex)) and type(each).__module__ == "builtins":
+        if type(each) in (int, float, complex, bool):
             return _shortened(repr(each) if abs(each) < 1 << 256 else "a large number")
     except Exception:
         pass
     return ""
+
+
+def short_function(each: Any) -> str:
+    """The name of a function, or of the type of what is called in place of one."""
+    return str(each.__name__) if is_a(each, types.FunctionType) else short_name(type(each))
 
 
 def _shortened(text: str) -> str:
@@ -218,47 +278,62 @@ def edge_label(source: Any, target: Any) -> str:
 
 
 def _edge_label(source: Any, target: Any) -> str:
-    if isinstance(source, types.FrameType):
+    named: list[tuple[str, Any]] = []
+    if is_a(source, types.FrameType):
         for name, value in source.f_locals.items():
             if value is target:
                 return str(name)
         named = [("f_globals", source.f_globals), ("f_code", source.f_code), ("f_back", source.f_back)]
-    elif isinstance(source, types.MethodType):
+    elif is_a(source, types.MethodType):
         named = [("__self__", source.__self__), ("__func__", source.__func__)]
-    elif isinstance(source, types.FunctionType):
+    elif is_a(source, types.FunctionType):
         names = ("__defaults__", "__code__", "__globals__", "__dict__", "__closure__", "__kwdefaults__", "__doc__")
         named = [(name, getattr(source, name)) for name in names]
-    elif isinstance(source, types.CellType):
+    elif is_a(source, types.CellType):
         named = [("cell_contents", source.cell_contents)]
-    elif isinstance(source, dict):
-        for key, value in source.items():
+    elif is_a(source, dict):
+        for key, value in dict.items(source):
             if value is target:
-                return key if isinstance(key, str) and key.isidentifier() else f"[{_shortened(repr_of_key(key))}]"
+                return key if type(key) is str and key.isidentifier() else f"[{_shortened(repr_of_key(key))}]"
             if key is target:
                 return "key"
-        return ""
-    elif isinstance(source, (list, tuple)):
-        return next((f"[{index}]" for index, each in enumerate(source) if each is target), "")
-    else:
-        named = []
-    own = getattr(source, "__dict__", None)
+    for kind in (list, tuple):
+        if is_a(source, kind):
+            for index, each in enumerate(kind.__iter__(source)):
+                if each is target:
+                    return f"[{index}]"
+    own = None if is_a(source, type) else _own_dict(source)
     named.append(("__dict__", own))
     for name, value in named:
-        if value is target:
+        if value is target and value is not None:
             return str(name)
-    if isinstance(own, dict) and not isinstance(source, (type, types.ModuleType)):
+    if type(own) is dict and not is_a(source, types.ModuleType):
         for name, value in own.items():
             if value is target:
                 return str(name)
     if type(source) is target:
         return "__class__"
-    for base in type(source).__mro__:
-        for name in base.__dict__.get("__slots__", ()):
-            if getattr(source, name, None) is target:
+    for base in _mro_of(type(source)):
+        for name, member in _attributes_of(base).items():
+            if type(member) is types.MemberDescriptorType and _value_of(member, source) is target:
                 return str(name)
     return ""
 
 
+def _own_dict(source: Any) -> Any:
+    try:
+        return object.__getattribute__(source, "__dict__")
+    except Exception:
+        return None
+
+
+def _value_of(member: types.MemberDescriptorType, source: Any) -> Any:
+    try:
+        return member.__get__(source)
+    except AttributeError:  # a slot that was never filled
+        return None
+
+
 def repr_of_key(key: Any) -> str:
     """A key of a dict; of one whose text may be anything, its type."""
-    return repr(key) if isinstance(key, (str, bytes, int, float, bool, type(None))) else type(key).__name__
+    return repr(key) if type(key) in (str, bytes, int, float, bool, type(None)) else short_name(type(key))

@@ -44,17 +44,18 @@ __all__ = [
 ]
 
 _FORMATS = ("svg", "dot", "html")
+# Counts of what is never freed (3.12 and later) are larger than this.
+_IMMORTAL = 1 << 29
 # What graphviz would make; an SVG shows the same in every browser.
 _PICTURES = ("png", "gif", "jpg", "jpeg", "pdf", "ps", "webp", "bmp")
 
 
 def _short_name(each: object) -> str:
-    return type(each).__name__
+    return object_graph.short_name(type(each))
 
 
 def _long_name(each: object) -> str:
-    kind = type(each)
-    return f"{kind.__module__}.{kind.__qualname__}"
+    return object_graph.long_name(type(each))
 
 
 def _name_function(typename: str) -> Callable[[object], str]:
@@ -206,7 +207,7 @@ def get_leaking_objects(objects: Iterable[Any] | None = None) -> list[Any]:
         and id(each) not in own
         and id(each) not in running
         and each is not referred
-        and not isinstance(each, types.FrameType)
+        and type(each) is not types.FrameType
     ]
 
 
@@ -229,7 +230,10 @@ def at_addrs(address_set: Collection[int]) -> list[Any]:
 
 def is_proper_module(obj: Any) -> bool:
     """Tell whether an object is a module that can be imported."""
-    return isinstance(obj, types.ModuleType) and obj is sys.modules.get(getattr(obj, "__name__", None) or "")
+    if not object_graph.is_a(obj, types.ModuleType):
+        return False
+    name = object_graph.names_of_module(obj).get("__name__")
+    return type(name) is str and sys.modules.get(name) is obj
 
 
 def find_ref_chain(
@@ -266,7 +270,7 @@ def _drawer(name: str, doc: str, is_backwards: bool) -> Callable[..., str | None
         output: TextIO | None = None,
         extra_node_attrs: Callable[[Any], dict[str, str]] | None = None,
     ) -> str | None:
-        starts = objs if isinstance(objs, (list, tuple)) else [objs]
+        starts = objs if object_graph.is_a(objs, (list, tuple)) else [objs]
         look = _Look(filter, highlight, extra_info, refcounts, shortnames, extra_node_attrs, extra_ignore)
         if is_backwards:
             # Those who ask refer to the objects, too. No variable refers to this very frame: that would be garbage.
@@ -276,6 +280,12 @@ def _drawer(name: str, doc: str, is_backwards: bool) -> Callable[..., str | None
             )
         else:
             graph = look.forwards(list(starts), max_depth, too_many)
+        if refcounts:
+            given_here = collections.Counter(map(id, starts))
+            if starts is not objs and sys.version_info < (3, 11):
+                given_here[id(objs)] += 1  # the caller's own stack has the argument, too
+            del starts
+            look.count_references(given_here)
         return _write(graph, filename, output)
 
     show.__name__ = show.__qualname__ = name
@@ -312,7 +322,10 @@ def show_chain(
 ) -> str | None:
     """Draw chains of references, as :func:`find_backref_chain` finds them; those that are empty are left out."""
     look = _Look(None, highlight, extra_info, refcounts, shortnames, extra_node_attrs, ())
-    return _write(look.chains([chain for chain in chains if chain]), filename, output)
+    graph = look.chains([chain for chain in chains if chain])
+    if refcounts:
+        look.count_references(collections.Counter(map(id, itertools.chain(*chains))))
+    return _write(graph, filename, output)
 
 
 class _Look:
@@ -337,10 +350,11 @@ class _Look:
         self._ignored = set(ignored_ids)
         self._graph = Graph([], [])
         self._numbers: dict[int, int] = {}
+        self._counted: list[Any] = []
 
     def backwards(self, starts: list[Any], max_depth: int, too_many: int, own: list[Any]) -> Graph:
         """What refers to the objects, row by row, from the bottom to the top."""
-        referrers = object_graph.Referrers([*own, own, starts, self._numbers, self.__dict__])
+        referrers = object_graph.Referrers([*own, own, starts, self._numbers, self._counted, self.__dict__])
         level = starts
         for each in starts:
             self._box(each, 0, "start")
@@ -356,6 +370,7 @@ class _Look:
                         following.append(other)
                     self._edge(other, each)
                 self._more(each, len(around) - too_many, -depth, "backreference", is_source=True)
+                del around  # nothing of ours refers to them when their referrers are looked for
             level = following
         return self._graph
 
@@ -391,6 +406,17 @@ class _Look:
                     self._edge(source, target)
         return self._graph
 
+    def count_references(self, given: collections.Counter[int]) -> None:
+        """Write into each box how many references there are to its object, when nothing else of ours has any.
+
+        Left out are those of the call itself: its argument, or the list in which it got the object.
+        """
+        boxes = [node for node in self._graph.nodes if node.kind != "more"]
+        for number, box in enumerate(boxes):
+            count = sys.getrefcount(self._counted[number]) - 2
+            said = "immortal" if count > _IMMORTAL else count - given[id(self._counted[number])]
+            box.lines[0] += f" [{said}]"
+
     def _wanted(self, each: Any) -> bool:
         return id(each) not in self._ignored and (self._filter is None or self._filter(each))
 
@@ -398,13 +424,14 @@ class _Look:
         if id(each) in self._numbers:
             return
         self._numbers[id(each)] = len(self._graph.nodes)
-        name = self._name(each)
         if self._refcounts:
-            name += f" [{sys.getrefcount(each) - 2}]"
-        lines = [name, object_graph.short_repr(each)]
+            self._counted.append(each)
+        lines = [self._name(each), object_graph.short_repr(each)]
         if self._extra_info is not None:
             lines.append(str(self._extra_info(each) or ""))
-        node = Node([line for line in lines if line], kind or self._kind(each), row, hasattr(type(each), "__del__"))
+        node = Node(
+            [line for line in lines if line], kind or self._kind(each), row, object_graph.has_finalizer(type(each))
+        )
         if self._attributes is not None:
             node.attributes = dict(self._attributes(each))
         self._graph.nodes.append(node)
@@ -417,7 +444,7 @@ class _Look:
                 return "highlight"
         if is_proper_module(each):
             return "module"
-        return "frame" if isinstance(each, types.FrameType) else "object"
+        return "frame" if type(each) is types.FrameType else "object"
 
     def _edge(self, source: Any, target: Any) -> None:
         label = object_graph.edge_label(source, target)

@@ -55,3 +55,60 @@ def test_objects_that_asyncio_keeps_to_use_again_get_no_references(tmp_path: Pat
     )
     assert n_unused == 0
     assert rest == ["_asyncio", 2]
+
+
+def test_no_object_is_asked_for_anything(tmp_path: Path) -> None:
+    asked, counted, chain, pictures, rows = run(
+        tmp_path,
+        """
+        import heaptide, weakref
+        asked = []
+        class Lazy:
+            @property
+            def __class__(self): asked.append("class"); raise RuntimeError("too early")
+            def __len__(self): asked.append("len"); raise RuntimeError("too early")
+            def __repr__(self): asked.append("repr"); raise RuntimeError("too early")
+            def __eq__(self, other): asked.append("eq"); raise RuntimeError("too early")
+            __hash__ = None
+        class Meta(type):
+            def __getattribute__(self, name): asked.append(name); raise RuntimeError("too early")
+        class Made(metaclass=Meta): pass
+        gone = weakref.proxy(Node(1))
+        made = Made()
+        kept = [gone, Lazy(), made, Node(2)]
+        counted = [objects.count("Lazy"), objects.count("Made"), objects.count("Node")]
+        objects.show_growth(file=io.StringIO()); objects.get_new_ids(file=io.StringIO()); objects.get_leaking_objects()
+        chain = objects.find_backref_chain(kept[1], objects.is_proper_module)
+        pictures = []
+        for each in kept:
+            for draw in (objects.show_backrefs, objects.show_refs):
+                out = io.StringIO()
+                draw(each, output=out, refcounts=True)
+                pictures.append(out.getvalue().startswith("digraph"))
+        h = heaptide.hpy().heap()
+        rows = [(h & Lazy).count, (h & type(made)).count]
+        print(json.dumps([asked, counted, len(chain), pictures, rows]))
+        """,
+    )
+    assert asked == []
+    assert counted == [1, 1, 1]
+    assert chain == 4
+    assert all(pictures)
+    assert len(pictures) == 8
+    assert rows == [1, 1]
+
+
+def test_nothing_of_ours_is_drawn_and_counts_are_the_programs(tmp_path: Path) -> None:
+    nodes, counts = run(
+        tmp_path,
+        """
+        import re
+        kept = {"outer": [[[Node(1)]]]}
+        out = io.StringIO()
+        objects.show_backrefs(kept["outer"][0][0][0], max_depth=6, output=out, refcounts=True)
+        labels = re.findall(r'label="(\\w+) \\[(\\w+)\\]', out.getvalue())
+        print(json.dumps([sorted(name for name, _ in labels), [int(n) for name, n in labels if name in ("Node", "list")]]))
+        """,
+    )
+    assert [name for name in nodes if name != "function"] == ["Node", "dict", "dict", "list", "list", "list", "module"]
+    assert counts == [1, 1, 1, 1]
