@@ -3,9 +3,14 @@
 //! Everything in a [`DecodedChunk`] is local to the chunk; joining the call trees of many chunks is the reader's
 //! business. Any bytes can be decoded: where they stop making sense, decoding stops and `complete` is false.
 
+mod nodes;
+
 use crate::area::ChunkHead;
 use crate::event::{Frame, Record, Tables};
 use crate::wire::Reader;
+
+pub use nodes::Node;
+use nodes::{NodePlaces, ROOT};
 
 /// One allocation or release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -33,13 +38,6 @@ pub enum OpKind {
     FreeRange,
     /// The previous release of the same thread, perhaps in an earlier chunk, did not happen.
     Unfree,
-}
-
-/// A place in the chunk's call tree. Node 0 is the root and stands for no frame; parents stand before their children.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Node {
-    pub parent: u32,
-    pub frame: Frame,
 }
 
 /// From `first_op` on, operations stand at this place in the order of all threads.
@@ -228,7 +226,7 @@ impl DecodedChunk {
             + self.nodes.capacity() * size_of::<Node>()
             + self.segments.capacity() * size_of::<Segment>()
             + self.times.capacity() * size_of::<TimeMark>()
-            + self.places.slots.capacity() * size_of::<u32>()
+            + self.places.heap_bytes()
     }
 }
 
@@ -249,85 +247,6 @@ impl Unread {
             position: 0,
             node: ROOT,
         }
-    }
-}
-
-const ROOT: u32 = 0;
-
-/// Finds the child of a node by its frame: open addressing over `nodes`, which hold the keys.
-///
-/// A search gives up after [`NodePlaces::MAX_STEPS`] and makes a second node for the same stack. That costs a reader
-/// nothing but a little memory, and a file made to collide cannot make decoding slow.
-#[derive(Clone, Debug, Default)]
-struct NodePlaces {
-    /// Indices into `nodes`; 0, the root, which is nobody's child, marks an empty place. The length is a power of two.
-    slots: Vec<u32>,
-}
-
-impl NodePlaces {
-    const MAX_STEPS: usize = 16;
-    const SMALLEST: usize = 1024;
-
-    /// Forgets all nodes, and what a big chunk made it grow to.
-    fn clear(&mut self) {
-        self.slots.truncate(NodePlaces::SMALLEST);
-        self.slots.fill(ROOT);
-        self.slots.resize(NodePlaces::SMALLEST, ROOT);
-    }
-
-    #[inline(always)]
-    fn child(&mut self, nodes: &mut Vec<Node>, parent: u32, frame: Frame) -> u32 {
-        let wanted = Node { parent, frame };
-        let first = self.place(&wanted);
-        let node = self.slots[first];
-        if node != ROOT && nodes[node as usize] == wanted {
-            return node;
-        }
-        self.search_or_add(nodes, wanted, first)
-    }
-
-    #[inline(never)]
-    fn search_or_add(&mut self, nodes: &mut Vec<Node>, wanted: Node, first: usize) -> u32 {
-        let mask = self.slots.len() - 1;
-        let added = nodes.len() as u32;
-        for step in 0..NodePlaces::MAX_STEPS {
-            let slot = &mut self.slots[(first + step) & mask];
-            if *slot == ROOT {
-                *slot = added;
-                break;
-            }
-            if nodes[*slot as usize] == wanted {
-                return *slot;
-            }
-        }
-        nodes.push(wanted);
-        if nodes.len() * 2 > self.slots.len() {
-            self.grow(nodes);
-        }
-        added
-    }
-
-    fn grow(&mut self, nodes: &[Node]) {
-        let len = self.slots.len() * 2;
-        self.slots.clear();
-        self.slots.resize(len, ROOT);
-        for (index, node) in nodes.iter().enumerate().skip(1) {
-            let first = self.place(node);
-            let free = (first..first + NodePlaces::MAX_STEPS)
-                .map(|place| place & (len - 1))
-                .find(|place| self.slots[*place] == ROOT);
-            if let Some(place) = free {
-                self.slots[place] = index as u32;
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn place(&self, node: &Node) -> usize {
-        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let frame = u64::from(node.frame.code) << 32 | u64::from(node.frame.instruction);
-        let mixed = (frame ^ u64::from(node.parent).rotate_left(40)).wrapping_mul(SPREAD);
-        (mixed >> 32) as usize & (self.slots.len() - 1)
     }
 }
 
