@@ -89,6 +89,6 @@ def heap_census() -> HeapCensus:
     return _count(object())
 
 
-def _count(token: object) -> HeapCensus:
-    # The walk looks for `token` in this very frame.
-    return HeapCensus(_native.count_heap(token, known_instance()))
+def _count(heaptide_token: object) -> HeapCensus:
+    # The walk looks for `heaptide_token` in this very frame.
+    return HeapCensus(_native.count_heap(heaptide_token, known_instance()))

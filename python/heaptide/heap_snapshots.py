@@ -115,14 +115,14 @@ def _request(values: bool, redact: Iterable[str]) -> dict[str, object]:
 
 
 def _take(
-    token: object, target: str, request: dict[str, object], fork: bool, overwrite: bool
+    heaptide_token: object, target: str, request: dict[str, object], fork: bool, overwrite: bool
 ) -> tuple[int, int, int, int, int, int, int, int]:
-    # The walk looks for `token` in this very frame: if it does not find it where it expects it, it leaves locals out.
-    return _native.take_heap(token, known_instance(), target, request, fork=fork, overwrite=overwrite)
+    # The walk looks for `heaptide_token` in this very frame: if it is not where it should be, locals are left out.
+    return _native.take_heap(heaptide_token, known_instance(), target, request, fork=fork, overwrite=overwrite)
 
 
-def _look(token: object, request: dict[str, object]) -> HeapView:
-    return _native.look_at_heap(token, known_instance(), request)
+def _look(heaptide_token: object, request: dict[str, object]) -> HeapView:
+    return _native.look_at_heap(heaptide_token, known_instance(), request)
 
 
 def _free_name() -> str:

@@ -170,9 +170,9 @@ class Heapy:
         return "Heapy's session on Heaptide: heap(), setrelheap(), iso(), load(); help(heaptide.hpy()) says more."
 
 
-def _look(token: object) -> HeapView:
-    # The walk looks for the token in this very frame before it trusts what it knows of frames.
-    return _native.look_at_heap(token, _TRIED, _REQUEST)
+def _look(heaptide_token: object) -> HeapView:
+    # The walk looks for `heaptide_token` in this very frame before it trusts what it knows of frames.
+    return _native.look_at_heap(heaptide_token, _TRIED, _REQUEST)
 
 
 def of_objects(objects: Iterable[object]) -> IdentitySet:

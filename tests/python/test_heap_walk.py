@@ -282,6 +282,84 @@ def test_local_variables_of_running_functions_are_roots_with_names(tmp_path: Pat
         assert variable in path, path
 
 
+def test_constants_of_the_running_script_are_held_by_its_code(tmp_path: Path) -> None:
+    paths = answer(
+        tmp_path,
+        """
+        import json
+        from heaptide.heap_snapshots import heap_now
+
+        text = b"a constant that only the code of this script has"
+        numbers = (2.5e7, 3.5e7, "inside a constant")
+        ids = [id(text), id(numbers), id(numbers[2])]
+        del text, numbers
+        view = heap_now()
+        print(json.dumps(["".join(steps) for one in ids for _, steps in view.at([one]).paths(2)[1]]))
+        """,
+    )
+    assert len(paths) == 3
+    for path in paths:
+        # The parser, which is C code, keeps them as well until the script ends.
+        assert "<frame thread 1/<module>" in path, path
+        assert ".co_consts[" in path, path
+        assert "held by C code" not in path, path
+
+
+def test_interned_strings_that_only_their_table_keeps_are_found(tmp_path: Path) -> None:
+    found = answer(
+        tmp_path,
+        """
+        import gc, json, sys
+        import heaptide
+        from heaptide.heap_snapshots import heap_now
+
+        def stays(text):
+            # A count of references as large as this belongs to an object that is never freed.
+            return sys.getrefcount(text) > 1 << 28
+
+        def make():
+            ring = [sys.intern("held by garbage " + str(4.25))]
+            ring.append(ring)
+            namespace = {}
+            exec("a_" + "generated_name = 0", {}, namespace)
+            texts = [*namespace, sys.intern("held by nobody " + str(3.25)), ring[0]]
+            return [id(text) for text in texts if stays(text)], [id(ring), id(ring[0])]
+
+        gc.disable()
+        held = sys.intern("held by a variable " + str(5.25))
+        ids, garbage = make()
+        view = heap_now()
+        is_garbage = [one in view.unreachable().addresses() for one in garbage]
+        ways = [["".join(steps) for _, steps in view.at([one]).paths(9)[1]] for one in ids]
+        of_held = ["".join(steps) for _, steps in view.at([id(held)]).paths(9)[1]]
+        n_holders = len(view.at([id(held)]).referrers())
+
+        before = heaptide.heap_census()["str"].objects
+        for number in range(3000):
+            sys.intern("generated again " + str(number))
+        grown = heaptide.heap_census()["str"].objects - before
+        in_snapshot = len(heap_now().of_kind("str")) - heaptide.heap_census()["str"].objects
+        print(json.dumps([list(sys.version_info[:2]), ways, is_garbage, of_held, n_holders, grown, in_snapshot]))
+        """,
+    )
+    version, ways, is_garbage, of_held, n_holders, grown, in_snapshot = found
+    assert all(len(ways_of_one) == 1 for ways_of_one in ways)
+    assert all(way.startswith("<interned strings>.keys()[") for [way] in ways), ways
+    # The table is named only where there is no other holder.
+    assert of_held == ["sys.modules['__main__'].__dict__['held']"]
+    assert n_holders == 1
+    assert abs(in_snapshot) < 100
+    if version == [3, 12]:
+        assert len(ways) == 3, ways
+        assert is_garbage == [True, False]
+        assert 3000 <= grown < 3100
+    else:
+        # Here sys.intern() does not keep what nobody holds; 3.13 keeps names in code that was compiled.
+        assert grown < 100
+        assert is_garbage == [True, True]
+        assert version > [3, 13] or len(ways) == (version == [3, 13]), ways
+
+
 def test_a_forked_copy_sees_the_same_and_the_process_goes_on(tmp_path: Path) -> None:
     found = answer(
         tmp_path,

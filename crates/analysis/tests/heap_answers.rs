@@ -227,3 +227,40 @@ fn a_module_holds_its_namespace_while_code_runs_in_it() {
     );
     assert!(heap.unreachable().is_empty());
 }
+
+#[test]
+fn ways_from_c_code_are_told_only_where_there_is_no_other() {
+    let mut program = HeapBuilder::new();
+    let code = program.object("code", 200);
+    program.root(RootKind::Frame, "thread 1/<module> f_code", code);
+    let constants = program.object("tuple", 56);
+    program.named(code, constants, EdgeKind::Internal, "co_consts");
+    let constant = program.object("bytes", 5000);
+    program.edge(constants, constant, Label::new(EdgeKind::Index, 3));
+    let parsed = program.object("list", 100);
+    program.root(RootKind::C, "", parsed);
+    program.edge(parsed, constant, Label::new(EdgeKind::Index, 7));
+    let thrown_away = program.object("bytearray", 60);
+    program.edge(parsed, thrown_away, Label::new(EdgeKind::Index, 8));
+    let heap = Heap::new(program.finish());
+    let ways = |kind: &str| -> Vec<String> {
+        let found = heap.shortest_paths(&heap.of_kind(kind), 10);
+        assert_eq!(found.n_paths, found.paths.len() as u64);
+        found.paths.iter().map(|way| heap.path_text(way)).collect()
+    };
+    assert_eq!(
+        ways("bytes"),
+        ["<frame thread 1/<module> f_code>.co_consts[3]"]
+    );
+    assert_eq!(ways("bytearray"), ["<held by C code>[8]"]);
+    // Both hold it all the same.
+    assert_eq!(
+        heap.bytes_of(&heap.dominated(&heap.of_kind("types.CodeType"))),
+        200 + 56
+    );
+    let object = heap.of_kind("bytearray").numbers()[0];
+    assert_eq!(
+        heap.distances().path_to(object).map(|way| way.len()),
+        Some(2)
+    );
+}

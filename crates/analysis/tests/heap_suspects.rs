@@ -180,6 +180,29 @@ fn objects_that_only_refer_to_each_other_are_a_cycle() {
 }
 
 #[test]
+fn interned_strings_accumulate_in_their_table_and_its_own_bytes_are_no_leak() {
+    let with_table = |n_strings: u32| {
+        let mut program = Program::new();
+        let table = program.heap.object("dict", 300_000);
+        let name = "interned strings";
+        program.heap.root(RootKind::Interpreter, name, table);
+        for at in 0..n_strings {
+            let string = program.heap.object("str", 1000);
+            let label = Label::new(EdgeKind::KeyOf, at);
+            program.heap.edge(table, string, label);
+        }
+        program
+    };
+    let (heap, first) = with_table(N_LEAKED as u32).first();
+    assert_eq!(first.shape, Shape::Interned);
+    assert_eq!(first.bytes, 1000 * N_LEAKED as u64);
+    assert!(first.is_sole_holder);
+    assert_eq!(heap.path_text(&first.path), "<interned strings>");
+    let ordinary = Heap::new(with_table(2).heap.finish());
+    assert!(suspects(&ordinary, None, 5).suspects.is_empty());
+}
+
+#[test]
 fn what_two_containers_hold_is_found_where_most_of_it_is() {
     let mut program = Program::new();
     let list = program.put("orders", "list", 2000);

@@ -45,7 +45,7 @@ impl Request {
     }
 }
 
-/// The value of the caller's variable `token`, an instance with two attributes, and their values.
+/// The value of the caller's variable `heaptide_token`, an instance with two attributes, and their values.
 fn proof_of(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> PyResult<Proof> {
     let address = |at| PyResult::Ok(instance.get_item(at)?.as_ptr() as usize);
     Ok(Proof {

@@ -10,7 +10,7 @@ use super::names::NameTable;
 use super::notes::Notes;
 use super::roots::Roots;
 use super::walk::Walk;
-use crate::cpython::heap_layout::{FrameStack, object};
+use crate::cpython::heap_layout::{FrameStack, object, type_object};
 use crate::cpython::thread_frames;
 
 /// More locals than this has no function.
@@ -20,7 +20,7 @@ const MAX_STACK: usize = 1 << 20;
 
 /// Names of the local variables of a code object, in order.
 fn local_names(live: &Live, names: &mut NameTable, code: usize) -> Vec<u32> {
-    let items = live.word(live.known.tuple + crate::cpython::heap_layout::type_object::BASIC_SIZE);
+    let items = live.word(live.known.tuple + type_object::BASIC_SIZE);
     let mut all = Vec::new();
     for offset in live.heap.code_local_names {
         let tuple = live.word(code + offset);
@@ -37,6 +37,23 @@ fn local_names(live: &Live, names: &mut NameTable, code: usize) -> Vec<u32> {
         }
     }
     all
+}
+
+/// The string that is the name of a local variable; the interpreter interns all of them.
+pub fn name_of_local(live: &Live, code: usize, wanted: &str) -> Option<usize> {
+    let tuple = live.word(code + live.heap.code_local_names.first()?);
+    if tuple == 0 || live.type_of(tuple) != live.known.tuple {
+        return None;
+    }
+    let items = live.word(live.known.tuple + type_object::BASIC_SIZE);
+    let mut buffer = [0; 100];
+    (0..live.size(tuple).min(MAX_LOCALS))
+        .map(|number| live.word(tuple + items + number * 8))
+        .filter(|name| *name != 0 && live.type_of(*name) == live.known.unicode)
+        .find(|name| {
+            let text = live.text(*name, &mut buffer);
+            text.is_some_and(|(text, _)| text == wanted)
+        })
 }
 
 /// An address from a word that may carry tags; 0 if it is none.

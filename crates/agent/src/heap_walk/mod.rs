@@ -1,6 +1,6 @@
 //! Every Python object of this process, without making one: the heap walk.
 //!
-//! In reading order: [`roots`] is where it begins, [`walk`] goes from object to object, [`order`] says which is next, and
+//! In reading order: [`roots`] is where it begins ([`interned`] where it ends), [`walk`] goes from object to object, [`order`] says which is next, and
 //! [`marks`] knows which it has met; [`contents`], [`told`], [`type_objects`] and [`frames`] are what objects refer to,
 //! [`types`] what is known of each type, [`sizes`] how large objects are. [`notes`] keeps what is wanted: for a
 //! [`census`] sums, for a snapshot columns, of which [`ranks`] and [`finish`] make what `capture::heap` describes, and
@@ -16,6 +16,7 @@ mod contents;
 pub mod file;
 mod finish;
 mod frames;
+mod interned;
 mod live;
 mod marks;
 mod names;
@@ -61,7 +62,7 @@ pub struct Wanted {
 /// Objects whose inside the caller knows, by which the walk's reading is proved.
 #[derive(Clone, Copy, Debug)]
 pub struct Proof {
-    /// The value of the variable `token` in the calling Python function.
+    /// The value of the variable `heaptide_token` in the calling Python function.
     pub token: usize,
     /// An instance with the attributes `first` and `second`, in this order, and their values.
     pub instance: usize,
@@ -124,6 +125,8 @@ struct Reading {
     inline_values: bool,
     /// Local variables of running functions.
     locals: bool,
+    /// The table of interned strings, where it keeps any alive.
+    interned: Option<usize>,
     notes: Vec<String>,
 }
 
@@ -147,10 +150,15 @@ impl Reading {
         live.class_traverse = live.word(live.type_of(proof.instance) + type_object::TRAVERSE);
         let mut reading = Reading {
             inline_values: proof::attributes(&live, proof),
-            locals: proof::locals(&live, proof),
+            locals: false,
+            interned: None,
             live,
             notes: Vec::new(),
         };
+        if let Some(name) = proof::locals(&reading.live, proof) {
+            reading.locals = true;
+            reading.interned = interned::table(&reading.live, name);
+        }
         if !reading.inline_values {
             reading.note("the names of attributes that are kept without a dict could not be read");
         }
@@ -162,6 +170,14 @@ impl Reading {
 
     fn note(&mut self, sentence: &str) {
         self.notes.push(sentence.to_owned());
+    }
+
+    fn roots(&self) -> Roots {
+        Roots {
+            found: Vec::new(),
+            read_locals: self.locals,
+            interned: self.interned,
+        }
     }
 }
 
@@ -175,6 +191,7 @@ fn find_all(
     roots: &mut Roots,
     notes: &mut Vec<String>,
 ) -> Result<usize, Full> {
+    roots.reserve(walk)?;
     roots.begin(walk);
     walk.run()?;
     let n_led_to = walk.found.len();
@@ -192,12 +209,14 @@ fn count_all(
     roots: &mut Roots,
     notes: &mut Vec<String>,
 ) -> Result<(), Full> {
+    roots.reserve(walk)?;
     if !roots.add_collected(walk)? {
         notes.push(NOT_ALL.to_owned());
     }
     roots.begin(walk);
     walk.run()?;
-    roots.add_weak(walk)
+    roots.add_weak(walk)?;
+    roots.add_interned(walk)
 }
 
 /// Walks the heap. The program stands still until it returns.
@@ -208,10 +227,7 @@ pub unsafe fn walk(wanted: &Wanted, proof: Proof) -> Result<Walked, WalkError> {
     let begun = Instant::now();
     // SAFETY: passed on from the caller.
     let mut reading = unsafe { Reading::new(proof)? };
-    let mut roots = Roots {
-        found: Vec::new(),
-        read_locals: reading.locals,
-    };
+    let mut roots = reading.roots();
     let mut walk = Walk::new(
         &reading.live,
         Columns::new(),
@@ -252,10 +268,7 @@ pub unsafe fn census(proof: Proof) -> Result<Census, WalkError> {
     let begun = Instant::now();
     // SAFETY: passed on from the caller.
     let mut reading = unsafe { Reading::new(proof)? };
-    let mut roots = Roots {
-        found: Vec::new(),
-        read_locals: reading.locals,
-    };
+    let mut roots = reading.roots();
     let mut walk = Walk::new(&reading.live, Sums::default(), reading.inline_values, false)?;
     count_all(&mut walk, &mut roots, &mut reading.notes)?;
     let walker_bytes = walk.bytes();
@@ -303,20 +316,22 @@ mod proof {
     use crate::cpython::thread_frames;
     use std::ops::ControlFlow;
 
-    /// The variable `token` of the calling function holds what the caller says.
-    pub fn locals(live: &Live, proof: super::Proof) -> bool {
-        let Some(mut names) = NameTable::new() else {
-            return false;
-        };
-        let mut found = false;
+    const VARIABLE: &str = "heaptide_token";
+
+    /// The name of the caller's variable, if this holds what the caller says.
+    pub fn locals(live: &Live, proof: super::Proof) -> Option<usize> {
+        let mut names = NameTable::new()?;
+        let mut found = None;
         let mut visit = |frame: usize, code: usize, _: u32| {
-            found = frames::local(live, &mut names, frame, code, "token") == Some(proof.token);
+            if frames::local(live, &mut names, frame, code, VARIABLE) == Some(proof.token) {
+                found = frames::name_of_local(live, code, VARIABLE);
+            }
             ControlFlow::Break(())
         };
         // SAFETY: the GIL is held, the thread is the calling one, and the layout was proved.
         let walked =
             unsafe { thread_frames(&live.layout, crate::python::thread_state(), &mut visit) };
-        walked.is_ok() && found
+        walked.ok().and(found)
     }
 
     /// The attributes of the instance are where the layout says, or it has a dict, as all had before 3.11.

@@ -3,6 +3,7 @@
 use heaptide_capture::heap::{Objects, Root, RootKind};
 
 use super::column::Column;
+use super::interned;
 use super::live::Live;
 use super::marks::Place;
 use super::notes::{Columns, Notes};
@@ -20,6 +21,8 @@ pub struct Roots {
     pub found: Vec<Root>,
     /// Whether local variables of frames can be read; proved before the walk.
     pub read_locals: bool,
+    /// The table of interned strings, where it keeps any alive.
+    pub interned: Option<usize>,
 }
 
 impl Roots {
@@ -93,8 +96,29 @@ impl Roots {
         Ok(())
     }
 
+    /// The table of interned strings comes last, whatever leads to it.
+    pub fn reserve<N: Notes>(&self, walk: &mut Walk<'_, N>) -> Result<(), Full> {
+        match self.interned {
+            Some(table) => interned::reserve(walk, table),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds interned strings that nothing else leads to.
+    pub fn add_interned<N: Notes>(&mut self, walk: &mut Walk<'_, N>) -> Result<(), Full> {
+        let Some(table) = self.interned else {
+            return Ok(());
+        };
+        let strings = interned::kept(walk.live, table, |string| {
+            walk.marks.find(string as u64).is_none()
+        })?;
+        interned::add(walk, table, &strings)?;
+        Ok(())
+    }
+
     /// Objects from `first` on were not led to by a root. Those that have more references than the snapshot knows of are
-    /// held by C code, which makes them roots; the rest is garbage.
+    /// held by C code, which makes them roots; the rest is garbage, but for interned strings: it is their table that
+    /// holds them where nothing else does.
     pub fn tell_apart(&mut self, walk: &mut Walk<'_, Columns>, first: usize) -> Result<(), Full> {
         let mut others = Others::new(walk, first).ok_or(Full)?;
         let mut known: Column<u32> = Column::zeroed(others.len()).ok_or(Full)?;
@@ -105,12 +129,13 @@ impl Roots {
                 known[other] += 1;
             }
         }
+        let in_table = others.interned(walk, self.interned)?;
         let mut reached: Column<u32> = Column::new();
         for (other, known) in known.iter().enumerate() {
             let place = others.places[other] as Place;
             let at = walk.marks.address_of(place);
             let held = match walk.live.references(at) {
-                None => true,
+                None => in_table[other] == 0,
                 Some(references) => references > u64::from(*known),
             };
             if held {
@@ -130,11 +155,44 @@ impl Roots {
             }
         }
         others.spread(walk, first, &mut reached)?;
+        self.interned_strings(walk, &mut others)?;
         for other in 0..others.len() {
             if others.is_reached[other] == 0 {
                 walk.notes.flags[first + other] |= Objects::UNREACHABLE;
             }
         }
+        Ok(())
+    }
+
+    /// The table of interned strings as the holder of those that have no other.
+    fn interned_strings(
+        &mut self,
+        walk: &mut Walk<'_, Columns>,
+        others: &mut Others,
+    ) -> Result<(), Full> {
+        let Some(table) = self.interned else {
+            return Ok(());
+        };
+        let strings = interned::kept(walk.live, table, |string| {
+            match walk.marks.find(string as u64) {
+                None => true,
+                Some(place) => others
+                    .find(place)
+                    .is_some_and(|other| others.is_reached[other] == 0),
+            }
+        })?;
+        for (string, _) in strings.iter() {
+            let place = walk.marks.find(*string as u64);
+            if let Some(other) = place.and_then(|place| others.find(place)) {
+                others.is_reached[other] = 1;
+            }
+        }
+        let object = interned::add(walk, table, &strings)?;
+        self.found.push(Root {
+            kind: RootKind::Interpreter,
+            name: walk.names.of_text(Root::INTERNED_STRINGS),
+            object,
+        });
         Ok(())
     }
 
@@ -187,6 +245,21 @@ impl Others {
     fn find(&self, place: Place) -> Option<usize> {
         let number = self.numbers.find(&self.places, u64::from(place))?;
         Some(number as usize)
+    }
+
+    /// Which of them the table of interned strings keeps for ever.
+    fn interned(&self, walk: &Walk<'_, Columns>, table: Option<usize>) -> Result<Column<u8>, Full> {
+        let mut in_table: Column<u8> = Column::zeroed(self.len()).ok_or(Full)?;
+        if let Some(table) = table {
+            interned::kept(walk.live, table, |string| {
+                let place = walk.marks.find(string as u64);
+                if let Some(other) = place.and_then(|place| self.find(place)) {
+                    in_table[other] = 1;
+                }
+                false
+            })?;
+        }
+        Ok(in_table)
     }
 
     /// Marks all that the ones in `reached` lead to.

@@ -160,7 +160,7 @@ impl<'l, N: Notes> Walk<'l, N> {
     }
 
     #[inline(always)]
-    fn type_number(&mut self, address: usize) -> u32 {
+    pub(super) fn type_number(&mut self, address: usize) -> u32 {
         let slot = (address >> 4 ^ address >> 13) % TYPE_SLOTS;
         let (known, number) = self.type_slots[slot];
         if known == address {

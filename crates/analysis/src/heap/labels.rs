@@ -43,6 +43,7 @@ pub fn root(snapshot: &HeapSnapshot, root: &Root) -> String {
     match root.kind {
         RootKind::Interpreter if name.is_empty() => "<interpreter>".to_owned(),
         RootKind::Interpreter if name.contains('.') => name.to_owned(),
+        RootKind::Interpreter if name.contains(' ') => format!("<{name}>"),
         RootKind::Interpreter => format!("<interpreter>.{name}"),
         RootKind::Module => format!("sys.modules[{}]", quoted(name)),
         RootKind::Type => format!("<type {name}>"),

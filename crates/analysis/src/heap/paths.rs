@@ -9,10 +9,13 @@ use super::set::ObjectSet;
 /// Said of an object that no way leads to.
 pub const UNREACHED: u32 = u32::MAX;
 
+/// Steps of roots that count only for what no other root leads to: further away than any object is from the others.
+const LAST_RESORT: u32 = 1 << 31;
+
 /// How far each object is from the roots, and over which object a shortest way comes first.
 #[derive(Clone, Debug)]
 pub struct Distances {
-    /// Roots are at 0.
+    /// Roots are at 0, those of last resort at [`LAST_RESORT`].
     pub steps: Vec<u32>,
     /// [`UNREACHED`] for roots, and for what is not reached.
     pub before: Vec<u32>,
@@ -25,13 +28,37 @@ impl Distances {
         avoid: impl Fn(u32) -> bool,
     ) -> Distances {
         let n_objects = graph.n_objects();
-        let mut steps = vec![UNREACHED; n_objects];
-        let mut before = vec![UNREACHED; n_objects];
+        let mut distances = Distances {
+            steps: vec![UNREACHED; n_objects],
+            before: vec![UNREACHED; n_objects],
+        };
+        distances.spread(graph, roots, 0, avoid);
+        distances
+    }
+
+    /// Ways from other roots, to what has none yet.
+    pub fn add_last_resort(
+        &mut self,
+        graph: &Graph,
+        roots: impl IntoIterator<Item = u32>,
+        avoid: impl Fn(u32) -> bool,
+    ) {
+        self.spread(graph, roots, LAST_RESORT, avoid);
+    }
+
+    fn spread(
+        &mut self,
+        graph: &Graph,
+        roots: impl IntoIterator<Item = u32>,
+        first: u32,
+        avoid: impl Fn(u32) -> bool,
+    ) {
+        let Distances { steps, before } = self;
         let mut waiting = VecDeque::new();
         for root in roots {
-            let is_known = (root as usize) < n_objects;
+            let is_known = (root as usize) < steps.len();
             if is_known && !avoid(root) && steps[root as usize] == UNREACHED {
-                steps[root as usize] = 0;
+                steps[root as usize] = first;
                 waiting.push_back(root);
             }
         }
@@ -45,7 +72,6 @@ impl Distances {
                 }
             }
         }
-        Distances { steps, before }
     }
 
     /// A shortest way to an object, from a root to the object itself; `None` if there is none.
@@ -55,7 +81,7 @@ impl Distances {
         }
         let mut path = vec![object];
         let mut at = object;
-        while self.steps[at as usize] > 0 {
+        while self.before[at as usize] != UNREACHED {
             at = self.before[at as usize];
             path.push(at);
         }
@@ -93,7 +119,8 @@ pub fn shortest_paths(
         n_ways.insert(end, 1u64);
     }
     let mut level = ends;
-    for _ in 0..nearest {
+    let n_steps = nearest % LAST_RESORT;
+    for _ in 0..n_steps {
         let mut above = Vec::new();
         for &object in &level {
             let ways = n_ways[&object];
@@ -125,7 +152,7 @@ pub fn shortest_paths(
         if paths.len() >= max_paths {
             break;
         }
-        if path.len() as u32 == nearest + 1 {
+        if path.len() as u32 == n_steps + 1 {
             paths.push(path);
             continue;
         }

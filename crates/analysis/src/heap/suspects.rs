@@ -5,7 +5,7 @@
 //! by kind, because what several hold has no dominator of its own. Program text — code, functions, types, docstrings — weighs
 //! nothing; with earlier snapshots only what is new weighs.
 
-use heaptide_capture::heap::{EdgeKind, RootKind};
+use heaptide_capture::heap::{EdgeKind, Root, RootKind};
 use rustc_hash::FxHashMap;
 
 use super::dominators::TOP;
@@ -29,6 +29,8 @@ pub enum Shape {
     Cycle,
     /// A variable of a function that still runs.
     Frame,
+    /// Strings that the interpreter keeps because they were interned.
+    Interned,
 }
 
 impl Shape {
@@ -41,6 +43,7 @@ impl Shape {
             Shape::LruCache => "lru_cache",
             Shape::Cycle => "cycle",
             Shape::Frame => "frame",
+            Shape::Interned => "interned",
         }
     }
 }
@@ -230,7 +233,7 @@ impl<'a> Search<'a> {
                 point: Some(point),
                 bytes,
                 items,
-                is_sole_holder: false,
+                is_sole_holder: is_interned_table(self.heap, point),
             });
         }
     }
@@ -341,6 +344,12 @@ impl<'a> Search<'a> {
         if found.point.is_none() || self.is_in_gc_garbage(path) {
             return Shape::Cycle;
         }
+        if path
+            .first()
+            .is_some_and(|&root| is_interned_table(self.heap, root))
+        {
+            return Shape::Interned;
+        }
         // From the point towards the root, then what hangs at the point: the nearest tells.
         let near = path.iter().rev().find_map(|&object| self.telling(object));
         if let Some(shape) = near {
@@ -396,7 +405,16 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Code, functions, types, modules and their dicts, and what belongs to code: constants, names, docstrings.
+fn is_interned_table(heap: &Heap, object: u32) -> bool {
+    let root = heap.root_of(object);
+    root.is_some_and(|root| {
+        root.kind == RootKind::Interpreter
+            && heap.snapshot.names.get(root.name) == Root::INTERNED_STRINGS
+    })
+}
+
+/// Code, functions, types, modules and their dicts, what belongs to code: constants, names, docstrings; and the table of
+/// all those names.
 fn program_text(heap: &Heap) -> Bits {
     let is_text: Vec<bool> = (0..heap.kinds.len() as u32)
         .map(|kind| {
@@ -428,6 +446,10 @@ fn program_text(heap: &Heap) -> Bits {
         if is_text_kind(heap, object, &is_text) || of_code {
             text.insert(object);
         }
+    }
+    let roots = heap.roots.iter().copied();
+    for table in roots.filter(|&root| is_interned_table(heap, root)) {
+        text.insert(table);
     }
     for object in 0..heap.n_objects() as u32 {
         for (target, label) in heap.snapshot.edges.of(object) {

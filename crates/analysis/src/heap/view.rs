@@ -159,10 +159,22 @@ impl Heap {
     }
 
     pub fn distances(&self) -> &Distances {
-        self.distances.get_or_init(|| {
-            let roots = self.roots.iter().copied();
-            Distances::compute(&self.graph, roots, |_| false)
-        })
+        self.distances
+            .get_or_init(|| self.distances_from_roots(|_| false))
+    }
+
+    /// C code holds things that have a name elsewhere, as the parser holds the constants of the script that runs: its
+    /// ways are told only where there is no other.
+    fn distances_from_roots(&self, avoided: impl Fn(u32) -> bool) -> Distances {
+        let is_c = |root: &u32| {
+            self.root_of(*root)
+                .is_some_and(|root| root.kind == RootKind::C)
+        };
+        let roots = self.roots.iter().copied();
+        let (by_c, named): (Vec<u32>, Vec<u32>) = roots.partition(is_c);
+        let mut distances = Distances::compute(&self.graph, named, &avoided);
+        distances.add_last_resort(&self.graph, by_c, &avoided);
+        distances
     }
 
     /// What is alive only through a set, itself included.
@@ -214,7 +226,7 @@ impl Heap {
         let avoided = |object: u32| avoid.contains(object);
         let distances = match sources {
             None if avoid.is_empty() => return self.shortest_paths(set, max_paths),
-            None => Distances::compute(&self.graph, self.roots.iter().copied(), avoided),
+            None => self.distances_from_roots(avoided),
             Some(sources) => Distances::compute(&self.graph, sources.iter(), avoided),
         };
         paths::shortest_paths(self.referrers(), &distances, set, max_paths)

@@ -232,10 +232,16 @@ pub struct Root {
     pub object: u32,
 }
 
+impl Root {
+    /// The interpreter's table of interned strings: a dict whose only references here are to strings that nothing else
+    /// leads to, and that stay until the process ends.
+    pub const INTERNED_STRINGS: &str = "interned strings";
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum RootKind {
-    /// `sys.modules`, `sys` itself, `builtins`, codecs: what the interpreter keeps; the name says which.
+    /// `sys.modules`, [`Root::INTERNED_STRINGS`]: what the interpreter keeps; the name says which.
     Interpreter = 0,
     /// An entry of `sys.modules`; the name is the module's.
     Module = 1,

@@ -50,7 +50,7 @@ pub fn headline(heap: &Heap, found: &Suspects, suspect: &Suspect) -> String {
                 Shape::Traceback => "kept by an exception and its traceback",
                 Shape::LruCache => "kept by a function's lru_cache",
                 Shape::Frame => "kept by a variable of a function that still runs",
-                Shape::Container | Shape::Cycle => "accumulate",
+                Shape::Container | Shape::Cycle | Shape::Interned => "accumulate",
             };
             // Whether the point hangs at what tells the shape, or holds many that do.
             let is_below = |kind: &str| suspect.path.iter().any(|&step| heap.kind(step) == kind);
@@ -63,7 +63,10 @@ pub fn headline(heap: &Heap, found: &Suspects, suspect: &Suspect) -> String {
                         "{many} in a {kind} keep their tracebacks, and the variables of those frames"
                     )
                 }
-                (Shape::Container, 0 | 1) => format!("One {kind} is large"),
+                (Shape::Container | Shape::Interned, 0 | 1) => format!("One {kind} is large"),
+                (Shape::Interned, _) => {
+                    format!("{many} accumulate in the table of interned strings")
+                }
                 (Shape::Container, _) => format!("{many} accumulate in a {kind}"),
                 (_, 0 | 1) => format!("A {kind} is {kept}"),
                 (_, _) => format!("{many} in a {kind} are {kept}"),
@@ -118,6 +121,9 @@ pub fn advice(suspect: &Suspect) -> &'static str {
             "call gc.collect(), keep the collector enabled, and break the cycle: a weakref back, or a close() instead of __del__"
         }
         Shape::Frame => "del the variable when it is done with, or end the function",
+        Shape::Interned => {
+            "intern nothing that is made from data (sys.intern(), names in exec(), setattr()): it stays until the process ends"
+        }
     }
 }
 
