@@ -26,6 +26,7 @@ __all__ = [
     "context_value",
     "count_heap",
     "docs_page",
+    "draw_graph",
     "heap_bytes",
     "heap_rows_difference",
     "heap_rows_table",
@@ -235,6 +236,13 @@ def count_heap(
 ) -> tuple[list[tuple[str, int, int]], int, int, list[str]]: ...
 def heap_values(path: str | PathLike[str]) -> list[str]: ...
 def docs_page() -> str: ...
+def draw_graph(
+    boxes: list[tuple[list[str], str, int, bool, list[tuple[str, str]]]],
+    arrows: list[tuple[int, int, str]],
+    *,
+    form: str,
+    title: str,
+) -> str: ...
 def heap_bytes() -> int | None: ...
 
 @final

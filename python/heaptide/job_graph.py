@@ -45,13 +45,9 @@ def _write(tracer: JobTracer, job: Job) -> str | None:
     name = re.sub(r"[^\w.-]+", "_", f"{tracer.trace_type}-{job.name}-{job.number}")
     path = os.path.join(tracer.output_dir, name)
     title = f"job {job.name}: {len(examples)} of {n_left} objects of type {tracer.trace_type} that it left"
-    for ending, text in (
-        ("svg", graph_drawing.to_svg(graph)),
-        ("dot", graph_drawing.to_dot(graph)),
-        ("html", graph_drawing.to_html(graph, title)),
-    ):
-        with open(f"{path}.{ending}", "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
+    for form in ("svg", "dot", "html"):
+        with open(f"{path}.{form}", "w", encoding="utf-8") as file:
+            file.write(graph_drawing.draw(graph, form, title))
     return f"{path}.svg"
 
 

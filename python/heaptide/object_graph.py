@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _BATCH = 10_000
+# Of code whose variables are not in a dict: `inspect.CO_OPTIMIZED`, without the import.
+_OPTIMIZED = 1
 
 # Whatever a metaclass says.
 _name_of = type.__dict__["__name__"].__get__
@@ -157,6 +159,7 @@ class Referrers:
         asked = tuple(objects)  # as it is handed on, since 3.13 finds it among the referrers
         candidates = gc.get_referrers(*asked)
         own = {id(objects), id(asked), id(candidates), id(wanted), id(seen)}
+        own.update(_copies_of_variables(candidates, wanted), _copies_of_variables(self._frames, wanted))
         for group in (candidates, self._untracked, self._frames):
             for each in group:
                 if id(each) in own or id(each) in self._ignored or id(each) in seen or is_own_frame(each):
@@ -167,6 +170,21 @@ class Referrers:
                     found[referent].append(each)
         del asked, candidates, group
         return found
+
+
+def _copies_of_variables(objects: list[Any], wanted: set[int]) -> list[int]:
+    """The dicts in which frames of functions keep copies of their variables once somebody, like us, asked for them.
+
+    What such a dict refers to the frame refers to itself. Since 3.13 there are none.
+    """
+    if sys.version_info >= (3, 13):
+        return []
+    frames = [each for each in objects if type(each) is types.FrameType and not is_own_frame(each)]
+    copies = []
+    for frame in frames:
+        if frame.f_code.co_flags & _OPTIMIZED and not wanted.isdisjoint(map(id, referents(frame))):
+            copies.append(id(frame.f_locals))
+    return copies
 
 
 def chain_back(start: Any, is_end: Callable[[Any], bool], max_depth: int, referrers: Referrers) -> list[Any]:
@@ -292,16 +310,23 @@ def _edge_label(source: Any, target: Any) -> str:
     elif is_a(source, types.CellType):
         named = [("cell_contents", source.cell_contents)]
     elif is_a(source, dict):
-        for key, value in dict.items(source):
-            if value is target:
-                return key if type(key) is str and key.isidentifier() else f"[{_shortened(repr_of_key(key))}]"
-            if key is target:
-                return "key"
+        keys = [key for key, value in dict.items(source) if value is target]
+        if keys:
+            key = keys[0]
+            name = key if type(key) is str and key.isidentifier() else f"[{_shortened(repr_of_key(key))}]"
+            return _first_of(name, len(keys))
+        if any(key is target for key in dict.keys(source)):
+            return "key"
+    elif type(source) is types.TracebackType:
+        named = [("tb_frame", source.tb_frame), ("tb_next", source.tb_next)]
+    elif is_a(source, BaseException):
+        names = ("__traceback__", "__cause__", "__context__", "args")
+        named = [(name, BaseException.__dict__[name].__get__(source)) for name in names]
     for kind in (list, tuple):
         if is_a(source, kind):
-            for index, each in enumerate(kind.__iter__(source)):
-                if each is target:
-                    return f"[{index}]"
+            places = [index for index, each in enumerate(kind.__iter__(source)) if each is target]
+            if places:
+                return _first_of(f"[{places[0]}]", len(places))
     own = None if is_a(source, type) else _own_dict(source)
     named.append(("__dict__", own))
     for name, value in named:
@@ -332,6 +357,10 @@ def _value_of(member: types.MemberDescriptorType, source: Any) -> Any:
         return member.__get__(source)
     except AttributeError:  # a slot that was never filled
         return None
+
+
+def _first_of(name: str, number: int) -> str:
+    return name if number == 1 else f"{name} and {number - 1} more"
 
 
 def repr_of_key(key: Any) -> str:

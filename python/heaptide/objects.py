@@ -363,7 +363,8 @@ class _Look:
             following: list[Any] = []
             for each in level:
                 around = [other for other in found.get(id(each), []) if other is not level and self._wanted(other)]
-                around = object_graph.sorted_by_name(around)
+                # Modules first: there the search ends, so they are the last to be left out.
+                around = sorted(object_graph.sorted_by_name(around), key=_is_no_module)
                 for other in around[:too_many]:
                     if id(other) not in self._numbers:
                         self._box(other, -depth)
@@ -372,6 +373,10 @@ class _Look:
                 self._more(each, len(around) - too_many, -depth, "backreference", is_source=True)
                 del around  # nothing of ours refers to them when their referrers are looked for
             level = following
+        found = referrers.of([each for each in level if not is_proper_module(each)])
+        for each in _distinct(level):
+            around = [other for other in found.get(id(each), []) if other is not level]
+            self._beyond(each, around, is_backwards=True)
         return self._graph
 
     def forwards(self, starts: list[Any], max_depth: int, too_many: int) -> Graph:
@@ -391,6 +396,8 @@ class _Look:
                     self._edge(each, other)
                 self._more(each, len(around) - too_many, depth, "reference", is_source=False)
             level = following
+        for each in _distinct(level):
+            self._beyond(each, _distinct(object_graph.referents(each)), is_backwards=False)
         return self._graph
 
     def chains(self, chains: list[list[Any]]) -> Graph:
@@ -458,6 +465,19 @@ class _Look:
         own = self._numbers[id(each)]
         self._graph.edges.append((at, own, "") if is_source else (own, at, ""))
 
+    def _beyond(self, each: Any, around: list[Any], is_backwards: bool) -> None:
+        """Say in a box of the last row how many steps lead on from it. Who refers stands above."""
+        own = self._numbers[id(each)]
+        ends = ((target, source) if is_backwards else (source, target) for source, target, _ in self._graph.edges)
+        drawn = {other for near, other in ends if near == own}
+        number = sum(1 for other in around if self._wanted(other) and self._numbers.get(id(other)) not in drawn)
+        if number:
+            self._graph.nodes[own].lines.append(f"{'↑' if is_backwards else '↓'} {number} more")
+
+
+def _is_no_module(each: Any) -> bool:
+    return not is_proper_module(each)
+
 
 def _distinct(objects: list[Any]) -> list[Any]:
     return list({id(each): each for each in objects}.values())
@@ -466,7 +486,7 @@ def _distinct(objects: list[Any]) -> list[Any]:
 def _write(graph: Graph, filename: str | os.PathLike[str] | None, output: TextIO | None) -> str | None:
     """Draw into a file, or as dot text into one that is open."""
     if output is not None:
-        output.write(graph_drawing.to_dot(graph))
+        output.write(graph_drawing.draw(graph, "dot"))
         return None
     if filename is None:
         handle, path = tempfile.mkstemp(".svg", "heaptide-objects-")
@@ -480,9 +500,8 @@ def _write(graph: Graph, filename: str | os.PathLike[str] | None, output: TextIO
         path, form = f"{stem}.svg", "svg"
     if form not in _FORMATS:
         raise ValueError(f"{path} does not say what to write; let its name end in .svg, .html or .dot")
-    draw = {"svg": graph_drawing.to_svg, "dot": graph_drawing.to_dot}.get(form)
-    text = draw(graph) if draw is not None else graph_drawing.to_html(graph, os.path.basename(path))
-    with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+    text = graph_drawing.draw(graph, form, os.path.basename(path))
+    with open(path, "w", encoding="utf-8") as file:
         file.write(text)
     print(f"Graph written to {path} ({len(graph.nodes)} nodes)")
     return path

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import collections
+import hashlib
 import inspect
 import json
+import re
 import textwrap
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -136,13 +140,73 @@ def test_graphs_are_svg_html_and_dot_without_graphviz(tmp_path: Path) -> None:
     assert path[2] == "picture.svg", "graphviz would make a png"
     assert ElementTree.parse(tmp_path / "picture.svg").getroot().tag.endswith("svg")
     picture = ElementTree.parse(tmp_path / "back.svg").getroot()
-    texts = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}tspan")]
+    texts = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert any(text and text.startswith("list [") for text in texts), "with its count of references"
     page = (tmp_path / "forth.html").read_text()
-    assert "extra &lt;info&gt;" in page and "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert "extra &lt;info&gt;" in page and "://" not in page.replace("http://www.w3.org/2000/svg", "")
+    script = page.split("<script>")[1].split("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in page, "the page's own script is the only one that may run"
     chain = (tmp_path / "chain.dot").read_text()
     assert chain.startswith("digraph ObjectGraph {") and 'label="next"' in chain and "__main__" in chain
     assert "more backreference" in (tmp_path / "stub.dot").read_text()
+
+
+def test_graphs_of_referrers_show_nothing_that_was_made_to_draw_them(tmp_path: Path) -> None:
+    dot = run(
+        tmp_path,
+        """
+        import types
+        class Order:
+            pass
+        holder = types.ModuleType("holder")
+        sys.modules["holder"] = holder
+        def hold():
+            order = Order()
+            holder.orders = [{"order": order, "number": number} for number in range(5)]
+        hold()
+        def handle(order):
+            basket = [order]
+            raise ValueError
+        try:
+            handle(holder.orders[0]["order"])
+        except ValueError as error:
+            holder.error = error
+        output = io.StringIO()
+        objects.show_backrefs(holder.orders[0]["order"], output=output, max_depth=5)
+        print(json.dumps(output.getvalue()))
+        """,
+    )
+    kinds = collections.Counter(re.findall(r'^  o\d+ \[label="(\w+)', dot, re.MULTILINE))
+    # Five dicts with the order and the module's own; the basket and the list of the five.
+    assert kinds == {
+        **{"Order": 1, "dict": 6, "list": 2, "module": 1},
+        **{"frame": 1, "traceback": 2, "ValueError": 1},
+    }, dot
+    names = set(re.findall(r'-> o\d+ \[label="(.*)"\]', dot))
+    assert {"order", "basket", "tb_frame", "tb_next", "__traceback__", "error", "__dict__"} < names, "all are named"
+    assert "];" in dot and not re.search(r"-> o\d+;", dot)
+
+
+def test_graphs_say_what_they_leave_out_and_leave_out_modules_last(tmp_path: Path) -> None:
+    back, forth = run(
+        tmp_path,
+        """
+        import types
+        holder = types.ModuleType("holder")
+        sys.modules["holder"] = holder
+        holder.first = Node("first")
+        # Names before "module": they would all come first.
+        holder.dicts = [{"names": vars(holder), "number": number} for number in range(4)]
+        back, forth, inner = io.StringIO(), io.StringIO(), [1000.5]
+        objects.show_backrefs([holder.first], max_depth=2, too_many=2, output=back)
+        objects.show_refs([[inner, inner, inner, (inner,)]], max_depth=1, output=forth)
+        print(json.dumps([back.getvalue(), forth.getvalue()]))
+        """,
+    )
+    assert "module\\nholder" in back and "3 more backreferences" in back, back
+    assert "dict\\n2 items\\n↑ 1 more" in back, "the list of dicts is too far away"
+    assert '[label="[0] and 2 more"]' in forth and forth.count("↓ 1 more") == 2, forth
 
 
 def test_objects_are_found_by_type_and_by_address_and_new_ones_by_comparison(tmp_path: Path) -> None:

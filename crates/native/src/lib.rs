@@ -2,6 +2,7 @@
 
 mod command;
 mod control;
+mod drawing;
 mod heap;
 mod heap_view;
 mod jobs;
@@ -44,6 +45,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(command::main, module)?)?;
     module.add_function(wrap_pyfunction!(command::check_report_options, module)?)?;
     module.add_function(wrap_pyfunction!(command::closing_words, module)?)?;
+    module.add_function(wrap_pyfunction!(drawing::draw_graph, module)?)?;
     module.add_class::<lines::LineWatch>()?;
     module.add_class::<usage::MemorySampler>()?;
     module.add_class::<usage::MemoryLooker>()?;

@@ -25,6 +25,8 @@ pub struct Box {
     pub role: Role,
     /// How many steps from the start; above it for who refers, below it for who is referred to.
     pub row: u32,
+    /// Neighbours that are not drawn because they are too far away.
+    pub n_beyond: usize,
 }
 
 /// Boxes and arrows. An arrow goes from who refers to what is referred to.
@@ -32,6 +34,8 @@ pub struct Box {
 pub struct Picture {
     pub boxes: Vec<Box>,
     pub arrows: Vec<(usize, usize, String)>,
+    /// Rows lead to whom the start refers, instead of to who refers to it.
+    pub is_forward: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +61,10 @@ impl Default for PictureLimits {
 
 /// The surroundings of some objects. Modules are where searching for referrers ends, as everything hangs together above.
 pub fn surroundings(heap: &Heap, starts: &[u32], limits: PictureLimits) -> Picture {
-    let mut picture = Picture::default();
+    let mut picture = Picture {
+        is_forward: limits.forward,
+        ..Picture::default()
+    };
     let mut places: FxHashMap<u32, usize> = FxHashMap::default();
     let mut level: Vec<u32> = Vec::new();
     for &start in starts {
@@ -67,6 +74,7 @@ pub fn surroundings(heap: &Heap, starts: &[u32], limits: PictureLimits) -> Pictu
                 object: Some(start),
                 role: Role::Start,
                 row: 0,
+                n_beyond: 0,
             });
             level.push(start);
         }
@@ -75,18 +83,7 @@ pub fn surroundings(heap: &Heap, starts: &[u32], limits: PictureLimits) -> Pictu
         let mut next = Vec::new();
         for &object in &level {
             let at = places[&object];
-            if !limits.forward && picture.boxes[at].role == Role::Module {
-                continue;
-            }
-            let mut neighbours = if limits.forward {
-                heap.graph.of(object).to_vec()
-            } else {
-                heap.referrers().of(object).to_vec()
-            };
-            neighbours.sort_unstable();
-            neighbours.dedup();
-            // Types refer to everything and are referred to by everything: they say nothing.
-            neighbours.retain(|one| !heap.type_names().contains_key(one));
+            let neighbours = neighbours(heap, object, picture.boxes[at].role, limits.forward);
             let n_drawn = neighbours.len().min(limits.too_many);
             let mut n_hidden = neighbours.len() - n_drawn;
             for &neighbour in &neighbours[..n_drawn] {
@@ -98,8 +95,9 @@ pub fn surroundings(heap: &Heap, starts: &[u32], limits: PictureLimits) -> Pictu
                     place.insert(picture.boxes.len());
                     picture.boxes.push(Box {
                         object: Some(neighbour),
-                        role: role(heap, neighbour),
+                        role: role_of(heap, neighbour),
                         row,
+                        n_beyond: 0,
                     });
                     next.push(neighbour);
                 }
@@ -116,6 +114,7 @@ pub fn surroundings(heap: &Heap, starts: &[u32], limits: PictureLimits) -> Pictu
                     object: None,
                     role: Role::More(n_hidden),
                     row,
+                    n_beyond: 0,
                 });
                 let ends = if limits.forward {
                     (at, more)
@@ -127,8 +126,38 @@ pub fn surroundings(heap: &Heap, starts: &[u32], limits: PictureLimits) -> Pictu
         }
         level = next;
     }
+    for &object in &level {
+        let at = places[&object];
+        let neighbours = neighbours(heap, object, picture.boxes[at].role, limits.forward);
+        let n_beyond = neighbours
+            .iter()
+            .filter(|neighbour| !picture.is_connected(at, places.get(neighbour)))
+            .count();
+        picture.boxes[at].n_beyond = n_beyond;
+    }
     picture.arrows.dedup();
     picture
+}
+
+/// Where to go on from an object.
+fn neighbours(heap: &Heap, object: u32, role: Role, forward: bool) -> Vec<u32> {
+    if !forward && role == Role::Module {
+        return Vec::new();
+    }
+    let mut neighbours = if forward {
+        heap.graph.of(object).to_vec()
+    } else {
+        heap.referrers().of(object).to_vec()
+    };
+    neighbours.sort_unstable();
+    neighbours.dedup();
+    // Types refer to everything and are referred to by everything: they say nothing.
+    neighbours.retain(|one| !heap.type_names().contains_key(one));
+    if !forward {
+        // There the search ends, so they are the last to be left out.
+        neighbours.sort_by_key(|&one| role_of(heap, one) != Role::Module);
+    }
+    neighbours
 }
 
 /// The shortest way from a root to an object, a box below the other.
@@ -145,9 +174,10 @@ pub fn way(heap: &Heap, object: u32) -> Picture {
             role: if step == object {
                 Role::Start
             } else {
-                role(heap, step)
+                role_of(heap, step)
             },
             row: (path.len() - 1 - row) as u32,
+            n_beyond: 0,
         });
     }
     for pair in path.windows(2) {
@@ -156,7 +186,7 @@ pub fn way(heap: &Heap, object: u32) -> Picture {
     picture
 }
 
-fn role(heap: &Heap, object: u32) -> Role {
+fn role_of(heap: &Heap, object: u32) -> Role {
     match heap.kind(object) {
         "module" => Role::Module,
         "types.FrameType" => Role::Frame,
@@ -180,6 +210,19 @@ impl Picture {
         }
     }
 
+    /// Whether there is the arrow that leads on from a box to another.
+    fn is_connected(&self, at: usize, other: Option<&usize>) -> bool {
+        other.is_some_and(|&other| {
+            let ends = if self.is_forward {
+                (at, other)
+            } else {
+                (other, at)
+            };
+            let mut arrows = self.arrows.iter();
+            arrows.any(|(from, to, _)| (*from, *to) == ends)
+        })
+    }
+
     /// The lines in a box.
     pub fn lines(&self, heap: &Heap, at: usize) -> Vec<String> {
         let one = &self.boxes[at];
@@ -188,6 +231,11 @@ impl Picture {
                 let mut lines = vec![heap.kind(object).to_owned(), heap.sample(object)];
                 if let Some(root) = heap.root_of(object) {
                     lines.push(labels::root(&heap.snapshot, root));
+                }
+                if one.n_beyond > 0 {
+                    // Who refers stands above.
+                    let arrow = if self.is_forward { '↓' } else { '↑' };
+                    lines.push(format!("{arrow} {} more", one.n_beyond));
                 }
                 lines
             }

@@ -5,6 +5,6 @@ mod traces;
 mod v8;
 mod whole;
 
-pub use drawing::{dot, page, svg};
+pub use drawing::drawing;
 pub use v8::heapsnapshot;
 pub use whole::{whole_dot, whole_json};

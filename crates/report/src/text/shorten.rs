@@ -63,6 +63,25 @@ pub fn start(text: &str, max: usize) -> String {
     format!("{CUT}{whole}")
 }
 
+/// At most `max` columns, half of them from the beginning and half from the end.
+pub fn middle(text: &str, max: usize) -> String {
+    let text = harmless(text);
+    if width(&text) <= max {
+        return text;
+    }
+    let Some(room) = max.checked_sub(1) else {
+        return String::new();
+    };
+    let fits = |kept: &str, room: usize| width(kept) <= room;
+    let mut ends = text.char_indices().map(|(at, _)| at).collect::<Vec<_>>();
+    ends.push(text.len());
+    let n_before = ends.partition_point(|&at| fits(&text[..at], room / 2));
+    let before = &text[..ends[n_before.saturating_sub(1)]];
+    let n_lost = ends.partition_point(|&at| !fits(&text[at..], room - width(before)));
+    let behind = &text[ends.get(n_lost).copied().unwrap_or(text.len())..];
+    format!("{before}{CUT}{behind}")
+}
+
 /// Columns of a function's name that its file's name makes room for: two functions of a file should look like two.
 const LEAST_FUNCTION: usize = 12;
 
@@ -131,9 +150,20 @@ mod tests {
                     );
                     assert!(width(&start(file, max)) <= max);
                     assert!(width(&end(file, max)) <= max);
+                    assert!(width(&middle(file, max)) <= max);
                 }
             }
         }
+    }
+
+    #[test]
+    fn long_texts_keep_both_ends() {
+        assert_eq!(
+            middle("/srv/jobs/etl/load.py:12 run", 15),
+            "/srv/jo…:12 run"
+        );
+        assert_eq!(middle("数据处理模块", 7), "数…模块");
+        assert_eq!(middle("abcdef", 1), "…");
     }
 
     #[test]

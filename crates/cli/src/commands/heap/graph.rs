@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use heaptide_analysis::heap::picture::{PictureLimits, surroundings, way};
-use heaptide_report::heap_export as export;
+use heaptide_analysis::heap::Heap;
+use heaptide_analysis::heap::picture::{Picture, PictureLimits, Role, surroundings, way};
+use heaptide_report::{heap_export, object_graph};
 
 use super::{choice, file_argument, open};
 use crate::exit::Failure;
@@ -92,6 +93,22 @@ fn form(path: Option<&PathBuf>) -> Result<Form, Failure> {
     }
 }
 
+/// What a page is about.
+fn title(heap: &Heap, picture: &Picture, n_objects: usize) -> String {
+    let starts = picture.boxes.iter().filter(|one| one.role == Role::Start);
+    let mut kinds: Vec<&str> = starts
+        .clone()
+        .filter_map(|one| one.object.map(|object| heap.kind(object)))
+        .collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let kind = match kinds.as_slice() {
+        [kind] => format!(" of type {kind}"),
+        _ => String::new(),
+    };
+    format!("{} of {n_objects} objects{kind}", starts.count())
+}
+
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if !choice::is_made(matches) {
         return Err(Failure::Usage(
@@ -123,11 +140,13 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             "there is nothing to draw: no root reaches these objects, or there are none; without --way their referrers are drawn",
         ));
     }
+    let graph = heap_export::drawing(&heap, &picture);
+    let title = title(&heap, &picture, objects.len());
     let mut output = Output::open(matches)?;
     output.write(|out| match form {
-        Form::Svg => export::svg(out, &heap, &picture),
-        Form::Page => export::page(out, &heap, &picture),
-        Form::Dot => export::dot(out, &heap, &picture),
+        Form::Svg => object_graph::svg(out, &graph),
+        Form::Page => object_graph::page(out, &graph, &title),
+        Form::Dot => object_graph::dot(out, &graph),
     })?;
     output.finish()
 }

@@ -1,0 +1,337 @@
+//! Who stands in which layer, and in which order: boxes in rows, labels in rows of their own between them.
+//!
+//! An arrow passes each layer between its ends in a slot of its own: its label in one of them, narrow bends in the others.
+//! A row of boxes or labels that would be very wide becomes several.
+
+use super::Arrow;
+
+/// What is known of a box before it has a place.
+#[derive(Clone, Debug)]
+pub struct Size {
+    pub width: f64,
+    pub height: f64,
+    pub row: i32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum What {
+    Box(usize),
+    /// Of the arrow with this number.
+    Label(usize),
+    Bend(usize),
+}
+
+#[derive(Clone, Debug)]
+pub struct Slot {
+    pub what: What,
+    pub layer: usize,
+    pub width: f64,
+    pub height: f64,
+    pub above: Vec<usize>,
+    pub below: Vec<usize>,
+}
+
+/// Slots, their order in each layer, and the slots that each arrow passes, from the higher end to the lower one.
+#[derive(Debug, Default)]
+pub struct Layers {
+    pub slots: Vec<Slot>,
+    pub order: Vec<Vec<usize>>,
+    pub routes: Vec<Vec<usize>>,
+}
+
+/// Room between neighbours of a layer.
+pub const GAP: f64 = 22.0;
+pub const LABEL_GAP: f64 = 12.0;
+pub const LABEL_HEIGHT: f64 = 16.0;
+const BEND: f64 = 2.0;
+/// An arrow to a box of the same row turns back in as much room.
+const TURN: f64 = 28.0;
+const N_SWEEPS: usize = 10;
+
+/// The layers of boxes that hang together. `labels` are the widths of the arrows' labels, 0 if there is none; no arrow
+/// begins where it ends.
+pub fn layers(boxes: &[Size], arrows: &[Arrow], labels: &[f64], wide: f64) -> Layers {
+    let rows = wrapped(boxes, arrows, wide);
+    let mut row_of = vec![0; boxes.len()];
+    for (row, members) in rows.iter().enumerate() {
+        for &at in members {
+            row_of[at] = row;
+        }
+    }
+    let strips = label_strips(arrows, labels, &row_of, rows.len(), wide);
+    // The layer of each row; behind it come its strips.
+    let mut first_layer = Vec::with_capacity(rows.len());
+    let mut n_layers = 0;
+    for row in 0..rows.len() {
+        first_layer.push(n_layers);
+        n_layers += 1 + strips.n_of_row[row];
+    }
+    let mut all = Layers {
+        slots: Vec::new(),
+        order: vec![Vec::new(); n_layers],
+        routes: Vec::new(),
+    };
+    for (at, size) in boxes.iter().enumerate() {
+        all.slots.push(Slot {
+            what: What::Box(at),
+            layer: first_layer[row_of[at]],
+            width: size.width,
+            height: size.height,
+            above: Vec::new(),
+            below: Vec::new(),
+        });
+    }
+    for (row, members) in rows.iter().enumerate() {
+        all.order[first_layer[row]].clone_from(members);
+    }
+    for (number, arrow) in arrows.iter().enumerate() {
+        let (row, strip) = strips.of_arrow[number];
+        let label_layer = first_layer[row] + 1 + strip;
+        all.connect(number, arrow, labels[number], label_layer);
+    }
+    all.uncross();
+    all
+}
+
+/// The boxes of each row in a first order; what is wider than it should be is dealt out to several rows, in turn, so that
+/// boxes stay near what they are connected with.
+fn wrapped(boxes: &[Size], arrows: &[Arrow], wide: f64) -> Vec<Vec<usize>> {
+    let mut numbers: Vec<i32> = boxes.iter().map(|size| size.row).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let mut plain = Layers {
+        order: vec![Vec::new(); numbers.len()],
+        ..Layers::default()
+    };
+    for (at, size) in boxes.iter().enumerate() {
+        let layer = numbers.binary_search(&size.row).unwrap_or(0);
+        plain.order[layer].push(at);
+        plain.slots.push(Slot {
+            what: What::Box(at),
+            layer,
+            width: size.width,
+            height: size.height,
+            above: Vec::new(),
+            below: Vec::new(),
+        });
+    }
+    for arrow in arrows {
+        let (a, b) = (plain.slots[arrow.from].layer, plain.slots[arrow.to].layer);
+        if a != b {
+            let (high, low) = if a < b {
+                (arrow.from, arrow.to)
+            } else {
+                (arrow.to, arrow.from)
+            };
+            plain.link(high, low);
+        }
+    }
+    plain.uncross();
+    let mut rows = Vec::new();
+    for row in plain.order {
+        let width: f64 = row.iter().map(|&at| boxes[at].width + GAP).sum();
+        let n = ((width / wide).ceil() as usize).clamp(1, row.len().max(1));
+        for part in 0..n {
+            rows.push(row.iter().skip(part).step_by(n).copied().collect());
+        }
+    }
+    rows
+}
+
+struct Strips {
+    /// Below each row of boxes.
+    n_of_row: Vec<usize>,
+    /// The row above the label, and in which strip below that row it stands.
+    of_arrow: Vec<(usize, usize)>,
+}
+
+/// A label stands at the end of its arrow where fewer arrows meet: there it is clear whose it is.
+fn label_strips(
+    arrows: &[Arrow],
+    labels: &[f64],
+    row_of: &[usize],
+    n_rows: usize,
+    wide: f64,
+) -> Strips {
+    let ends = |arrow: &Arrow| {
+        if row_of[arrow.from] <= row_of[arrow.to] {
+            (arrow.from, arrow.to)
+        } else {
+            (arrow.to, arrow.from)
+        }
+    };
+    let mut n_below = vec![0usize; row_of.len()];
+    let mut n_above = vec![0usize; row_of.len()];
+    for arrow in arrows {
+        let (high, low) = ends(arrow);
+        n_below[high] += 1;
+        n_above[low] += 1;
+    }
+    let mut widths = vec![0.0f64; n_rows];
+    // An arrow within a row turns in the first strip below it.
+    let mut is_needed = vec![false; n_rows];
+    let rows: Vec<usize> = arrows
+        .iter()
+        .zip(labels)
+        .map(|(arrow, &width)| {
+            let (high, low) = ends(arrow);
+            let is_level = row_of[high] == row_of[low];
+            let row = if is_level || n_below[high] <= n_above[low] {
+                row_of[high]
+            } else {
+                row_of[low] - 1
+            };
+            if width > 0.0 {
+                widths[row] += width + LABEL_GAP;
+            }
+            is_needed[row] |= is_level || width > 0.0;
+            row
+        })
+        .collect();
+    let n_of_row: Vec<usize> = (0..n_rows)
+        .map(|row| ((widths[row] / wide).ceil() as usize).max(usize::from(is_needed[row])))
+        .collect();
+    let mut n_seen = vec![0usize; n_rows];
+    let of_arrow = arrows
+        .iter()
+        .zip(&rows)
+        .map(|(arrow, &row)| {
+            if row_of[arrow.from] == row_of[arrow.to] {
+                return (row, 0);
+            }
+            n_seen[row] += 1;
+            (row, (n_seen[row] - 1) % n_of_row[row].max(1))
+        })
+        .collect();
+    Strips { n_of_row, of_arrow }
+}
+
+impl Layers {
+    fn link(&mut self, high: usize, low: usize) {
+        self.slots[high].below.push(low);
+        self.slots[low].above.push(high);
+    }
+
+    fn push(&mut self, what: What, layer: usize, width: f64, height: f64) -> usize {
+        self.slots.push(Slot {
+            what,
+            layer,
+            width,
+            height,
+            above: Vec::new(),
+            below: Vec::new(),
+        });
+        self.order[layer].push(self.slots.len() - 1);
+        self.slots.len() - 1
+    }
+
+    fn connect(&mut self, number: usize, arrow: &Arrow, label: f64, label_layer: usize) {
+        let (a, b) = (self.slots[arrow.from].layer, self.slots[arrow.to].layer);
+        if a == b {
+            let what = if label > 0.0 {
+                What::Label(number)
+            } else {
+                What::Bend(number)
+            };
+            let turn = self.push(what, label_layer, label.max(TURN), LABEL_HEIGHT);
+            self.link(arrow.from, turn);
+            self.link(arrow.to, turn);
+            self.routes.push(vec![arrow.from, turn, arrow.to]);
+            return;
+        }
+        let (high, low) = if a < b {
+            (arrow.from, arrow.to)
+        } else {
+            (arrow.to, arrow.from)
+        };
+        let mut route = vec![high];
+        for layer in a.min(b) + 1..a.max(b) {
+            let slot = if layer == label_layer && label > 0.0 {
+                self.push(What::Label(number), layer, label, LABEL_HEIGHT)
+            } else {
+                self.push(What::Bend(number), layer, BEND, 0.0)
+            };
+            self.link(route[route.len() - 1], slot);
+            route.push(slot);
+        }
+        self.link(route[route.len() - 1], low);
+        route.push(low);
+        self.routes.push(route);
+    }
+
+    /// Order each layer by the middle of its neighbours, down and up in turn, and keep the order with fewest crossings.
+    fn uncross(&mut self) {
+        let mut place = vec![0.0f64; self.slots.len()];
+        for layer in &self.order {
+            note(layer, &mut place);
+        }
+        let mut best = self.order.clone();
+        let mut fewest = self.n_crossings(&place);
+        for sweep in 0..N_SWEEPS {
+            if fewest == 0 {
+                break;
+            }
+            let is_down = sweep % 2 == 0;
+            for at in 0..self.order.len() {
+                let layer = if is_down {
+                    at
+                } else {
+                    self.order.len() - 1 - at
+                };
+                let mut wanted: Vec<(f64, usize)> = self.order[layer]
+                    .iter()
+                    .map(|&slot| {
+                        let one = &self.slots[slot];
+                        let near = if is_down { &one.above } else { &one.below };
+                        let sum: f64 = near.iter().map(|&other| place[other]).sum();
+                        let middle = if near.is_empty() {
+                            place[slot]
+                        } else {
+                            sum / near.len() as f64
+                        };
+                        (middle, slot)
+                    })
+                    .collect();
+                // A stable sort: who is level keeps the order.
+                wanted.sort_by(|a, b| a.0.total_cmp(&b.0));
+                self.order[layer] = wanted.into_iter().map(|(_, slot)| slot).collect();
+                note(&self.order[layer], &mut place);
+            }
+            let n = self.n_crossings(&place);
+            if n < fewest {
+                fewest = n;
+                best.clone_from(&self.order);
+            }
+        }
+        self.order = best;
+    }
+
+    fn n_crossings(&self, place: &[f64]) -> usize {
+        let mut n = 0;
+        for layer in &self.order {
+            let mut ends: Vec<f64> = Vec::new();
+            for &slot in layer {
+                let mut own: Vec<f64> = self.slots[slot]
+                    .below
+                    .iter()
+                    .map(|&other| place[other])
+                    .collect();
+                own.sort_by(f64::total_cmp);
+                for end in own {
+                    // `ends` is sorted: those beyond this one began before it and are crossed by it.
+                    let at = ends.partition_point(|&other| other <= end);
+                    n += ends.len() - at;
+                    ends.insert(at, end);
+                }
+            }
+        }
+        n
+    }
+}
+
+/// Places from 0 to 1, whatever the number of slots: layers are comparable.
+fn note(layer: &[usize], place: &mut [f64]) {
+    for (at, &slot) in layer.iter().enumerate() {
+        place[slot] = (at as f64 + 0.5) / layer.len() as f64;
+    }
+}

@@ -1,0 +1,161 @@
+//! Pictures of a few objects and their references: as SVG, as a page around it, or as dot for other programs.
+//!
+//! Who refers stands above what is referred to. In reading order: `layers` gives every box, label and bend of an arrow
+//! a place in the order of a layer, `places` turns these orders into coordinates, `layout` does so for each connected
+//! part, and `svg`, `page` and `dot` write. Boxes and labels never overlap, and no arrow crosses a label or a box: all of
+//! them stand in line in their layer, and arrows change their place only between layers. The same graph is always drawn
+//! the same way.
+
+mod dot;
+mod layers;
+mod layout;
+mod page;
+mod places;
+mod svg;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+pub use dot::dot;
+pub use page::page;
+pub use svg::svg;
+
+use crate::text::shorten;
+
+/// What a box stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One of the objects that were asked for.
+    Start,
+    Module,
+    Frame,
+    Highlight,
+    Object,
+    /// Says how many are not drawn.
+    More,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 6] = [
+        Kind::Start,
+        Kind::Module,
+        Kind::Frame,
+        Kind::Highlight,
+        Kind::Object,
+        Kind::More,
+    ];
+
+    /// Its word, in files and for Python.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Start => "start",
+            Kind::Module => "module",
+            Kind::Frame => "frame",
+            Kind::Highlight => "highlight",
+            Kind::Object => "object",
+            Kind::More => "more",
+        }
+    }
+
+    /// What a reader has to know of the colour; objects and notes speak for themselves.
+    fn legend(self) -> Option<&'static str> {
+        match self {
+            Kind::Start => Some("asked for"),
+            Kind::Module => Some("module"),
+            Kind::Frame => Some("frame"),
+            Kind::Highlight => Some("highlighted"),
+            Kind::Object | Kind::More => None,
+        }
+    }
+
+    /// Fill and text, by day and by night.
+    fn colours(self) -> [(&'static str, &'static str); 2] {
+        match self {
+            Kind::Start => [("#fde8e8", "#9b1c1c"), ("#451a1a", "#fca5a5")],
+            Kind::Module => [("#dcfce7", "#14532d"), ("#14321f", "#86efac")],
+            Kind::Frame => [("#fef3c7", "#78350f"), ("#3b2a0a", "#fcd34d")],
+            Kind::Highlight => [("#dbeafe", "#1e3a8a"), ("#172a54", "#93c5fd")],
+            Kind::Object => [("#eef2f7", "#1f2933"), ("#222c30", "#e6edee")],
+            Kind::More => [("#ffffff", "#b91c1c"), ("#13181a", "#f08a78")],
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub lines: Vec<String>,
+    pub kind: Kind,
+    /// Rows with smaller numbers stand higher.
+    pub row: i32,
+    /// Drawn with a thick border: the collector treats such objects with care.
+    pub has_finalizer: bool,
+    /// For dot alone.
+    pub attributes: Vec<(String, String)>,
+}
+
+/// Boxes, and arrows from who refers to what is referred to.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    pub nodes: Vec<Node>,
+    pub edges: Vec<(usize, usize, String)>,
+}
+
+/// All references of one object to another: they share an arrow.
+struct Arrow {
+    from: usize,
+    to: usize,
+    labels: Vec<String>,
+}
+
+/// Columns of a line in a box, and of a label: longer ones lose their middle, and the whole text is in the title.
+const MAX_LINE: usize = 40;
+const MAX_LABEL: usize = 28;
+/// Labels that an arrow shows before it says how many more there are.
+const MAX_LABELS: usize = 2;
+
+impl Graph {
+    /// Arrows in the order of their first reference.
+    fn arrows(&self) -> Vec<Arrow> {
+        let mut arrows: Vec<Arrow> = Vec::new();
+        let mut places: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+        for (from, to, label) in &self.edges {
+            if *from >= self.nodes.len() || *to >= self.nodes.len() {
+                continue;
+            }
+            let at = *places.entry((*from, *to)).or_insert_with(|| {
+                arrows.push(Arrow {
+                    from: *from,
+                    to: *to,
+                    labels: Vec::new(),
+                });
+                arrows.len() - 1
+            });
+            if !label.is_empty() && !arrows[at].labels.contains(label) {
+                arrows[at].labels.push(label.clone());
+            }
+        }
+        arrows
+    }
+}
+
+impl Arrow {
+    /// What stands at the arrow.
+    fn shown(&self) -> String {
+        match self.labels.as_slice() {
+            [one] => shorten::middle(one, MAX_LABEL),
+            labels => {
+                let n_shown = labels.len().min(MAX_LABELS);
+                let each = MAX_LABEL / MAX_LABELS;
+                let mut shown: Vec<String> = labels[..n_shown]
+                    .iter()
+                    .map(|label| shorten::middle(label, each))
+                    .collect();
+                if labels.len() > n_shown {
+                    shown.push(format!("… {} more", labels.len() - n_shown));
+                }
+                shown.join(", ")
+            }
+        }
+    }
+}

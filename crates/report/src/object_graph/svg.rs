@@ -1,0 +1,283 @@
+//! The picture as SVG, by day and by night. What is cut has its whole text in a title.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use super::layout::{
+    CHARACTER, Heading, LABEL_CHARACTER, LINE, Layout, MARGIN, PADDING, Rect, Step, layout,
+};
+use super::{Arrow, Graph, Kind, MAX_LINE};
+use crate::text::shorten;
+
+/// Lines of neighbouring boxes in different colours are followed more easily: by day and by night.
+const STROKES: [(&str, &str); 6] = [
+    ("#475569", "#a3b3c2"),
+    ("#0f766e", "#5eead4"),
+    ("#6d28d9", "#c4b5fd"),
+    ("#a16207", "#eab308"),
+    ("#1d4ed8", "#93c5fd"),
+    ("#be185d", "#f9a8d4"),
+];
+const PAPER: (&str, &str) = ("#ffffff", "#13181a");
+const LEGEND_HEIGHT: f64 = 24.0;
+const SWATCH: f64 = 12.0;
+
+/// An SVG picture.
+pub fn svg(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
+    let arrows = graph.arrows();
+    let shown: Vec<String> = arrows.iter().map(Arrow::shown).collect();
+    let layout = layout(graph, &arrows, &shown);
+    let legend = legend(graph);
+    let legend_width: f64 = legend.iter().map(|(_, text, _)| swatch_width(text)).sum();
+    let width = layout.width.max(legend_width + 2.0 * MARGIN).ceil();
+    let legend_top = layout.height;
+    let height = if legend.is_empty() {
+        layout.height
+    } else {
+        layout.height + LEGEND_HEIGHT
+    };
+    let height = height.ceil();
+    writeln!(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"monospace\" font-size=\"12\">"
+    )?;
+    writeln!(out, "<style>{}</style>", style())?;
+    let paper = PAPER.0;
+    writeln!(
+        out,
+        "<rect class=\"paper\" width=\"{width:.0}\" height=\"{height:.0}\" fill=\"{paper}\"/>"
+    )?;
+    for (number, arrow) in arrows.iter().enumerate() {
+        write_arrow(out, graph, arrow, &shown[number], number, &layout)?;
+    }
+    for (node, rect) in graph.nodes.iter().zip(&layout.boxes) {
+        write_box(out, node, rect)?;
+    }
+    let mut x = MARGIN;
+    for (kind, text, border) in legend {
+        write_swatch(out, kind, text, border, (x, legend_top))?;
+        x += swatch_width(text);
+    }
+    writeln!(out, "</svg>")
+}
+
+/// Colours of the day are at the elements, as not every program obeys a style.
+fn style() -> String {
+    let mut rules = String::from(
+        ".arrow:hover path{stroke-width:3}@media(prefers-color-scheme:dark){.paper{fill:",
+    );
+    rules.push_str(PAPER.1);
+    rules.push('}');
+    for kind in Kind::ALL {
+        let [_, (fill, text)] = kind.colours();
+        let name = kind.word();
+        let _ = write!(
+            rules,
+            ".{name} rect{{fill:{fill};stroke:{text}}}.{name} text{{fill:{text}}}"
+        );
+    }
+    for (at, (_, colour)) in STROKES.iter().enumerate() {
+        let _ = write!(
+            rules,
+            ".s{at} .line{{stroke:{colour}}}.s{at} .tip,.s{at} text{{fill:{colour}}}"
+        );
+    }
+    rules.push('}');
+    rules
+}
+
+fn write_arrow(
+    out: &mut dyn Write,
+    graph: &Graph,
+    arrow: &Arrow,
+    shown: &str,
+    number: usize,
+    layout: &Layout,
+) -> io::Result<()> {
+    let Some(line) = &layout.lines[number] else {
+        return Ok(());
+    };
+    // Lines that end beside each other come from different boxes, or go to different ones from the same.
+    let stroke = (arrow.from + arrow.to) % STROKES.len();
+    let colour = STROKES[stroke].0;
+    let end = |node: usize| graph.nodes[node].lines.join(" ");
+    writeln!(
+        out,
+        "<g class=\"arrow s{stroke}\"><title>{}</title><path class=\"line\" d=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.2\"/><path class=\"tip\" d=\"{}\" fill=\"{colour}\"/>",
+        markup(&format!(
+            "{} → {}\n{}",
+            end(arrow.from),
+            end(arrow.to),
+            arrow.labels.join("\n")
+        )),
+        path(line.start, &line.steps),
+        tip(line.tip, line.heading),
+    )?;
+    if let Some(rect) = &layout.labels[number] {
+        let text_width = shorten::width(shown) as f64 * LABEL_CHARACTER;
+        writeln!(
+            out,
+            "<rect class=\"paper\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{}\"/><text x=\"{:.1}\" y=\"{:.1}\" font-size=\"11\" fill=\"{colour}\"{}>{}</text>",
+            rect.x,
+            rect.y,
+            rect.width,
+            rect.height,
+            PAPER.0,
+            rect.x + (rect.width - text_width) / 2.0,
+            rect.y + 12.0,
+            fitted(text_width),
+            markup(shown)
+        )?;
+    }
+    writeln!(out, "</g>")
+}
+
+fn path(start: (f64, f64), steps: &[Step]) -> String {
+    let (mut x, mut y) = start;
+    let mut text = format!("M{x:.1} {y:.1}");
+    for step in steps {
+        let _ = match *step {
+            Step::Straight(to) => {
+                y = to;
+                write!(text, "V{to:.1}")
+            }
+            Step::Swing(to_x, to_y) => {
+                let middle = (y + to_y) / 2.0;
+                let from_x = std::mem::replace(&mut x, to_x);
+                y = to_y;
+                write!(
+                    text,
+                    "C{from_x:.1} {middle:.1} {to_x:.1} {middle:.1} {to_x:.1} {to_y:.1}"
+                )
+            }
+            Step::Turn(to) => {
+                let from_x = std::mem::replace(&mut x, to);
+                let low = y + 14.0;
+                write!(
+                    text,
+                    "C{from_x:.1} {low:.1} {to:.1} {low:.1} {to:.1} {y:.1}"
+                )
+            }
+            Step::Loop(down) => {
+                let out = x + 24.0;
+                let from_y = y;
+                y += down;
+                write!(text, "C{out:.1} {from_y:.1} {out:.1} {y:.1} {x:.1} {y:.1}")
+            }
+        };
+    }
+    text
+}
+
+fn tip((x, y): (f64, f64), heading: Heading) -> String {
+    let (a, b) = match heading {
+        Heading::Down => ((x - 3.5, y - 8.0), (x + 3.5, y - 8.0)),
+        Heading::Up => ((x - 3.5, y + 8.0), (x + 3.5, y + 8.0)),
+        Heading::Left => ((x + 8.0, y - 3.5), (x + 8.0, y + 3.5)),
+    };
+    format!(
+        "M{x:.1} {y:.1}L{:.1} {:.1}L{:.1} {:.1}z",
+        a.0, a.1, b.0, b.1
+    )
+}
+
+fn write_box(out: &mut dyn Write, node: &super::Node, rect: &Rect) -> io::Result<()> {
+    let [(fill, text), _] = node.kind.colours();
+    let border = if node.has_finalizer {
+        " stroke-width=\"3\""
+    } else {
+        ""
+    };
+    writeln!(
+        out,
+        "<g class=\"{}\"><title>{}</title><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"4\" fill=\"{fill}\" stroke=\"{text}\"{border}/>",
+        node.kind.word(),
+        markup(&node.lines.join("\n")),
+        rect.x,
+        rect.y,
+        rect.width,
+        rect.height
+    )?;
+    for (row, line) in node.lines.iter().enumerate() {
+        let line = shorten::middle(line, MAX_LINE);
+        let width = shorten::width(&line) as f64 * CHARACTER;
+        writeln!(
+            out,
+            "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"{text}\"{}>{}</text>",
+            rect.x + (rect.width - width) / 2.0,
+            rect.y + PADDING + LINE * (row as f64 + 0.75),
+            fitted(width),
+            markup(&line)
+        )?;
+    }
+    writeln!(out, "</g>")
+}
+
+/// Whatever font the reader has, the text is as wide as was reckoned.
+fn fitted(width: f64) -> String {
+    if width > 0.0 {
+        format!(
+            " textLength=\"{width:.1}\" lengthAdjust=\"spacingAndGlyphs\" xml:space=\"preserve\""
+        )
+    } else {
+        String::new()
+    }
+}
+
+/// Colours that are in the picture, and what they mean; whether it is the border that means it.
+fn legend(graph: &Graph) -> Vec<(Kind, &'static str, bool)> {
+    let mut legend: Vec<(Kind, &str, bool)> = Kind::ALL
+        .iter()
+        .filter(|kind| graph.nodes.iter().any(|node| node.kind == **kind))
+        .filter_map(|kind| Some((*kind, kind.legend()?, false)))
+        .collect();
+    if graph.nodes.iter().any(|node| node.has_finalizer) {
+        legend.push((Kind::Object, "has __del__", true));
+    }
+    legend
+}
+
+fn swatch_width(text: &str) -> f64 {
+    SWATCH + 6.0 + shorten::width(text) as f64 * LABEL_CHARACTER + 18.0
+}
+
+fn write_swatch(
+    out: &mut dyn Write,
+    kind: Kind,
+    text: &str,
+    is_border: bool,
+    (x, y): (f64, f64),
+) -> io::Result<()> {
+    let [(fill, colour), _] = kind.colours();
+    let border = if is_border { " stroke-width=\"3\"" } else { "" };
+    let width = shorten::width(text) as f64 * LABEL_CHARACTER;
+    writeln!(
+        out,
+        "<g class=\"{}\"><rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{SWATCH}\" height=\"{SWATCH}\" rx=\"2\" fill=\"{fill}\" stroke=\"{colour}\"{border}/><text x=\"{:.1}\" y=\"{:.1}\" font-size=\"11\" fill=\"{colour}\"{}>{text}</text></g>",
+        kind.word(),
+        x + SWATCH + 6.0,
+        y + 10.0,
+        fitted(width)
+    )
+}
+
+/// Text that is well-formed XML whatever is in it, with its lines.
+pub fn markup(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\n' => out.push('\n'),
+            // Not allowed in XML at all.
+            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            letter if letter.is_control() => out.push('\u{fffd}'),
+            // Would change the order of what follows, beyond its own text.
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
+            letter => out.push(letter),
+        }
+    }
+    out
+}
