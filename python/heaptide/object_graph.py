@@ -320,8 +320,8 @@ def _edge_label(source: Any, target: Any) -> str:
     elif type(source) is types.TracebackType:
         named = [("tb_frame", source.tb_frame), ("tb_next", source.tb_next)]
     elif is_a(source, BaseException):
-        names = ("__traceback__", "__cause__", "__context__", "args")
-        named = [(name, BaseException.__dict__[name].__get__(source)) for name in names]
+        held = ("__traceback__", "__cause__", "__context__", "args")
+        named = [(name, BaseException.__dict__[name].__get__(source)) for name in held]
     for kind in (list, tuple):
         if is_a(source, kind):
             places = [index for index, each in enumerate(kind.__iter__(source)) if each is target]
