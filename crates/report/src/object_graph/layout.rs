@@ -1,7 +1,7 @@
 //! Where everything is: each connected part by itself, the parts beside each other.
 
 use super::layers::{GAP, LABEL_HEIGHT, Size, What, layers};
-use super::places::{Places, STRAIGHT, places};
+use super::places::{Places, places};
 use super::{Arrow, Graph, MAX_LINE};
 use crate::text::shorten;
 
@@ -17,7 +17,6 @@ const PART_GAP: f64 = 48.0;
 /// A box is wide enough for the tips of its arrows, within reason.
 const PORT: f64 = 9.0;
 const MAX_PORTS_WIDTH: f64 = 360.0;
-const MAX_PORT: f64 = 16.0;
 /// A picture is wrapped at this width, or at one that gives it a shape to look at.
 const LEAST_WIDTH: f64 = 1200.0;
 const SHAPE: f64 = 1.5;
@@ -159,15 +158,15 @@ fn parts(n: usize, arrows: &[Arrow]) -> Vec<Vec<usize>> {
 }
 
 /// A part with its own coordinates.
-struct Part<'a> {
-    nodes: &'a [usize],
+pub struct Part<'a> {
+    pub nodes: &'a [usize],
     /// Numbers of the arrows between boxes, and of those from a box to itself.
     between: Vec<usize>,
     own: Vec<(usize, usize)>,
     /// Of the arrows between boxes: whether it leads from the higher one to the lower one.
-    is_down: Vec<bool>,
-    layers: super::layers::Layers,
-    places: Places,
+    pub is_down: Vec<bool>,
+    pub layers: super::layers::Layers,
+    pub places: Places,
 }
 
 impl<'a> Part<'a> {
@@ -274,85 +273,6 @@ impl<'a> Part<'a> {
         for (local, &number) in self.between.iter().enumerate() {
             let line = self.line(local, (left, top), &ports[local], &all.boxes);
             all.lines[number] = Some(line);
-        }
-    }
-
-    /// Where each arrow leaves its first box and meets its last: beside each other, in the order of where they go.
-    fn ports(&self, boxes: &[Rect]) -> Vec<[f64; 2]> {
-        let mut sides: Vec<[Vec<(f64, usize, usize)>; 2]> =
-            vec![Default::default(); self.nodes.len()];
-        for (local, route) in self.layers.routes.iter().enumerate() {
-            let last = route.len() - 1;
-            for (end, at, next) in [(0, route[0], route[1]), (1, route[last], route[last - 1])] {
-                let is_below = self.layers.slots[next].layer > self.layers.slots[at].layer;
-                sides[at][usize::from(is_below)].push((self.places.x[next], local, end));
-            }
-        }
-        let mut ports = vec![[0.0; 2]; self.layers.routes.len()];
-        for (node, sides) in sides.iter_mut().enumerate() {
-            let rect = boxes[self.nodes[node]];
-            for side in sides {
-                side.sort_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))));
-                let n = side.len();
-                let room = rect.width - 2.0 * PADDING;
-                let step = (room / (n.max(2) - 1) as f64).min(MAX_PORT);
-                for (at, &(_, local, end)) in side.iter().enumerate() {
-                    let from_middle = at as f64 - (n as f64 - 1.0) / 2.0;
-                    ports[local][end] = rect.x + rect.width / 2.0 + from_middle * step;
-                }
-            }
-        }
-        ports
-    }
-
-    fn line(&self, local: usize, corner: (f64, f64), ports: &[f64; 2], boxes: &[Rect]) -> Line {
-        let route = &self.layers.routes[local];
-        let slot = |at: usize| &self.layers.slots[route[at]];
-        let rect = |at: usize| boxes[self.nodes[route[at]]];
-        let span = |at: usize| {
-            let (high, low) = self.places.layers[slot(at).layer];
-            (corner.1 + high, corner.1 + low)
-        };
-        let last = route.len() - 1;
-        let (first_box, last_box) = (rect(0), rect(last));
-        let start = (ports[0], first_box.y + first_box.height);
-        let mut steps = vec![Step::Straight(span(0).1)];
-        if slot(0).layer == slot(last).layer {
-            // Down, around and up again; it turns in the half of its room that is nearer.
-            let middle = corner.0 + self.places.x[route[1]];
-            let reach = (slot(1).width / 4.0).min(10.0);
-            let side = if ports[0] <= ports[1] { -reach } else { reach };
-            let top = span(1).0;
-            steps.push(Step::Swing(middle + side, top));
-            steps.push(Step::Turn(middle - side));
-            steps.push(Step::Swing(ports[1], span(0).1));
-            let bottom = last_box.y + last_box.height;
-            steps.push(Step::Straight(bottom));
-            return Line {
-                start,
-                steps,
-                tip: (ports[1], bottom),
-                heading: Heading::Up,
-            };
-        }
-        for at in 1..last {
-            let (high, low) = span(at);
-            steps.push(Step::Swing(corner.0 + self.places.x[route[at]], high));
-            steps.push(Step::Straight(low));
-        }
-        steps.push(Step::Swing(ports[1], span(last).0));
-        steps.push(Step::Straight(last_box.y));
-        debug_assert!(span(last).0 + STRAIGHT <= last_box.y + 0.01);
-        let is_down = self.is_down[local];
-        Line {
-            start,
-            steps,
-            tip: if is_down {
-                (ports[1], last_box.y)
-            } else {
-                start
-            },
-            heading: if is_down { Heading::Down } else { Heading::Up },
         }
     }
 }

@@ -2,15 +2,16 @@
 //!
 //! Who refers stands above what is referred to. In reading order: `layers` gives every box, label and bend of an arrow
 //! a place in the order of a layer, `places` turns these orders into coordinates, `layout` does so for each connected
-//! part, and `svg`, `page` and `dot` write. Boxes and labels never overlap, and no arrow crosses a label or a box: all of
-//! them stand in line in their layer, and arrows change their place only between layers. The same graph is always drawn
-//! the same way.
+//! part, `routes` leads the arrows, and `svg`, `page` and `dot` write. Boxes and labels never overlap, and no arrow
+//! crosses a label or a box: all of them stand in line in their layer, and arrows change their place only between layers.
+//! The same graph is always drawn the same way.
 
 mod dot;
 mod layers;
 mod layout;
 mod page;
 mod places;
+mod routes;
 mod svg;
 #[cfg(test)]
 mod tests;
