@@ -13,10 +13,12 @@ import warnings
 from typing import Any
 
 from heaptide import _native
+from heaptide.job_children import Inheritance
 
 _lock = threading.Lock()
 _n_users = 0
 _is_learnt = False
+_children: Inheritance | None = None
 
 # The value is an object of the job that runs in this context.
 current: contextvars.ContextVar[Any] = contextvars.ContextVar("heaptide_job")
@@ -29,24 +31,35 @@ _BEFORE_HEADER_LATER = 1 << 4 | 1 << 3
 
 def open_accounts() -> None:
     """Begin to keep accounts, unless somebody has begun already."""
-    global _n_users
+    global _n_users, _children
     with _lock:
         if _n_users == 0:
             _learn_contexts()
             warning = _native.jobs_start(current)
             if warning is not None:
                 warnings.warn(f"{warning}; the lines that allocate are not shown", RuntimeWarning, stacklevel=4)
+            _children = Inheritance(current)
         _n_users += 1
 
 
 def close_accounts() -> None:
     """Let go of what :func:`open_accounts` gave."""
-    global _n_users
+    global _n_users, _children
     with _lock:
         if _n_users > 0:
             _n_users -= 1
             if _n_users == 0:
+                if _children is not None:
+                    _children.end()
+                    _children = None
                 _native.jobs_stop()
+
+
+def look_around() -> None:
+    """Notice modules by which a job may start something, if they have been loaded since."""
+    children = _children
+    if children is not None:
+        children.look_around()
 
 
 def _learn_contexts() -> None:

@@ -246,6 +246,7 @@ class JobTracer:
             job.number = self.n_jobs
             if key is not None:
                 self._by_key[key] = job
+        job_accounts.look_around()
         if self._collect:
             clear_caches()
         job._outer = job_accounts.current.get(None)

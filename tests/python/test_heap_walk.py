@@ -141,10 +141,14 @@ def test_sizes_are_those_of_getsizeof(tmp_path: Path) -> None:
     wrong = answer(
         tmp_path,
         """
-        import array, collections, gc, json, sys
+        import array, collections, gc, io, json, sys
         from heaptide.heap_snapshots import heap_now
 
         class Plain: pass
+        class Ordered(collections.OrderedDict): pass
+        shared = bytes(5000)
+        fewer = collections.OrderedDict.fromkeys(range(500))
+        for number in range(480): del fewer[number]
         class Slim: __slots__ = ("first", "second")
         class Dict(dict): pass
         class List(list): pass
@@ -163,7 +167,9 @@ def test_sizes_are_those_of_getsizeof(tmp_path: Path) -> None:
             set(range(1000)), frozenset(range(10)), (1, 2), 1.5, 1j, None, int, Plain, Slim, type, heap_now,
             heap_now.__code__, sys, len, array.array("i", range(100)), array.array("d"), collections.deque(range(200)),
             collections.deque(), collections.defaultdict(int, {1: 2}), collections.Counter("abc"), range(5),
-            slice(1, 2), object(), collections.namedtuple("P", "x y")(1, 2),
+            slice(1, 2), object(), collections.namedtuple("P", "x y")(1, 2), io.BytesIO(), io.BytesIO(b"x" * 10_000),
+            io.BytesIO(shared), collections.OrderedDict(), collections.OrderedDict(a=1), fewer, Ordered(a=1, b=2),
+            collections.OrderedDict.fromkeys(range(1000)),
         ]
         view = heap_now()
         found = [(repr(object)[:40], view.at([id(object)])) for object in objects]

@@ -321,11 +321,20 @@ fn instances_with_a_dict_each_would_gain_from_slots() {
             .edge(order, own, Label::new(EdgeKind::DictOf, 0));
         let price = program.heap.object("float", 24);
         program.heap.named(own, price, EdgeKind::Key, "price");
+        let class = program.heap.object("job.Meta", 1000);
+        let bases = program.heap.object("tuple", 48);
+        let names = program.heap.object("dict", 184);
+        program
+            .heap
+            .named(class, bases, EdgeKind::Internal, "__mro__");
+        program
+            .heap
+            .edge(class, names, Label::new(EdgeKind::DictOf, 0));
     }
     let mut snapshot = program.heap.finish();
     use heaptide_analysis::capture::heap::TypeInfo;
     for one in &mut snapshot.types {
-        if one.name == "Order" {
+        if one.name == "Order" || one.name == "Meta" {
             one.flags |= TypeInfo::HEAP | TypeInfo::DICT;
         }
     }

@@ -37,9 +37,10 @@ Partition of a set of 10 objects. Total size = 1160 bytes.
         "{via}"
     );
     let one = printed(&folder.heaptide("heap show job.heap --kind set --by id"));
-    assert!(one.starts_with("Set of 1 <set> object. Total size = 216 bytes.\n Index     Size   %   Cumulative  %   Brief\n     0      216 100.0       216 100.0 0x"), "{one}");
+    assert!(one.starts_with("Set of 1 <set> object. Total size = 216 bytes.\n Index     Size   %   Cumulative  %   Address*Length\n     0      216 100.0       216 100.0 0x"), "{one}");
     let all = printed(&folder.heaptide("heap show job.heap --by id"));
     assert!(all.starts_with("Set of 10 <mixed> objects."), "{all}");
+    assert!(all.contains("Cumulative  %   Brief\n"), "{all}");
 }
 
 #[test]
@@ -80,7 +81,7 @@ fn paths_are_expressions_and_patterns_are_trees() {
         "{pattern}"
     );
     assert!(lines[2].ends_with("*2"), "{pattern}");
-    assert_eq!(lines[3], " 2: aa ----- [S] 1 dict of module: job");
+    assert_eq!(lines[3], " 2: aa ---- [S] 1 dict of module: job");
     let long = printed(&folder.heaptide("heap paths job.heap --kind set --long"));
     assert!(long.contains("['open']"), "{long}");
     assert!(long.contains("retains 216 bytes"), "{long}");

@@ -38,6 +38,7 @@ pub mod type_flag {
     pub const LONG: usize = 1 << 24;
     pub const LIST: usize = 1 << 25;
     pub const TUPLE: usize = 1 << 26;
+    pub const BYTES: usize = 1 << 27;
     pub const UNICODE: usize = 1 << 28;
     pub const DICT: usize = 1 << 29;
     pub const EXCEPTION: usize = 1 << 30;
@@ -245,6 +246,11 @@ pub mod object {
     pub const ARRAY_ALLOCATED: usize = 32;
     pub const ARRAY_DESCRIPTION: usize = 40;
     pub const DEQUE_LEFT_INDEX: usize = 40;
+    pub const DICT_SIZE: usize = 48;
+    /// Of an ordered dict, behind the dict and two links: the table of its nodes, and how many places that has.
+    pub const ORDERED_NODES: usize = DICT_SIZE + 16;
+    pub const ORDERED_PLACES: usize = DICT_SIZE + 24;
+    pub const BYTES_IO_BUFFER: usize = 16;
     pub const WEAK_REFERENT: usize = 16;
     pub const CELL_CONTENT: usize = 16;
     pub const FRAME_OBJECT_FRAME: usize = 24;

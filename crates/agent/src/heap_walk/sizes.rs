@@ -3,7 +3,7 @@
 
 use super::live::Live;
 use super::types::{TypeEntry, cached_keys_bytes};
-use crate::cpython::heap_layout::{DictKeys, dict_keys, object, type_flag};
+use crate::cpython::heap_layout::{DictKeys, dict_keys, object, type_flag, type_object};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeRule {
@@ -17,8 +17,12 @@ pub enum SizeRule {
     Unicode,
     List,
     Dict,
+    /// `collections.OrderedDict`.
+    OrderedDict,
     Set,
     ByteArray,
+    /// `io.BytesIO`, with its text if nobody else has that.
+    BytesIO,
     TypedArray,
     Deque,
     Type,
@@ -46,7 +50,7 @@ impl SizeRule {
             SizeRule::Type
         } else if is_set {
             SizeRule::Set
-        } else if live.word(address + crate::cpython::heap_layout::type_object::ITEM_SIZE) != 0 {
+        } else if live.word(address + type_object::ITEM_SIZE) != 0 {
             SizeRule::Items
         } else {
             SizeRule::Fixed
@@ -66,6 +70,8 @@ pub fn bytes_of(live: &Live, entry: &TypeEntry, at: usize, collected: bool) -> u
         SizeRule::Unicode => unicode_bytes(live, at),
         SizeRule::List => basic + live.word(at + object::LIST_ALLOCATED) * 8,
         SizeRule::Dict => basic + dict_bytes(live, at),
+        SizeRule::OrderedDict => basic + dict_bytes(live, at) + order_bytes(live, at),
+        SizeRule::BytesIO => basic + buffer_bytes(live, at),
         SizeRule::Set => basic + set_bytes(live, at),
         SizeRule::ByteArray => match live.word(at + object::BYTE_ARRAY_ALLOCATED) {
             0 => basic,
@@ -181,6 +187,30 @@ fn dict_bytes(live: &Live, at: usize) -> usize {
         bytes += keys_bytes(live, keys) as usize;
     }
     bytes
+}
+
+/// The order of an ordered dict: a table, and a node of four words for each entry.
+fn order_bytes(live: &Live, at: usize) -> usize {
+    let places = live.word(at + object::ORDERED_PLACES);
+    if live.word(at + object::ORDERED_NODES) == 0 || !places.is_power_of_two() || places > MAX_ITEMS
+    {
+        return 0;
+    }
+    // Its number of entries stands where others have a length.
+    places * 8 + live.size(at).min(places) * 32
+}
+
+fn buffer_bytes(live: &Live, at: usize) -> usize {
+    let buffer = live.word(at + object::BYTES_IO_BUFFER);
+    // One reference: what the object was made from and somebody else has, too, is that one's.
+    if buffer == 0 || live.half(buffer) != 1 {
+        return 0;
+    }
+    let kind = live.type_of(buffer);
+    if live.flags(kind) & type_flag::BYTES == 0 {
+        return 0;
+    }
+    live.word(kind + type_object::BASIC_SIZE) + items(live.size(buffer)).min(MAX_ITEMS)
 }
 
 fn set_bytes(live: &Live, at: usize) -> usize {

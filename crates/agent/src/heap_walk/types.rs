@@ -94,6 +94,10 @@ impl TypeEntry {
         let is_array = is_named("numpy.ndarray") && basic_size >= 72;
         let is_deque = is_named("collections.deque");
         let is_typed_array = is_named("array.array");
+        let is_ordered = has(type_flag::DICT)
+            && is_named("collections.OrderedDict")
+            && basic_size >= object::ORDERED_PLACES + 8;
+        let is_bytes_io = is_named("_io.BytesIO") && basic_size >= object::BYTES_IO_BUFFER + 8;
         let is_one_of = |types: &[usize]| chain.iter().any(|base| types.contains(base));
         let has_frame = [
             known.generator,
@@ -154,6 +158,10 @@ impl TypeEntry {
             size = SizeRule::Deque;
         } else if is_typed_array {
             size = SizeRule::TypedArray;
+        } else if is_ordered {
+            size = SizeRule::OrderedDict;
+        } else if is_bytes_io {
+            size = SizeRule::BytesIO;
         } else if is_one_of(&[known.byte_array]) {
             size = SizeRule::ByteArray;
         } else if has_frame && live.heap.frame_function.is_some() {
@@ -176,7 +184,12 @@ impl TypeEntry {
             ];
             let until = chain.iter().position(|base| measured.contains(base));
             let above = &chain[..until.unwrap_or(chain.len().saturating_sub(1))];
-            let by_name = is_array || is_deque || is_typed_array || size == SizeRule::ByteArray;
+            let by_name = is_array
+                || is_deque
+                || is_typed_array
+                || is_ordered
+                || is_bytes_io
+                || size == SizeRule::ByteArray;
             !by_name && says_its_own_size(live, above)
         };
         let (attributes, values_bytes) = shared_attributes(live, names, address, flags);

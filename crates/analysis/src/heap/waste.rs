@@ -204,15 +204,14 @@ impl OneWayIn {
         let edges = heap.snapshot.edges.of(holder);
         let mut labels = edges.filter(|&(target, _)| target == object);
         let label = labels.next().map(|(_, label)| label);
+        let names = &heap.snapshot.names;
         let name = label.filter(|label| label.kind().has_name());
+        let name = name.map(|label| names.get(label.number()));
         let owner = heap.kind(holder);
         // An attribute in a dict is an attribute of whose dict it is.
         let owner = owner.strip_prefix("dict of ").unwrap_or(owner);
-        match name {
-            Some(label) => {
-                let name = heap.snapshot.names.get(label.number());
-                format!("{kind} {name} of {owner}")
-            }
+        match name.filter(|name| !name.is_empty()) {
+            Some(name) => format!("{kind} {name} of {owner}"),
             None if kind.starts_with("dict of") => kind.to_owned(),
             None => format!("{kind} in {owner}"),
         }
@@ -236,7 +235,7 @@ fn slots(heap: &Heap, sums: &mut Sums) {
         sum.1 += saved;
     }
     for (number, (count, bytes, example)) in found {
-        if count >= MIN_INSTANCES && bytes > 0 {
+        if count >= MIN_INSTANCES && bytes > 0 && !is_class(heap, example) {
             let what = heap.kinds.label(heap.kinds.of_type(number)).to_owned();
             let row = Waste {
                 kind: WasteKind::NoSlots,
@@ -248,6 +247,13 @@ fn slots(heap: &Heap, sums: &mut Sums) {
             sums.rows.insert((WasteKind::NoSlots as u8, what), row);
         }
     }
+}
+
+/// Whether the object is a class: those of a metaclass cannot do without a dict.
+fn is_class(heap: &Heap, object: u32) -> bool {
+    heap.snapshot.edges.of(object).any(|(_, label)| {
+        label.kind() == EdgeKind::Internal && heap.snapshot.names.get(label.number()) == "__mro__"
+    })
 }
 
 /// With slots, an instance keeps a word for each attribute, and no dict and no words for dict and weak references.

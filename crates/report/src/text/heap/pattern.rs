@@ -9,6 +9,8 @@ use super::More;
 
 /// Heapy's width.
 const WIDTH: usize = 80;
+/// Where the flag of the first row stands.
+const FLAG_COLUMN: usize = 9;
 /// Examples of each row.
 const N_SAMPLES: usize = 2;
 
@@ -27,12 +29,13 @@ pub fn pattern(
         n => rows.len().min(first + n),
     };
     for (at, row) in rows.iter().enumerate().take(last).skip(first) {
-        let fill = if at % 2 == 0 { '-' } else { ' ' };
-        let fill: String = std::iter::repeat_n(fill, 3 + row.path.len()).collect();
+        let name = format!("{at:>2}: {} ", letters(&row.path));
+        // Flags stand one column further to the right with each step.
+        let width = (FLAG_COLUMN + row.path.len()).saturating_sub(name.len());
+        let fill = if at % 2 == 0 { "-" } else { " " }.repeat(width);
         let flag = flag(row.flag);
         let text = format!(
-            "{at:>2}: {} {fill} {flag} {} {}: {}",
-            letters(&row.path),
+            "{name}{fill} {flag} {} {}: {}",
             row.objects.len(),
             row.label,
             samples(heap, row)

@@ -90,8 +90,15 @@ pub fn identity(
             table.bytes
         )?;
     }
-    writeln!(out, " Index     Size   %   Cumulative  %   Brief")?;
     let of_kind = kind.map_or(0, |kind| kind.len() + BEHIND_KIND.len());
+    let shown = kind.and_then(|_| table.rows.first());
+    let title = match shown.map(|row| &row.label[of_kind..]) {
+        None => heading(By::Identity),
+        Some(one) if !one.starts_with("0x") => "Value",
+        Some(one) if one.contains('*') => "Address*Length",
+        Some(_) => "Address",
+    };
+    writeln!(out, " Index     Size   %   Cumulative  %   {title}")?;
     let last = last_row(first, n_rows, table.rows.len());
     let before = table.rows.iter().take(first).map(|row| row.bytes);
     let mut cumulative: u64 = before.sum();

@@ -1,0 +1,103 @@
+"""What a job starts belongs to it: threads, work handed to a pool of threads, and gevent's greenlets.
+
+asyncio hands the context of whoever starts a task on to it. Threads (unless Python 3.14 is told to) and greenlets begin
+with an empty one, and what they left would be nobody's. So while accounts are kept, the job goes along where something
+is started; outside of jobs nothing is done.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_FUTURES = "concurrent.futures.thread"
+# Threads of a pool work for whoever hands them something, not for whoever happened to start them.
+_POOLS = (_FUTURES, "multiprocessing.pool", "gevent.threadpool")
+
+
+class Inheritance:
+    """Lets what a job starts inherit the job, until :meth:`end`."""
+
+    def __init__(self, job: contextvars.ContextVar[Any]) -> None:
+        self._job = job
+        self._undo: dict[str, Callable[[], None]] = {}
+        self._start = self._replace(threading.Thread, "start", self._start_thread)
+        self._submit: Callable[..., Any] | None = None
+
+    def look_around(self) -> None:
+        """Take pools and greenlets along whose modules have been loaded meanwhile."""
+        if self._submit is None and _FUTURES in sys.modules:
+            self._submit = self._replace(sys.modules[_FUTURES].ThreadPoolExecutor, "submit", self._submit_work)
+        if "gevent" not in self._undo and "gevent.greenlet" in sys.modules:
+            greenlet = sys.modules["gevent.greenlet"].Greenlet
+            greenlet.add_spawn_callback(self._start_greenlet)
+            self._undo["gevent"] = lambda: greenlet.remove_spawn_callback(self._start_greenlet)
+
+    def end(self) -> None:
+        """Put back what was replaced, unless somebody else has replaced it since: then ours stays, and does nothing."""
+        while self._undo:
+            self._undo.popitem()[1]()
+
+    def _replace(self, owner: Any, name: str, by: Callable[..., Any]) -> Callable[..., Any]:
+        # gevent puts a subclass in the place of threads.
+        owner = next((base for base in owner.__mro__ if name in base.__dict__), owner)
+        original: Callable[..., Any] = getattr(owner, name)
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            job = self._job.get(None) if self._undo else None
+            return original(*args, **kwargs) if job is None else by(job, *args, **kwargs)
+
+        def undo() -> None:
+            if owner.__dict__.get(name) is call:
+                setattr(owner, name, original)
+
+        setattr(owner, name, call)
+        self._undo[name] = undo
+        return original
+
+    def _start_thread(self, job: Any, thread: Any) -> None:
+        target = getattr(thread, "_target", None)
+        if getattr(target, "__module__", None) not in _POOLS:
+            if hasattr(thread, "_context"):  # 3.14 and later
+                if thread._context is None:
+                    thread._context = self._context_of(job)
+            else:
+                thread._bootstrap_inner = functools.partial(self._begin_thread, job, thread)
+        try:
+            self._start(thread)
+        except BaseException:
+            thread.__dict__.pop("_bootstrap_inner", None)
+            raise
+
+    def _begin_thread(self, job: Any, thread: Any) -> None:
+        thread.__dict__.pop("_bootstrap_inner", None)
+        self._job.set(job)
+        thread._bootstrap_inner()
+
+    def _submit_work(self, job: Any, executor: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        assert self._submit is not None
+        return self._submit(executor, self._work, job, function, *args, **kwargs)
+
+    def _work(self, job: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        before = self._job.set(job)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self._job.reset(before)
+
+    def _start_greenlet(self, greenlet: Any) -> None:
+        job = self._job.get(None)
+        if job is not None and greenlet.gr_context is None:
+            greenlet.gr_context = self._context_of(job)
+
+    def _context_of(self, job: Any) -> contextvars.Context:
+        context = contextvars.Context()
+        context.run(self._job.set, job)
+        return context
