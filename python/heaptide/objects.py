@@ -350,11 +350,13 @@ class _Look:
         self._ignored = set(ignored_ids)
         self._graph = Graph([], [])
         self._numbers: dict[int, int] = {}
-        self._counted: list[Any] = []
+        # By the number of their boxes. Until all are found nobody is asked how it refers to another: objects and frames
+        # then get dicts of their attributes and variables (until 3.12), which would be found as well.
+        self._objects: list[Any] = []
 
     def backwards(self, starts: list[Any], max_depth: int, too_many: int, own: list[Any]) -> Graph:
         """What refers to the objects, row by row, from the bottom to the top."""
-        referrers = object_graph.Referrers([*own, own, starts, self._numbers, self._counted, self.__dict__])
+        referrers = object_graph.Referrers([*own, own, starts, self._numbers, self._objects, self.__dict__])
         level = starts
         for each in starts:
             self._box(each, 0, "start")
@@ -377,7 +379,7 @@ class _Look:
         for each in _distinct(level):
             around = [other for other in found.get(id(each), []) if other is not level]
             self._beyond(each, around, is_backwards=True)
-        return self._graph
+        return self._named()
 
     def forwards(self, starts: list[Any], max_depth: int, too_many: int) -> Graph:
         """What the objects refer to, row by row, from the top to the bottom."""
@@ -398,7 +400,7 @@ class _Look:
             level = following
         for each in _distinct(level):
             self._beyond(each, _distinct(object_graph.referents(each)), is_backwards=False)
-        return self._graph
+        return self._named()
 
     def chains(self, chains: list[list[Any]]) -> Graph:
         """Chains side by side; where they meet they share boxes."""
@@ -411,18 +413,18 @@ class _Look:
                 if (id(source), id(target)) not in edges:
                     edges.add((id(source), id(target)))
                     self._edge(source, target)
-        return self._graph
+        return self._named()
 
     def count_references(self, given: collections.Counter[int]) -> None:
         """Write into each box how many references there are to its object, when nothing else of ours has any.
 
         Left out are those of the call itself: its argument, or the list in which it got the object.
         """
-        boxes = [node for node in self._graph.nodes if node.kind != "more"]
-        for number, box in enumerate(boxes):
-            count = sys.getrefcount(self._counted[number]) - 2
-            said = "immortal" if count > _IMMORTAL else count - given[id(self._counted[number])]
-            box.lines[0] += f" [{said}]"
+        for number, box in enumerate(self._graph.nodes):
+            if box.kind != "more":
+                count = sys.getrefcount(self._objects[number]) - 2
+                said = "immortal" if count > _IMMORTAL else count - given[id(self._objects[number])]
+                box.lines[0] += f" [{said}]"
 
     def _wanted(self, each: Any) -> bool:
         return id(each) not in self._ignored and (self._filter is None or self._filter(each))
@@ -431,8 +433,7 @@ class _Look:
         if id(each) in self._numbers:
             return
         self._numbers[id(each)] = len(self._graph.nodes)
-        if self._refcounts:
-            self._counted.append(each)
+        self._objects.append(each)
         lines = [self._name(each), object_graph.short_repr(each)]
         if self._extra_info is not None:
             lines.append(str(self._extra_info(each) or ""))
@@ -454,13 +455,22 @@ class _Look:
         return "frame" if type(each) is types.FrameType else "object"
 
     def _edge(self, source: Any, target: Any) -> None:
-        label = object_graph.edge_label(source, target)
-        self._graph.edges.append((self._numbers[id(source)], self._numbers[id(target)], label))
+        self._graph.edges.append((self._numbers[id(source)], self._numbers[id(target)], ""))
+
+    def _named(self) -> Graph:
+        """The graph, with names at its arrows."""
+        of_objects = {number for number, node in enumerate(self._graph.nodes) if node.kind != "more"}
+        for at, (source, target, _) in enumerate(self._graph.edges):
+            if source in of_objects and target in of_objects:
+                label = object_graph.edge_label(self._objects[source], self._objects[target])
+                self._graph.edges[at] = (source, target, label)
+        return self._graph
 
     def _more(self, each: Any, number: int, row: int, word: str, is_source: bool) -> None:
         if number <= 0:
             return
         at = len(self._graph.nodes)
+        self._objects.append(None)
         self._graph.nodes.append(Node([f"{number} more {word}{'' if number == 1 else 's'}"], "more", row))
         own = self._numbers[id(each)]
         self._graph.edges.append((at, own, "") if is_source else (own, at, ""))
