@@ -46,7 +46,7 @@ proptest! {
     #[test]
     fn dominators_are_those_of_the_definition((n, pairs, roots) in graphs()) {
         let graph = Graph::from_pairs(n, &pairs);
-        let tree = Dominators::compute(&graph, &graph.reversed(), &roots);
+        let tree = Dominators::compute(&graph, &graph.reversed(), &roots, |_| false);
         let all = reached(n, &pairs, &roots, &[]);
         let retained = tree.retained(size);
         for holder in 0..n as u32 {
@@ -69,7 +69,7 @@ proptest! {
     #[test]
     fn every_object_is_in_the_tree_once_and_behind_its_dominator((n, pairs, roots) in graphs()) {
         let graph = Graph::from_pairs(n, &pairs);
-        let tree = Dominators::compute(&graph, &graph.reversed(), &roots);
+        let tree = Dominators::compute(&graph, &graph.reversed(), &roots, |_| false);
         let mut seen = vec![false; n];
         for &object in &tree.order {
             let dominator = tree.immediate[object as usize];
@@ -89,7 +89,7 @@ proptest! {
         // Group 69 is none, so that some objects are in no group; numbers above 63 need a second batch.
         let group_of = |object: u32| Some(groups[object as usize]).filter(|&group| group != 69);
         let retained = retained_by_groups(&graph, &roots, 69, group_of, size);
-        let tree = Dominators::compute(&graph, &graph.reversed(), &roots);
+        let tree = Dominators::compute(&graph, &graph.reversed(), &roots, |_| false);
         let single = tree.retained(size);
         for group in 0..69u32 {
             let members: Vec<u32> = (0..n as u32).filter(|&object| group_of(object) == Some(group)).collect();
@@ -155,8 +155,17 @@ fn deep_lists_need_no_deep_stack() {
     let n = 300_000u32;
     let pairs: Pairs = (0..n - 1).map(|object| (object, object + 1)).collect();
     let graph = Graph::from_pairs(n as usize, &pairs);
-    let tree = Dominators::compute(&graph, &graph.reversed(), &[0]);
+    let tree = Dominators::compute(&graph, &graph.reversed(), &[0], |_| false);
     assert_eq!(tree.retained(|_| 1)[0], u64::from(n));
     let distances = Distances::compute(&graph, [0], |_| false);
     assert_eq!(distances.steps[n as usize - 1], n - 1);
+}
+
+#[test]
+fn garbage_begins_with_an_instance_and_not_with_its_dict() {
+    // Two cycles of an instance and its dict; of one the dict comes first, of the other the instance.
+    let is_dict = |object: u32| object == 1 || object == 4;
+    let graph = Graph::from_pairs(5, &[(1, 2), (2, 1), (3, 4), (4, 3)]);
+    let tree = Dominators::compute(&graph, &graph.reversed(), &[0], is_dict);
+    assert_eq!(tree.immediate, [TOP, 2, TOP, TOP, 3]);
 }

@@ -3,7 +3,7 @@
 
 use heaptide_capture::heap::TypeInfo;
 
-use super::notes::Sums;
+use super::together::Sums;
 use super::types::TypeEntry;
 
 /// Objects of one type.

@@ -2,6 +2,7 @@
 //! so that growing neither copies nor doubles it.
 
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 
 use crate::own_memory;
 use crate::sys;
@@ -14,7 +15,8 @@ const LARGE: usize = 8 << 20;
 
 /// Numbers one behind the other. Pushing fails instead of panicking where there is no memory.
 pub struct Column<T: Copy> {
-    memory: *mut T,
+    /// Without a mapping, which is without capacity, an address that is only aligned.
+    memory: NonNull<T>,
     len: usize,
     capacity: usize,
 }
@@ -22,7 +24,7 @@ pub struct Column<T: Copy> {
 impl<T: Copy> Column<T> {
     pub const fn new() -> Column<T> {
         Column {
-            memory: std::ptr::null_mut(),
+            memory: NonNull::dangling(),
             len: 0,
             capacity: 0,
         }
@@ -44,6 +46,18 @@ impl<T: Copy> Column<T> {
         // SAFETY: the mapping has room for `capacity` entries, and there is one more than `len`.
         unsafe { self.memory.add(self.len).write(value) };
         self.len += 1;
+        true
+    }
+
+    /// The same, if `really`, without a branch that the processor would have to guess.
+    #[inline(always)]
+    pub fn push_if(&mut self, value: T, really: bool) -> bool {
+        if self.len == self.capacity && self.grow_to(self.len + 1).is_none() {
+            return false;
+        }
+        // SAFETY: as above; what is written behind the last entry is not one.
+        unsafe { self.memory.add(self.len).write(value) };
+        self.len += usize::from(really);
         true
     }
 
@@ -85,27 +99,25 @@ impl<T: Copy> Column<T> {
         let wanted = len.checked_mul(size_of::<T>())?;
         let bytes = wanted.max(old_bytes.checked_mul(2)?).max(FIRST);
         let bytes = bytes.checked_next_multiple_of(sys::page_len() as usize)?;
-        let memory = if self.memory.is_null() {
+        let memory = if self.capacity == 0 {
             sys::map_private(bytes)
         } else {
             // SAFETY: the range is a mapping of this column's, and nobody keeps an address in it while it grows.
             unsafe {
                 sys::remap(
-                    self.memory.cast(),
+                    self.memory.as_ptr().cast(),
                     old_bytes_mapped::<T>(self.capacity),
                     bytes,
                 )
             }
         };
-        if memory.is_null() {
-            return None;
-        }
+        let mapped = NonNull::new(memory.cast())?;
         if bytes >= LARGE {
             // SAFETY: the mapping has just been made, and is this column's.
             unsafe { sys::prefer_large_pages(memory, bytes) };
         }
         own_memory::add(bytes - old_bytes_mapped::<T>(self.capacity));
-        self.memory = memory.cast();
+        self.memory = mapped;
         self.capacity = bytes / size_of::<T>();
         Some(())
     }
@@ -121,32 +133,27 @@ impl<T: Copy> Deref for Column<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        if self.memory.is_null() {
-            return &[];
-        }
-        // SAFETY: the first `len` entries were written, or zeroed by the kernel for types made of numbers.
-        unsafe { std::slice::from_raw_parts(self.memory, self.len) }
+        // SAFETY: the first `len` entries were written, or zeroed by the kernel for types made of numbers; without a
+        // mapping there are none.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.len) }
     }
 }
 
 impl<T: Copy> DerefMut for Column<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
-        if self.memory.is_null() {
-            return &mut [];
-        }
         // SAFETY: as above, and the borrow is exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.memory, self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), self.len) }
     }
 }
 
 impl<T: Copy> Drop for Column<T> {
     fn drop(&mut self) {
-        if !self.memory.is_null() {
+        if self.capacity != 0 {
             let bytes = old_bytes_mapped::<T>(self.capacity);
             own_memory::remove(bytes);
             // SAFETY: the mapping is this column's, and it ends here.
-            unsafe { sys::unmap(self.memory.cast(), bytes) };
+            unsafe { sys::unmap(self.memory.as_ptr().cast(), bytes) };
         }
     }
 }

@@ -11,17 +11,17 @@ use super::ranks::Ranks;
 use super::walk::{Found, Weak};
 
 pub fn snapshot(walked: Found, roots: Vec<Root>, header: HeapHeader) -> HeapSnapshot {
-    let n_objects = walked.found.len();
-    let columns = walked.columns;
+    let mut columns = walked.columns;
+    let n_objects = columns.found.len();
     let ranks = Ranks::new(walked.marks);
     // From the order of addresses to the order of finding.
     let mut found = vec![0_u32; n_objects];
-    for (at, place) in walked.found.iter().enumerate() {
+    for (at, place) in columns.found.iter().enumerate() {
         if let Some(number) = found.get_mut(ranks.number(*place) as usize) {
             *number = at as u32;
         }
     }
-    drop(walked.found);
+    columns.found = Column::new();
 
     let values_bytes: Vec<u64> = walked
         .types

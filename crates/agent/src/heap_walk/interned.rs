@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use heaptide_capture::heap::{EdgeKind, Label, MAX_OBJECTS, Objects};
+use heaptide_capture::heap::{EdgeKind, Label, Objects};
 
 use super::column::Column;
 use super::live::Live;
@@ -150,9 +150,7 @@ pub fn add<N: Notes>(
     strings: &Column<(usize, u32)>,
 ) -> Result<Place, Full> {
     let place = walk.marks.find(table as u64).ok_or(Full)?;
-    walk.failed |= walk.found.len() >= MAX_OBJECTS || !walk.found.push(place);
-    walk.n_looked_through += 1;
-    walk.failed |= !walk.notes.begin();
+    walk.failed |= !walk.notes.begin_with(place);
     for (string, position) in strings.iter() {
         walk.edge(*string, Label::new(EdgeKind::KeyOf, *position));
     }
@@ -166,6 +164,6 @@ pub fn add<N: Notes>(
         usual_extra: 0,
         flags: if tracked { Objects::TRACKED } else { 0 },
     });
-    walk.run()?;
+    N::run(walk)?;
     Ok(place)
 }

@@ -244,6 +244,12 @@ impl Live {
             }
             return;
         }
+        self.asked_dict_entries(dict, &mut with);
+    }
+
+    /// The same, by asking the interpreter.
+    #[inline(never)]
+    fn asked_dict_entries(&self, dict: usize, with: &mut dyn FnMut(usize, usize)) {
         let mut at = 0;
         let (mut key, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the dict is alive, the GIL is held, and nothing changes it between two calls.

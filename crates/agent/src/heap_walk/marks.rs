@@ -38,7 +38,7 @@ pub struct Marks {
     /// Where each area begins.
     pub areas: Column<u64>,
     pub bits: Column<u64>,
-    /// Areas asked for lately: key and number.
+    /// Areas asked for lately: what their objects' addresses have in common, and the number.
     lately: [(u64, u32); LATELY],
 }
 
@@ -46,6 +46,13 @@ pub struct Marks {
 #[inline(always)]
 fn key_of(address: u64) -> u64 {
     address >> AREA_BITS << 1 | address >> 3 & 1
+}
+
+/// What the addresses of an area's objects have in common: the highest bits, and the lowest ones. No area is ever asked
+/// for by an address that cannot be an object's, so none has an odd one in common with it.
+#[inline(always)]
+fn common_of(address: u64) -> u64 {
+    address & !(((1 << PLACE_BITS) - 1) << STEP_BITS)
 }
 
 #[inline(always)]
@@ -79,16 +86,13 @@ impl Marks {
     #[inline(always)]
     pub fn mark(&mut self, address: usize) -> Result<(Place, bool), Refused> {
         let address = address as u64;
-        let key = key_of(address);
-        if address & 7 != 0 {
-            return Err(Refused::NoObject);
-        }
-        let lately = (key >> 1) as usize % LATELY;
+        let common = common_of(address);
+        let lately = (address >> AREA_BITS) as usize % LATELY;
         let number = match self.lately[lately] {
-            (known, number) if known == key => number,
+            (known, number) if known == common => number,
             _ => {
                 let number = self.ask_table(address)?;
-                self.lately[lately] = (key, number);
+                self.lately[lately] = (common, number);
                 number
             }
         };
@@ -102,6 +106,9 @@ impl Marks {
 
     #[inline(never)]
     fn ask_table(&mut self, address: u64) -> Result<u32, Refused> {
+        if address & 7 != 0 {
+            return Err(Refused::NoObject);
+        }
         match self.number_of(key_of(address)) {
             Some(number) => Ok(number),
             None => self.add_area(address),

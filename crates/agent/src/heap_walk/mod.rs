@@ -1,12 +1,12 @@
 //! Every Python object of this process, without making one: the heap walk.
 //!
-//! In reading order: [`roots`] is where it begins ([`interned`] where it ends), [`walk`] goes from object to object, [`order`] says which is next, and
-//! [`marks`] knows which it has met; [`contents`], [`told`], [`type_objects`] and [`frames`] are what objects refer to,
-//! [`types`] what is known of each type, [`sizes`] how large objects are. [`notes`] keeps what is wanted: for a
-//! [`census`] sums, for a snapshot columns, of which [`ranks`] and [`finish`] make what `capture::heap` describes, and
-//! [`file`] writes it. [`live`] is the only way to the interpreter: reading words, and the few functions that make no
-//! object. The GIL is held from the first look to the last, so nothing changes meanwhile; names and columns are in memory
-//! of our own.
+//! In reading order: [`roots`] is where it begins ([`interned`] where it ends), [`walk`] goes from object to object, and [`marks`] knows which it has
+//! met; [`contents`], [`told`], [`type_objects`] and [`frames`] are what objects refer to, [`types`] what is known of each
+//! type, [`sizes`] how large objects are. For a [`census`] objects of a type are looked through [`together`], and sums are
+//! kept; for a snapshot they are looked through in [`order`], and [`notes`] keeps columns, of which [`ranks`] and
+//! [`finish`] make what `capture::heap` describes, and [`file`] writes it. [`live`] is the only way to the interpreter:
+//! reading words, and the few functions that make no object. The GIL is held from the first look to the last, so nothing
+//! changes meanwhile; names and columns are in memory of our own.
 //!
 //! Absent here, on purpose: references taken, Python code run, `__dict__`s or frames made, and waiting.
 
@@ -26,6 +26,7 @@ mod ranks;
 mod roots;
 mod sizes;
 mod table;
+mod together;
 mod told;
 mod type_objects;
 mod types;
@@ -42,8 +43,9 @@ use crate::cpython::{Symbols, Unsupported};
 use crate::python;
 use census::Census;
 use live::{Known, Live};
-use notes::{Columns, Sums};
+use notes::{Columns, Notes};
 use roots::Roots;
+use together::Sums;
 use walk::{Found, Full, Walk};
 
 /// What is wanted of a walk.
@@ -193,8 +195,8 @@ fn find_all(
 ) -> Result<usize, Full> {
     roots.reserve(walk)?;
     roots.begin(walk);
-    walk.run()?;
-    let n_led_to = walk.found.len();
+    Notes::run(walk)?;
+    let n_led_to = walk.notes.found.len();
     if !roots.add_collected(walk)? {
         notes.push(NOT_ALL.to_owned());
     }
@@ -214,7 +216,7 @@ fn count_all(
         notes.push(NOT_ALL.to_owned());
     }
     roots.begin(walk);
-    walk.run()?;
+    Notes::run(walk)?;
     roots.add_weak(walk)?;
     roots.add_interned(walk)
 }
@@ -269,9 +271,10 @@ pub unsafe fn census(proof: Proof) -> Result<Census, WalkError> {
     // SAFETY: passed on from the caller.
     let mut reading = unsafe { Reading::new(proof)? };
     let mut roots = reading.roots();
-    let mut walk = Walk::new(&reading.live, Sums::default(), reading.inline_values, false)?;
+    let sums = Sums::new().ok_or(Full)?;
+    let mut walk = Walk::new(&reading.live, sums, reading.inline_values, false)?;
     count_all(&mut walk, &mut roots, &mut reading.notes)?;
-    let walker_bytes = walk.bytes();
+    let walker_bytes = walk.bytes() + walk.notes.bytes() as u64;
     let stood_still_ns = begun.elapsed().as_nanos() as u64;
     Ok(Census {
         types: census::of_types(walk.types, &walk.notes),

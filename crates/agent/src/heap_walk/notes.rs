@@ -1,11 +1,14 @@
-//! What a walk writes down: everything for a snapshot, or sums for a census.
+//! What a walk writes down for a snapshot: columns, in the order in which objects were found. What one writes down for a
+//! census are sums ([`super::together`]).
 
 use std::collections::HashMap;
 
-use heaptide_capture::heap::Label;
+use heaptide_capture::heap::{Label, MAX_OBJECTS};
 
 use super::column::Column;
 use super::marks::Place;
+use super::order::FETCH_OBJECT;
+use super::walk::{Full, Walk};
 
 /// Sizes from here on are kept apart: a column of four bytes is enough for the others.
 const LARGE: u32 = u32::MAX;
@@ -21,21 +24,37 @@ pub struct Facts {
     pub flags: u8,
 }
 
-/// Every method gives `false` when there is no memory left.
-pub trait Notes {
+/// What a walk is for. Methods that give a truth value give `false` when there is no memory left.
+pub trait Notes: Sized {
     /// Whether references and how they are called are wanted.
     const REFERENCES: bool;
 
-    /// An object is about to be looked through.
-    fn begin(&mut self) -> bool;
+    /// An object was met, perhaps for the first time.
+    fn meet(&mut self, place: Place, address: usize, new: bool) -> bool;
 
+    /// The object at hand refers to another.
     fn reference(&mut self, target: Place, label: Label) -> bool;
 
+    /// Nothing is left to look through, and this object is at hand, which nobody met: whoever has it says what it refers
+    /// to, and then its facts.
+    fn begin_with(&mut self, place: Place) -> bool;
+
+    /// What is known of the object at hand.
     fn end(&mut self, facts: Facts) -> bool;
+
+    /// Looks through everything that was found and not looked through yet.
+    fn run(walk: &mut Walk<'_, Self>) -> Result<(), Full>;
+
+    /// Looks through what was found but for the last few, which are still on their way into the processor's caches;
+    /// `false` if there is no memory for more.
+    fn keep_up(walk: &mut Walk<'_, Self>) -> bool;
 }
 
 /// Columns for a snapshot, in the order in which objects were found.
 pub struct Columns {
+    /// Every object.
+    pub found: Column<Place>,
+    pub(super) n_looked_through: usize,
     pub types: Column<u32>,
     sizes: Column<u32>,
     large_sizes: HashMap<usize, u64>,
@@ -51,6 +70,8 @@ pub struct Columns {
 impl Columns {
     pub fn new() -> Columns {
         Columns {
+            found: Column::new(),
+            n_looked_through: 0,
             types: Column::new(),
             sizes: Column::new(),
             large_sizes: HashMap::new(),
@@ -85,7 +106,22 @@ impl Columns {
 
     /// Bytes of the columns that have an entry for each object.
     pub fn bytes(&self) -> usize {
-        self.types.bytes() + self.sizes.bytes() + self.flags.bytes() + self.starts.bytes()
+        self.found.bytes()
+            + self.types.bytes()
+            + self.sizes.bytes()
+            + self.flags.bytes()
+            + self.starts.bytes()
+    }
+}
+
+impl Columns {
+    /// An object is about to be looked through; `false` when there is no memory left.
+    #[inline(always)]
+    pub fn begin(&mut self) -> bool {
+        match u32::try_from(self.targets.len()) {
+            Ok(start) => self.starts.push(start),
+            Err(_) => false,
+        }
     }
 }
 
@@ -93,16 +129,18 @@ impl Notes for Columns {
     const REFERENCES: bool = true;
 
     #[inline(always)]
-    fn begin(&mut self) -> bool {
-        match u32::try_from(self.targets.len()) {
-            Ok(start) => self.starts.push(start),
-            Err(_) => false,
-        }
+    fn meet(&mut self, place: Place, _: usize, new: bool) -> bool {
+        !new || self.found.len() < MAX_OBJECTS && self.found.push(place)
     }
 
     #[inline(always)]
     fn reference(&mut self, target: Place, label: Label) -> bool {
         self.targets.push(target) && self.labels.push(label.to_word())
+    }
+
+    fn begin_with(&mut self, place: Place) -> bool {
+        self.n_looked_through += 1;
+        self.meet(place, 0, true) && self.begin()
     }
 
     #[inline(always)]
@@ -119,43 +157,13 @@ impl Notes for Columns {
         }
         self.types.push(facts.type_number) && self.sizes.push(size) && self.flags.push(facts.flags)
     }
-}
 
-/// How many objects of each type, and their bytes.
-#[derive(Default)]
-pub struct Sums {
-    /// In the order of the walk's types.
-    pub of_types: Vec<Sum>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sum {
-    pub objects: u64,
-    pub bytes: u64,
-}
-
-impl Notes for Sums {
-    const REFERENCES: bool = false;
-
-    #[inline(always)]
-    fn begin(&mut self) -> bool {
-        true
+    fn run(walk: &mut Walk<'_, Columns>) -> Result<(), Full> {
+        walk.run_in_order(0)
     }
 
     #[inline(always)]
-    fn reference(&mut self, _: Place, _: Label) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    fn end(&mut self, facts: Facts) -> bool {
-        let at = facts.type_number as usize;
-        if at >= self.of_types.len() {
-            self.of_types.resize(at + 1, Sum::default());
-        }
-        let sum = &mut self.of_types[at];
-        sum.objects += 1;
-        sum.bytes += facts.bytes + facts.extra;
-        true
+    fn keep_up(walk: &mut Walk<'_, Columns>) -> bool {
+        walk.n_left() <= FETCH_OBJECT || walk.run_in_order(FETCH_OBJECT).is_ok()
     }
 }

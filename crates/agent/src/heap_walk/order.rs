@@ -1,94 +1,85 @@
-//! In which order objects are looked through, and what is fetched into the processor's caches meanwhile: memory is slow,
+//! In which order a snapshot's objects are looked through, and what is fetched into the processor's caches meanwhile: memory is slow,
 //! and most of a walk is waiting for it.
 
-use super::notes::Notes;
+use super::notes::{Columns, Notes};
+use super::types::Looks;
 use super::walk::{Full, Walk};
 use crate::cpython::heap_layout::{object, type_flag};
 
 /// So far ahead an object is fetched, and then what it keeps beside it.
-const FETCH_OBJECT: usize = 24;
+pub const FETCH_OBJECT: usize = 24;
 const FETCH_CONTENT: usize = 10;
-/// So many objects have been looked through before a census forgets them.
-const FORGET_FROM: usize = 1 << 12;
 
-impl<N: Notes> Walk<'_, N> {
-    /// Looks through everything that was found and not looked through yet.
-    pub fn run(&mut self) -> Result<(), Full> {
-        loop {
-            let n_left = if self.long.is_empty() {
-                0
-            } else {
-                FETCH_OBJECT
-            };
-            if !self.run_until(n_left) {
-                return Err(Full);
-            }
-            if !self.more_items() && n_left == 0 {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Looks through what was found but for the last few, which are still on their way into the processor's caches;
-    /// `false` if there is no memory for more.
+impl Walk<'_, Columns> {
+    /// Objects that were found and not looked through yet.
     #[inline(always)]
-    pub fn keep_up(&mut self) -> bool {
-        self.found.len() - self.n_looked_through <= FETCH_OBJECT || self.run_until(FETCH_OBJECT)
+    pub fn n_left(&self) -> usize {
+        self.notes.found.len() - self.notes.n_looked_through
     }
 
-    fn run_until(&mut self, n_left: usize) -> bool {
-        while self.found.len() - self.n_looked_through > n_left {
-            let Some(place) = self.found.get(self.n_looked_through).copied() else {
+    /// Looks through what was found, but for so many.
+    pub fn run_in_order(&mut self, n_left: usize) -> Result<(), Full> {
+        while self.n_left() > n_left {
+            let next = self.notes.n_looked_through;
+            let Some(place) = self.notes.found.get(next).copied() else {
                 break;
             };
             self.fetch_ahead();
-            self.n_looked_through += 1;
+            self.notes.n_looked_through += 1;
             self.failed |= !self.notes.begin();
             self.look_through(place);
             if self.failed {
-                return false;
-            }
-            if !N::REFERENCES && self.n_looked_through >= FORGET_FROM {
-                self.forget();
+                return Err(Full);
             }
         }
-        true
+        Ok(())
     }
 
-    /// A census does not need again what was looked through.
-    #[inline(always)]
-    fn forget(&mut self) {
-        if self.n_looked_through * 2 >= self.found.len() {
-            self.found.remove_first(self.n_looked_through);
-            self.n_looked_through = 0;
-        }
-    }
-
-    /// Objects further on are fetched into the processor's caches, and what lists, dicts and instances keep beside them.
     #[inline(always)]
     fn fetch_ahead(&self) {
-        if let Some(place) = self.found.get(self.n_looked_through + FETCH_OBJECT) {
-            let at = self.marks.address_of(*place);
-            prefetch(at - object::GC_HEADER);
-            prefetch(at + 40);
+        let further = |by| self.notes.found.get(self.notes.n_looked_through + by);
+        if let Some(place) = further(FETCH_OBJECT) {
+            fetch_object(self.marks.address_of(*place));
         }
-        let Some(place) = self.found.get(self.n_looked_through + FETCH_CONTENT) else {
-            return;
-        };
-        let at = self.marks.address_of(*place);
-        let type_address = self.live.type_of(at);
-        if type_address == self.live.known.list {
-            prefetch(self.live.word(at + object::LIST_ITEMS));
-        } else if type_address == self.live.known.dict {
-            let keys = self.live.word(at + object::DICT_KEYS);
-            prefetch(keys);
-            prefetch(keys + 64);
-        } else if self.values_word != 0
-            && self.live.flags(type_address) & type_flag::MANAGED_DICT != 0
-        {
-            prefetch(self.live.word(at - self.values_word));
+        if let Some(place) = further(FETCH_CONTENT) {
+            let at = self.marks.address_of(*place);
+            let type_address = self.live.type_of(at);
+            let looks = if type_address == self.live.known.list {
+                Looks::List
+            } else if type_address == self.live.known.dict {
+                Looks::Dict
+            } else {
+                Looks::Traverse
+            };
+            self.fetch_content(at, looks, self.live.flags(type_address));
         }
     }
+}
+
+impl<N: Notes> Walk<'_, N> {
+    /// What an object of a type that is looked through so keeps beside it is fetched into the processor's caches.
+    #[inline(always)]
+    pub fn fetch_content(&self, at: usize, looks: Looks, type_flags: usize) {
+        match looks {
+            Looks::List => prefetch(self.live.word(at + object::LIST_ITEMS)),
+            Looks::Dict => {
+                let keys = self.live.word(at + object::DICT_KEYS);
+                prefetch(keys);
+                prefetch(keys + 64);
+            }
+            _ if self.values_word != 0 && type_flags & type_flag::MANAGED_DICT != 0 => {
+                prefetch(self.live.word(at - self.values_word));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// An object is fetched into the processor's caches, with what stands in front of it.
+#[inline(always)]
+pub fn fetch_object(at: usize) {
+    prefetch(at - object::GC_HEADER);
+    prefetch(at + 40);
 }
 
 #[inline(always)]

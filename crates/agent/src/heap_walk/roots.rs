@@ -75,7 +75,7 @@ impl Roots {
             let with: *mut Walk<'_, N> = walk;
             asked = live.visit_collected(add_one::<N>, with.cast());
         }
-        walk.run()?;
+        N::run(walk)?;
         Ok(asked)
     }
 
@@ -90,7 +90,7 @@ impl Roots {
             }
             done += 1;
             if done == walk.weak.len() {
-                walk.run()?;
+                N::run(walk)?;
             }
         }
         Ok(())
@@ -221,7 +221,7 @@ struct Others {
 
 impl Others {
     fn new(walk: &Walk<'_, Columns>, first: usize) -> Option<Others> {
-        let found = walk.found.get(first..)?;
+        let found = walk.notes.found.get(first..)?;
         let mut places: Column<u64> = Column::new();
         let mut numbers = Table::new()?;
         for place in found {
@@ -302,7 +302,7 @@ unsafe extern "C" fn add_one<N: Notes>(target: *mut c_void, walk: *mut c_void) -
 fn add_collected_one<N: Notes>(walk: &mut Walk<'_, N>, address: usize) -> bool {
     walk.add(address);
     // The collector's lists stay as they are: looking through makes and frees nothing.
-    walk.keep_up()
+    N::keep_up(walk)
 }
 
 /// Follows the collector's lists: three generations, and what was frozen. `false` if they do not look like lists.

@@ -94,6 +94,27 @@ pub fn bytes_of(live: &Live, entry: &TypeEntry, at: usize, collected: bool) -> u
     (bytes + entry.header_bytes(collected)) as u64
 }
 
+/// Bytes of objects of one type.
+#[inline(always)]
+pub fn bytes_of_all(live: &Live, entry: &TypeEntry, objects: &[usize]) -> u64 {
+    let same_header = entry.is_gc == 0;
+    let header = entry.header_bytes(entry.flags & type_flag::HAVE_GC != 0);
+    match entry.size {
+        SizeRule::Fixed if same_header => ((entry.basic_size + header) * objects.len()) as u64,
+        SizeRule::Unicode if same_header => {
+            let texts = objects.iter().map(|at| unicode_bytes(live, *at) + header);
+            texts.sum::<usize>() as u64
+        }
+        _ => {
+            let bytes = |at: &usize| {
+                let collected = live.is_collected(*at, entry.flags, entry.is_gc);
+                bytes_of(live, entry, *at, collected)
+            };
+            objects.iter().map(bytes).sum()
+        }
+    }
+}
+
 /// A length that may be stored as a negative number.
 fn items(size: usize) -> usize {
     (size as isize).unsigned_abs()

@@ -9,6 +9,7 @@ use super::column::Column;
 use super::live::Live;
 use super::names::NameTable;
 use super::notes::Notes;
+use super::together::Sums;
 use super::types::{Special, TypeEntry, values_bytes};
 use super::walk::Walk;
 use crate::cpython::heap_layout::{InlineValues, type_flag};
@@ -58,30 +59,31 @@ unsafe extern "C" fn note(target: *mut c_void, told: *mut c_void) -> c_int {
     0
 }
 
-unsafe extern "C" fn add<N: Notes>(target: *mut c_void, walk: *mut c_void) -> c_int {
+unsafe extern "C" fn add(target: *mut c_void, walk: *mut c_void) -> c_int {
     // SAFETY: the caller passes its walk, which it does not touch before the object has told everything.
-    let walk = unsafe { &mut *walk.cast::<Walk<'_, N>>() };
+    let walk = unsafe { &mut *walk.cast::<Walk<'_, Sums>>() };
     if !target.is_null() {
         walk.add(target as usize);
     }
     0
 }
 
-impl<N: Notes> Walk<'_, N> {
-    /// Has an object say what it refers to. Returns flags of the object.
+impl Walk<'_, Sums> {
+    /// Has an object say what it refers to. Returns the bytes that it keeps beside it.
     #[inline(always)]
-    pub(super) fn ask(&mut self, type_number: u32, at: usize) -> u8 {
-        if N::REFERENCES {
-            return self.ask_and_name(type_number, at);
-        }
+    pub(super) fn ask(&mut self, type_number: u32, at: usize) -> u64 {
         let entry = &self.types[type_number as usize];
         let (function, special) = (entry.traverse, entry.special);
         let live = self.live;
         let dict = dict_of(live, entry, at);
-        let has_values = self.read_inline && dict == 0 && values_of(live, entry, at) != 0;
+        let beside = if self.read_inline && dict == 0 && values_of(live, entry, at) != 0 {
+            values_bytes_of(live, entry, at)
+        } else {
+            0
+        };
         let may_keep_quiet = self.may_keep_quiet(type_number);
         let walk: *mut Self = self;
-        live.traverse(at, function, add::<N>, walk.cast());
+        live.traverse(at, function, add, walk.cast());
         if special == Special::DictEntries {
             // Keys that are texts are not told by the object itself.
             self.dict_entries(at);
@@ -89,41 +91,47 @@ impl<N: Notes> Walk<'_, N> {
         if may_keep_quiet {
             self.add_if_there(dict);
         }
-        if has_values {
-            Objects::INLINE_VALUES
-        } else {
-            0
-        }
+        beside
     }
 
-    /// What an instance of a plain class refers to, without asking. Returns flags of the object.
+    /// What instances of a plain class refer to, without asking. Returns the bytes that they keep beside them.
     #[inline(always)]
-    pub(super) fn instance(&mut self, type_number: u32, at: usize) -> u8 {
+    pub(super) fn instances(&mut self, type_number: u32, objects: &[usize]) -> u64 {
         let live = self.live;
-        let entry = &self.types[type_number as usize];
-        if entry.flags & type_flag::MANAGED_DICT != 0 && !self.read_inline {
-            return self.ask(type_number, at);
+        let entry = &mut self.types[type_number as usize];
+        let asked = entry.flags & type_flag::MANAGED_DICT != 0 && !self.read_inline;
+        let n_values = entry.attributes.len();
+        let fields = std::mem::take(&mut entry.fields);
+        let mut beside = 0;
+        for at in objects {
+            // What is not tracked may not be whole yet.
+            if !live.is_tracked(*at) {
+                continue;
+            }
+            if asked {
+                beside += self.ask(type_number, *at);
+                continue;
+            }
+            // The class itself was found with the first of its instances.
+            for field in &fields {
+                self.add_if_there(live.word(at + field.offset));
+            }
+            let entry = &self.types[type_number as usize];
+            let dict = dict_of(live, entry, *at);
+            if dict != 0 {
+                self.add(dict);
+                continue;
+            }
+            let values = values_of(live, entry, *at);
+            if values != 0 {
+                beside += values_bytes_of(live, entry, *at);
+                for number in 0..n_values {
+                    self.add_if_there(live.word(values + number * 8));
+                }
+            }
         }
-        let dict = dict_of(live, entry, at);
-        let values = if dict == 0 {
-            values_of(live, entry, at)
-        } else {
-            0
-        };
-        let (n_values, n_fields) = (entry.attributes.len(), entry.fields.len());
-        // The class itself was found with the first of its instances.
-        for field in 0..n_fields {
-            let offset = self.types[type_number as usize].fields[field].offset;
-            self.add_if_there(live.word(at + offset));
-        }
-        self.add_if_there(dict);
-        if values == 0 {
-            return 0;
-        }
-        for number in 0..n_values {
-            self.add_if_there(live.word(values + number * 8));
-        }
-        Objects::INLINE_VALUES
+        self.types[type_number as usize].fields = fields;
+        beside
     }
 
     #[inline(always)]
@@ -132,7 +140,9 @@ impl<N: Notes> Walk<'_, N> {
             self.add(target);
         }
     }
+}
 
+impl<N: Notes> Walk<'_, N> {
     /// Fills [`Walk::told`].
     pub(super) fn listen(&mut self, function: usize, at: usize) {
         self.told.clear();
@@ -140,7 +150,7 @@ impl<N: Notes> Walk<'_, N> {
         self.live.traverse(at, function, note, column.cast());
     }
 
-    fn ask_and_name(&mut self, type_number: u32, at: usize) -> u8 {
+    pub(super) fn ask_and_name(&mut self, type_number: u32, at: usize) -> u8 {
         let live = self.live;
         self.listen(self.types[type_number as usize].traverse, at);
         let mut flags = 0;

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use heaptide_capture::heap::{Label, MAX_OBJECTS, Objects};
+use heaptide_capture::heap::{Label, Objects};
 
 use super::column::Column;
 use super::live::Live;
@@ -42,9 +42,6 @@ pub struct Walk<'l, N> {
     /// Types met lately.
     type_slots: Box<[(usize, u32); TYPE_SLOTS]>,
     pub marks: Marks,
-    /// Every object, in the order of finding.
-    pub found: Column<Place>,
-    pub(super) n_looked_through: usize,
     pub notes: N,
     /// Weak references: who, and the address of what.
     pub weak: Column<Weak>,
@@ -53,7 +50,7 @@ pub struct Walk<'l, N> {
     /// What the object at hand says it refers to.
     pub(super) told: Column<usize>,
     pub(super) entries: Vec<(usize, Label)>,
-    tuple_items: usize,
+    pub(super) tuple_items: usize,
     /// So far before an instance is the address of the values of its attributes; 0 if it is nowhere.
     pub(super) values_word: usize,
     pub(super) internal: Internal,
@@ -71,7 +68,6 @@ pub struct Found {
     pub names: NameTable,
     pub types: Vec<TypeEntry>,
     pub marks: Marks,
-    pub found: Column<Place>,
     pub columns: Columns,
     pub weak: Column<Weak>,
     pub values: Vec<(Place, String)>,
@@ -83,7 +79,6 @@ impl<'l> Walk<'l, Columns> {
             names: self.names,
             types: self.types,
             marks: self.marks,
-            found: self.found,
             columns: self.notes,
             weak: self.weak,
             values: self.values.unwrap_or_default(),
@@ -113,8 +108,6 @@ impl<'l, N: Notes> Walk<'l, N> {
             type_numbers: HashMap::new(),
             type_slots: Box::new([(0, 0); TYPE_SLOTS]),
             marks: Marks::new().ok_or(Full)?,
-            found: Column::new(),
-            n_looked_through: 0,
             notes,
             weak: Column::new(),
             static_types: Vec::new(),
@@ -131,9 +124,8 @@ impl<'l, N: Notes> Walk<'l, N> {
     #[inline(always)]
     pub fn add(&mut self, address: usize) -> Option<Place> {
         match self.marks.mark(address) {
-            Ok((place, false)) => Some(place),
-            Ok((place, true)) => {
-                self.failed |= self.found.len() >= MAX_OBJECTS || !self.found.push(place);
+            Ok((place, new)) => {
+                self.failed |= !self.notes.meet(place, address, new);
                 Some(place)
             }
             Err(refused) => {
@@ -154,9 +146,18 @@ impl<'l, N: Notes> Walk<'l, N> {
         }
     }
 
+    /// What a weak reference refers to, which does not lead the walk on.
+    pub(super) fn weak_reference(&mut self, from: Place, at: usize) {
+        let target = self.live.word(at + object::WEAK_REFERENT);
+        if target != 0 && target != self.live.known.none {
+            let target = target as u64;
+            self.failed |= !self.weak.push(Weak { from, target });
+        }
+    }
+
     /// Bytes that finding objects takes.
     pub fn bytes(&self) -> u64 {
-        (self.marks.bytes() + self.found.bytes() + self.long.bytes()) as u64
+        (self.marks.bytes() + self.long.bytes()) as u64
     }
 
     #[inline(always)]
@@ -172,7 +173,7 @@ impl<'l, N: Notes> Walk<'l, N> {
     }
 
     #[inline(never)]
-    fn known_type(&mut self, address: usize) -> u32 {
+    pub(super) fn known_type(&mut self, address: usize) -> u32 {
         if let Some(number) = self.type_numbers.get(&address) {
             return *number;
         }
@@ -183,7 +184,9 @@ impl<'l, N: Notes> Walk<'l, N> {
         self.add(address);
         number
     }
+}
 
+impl Walk<'_, Columns> {
     #[inline(always)]
     pub(super) fn look_through(&mut self, place: Place) {
         let live = self.live;
@@ -191,33 +194,18 @@ impl<'l, N: Notes> Walk<'l, N> {
         let type_number = self.type_number(live.type_of(at));
         let entry = &self.types[type_number as usize];
         let (looks, special, own) = (entry.looks, entry.special, entry.own);
-        if !N::REFERENCES && looks == Looks::Leaf && special == Special::None {
-            // Most objects are such, and a census wants no more of them.
-            let collected = live.is_collected(at, entry.flags, entry.is_gc);
-            self.failed |= !self.notes.end(Facts {
-                type_number,
-                bytes: bytes_of(live, entry, at, collected),
-                extra: 0,
-                usual_extra: 0,
-                flags: 0,
-            });
-            return;
-        }
         let collected = live.is_collected(at, entry.flags, entry.is_gc);
         let tracked = collected && live.is_tracked(at);
         let bytes = bytes_of(live, entry, at, collected);
         let mut flags = 0;
-        if N::REFERENCES {
-            flags |= if tracked { Objects::TRACKED } else { 0 };
-            flags |= match live.references(at) {
-                None => Objects::IMMORTAL,
-                Some(_) => 0,
-            };
-            flags |= if entry.estimated {
-                Objects::ESTIMATED
-            } else {
-                0
-            };
+        if tracked {
+            flags |= Objects::TRACKED;
+        }
+        if live.references(at).is_none() {
+            flags |= Objects::IMMORTAL;
+        }
+        if entry.estimated {
+            flags |= Objects::ESTIMATED;
         }
         match looks {
             Looks::Leaf => {}
@@ -234,28 +222,15 @@ impl<'l, N: Notes> Walk<'l, N> {
                 self.type_references(type_number, at, collected);
             }
             Looks::Fields => self.fields(type_number, at),
-            Looks::Instance if !N::REFERENCES => {
-                if tracked {
-                    flags |= self.instance(type_number, at);
-                }
-            }
             Looks::Instance | Looks::Traverse => {
                 // What is not tracked may not be whole yet, unless the interpreter itself made it.
                 if tracked || (own && collected) {
-                    flags |= self.ask(type_number, at);
+                    flags |= self.ask_and_name(type_number, at);
                 }
             }
         }
         match special {
-            Special::Weak => {
-                let target = live.word(at + object::WEAK_REFERENT);
-                if target != 0 && target != live.known.none {
-                    self.failed |= !self.weak.push(Weak {
-                        from: place,
-                        target: target as u64,
-                    });
-                }
-            }
+            Special::Weak => self.weak_reference(place, at),
             Special::Array => self.array(at),
             _ => {}
         }

@@ -23,10 +23,16 @@ pub struct Dominators {
 }
 
 impl Dominators {
-    /// The tree of a graph. `referrers` is the graph reversed.
-    pub fn compute(graph: &Graph, referrers: &Graph, roots: &[u32]) -> Dominators {
+    /// The tree of a graph. `referrers` is the graph reversed, `is_part` says of an object that it is a part of another,
+    /// as an instance's dict is: garbage does not begin with it if it can begin with the whole.
+    pub fn compute(
+        graph: &Graph,
+        referrers: &Graph,
+        roots: &[u32],
+        is_part: impl Fn(u32) -> bool,
+    ) -> Dominators {
         let reachable = graph.reach(roots.iter().copied(), |_| false);
-        let garbage = garbage_roots(graph, &reachable);
+        let garbage = garbage_roots(graph, &reachable, is_part);
         let starts = || roots.iter().chain(&garbage).copied();
         let walk = Walk::new(graph, starts());
         let n_reachable = reachable.iter().count() as u32;
@@ -89,15 +95,16 @@ impl Dominators {
 }
 
 /// Objects from which all unreachable ones can be reached, one for each group that nothing else leads to.
-fn garbage_roots(graph: &Graph, reachable: &Bits) -> Vec<u32> {
+fn garbage_roots(graph: &Graph, reachable: &Bits, is_part: impl Fn(u32) -> bool) -> Vec<u32> {
     let n_objects = graph.n_objects() as u32;
     let unreachable = (0..n_objects).filter(|&object| !reachable.contains(object));
+    let (parts, wholes): (Vec<u32>, Vec<u32>) = unreachable.partition(|&object| is_part(object));
     // Left in the order in which a depth-first walk leaves them; what it leaves last, nothing that is left earlier reaches,
     // unless they are in a cycle.
     let mut left: Vec<u32> = Vec::new();
     let mut seen = reachable.clone();
     let mut path: Vec<(u32, u32)> = Vec::new();
-    for start in unreachable {
+    for start in wholes.into_iter().chain(parts) {
         if !seen.insert(start) {
             continue;
         }

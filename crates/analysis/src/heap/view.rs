@@ -148,8 +148,18 @@ impl Heap {
     }
 
     pub fn dominators(&self) -> &Dominators {
-        self.dominators
-            .get_or_init(|| Dominators::compute(&self.graph, self.referrers(), &self.roots))
+        self.dominators.get_or_init(|| {
+            let is_dict_of_another = |object: u32| {
+                let owner = self.owners.get(object as usize);
+                owner.is_some_and(|owner| *owner != NO_OBJECT)
+            };
+            Dominators::compute(
+                &self.graph,
+                self.referrers(),
+                &self.roots,
+                is_dict_of_another,
+            )
+        })
     }
 
     /// For every object the bytes that go when it goes.

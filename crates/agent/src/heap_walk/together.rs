@@ -1,0 +1,252 @@
+//! How a census looks through what it finds: objects of a type together. What is known of the type is asked for once, the
+//! processor takes the same way through the code many times over, and what one object keeps beside it is fetched while
+//! another is looked at. In which order objects come does not matter, nor what led to them.
+
+use heaptide_capture::heap::Label;
+
+use super::column::Column;
+use super::marks::Place;
+use super::notes::{Facts, Notes};
+use super::order::{FETCH_OBJECT, fetch_object};
+use super::sizes::bytes_of_all;
+use super::types::{Looks, Special};
+use super::walk::{Full, Walk};
+use crate::cpython::heap_layout::object;
+
+/// Objects of a type that are looked through together.
+const TOGETHER: usize = 32;
+/// Types whose objects wait for others at the same time; a power of two.
+const BATCHES: usize = 256;
+/// So many objects have been sorted before they are forgotten.
+const FORGET_FROM: usize = 1 << 12;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    pub objects: u64,
+    pub bytes: u64,
+}
+
+/// Objects of one type that wait for others of it.
+#[derive(Clone, Copy)]
+struct Batch {
+    /// Of the type; 0 as long as there is none.
+    type_address: usize,
+    type_number: u32,
+    len: u32,
+    objects: [usize; TOGETHER],
+}
+
+/// How many objects of each type, and their bytes.
+pub struct Sums {
+    /// In the order of the walk's types.
+    pub of_types: Vec<Sum>,
+    /// Objects that were found, those that were sorted into batches first.
+    found: Column<usize>,
+    n_sorted: usize,
+    batches: Column<Batch>,
+}
+
+impl Sums {
+    pub fn new() -> Option<Sums> {
+        Some(Sums {
+            of_types: Vec::new(),
+            found: Column::new(),
+            n_sorted: 0,
+            batches: Column::zeroed(BATCHES)?,
+        })
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.found.bytes() + self.batches.bytes()
+    }
+
+    /// The next objects to be sorted, but for so many.
+    fn next(&mut self, n_left: usize) -> Option<([usize; TOGETHER], usize)> {
+        let waiting = self.found.get(self.n_sorted..)?;
+        let n_now = waiting.len().checked_sub(n_left)?.min(TOGETHER);
+        let mut now = [0; TOGETHER];
+        now[..n_now].copy_from_slice(&waiting[..n_now]);
+        self.n_sorted += n_now;
+        if self.n_sorted >= FORGET_FROM && self.n_sorted * 2 >= self.found.len() {
+            self.found.remove_first(self.n_sorted);
+            self.n_sorted = 0;
+        }
+        (n_now > 0).then_some((now, n_now))
+    }
+
+    fn add(&mut self, type_number: u32, sum: Sum) {
+        let at = type_number as usize;
+        if at >= self.of_types.len() {
+            self.of_types.resize(at + 1, Sum::default());
+        }
+        self.of_types[at].objects += sum.objects;
+        self.of_types[at].bytes += sum.bytes;
+    }
+}
+
+impl Notes for Sums {
+    const REFERENCES: bool = false;
+
+    #[inline(always)]
+    fn meet(&mut self, _: Place, address: usize, new: bool) -> bool {
+        fetch_object(address);
+        self.found.push_if(address, new)
+    }
+
+    #[inline(always)]
+    fn reference(&mut self, _: Place, _: Label) -> bool {
+        true
+    }
+
+    fn begin_with(&mut self, _: Place) -> bool {
+        true
+    }
+
+    fn end(&mut self, facts: Facts) -> bool {
+        let bytes = facts.bytes + facts.extra;
+        self.add(facts.type_number, Sum { objects: 1, bytes });
+        true
+    }
+
+    fn run(walk: &mut Walk<'_, Sums>) -> Result<(), Full> {
+        loop {
+            walk.sort_until(0)?;
+            if !walk.more_items() && !walk.look_through_begun() {
+                return Ok(());
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn keep_up(walk: &mut Walk<'_, Sums>) -> bool {
+        walk.notes.found.len() - walk.notes.n_sorted < TOGETHER + FETCH_OBJECT
+            || walk.sort_until(FETCH_OBJECT).is_ok()
+    }
+}
+
+impl Walk<'_, Sums> {
+    /// Puts what was found to others of its type, but for so many, and looks through those that are enough.
+    fn sort_until(&mut self, n_left: usize) -> Result<(), Full> {
+        while let Some((objects, n_objects)) = self.notes.next(n_left) {
+            for at in &objects[..n_objects] {
+                self.sort_in(*at);
+            }
+            if self.failed {
+                return Err(Full);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn sort_in(&mut self, at: usize) {
+        let type_address = self.live.type_of(at);
+        let number = (type_address >> 4 ^ type_address >> 13) % BATCHES;
+        let batch = &mut self.notes.batches[number];
+        if batch.type_address != type_address {
+            return self.begin_batch(number, type_address, at);
+        }
+        batch.objects[batch.len as usize % TOGETHER] = at;
+        batch.len += 1;
+        if batch.len as usize == TOGETHER {
+            self.look_through_batch(number);
+        }
+    }
+
+    #[inline(never)]
+    fn begin_batch(&mut self, number: usize, type_address: usize, at: usize) {
+        self.look_through_batch(number);
+        let type_number = self.known_type(type_address);
+        let batch = &mut self.notes.batches[number];
+        batch.type_address = type_address;
+        batch.type_number = type_number;
+        batch.objects[0] = at;
+        batch.len = 1;
+    }
+
+    /// Looks through the batches that are not full; `false` if there are none.
+    fn look_through_begun(&mut self) -> bool {
+        let mut any = false;
+        for number in 0..BATCHES {
+            any |= self.notes.batches[number].len > 0;
+            self.look_through_batch(number);
+        }
+        any
+    }
+
+    #[inline(never)]
+    fn look_through_batch(&mut self, number: usize) {
+        let batch = &mut self.notes.batches[number];
+        let (type_number, objects) = (batch.type_number, batch.objects);
+        let n_objects = std::mem::take(&mut batch.len) as usize;
+        if n_objects > 0 {
+            self.look_through_together(type_number, &objects[..n_objects.min(TOGETHER)]);
+        }
+    }
+
+    #[inline(always)]
+    fn look_through_together(&mut self, type_number: u32, objects: &[usize]) {
+        let live = self.live;
+        let entry = &self.types[type_number as usize];
+        let (looks, special, own) = (entry.looks, entry.special, entry.own);
+        let flags = entry.flags;
+        for at in objects {
+            self.fetch_content(*at, looks, flags);
+        }
+        let mut bytes = bytes_of_all(live, entry, objects);
+        match looks {
+            Looks::Leaf => {}
+            Looks::List => {
+                for at in objects {
+                    self.items(live.word(at + object::LIST_ITEMS), live.size(*at));
+                }
+            }
+            Looks::Tuple => {
+                for at in objects {
+                    self.items(at + self.tuple_items, live.size(*at));
+                }
+            }
+            Looks::Dict => {
+                for at in objects {
+                    self.dict_entries(*at);
+                }
+            }
+            Looks::Type => {
+                for at in objects {
+                    let entry = &self.types[type_number as usize];
+                    let collected = live.is_collected(*at, entry.flags, entry.is_gc);
+                    self.type_references(type_number, *at, collected);
+                }
+            }
+            Looks::Fields => {
+                for at in objects {
+                    self.fields(type_number, *at);
+                }
+            }
+            Looks::Instance => bytes += self.instances(type_number, objects),
+            Looks::Traverse => {
+                for at in objects {
+                    let entry = &self.types[type_number as usize];
+                    let collected = live.is_collected(*at, entry.flags, entry.is_gc);
+                    // What is not tracked may not be whole yet, unless the interpreter itself made it.
+                    if collected && (own || live.is_tracked(*at)) {
+                        bytes += self.ask(type_number, *at);
+                    }
+                }
+            }
+        }
+        for at in objects {
+            match special {
+                Special::Weak => {
+                    if let Some(place) = self.marks.find(*at as u64) {
+                        self.weak_reference(place, *at);
+                    }
+                }
+                Special::Array => self.array(*at),
+                _ => break,
+            }
+        }
+        let objects = objects.len() as u64;
+        self.notes.add(type_number, Sum { objects, bytes });
+    }
+}
