@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
 from typing import TYPE_CHECKING
 
 from heaptide.interpreter_caches import clear_caches
@@ -31,14 +33,17 @@ def around(work: Callable[[], object], warmup: int = 10, runs: int = 1000) -> Id
     """
     from heaptide.heapy import Heapy
 
+    if inspect.iscoroutinefunction(work):
+        raise TypeError("work is async, and nobody would await it: give a function that runs it, such as asyncio.run")
     session = Heapy()
-    for _ in range(warmup):
+    for _ in itertools.repeat(None, warmup):
         work()
     # The look itself loads and makes things when it is done for the first time.
     session.heap()
     clear_caches()
     session.setrelheap()
-    for _ in range(runs):
+    # Numbers of runs would be among what remained.
+    for _ in itertools.repeat(None, runs):
         work()
     clear_caches()
     return session.heap()

@@ -176,7 +176,7 @@ def test_M8_the_same_questions_are_answered_from_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.once
 def test_M9_the_loop_shows_what_remained_of_many_runs_and_nothing_else(tmp_path: Path) -> None:
-    nothing, leaked = run(
+    nothing, leaked, refused = run(
         tmp_path,
         """
         import re
@@ -186,12 +186,18 @@ def test_M9_the_loop_shows_what_remained_of_many_runs_and_nothing_else(tmp_path:
         leaks.around(clean, warmup=2, runs=2)
         nothing = leaks.around(clean, warmup=10, runs=100)
         leaked = leaks.around(lambda: run_task(1), warmup=3, runs=50)
-        print(json.dumps([[nothing.count, repr(nothing)], [(leaked & Document).count, leaked.count]]))
+        async def never_awaited(): pass
+        try:
+            leaks.around(never_awaited)
+        except TypeError as error:
+            refused = str(error)
+        print(json.dumps([[nothing.count, repr(nothing)], [(leaked & Document).count, leaked.count], refused]))
         """,
     )
     assert nothing[0] < 15, nothing[1]
     assert leaked[0] == 50
     assert leaked[1] < 50 * 4 + 20, "an object, its dict, its list and its text"
+    assert refused.startswith("work is async")
 
 
 @pytest.mark.once

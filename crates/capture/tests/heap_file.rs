@@ -145,6 +145,10 @@ fn other_files_and_later_versions_are_told_apart() {
         read(b"GIF89a..........................."),
         Err(HeapFailure::Foreign)
     ));
+    assert!(matches!(
+        read(b"\x89TIDE\r\n\x1a................"),
+        Err(HeapFailure::Recording)
+    ));
     let mut later = bytes_of(&small());
     later[8] = 200;
     assert!(matches!(read(&later), Err(HeapFailure::Newer(200))));

@@ -156,6 +156,13 @@ fn mistakes_are_one_sentence_and_a_code() {
     let missing = folder.heaptide("heap types no.heap");
     assert_eq!(missing.status.code(), Some(1));
     assert!(error_text(&missing).starts_with("heaptide: there is no file no.heap"));
+    folder.capture("job.tide", "");
+    let capture = folder.heaptide("heap types job.tide");
+    assert!(
+        error_text(&capture).starts_with("heaptide: job.tide is a recording, not a heap snapshot")
+    );
+    let nowhere = folder.heaptide("heap take -o no/job.heap job.py");
+    assert!(error_text(&nowhere).starts_with("heaptide: there is no folder no: make it"));
 }
 
 /// The shop with a hundred receipts of a kilobyte in its cache.

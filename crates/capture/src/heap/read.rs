@@ -28,6 +28,8 @@ pub enum HeapFailure {
     Directory,
     Unreadable(io::Error),
     Empty,
+    /// A capture of ours.
+    Recording,
     Foreign,
     /// The format's version in the file.
     Newer(u32),
@@ -58,6 +60,10 @@ impl fmt::Display for HeapError {
             HeapFailure::Empty => write!(
                 out,
                 "{path} is empty: the program ended before the snapshot was written, so take it again"
+            ),
+            HeapFailure::Recording => write!(
+                out,
+                "{path} is a recording, not a heap snapshot: ask `heaptide stats` about it, or take a snapshot with `heaptide heap take`"
             ),
             HeapFailure::Foreign => write!(
                 out,
@@ -151,7 +157,10 @@ fn header_fields(from: &mut impl Read) -> Result<(Vec<u8>, u32), HeapFailure> {
         return Err(HeapFailure::Empty);
     }
     if !prefix.starts_with(&MAGIC[..prefix.len().min(MAGIC.len())]) {
-        return Err(HeapFailure::Foreign);
+        return Err(match prefix.starts_with(&crate::header::MAGIC) {
+            true => HeapFailure::Recording,
+            false => HeapFailure::Foreign,
+        });
     }
     let mut reader = Reader::new(&prefix);
     let parts = reader

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_attach::visit::{self, HeapWish};
@@ -170,6 +170,16 @@ fn run_program(matches: &ArgMatches, program: &[&OsString]) -> Result<(), Failur
             "a word of the command is not text: name files in UTF-8".into(),
         ));
     };
+    // Before the program runs: afterwards its heap would be lost.
+    let folder = output.flatten().map(Path::new).and_then(Path::parent);
+    if let Some(folder) = folder {
+        if !folder.as_os_str().is_empty() && !folder.is_dir() {
+            return Err(Failure::failed(format!(
+                "there is no folder {}: make it, or write elsewhere with -o",
+                folder.display()
+            )));
+        }
+    }
     let list = |words: &[&str]| Json::Array(words.iter().map(|word| (*word).into()).collect());
     let patterns: Vec<&str> = patterns(matches).map(String::as_str).collect();
     let plan = object([
