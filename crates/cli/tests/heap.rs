@@ -227,6 +227,9 @@ fn graph_is_drawn_in_the_form_that_the_name_says() {
     let dot = printed(&folder.heaptide("heap graph job.heap --kind float"));
     assert!(dot.starts_with("digraph ObjectGraph {\n"), "{dot}");
     assert!(dot.contains("[label=\"['price']\"]"), "{dot}");
+    assert!(dot.contains("job\\n↑ 1 more\""), "its module: {dot}");
+    let all = printed(&folder.heaptide("heap graph job.heap --kind float --depth 5"));
+    assert!(!all.contains("more"), "nothing is left out: {all}");
     let unknown = folder.heaptide("heap graph job.heap --kind float -o float.gif");
     assert_eq!(unknown.status.code(), Some(2));
 }
