@@ -138,6 +138,10 @@ describe('the page about a heap', () => {
     await page.keyboard.type('order');
     await drawn(page);
     assert.deepEqual(await page.locator('tbody td.name').allInnerTexts(), ['job.Order']);
+    await page.keyboard.press('Enter');
+    assert.match(await text(page, '.instances'), /0x40/);
+    await page.keyboard.press('Backspace');
+    await page.keyboard.press('/');
     await page.keyboard.press('Escape');
     await page.keyboard.press('?');
     assert.match(await text(page, 'dialog.help'), /Backspace/);

@@ -6,7 +6,7 @@ import { SearchField } from './controls/SearchField.tsx';
 import { Shell, showPage } from './controls/Shell.tsx';
 import { Bar, Notes, toggleTheme } from './header/Header.tsx';
 import { childrenOf, find, type HeapData, heapOfPage } from './heap/data.ts';
-import { Instances, Kinds } from './heap/Kinds.tsx';
+import { Instances, Kinds, sortedKinds } from './heap/Kinds.tsx';
 import { ObjectView } from './heap/ObjectView.tsx';
 import { back, go, type Tab } from './heap/state.ts';
 import { Suspects, Tree } from './heap/Tree.tsx';
@@ -27,7 +27,7 @@ const KEYS: Keys = [
   ['1  2  3', 'types, dominators, suspects'],
   ['Tab  Enter', 'to the next link, and where it leads'],
   ['Backspace', 'back to where you came from'],
-  ['/', 'search kinds; Escape leaves it'],
+  ['/', 'search kinds; Enter opens the first, Escape leaves it'],
   ['d', 'light or dark'],
   ['?', 'this list'],
 ];
@@ -90,6 +90,7 @@ function Page({ data }: { data: HeapData }) {
               placeholder="Search kinds: a regular expression"
               label="Search kinds by a regular expression"
               also={{ tab: 'types', type: '', object: '' }}
+              onEnter={() => openFirst(data)}
             />
           </div>
           {isInside && (
@@ -125,6 +126,15 @@ function Page({ data }: { data: HeapData }) {
       )}
     </Shell>
   );
+}
+
+/** From the search on, without the mouse: the kind at the top of the table. */
+function openFirst(data: HeapData): void {
+  const first = sortedKinds(data.kinds, settings.value.sort, settings.value.search)[0];
+  if (first) {
+    go({ tab: 'types', type: first.label, object: '' });
+    (document.activeElement as HTMLElement | null)?.blur();
+  }
 }
 
 function heapKey(key: string, help: () => void): boolean {
