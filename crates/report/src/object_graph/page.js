@@ -29,19 +29,44 @@
     held = null;
   };
   view.ondblclick = fit;
+  // The point (a, b) of the view stays where it is.
+  const enlarge = (factor, a, b) => {
+    x = a - (a - x) * factor;
+    y = b - (b - y) * factor;
+    scale *= factor;
+    draw();
+  };
   view.addEventListener(
     'wheel',
     (event) => {
       event.preventDefault();
-      const factor = event.deltaY < 0 ? 1.1 : 1 / 1.1;
       const around = view.getBoundingClientRect();
-      const [a, b] = [event.clientX - around.left, event.clientY - around.top];
-      x = a - (a - x) * factor;
-      y = b - (b - y) * factor;
-      scale *= factor;
-      draw();
+      enlarge(event.deltaY < 0 ? 1.1 : 1 / 1.1, event.clientX - around.left, event.clientY - around.top);
     },
     { passive: false },
   );
+  const move = (right, down) => {
+    x -= right * view.clientWidth * 0.1;
+    y -= down * view.clientHeight * 0.1;
+    draw();
+  };
+  const enlargeMiddle = (factor) => enlarge(factor, view.clientWidth / 2, view.clientHeight / 2);
+  const keys = {
+    ArrowLeft: () => move(-1, 0),
+    ArrowRight: () => move(1, 0),
+    ArrowUp: () => move(0, -1),
+    ArrowDown: () => move(0, 1),
+    '+': () => enlargeMiddle(1.25),
+    '=': () => enlargeMiddle(1.25),
+    '-': () => enlargeMiddle(1 / 1.25),
+    0: fit,
+  };
+  document.addEventListener('keydown', (event) => {
+    const wanted = event.ctrlKey || event.metaKey || event.altKey ? undefined : keys[event.key];
+    if (!wanted) return;
+    event.preventDefault();
+    wanted();
+  });
   fit();
+  document.documentElement.dataset.ready = 'true';
 })();
