@@ -99,8 +99,9 @@ impl Marks {
         let place = place_in(number, address);
         let (word, bit) = word_and_bit(place);
         let bits = self.bits.get_mut(word).ok_or(Refused::Full)?;
-        let new = *bits >> bit & 1 == 0;
-        *bits |= 1 << bit;
+        let bit = 1 << bit;
+        let new = *bits & bit == 0;
+        *bits |= bit;
         Ok((place, new))
     }
 

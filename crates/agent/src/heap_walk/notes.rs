@@ -45,9 +45,9 @@ pub trait Notes: Sized {
     /// Looks through everything that was found and not looked through yet.
     fn run(walk: &mut Walk<'_, Self>) -> Result<(), Full>;
 
-    /// Looks through what was found but for the last few, which are still on their way into the processor's caches;
-    /// `false` if there is no memory for more.
-    fn keep_up(walk: &mut Walk<'_, Self>) -> bool;
+    /// The collector shows an object; `false` if there is no memory for more. So that what was found does not pile up,
+    /// some of it is looked through at once: the collector's lists stay as they are, looking makes and frees nothing.
+    fn collected(walk: &mut Walk<'_, Self>, address: usize) -> bool;
 }
 
 /// Columns for a snapshot, in the order in which objects were found.
@@ -163,7 +163,9 @@ impl Notes for Columns {
     }
 
     #[inline(always)]
-    fn keep_up(walk: &mut Walk<'_, Columns>) -> bool {
+    fn collected(walk: &mut Walk<'_, Columns>, address: usize) -> bool {
+        walk.add(address);
+        // The last few are still on their way into the processor's caches.
         walk.n_left() <= FETCH_OBJECT || walk.run_in_order(FETCH_OBJECT).is_ok()
     }
 }

@@ -68,8 +68,7 @@ impl Roots {
         // Its lists are quicker than asking it, and have what was frozen as well.
         let lists = live.heap.generations.map(|at| live.interpreter() + at);
         let mut asked = lists.is_some_and(|first| {
-            lists_are_there(first)
-                && read_lists(live, first, |address| add_collected_one(walk, address))
+            lists_are_there(first) && read_lists(live, first, |address| N::collected(walk, address))
         });
         if !asked {
             let with: *mut Walk<'_, N> = walk;
@@ -294,15 +293,7 @@ unsafe extern "C" fn add_one<N: Notes>(target: *mut c_void, walk: *mut c_void) -
     // SAFETY: the caller passes its walk, which nobody else uses meanwhile.
     let walk = unsafe { &mut *walk.cast::<Walk<'_, N>>() };
     // Going on is 1, stopping 0.
-    c_int::from(add_collected_one(walk, target as usize))
-}
-
-/// Adds an object of the collector's; `false` if there is no memory for more.
-#[inline(always)]
-fn add_collected_one<N: Notes>(walk: &mut Walk<'_, N>, address: usize) -> bool {
-    walk.add(address);
-    // The collector's lists stay as they are: looking through makes and frees nothing.
-    N::keep_up(walk)
+    c_int::from(N::collected(walk, target as usize))
 }
 
 /// Follows the collector's lists: three generations, and what was frozen. `false` if they do not look like lists.

@@ -5,7 +5,7 @@
 use heaptide_capture::heap::Label;
 
 use super::column::Column;
-use super::marks::Place;
+use super::marks::{Place, Refused};
 use super::notes::{Facts, Notes};
 use super::order::{FETCH_OBJECT, fetch_object};
 use super::sizes::bytes_of_all;
@@ -118,7 +118,13 @@ impl Notes for Sums {
     }
 
     #[inline(always)]
-    fn keep_up(walk: &mut Walk<'_, Sums>) -> bool {
+    fn collected(walk: &mut Walk<'_, Sums>, address: usize) -> bool {
+        // It need not be fetched first: the collector's link in front of it has just been read.
+        match walk.marks.mark(address) {
+            Ok((_, true)) => walk.sort_in(address),
+            Ok((_, false)) | Err(Refused::NoObject) => {}
+            Err(Refused::Full) => walk.failed = true,
+        }
         walk.notes.found.len() - walk.notes.n_sorted < TOGETHER + FETCH_OBJECT
             || walk.sort_until(FETCH_OBJECT).is_ok()
     }
@@ -127,15 +133,15 @@ impl Notes for Sums {
 impl Walk<'_, Sums> {
     /// Puts what was found to others of its type, but for so many, and looks through those that are enough.
     fn sort_until(&mut self, n_left: usize) -> Result<(), Full> {
-        while let Some((objects, n_objects)) = self.notes.next(n_left) {
+        while !self.failed {
+            let Some((objects, n_objects)) = self.notes.next(n_left) else {
+                return Ok(());
+            };
             for at in &objects[..n_objects] {
                 self.sort_in(*at);
             }
-            if self.failed {
-                return Err(Full);
-            }
         }
-        Ok(())
+        Err(Full)
     }
 
     #[inline(always)]
