@@ -148,7 +148,8 @@ class Worker:
                 else:
                     with self.tracer.job(call.name):
                         call.function(**call.params)
-            except Exception as error:
+            # A job that calls sys.exit() ends itself, not the jobs beside it and after it.
+            except (Exception, SystemExit) as error:
                 self._failed(call, error)
             self._settle()
 
@@ -165,11 +166,11 @@ class Worker:
                 else:
                     with self.tracer.job(call.name):
                         await _result(call)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self._failed(call, error)
             self._settle()
 
-    def _failed(self, call: Call, error: Exception) -> None:
+    def _failed(self, call: Call, error: BaseException) -> None:
         with self._lock:
             self.n_failed += 1
         say(f"job {call.name} failed")

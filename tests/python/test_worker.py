@@ -34,6 +34,10 @@ def fails():
     leak()
     raise ValueError("of the job's own")
 
+def exits():
+    leak()
+    sys.exit(7)
+
 async def leak_later():
     import asyncio
     await asyncio.sleep(0)
@@ -108,6 +112,15 @@ def test_M2_a_failed_job_is_reported_and_the_others_go_on(tmp_path: Path) -> Non
     assert [number for number in left(done.stdout) if not 10_000 < number < 13_000] == []
     assert done.stdout.count("and failed") == 3
     assert done.stderr.count("ValueError: of the job's own") == 3
+
+
+@pytest.mark.parametrize("at_once", ["1", "2"])
+def test_job_that_exits_fails_and_the_others_go_on(tmp_path: Path, at_once: str) -> None:
+    options = ["--trace_memory", "--greenlets", at_once, "--max_jobs", "3"]
+    done = worker(tmp_path, *options, "tasks:exits", check=False)
+    assert done.returncode == 1
+    assert done.stdout.count("and failed") == 3
+    assert done.stderr.count("SystemExit: 7") == 3
 
 
 def test_M5_max_memory_ends_the_worker_after_the_current_job_with_a_report(tmp_path: Path) -> None:

@@ -153,6 +153,11 @@ pub fn target_arguments() -> [Arg; 3] {
     ]
 }
 
+/// Whether there is any job with control on this machine.
+pub fn finds_jobs() -> bool {
+    !finding::jobs().is_empty()
+}
+
 /// Whether a process has control.
 pub fn answers(pid: u32) -> bool {
     finding::jobs().iter().any(|job| job.pids.contains(&pid))

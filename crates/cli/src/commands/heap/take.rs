@@ -93,6 +93,10 @@ pub fn of_job(matches: &ArgMatches) -> Result<PathBuf, Failure> {
         if !ctl::answers(pid) {
             return by_visit(matches, pid);
         }
+    } else if !matches.contains_id("url") && !ctl::finds_jobs() {
+        return Err(Failure::failed(
+            "no job with control was found: name a process with --pid, a job elsewhere with --url, or a program to run",
+        ));
     }
     let patterns: Vec<Json> = patterns(matches)
         .map(|pattern| pattern.as_str().into())
