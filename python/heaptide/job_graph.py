@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from heaptide import _native, graph_drawing, job_accounts, object_graph, objects
 from heaptide.messages import reason, say
+from heaptide.object_boxes import Boxes
 
 if TYPE_CHECKING:
     from heaptide.job_tracer import Job, JobTracer
@@ -40,7 +41,7 @@ def _write(tracer: JobTracer, job: Job) -> str | None:
     referrers = object_graph.Referrers([examples, chains, sys._getframe()])
     for example in examples:
         chains.append(object_graph.chain_back(example, _is_root, MAX_DEPTH, referrers))
-    graph = objects._Look(None, None, None, False, False, None, ()).chains(chains)
+    graph = Boxes(None, None, None, False, False, None, ()).chains(chains)
     os.makedirs(tracer.output_dir, exist_ok=True)
     name = re.sub(r"[^\w.-]+", "_", f"{tracer.trace_type}-{job.name}-{job.number}")
     path = os.path.join(tracer.output_dir, name)

@@ -66,6 +66,14 @@ def names_of_module(module: types.ModuleType) -> dict[str, Any]:
     return found
 
 
+def is_proper_module(obj: Any) -> bool:
+    """Tell whether an object is a module that can be imported."""
+    if not is_a(obj, types.ModuleType):
+        return False
+    name = names_of_module(obj).get("__name__")
+    return type(name) is str and sys.modules.get(name) is obj
+
+
 def all_objects(ignored: Iterable[object] = ()) -> list[Any]:
     """Every object that can be found: those that the collector tracks, and what they and running functions refer to.
 

@@ -7,6 +7,7 @@ use super::layout::{
     CHARACTER, Heading, LABEL_CHARACTER, LINE, Layout, MARGIN, PADDING, Rect, Step, layout,
 };
 use super::{Arrow, Graph, Kind, MAX_LINE};
+use crate::markup::escaped;
 use crate::text::shorten;
 
 /// Lines of neighbouring boxes in different colours are followed more easily: by day and by night.
@@ -104,7 +105,7 @@ fn write_arrow(
     writeln!(
         out,
         "<g class=\"arrow s{stroke}\"><title>{}</title><path class=\"line\" d=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.2\"/><path class=\"tip\" d=\"{}\" fill=\"{colour}\"/>",
-        markup(&format!(
+        escaped(&format!(
             "{} → {}\n{}",
             end(arrow.from),
             end(arrow.to),
@@ -126,7 +127,7 @@ fn write_arrow(
             rect.x + (rect.width - text_width) / 2.0,
             rect.y + 12.0,
             fitted(text_width),
-            markup(shown)
+            escaped(shown)
         )?;
     }
     writeln!(out, "</g>")
@@ -192,7 +193,7 @@ fn write_box(out: &mut dyn Write, node: &super::Node, rect: &Rect) -> io::Result
         out,
         "<g class=\"{}\"><title>{}</title><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"4\" fill=\"{fill}\" stroke=\"{text}\"{border}/>",
         node.kind.word(),
-        markup(&node.lines.join("\n")),
+        escaped(&node.lines.join("\n")),
         rect.x,
         rect.y,
         rect.width,
@@ -207,7 +208,7 @@ fn write_box(out: &mut dyn Write, node: &super::Node, rect: &Rect) -> io::Result
             rect.x + (rect.width - width) / 2.0,
             rect.y + PADDING + LINE * (row as f64 + 0.75),
             fitted(width),
-            markup(&line)
+            escaped(&line)
         )?;
     }
     writeln!(out, "</g>")
@@ -259,25 +260,4 @@ fn write_swatch(
         y + 10.0,
         fitted(width)
     )
-}
-
-/// Text that is well-formed XML whatever is in it, with its lines.
-pub fn markup(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\n' => out.push('\n'),
-            // Not allowed in XML at all.
-            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
-            letter if letter.is_control() => out.push('\u{fffd}'),
-            // Would change the order of what follows, beyond its own text.
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
-            letter => out.push(letter),
-        }
-    }
-    out
 }

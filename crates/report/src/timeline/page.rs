@@ -7,6 +7,7 @@ use heaptide_analysis::model::chart::Chart;
 use super::scene::scene;
 use super::{svg, words};
 use crate::json::write_text;
+use crate::markup::fill;
 use crate::units::mib;
 
 const PAGE: &str = include_str!("page.html");
@@ -44,21 +45,11 @@ pub fn page(out: &mut dyn Write, chart: &Chart) -> io::Result<()> {
     write!(data, "]}}")?;
     // Nothing in a name may end the element it stands in.
     let data = String::from_utf8_lossy(&data).replace('<', "\\u003c");
-    // The order matters: what was put in is not searched for places any more.
     let places = [
-        ("HASH", SCRIPT_HASH.to_owned()),
-        ("PICTURE", svg::render(&scene)),
-        ("DATA", data),
-        ("SCRIPT", SCRIPT.trim_end().to_owned()),
+        ("HASH", SCRIPT_HASH),
+        ("PICTURE", &svg::render(&scene)),
+        ("DATA", &data),
+        ("SCRIPT", SCRIPT.trim_end()),
     ];
-    let mut rest = PAGE;
-    for (place, content) in places {
-        let (before, behind) = rest
-            .split_once(place)
-            .ok_or_else(|| io::Error::other("this build's page has no place for data"))?;
-        out.write_all(before.as_bytes())?;
-        out.write_all(content.as_bytes())?;
-        rest = behind;
-    }
-    out.write_all(rest.as_bytes())
+    fill(out, PAGE, &places)
 }

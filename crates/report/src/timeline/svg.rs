@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use heaptide_analysis::model::chart::Chart;
 
 use super::scene::{Anchor, Scene, Shape, scene};
+use crate::markup::escaped;
 
 pub fn svg(out: &mut dyn Write, chart: &Chart) -> io::Result<()> {
     let text = render(&scene(chart));
@@ -123,20 +124,4 @@ fn path(points: &[(f64, f64)]) -> String {
         .map(|(x, y)| format!("{x:.1} {y:.1}"))
         .collect();
     places.join(" ")
-}
-
-/// Text that cannot become markup.
-pub fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            letter if letter.is_control() => safe.push(' '),
-            letter => safe.push(letter),
-        }
-    }
-    safe
 }

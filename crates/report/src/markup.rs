@@ -1,0 +1,59 @@
+//! What SVG pictures and the pages around them are made of: text that cannot become markup, and pages with places for it.
+
+use std::io::{self, Write};
+
+/// Text that is well-formed XML whatever is in it, with its lines.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\n' => out.push('\n'),
+            // Not allowed in XML at all.
+            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            letter if letter.is_control() => out.push('\u{fffd}'),
+            // Would change the order of what follows, beyond its own text.
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+/// Writes a page with contents at its places, which are named in their order: what was put in is not searched for places.
+pub fn fill(out: &mut dyn Write, page: &str, places: &[(&str, &str)]) -> io::Result<()> {
+    let mut rest = page;
+    for (place, content) in places {
+        let (before, behind) = rest.split_once(place).ok_or_else(|| {
+            io::Error::other(format!("this build's page has no place for its {place}"))
+        })?;
+        out.write_all(before.as_bytes())?;
+        out.write_all(content.as_bytes())?;
+        rest = behind;
+    }
+    out.write_all(rest.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_in_is_not_searched_for_places() {
+        let mut out = Vec::new();
+        fill(&mut out, "<ONE|TWO>", &[("ONE", "TWO"), ("TWO", "ONE")]).unwrap();
+        assert_eq!(out, b"<TWO|ONE>");
+        assert!(fill(&mut out, "ONE", &[("TWO", "")]).is_err());
+    }
+
+    #[test]
+    fn text_cannot_become_markup_nor_turn_around_what_follows() {
+        assert_eq!(
+            escaped("a<b>&\"c\"\u{0}\u{202e}d"),
+            "a&lt;b&gt;&amp;&quot;c&quot;\u{fffd}d"
+        );
+    }
+}

@@ -1,0 +1,197 @@
+"""Objects of this process as the boxes of a picture, and their references as its arrows.
+
+Which objects are around others is found here, row by row; how one refers to another is asked at the end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from heaptide import object_graph
+from heaptide.graph_drawing import Graph, Node
+from heaptide.object_graph import is_proper_module
+
+if TYPE_CHECKING:
+    import collections
+    from collections.abc import Callable, Collection, Iterable
+
+# Counts of what is never freed (3.12 and later) are larger than this.
+_IMMORTAL = 1 << 29
+
+
+def short_name_of(each: object) -> str:
+    """The name of an object's type."""
+    return object_graph.short_name(type(each))
+
+
+def long_name_of(each: object) -> str:
+    """The name of an object's type, with its module."""
+    return object_graph.long_name(type(each))
+
+
+class Boxes:
+    """Turns objects into boxes."""
+
+    def __init__(
+        self,
+        filter: Callable[[Any], bool] | None,
+        highlight: Callable[[Any], bool] | Collection[Any] | None,
+        extra_info: Callable[[Any], str] | None,
+        refcounts: bool,
+        shortnames: bool,
+        extra_node_attrs: Callable[[Any], dict[str, str]] | None,
+        ignored_ids: Iterable[int],
+    ) -> None:
+        self._filter = filter
+        self._highlight = highlight
+        self._extra_info = extra_info
+        self._refcounts = refcounts
+        self._name = short_name_of if shortnames else long_name_of
+        self._attributes = extra_node_attrs
+        self._ignored = set(ignored_ids)
+        self._graph = Graph([], [])
+        self._numbers: dict[int, int] = {}
+        # By the number of their boxes. Until all are found nobody is asked how it refers to another: objects and frames
+        # then get dicts of their attributes and variables (until 3.12), which would be found as well.
+        self._objects: list[Any] = []
+
+    def backwards(self, starts: list[Any], max_depth: int, too_many: int, own: list[Any]) -> Graph:
+        """What refers to the objects, row by row, from the bottom to the top."""
+        referrers = object_graph.Referrers([*own, own, starts, self._numbers, self._objects, self.__dict__])
+        level = starts
+        for each in starts:
+            self._box(each, 0, "start")
+        for depth in range(1, max_depth + 1):
+            found = referrers.of([each for each in level if not is_proper_module(each)])
+            following: list[Any] = []
+            for each in level:
+                around = [other for other in found.get(id(each), []) if other is not level and self._wanted(other)]
+                # Modules first: there the search ends, so they are the last to be left out.
+                around = sorted(object_graph.sorted_by_name(around), key=_is_no_module)
+                for other in around[:too_many]:
+                    if id(other) not in self._numbers:
+                        self._box(other, -depth)
+                        following.append(other)
+                    self._edge(other, each)
+                self._more(each, len(around) - too_many, -depth, "backreference", is_source=True)
+                del around  # nothing of ours refers to them when their referrers are looked for
+            level = following
+        found = referrers.of([each for each in level if not is_proper_module(each)])
+        for each in _distinct(level):
+            around = [other for other in found.get(id(each), []) if other is not level]
+            self._beyond(each, around, is_backwards=True)
+        return self._named()
+
+    def forwards(self, starts: list[Any], max_depth: int, too_many: int) -> Graph:
+        """What the objects refer to, row by row, from the top to the bottom."""
+        for each in starts:
+            self._box(each, 0, "start")
+        level = starts
+        for depth in range(1, max_depth + 1):
+            following: list[Any] = []
+            for each in level:
+                around = [other for other in _distinct(object_graph.referents(each)) if self._wanted(other)]
+                for other in around[:too_many]:
+                    if id(other) not in self._numbers:
+                        self._box(other, depth)
+                        if not is_proper_module(other):
+                            following.append(other)
+                    self._edge(each, other)
+                self._more(each, len(around) - too_many, depth, "reference", is_source=False)
+            level = following
+        for each in _distinct(level):
+            self._beyond(each, _distinct(object_graph.referents(each)), is_backwards=False)
+        return self._named()
+
+    def chains(self, chains: list[list[Any]]) -> Graph:
+        """Chains side by side; where they meet they share boxes."""
+        edges = set()
+        for chain in chains:
+            for row, each in enumerate(chain):
+                # Ends of chains stand in one row, at the bottom.
+                self._box(each, row - len(chain), "start" if row == len(chain) - 1 else None)
+            for source, target in itertools.pairwise(chain):
+                if (id(source), id(target)) not in edges:
+                    edges.add((id(source), id(target)))
+                    self._edge(source, target)
+        return self._named()
+
+    def count_references(self, given: collections.Counter[int]) -> None:
+        """Write into each box how many references there are to its object, when nothing else of ours has any.
+
+        Left out are those of the call itself: its argument, or the list in which it got the object.
+        """
+        for number, box in enumerate(self._graph.nodes):
+            if box.kind != "more":
+                count = sys.getrefcount(self._objects[number]) - 2
+                said = "immortal" if count > _IMMORTAL else count - given[id(self._objects[number])]
+                box.lines[0] += f" [{said}]"
+
+    def _wanted(self, each: Any) -> bool:
+        return id(each) not in self._ignored and (self._filter is None or self._filter(each))
+
+    def _box(self, each: Any, row: int, kind: str | None = None) -> None:
+        if id(each) in self._numbers:
+            return
+        self._numbers[id(each)] = len(self._graph.nodes)
+        self._objects.append(each)
+        lines = [self._name(each), object_graph.short_repr(each)]
+        if self._extra_info is not None:
+            lines.append(str(self._extra_info(each) or ""))
+        node = Node(
+            [line for line in lines if line], kind or self._kind(each), row, object_graph.has_finalizer(type(each))
+        )
+        if self._attributes is not None:
+            node.attributes = dict(self._attributes(each))
+        self._graph.nodes.append(node)
+
+    def _kind(self, each: Any) -> str:
+        if self._highlight is not None:
+            highlight = self._highlight
+            chosen = highlight(each) if callable(highlight) else any(each is other for other in highlight)
+            if chosen:
+                return "highlight"
+        if is_proper_module(each):
+            return "module"
+        return "frame" if type(each) is types.FrameType else "object"
+
+    def _edge(self, source: Any, target: Any) -> None:
+        self._graph.edges.append((self._numbers[id(source)], self._numbers[id(target)], ""))
+
+    def _named(self) -> Graph:
+        """The graph, with names at its arrows."""
+        of_objects = {number for number, node in enumerate(self._graph.nodes) if node.kind != "more"}
+        for at, (source, target, _) in enumerate(self._graph.edges):
+            if source in of_objects and target in of_objects:
+                label = object_graph.edge_label(self._objects[source], self._objects[target])
+                self._graph.edges[at] = (source, target, label)
+        return self._graph
+
+    def _more(self, each: Any, number: int, row: int, word: str, is_source: bool) -> None:
+        if number <= 0:
+            return
+        at = len(self._graph.nodes)
+        self._objects.append(None)
+        self._graph.nodes.append(Node([f"{number} more {word}{'' if number == 1 else 's'}"], "more", row))
+        own = self._numbers[id(each)]
+        self._graph.edges.append((at, own, "") if is_source else (own, at, ""))
+
+    def _beyond(self, each: Any, around: list[Any], is_backwards: bool) -> None:
+        """Say in a box of the last row how many steps lead on from it. Who refers stands above."""
+        own = self._numbers[id(each)]
+        ends = ((target, source) if is_backwards else (source, target) for source, target, _ in self._graph.edges)
+        drawn = {other for near, other in ends if near == own}
+        number = sum(1 for other in around if self._wanted(other) and self._numbers.get(id(other)) not in drawn)
+        if number:
+            self._graph.nodes[own].lines.append(f"{'↑' if is_backwards else '↓'} {number} more")
+
+
+def _is_no_module(each: Any) -> bool:
+    return not is_proper_module(each)
+
+
+def _distinct(objects: list[Any]) -> list[Any]:
+    return list({id(each): each for each in objects}.values())
