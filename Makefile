@@ -18,7 +18,7 @@ SOURCES := $(shell find crates python web/dist -type f -not -path '*/__pycache__
 # A pattern for the shell, not for make: make may have listed the folder before the wheel was built.
 WHEEL := build/wheels/heaptide-*.whl
 # A test binary of the Python module would need a shared libpython, which many machines lack; pytest covers it.
-TESTED_CRATES := --workspace --exclude heaptide-native
+TESTED_CRATES := --workspace --exclude heaptide-extension
 # The cases of property tests are drawn from a fixed seed, so that a change is never refused for a case that has nothing to do
 # with it; `make soak` draws new ones.
 CASES := PROPTEST_RNG_SEED=20261116
