@@ -1,49 +1,33 @@
-//! What runs inside the profiled program: every allocation becomes a record, cheaply and safely.
+//! The part that runs inside the profiled program: it turns every allocation into a record, cheaply and safely.
 //!
-//! The path of an event, file by file: [`hooks`] (the program calls us instead of libc) → [`threads`] (is this thread
-//! to be recorded, and where) → [`sampler`] (is this event) → [`record`] (order, time) → [`stack`] and [`codes`] (who
-//! called) → [`store`] (bytes in memory shared with the file) → [`keeper`] (packed into blocks). [`session`] starts and stops
-//! all of it; [`libraries`] puts the hooks in place; [`cpython`] alone knows how an interpreter's structs look.
-//! [`lines`] stands apart: it watches single functions line by line. [`jobs`] stands beside recording: the same hooks keep the
-//! accounts of jobs instead. [`heap_walk`] looks at all objects once.
+//! One event passes these modules in order:
 //!
-//! Absent here, on purpose: panics, waiting for the GIL, calls into Python from a hook, formatting on the way of an
-//! event, and any effect on what the program itself sees.
+//! | module | step |
+//! |---|---|
+//! | [`hooks`] | the program calls a hook instead of the C library |
+//! | [`record::threads`] | finds the state of the calling thread, if the thread is recorded |
+//! | [`record::sampler`] | decides whether a sampled session records this event |
+//! | [`record`] | adds order and time |
+//! | [`record::stack`], [`record::codes`] | read the call stack and number its code objects |
+//! | [`file::store`] | hands out memory shared with the capture file |
+//! | [`file::keeper`] | packs full chunks into blocks, on Heaptide's own thread |
+//!
+//! [`session`] starts and stops a recording, [`libraries`] installs the hooks, and [`host`] wraps the operating system.
+//! Only [`cpython`] knows the layout of the interpreter's structs. Three features use the same parts without a recording:
+//! [`jobs`] keeps the accounts of jobs, [`lines`] measures single functions line by line, and [`heap_walk`] visits all objects.
+//!
+//! Code on the path of an event never panics, waits for the GIL, calls Python or formats text, and it leaves `errno` and
+//! everything else that the program can observe unchanged.
 
-pub mod arenas;
-pub mod checkpoint;
-pub mod clock;
-pub mod codes;
-pub mod compaction;
-pub mod config;
+pub(crate) mod arenas;
 pub mod cpython;
-pub mod error;
-pub mod fork;
+pub(crate) mod file;
 pub mod heap_walk;
-pub mod hooks;
+pub(crate) mod hooks;
+pub mod host;
 pub mod jobs;
-pub mod keeper;
-mod ledger;
-pub mod libraries;
+pub(crate) mod libraries;
 pub mod lines;
-pub mod locks;
-pub mod native;
-pub mod new_file;
-pub mod own_file;
-pub mod own_memory;
-pub mod own_thread;
-pub mod python;
+pub(crate) mod native;
 pub mod record;
-pub mod registry;
-pub mod resident;
-pub mod sampler;
 pub mod session;
-pub mod slot;
-pub mod stack;
-pub mod store;
-pub mod sys;
-pub mod threads;
-pub mod tls;
-
-pub use config::{Config, Program};
-pub use error::StartError;

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use heaptide_agent::threads::Unrecorded;
-use heaptide_agent::{own_thread, session, sys};
+use heaptide_agent::host::{own_thread, sys};
+use heaptide_agent::record::threads::Unrecorded;
+use heaptide_agent::session;
 use heaptide_control::config::RenderConfig;
 use heaptide_control::security::Door;
 use heaptide_control::steering::{HeapOptions, Join, Options, Steering};
@@ -377,7 +378,7 @@ pub fn docs_page() -> &'static str {
 /// Bytes that the C library has handed out and not got back; None where it does not say.
 #[pyfunction]
 pub fn heap_bytes() -> Option<usize> {
-    heaptide_agent::sys::heap_bytes()
+    heaptide_agent::host::sys::heap_bytes()
 }
 
 fn report_commands() -> Vec<ReportCommand> {

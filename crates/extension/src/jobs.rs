@@ -1,9 +1,10 @@
 //! The accounts of jobs, for `heaptide.job_accounts`.
 
+use heaptide_agent::cpython::interpreter;
 use heaptide_agent::jobs::accounts::Whose;
 use heaptide_agent::jobs::objects::Types;
 use heaptide_agent::jobs::{self, context};
-use heaptide_agent::{python, session};
+use heaptide_agent::session;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
@@ -30,22 +31,22 @@ pub fn jobs_stop() {
 pub fn learn_context(context: &Bound<'_, PyAny>) -> PyResult<u32> {
     // SAFETY: a function called from Python runs with the GIL held.
     unsafe { session::prepare_interpreter() }.map_err(to_python)?;
-    if python::layout().is_none() || python::thread_state() == 0 {
+    if interpreter::layout().is_none() || interpreter::thread_state() == 0 {
         return Ok(0);
     }
     // SAFETY: the thread state is the calling thread's own, and the GIL is held.
-    Ok(unsafe { context::learn(python::thread_state(), context.as_ptr() as usize) })
+    Ok(unsafe { context::learn(interpreter::thread_state(), context.as_ptr() as usize) })
 }
 
 /// The address of the variable's value in the present context, as a hook reads it; 0 if there is none.
 #[pyfunction]
 pub fn context_value(variable: &Bound<'_, PyAny>) -> usize {
-    if python::layout().is_none() {
+    if interpreter::layout().is_none() {
         return 0;
     }
     // SAFETY: the thread state is the calling thread's own, and the map that of the context it has entered.
     unsafe {
-        let (_, map) = context::entered(python::thread_state());
+        let (_, map) = context::entered(interpreter::thread_state());
         context::value_of(map, variable.as_ptr() as usize)
     }
 }

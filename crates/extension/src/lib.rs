@@ -11,7 +11,7 @@ mod main_program;
 mod recording;
 mod usage;
 
-use heaptide_agent::own_memory::Counted;
+use heaptide_agent::host::own_memory::Counted;
 use pyo3::prelude::*;
 
 #[global_allocator]

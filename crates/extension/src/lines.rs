@@ -6,8 +6,8 @@ use std::ffi::{CStr, c_int};
 use std::ptr;
 use std::sync::Arc;
 
+use heaptide_agent::host::resident::Resident;
 use heaptide_agent::lines::{self, Backend, Code, Event, Reader, Watch, trace_hook};
-use heaptide_agent::resident::Resident;
 use heaptide_analysis::model::{LineHeap, LineRow, LineTable, LineVisits};
 use heaptide_report::html;
 use heaptide_report::text::lines::{self as text, Column, Options};

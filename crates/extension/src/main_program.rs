@@ -1,6 +1,6 @@
 //! Running somebody's program as the interpreter itself would: nothing below it on the stack.
 
-use heaptide_agent::{cpython, python};
+use heaptide_agent::cpython::{self, interpreter};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -15,10 +15,10 @@ pub fn call_as_main(
     if let Ok(symbols) = cpython::Symbols::resolve() {
         // An interpreter whose layout is unknown keeps our frames at the bottom of the stack; nothing else is lost.
         // SAFETY: a function called from Python runs with the GIL held.
-        let _ = unsafe { python::prepare(&symbols) };
+        let _ = unsafe { interpreter::prepare(&symbols) };
     }
     // SAFETY: as above; the guard is dropped right after the call.
-    let no_callers = unsafe { python::NoCallers::new() };
+    let no_callers = unsafe { interpreter::NoCallers::new() };
     let result = function.call1(arguments);
     drop(no_callers);
     result.err().map(|error| error.into_value(py).into_any())

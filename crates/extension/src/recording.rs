@@ -4,7 +4,10 @@ use std::borrow::Cow;
 use std::ffi::{OsString, c_int, c_void};
 use std::path::PathBuf;
 
-use heaptide_agent::{Config, Program, StartError, session, threads};
+use heaptide_agent::record::threads;
+use heaptide_agent::session;
+use heaptide_agent::session::config::{Config, Program};
+use heaptide_agent::session::error::StartError;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyFileExistsError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -136,7 +139,7 @@ pub fn after_fork_in_parent(py: Python<'_>) {
 /// interpreter runs on. It does that on the main thread alone, and a process that forks from another one has several anyway.
 pub fn after_the_count(py: Python<'_>, bring_back: extern "C" fn(*mut c_void) -> c_int) {
     let is_counted = py.version_info() < (3, 13);
-    let is_main = heaptide_agent::sys::thread_id() == std::process::id();
+    let is_main = heaptide_agent::host::sys::thread_id() == std::process::id();
     // SAFETY: the function takes no argument, raises nothing, and lives as long as this library, which is never unloaded.
     let is_left_for_later = !is_counted
         && is_main

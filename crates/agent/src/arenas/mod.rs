@@ -23,8 +23,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use heaptide_capture::{Code, Entry, Frame};
 
 use crate::hooks::{self, Kind};
-use crate::locks::ForkMutex;
-use crate::{codes, libraries, session};
+use crate::host::locks::ForkMutex;
+use crate::record::codes;
+use crate::{libraries, session};
 use elf_file::ElfFile;
 use jemalloc::Jemalloc;
 

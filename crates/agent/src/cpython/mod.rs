@@ -12,6 +12,7 @@ pub mod debug_offsets;
 pub mod detect;
 pub mod frames;
 pub mod heap_layout;
+pub mod interpreter;
 pub mod layout;
 pub mod line_table;
 pub mod memory;

@@ -4,8 +4,8 @@
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-use crate::own_memory;
-use crate::sys;
+use crate::host::own_memory;
+use crate::host::sys;
 
 /// Bytes of the first mapping.
 const FIRST: usize = 1 << 16;

@@ -9,7 +9,7 @@ use std::time::Instant;
 use heaptide_capture::heap::{HeapSnapshot, RecordingPosition, write_heap};
 
 use super::{Proof, Wanted, walk};
-use crate::sys::KeepErrno;
+use crate::host::sys::KeepErrno;
 
 /// What can be said of a snapshot that was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -39,8 +39,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use heaptide_capture::heap::{HeapHeader, HeapSnapshot, RecordingPosition, Root};
 
 use crate::cpython::heap_layout::{HeapLayout, type_object};
+use crate::cpython::interpreter;
 use crate::cpython::{Symbols, Unsupported};
-use crate::python;
 use census::Census;
 use live::{Known, Live};
 use notes::{Columns, Notes};
@@ -116,7 +116,7 @@ pub struct Walked {
 pub unsafe fn prepare() -> Result<(), WalkError> {
     let symbols = Symbols::resolve()?;
     // SAFETY: passed on from the caller.
-    unsafe { python::prepare(&symbols)? };
+    unsafe { interpreter::prepare(&symbols)? };
     Ok(())
 }
 
@@ -136,7 +136,7 @@ impl Reading {
     /// # Safety
     /// As for [`walk`]; the calling thread holds the GIL as long as the value is used.
     unsafe fn new(proof: Proof) -> Result<Reading, WalkError> {
-        let layout = *python::layout().ok_or(Unsupported::CheckFailed {
+        let layout = *interpreter::layout().ok_or(Unsupported::CheckFailed {
             what: "the interpreter is not known yet",
         })?;
         let (major, minor) = layout.version;
@@ -332,8 +332,13 @@ mod proof {
             ControlFlow::Break(())
         };
         // SAFETY: the GIL is held, the thread is the calling one, and the layout was proved.
-        let walked =
-            unsafe { thread_frames(&live.layout, crate::python::thread_state(), &mut visit) };
+        let walked = unsafe {
+            thread_frames(
+                &live.layout,
+                crate::cpython::interpreter::thread_state(),
+                &mut visit,
+            )
+        };
         walked.ok().and(found)
     }
 

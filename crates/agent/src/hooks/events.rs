@@ -6,7 +6,8 @@
 use heaptide_capture::{Allocator, Frame, Lost};
 
 use super::{EXACT, JOBS, SAMPLED, traced};
-use crate::{record, sampler, session, threads};
+use crate::record::{self, sampler, threads};
+use crate::session;
 
 /// A block was handed out.
 #[inline(always)]

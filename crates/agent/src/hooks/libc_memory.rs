@@ -1,6 +1,6 @@
 //! Stand-ins for the C library's allocation functions: call the real one, record, return its answer.
 //!
-//! A release is recorded before it happens, an allocation after (see `record.rs`). A call that fails leaves no record,
+//! A release is recorded before it happens, an allocation after (see [`crate::record`]). A call that fails leaves no record,
 //! or takes back the one it made. What the caller gets, `errno` included, is exactly what the real function gave.
 
 use std::ffi::{c_int, c_void};
@@ -16,7 +16,7 @@ use super::events::{
 use super::real;
 use crate::arenas::{self, Treatment};
 use crate::native::modules;
-use crate::threads;
+use crate::record::threads;
 
 type Pointer = *mut c_void;
 

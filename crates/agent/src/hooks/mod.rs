@@ -14,7 +14,7 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use crate::cpython::Symbols;
-use crate::error::StartError;
+use crate::session::error::StartError;
 use crate::{arenas, jobs, libraries, session};
 
 pub struct Hook {

@@ -13,7 +13,7 @@ use super::events::{allocated, not_released, releasing_of, resizing};
 use super::traced;
 use super::{EXACT, JOBS, Kind, SAMPLED};
 use crate::cpython::{MemAllocator, Symbols};
-use crate::threads::Inner;
+use crate::record::threads::Inner;
 
 type Pointer = *mut c_void;
 

@@ -8,8 +8,9 @@ use heaptide_capture::{Allocator, Frame};
 
 use super::events::note_allocated;
 use super::{EXACT, Kind, SAMPLED, recorded};
-use crate::threads::{self, Inner, ThreadState};
-use crate::{jobs, record, sampler, session};
+use crate::record::threads::{self, Inner, ThreadState};
+use crate::record::{self, sampler};
+use crate::{jobs, session};
 
 /// # Safety
 /// `state` comes from `threads::enter` on this thread.

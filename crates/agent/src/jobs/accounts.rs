@@ -7,7 +7,7 @@ use heaptide_capture::Allocator;
 use super::NOBODY;
 use super::objects::Types;
 use super::sites::{SiteFrame, Sites, Words};
-use crate::own_memory;
+use crate::host::own_memory;
 
 /// So many bytes of an object are searched for pointers to memory behind it.
 const MAX_LOOKED_AT: usize = 256;

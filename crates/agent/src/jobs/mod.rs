@@ -26,12 +26,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use heaptide_capture::Allocator;
 
 use crate::cpython::Symbols;
-use crate::error::StartError;
+use crate::cpython::interpreter;
 use crate::hooks;
-use crate::locks::ForkMutex;
+use crate::host::locks::ForkMutex;
+use crate::host::own_memory;
+use crate::record::codes;
+use crate::record::threads::{self, ThreadState, Unrecorded};
+use crate::session::error::StartError;
+use crate::session::fork;
 use crate::session::{self, LIFECYCLE};
-use crate::threads::{self, ThreadState, Unrecorded};
-use crate::{codes, fork, own_memory, python};
 
 pub use accounts::{Accounts, Block, Rest, SiteSum, TypeSum};
 
@@ -204,7 +207,7 @@ pub unsafe fn start(variable: usize) -> Result<Option<String>, StartError> {
     ACTIVE.store(true, Ordering::SeqCst);
     // SAFETY: the caller holds the GIL.
     unsafe {
-        if python::layout().is_some() {
+        if interpreter::layout().is_some() {
             codes::watch_deaths(&symbols);
         }
         hooks::install_for_jobs(&symbols);
@@ -324,8 +327,8 @@ unsafe fn current(memory: &mut ThreadMemory, thread_state: usize, accounts: &Acc
 }
 
 fn thread_state() -> usize {
-    if python::layout().is_some() {
-        python::thread_state()
+    if interpreter::layout().is_some() {
+        interpreter::thread_state()
     } else {
         0
     }
@@ -365,7 +368,7 @@ pub unsafe fn allocated(
         // It was there before any job: most of it is not this job's.
         job = NOBODY;
     }
-    let site = match python::layout() {
+    let site = match interpreter::layout() {
         // SAFETY: `thread_state` is this thread's own or 0, under a layout that was checked.
         Some(layout) if job != NOBODY => unsafe { accounts.sites.here(layout, thread_state) },
         _ => 0,

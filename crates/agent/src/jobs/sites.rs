@@ -12,7 +12,7 @@ use heaptide_capture::Code;
 use heaptide_capture::line_table::LineTable;
 
 use crate::cpython::{Layout, instr_offset};
-use crate::{codes, stack};
+use crate::record::{codes, stack};
 
 /// Innermost frames that make a site.
 pub const MAX_FRAMES: usize = 24;

@@ -20,9 +20,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use self::definition::definition;
 use self::slots::Library;
-use crate::locks::ForkMutex;
+use crate::host::locks::ForkMutex;
+use crate::host::sys;
 use crate::native::modules;
-use crate::{arenas, hooks, sys, threads};
+use crate::record::threads;
+use crate::{arenas, hooks};
 
 /// Taken before anything that takes the linker's lock. Holds which libraries are done, by their program headers.
 pub static LOADER: ForkMutex<Option<HashSet<usize>>> = ForkMutex::new(None);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Task;
 use crate::hooks::{self, Hook};
-use crate::sys;
+use crate::host::sys;
 
 #[cfg(target_arch = "x86_64")]
 mod relocation {

@@ -17,8 +17,8 @@ use std::sync::Arc;
 pub use reading::{Backend, Reader};
 pub use table::{Event, Row, Table};
 
+use crate::cpython::interpreter;
 use crate::cpython::{CurrentFrame, Symbols};
-use crate::python;
 
 /// One call of a watched function.
 pub struct Watch {
@@ -72,7 +72,7 @@ impl Near {
     /// What this thread is in has changed.
     fn forget(&self) {
         self.code.set(0);
-        let state = python::layout().map_or(0, |_| python::thread_state());
+        let state = interpreter::layout().map_or(0, |_| interpreter::thread_state());
         self.state.set(state);
     }
 
@@ -192,7 +192,7 @@ pub fn is_entered() -> bool {
 /// What tells the innermost frame of the calling thread's state from others; 0 where the interpreter's layout is not known.
 #[inline]
 fn current_frame(state: usize) -> usize {
-    let Some(layout) = python::layout().filter(|_| state != 0) else {
+    let Some(layout) = interpreter::layout().filter(|_| state != 0) else {
         return 0;
     };
     match layout.current_frame {
@@ -220,6 +220,6 @@ fn current_frame(state: usize) -> usize {
 pub unsafe fn prepare() {
     if let Ok(symbols) = Symbols::resolve() {
         // SAFETY: the caller holds the GIL.
-        let _ = unsafe { python::prepare(&symbols) };
+        let _ = unsafe { interpreter::prepare(&symbols) };
     }
 }

@@ -8,9 +8,9 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::OnceLock;
 
-use crate::clock;
-use crate::resident::Resident;
-use crate::sys;
+use crate::host::resident::Resident;
+use crate::host::sys;
+use crate::record::clock;
 
 /// What counts as the process's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::sys::KeepErrno;
+use crate::host::sys::KeepErrno;
 
 /// The readable memory around a stack pointer, cut where the thread's own control block begins.
 pub fn around(stack_pointer: usize) -> Option<Range<usize>> {

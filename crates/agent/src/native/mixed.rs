@@ -20,10 +20,10 @@ use heaptide_capture::Frame;
 use heaptide_capture::event::MAX_RECORD_BYTES;
 
 use super::walk::{NativeFrame, NativeStack, here};
+use crate::cpython::interpreter;
 use crate::cpython::{Evaluations, Layout};
-use crate::python;
 use crate::record::Room;
-use crate::stack::{self, Stack};
+use crate::record::stack::{self, Stack};
 
 pub const MAX_PYTHON_DEPTH: usize = stack::MAX_DEPTH;
 
@@ -36,9 +36,9 @@ pub const MAX_PYTHON_DEPTH: usize = stack::MAX_DEPTH;
 pub unsafe fn sync(native: &mut NativeStack, stack: &mut Stack, room: &mut Room) -> bool {
     // SAFETY: this function is on the stack.
     let walked = unsafe { native.walk(here()) };
-    let (layout, first_changed) = match python::layout() {
+    let (layout, first_changed) = match interpreter::layout() {
         Some(layout) => {
-            let thread_state = python::thread_state();
+            let thread_state = interpreter::thread_state();
             // SAFETY: the thread's own state or 0, under a layout that was checked.
             let changed = unsafe { stack.refresh(layout, thread_state) };
             if let Some(first) = changed {

@@ -18,7 +18,7 @@ pub mod walk;
 
 use walk::NativeStack;
 
-use crate::{own_memory, sys};
+use crate::host::{own_memory, sys};
 
 /// Whether this build can walk native stacks.
 pub const IS_SUPPORTED: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));

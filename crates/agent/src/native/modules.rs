@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use heaptide_capture::{Entry, Module as ModuleEntry};
 
+use crate::host::locks::{ForkGuard, ForkMutex};
 use crate::libraries::LOADER;
-use crate::locks::{ForkGuard, ForkMutex};
-use crate::{clock, codes, session};
+use crate::record::{clock, codes};
+use crate::session;
 
 static GENERATION: AtomicU64 = AtomicU64::new(1);
 pub static MODULES: ForkMutex<Option<Modules>> = ForkMutex::new(None);

@@ -15,17 +15,19 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use heaptide_capture::Entry;
 
 use super::{N_SESSIONS, ORDER, SESSION, Session, TICK_SHIFT, TOKEN_BITS, abandon, current};
-use crate::checkpoint::Checkpoints;
-use crate::config::Config;
 use crate::cpython::Symbols;
-use crate::error::StartError;
-use crate::locks::ForkMutex;
-use crate::store::Store;
-use crate::threads::{self, RECORDING};
-use crate::{
-    clock, codes, fork, hooks, jobs, keeper, ledger, native, new_file, own_memory, own_thread,
-    python, record, resident, sampler, sys,
-};
+use crate::cpython::interpreter;
+use crate::file::checkpoint::Checkpoints;
+use crate::file::store::Store;
+use crate::file::{keeper, new_file};
+use crate::host::locks::ForkMutex;
+use crate::host::{ledger, own_memory, own_thread, resident, sys};
+use crate::record::threads::{self, RECORDING};
+use crate::record::{self, clock, codes, sampler};
+use crate::session::config::Config;
+use crate::session::error::StartError;
+use crate::session::fork;
+use crate::{hooks, jobs, native};
 
 /// Held by whoever starts or stops.
 pub static LIFECYCLE: ForkMutex<Option<Running>> = ForkMutex::new(None);
@@ -82,7 +84,7 @@ pub unsafe fn start_in_child() -> Result<Option<String>, StartError> {
 pub unsafe fn prepare_interpreter() -> Result<(Symbols, Option<String>), StartError> {
     let symbols = Symbols::resolve().map_err(StartError::Interpreter)?;
     // SAFETY: the caller holds the GIL.
-    match unsafe { python::prepare(&symbols) } {
+    match unsafe { interpreter::prepare(&symbols) } {
         Ok(()) => Ok((symbols, None)),
         Err(unsupported) if unsupported.forbids_recording() => {
             Err(StartError::Interpreter(unsupported))
@@ -165,7 +167,7 @@ unsafe fn start_as(
     ORDER.word.store(1 << TOKEN_BITS, Ordering::SeqCst);
     // SAFETY: the caller holds the GIL.
     unsafe {
-        if python::layout().is_some() {
+        if interpreter::layout().is_some() {
             codes::watch_deaths(&symbols);
         }
         let kind = if session.config.sample_bytes > 0 {

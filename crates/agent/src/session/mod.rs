@@ -13,6 +13,9 @@
 //!
 //! Runs on: any thread. Allocates: past the hooks. Locks: the registry's. During fork: see `fork.rs`.
 
+pub mod config;
+pub mod error;
+pub(crate) mod fork;
 mod lifecycle;
 
 use std::path::PathBuf;
@@ -27,14 +30,15 @@ pub use self::lifecycle::{
     LIFECYCLE, forget_after_fork, pause_keeper, prepare_interpreter, resume_keeper, start,
     start_in_child, stop, wait_for_recording_threads,
 };
-use crate::checkpoint::Checkpoints;
-use crate::clock::ClockPoint;
-use crate::config::Config;
-use crate::locks::lock;
-use crate::registry::RegistryStream;
-use crate::store::Store;
-use crate::threads::{self, ThreadState};
-use crate::{clock, ledger, own_memory, record, sys};
+use crate::file::checkpoint::Checkpoints;
+use crate::file::registry::RegistryStream;
+use crate::file::store::Store;
+use crate::host::locks::lock;
+use crate::host::{ledger, own_memory, sys};
+use crate::record::clock::ClockPoint;
+use crate::record::threads::{self, ThreadState};
+use crate::record::{self, clock};
+use crate::session::config::Config;
 
 /// Low bits of the order word: the thread that recorded last. The rest is its number in the order.
 pub const TOKEN_BITS: u32 = 16;

@@ -41,7 +41,7 @@ impl NativeStack {
     #[cold]
     #[inline(never)]
     fn learn(&mut self, pc: usize) -> Cached {
-        let _errno = crate::sys::KeepErrno::now();
+        let _errno = crate::host::sys::KeepErrno::now();
         let mut cached = Cached {
             pc,
             rule: Rule::default(),

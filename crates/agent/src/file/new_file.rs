@@ -7,10 +7,10 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use heaptide_capture::{Header, Mode, header};
 
-use crate::clock;
-use crate::config::Config;
-use crate::error::StartError;
-use crate::resident::Resident;
+use crate::host::resident::Resident;
+use crate::record::clock;
+use crate::session::config::Config;
+use crate::session::error::StartError;
 
 pub fn open(config: &Config) -> Result<File, StartError> {
     let mut options = OpenOptions::new();

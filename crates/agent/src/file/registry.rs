@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use heaptide_capture::Entry;
 use heaptide_capture::area::{BlockHead, ChunkHead, REGISTRY_STREAM, SlotHead};
 
-use crate::slot::{Filled, Size, Slot};
-use crate::store::Store;
+use crate::file::slot::{Filled, Size, Slot};
+use crate::file::store::Store;
 
 #[derive(Default)]
 pub struct RegistryStream {

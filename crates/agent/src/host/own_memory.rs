@@ -6,7 +6,7 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::sys;
+use crate::host::sys;
 
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 
 use heaptide_capture::Entry;
 
-use crate::checkpoint::Checkpoints;
-use crate::own_thread::Handle;
-use crate::resident::Resident;
+use crate::file::checkpoint::Checkpoints;
+use crate::host::own_thread::Handle;
+use crate::host::resident::Resident;
+use crate::host::{own_memory, own_thread};
+use crate::libraries;
+use crate::record::clock;
 use crate::session::{self, Session};
-use crate::{clock, libraries, own_memory, own_thread};
 
 /// Moves when the keeper should look before its time.
 static CALLS: AtomicU32 = AtomicU32::new(0);

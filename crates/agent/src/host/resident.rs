@@ -2,8 +2,8 @@
 
 use std::fs::{self, File};
 
-use crate::own_file::OwnFile;
-use crate::sys;
+use crate::host::own_file::OwnFile;
+use crate::host::sys;
 
 /// An open view of the process's size, read again and again.
 pub struct Resident {

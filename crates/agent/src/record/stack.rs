@@ -21,7 +21,8 @@ use heaptide_capture::event::MAX_RECORD_BYTES;
 
 use crate::cpython::{CurrentFrame, Layout, instr_offset};
 use crate::record::Room;
-use crate::{codes, session};
+use crate::record::codes;
+use crate::session;
 
 /// Frames that are remembered and written. A chunk must hold a push for each.
 pub const MAX_DEPTH: usize = 4096;

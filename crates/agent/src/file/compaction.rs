@@ -12,7 +12,7 @@ use std::os::fd::RawFd;
 
 use heaptide_capture::area::{BlockHead, PaddingHead};
 
-use crate::sys;
+use crate::host::sys;
 
 const MIN_PADDING: u64 = PaddingHead::LEN as u64;
 

@@ -5,7 +5,7 @@
 use std::ffi::c_void;
 use std::io;
 
-use crate::threads;
+use crate::record::threads;
 
 /// What a thread does; what it leaves is for whoever waits for its end.
 pub type Work = Box<dyn FnOnce() -> *mut c_void + Send>;

@@ -13,7 +13,7 @@ use heaptide_capture::read::MAX_CHECKPOINT_LEN;
 use heaptide_capture::tally::Tally;
 use heaptide_capture::{Capture, replay_between};
 
-use crate::clock;
+use crate::record::clock;
 use crate::session::{self, Session, TOKEN_BITS};
 
 /// Events may take this much of the file before they are replaced.

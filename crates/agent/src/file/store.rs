@@ -29,11 +29,11 @@ use heaptide_capture::area::{
 };
 use heaptide_capture::pack::Packer;
 
-use crate::compaction::{self, BlockPlace};
-use crate::locks::lock;
-use crate::own_file::OwnFile;
-use crate::slot::{Filled, Size, Slot};
-use crate::sys;
+use crate::file::compaction::{self, BlockPlace};
+use crate::file::slot::{Filled, Size, Slot};
+use crate::host::locks::lock;
+use crate::host::own_file::OwnFile;
+use crate::host::sys;
 
 /// Slots that may wait for the keeper before threads help with packing.
 const MAX_WAITING: usize = 24;
@@ -163,7 +163,7 @@ impl Store {
     pub fn leave(&self, filled: Filled) {
         lock(&self.pool).waiting.push_back(filled);
         if self.n_waiting.fetch_add(1, Ordering::Relaxed) + 1 == WAKE_AT {
-            crate::keeper::wake();
+            crate::file::keeper::wake();
         }
     }
 

@@ -12,6 +12,13 @@
 //! Runs on: the thread whose event it is. Allocates: never. Locks: when a chunk is full. During fork/exit: the order
 //! word is wiped in a child, which sends every thread into `switch`, where it ends.
 
+pub(crate) mod clock;
+pub(crate) mod codes;
+pub(crate) mod sampler;
+pub(crate) mod stack;
+pub mod threads;
+pub(crate) mod tls;
+
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 
@@ -20,11 +27,12 @@ use heaptide_capture::event::MAX_RECORD_BYTES;
 use heaptide_capture::wire::Writer;
 use heaptide_capture::{Allocator, Frame, Lost, Tables};
 
+use crate::cpython::interpreter;
+use crate::file::slot::Filled;
+use crate::host::sys::KeepErrno;
+use crate::native;
+use crate::record::threads::{NO_TOKEN, ThreadState};
 use crate::session::{self, ORDER, TOKEN_MASK};
-use crate::slot::Filled;
-use crate::sys::KeepErrno;
-use crate::threads::{NO_TOKEN, ThreadState};
-use crate::{clock, native, python};
 
 /// Room that an event with an unchanged stack needs, with much to spare.
 const EVENT_ROOM: usize = 512;
@@ -88,10 +96,12 @@ pub unsafe fn alloc(
         // SAFETY: from the position to the slot's end the chunk is this thread's.
         let mut room = unsafe { Room::new(&mut state.tables, start, slot.end()) };
         let synced = if state.native.is_null() {
-            match python::layout() {
-                // SAFETY: `python::thread_state` gives this thread's own state or 0, under a layout that was checked.
+            match interpreter::layout() {
+                // SAFETY: `interpreter::thread_state` gives this thread's own state or 0, under a layout that was checked.
                 Some(layout) => unsafe {
-                    state.stack.sync(layout, python::thread_state(), &mut room)
+                    state
+                        .stack
+                        .sync(layout, interpreter::thread_state(), &mut room)
                 },
                 None => true,
             }
@@ -289,7 +299,9 @@ fn join(state: &mut ThreadState, session: &session::Session) {
         }
     }
     // SAFETY: the reference is a state's.
-    session.announce_thread(state.stream, unsafe { crate::threads::os_id(state) });
+    session.announce_thread(state.stream, unsafe {
+        crate::record::threads::os_id(state)
+    });
 }
 
 /// Leaves the full chunk to the keeper and begins the next one.

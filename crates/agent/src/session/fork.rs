@@ -9,14 +9,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::arenas::ARENAS;
-use crate::codes::{CODES, JOB_CODES};
-use crate::config::Config;
+use crate::host::locks::lock;
+use crate::host::sys;
 use crate::libraries::LOADER;
-use crate::locks::lock;
 use crate::native::modules::MODULES;
+use crate::record::codes::{CODES, JOB_CODES};
+use crate::record::threads::{self, POOL};
+use crate::session::config::Config;
 use crate::session::{self, LIFECYCLE, ORDER};
-use crate::threads::{self, POOL};
-use crate::{arenas, jobs, sys};
+use crate::{arenas, jobs};
 
 static PREPARED: AtomicBool = AtomicBool::new(false);
 /// In a child that is to be followed: how the parent recorded.

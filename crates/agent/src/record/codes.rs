@@ -15,8 +15,9 @@ use heaptide_capture::{Code, Entry, Lost, wire};
 
 use crate::cpython::line_table::strip_columns;
 use crate::cpython::{CodeBuffers, Layout, Symbols, read_code};
-use crate::locks::ForkMutex;
-use crate::{session, threads};
+use crate::host::locks::ForkMutex;
+use crate::record::threads;
+use crate::session;
 
 /// What frames show whose code could not be read. No code object gets this number.
 const UNKNOWN: u32 = 0;

@@ -14,7 +14,8 @@
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use crate::{clock, own_memory, sys};
+use crate::host::{own_memory, sys};
+use crate::record::clock;
 
 const WAYS: usize = 4;
 /// Two million live samples; a session that has more loses some and says so.

@@ -18,14 +18,16 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use heaptide_capture::Tables;
 
+use crate::file::slot::Slot;
+use crate::host::locks::ForkMutex;
+use crate::host::own_memory;
+use crate::host::sys;
 use crate::jobs::ThreadMemory;
-use crate::locks::ForkMutex;
 use crate::native::walk::NativeStack;
-use crate::own_memory;
-use crate::sampler::Sampler;
-use crate::slot::Slot;
-use crate::stack::Stack;
-use crate::{jobs, session, sys, tls};
+use crate::record::sampler::Sampler;
+use crate::record::stack::Stack;
+use crate::record::tls;
+use crate::{jobs, session};
 
 /// The thread is beyond its destructors.
 const EXITED: usize = 1;

@@ -1,0 +1,9 @@
+//! The operating system and the C library as the agent uses them, and the resources that belong to Heaptide itself.
+
+pub(crate) mod ledger;
+pub(crate) mod locks;
+pub(crate) mod own_file;
+pub mod own_memory;
+pub mod own_thread;
+pub mod resident;
+pub mod sys;
