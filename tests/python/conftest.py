@@ -1,65 +1,24 @@
-"""What every Python test may ask for: to run a program under Heaptide, to read its capture, to compile a C program.
+"""Fixtures of all Python tests: run a program under Heaptide, read its capture, compile a C program.
 
-Tests drive the installed wheel from outside, in processes of their own, as a user would: the interpreter that runs
-pytest is never profiled itself.
+Tests drive the installed wheel from outside, in separate processes, as a user would. The interpreter that runs pytest
+is never profiled itself.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
-import sys
-import sysconfig
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hermetic import become_hermetic
-from jobs import Job, obedient
+from support.commands import PROGRAMS, Finished, compile_library, heaptide
+from support.controlled_program import Job, obedient
+from support.hermetic import become_hermetic
 
 become_hermetic()
-
-PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A program that has ended, and the capture it left."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-    capture: Path
-
-
-def heaptide(*arguments: str | Path, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the heaptide command of the interpreter under test; a failure shows what it said."""
-    command = [sys.executable, "-m", "heaptide", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, **options)
-    if check and done.returncode != 0:
-        pytest.fail(f"{command} ended with {done.returncode}\n--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}")
-    return done
-
-
-def session_id(capture: Path) -> bytes:
-    """The field of the header that all captures of a session share: tag 1, 16 bytes, right behind the prefix."""
-    start = capture.read_bytes()[24:42]
-    assert start[:2] == b"\x01\x10"
-    return start[2:]
-
-
-def python(*arguments: str | Path, cwd: Path, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run the interpreter under test in a folder, with `env` added to the environment."""
-    command = [sys.executable, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **env})
-    if check and done.returncode != 0:
-        pytest.fail(f"{command} ended with {done.returncode}\n--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}")
-    return done
 
 
 @pytest.fixture
@@ -139,20 +98,3 @@ def extension(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         return built[key]
 
     return build
-
-
-def compile_library(source: Path, folder: Path, flags: Sequence[str]) -> Path:
-    """One C source to one shared library, for the interpreter that runs the tests."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler: install gcc to run this test")
-    include = Path(sysconfig.get_path("include"))
-    needs_python = "Python.h" in source.read_text()
-    if needs_python and not (include / "Python.h").exists():
-        pytest.skip(f"no Python.h for {sys.executable}: install its development headers to run this test")
-    library = folder / (source.stem + (sysconfig.get_config_var("EXT_SUFFIX") if needs_python else ".so"))
-    command = [compiler, "-shared", "-fPIC", "-O1", "-g", "-fno-builtin", "-Wall", "-Werror"]
-    command += [f"-I{include}", str(source), "-o", str(library), "-pthread", "-ldl", *flags]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, f"{source.name} does not compile:\n{done.stderr}"
-    return library

@@ -1,0 +1,127 @@
+"""Code written for memray runs on our engine unchanged, and what is different is said in words."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from heaptide.compat import memray
+from support.commands import heaptide, python
+
+pytestmark = pytest.mark.once
+
+SIZE = 3_000_000 + sys.getsizeof(b"")
+
+PROGRAM = """
+import pathlib, subprocess, sys
+import memray
+
+def work():
+    global held
+    held = bytes(3_000_000)
+
+with memray.Tracker(pathlib.Path("out.bin"), native_traces=False, trace_python_allocators=True, follow_fork=True):
+    work()
+tracker = memray.Tracker(destination=memray.FileDestination("other.bin", overwrite=True), memory_interval_ms=5,
+                         file_format=memray.FileFormat.AGGREGATED_ALLOCATIONS)
+tracker.__enter__()
+work()
+tracker.__exit__(None, None, None)
+for words in (["flamegraph", "--leaks", "-o", "page.html", "out.bin"], ["stats", "out.bin"]):
+    subprocess.run([sys.executable, "-m", "memray", *words], check=True)
+"""
+
+
+def test_program_written_for_memray_runs_unchanged(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(PROGRAM)
+    for n_captures in (1, 2):
+        (tmp_path / "page.html").unlink(missing_ok=True)
+        done = python("job.py", cwd=tmp_path, HEAPTIDE_COMPAT="memray", HEAPTIDE_CONFIG="off")
+        assert "Total allocations" in done.stdout and done.stderr == ""
+        # An earlier file of the same name is kept: a second start does not fail.
+        assert len(list(tmp_path.glob("out*.bin"))) == n_captures
+    assert (tmp_path / "page.html").read_text().startswith("<!")
+    head = heaptide("parse", tmp_path / "out.bin").stdout.splitlines()[0]
+    assert " objects=true " in head and " follow_fork=true " in head
+    assert " aggregate=true " in heaptide("parse", tmp_path / "other.bin").stdout.splitlines()[0]
+
+
+def test_reader_gives_the_records_of_a_capture(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text("def work(): return bytes(3_000_000)\nheld = work()\nwork()\n")
+    heaptide("run", "-q", "-o", tmp_path / "job.bin", tmp_path / "job.py")
+    with memray.FileReader(tmp_path / "job.bin") as reader:
+        assert reader.metadata.peak_memory > 6_000_000 and reader.metadata.command_line.endswith("job.py")
+        assert reader.metadata.end_time > reader.metadata.start_time
+        for records, n_allocations in (
+            (reader.get_high_watermark_allocation_records(), 2),
+            (reader.get_leaked_allocation_records(merge_threads=False), 1),
+        ):
+            large = [record for record in records if record.size >= SIZE]
+            assert sum(record.n_allocations for record in large) == n_allocations
+            assert sum(record.size for record in large) == n_allocations * SIZE
+            for record in large:
+                assert record.stack_trace(1) == [("work", str(tmp_path / "job.py"), 1)]
+                assert [frame[0] for frame in record.stack_trace()] == ["work", "<module>"]
+    with pytest.raises(ValueError, match="closed"):
+        reader.get_leaked_allocation_records()
+
+
+def test_files_that_cannot_be_read_raise_what_memray_raises(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        memray.FileReader(tmp_path / "missing.bin")
+    (tmp_path / "junk.bin").write_text("junk")
+    with pytest.raises(OSError, match="junk"):
+        memray.FileReader(tmp_path / "junk.bin")
+
+
+def test_what_we_do_not_do_is_refused_in_words(tmp_path: Path) -> None:
+    with pytest.raises(NotImplementedError, match="HEAPTIDE_CONTROL"):
+        memray.SocketDestination(8000)
+    with pytest.raises(NotImplementedError, match="lifetimes"):
+        memray.Tracker(tmp_path / "x.bin", track_object_lifetimes=True)
+    for wrong in ({}, {"file_name": "x", "destination": memray.FileDestination("x")}):
+        with pytest.raises(TypeError, match="Exactly one"):
+            memray.Tracker(**wrong)  # type: ignore[arg-type]
+
+
+def test_trackers_are_used_once_and_one_at_a_time(tmp_path: Path) -> None:
+    program = """
+from heaptide.compat import memray
+first = memray.Tracker("first.bin")
+with first:
+    try:
+        memray.Tracker("second.bin").__enter__()
+    except RuntimeError as error:
+        assert "No more than one Tracker" in str(error)
+    else:
+        raise AssertionError
+try:
+    first.__enter__()
+except RuntimeError:
+    pass
+else:
+    raise AssertionError
+try:
+    memray.Tracker(destination=memray.FileDestination("first.bin")).__enter__()
+except OSError:
+    pass
+else:
+    raise AssertionError
+with memray.Tracker("/dev/null"):
+    pass
+memray.install(force=True)
+import memray as found
+assert found is memray
+"""
+    python("-c", program, cwd=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["first.bin"]
+
+
+def test_only_what_was_asked_for_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "memray.py").write_text("real = True")
+    code = "import memray; print(hasattr(memray, 'real'))"
+    assert python("-c", code, cwd=tmp_path).stdout == "True\n"
+    assert python("-c", code, cwd=tmp_path, HEAPTIDE_COMPAT="memray").stdout == "False\n"
+    done = python("-c", code, cwd=tmp_path, HEAPTIDE_COMPAT="scalpel")
+    assert done.stdout == "True\n" and "no front end for 'scalpel'" in done.stderr

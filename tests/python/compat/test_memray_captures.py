@@ -1,0 +1,225 @@
+"""Captures of memray are read as memray reads them: the same totals, peak and leaks on every call stack."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.commands import PROGRAMS, heaptide
+from support.memray_comparison import Amount, Stack, memray, memray_run, numbers_of_memray, numbers_of_ours, summed
+
+PROGRAM = PROGRAMS / "allocates_the_same_every_time.py"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All allocations of the program, as memray writes them by default."""
+    return memray_run(tmp_path_factory.mktemp("memray"), PROGRAM)
+
+
+@pytest.fixture(scope="module")
+def aggregated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the program held at its peak and at its end."""
+    return memray_run(tmp_path_factory.mktemp("aggregated"), PROGRAM, "--aggregate")
+
+
+@pytest.mark.skipif(
+    sys.version_info >= (3, 14),
+    reason="the libffi of these interpreters maps a page over its own mapping: memray counts it twice, and we once",
+)
+def test_every_stack_has_the_numbers_that_memray_shows(recorded: Path) -> None:
+    assert numbers_of_ours(recorded) == numbers_of_memray(recorded)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("options", [["--native"], ["--trace-python-allocators"], ["--no-compress"]], ids="".join)
+def test_every_kind_of_full_capture_is_read(tmp_path: Path, options: list[str]) -> None:
+    capture = memray_run(tmp_path, PROGRAM, *options)
+    assert numbers_of_ours(capture) == numbers_of_memray(capture)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("is_native", [False, True])
+def test_aggregated_capture_has_the_same_peak_and_leaks(aggregated: Path, tmp_path: Path, is_native: bool) -> None:
+    capture = memray_run(tmp_path, PROGRAM, "--aggregate", "--native", "--no-compress") if is_native else aggregated
+    ours, theirs = numbers_of_ours(capture), numbers_of_memray(capture)
+
+    def sizes(sums: dict[Stack, Amount]) -> dict[Stack, int]:
+        # Only bytes: memray counts one for each merged record, however many blocks that is (its defect 1).
+        return {stack: size for stack, (size, _) in sums.items() if size}
+
+    assert ours.total is None
+    assert sizes(dict(ours.peak)) == sizes(dict(theirs.peak))
+    assert sizes(dict(ours.leaked)) == sizes(dict(theirs.leaked))
+
+
+@pytest.mark.once
+def test_stats_say_what_memray_says(recorded: Path, tmp_path: Path) -> None:
+    ours = json.loads(heaptide("stats", "--json", recorded).stdout)
+    written = tmp_path / "memray.json"
+    subprocess.run(
+        [sys.executable, "-m", "memray", "stats", "--json", "-o", written, recorded], check=True, capture_output=True
+    )
+    theirs = json.loads(written.read_text())
+    same = [
+        *("total_num_allocations", "total_bytes_allocated", "allocator_type_distribution"),
+        *("top_allocations_by_size", "top_allocations_by_count"),
+    ]
+    assert {key: ours[key] for key in same} == {key: theirs[key] for key in same}
+    # memray puts a size that is exactly on the edge of two bins into the wrong one; the numbers of blocks are the same.
+    assert sum(bin["count"] for bin in ours["allocation_size_histogram"]) == theirs["total_num_allocations"]
+    same = ["start_time", "end_time", "peak_memory", "command_line", "pid", "main_thread_id", "python_allocator"]
+    same += ["trace_python_allocators", "file_format"]
+    assert {key: ours["metadata"][key] for key in same} == {key: theirs["metadata"][key] for key in same}
+
+
+@pytest.mark.once
+def test_aggregated_capture_says_that_it_has_no_totals(aggregated: Path) -> None:
+    said = heaptide("stats", aggregated).stdout
+    assert "not in this capture" in said
+    assert "holds no totals" in said
+    statistics = json.loads(heaptide("stats", "--json", aggregated).stdout)
+    assert statistics["total_bytes_allocated"] is None
+    with memray.FileReader(aggregated) as reader:
+        assert statistics["metadata"]["peak_memory"] == reader.metadata.peak_memory
+
+
+@pytest.mark.once
+def test_every_report_is_made_of_a_memray_capture(recorded: Path, tmp_path: Path) -> None:
+    for command in (["summary"], ["tree"], ["parse"], ["transform", "collapsed", "-o", "-"]):
+        assert "come_and_go" in heaptide(*command, recorded, cwd=tmp_path).stdout, command
+    for command in (["flamegraph"], ["table"]):
+        heaptide(*command, "-o", "page.html", "-f", recorded, cwd=tmp_path)
+        assert (tmp_path / "page.html").stat().st_size > 10_000
+    assert "worker" in heaptide("parse", recorded).stdout
+
+
+@pytest.mark.once
+def test_captures_of_forked_children_are_read_together(tmp_path: Path) -> None:
+    program = tmp_path / "forks.py"
+    program.write_text(
+        "import os\n"
+        "def parent(): return bytearray(3 << 20)\n"
+        "def child(): return bytearray(5 << 20)\n"
+        "kept = parent()\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    kept = child()\n"
+        "    raise SystemExit\n"
+        "os.waitpid(pid, 0)\n"
+    )
+    capture = memray_run(tmp_path, program, "--follow-fork")
+    captures = sorted(tmp_path.glob("memray*.bin*"))
+    assert len(captures) == 2, captures
+    statistics = json.loads(heaptide("stats", "--json", "-n", "100", *captures).stdout)
+    found = {entry["location"].split(":")[0]: entry["size"] for entry in statistics["top_allocations_by_size"]}
+    assert found["parent"] == (3 << 20) + 1
+    assert found["child"] == (5 << 20) + 1
+    child = next(path for path in captures if path != capture)
+    assert numbers_of_ours(child) == numbers_of_memray(child)
+
+
+@pytest.mark.once
+def test_capture_of_a_killed_program_is_read_to_its_last_whole_record(tmp_path: Path) -> None:
+    program = tmp_path / "killed.py"
+    program.write_text(
+        "import os, signal\n"
+        "kept = [bytearray(1 << 20) for _ in range(10)]\n"
+        "temporary = [len(bytearray(2000)) for _ in range(20000)]\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    command = [sys.executable, "-m", "memray", "run", "-q", "-o", "killed.bin", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True)
+    assert done.returncode < 0
+    capture = tmp_path / "killed.bin"
+    ours = numbers_of_ours(capture)
+    assert ours == numbers_of_memray(capture)
+    assert sum(size for size, _ in ours.leaked.values()) > 10 << 20
+    said = heaptide("stats", capture).stdout
+    assert "did not end its recording" in said
+
+
+@pytest.mark.once
+def test_cut_and_overwritten_captures_give_the_good_part_and_a_note(tmp_path: Path) -> None:
+    whole = memray_run(tmp_path, PROGRAM, "--no-compress").read_bytes().rstrip(b"\0")
+    damaged = tmp_path / "damaged.bin"
+    for bytes_left in (whole[: len(whole) // 2], whole[: len(whole) // 2] + b"\x3f" * 500):
+        damaged.write_bytes(bytes_left)
+        done = heaptide("stats", "--json", damaged)
+        assert json.loads(done.stdout)["total_num_allocations"] > 10
+        assert done.stderr.startswith("heaptide: "), done.stderr
+        assert done.stderr.count("\n") == 1, done.stderr
+
+
+@pytest.mark.once
+def test_other_formats_of_memray_are_refused_by_name(tmp_path: Path) -> None:
+    older = tmp_path / "older.bin"
+    older.write_bytes(b"memray\0" + (11).to_bytes(4, "little") + b"\1" * 100)
+    done = heaptide("stats", older, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "format 11" in done.stderr
+    assert "1.19 and 1.20" in done.stderr
+
+
+@pytest.mark.once
+def test_reader_of_parse_may_leave_early(recorded: Path) -> None:
+    command = [sys.executable, "-m", "heaptide", "parse", str(recorded)]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("threshold", [1, 20])
+def test_temporary_blocks_are_those_that_memray_finds(recorded: Path, threshold: int) -> None:
+    said = heaptide(
+        *("transform", "csv", "--temporary-allocation-threshold", str(threshold), "-o", "-", recorded)
+    ).stdout
+    ours: dict[Stack, Amount] = {}
+    for row in csv.DictReader(io.StringIO(said)):
+        frames = [frame.rsplit(";", 2) for frame in row["stack_trace"].split("|")]
+        stack = tuple((function, file, int(line)) for function, file, line in frames)
+        size, count = ours.get(stack, (0, 0))
+        ours[stack] = (size + int(row["size"]), count + int(row["num_allocations"]))
+    with memray.FileReader(recorded) as reader:
+        theirs = summed(reader.get_temporary_allocation_records(merge_threads=True, threshold=threshold))
+    # What a thread hands to one that it starts is released there. If its address is then used again there, and released
+    # by the first thread, memray takes the two blocks for one, and calls it temporary.
+    for numbers in (ours, theirs):
+        for stack in [stack for stack in numbers if stack[0][0] == "start" and stack[0][1].endswith("threading.py")]:
+            del numbers[stack]
+    assert ours
+    assert ours == theirs
+
+
+@pytest.mark.once
+def test_aggregated_capture_refuses_what_it_cannot_know(aggregated: Path, tmp_path: Path) -> None:
+    heaptide("flamegraph", "-o", "page.html", aggregated, cwd=tmp_path)
+    for options in (["--temporary-allocations"], ["--total"], ["--from", "1ms"]):
+        done = heaptide("tree", *options, aggregated, check=False)
+        assert done.returncode == 1, options
+        assert done.stderr.count("\n") == 1
+        assert "aggregated capture of memray" in done.stderr
+
+
+@pytest.mark.once
+def test_comparison_with_an_aggregated_capture_leaves_out_what_it_cannot_know(recorded: Path, aggregated: Path) -> None:
+    said = heaptide("diff", aggregated, recorded).stdout
+    assert "alive at the end" in said
+    assert "allocated in all" not in said
+    whole = json.loads(heaptide("diff", "--json", aggregated, recorded).stdout)["whole"]
+    assert whole["peak"]["before_bytes"] > 0
+    assert whole["total"] is None
+    assert whole["temporary"] is None
+    done = heaptide("diff", "--total", "--fail-above", "0", aggregated, recorded, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "aggregated capture of memray" in done.stderr

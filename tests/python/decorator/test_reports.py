@@ -1,0 +1,219 @@
+"""The decorator's looks and reports: its parameters, the names of its files, its sinks, and what it does about failures.
+
+The rows are those of Flyte's checklist.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import inspect
+import re
+import textwrap
+from pathlib import Path
+
+import heaptide as package
+import pytest
+from support.commands import heaptide
+from support.controlled_program import page_data
+from support.decorated_program import n_blocks, run
+from support.resident_readings import GROW_AND_SHRINK, shortest_time_of_three_readings
+from support.waiting import wait_until
+
+
+@pytest.mark.once
+def test_F1_seven_parameters_and_their_defaults() -> None:
+    parameters = inspect.signature(package.memray_profiling).parameters.values()
+    assert [(parameter.name, parameter.default) for parameter in parameters] == [
+        ("task_function", None),
+        ("native_traces", False),
+        ("trace_python_allocators", False),
+        ("follow_fork", False),
+        ("memory_interval_ms", 10),
+        ("memray_html_reporter", "flamegraph"),
+        ("memray_reporter_args", None),
+    ]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "decorate", [package.memray_profiling, package.memray_profiling(), package.profile_memory(sample=True)]
+)
+def test_F1_a_decorated_function_looks_as_before(decorate: object) -> None:
+    def load(path: str, *, deep: bool = False) -> list[int]:
+        """Load it."""
+        return []
+
+    load.team = "data"  # type: ignore[attr-defined]
+    decorated = decorate(load)  # type: ignore[operator]
+    assert inspect.signature(decorated) == inspect.signature(load)
+    assert (decorated.__name__, decorated.__doc__, decorated.__module__) == ("load", "Load it.", __name__)
+    assert decorated.__annotations__ == load.__annotations__ and decorated.team == "data"
+    assert decorated.__wrapped__ is load
+
+
+@pytest.mark.once
+def test_F2_wrong_reporters_and_options_are_refused_when_decorating() -> None:
+    for reporter in ("flame", "tree", "Table", ""):
+        with pytest.raises(ValueError, match="no reporter"):
+            package.memray_profiling(memray_html_reporter=reporter)
+    for options in (
+        ["--leeks"],
+        ["x--y"],
+        ["leaks"],
+        [5],
+        "--leaks",
+        ["-o", "elsewhere"],
+        ["--help"],
+        ["--leaks", "5"],
+    ):
+        with pytest.raises(ValueError):
+            package.memray_profiling(memray_reporter_args=options)
+    for options in (None, [], ["--leaks"], ["-f", "--leaks"], ["--no-source"]):
+        for reporter in ("flamegraph", "table"):
+            package.memray_profiling(memray_html_reporter=reporter, memray_reporter_args=options)
+    for interval in (0, -5):
+        with pytest.raises(ValueError, match="interval_ms"):
+            package.memray_profiling(memory_interval_ms=interval)
+
+
+@pytest.mark.once
+def test_F3_capture_and_page_have_their_documented_names(tmp_path: Path) -> None:
+    captures, pages, said = run(
+        tmp_path,
+        """
+        from heaptide import memray_profiling
+
+        @memray_profiling(memray_html_reporter="table", memray_reporter_args=["--leaks"])
+        def my_task(n):
+            return bytes(n)
+
+        assert len(my_task(n=3_000_000)) == 3_000_000
+        """,
+    )
+    (capture,), (page,) = captures, pages
+    stamp = re.fullmatch(r"my_task\.(\d{14})\.bin", capture.name)
+    assert stamp and page.name == f"table.my_task.{stamp[1]}.html" and said == ""
+    assert n_blocks(capture) == 1
+    assert page.read_text().startswith("<!") and "my_task" in page_data(page.read_text())
+
+
+@pytest.mark.once
+def test_F3_report_goes_to_the_sink_that_was_set(tmp_path: Path) -> None:
+    _, pages, _ = run(
+        tmp_path,
+        """
+        import heaptide
+        from heaptide import reports
+
+        decks = []
+        assert reports.set_sink(decks.append) is reports.to_file
+
+        @heaptide.memray_profiling
+        def task(): pass
+
+        @heaptide.profile_memory(reporter="table", sink=lambda report: own.append(report))
+        def other(): pass
+
+        own = []
+        task(), other()
+        (deck,), (table,) = decks, own
+        assert (deck.title, deck.function, deck.error) == ("Memray Flamegraph", "task", None)
+        assert (table.title, table.function) == ("Memory Table", "other")
+        assert deck.html().startswith("<!") and deck.html() == open(deck.path).read()
+        """,
+    )
+    assert len(pages) == 2
+
+
+@pytest.mark.once
+def test_F9_interval_governs_the_resident_curve_and_leaks_the_first_view(tmp_path: Path) -> None:
+    program = GROW_AND_SHRINK + textwrap.dedent("""
+        import heaptide
+
+        @heaptide.memray_profiling(memory_interval_ms=5, memray_reporter_args=["--leaks"], native_traces=True)
+        def often(): grow_and_shrink()
+
+        @heaptide.memray_profiling(memory_interval_ms=200, trace_python_allocators=True)
+        def seldom(): grow_and_shrink()
+
+        often()
+        os.unlink("enough")
+        seldom()
+    """)
+
+    def shortest_time(function: str) -> float:
+        folder = tmp_path / "memray_bin"
+        return min(map(shortest_time_of_three_readings, folder.glob(f"{function}.*.bin")), default=float("inf"))
+
+    def end_after_three_readings(function: str, enough: float) -> None:
+        try:
+            wait_until(lambda: running.done() or shortest_time(function) < enough, f"three readings of {function}")
+        finally:
+            (tmp_path / "enough").touch()
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        running = pool.submit(run, tmp_path, program)
+        end_after_three_readings("often", 0.19)
+        wait_until(lambda: running.done() or not (tmp_path / "enough").exists(), "the next function")
+        end_after_three_readings("seldom", 60)
+        captures, pages, said = running.result()
+    often, seldom = (heaptide("parse", path).stdout.splitlines() for path in captures)
+    # Times in the file are exact to a millisecond.
+    assert shortest_time("often") < 0.19 and shortest_time("seldom") > 0.198
+    assert " objects=true " in seldom[0] and " objects=false " in often[0]
+    assert " native=false " in seldom[0] and " native=true " in often[0]
+    assert said == ""
+    assert len(pages) == 2
+
+
+@pytest.mark.once
+def test_F10_failing_reporter_leaves_a_page_that_says_so_and_the_result_alone(tmp_path: Path) -> None:
+    captures, pages, said = run(
+        tmp_path,
+        """
+        import heaptide
+        from heaptide import reports
+
+        @heaptide.memray_profiling
+        def task():
+            reports._COMMAND = "import sys; sys.exit('the <reporter> is broken')"
+            return 5
+
+        assert task() == 5
+        """,
+    )
+    assert len(captures) == len(pages) == 1
+    assert "the &lt;reporter&gt; is broken" in pages[0].read_text() and captures[0].name in pages[0].read_text()
+    assert said == "heaptide: task: no flamegraph could be made: the <reporter> is broken\n"
+
+
+@pytest.mark.once
+def test_F10_names_of_any_kind_are_safe_and_a_broken_folder_stops_nothing(tmp_path: Path) -> None:
+    captures, pages, said = run(
+        tmp_path,
+        """
+        import functools, heaptide
+
+        def named(name):
+            def function(): return name
+            function.__name__ = name
+            return heaptide.memray_profiling(function)
+
+        for name in ("a", "bin", "../../up", "x/y", "-o", "naïve name", "é" * 200):
+            assert named(name)() == name
+        assert heaptide.memray_profiling(lambda: 3)() == 3
+        assert heaptide.memray_profiling(functools.partial(int, "7"))() == 7
+        open("file", "w").close()
+
+        @heaptide.profile_memory(folder="file/sub")
+        def task(): return 8
+
+        assert task() == 8
+        """,
+    )
+    assert len(captures) == len(pages) == 9
+    assert {path.name.rpartition(".")[0].rpartition(".")[0] for path in captures} == {
+        *("a", "bin", "_.._up", "x_y", "-o", "naïve_name", "_lambda_", "partial", "é" * 64)
+    }
+    assert said.startswith("heaptide: task: ") and said.count("\n") == 1
+    assert not list(tmp_path.parent.glob("up*"))

@@ -1,0 +1,114 @@
+"""Looking at one's own objects makes none, on any Python: what a comprehension or a frame leaves differs between them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.object_program import run
+
+
+def test_looking_leaves_nothing_behind(tmp_path: Path) -> None:
+    before, after = run(
+        tmp_path,
+        """
+        kept = {"key": [Node(1)]}
+        def look():
+            objects.typestats()
+            objects.find_backref_chain(kept["key"][0], objects.is_proper_module)
+            objects.show_backrefs([kept["key"][0]], output=io.StringIO())
+        look()
+        gc.collect()
+        gc.disable()
+        before = len(gc.get_objects())
+        for _ in range(3):
+            look()
+        print(json.dumps([before, len(gc.get_objects())]))
+        """,
+    )
+    assert after - before < 20
+
+
+def test_objects_that_asyncio_keeps_to_use_again_get_no_references(tmp_path: Path) -> None:
+    n_unused, *rest = run(
+        tmp_path,
+        """
+        import asyncio, os
+        async def wait():
+            loop = asyncio.get_running_loop()
+            future = loop.create_future()
+            loop.call_soon(future.set_result, 1)
+            await future
+        asyncio.run(wait())
+        gc.collect()
+        gc.disable()
+        n_unused = objects.count("FutureIter")
+        if n_unused:  # given back a second time by now: the collector would never end
+            print(json.dumps([n_unused]), flush=True)
+            os._exit(0)
+        asyncio_of_c = sys.modules["_asyncio"]
+        chain = objects.find_backref_chain(vars(asyncio_of_c), objects.is_proper_module)
+        objects.show_refs([asyncio_of_c], output=io.StringIO())
+        asyncio.run(wait())
+        gc.collect()
+        print(json.dumps([0, chain[0].__name__, len(chain)]))
+        """,
+    )
+    assert n_unused == 0
+    assert rest == ["_asyncio", 2]
+
+
+def test_no_object_is_asked_for_anything(tmp_path: Path) -> None:
+    asked, counted, chain, pictures, rows = run(
+        tmp_path,
+        """
+        import heaptide, weakref
+        asked = []
+        class Lazy:
+            @property
+            def __class__(self): asked.append("class"); raise RuntimeError("too early")
+            def __len__(self): asked.append("len"); raise RuntimeError("too early")
+            def __repr__(self): asked.append("repr"); raise RuntimeError("too early")
+            def __eq__(self, other): asked.append("eq"); raise RuntimeError("too early")
+            __hash__ = None
+        class Meta(type):
+            def __getattribute__(self, name): asked.append(name); raise RuntimeError("too early")
+        class Made(metaclass=Meta): pass
+        gone = weakref.proxy(Node(1))
+        made = Made()
+        kept = [gone, Lazy(), made, Node(2)]
+        counted = [objects.count("Lazy"), objects.count("Made"), objects.count("Node")]
+        objects.show_growth(file=io.StringIO()); objects.get_new_ids(file=io.StringIO()); objects.get_leaking_objects()
+        chain = objects.find_backref_chain(kept[1], objects.is_proper_module)
+        pictures = []
+        for each in kept:
+            for draw in (objects.show_backrefs, objects.show_refs):
+                out = io.StringIO()
+                draw(each, output=out, refcounts=True)
+                pictures.append(out.getvalue().startswith("digraph"))
+        h = heaptide.hpy().heap()
+        rows = [(h & Lazy).count, (h & type(made)).count]
+        print(json.dumps([asked, counted, len(chain), pictures, rows]))
+        """,
+    )
+    assert asked == []
+    assert counted == [1, 1, 1]
+    assert chain == 4
+    assert all(pictures)
+    assert len(pictures) == 8
+    assert rows == [1, 1]
+
+
+def test_nothing_of_ours_is_drawn_and_counts_are_the_programs(tmp_path: Path) -> None:
+    nodes, counts = run(
+        tmp_path,
+        """
+        import re
+        kept = {"outer": [[[Node(1)]]]}
+        out = io.StringIO()
+        objects.show_backrefs(kept["outer"][0][0][0], max_depth=6, output=out, refcounts=True)
+        labels = re.findall(r'label="(\\w+) \\[(\\w+)\\]', out.getvalue())
+        print(json.dumps([sorted(name for name, _ in labels), [int(n) for name, n in labels if name in ("Node", "list")]]))
+        """,
+    )
+    assert [name for name in nodes if name != "function"] == ["Node", "dict", "dict", "list", "list", "list", "module"]
+    assert counts == [1, 1, 1, 1]

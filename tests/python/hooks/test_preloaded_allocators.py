@@ -1,0 +1,123 @@
+"""A program with another allocator in front of the C library's: its blocks are recorded once each, and it runs on.
+
+The allocators are those of the system's packages (`libjemalloc2` and `libmimalloc2.0` in Debian); a test whose package is
+not installed is skipped.
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.attached_process import ask, attach, blocked, detach, end, n_asked
+from support.commands import Finished, heaptide
+
+pytestmark = pytest.mark.once
+Run = Callable[..., Finished]
+
+# Blocks of sizes that nobody else asks for, by each of the allocator's functions; then what keeps it busy.
+PROGRAM = """
+    import ctypes, sys, threading
+
+    def keep():
+        return [bytearray(70_000 + number) for number in range(20)]
+
+    def drop():
+        for number in range(20):
+            block = bytearray(90_000 + number)
+
+    def of_each_kind():
+        blocks = [raw.PyMem_RawMalloc(123_457) for _ in range(6)]
+        for block in blocks[:4]:
+            raw.PyMem_RawFree(block)
+        return raw.PyMem_RawCalloc(3, 50_001), raw.PyMem_RawRealloc(blocks[4], 234_567)
+
+    def churn():
+        for number in range(500):
+            [bytes(600 + size) for size in range(20)]
+
+    raw = ctypes.pythonapi
+    for name, n_words in (("Malloc", 1), ("Calloc", 2), ("Realloc", 2), ("Free", 1)):
+        function = getattr(raw, "PyMem_Raw" + name)
+        function.restype, function.argtypes = ctypes.c_void_p, [ctypes.c_size_t] * n_words
+    kept = keep()
+    drop()
+    of_each_kind()
+    threads = [threading.Thread(target=churn) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with open("/proc/self/maps") as maps:
+        print(any(sys.argv[1] in line for line in maps))
+"""
+
+
+@pytest.fixture(params=["jemalloc", "mimalloc"])
+def preload(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The environment that puts an allocator in front."""
+    library = ctypes.util.find_library(request.param)
+    if library is None:
+        pytest.skip(f"no lib{request.param}: install its package to run this test")
+    environment = {**os.environ, "LD_PRELOAD": library}
+    done = subprocess.run([sys.executable, "-c", ""], env=environment, capture_output=True, text=True)
+    if done.returncode != 0 or done.stderr:
+        pytest.skip(f"Python does not run with {library}: {done.stderr}")
+    return {"LD_PRELOAD": library}
+
+
+def sizes(capture: Path) -> Counter[int]:
+    """How often each size was allocated."""
+    return Counter(int(size) for size in re.findall(r"\bsize=(\d+)", heaptide("parse", capture).stdout))
+
+
+def live(capture: Path) -> str:
+    """What is alive at the end, with its stacks."""
+    return heaptide("transform", "csv", "--leaks", "-o", "-", capture).stdout
+
+
+@pytest.mark.parametrize("options", [(), ("--native",), ("--objects",)], ids=" ".join)
+def test_blocks_of_a_preloaded_allocator_are_recorded_once_with_their_sizes(
+    heaptide_run: Run, preload: dict[str, str], options: tuple[str, ...]
+) -> None:
+    name = Path(preload["LD_PRELOAD"]).name.partition(".")[0]
+    done = heaptide_run(PROGRAM, *options, args=[name], env=preload)
+    assert done.stdout == "True\n"
+    found = sizes(done.capture)
+    assert (found[123_457], found[150_003], found[234_567]) == (6, 1, 1)
+    # A bytearray asks for a byte more than its length.
+    for number in range(20):
+        assert found[70_001 + number] == found[90_001 + number] == 1
+    left = live(done.capture)
+    assert "keep;" in left and "drop;" not in left
+    # What it takes from the kernel is the same memory once more.
+    assert "opaque arena" not in left
+
+
+def test_sampled_program_with_a_preloaded_allocator_is_estimated(heaptide_run: Run, preload: dict[str, str]) -> None:
+    program = "kept = [bytearray(1_000_000) for _ in range(200)]\nprint(len(kept))\n"
+    done = heaptide_run(program, "--sample=16k", env=preload)
+    assert done.stdout == "200\n"
+    # Blocks much larger than the distance between two samples are all taken.
+    assert sizes(done.capture)[1_000_001] == 200
+
+
+def test_process_with_a_preloaded_allocator_is_attached_to_and_left(tmp_path: Path, preload: dict[str, str]) -> None:
+    environment = {**os.environ, **preload}
+    with blocked(env=environment) as process:
+        for number in range(2):
+            capture = tmp_path / f"{number}.tide"
+            attach(process, "-o", capture, *(["--native"] if number else []))
+            for n_letters in (5, 0, 77):
+                ask(process, n_letters)
+            detach(process)
+            ask(process, 3)  # not recorded any more
+            assert n_asked(capture) == 3
+        end(process)

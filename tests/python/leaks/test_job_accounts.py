@@ -1,0 +1,445 @@
+"""What each job leaves behind: rows M1, M2, M5 and M7 of the checklist, exactly.
+
+The jobs run in a process of their own, which prints what it saw; nothing here depends on time or on other threads.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.job_program import HEAD, run
+
+ROOM = 1_000
+THREE_BUFFERS = 3 * 100_000
+
+
+THREE_AND_NOTHING = """
+        tracer = leaks.JobTracer()
+        kept, nothing, job = [], [], None
+        with tracer.job("warms up"):
+            keep_three()
+            keep_nothing()
+        for number in range(N_RUNS):
+            with tracer.job("keeps") as job:
+                keep_three()
+            kept.append(job.retained_bytes)
+            with tracer.job("keeps nothing") as job:
+                keep_nothing()
+            nothing.append(job.retained_bytes)
+        print(json.dumps([kept, nothing]))
+        """
+
+
+def check_three_and_nothing(tmp_path: Path, n_runs: int) -> None:
+    """Run both jobs so many times, and compare each with what it is known to leave."""
+    kept, nothing = run(tmp_path, THREE_AND_NOTHING.replace("N_RUNS", str(n_runs)))
+    assert [number for number in kept if not 0 <= number - THREE_BUFFERS <= ROOM] == []
+    assert [number for number in nothing if abs(number) > ROOM] == []
+
+
+def test_M2_three_buffers_and_nothing_are_told_exactly(tmp_path: Path) -> None:
+    check_three_and_nothing(tmp_path, 15)
+
+
+@pytest.mark.once
+def test_M2_three_buffers_and_nothing_are_told_exactly_in_300_of_300_runs(tmp_path: Path) -> None:
+    check_three_and_nothing(tmp_path, 300)
+
+
+def test_M2_a_failed_job_is_told_too_without_what_its_exception_held(tmp_path: Path) -> None:
+    kept, failed, reasons = run(
+        tmp_path,
+        """
+        tracer = leaks.JobTracer()
+        def fails():
+            keep_three()
+            large = bytearray(5_000_000)
+            raise ValueError("of the job's own")
+        for _ in range(3):
+            reason = None
+            try:
+                with tracer.job("fails") as job:
+                    fails()
+            except ValueError as error:
+                reason = str(error)
+        print(json.dumps([job.retained_bytes, job.failed, reason]))
+        """,
+    )
+    assert 0 <= kept - THREE_BUFFERS <= ROOM
+    assert failed is True
+    assert reasons == "of the job's own"
+
+
+def test_M1_grown_types_have_a_baseline_from_the_first_job_on_and_at_most_30_rows(tmp_path: Path) -> None:
+    first, second, many, line, report = run(
+        tmp_path,
+        """
+        class Leaked:
+            def __init__(self):
+                self.payload = bytearray(10_000)
+        objects = []
+        def leak():
+            objects.append(Leaked())  # the line
+        objects.append(None)
+        tracer = leaks.JobTracer()
+        jobs = []
+        for _ in range(2):
+            with tracer.job("leaks") as job:
+                leak()
+            jobs.append(job)
+        rows = [[[row.name, row.count, row.delta] for row in job.grown_types] for job in jobs]
+        def leak_many_types():
+            for number in range(50):
+                objects.append(type(f"Type{number}", (), {})())
+        with tracer.job("many") as many:
+            leak_many_types()
+        lines = [line for line, text in enumerate(open(__file__), 1) if text.endswith("# the line\\n")]
+        places = [[frame.line for frame in site.frames] for site in jobs[1].sites]
+        at_line = any(lines[0] in frames for frames in places)
+        print(json.dumps([rows[0], rows[1], len(many.grown_types), at_line, jobs[1].report()]))
+        """,
+    )
+    assert ["__main__.Leaked", 1, 1] in first
+    assert len(first) < 5, "the first job shows what it left, not what was there"
+    assert ["__main__.Leaked", 2, 1] in second
+    assert ["bytearray", 2, 1] in second
+    assert many == 30
+    assert line is True
+    assert "__main__.Leaked" in report and "+1" in report
+
+
+def test_M7_jobs_in_threads_have_their_own(tmp_path: Path) -> None:
+    seen = run(
+        tmp_path,
+        """
+        import threading
+        tracer = leaks.JobTracer(collect=False)
+        n_workers = 4
+        barrier = threading.Barrier(n_workers)
+        results = {}
+        places = [None] * n_workers
+        def work(number):
+            with tracer.job(str(number)) as job:
+                barrier.wait()
+                mine = [bytearray(100_000) for _ in range(number + 1)]
+                barrier.wait()
+                places[number] = mine
+                del mine
+                barrier.wait()
+            results[number] = job.retained_bytes
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(n_workers)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        print(json.dumps(results))
+        """,
+    )
+    for number in range(4):
+        assert 0 <= seen[str(number)] - (number + 1) * 100_000 <= 20_000, seen
+
+
+def test_M7_jobs_in_asyncio_tasks_have_their_own_and_their_tasks_too(tmp_path: Path) -> None:
+    seen = run(
+        tmp_path,
+        """
+        import asyncio
+        tracer = leaks.JobTracer()
+        results = {}
+        places = [[None] * 8 for _ in range(4)]
+        async def piece(number, at):
+            await asyncio.sleep(0)
+            places[number][at] = bytearray(100_000)
+            await asyncio.sleep(0)
+        async def work(number):
+            with tracer.job(str(number)) as job:
+                for at in range(number):
+                    await piece(number, at)
+                # Tasks that a job starts work for it.
+                await asyncio.gather(*[asyncio.create_task(piece(number, number + at)) for at in range(number)])
+            results[number] = job.retained_bytes
+        async def main():
+            await asyncio.gather(*[work(number) for number in range(4)])
+        asyncio.run(main())
+        places = [[None] * 8 for _ in range(4)]
+        asyncio.run(main())
+        print(json.dumps(results))
+        """,
+    )
+    for number in range(4):
+        assert 0 <= seen[str(number)] - 2 * number * 100_000 <= 10_000, seen
+
+
+@pytest.mark.skipif(importlib.util.find_spec("greenlet") is None, reason="greenlet has no wheel for this interpreter")
+def test_M7_jobs_in_greenlets_have_their_own(tmp_path: Path) -> None:
+    seen = run(
+        tmp_path,
+        """
+        from greenlet import greenlet, getcurrent
+        tracer = leaks.JobTracer()
+        results = {}
+        places = [[None] * 4 for _ in range(4)]
+        main = getcurrent()
+        def work(number):
+            with tracer.job(str(number)) as job:
+                for at in range(number):
+                    main.switch()
+                    places[number][at] = bytearray(100_000)
+                    main.switch()
+            results[number] = job.retained_bytes
+        for turn in range(2):
+            places = [[None] * 4 for _ in range(4)]
+            running = [greenlet(work) for _ in range(4)]
+            for number, each in enumerate(running):
+                each.switch(number)
+            while any(not each.dead for each in running):
+                for each in running:
+                    if not each.dead:
+                        each.switch()
+        print(json.dumps(results))
+        """,
+    )
+    for number in range(4):
+        assert 0 <= seen[str(number)] - number * 100_000 <= 5_000, seen
+
+
+@pytest.mark.once
+def test_what_replaces_something_of_equal_size_leaves_nothing(tmp_path: Path) -> None:
+    seen = run(
+        tmp_path,
+        """
+        tracer = leaks.JobTracer()
+        cache = {}
+        results = []
+        def replace(number):
+            cache[number % 2] = bytearray(100_000)
+        for number in range(8):
+            with tracer.job("replaces") as job:
+                replace(number)
+            results.append(job.retained_bytes)
+        print(json.dumps(results))
+        """,
+    )
+    assert all(number > 99_000 for number in seen[:2])
+    assert [number for number in seen[2:] if abs(number) > ROOM] == []
+
+
+@pytest.mark.once
+def test_memory_of_C_libraries_counts_and_belongs_to_its_array(tmp_path: Path) -> None:
+    pytest.importorskip("numpy")
+    kept, rows = run(
+        tmp_path,
+        """
+        import numpy
+        tracer = leaks.JobTracer()
+        arrays = [None] * 4
+        def keep(at):
+            arrays[at] = numpy.zeros(100_000, dtype=numpy.float64)
+        for at in range(4):
+            with tracer.job("numpy") as job:
+                keep(at)
+        print(json.dumps([job.retained_bytes, [[row.name, row.bytes] for row in job.grown_types]]))
+        """,
+    )
+    assert 0 <= kept - 800_000 <= ROOM
+    assert [row for row in rows if row[0] == "numpy.ndarray" and row[1] >= 800_000]
+
+
+@pytest.mark.once
+def test_the_decorator_and_the_two_calls_say_the_same_as_the_block(tmp_path: Path) -> None:
+    seen = run(
+        tmp_path,
+        """
+        import asyncio
+        jobs = []
+        tracer = leaks.JobTracer(report=jobs.append)
+        decorated = tracer.job("decorated")(keep_three)
+        named = tracer.traced(keep_three)
+        @tracer.traced
+        async def asynchronous():
+            keep_three()
+        async def awaits():
+            await asynchronous()
+        for _ in range(2):
+            decorated()
+            named()
+            asyncio.run(awaits())
+            job = tracer.before("two calls", key="id-7")
+            keep_three()
+            tracer.after("id-7")
+            job = tracer.before("here")
+            keep_three()
+            tracer.after()
+        print(json.dumps([[job.name, job.retained_bytes] for job in jobs]))
+        """,
+    )
+    assert [name for name, _ in seen] == ["decorated", "keep_three", "asynchronous", "two calls", "here"] * 2
+    assert [row for row in seen[5:] if not 0 <= row[1] - THREE_BUFFERS <= 10 * ROOM] == []
+
+
+@pytest.mark.once
+def test_M5_max_memory_asks_for_a_stop_and_leaves_a_report_of_what_grew(tmp_path: Path) -> None:
+    before, n_jobs, path = run(
+        tmp_path,
+        """
+        from heaptide import _native
+        limit = _native.resident_bytes() / (1 << 20) + 30
+        tracer = leaks.JobTracer(output_dir="grown", max_memory=limit)
+        kept = []
+        def grow():
+            kept.append(b"x" * 5_000_000)
+        before = tracer.should_stop
+        while not tracer.should_stop and tracer.n_jobs < 100:
+            with tracer.job("grows"):
+                grow()
+        print(json.dumps([before, tracer.n_jobs, tracer.stop_report]))
+        """,
+    )
+    assert before is False
+    assert 3 <= n_jobs <= 10
+    text = Path(path).read_text()
+    assert "bytes" in text and "grow" in text and "program.py" in text
+    assert Path(path).parent == tmp_path / "grown"
+
+
+RECORDED_AND_TRACED = """
+        import heaptide
+
+        def one(what):
+            with tracer.job("one") as job:
+                what()
+            return job.retained_bytes
+
+        def recording(name):
+            return heaptide.Tracker(name, **OPTIONS)
+
+        seen = {}
+        tracer = leaks.JobTracer()
+        with recording("around.tide"):
+            keep_three()
+            one(keep_nothing), one(keep_three)
+            seen["traced while recorded"] = [one(keep_three), one(keep_nothing)]
+            tracer.close()
+            keep_three()
+            keep_nothing()
+        tracer = leaks.JobTracer()
+        one(keep_nothing), one(keep_three)
+        with recording("within.tide"):
+            seen["recorded while traced"] = [one(keep_three), one(keep_nothing)]
+        seen["traced on"] = [one(keep_three), one(keep_nothing)]
+        crossing = recording("crossing.tide")
+        crossing.start()
+        seen["crossing"] = [one(keep_three), one(keep_nothing)]
+        tracer.close()
+        keep_three()
+        keep_nothing()
+        crossing.stop()
+        print(json.dumps(seen))
+"""
+
+
+@pytest.mark.parametrize("options", [{"objects": True}, {}])
+def test_jobs_are_traced_and_the_process_recorded_at_the_same_time(
+    tmp_path: Path, stats: Callable[..., dict[str, Any]], options: dict[str, bool]
+) -> None:
+    seen = run(tmp_path, RECORDED_AND_TRACED.replace("OPTIONS", repr(options)))
+    for when, (kept, nothing) in seen.items():
+        assert 0 <= kept - THREE_BUFFERS <= ROOM, when
+        assert 0 <= nothing <= ROOM, when
+    line = next(number for number, text in enumerate(HEAD.splitlines(), 1) if "KEPT[n_kept] =" in text)
+    # Nothing is in a capture twice, and what was released is gone from it.
+    for name, n_calls in (("around", 4), ("within", 1), ("crossing", 2)):
+        found = stats(tmp_path / f"{name}.tide")
+        sites = [place["size"] for place in found["top_allocations_by_size"] if place["location"].endswith(f":{line}")]
+        assert 0 <= sum(sites) - n_calls * THREE_BUFFERS <= 2 * ROOM, name
+        live = found["heaptide"]["processes"][0]["live_bytes"]
+        assert 0 <= live - n_calls * THREE_BUFFERS <= 200 * ROOM, name
+
+
+@pytest.mark.once
+def test_jobs_are_traced_while_a_sample_of_the_process_is_recorded(
+    tmp_path: Path, stats: Callable[..., dict[str, Any]]
+) -> None:
+    seen = run(tmp_path, RECORDED_AND_TRACED.replace("OPTIONS", "{'sample': 50_000}"))
+    for when, (kept, nothing) in seen.items():
+        assert 0 <= kept - THREE_BUFFERS <= ROOM, when
+        assert 0 <= nothing <= ROOM, when
+    assert stats(tmp_path / "around.tide")["total_bytes_allocated"] > 0
+
+
+@pytest.mark.once
+def test_a_forked_child_goes_on_with_its_own_accounts(tmp_path: Path) -> None:
+    child, parent = run(
+        tmp_path,
+        """
+        import os
+        tracer = leaks.JobTracer()
+        def one():
+            with tracer.job("forked") as job:
+                keep_three()
+            return job.retained_bytes
+        one()
+        reads, writes = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.write(writes, str(one()).encode())
+            os._exit(0)
+        os.waitpid(pid, 0)
+        print(json.dumps([int(os.read(reads, 100)), one()]))
+        """,
+    )
+    assert 0 <= child - THREE_BUFFERS <= ROOM
+    assert 0 <= parent - THREE_BUFFERS <= ROOM
+
+
+@pytest.mark.once
+def test_fork_handlers_of_libraries_may_allocate(tmp_path: Path, extension: Callable[..., Path]) -> None:
+    library = extension("fork_handlers")
+    status, parent = run(
+        tmp_path,
+        f"""
+        import ctypes, os
+        assert ctypes.CDLL({str(library)!r}).register_handlers() == 0
+        tracer = leaks.JobTracer()
+        def forks():
+            keep_three()
+            pid = os.fork()
+            if pid == 0:
+                keep_three()
+                os._exit(7)
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        with tracer.job("forks"):
+            forks()
+        with tracer.job("forks") as job:
+            status = forks()
+        print(json.dumps([status, job.retained_bytes]))
+        """,
+    )
+    assert status == 7
+    assert 0 <= parent - THREE_BUFFERS <= 5 * ROOM
+
+
+@pytest.mark.once
+def test_what_is_reallocated_from_nothing_is_the_jobs_whatever_was_released_before_it(
+    tmp_path: Path, extension: Callable[..., Path]
+) -> None:
+    library = extension("after_release")
+    kept = run(
+        tmp_path,
+        f"""
+        import ctypes
+        library = ctypes.CDLL({str(library)!r})
+        library.make.restype = library.give_back_and_make.restype = ctypes.c_void_p
+        library.make.argtypes = [ctypes.c_size_t]
+        library.give_back_and_make.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        olds = [library.make(300_000) for _ in range(2)]
+        tracer, news = leaks.JobTracer(), [None, None]
+        for at in range(2):
+            with tracer.job("from nothing") as job:
+                news[at] = library.give_back_and_make(olds[at], 500_000)
+        print(json.dumps(job.retained_bytes))
+        """,
+    )
+    assert 0 <= kept - 500_000 <= ROOM

@@ -1,0 +1,25 @@
+"""`heaptide lines --from CAPTURE` finds a function by its name however its line was compiled, on every Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from support.commands import heaptide
+
+
+def test_a_function_whose_line_is_a_comprehension_is_found(heaptide_run: Callable[..., Any]) -> None:
+    done = heaptide_run(
+        """
+        def load():
+            return [bytearray(1 << 20) for _ in range(8)]
+
+        kept = load()
+        """
+    )
+    answer = json.loads(heaptide("lines", "--json", "--function", "load", "--from", done.capture).stdout)
+    (function,) = answer["functions"]
+    (row,) = [line for line in function["lines"] if "bytearray" in line["text"]]
+    # Once, though before Python 3.12 the comprehension is a function of its own on the same line.
+    assert 8 << 20 <= row["alive_bytes"] < 9 << 20

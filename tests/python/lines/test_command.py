@@ -1,0 +1,198 @@
+"""``heaptide lines``: the tables of a program that is run, and those of a capture."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from support.commands import heaptide
+from support.line_tables import tables
+
+pytestmark = pytest.mark.once
+
+PROGRAM = """
+    import sys
+
+    def helper(size):
+        return bytearray(size)
+
+    @profile
+    def work(size):
+        block = helper(size << 20)
+        kept.append(helper(1 << 20))
+        del block
+        return size
+
+    @profile()
+    def other():
+        return 1
+
+    kept = []
+    work(10)
+    work(20)
+    other()
+    print("the program's own", sys.argv[1:])
+    sys.exit(3)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """A program with two functions under the builtin decorator."""
+    path = tmp_path / "job.py"
+    path.write_text(textwrap.dedent(PROGRAM))
+    return path
+
+
+@pytest.fixture
+def capture(tmp_path: Path, heaptide_run) -> Path:
+    """A capture of the same program, which then knows no decorator."""
+    text = textwrap.dedent(PROGRAM).replace("@profile\n", "").replace("@profile()\n", "")
+    return heaptide_run(text, check=False).capture
+
+
+def test_program_finds_profile_as_a_builtin_and_all_calls_make_one_table(script):
+    done = heaptide(
+        "lines", "-p", "2", script, "--its", "own", check=False, env=os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
+    )
+    assert done.returncode == 3, "the exit code is the program's own"
+    assert done.stdout.startswith("the program's own ['--its', 'own']\n")
+    work, other = tables(done.stdout)
+    assert work.file == str(script)
+    assert work.row("block = helper").increment == pytest.approx(30, abs=1)
+    assert work.row("del block").increment == pytest.approx(-30, abs=1)
+    assert work.row("return size").visits == 2
+    assert work.rows[0].usage == pytest.approx(work.rows[0].increment, abs=2)
+    assert other.row("return 1").visits == 1
+    assert ".00 MiB" in done.stdout
+
+
+def test_tables_are_those_of_memory_profiler(script, tmp_path):
+    pytest.importorskip("memory_profiler")
+    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
+    ours = tables(heaptide("lines", script, check=False, env=environment).stdout)
+    command = [sys.executable, "-m", "memory_profiler", str(script)]
+    theirs = tables(subprocess.run(command, capture_output=True, text=True, env=environment).stdout)
+    assert [table.rows[1].text for table in ours] == [table.rows[1].text for table in theirs]
+    for our, their in zip(ours, theirs, strict=True):
+        assert [row.visits for row in our.rows] == [row.visits for row in their.rows]
+        assert [row.text for row in our.rows] == [row.text for row in their.rows]
+
+
+def test_output_is_appended_and_page_is_one_file_without_network(script, tmp_path):
+    for _ in range(2):
+        done = heaptide("lines", "-o", "report.txt", "-f", "--html", "report.html", script, check=False, cwd=tmp_path)
+        assert done.stdout == f"the program's own []\nWrote {tmp_path / 'report.html'}\n"
+    assert len(tables((tmp_path / "report.txt").read_text())) == 4
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<table>") == 2 and 'class="bar more"' in page and 'class="bar less"' in page
+    assert "http" not in page.replace("http-equiv", "")
+    again = heaptide("lines", "--html", "report.html", script, check=False, cwd=tmp_path)
+    assert again.returncode == 1 and "exists already" in again.stderr and again.stdout == ""
+
+
+def test_columns_from_the_engine_stand_behind_the_others(script):
+    done = heaptide("lines", "--columns", "allocated,alive,allocations", script, check=False)
+    assert "Occurrences    Allocated        Alive  Allocations   Line Contents" in done.stdout
+    (row,) = [line for line in done.stdout.splitlines() if "block = helper" in line]
+    _, _, _, _, _, visits, allocated, _, alive, _, allocations, *_ = row.split()
+    assert (int(visits), float(alive)) == (2, 0)
+    assert float(allocated) == pytest.approx(30, abs=0.1) and int(allocations) >= 2
+    (row,) = [line for line in done.stdout.splitlines() if "kept.append" in line]
+    assert float(row.split()[8]) == pytest.approx(2, abs=0.1)
+
+
+def test_decorator_takes_columns_and_a_page(tmp_path):
+    (tmp_path / "job.py").write_text(
+        textwrap.dedent("""
+        from heaptide import profile
+        kept = []
+
+        @profile(columns=["allocated", "peak", "alive", "allocations"], html="page.html")
+        def work():
+            for _ in range(5):
+                block = bytearray(1 << 20)
+            kept.append(block)
+            small = ["%d" % n for n in range(1000)]
+            return len(small)
+
+        assert work() == 1000
+        import heaptide
+        with heaptide.Tracker("mine.tide"):
+            work()
+        """)
+    )
+    done = subprocess.run([sys.executable, "job.py"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (row, blank) = [line.split() for line in done.stdout.splitlines() if "block = bytearray" in line]
+    assert float(row[6]) == pytest.approx(5, abs=0.1), "allocated"
+    assert float(row[8]) == pytest.approx(2, abs=0.1), "a new block is there before the old one goes"
+    assert float(row[10]) == pytest.approx(1, abs=0.1), "alive"
+    (small, _) = [line.split() for line in done.stdout.splitlines() if "small = [" in line]
+    assert int(small[12]) >= 1000, "every object counts"
+    assert blank[6:] == ["block", "=", "bytearray(1", "<<", "20)"], "a recording of the program's own is left alone"
+    assert done.stderr.count("\n") == 1 and "being recorded already" in done.stderr
+    assert (tmp_path / "page.html").read_text().count("<table>") == 2
+    assert sorted(os.listdir(tmp_path)) == ["job.py", "mine.tide", "page.html"]
+
+
+def test_capture_gives_tables_of_its_functions_without_any_hook(capture):
+    done = heaptide("lines", "--from", capture)
+    report = done.stdout
+    assert "Line #    Allocated      At peak        Alive  Allocations   Line Contents" in report
+    cells = {}
+    for line in report.splitlines():
+        words = line.split()
+        if "MiB" in words:
+            cells[line[60:].strip()] = words
+    allocated = {text: float(words[1]) for text, words in cells.items()}
+    at_peak = {text: float(words[3]) for text, words in cells.items()}
+    alive = {text: float(words[5]) for text, words in cells.items()}
+    assert allocated["block = helper(size << 20)"] == pytest.approx(30, abs=0.1), "what it called is its own"
+    assert at_peak["block = helper(size << 20)"] == pytest.approx(20, abs=0.1)
+    assert alive["block = helper(size << 20)"] == pytest.approx(0, abs=0.1)
+    assert alive["kept.append(helper(1 << 20))"] == pytest.approx(2, abs=0.1)
+    assert allocated["return bytearray(size)"] == pytest.approx(32, abs=0.1)
+    assert allocated["work(20)"] == pytest.approx(21, abs=0.1), "lines of the module are shown, too"
+
+
+def test_capture_gives_one_function_as_json_and_as_a_page(capture, tmp_path):
+    answer = json.loads(heaptide("lines", "--json", "--function", "work", "--from", capture).stdout)
+    (function,) = answer["functions"]
+    assert function["function"] == "work"
+    texts = [line["text"] for line in function["lines"]]
+    assert texts[0] == "def work(size):" and texts[-1] == "    return size"
+    (row,) = [line for line in function["lines"] if "kept.append" in line["text"]]
+    assert row["alive_bytes"] >= 2 << 20 and row["allocations"] >= 2
+    done = heaptide("lines", "--from", capture, "--function", "work", "--html", tmp_path / "x.html")
+    assert done.stdout == f"Wrote {tmp_path / 'x.html'}\n"
+    assert (tmp_path / "x.html").read_text().count("<table>") == 1
+
+
+def test_bad_input_is_one_sentence_and_an_exit_code(script, capture, tmp_path):
+    (tmp_path / "empty.tide").write_bytes(b"")
+    cases = [
+        (["--from", "missing.tide"], 1),
+        (["--from", "empty.tide"], 1),
+        (["--from", script], 1),
+        (["--from", capture, "--function", "nothing"], 1),
+        ([], 2),
+    ]
+    for arguments, code in cases:
+        done = heaptide("lines", *arguments, check=False, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (code, ""), arguments
+        assert done.stderr.startswith("heaptide: ") and done.stderr.count("\n") == 1, done.stderr
+    for arguments in (["-p", "99", script], ["--backend", "gpu", script], ["--columns", "x", script]):
+        assert heaptide("lines", *arguments, check=False).returncode == 2
+    (tmp_path / "plain.py").write_text("print('ran')\n")
+    done = heaptide("lines", tmp_path / "plain.py")
+    assert done.stdout == "ran\n" and "no function with @profile was called" in done.stderr
+    done = heaptide("lines", "-o", "/nonexistent/x", script, check=False)
+    assert done.returncode == 3 and done.stderr.startswith(
+        "heaptide: the tables could not be written to /nonexistent/x"
+    )

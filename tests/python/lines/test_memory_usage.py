@@ -1,0 +1,307 @@
+"""``memory_usage``, the magics of notebooks, and memory_profiler's names on our engine."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from support.line_tables import tables
+
+pytestmark = pytest.mark.once
+
+
+def python(text: str, folder: Path, *, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a program with plain Python; large blocks are mappings of their own there."""
+    script = folder / "program.py"
+    script.write_text(textwrap.dedent(text))
+    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "IPYTHONDIR": str(folder / "ipython")}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=folder, env=environment)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def test_every_option_and_shape_of_memory_usage(tmp_path):
+    python(
+        """
+        import io, os, subprocess, sys, time
+        from heaptide import memory_usage
+
+        calls = []
+        def work(size, *, more=0):
+            calls.append(size)
+            block = bytearray((size + more) << 20)
+            return len(block)
+
+        # A function is called once and only once, however short it is.
+        usage = memory_usage((work, (50,), {"more": 10}), interval=0.001)
+        assert calls == [50] and len(usage) >= 2 and all(isinstance(figure, float) for figure in usage)
+        calls.clear()
+        peak, returned = memory_usage((work, (10,)), max_usage=True, retval=True, max_iterations=1)
+        assert isinstance(peak, float) and returned == 10 << 20 and calls == [10]
+        (mib, moment), *_ = memory_usage(lambda: None, timestamps=True)
+        assert 1 < mib < 1000 and abs(moment - time.time()) < 100
+
+        # A pid without a time limit is looked at once.
+        (now,) = memory_usage()
+        assert abs(memory_usage(os.getpid(), max_usage=True) - now) < 20
+        assert len(memory_usage(-1, interval=0.01, timeout=0.03)) == 3
+
+        child = "import sys; block = bytearray(40 << 20); print('ready', flush=True); sys.stdin.read()"
+        process = subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process.stdout.readline()
+        (one,) = memory_usage(process.pid)
+        assert one > 40
+        (alone,), (together,) = memory_usage(), memory_usage(include_children=True)
+        assert together - alone > 40
+        ((mine, theirs),) = memory_usage(multiprocess=True)
+        assert theirs > 40 and abs(mine - alone) < 20
+        text = io.StringIO()
+        assert memory_usage(-1, multiprocess=True, stream=text) is None
+        (memory, chld) = text.getvalue().splitlines()
+        assert memory.startswith("MEM ") and chld.startswith(f"CHLD {process.pid} ")
+        process.stdin.close()
+        figures = memory_usage(process, interval=0.01)
+        assert process.wait() == 0 and isinstance(figures, list)
+        for backend in ("psutil_pss", "psutil_uss", "posix"):
+            assert memory_usage(lambda: None, backend=backend, max_usage=True) > 1
+        assert memory_usage((work, (30,)), backend="tracemalloc", max_usage=True) > 30
+        """,
+        tmp_path,
+    )
+
+
+def test_largest_figure_is_seen_in_a_call_that_holds_the_interpreter(tmp_path):
+    python(
+        """
+        from heaptide import memory_usage
+        before = memory_usage(max_usage=True)
+        # One call into C, during which no other Python thread runs.
+        peak = memory_usage((sorted, (range(3_000_000),), {"key": float}), interval=0.005, max_usage=True)
+        assert peak - before > 20, (before, peak)
+        """,
+        tmp_path,
+    )
+
+
+def test_mistakes_are_one_sentence_and_errors_of_the_function_are_its_own(tmp_path):
+    done = python(
+        """
+        from heaptide import memory_usage
+        def fails():
+            raise KeyError("mine")
+        for wrong in (dict(interval=0), dict(timeout=-1), dict(backend="gpu"), dict(proc="x"), dict(proc=(1,)), dict(proc=-7)):
+            try:
+                memory_usage(**wrong)
+            except ValueError as error:
+                print(error)
+        try:
+            memory_usage(2 ** 22 + 1)
+        except ProcessLookupError as error:
+            print(error)
+        try:
+            memory_usage(fails)
+        except KeyError as error:
+            print(error)
+        """,
+        tmp_path,
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 8 and lines[-1] == "'mine'"
+    assert lines[-2].startswith("there is no process 4194305")
+
+
+def test_magics_measure_statements_functions_and_cells(tmp_path):
+    pytest.importorskip("IPython")
+    done = python(
+        """
+        import warnings
+        from IPython.testing.globalipapp import start_ipython
+        shell = start_ipython()
+        run = shell.run_line_magic
+        run("load_ext", "heaptide")
+        result = run("memit", "-o -i 0.01 block = bytearray(50 << 20)")
+        assert len(shell.user_ns["block"]) == 50 << 20
+        assert 49 < max(result.mem_usage) - result.baseline < 60, result
+        assert result.repeat == 1 and result.timeout is None and "MemitResult" in repr(result)
+        assert run("memit", "-q pass") is None
+        shell.run_cell_magic("memit", "size = 20", "other = bytearray(size << 20)")
+        shell.run_cell("def cell(n):\\n    kept = bytearray(n << 20)\\n    return len(kept)\\n")
+        run("mprun", "-T report.txt -f cell cell(10)")
+        assert shell.user_ns["cell"].__code__.co_name == "cell"
+        from unittest.mock import patch
+        with patch("IPython.display.display") as display, warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            shell.run_cell_magic("heaptide", "-o page.html --objects", "stay = [bytearray(1 << 20) for _ in range(9)]")
+        frame = display.call_args.args[0].data
+        assert "<iframe style=" in frame and len(frame) > 10_000
+        assert not [each for each in warned if "IFrame" in str(each.message)]
+        assert len(shell.user_ns["stay"]) == 9
+        # A cell that fails has its graph, and fails.
+        with patch("IPython.display.display") as display:
+            try:
+                shell.run_cell_magic("heaptide", "", "block = bytearray(1 << 20)\\n1 / 0")
+            except ZeroDivisionError:
+                assert "<iframe style=" in display.call_args.args[0].data
+            else:
+                raise AssertionError("the cell's failure is lost")
+        # In a notebook the table is kept with the cell; on a terminal there is a pager.
+        shell.kernel = object()
+        run("mprun", "-f cell cell(10)")
+        del shell.kernel
+        # IPython shows this kind of error as one line.
+        from IPython.core.error import UsageError
+        for magic, line in (("memit", "--what x"), ("mprun", "pass"), ("mprun", "-f nowhere pass")):
+            try:
+                run(magic, line)
+            except UsageError as error:
+                print("refused:", error)
+        """,
+        tmp_path,
+    )
+    printed = [line for line in done.stdout.splitlines() if line.startswith("peak memory: ")]
+    assert len(printed) == 2 and ", increment: " in printed[0] and printed[0].endswith(" MiB")
+    (printed_table,) = tables(done.stdout[done.stdout.rindex("Filename: ") :].partition("refused: ")[0])
+    assert printed_table.row("kept =").increment == pytest.approx(10, abs=1)
+    (table,) = tables((tmp_path / "report.txt").read_text())
+    assert table.row("kept =").increment == pytest.approx(10, abs=1)
+    assert "<html" in (tmp_path / "page.html").read_text()
+    assert done.stdout.count("refused: ") == 3
+
+
+def test_a_recorded_cell_may_await_and_has_a_value(tmp_path):
+    pytest.importorskip("IPython")
+    done = python(
+        """
+        import asyncio
+        from unittest.mock import patch
+        from IPython.testing.globalipapp import start_ipython
+        shell = start_ipython()
+        shell.run_line_magic("load_ext", "heaptide")
+
+        def as_a_kernel_does(cell):
+            # Its own loop runs already.
+            async def run():
+                transformed = shell.transform_cell(cell)
+                assert shell.should_run_async(cell, transformed_cell=transformed)
+                return await shell.run_cell_async(cell, transformed_cell=transformed)
+
+            return asyncio.run(run())
+
+        awaiting = "%%heaptide -o page.html\\nawait asyncio.sleep(0)\\nblock = bytearray(5 << 20)\\nlen(block)"
+        shell.run_cell("import asyncio")
+        for run in (as_a_kernel_does, shell.run_cell):
+            shell.user_ns.pop("block", None)
+            with patch("IPython.display.display") as display:
+                done = run(awaiting)
+            assert done.result == len(shell.user_ns["block"]) == 5 << 20, done
+            assert "<iframe style=" in display.call_args.args[0].data
+        with patch("IPython.display.display"):
+            failed = as_a_kernel_does("%%heaptide\\nawait asyncio.sleep(0)\\n1 / 0")
+            assert isinstance(failed.error_in_exec, ZeroDivisionError)
+            assert shell.run_cell("%%heaptide\\nx = 3\\nx + 1").result == 4
+            assert shell.run_cell("%%heaptide\\nx + 1;").result is None
+            shell.run_cell("%%heaptide\\ndef g(x: int): pass")
+        # As if the cell stood alone: it has its own annotations, not the texts of ours.
+        assert shell.user_ns["g"].__annotations__ == {"x": int}
+        line = shell.run_cell("%heaptide await asyncio.sleep(0)")
+        print("refused:", line.error_in_exec)
+        shell.run_line_magic("autoawait", "False")
+        print("refused:", shell.run_cell("%%heaptide\\nawait asyncio.sleep(0)").error_in_exec)
+        """,
+        tmp_path,
+    )
+    line, cell = [text for text in done.stdout.splitlines() if text.startswith("refused: ")]
+    assert "with %%heaptide in its first line" in line
+    assert "outside" in cell
+    assert "<html" in (tmp_path / "page.html").read_text()
+
+
+MEMORY_PROFILERS = """
+    import io, logging, sys
+    from memory_profiler import LineProfiler, LogFile, memory_usage, profile, show_results
+
+    @profile
+    def first():
+        block = bytearray(10 << 20)
+        return len(block)
+
+    report = io.StringIO()
+
+    @profile(stream=report, precision=2)
+    def second():
+        return 2
+
+    def third(n):
+        block = bytearray(n << 20)
+        return len(block)
+
+    assert first() == 10 << 20 and second() == 2
+    prof = LineProfiler()
+    watched = prof(third)
+    watched(5), watched(6)
+    show_results(prof, stream=report, precision=1)
+    for file, lines in prof.code_map.items():
+        seen = dict(lines)
+        print(file.endswith("program.py"), [values and values[2] for values in seen.values()])
+    usage, value = memory_usage((third, (1,)), retval=True, max_usage=True, max_iterations=1)
+    assert isinstance(usage, float) and value == 1 << 20
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="LOG %(message)s")
+    profile(stream=LogFile("x"))(third)(1)
+    print(report.getvalue())
+"""
+
+
+def test_code_written_for_memory_profiler_runs_unchanged(tmp_path):
+    ours = python(
+        "from heaptide.compat import memory_profiler\nmemory_profiler.install(force=True)\n"
+        + textwrap.dedent(MEMORY_PROFILERS),
+        tmp_path,
+    )
+    assert "heaptide" not in ours.stdout
+    theirs = None
+    if subprocess.run([sys.executable, "-c", "import memory_profiler"], capture_output=True).returncode == 0:
+        theirs = python("pass\npass\n" + textwrap.dedent(MEMORY_PROFILERS), tmp_path)
+        assert [[row[3:] for row in table.rows] for table in tables(ours.stdout)] == [
+            [row[3:] for row in table.rows] for table in tables(theirs.stdout)
+        ]
+    printed = [line for line in ours.stdout.splitlines() if line.startswith("True ")]
+    assert printed == ["True [2, 2, 2]"]
+    assert "LOG Line #    Mem usage    Increment  Occurrences   Line Contents" in ours.stderr
+
+
+def test_installed_memory_profiler_is_left_alone(tmp_path):
+    pytest.importorskip("memory_profiler")
+    done = python(
+        """
+        from heaptide.compat import memory_profiler
+        try:
+            memory_profiler.install()
+        except ImportError as error:
+            print(error)
+        import memory_profiler as theirs
+        assert theirs is not memory_profiler
+        """,
+        tmp_path,
+    )
+    assert done.stdout.startswith("memory_profiler is installed: ")
+
+
+def test_command_of_memory_profiler(tmp_path):
+    (tmp_path / "job.py").write_text("@profile\ndef f():\n    return 1\nf()\n")
+    command = [sys.executable, "-m", "heaptide.compat.memory_profiler", "--precision", "2", "job.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    (table,) = tables(done.stdout)
+    assert table.row("return 1").visits == 1
+
+
+def test_stream_of_a_report_may_be_any_text_file(tmp_path):
+    from heaptide import profile
+
+    text = io.StringIO()
+    assert profile(stream=text)(lambda value: value)(3) == 3
+    assert len(tables(text.getvalue())) == 1

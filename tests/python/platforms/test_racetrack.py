@@ -1,0 +1,458 @@
+"""Checklist R: a job served over HTTP whose profiler its developer switches on and off, row by row.
+
+The example is that of the document this was asked for from: a job that leaks eight million bytes with each call.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from heaptide import configuration, settings
+from support.commands import REPOSITORY, heaptide
+from support.controlled_program import BASE, Job, ask, page_data
+
+pytestmark = pytest.mark.once
+
+EXAMPLE = REPOSITORY / "examples" / "memory-leak" / "job.py"
+PREFIX = "/pub/job/JOB_NAME/JOB_VERSION"
+MEMRAY = f"{PREFIX}{BASE}/memray"
+PERFORM = f"{PREFIX}/api/v1/perform"
+
+
+def serve(folder: Path, job: Path = EXAMPLE, *options: str, **env: str) -> Job:
+    """The job behind HTTP, at any free port."""
+    served = Job([sys.executable, "-m", "heaptide", "serve", "--port", "0", *options, job], folder, env)
+    said = served.address
+    assert said.startswith("serving "), said
+    served.address = said.rpartition(" at ")[2].partition("/pub/")[0]
+    return served
+
+
+@pytest.fixture
+def leaking(tmp_path: Path) -> Iterator[Job]:
+    """The example, with its profiler."""
+    job = serve(tmp_path, MEMRAY_PROFILER="true")
+    yield job
+    job.stop()
+
+
+def leak(job: Job, calls: int = 3) -> None:
+    """Call the job, as the document does."""
+    for _ in range(calls):
+        assert job.ask("POST", PERFORM, {}).status == 200
+
+
+def test_R1_values_that_mean_yes_in_any_case() -> None:
+    for value in ["true", "T", "Yes", "y", "1", " on ", "TRUE"]:
+        chosen = settings.resolve({"MEMRAY_PROFILER": value}, configuration.Configuration())
+        assert chosen.profiler is True, value
+
+
+@pytest.mark.parametrize("value", ["true", " On "])
+def test_R1_profiling_is_on_before_the_code_is_imported(tmp_path: Path, value: str) -> None:
+    script = tmp_path / "job.py"
+    script.write_text("kept = [None] * 2_000_000\ndef perform(): return len(kept)\n")
+    job = serve(tmp_path, script, MEMRAY_PROFILER=value)
+    assert f"{script}:1 -> 16.000MB" in job.get("stats").text
+    assert job.stop() == 0
+
+
+@pytest.mark.parametrize(("value", "is_warned"), [("false", False), ("maybe", True)])
+def test_R1_other_values_leave_it_off_and_unknown_ones_are_told(tmp_path: Path, value: str, is_warned: bool) -> None:
+    job = serve(tmp_path, MEMRAY_PROFILER=value)
+    for route in ["status", "memray/start", "memray/stats"]:
+        assert job.ask("GET", route).status == 404
+    assert ("MEMRAY_PROFILER" in job.stderr()) == is_warned
+    assert job.stop() == 0
+
+
+def test_R1_our_own_name_works_equally(tmp_path: Path) -> None:
+    job = serve(tmp_path, HEAPTIDE_PROFILER="true", MEMRAY_PROFILER="false")
+    assert job.get("status").json()["state"] == "recording"
+    assert job.stop() == 0
+
+
+def test_R2_start_is_idempotent_and_loses_nothing(leaking: Job) -> None:
+    running = leaking.get("status").json()["session"]
+    leak(leaking, 1)
+    again = leaking.post(f"{MEMRAY}/start")
+    assert (again["result"], again["session"]) == ("already_running", running)
+    assert again["pids"] == [leaking.process.pid] and Path(again["output"]).exists()
+    leak(leaking, 2)
+    leaking.post(f"{MEMRAY}/stop")
+    assert "24.000MB" in leaking.get(f"{MEMRAY}/stats").text
+    fresh = leaking.post(f"{MEMRAY}/start")
+    assert fresh["result"] == "started" and fresh["session"] != running
+
+
+def test_R2_fifty_parallel_starts_make_one_session(leaking: Job) -> None:
+    leaking.post(f"{MEMRAY}/stop")
+    before = len(leaking.get("sessions").json()["sessions"])
+    with concurrent.futures.ThreadPoolExecutor(50) as pool:
+        answers = list(pool.map(lambda _: leaking.ask("POST", f"{MEMRAY}/start"), range(50)))
+    assert {answer.status for answer in answers} == {200}
+    assert [answer.json()["result"] for answer in answers].count("started") == 1
+    assert len({answer.json()["session"] for answer in answers}) == 1
+    assert len(leaking.get("sessions").json()["sessions"]) == before + 1
+
+
+def test_R3_stop_completes_the_file_and_tells_its_numbers(leaking: Job, stats: Callable[..., dict[str, Any]]) -> None:
+    leak(leaking)
+    stopped = leaking.post(f"{MEMRAY}/stop")
+    assert stopped["result"] == "stopped"
+    capture = Path(stopped["processes"][0]["output"])
+    assert stopped["bytes"] == capture.stat().st_size
+    assert stopped["peak_bytes"] == stats(capture)["metadata"]["peak_memory"] >= 24_000_000
+    assert stopped["duration_ms"] > 0
+    assert leaking.ask("GET", stopped["links"]["flamegraph"]).status == 200
+    assert leaking.post(f"{MEMRAY}/stop")["result"] == "already_stopped"
+
+
+def test_R4_report_is_the_capture_whole_and_in_parts(leaking: Job, tmp_path: Path, stats: Callable[..., Any]) -> None:
+    leak(leaking)
+    partial = leaking.get(f"{MEMRAY}/report")
+    (tmp_path / "partial.tide").write_bytes(partial.body)
+    assert stats(tmp_path / "partial.tide")["top_allocations_by_size"][0]["size"] == 24_000_000
+    stopped = leaking.post(f"{MEMRAY}/stop")
+    whole = leaking.get(f"{MEMRAY}/report")
+    assert whole.body == Path(stopped["processes"][0]["output"]).read_bytes()
+    assert whole.headers["Content-Type"] == "application/octet-stream"
+    assert whole.headers["Content-Disposition"] == 'inline; filename="memray-report.bin"'
+    head = leaking.ask("HEAD", f"{MEMRAY}/report")
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers["Content-Length"] == str(len(whole.body))
+    tag = whole.headers["Etag"]
+    part = leaking.ask("GET", f"{MEMRAY}/report", Range="bytes=8-15", If_Range=tag)
+    assert (part.status, part.body) == (206, whole.body[8:16])
+    assert part.headers["Content-Range"] == f"bytes 8-15/{len(whole.body)}"
+    assert leaking.ask("GET", f"{MEMRAY}/report", Range="bytes=-4").body == whole.body[-4:]
+    assert leaking.ask("GET", f"{MEMRAY}/report", Range=f"bytes={len(whole.body)}-").status == 416
+    assert leaking.ask("GET", f"{MEMRAY}/report", If_None_Match=tag).status == 304
+
+
+def test_R4_large_captures_do_not_grow_the_job(leaking: Job, tmp_path: Path) -> None:
+    leak(leaking)
+    stopped = leaking.post("stop")
+    capture = Path(stopped["processes"][0]["output"])
+    # Behind its last area a capture may hold zeros, which readers step over: 2 GB of them cost the disk nothing.
+    # A capture of that many real events would take minutes to make here; what is streamed is the same.
+    size = 2 << 30
+    with capture.open("r+b") as file:
+        file.truncate(size)
+    before = leaking.get("status").json()["resident_bytes"]
+    with urllib.request.urlopen(f"{leaking.address}{BASE}/report") as answer:
+        assert sum(map(len, iter(lambda: answer.read(1 << 20), b""))) == size
+    assert b"24.000MB" in leaking.get("stats").body
+    assert leaking.get("status").json()["resident_bytes"] - before <= 16 << 20
+
+
+def test_R5_flame_graph_opens_offline_and_shows_the_leaking_line(leaking: Job) -> None:
+    leak(leaking)
+    leaking.post(f"{MEMRAY}/stop")
+    page = leaking.get(f"{MEMRAY}/flamegraph")
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert re.fullmatch(r'inline; filename="[^"]+\.html"', page.headers["Content-Disposition"])
+    assert not re.search(r'(src|href)="https?:', page.text)
+    assert "default-src 'none'" in page.text
+    shown = page_data(page.text)
+    assert "perform" in shown and "memory-leak/job.py" in shown
+    for query in ["leaks=1", "leaks=0", "inverted=1", f"process={leaking.process.pid}"]:
+        assert leaking.ask("GET", f"{MEMRAY}/flamegraph?{query}").status == 200
+    assert leaking.ask("GET", f"{MEMRAY}/flamegraph?leaks=perhaps").status == 400
+
+
+def test_R5_leaks_can_be_the_default(tmp_path: Path) -> None:
+    job = serve(tmp_path, MEMRAY_PROFILER="true", MEMRAY_LEAKS="true")
+    leak(job, 1)
+    job.post("stop")
+    assert job.get("flamegraph").body == job.get("flamegraph?leaks=1").body
+    assert job.get("flamegraph").body != job.get("flamegraph?leaks=0").body
+    job.stop()
+
+
+def test_R6_stats_name_the_leaking_line_with_its_exact_bytes(leaking: Job) -> None:
+    leak(leaking)
+    leaking.post(f"{MEMRAY}/stop")
+    text = leaking.get(f"{MEMRAY}/stats")
+    assert text.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert "Content-Disposition" not in text.headers
+    largest = re.search(r"Top 5 largest allocating locations \(by size\):\n\t- (.*)", text.text)
+    assert largest is not None
+    assert re.fullmatch(r"perform:.*/memory-leak/job.py:7 -> 24.000MB", largest[1])
+    numbers = leaking.get(f"{MEMRAY}/stats?format=json").json()
+    first = numbers["top_allocations_by_size"][0]
+    assert first["size"] == 24_000_000 and first["location"].endswith("memory-leak/job.py:7")
+
+
+def test_R7_errors_are_json_with_their_status(tmp_path: Path) -> None:
+    job = serve(tmp_path, MEMRAY_PROFILER="true")
+    session = job.post("stop")["session"]
+    capture = next((tmp_path / "sessions" / session).glob("*.tide"))
+    capture.write_bytes(b"this is no capture")
+    for route in ["memray/flamegraph", "memray/stats", "tree"]:
+        broken = job.ask("GET", route)
+        assert broken.status == 500 and broken.json()["type"] == "CommandError"
+        assert str(capture) in broken.json()["error"]
+    assert job.ask("DELETE", f"sessions/{session}").status == 200
+    for route in ["report", "flamegraph", "stats"]:
+        assert job.ask("GET", route).status == 404
+        theirs = job.ask("GET", f"memray/{route}")
+        assert theirs.status == 400 and theirs.json()["type"] == "ValueError"
+    wrong = job.ask("GET", "memray/start")
+    assert (wrong.status, wrong.headers["Allow"]) == (405, "POST, OPTIONS")
+    wrong = job.ask("POST", "memray/report")
+    assert wrong.status == 405 and "GET" in wrong.headers["Allow"]
+    moved = job.ask("GET", f"{BASE}/memray/stats/")
+    assert (moved.status, moved.headers["Location"]) == (307, f"{BASE}/memray/stats")
+    job.stop()
+
+
+@pytest.mark.parametrize("prefix", ["", PREFIX, "/pub/fatman/x/y", "/a"])
+def test_R8_all_routes_are_found_below_any_prefix(leaking: Job, prefix: str) -> None:
+    assert leaking.ask("POST", f"{prefix}/api/v1/perform", {}).status == 200
+    assert leaking.ask("GET", f"{prefix}{BASE}/memray/stats").status == 200
+    document = leaking.ask("GET", f"{prefix}/openapi.json").json()
+    assert document["servers"] == [{"url": prefix or "/"}]
+    memray = {path: methods for path, methods in document["paths"].items() if "/memray/" in path}
+    assert len(memray) == 5
+    kinds = {
+        path.rpartition("/")[2]: set(operation["responses"]["200"]["content"])
+        for path, methods in memray.items()
+        for operation in methods.values()
+    }
+    assert kinds["flamegraph"] == {"text/html"}
+    assert kinds["stats"] == {"text/plain", "application/json"}
+    assert "application/octet-stream" in kinds["report"]
+    assert kinds["start"] == kinds["stop"] == {"application/json"}
+    for methods in memray.values():
+        for operation in methods.values():
+            error = operation["responses"]["405"]["content"]["application/json"]["schema"]
+            assert error == {"$ref": "#/components/schemas/Error"}
+    perform = document["paths"]["/api/v1/perform"]["post"]
+    assert perform["requestBody"]["content"]["application/json"]["example"] == {}
+    page = leaking.ask("GET", f"{prefix}/docs")
+    assert page.status == 200 and "http" not in re.sub(r"https?://www\.w3\.org", "", page.text)
+    home = leaking.ask("GET", f"{prefix}/")
+    assert (home.status, home.headers["Location"]) == (307, f"{prefix}/docs")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_R9_signals_finish_the_capture_and_the_next_start_keeps_it(
+    tmp_path: Path, number: signal.Signals, stats: Callable[..., Any]
+) -> None:
+    job = serve(tmp_path, MEMRAY_PROFILER="true")
+    leak(job)
+    first = job.get("status").json()
+    job.process.send_signal(number)
+    assert job.process.wait() == 0, job.stderr()
+    job.stop()
+    done = heaptide("stats", first["output"])
+    assert "damage" not in done.stderr and done.stderr == ""
+    assert stats(Path(first["output"]))["top_allocations_by_size"][0]["size"] == 24_000_000
+    again = serve(tmp_path, MEMRAY_PROFILER="true")
+    listed = again.get("sessions").json()["sessions"]
+    assert [session["id"] for session in listed][1:] == [first["session"]]
+    assert "24.000MB" in again.get(f"sessions/{first['session']}/stats").text
+    again.stop()
+
+
+def test_R9_kill_leaves_a_readable_capture(tmp_path: Path, stats: Callable[..., Any]) -> None:
+    job = serve(tmp_path, MEMRAY_PROFILER="true")
+    leak(job)
+    output = job.get("status").json()["output"]
+    job.process.kill()
+    job.process.wait()
+    job.stop()
+    assert stats(Path(output))["top_allocations_by_size"][0]["size"] == 24_000_000
+
+
+def test_R9_a_call_that_runs_is_finished_before_the_end(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import pathlib, sys\ndef perform():\n print('begun', flush=True)\n pathlib.Path('go').read_text()\n return 7\n"
+    )
+    os.mkfifo(tmp_path / "go")
+    job = serve(tmp_path, script, MEMRAY_PROFILER="true")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        calling = pool.submit(lambda: job.ask("POST", PERFORM, {}))
+        assert job.line() == "begun"
+        job.process.terminate()
+        (tmp_path / "go").write_text("on")
+        assert calling.result().json() == 7
+    assert job.process.wait() == 0
+    job.stop()
+
+
+@pytest.mark.parametrize("command", ["tree", "stats", "summary", "table", "flamegraph"])
+def test_R10_report_is_analysable_elsewhere(leaking: Job, tmp_path: Path, command: str) -> None:
+    leak(leaking, 1)
+    leaking.post(f"{MEMRAY}/stop")
+    report = tmp_path / "elsewhere" / "memray-report.bin"
+    report.parent.mkdir()
+    report.write_bytes(leaking.get(f"{MEMRAY}/report").body)
+    done = heaptide(command, report)
+    pages = [page_data(page.read_text()) for page in report.parent.glob("*.html")]
+    assert "perform" in (pages or [done.stdout])[0]
+
+
+def test_R11_status_further_reports_snapshot_and_diff(leaking: Job) -> None:
+    leak(leaking, 1)
+    snapshot = leaking.post("snapshot")["id"]
+    leak(leaking, 2)
+    assert leaking.get("status").json()["state"] == "recording"
+    for route, kind in [
+        ("table", "text/html"),
+        ("summary", "text/plain"),
+        ("tree", "text/plain"),
+        ("timeline", "text/html"),
+    ]:
+        answer = leaking.get(route)
+        assert answer.headers["Content-Type"].startswith(kind)
+    change = leaking.get(f"diff?base={snapshot}&format=json").json()
+    assert "16000000" in json.dumps(change)
+    assert leaking.ask("GET", "diff").status == 400
+
+
+def test_R11_reports_are_made_by_another_process_with_low_priority_and_bounded_memory(leaking: Job) -> None:
+    """The renderer is told to show its own limits by the words it cannot understand."""
+    script = (
+        "import os, resource, sys\n"
+        "from heaptide import _native, rendering\n"
+        "def main(words):\n"
+        "    print(os.nice(0), resource.getrlimit(resource.RLIMIT_AS)[0], words)\n"
+        "    return 0\n"
+        "rendering._native = _native\n"
+        "sys.modules['heaptide._native'].main = main\n"
+        "sys.argv = ['x', '123456789012', 'stats']\n"
+        "rendering.main()\n"
+    )
+    done = Job([sys.executable, "-c", script], leaking.folder)
+    nice, limit, words = done.address.split(maxsplit=2)
+    assert (int(nice), int(limit), words) == (min(os.nice(0) + 10, 19), 123456789012, "['stats']")
+    done.stop()
+    children = Path(f"/proc/{leaking.process.pid}/task/{leaking.process.pid}/children").read_text().split()
+    leaking.get("stats")
+    assert Path(f"/proc/{leaking.process.pid}/task/{leaking.process.pid}/children").read_text().split() == children
+
+
+def test_R11_a_token_is_asked_for_where_one_is_set(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("s3cret\n")
+    job = serve(tmp_path, EXAMPLE, MEMRAY_PROFILER="true", HEAPTIDE_TOKEN_FILE=str(tmp_path / "token"))
+    assert job.ask("POST", PERFORM, {}).status == 200
+    assert job.ask("GET", "status").status == 401
+    assert job.ask("GET", "status", Authorization="Bearer s3cret").status == 200
+    assert "heaptide_sessions 1" in job.ask("GET", "/metrics").text
+    job.stop()
+    refused = heaptide(
+        *("serve", "--host", "0.0.0.0", "--port", "0", EXAMPLE),
+        check=False,
+        env={"HEAPTIDE_PROFILER": "true", "PATH": "/usr/bin"},
+    )
+    assert refused.returncode == 1 and "HEAPTIDE_TOKEN" in refused.stderr
+
+
+def test_the_example_of_the_document_word_for_word(tmp_path: Path) -> None:
+    curl = shutil.which("curl")
+    if curl is None:
+        pytest.skip("no curl")
+    job = serve(tmp_path, EXAMPLE, MEMRAY_PROFILER="true")
+    url = f"{job.address}{PREFIX}"
+
+    def run(*words: str) -> str:
+        return subprocess.run([curl, "-q", "-sS", "--fail", *words], check=True, capture_output=True, text=True).stdout
+
+    for n in (1, 2, 3):
+        done = run("-X", "POST", f"{url}/api/v1/perform", "-H", "Content-Type: application/json", "-d", "{}")
+        assert done == str(n)
+    run("-X", "POST", f"{url}/api/v1/profiler/memray/stop")
+    assert "<html" in run(f"{url}/api/v1/profiler/memray/flamegraph")
+    report = tmp_path / "memray-report.bin"
+    run(f"{url}/api/v1/profiler/memray/report", "--output", str(report))
+    assert "perform" in heaptide("tree", report).stdout
+    top = heaptide("stats", report).stdout.partition("(by size):")[2]
+    assert re.match(r"\n\t- perform:.*/memory-leak/job.py:7 -> 24.000MB", top)
+    assert run(f"{job.address}/live") and run(f"{job.address}/ready") and run(f"{job.address}/health")
+    numbers = run(f"{job.address}/metrics")
+    assert 'job_requests_total{route="/api/v1/perform",status="200"} 3' in numbers
+    resident = re.search(r"^process_resident_memory_bytes (\d+)", numbers, re.MULTILINE)
+    heap = re.search(r"^heaptide_heap_bytes (\d+)", numbers, re.MULTILINE)
+    assert resident and int(resident[1]) > 24_000_000
+    assert heap and int(heap[1]) > 24_000_000
+    assert "heaptide_sessions 1" in numbers
+    assert job.stop() == 0
+
+
+def test_jobs_of_every_kind_are_served_and_their_errors_told(tmp_path: Path) -> None:
+    script = tmp_path / "adder.py"
+    script.write_text(
+        "async def add(a: int, b: int = 2):\n    if a < 0:\n        raise ValueError('negative')\n    return a + b\n"
+    )
+    job = serve(tmp_path, script)
+    assert job.ask("POST", "/api/v1/perform", {"a": 1}).json() == 3
+    assert job.ask("POST", "/api/v1/perform", {"a": 1, "c": 1}).status == 422
+    assert job.ask("POST", "/api/v1/perform", [1]).status == 422
+    assert job.ask("POST", "/api/v1/perform", b"{").status == 400
+    failed = job.ask("POST", "/api/v1/perform", {"a": -1})
+    assert failed.status == 500 and failed.json() == {"error": "negative", "type": "ValueError"}
+    assert job.ask("GET", "/api/v1/perform").headers["Allow"] == "POST"
+    assert job.ask("GET", "/nothing").status == 404
+    schema = job.ask("GET", "/openapi.json").json()["paths"]["/api/v1/perform"]["post"]["requestBody"]
+    assert schema["content"]["application/json"]["schema"]["required"] == ["a"]
+    assert job.stop() == 0
+    script.write_text("class A:\n    def perform(self): return 'a'\nclass B:\n    def perform(self): return 'b'\n")
+    done = heaptide("serve", "--port", "0", script, check=False)
+    assert done.returncode == 1 and "--entrypoint" in done.stderr
+    chosen = serve(tmp_path, script, "--entrypoint", "B")
+    assert chosen.ask("POST", "/api/v1/perform").json() == "b"
+    chosen.stop()
+
+
+def test_a_busy_job_loses_no_request_and_no_session_while_profiling_goes_on_and_off(tmp_path: Path) -> None:
+    """A short run of bench/load.py: many callers at once, profiling switched on and off twice."""
+    sys.path.insert(0, str(REPOSITORY / "bench"))
+    try:
+        import load
+    finally:
+        sys.path.pop(0)
+    figures = load.measure(n_callers=50, seconds=2, folder=tmp_path)
+    print(figures)
+    assert figures["failed"] == 0
+    assert figures["calls"] > 0
+    assert figures["sessions"] == 2
+
+
+def test_heaptide_ctl_finds_the_job_and_does_what_the_routes_do(leaking: Job, tmp_path: Path) -> None:
+    env = {**os.environ, "HEAPTIDE_RUNTIME_DIR": str(leaking.folder / "run")}
+
+    def ctl(*words: str, check: bool = True) -> Any:
+        return heaptide("ctl", *words, check=check, env=env, cwd=tmp_path)
+
+    assert f"pid {leaking.process.pid}" in ctl("list").stdout
+    leak(leaking)
+    assert json.loads(ctl("status").stdout)["state"] == "recording"
+    snapshot = json.loads(ctl("snapshot").stdout)["id"]
+    assert json.loads(ctl("stop").stdout)["result"] == "stopped"
+    assert "24.000MB" in ctl("stats").stdout
+    assert json.loads(ctl("--pid", str(leaking.process.pid), "stats", "format=json").stdout)
+    assert "wrote" in ctl("flamegraph", "leaks=1").stdout.lower()
+    assert (tmp_path / "heaptide-flamegraph.html").exists()
+    assert ctl("flamegraph", check=False).returncode == 1
+    assert "perform" in ctl("--session", snapshot, "tree").stdout
+    assert json.loads(ctl("start", "mode=sampled", "sample_bytes=4096").stdout)["result"] == "started"
+    assert json.loads(ctl("--url", f"{leaking.address}{PREFIX}", "status").stdout)["state"] == "recording"
+    wrong = ctl("tree", "depth=x", check=False)
+    assert wrong.returncode == 1 and "depth" in wrong.stderr
+    assert ctl("--pid", "1", "status", check=False).returncode == 1
+    assert ask(leaking.address, "GET", f"{BASE}/status").json()["state"] == "recording"

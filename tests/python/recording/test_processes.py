@@ -1,0 +1,353 @@
+"""Programs of several processes: children do not disturb the parent's capture, and are recorded when asked for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import PROGRAMS, REPOSITORY, heaptide, python, session_id
+
+Run = Callable[..., Any]
+
+BYTES_HEAD = sys.getsizeof(b"")
+# Blocks of these sizes come from nowhere else, so their number is exact.
+BEFORE, CHILD, PARENT = 1_111_111, 1_222_222, 1_333_333
+
+
+def counts(capture: Path) -> list[int]:
+    """How many blocks there are of each of the three sizes."""
+    lines = [line for line in heaptide("parse", capture).stdout.splitlines() if line.startswith("ALLOCATION ")]
+    return [sum(f" size={size + BYTES_HEAD} " in line for line in lines) for size in (BEFORE, CHILD, PARENT)]
+
+
+def header(capture: Path) -> dict[str, str]:
+    line = heaptide("parse", capture).stdout.splitlines()[0]
+    return dict(word.split("=", 1) for word in line.split(" ") if "=" in word)
+
+
+def all_captures(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if ".tide" in path.name)
+
+
+def statistics(captures: Sequence[Path]) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(heaptide("stats", "--json", *captures).stdout)
+    return result
+
+
+FORKING = f"""
+import os, sys, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+before = [bytes({BEFORE}) for _ in range(5)]
+go, done = os.pipe(), os.pipe()
+pid = CREATE_CHILD
+if pid == 0:
+    held = [bytes({CHILD}) for _ in range(3)]
+    os.write(done[1], b"x")
+    os.read(go[0], 1)
+    held += [bytes({CHILD}) for _ in range(4)]
+    LEAVE
+after = [bytes({PARENT}) for _ in range(4)]
+os.read(done[0], 1)
+after += [bytes({PARENT}) for _ in range(5)]
+os.write(go[1], b"x")
+code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+after += [bytes({PARENT}) for _ in range(2)]
+print("child ended with", code)
+"""
+LEAVES = {"os._exit": "os._exit(3)", "sys.exit": "sys.exit(3)", "exec": "os.execv('/bin/sh', ['sh', '-c', 'exit 3'])"}
+
+
+@pytest.mark.parametrize("leave", LEAVES)
+def test_forked_child_is_not_recorded_and_the_parents_capture_stays_right(
+    heaptide_run: Run, tmp_path: Path, leave: str
+) -> None:
+    done = heaptide_run(FORKING.replace("CREATE_CHILD", "os.fork()").replace("LEAVE", LEAVES[leave]))
+    assert (done.stdout, done.stderr) == ("child ended with 3\n", "")
+    assert all_captures(tmp_path) == [done.capture]
+    assert counts(done.capture) == [5, 0, 11]
+    process = statistics([done.capture])["heaptide"]["processes"][0]
+    assert process["ended_in_order"]
+
+
+def test_child_of_a_fork_past_libc_is_not_recorded_and_the_parents_capture_stays_right(
+    heaptide_run: Run, tmp_path: Path
+) -> None:
+    # SIGCHLD is 17; the number of the call is that of x86-64 or aarch64.
+    create = (
+        "__import__('ctypes').CDLL(None).syscall({'x86_64': 56, 'aarch64': 220}[os.uname().machine], 17, 0, 0, 0, 0)"
+    )
+    done = heaptide_run(FORKING.replace("CREATE_CHILD", create).replace("LEAVE", "os._exit(3)"))
+    assert (done.stdout, done.stderr) == ("child ended with 3\n", "")
+    assert all_captures(tmp_path) == [done.capture]
+    assert counts(done.capture) == [5, 0, 11]
+
+
+@pytest.mark.parametrize("option", [[], ["--follow-fork"], ["--aggregate"]])
+def test_program_without_threads_may_fork_without_being_warned_of_ours(heaptide_run: Run, option: list[str]) -> None:
+    # From 3.12 on Python warns of forks in processes with several threads.
+    program = f"""
+    import os, warnings
+    warnings.simplefilter("error")
+    for _ in range(20):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+    after = bytes({PARENT})
+    """
+    done = heaptide_run(program, *option)
+    assert done.stderr == ""
+    assert "--aggregate" in option or counts(done.capture) == [0, 0, 1]
+    about = statistics([done.capture])
+    assert about["metadata"]["peak_memory"] > PARENT and about["heaptide"]["allocations_over_live_blocks"] == 0
+
+
+def test_child_says_that_it_is_not_active_and_may_record_itself(heaptide_run: Run, tmp_path: Path) -> None:
+    done = heaptide_run(f"""
+    import heaptide, os, warnings
+    warnings.simplefilter("ignore", DeprecationWarning)
+    pid = os.fork()
+    if pid == 0:
+        print(heaptide.active(), flush=True)
+        with heaptide.Tracker("child.tide"):
+            held = bytes({CHILD})
+        os._exit(0)
+    os.waitpid(pid, 0)
+    after = bytes({PARENT})
+    print(heaptide.active())
+    """)
+    assert done.stdout == "False\nTrue\n"
+    assert counts(done.capture) == [0, 0, 1]
+    assert counts(tmp_path / "child.tide") == [0, 1, 0]
+
+
+def test_child_forked_while_another_thread_starts_and_stops_can_record_itself(tmp_path: Path) -> None:
+    program = """
+    import heaptide, os, signal, threading, warnings
+    warnings.simplefilter("ignore", DeprecationWarning)
+    heaptide.Tracker  # loaded here: a child forked in the middle of any import by another thread could not end it
+    ends = threading.Event()
+    def switch():
+        while not ends.is_set():
+            with heaptide.Tracker("switched.tide", overwrite=True):
+                pass
+    thread = threading.Thread(target=switch)
+    thread.start()
+    codes = []
+    for turn in range(60):
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(300)  # A child that hangs is to end all the same.
+            ends.set()
+            with heaptide.Tracker("child.tide", overwrite=True):
+                bytes(10000)
+            os._exit(5)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        if codes[-1] != 5:
+            break
+    ends.set()
+    thread.join()
+    print(codes == [5] * 60)
+    """
+    script = tmp_path / "job.py"
+    script.write_text(textwrap.dedent(program))
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.stdout, done.stderr, done.returncode) == ("True\n", "", 0)
+
+
+def test_followed_child_writes_a_capture_of_its_own(heaptide_run: Run, tmp_path: Path) -> None:
+    for leave in LEAVES.values():
+        done = heaptide_run(FORKING.replace("CREATE_CHILD", "os.fork()").replace("LEAVE", leave), "--follow-fork")
+        assert (done.stdout, done.stderr) == ("child ended with 3\n", "")
+        (child,) = set(all_captures(tmp_path)) - {done.capture}
+        assert counts(done.capture) == [5, 0, 11]
+        assert counts(child) == [0, 7, 0]
+        assert session_id(child) == session_id(done.capture)
+        assert header(child)["parent_pid"] == header(done.capture)["pid"]
+        assert child.name == f"{done.capture.name}.{header(child)['pid']}"
+        threads = [line for line in heaptide("parse", child).stdout.splitlines() if line.startswith("THREAD ")]
+        assert [line.split(" time=")[0] for line in threads] == [f"THREAD thread=1 tid={header(child)['pid']}"]
+        assert threads[0].endswith(" name=MainThread")
+        child.unlink()
+        done.capture.unlink()
+
+
+def test_two_sessions_have_different_names(heaptide_run: Run) -> None:
+    first, second = heaptide_run("pass"), heaptide_run("pass")
+    assert session_id(first.capture) != session_id(second.capture)
+
+
+@pytest.mark.once
+def test_reports_name_the_session(heaptide_run: Run, stats: Run, parse: Run) -> None:
+    capture = heaptide_run("pass").capture
+    shown = stats(capture)["heaptide"]["processes"][0]["session"]
+    assert shown == session_id(capture).hex()
+    assert f" session={shown} " in parse(capture)[0]
+
+
+def test_followed_grandchildren_belong_to_the_same_session(heaptide_run: Run, tmp_path: Path) -> None:
+    done = heaptide_run(
+        f"""
+    import os, sys, warnings
+    warnings.simplefilter("ignore", DeprecationWarning)
+    for generation in range(3):
+        pid = os.fork()
+        if pid:
+            held = [bytes({PARENT}) for _ in range(generation + 1)]
+            os.waitpid(pid, 0)
+            sys.exit(0)
+    held = [bytes({CHILD}) for _ in range(9)]
+    """,
+        "--follow-fork",
+    )
+    captures = all_captures(tmp_path)
+    assert len(captures) == 4 and len({session_id(capture) for capture in captures}) == 1
+    assert sorted(counts(capture) for capture in captures) == [[0, 0, 1], [0, 0, 2], [0, 0, 3], [0, 9, 0]]
+    parents = {header(capture)["pid"]: header(capture)["parent_pid"] for capture in captures}
+    ancestry = [header(min(captures, key=lambda path: len(path.name)))["pid"]]
+    while len(ancestry) < 4:
+        ancestry += [pid for pid, parent in parents.items() if parent == ancestry[-1] and pid != parent]
+    assert sorted(ancestry) == sorted(parents)
+    assert done.stderr == ""
+
+
+def test_reports_merge_the_files_of_a_session(heaptide_run: Run, tmp_path: Path) -> None:
+    heaptide_run(FORKING.replace("CREATE_CHILD", "os.fork()").replace("LEAVE", "sys.exit(3)"), "--follow-fork")
+    captures = all_captures(tmp_path)
+    assert len(captures) == 2
+    single = [statistics([capture]) for capture in captures]
+    merged = statistics(captures)
+    for key in ("total_num_allocations", "total_bytes_allocated"):
+        assert merged[key] == sum(each[key] for each in single)
+    for allocator, number in merged["allocator_type_distribution"].items():
+        assert number == sum(each["allocator_type_distribution"].get(allocator, 0) for each in single)
+    peaks = [each["metadata"]["peak_memory"] for each in single]
+    assert max(peaks) <= merged["metadata"]["peak_memory"] <= sum(peaks)
+    assert {each["pid"] for each in merged["heaptide"]["processes"]} == {int(header(path)["pid"]) for path in captures}
+    for command in ("summary", "tree", "stats", "parse"):
+        assert heaptide(command, *captures).stdout
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_forks_of_a_program_with_threads_neither_hang_nor_crash(
+    heaptide_run: Run, tmp_path: Path, follow: bool
+) -> None:
+    options = ["--follow-fork"] if follow else []
+    n_forks = 45 if follow else 200
+    done = heaptide_run(PROGRAMS / "forks_while_threads_allocate.py", *options, args=[str(n_forks)])
+    assert done.stdout == f"{n_forks} {n_forks}\n" and done.stderr == ""
+    captures = all_captures(tmp_path)
+    assert len(captures) == (1 + n_forks if follow else 1)
+    lines = heaptide("parse", done.capture).stdout.splitlines()
+    assert sum(f" size={1_234_567 + BYTES_HEAD} " in line for line in lines) == 11
+    about = statistics(captures)["heaptide"]
+    assert about["damage"] == [] and about["allocations_over_live_blocks"] == 0
+    assert len(about["processes"]) == len(captures)
+
+
+POOL = f"""
+import multiprocessing, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+def work(number):
+    held = bytes({CHILD})
+    return number * number
+if __name__ == "__main__":
+    with multiprocessing.get_context(METHOD).Pool(2) as pool:
+        print(pool.map(work, range(8), chunksize=1))
+        # A pool that is left without this ends its workers by a signal, maybe before one of them has begun.
+        pool.close()
+        pool.join()
+    process = multiprocessing.get_context(METHOD).Process(target=work, args=(3,))
+    process.start()
+    process.join()
+    after = [bytes({PARENT}) for _ in range(6)]
+    print(process.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("follow", [False, True])
+def test_multiprocessing_works_by_every_method(heaptide_run: Run, tmp_path: Path, method: str, follow: bool) -> None:
+    done = heaptide_run(POOL.replace("METHOD", repr(method)), *(["--follow-fork"] if follow else []))
+    assert done.stdout == "[0, 1, 4, 9, 16, 25, 36, 49]\n0\n" and done.stderr == ""
+    assert counts(done.capture)[2] == 6 and counts(done.capture)[1] == 0
+    children = [capture for capture in all_captures(tmp_path) if capture != done.capture]
+    # Spawned processes are new programs, not forks of a recorded one.
+    assert len(children) == (3 if follow and method == "fork" else 0)
+    if children:
+        assert sum(counts(child)[1] for child in children) == 9
+
+
+def test_followed_child_of_multiprocessing_completes_its_capture(heaptide_run: Run, tmp_path: Path) -> None:
+    program = f"""
+    import multiprocessing, warnings
+    warnings.simplefilter("ignore", DeprecationWarning)
+    def work():
+        held = bytes({CHILD})
+    if __name__ == "__main__":
+        process = multiprocessing.get_context("fork").Process(target=work)
+        process.start()
+        process.join()
+    """
+    heaptide_run(program, "--follow-fork")
+    processes = statistics(all_captures(tmp_path))["heaptide"]["processes"]
+    assert [process["ended_in_order"] for process in processes] == [True, True]
+
+
+STARTERS = {
+    "subprocess": "subprocess.run(command, check=True)",
+    "subprocess with a new session": "subprocess.run(command, start_new_session=True, check=True)",
+    "subprocess with closed files": "subprocess.run(command, close_fds=False, check=True)",
+    "a function before exec": "subprocess.run(command, preexec_fn=lambda: bytes(5000), check=True)",
+    "posix_spawn": "os.waitpid(os.posix_spawn(sys.executable, command, os.environ), 0)",
+    "system": "os.system(' '.join(command))",
+}
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("how", STARTERS)
+def test_other_programs_start_as_always(heaptide_run: Run, tmp_path: Path, how: str, follow: bool) -> None:
+    (tmp_path / "other.py").write_text(f"import os; x = bytes({CHILD}); print(len(os.listdir('/proc/self/fd')))")
+    program = f"""
+    import os, subprocess, sys
+    command = [sys.executable, "other.py"]
+    for _ in range(3):
+        held = bytes({PARENT})
+        {STARTERS[how]}
+    """
+    done = heaptide_run(program, *(["--follow-fork"] if follow else []))
+    # Three standard streams and the folder itself: our file is not among what a new program inherits.
+    assert done.stdout == "4\n4\n4\n" and done.stderr == ""
+    assert counts(done.capture) == [0, 0, 3]
+
+
+FORKS_OFTEN = """
+import os, sys, urllib.request, warnings
+import heaptide.control
+from support.waiting import wait_until
+
+warnings.simplefilter("always")
+control = heaptide.control.start("0")
+with heaptide.Tracker("forks.tide", interval_ms=1):
+    for number in range(3):
+        if (pid := os.fork()) == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        print(urllib.request.urlopen(control.address + "/api/v1/profiler/status").status)
+        # One that has just answered may still be counted: only those that stay step aside.
+        wait_until(lambda: len(os.listdir("/proc/self/task")) == 4, "the end of the thread that answered")
+"""
+
+
+def test_forks_are_not_warned_of_because_of_threads_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(FORKS_OFTEN)
+    places = {"HEAPTIDE_RUNTIME_DIR": str(tmp_path / "run"), "TMPDIR": str(tmp_path)}
+    done = python("job.py", cwd=tmp_path, PYTHONPATH=str(REPOSITORY / "tests" / "python"), **places)
+    assert done.stdout == "200\n" * 3
+    assert "multi-threaded" not in done.stderr

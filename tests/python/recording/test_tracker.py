@@ -1,0 +1,380 @@
+"""`heaptide.Tracker`: a block of code recorded in a running process, on and off, from any thread."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import heaptide
+
+Python = Callable[..., subprocess.CompletedProcess[str]]
+
+# Blocks of these sizes come from nowhere else, so their number is exact.
+ODD = 1_234_567
+OTHER = 2_345_678
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Python:
+    """Run a program that uses the API; unless told otherwise it must end well and say nothing on standard error."""
+
+    def run(program: str, *, flags: tuple[str, ...] = (), check: bool = True) -> subprocess.CompletedProcess[str]:
+        start = (
+            "import gc, os, sys, threading\nfrom pathlib import Path\nimport heaptide\nfrom heaptide import Tracker\n"
+        )
+        command = [sys.executable, *flags, "-c", start + textwrap.dedent(program)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        if check:
+            assert (done.returncode, done.stderr) == (0, "")
+        return done
+
+    return run
+
+
+def count(capture: Path, size: int = ODD) -> int:
+    """How many blocks of this size were allocated through malloc and mmap."""
+    lines = heaptide("parse", capture).stdout.splitlines()
+    return sum(f" size={size + BYTES_HEAD} " in line for line in lines if line.startswith("ALLOCATION "))
+
+
+BYTES_HEAD = sys.getsizeof(b"")
+
+
+def test_block_is_recorded_and_what_is_around_it_is_not(python: Python, tmp_path: Path) -> None:
+    python(f"""
+    before = bytes({OTHER})
+    with Tracker("block.tide"):
+        within = [bytes({ODD}) for _ in range(3)]
+    after = bytes({OTHER})
+    """)
+    assert count(tmp_path / "block.tide") == 3
+    assert count(tmp_path / "block.tide", OTHER) == 0
+
+
+def test_start_and_stop_do_what_the_with_block_does(python: Python, tmp_path: Path) -> None:
+    python(f"""
+    tracker = Tracker("block.tide")
+    before = bytes({OTHER})
+    tracker.start()
+    within = [bytes({ODD}) for _ in range(3)]
+    tracker.stop()
+    after = bytes({OTHER})
+    tracker.stop()
+    """)
+    assert count(tmp_path / "block.tide") == 3
+    assert count(tmp_path / "block.tide", OTHER) == 0
+
+
+def test_with_gives_the_tracker(python: Python) -> None:
+    done = python('tracker = Tracker("block.tide")\nwith tracker as same: print(tracker is same)')
+    assert done.stdout == "True\n"
+
+
+def test_active_tells_whether_this_process_is_recorded(python: Python) -> None:
+    done = python("""
+    print(heaptide.active())
+    tracker = Tracker("block.tide")
+    print(heaptide.active())
+    with tracker:
+        print(heaptide.active())
+        thread = threading.Thread(target=lambda: print(heaptide.active()))
+        thread.start(); thread.join()
+    print(heaptide.active())
+    """)
+    assert done.stdout.split() == ["False", "False", "True", "True", "False"]
+
+
+def test_active_is_true_under_heaptide_run(heaptide_run: Callable[..., Any]) -> None:
+    assert heaptide_run("import heaptide; print(heaptide.active())").stdout == "True\n"
+
+
+@pytest.mark.parametrize("where", ["in the same thread", "in another thread"])
+def test_second_start_says_so_and_the_first_goes_on(python: Python, tmp_path: Path, where: str) -> None:
+    done = python(f"""
+    def second():
+        for tracker in (Tracker("second.tide"), first):
+            try:
+                tracker.start()
+            except heaptide.RecordingError as error:
+                print(error)
+            tracker is first or tracker.stop()
+    with Tracker("first.tide") as first:
+        if {where == "in another thread"}:
+            thread = threading.Thread(target=second)
+            thread.start(); thread.join()
+        else:
+            second()
+        print(heaptide.active())
+        within = bytes({ODD})
+    """)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3 and lines[2] == "True"
+    assert all("being recorded already" in line and "first.tide" in line for line in lines[:2])
+    assert count(tmp_path / "first.tide") == 1
+    assert not (tmp_path / "second.tide").exists()
+
+
+def test_tracker_under_heaptide_run_says_so_and_the_run_goes_on(
+    heaptide_run: Callable[..., Any], tmp_path: Path
+) -> None:
+    done = heaptide_run(f"""
+    import heaptide
+    try:
+        heaptide.Tracker("second.tide").start()
+    except heaptide.RecordingError as error:
+        print(error)
+    within = bytes({ODD})
+    """)
+    assert "being recorded already" in done.stdout
+    assert count(done.capture) == 1 and not (tmp_path / "second.tide").exists()
+
+
+def test_exceptions_leave_the_block_unchanged_and_the_capture_complete(python: Python, tmp_path: Path) -> None:
+    done = python(f"""
+    import traceback
+    problem = LookupError("here")
+    try:
+        with Tracker("block.tide"):
+            within = bytes({ODD})
+            raise problem
+    except LookupError as error:
+        print(error is problem, error.__context__, error.__cause__)
+        print([frame.name for frame in traceback.extract_tb(error.__traceback__)])
+    print(heaptide.active())
+    for end in (SystemExit, KeyboardInterrupt, GeneratorExit):
+        try:
+            with Tracker(f"{{end.__name__}}.tide"):
+                raise end
+        except end:
+            print(end.__name__)
+    """)
+    assert done.stdout.split("\n")[:3] == ["True None None", "['<module>']", "False"]
+    assert done.stdout.split()[-3:] == ["SystemExit", "KeyboardInterrupt", "GeneratorExit"]
+    assert count(tmp_path / "block.tide") == 1
+
+
+def test_destination_is_a_text_or_a_path(python: Python, tmp_path: Path) -> None:
+    python(f"""
+    os.mkdir("sub")
+    class Place:
+        def __fspath__(self): return "place.tide"
+    for destination in ("text.tide", Path("sub", "path.tide"), Place(), os.path.abspath("whole ü.tide")):
+        with Tracker(destination):
+            os.chdir("/")
+        os.chdir({str(tmp_path)!r})
+    """)
+    for name in ("text.tide", "sub/path.tide", "place.tide", "whole ü.tide"):
+        assert heaptide("parse", tmp_path / name).stdout.splitlines()[-1].startswith("TRAILER time=0.")
+
+
+def test_existing_file_is_refused_unless_overwriting_is_asked_for(python: Python, tmp_path: Path) -> None:
+    (tmp_path / "there.tide").write_text("somebody's work")
+    done = python("""
+    try:
+        Tracker("there.tide").start()
+    except FileExistsError as error:
+        print(error)
+    print(heaptide.active(), Path("there.tide").read_text())
+    with Tracker("there.tide", overwrite=True):
+        pass
+    """)
+    assert "there.tide exists already" in done.stdout and "overwrite=True" in done.stdout
+    assert done.stdout.endswith("False somebody's work\n")
+    heaptide("stats", tmp_path / "there.tide")
+
+
+def test_destination_that_cannot_be_written_raises_and_nothing_is_recorded(python: Python) -> None:
+    done = python("""
+    os.mkdir("folder")
+    for destination in ("missing/block.tide", "folder", "/dev/full"):
+        try:
+            Tracker(destination, overwrite=destination != "folder").start()
+        except OSError as error:
+            print(type(error).__name__, error.errno, destination in str(error), heaptide.active())
+    """)
+    assert done.stdout.splitlines() == [
+        "FileNotFoundError 2 True False",
+        "FileExistsError 17 True False",
+        "OSError 28 True False",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ("", "TypeError"),
+        ("42", "TypeError"),
+        ("None", "TypeError"),
+        ("'x.tide', True", "TypeError"),
+        ("'x.tide', nonsense=1", "TypeError"),
+        ("'x.tide', sample=0", "ValueError"),
+        ("'x.tide', sample=-5", "ValueError"),
+        ("'x.tide', sample='many'", "TypeError"),
+        ("'x.tide', interval_ms=0", "ValueError"),
+        ("'x.tide', interval_ms='slow'", "TypeError"),
+        ("'x.tide', interval_ms=2**40", "ValueError"),
+        ("'x.tide', sample=2**80", "ValueError"),
+    ],
+)
+def test_wrong_arguments_are_refused_when_the_tracker_is_made(
+    python: Python, tmp_path: Path, arguments: str, error: str
+) -> None:
+    done = python(f"""
+    try:
+        Tracker({arguments})
+    except (TypeError, ValueError) as error:
+        print(type(error).__name__, heaptide.active())
+        print(error)
+    """)
+    kind, sentence = done.stdout.splitlines()
+    assert kind == f"{error} False"
+    assert "sample=" not in arguments or sentence.startswith("sample must be a number of bytes from 1 to ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_started_in_one_thread_and_stopped_in_another(python: Python, tmp_path: Path) -> None:
+    python(f"""
+    tracker = Tracker("block.tide")
+    for step in (tracker.start, lambda: held.append(bytes({ODD})), tracker.stop):
+        held = []
+        thread = threading.Thread(target=step)
+        thread.start(); thread.join()
+    """)
+    assert count(tmp_path / "block.tide") == 1
+
+
+def test_many_threads_may_start_and_stop_at_once(python: Python, tmp_path: Path) -> None:
+    done = python("""
+    outcomes = {"started": 0, "refused": 0}
+    lock, gate = threading.Lock(), threading.Barrier(6)
+    def work(number):
+        gate.wait()
+        for turn in range(40):
+            tracker = Tracker(f"{number}-{turn}.tide")
+            try:
+                tracker.start()
+            except heaptide.RecordingError:
+                outcome = "refused"
+            else:
+                outcome = "started"
+                [bytes(5000) for _ in range(20)]
+                tracker.stop()
+            with lock:
+                outcomes[outcome] += 1
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    print(outcomes["started"], outcomes["started"] + outcomes["refused"], heaptide.active())
+    """)
+    started, total, active = done.stdout.split()
+    files = list(tmp_path.glob("*.tide"))
+    assert (total, active) == ("240", "False") and len(files) == int(started) > 0
+    statistics = heaptide("stats", "--json", *files)
+    assert '"damage": []' in statistics.stdout and "did not end" not in statistics.stdout
+
+
+def test_stop_of_a_tracker_that_did_not_start_leaves_the_other_alone(python: Python, tmp_path: Path) -> None:
+    python(f"""
+    other = Tracker("other.tide")
+    with Tracker("block.tide"):
+        other.stop()
+        try:
+            other.start()
+        except heaptide.RecordingError:
+            pass
+        other.stop()
+        within = bytes({ODD})
+    """)
+    assert count(tmp_path / "block.tide") == 1
+
+
+@pytest.mark.parametrize("end", ["", "sys.exit(3)", "1 / 0", "raise KeyboardInterrupt"])
+def test_tracker_left_open_is_completed_at_the_end_of_the_interpreter(python: Python, tmp_path: Path, end: str) -> None:
+    python(f"Tracker('block.tide').start()\nheld = bytes({ODD})\n{end}", check=False)
+    assert count(tmp_path / "block.tide") == 1
+    assert heaptide("parse", tmp_path / "block.tide").stdout.splitlines()[-1].startswith("TRAILER time=0.")
+
+
+def test_tracker_records_the_modes_it_is_asked_for(python: Python, tmp_path: Path) -> None:
+    python("""
+    for name, value in [("objects", True), ("sample", True), ("sample", 4096), ("aggregate", True), ("follow_fork", True)]:
+        with Tracker(f"{name}-{value}.tide", **{name: value}):
+            pass
+    """)
+    for name, mark in [
+        ("objects-True", "objects=true"),
+        ("sample-True", "sample_bytes=524288"),
+        ("sample-4096", "sample_bytes=4096"),
+        ("aggregate-True", "aggregate=true"),
+        ("follow_fork-True", "follow_fork=true"),
+    ]:
+        header = heaptide("parse", tmp_path / f"{name}.tide").stdout.splitlines()[0]
+        assert f" {mark} " in header and " joined_late=true " in header
+
+
+@pytest.mark.once
+def test_sampling_more_finely_than_the_recording_before_begins_at_once(python: Python, tmp_path: Path) -> None:
+    # The first one would take a sample after about a terabyte.
+    python(f"""
+    with Tracker("coarse.tide", sample=2**40):
+        bytes({OTHER})
+    with Tracker("fine.tide", sample=1000):
+        held = bytes({ODD})
+    """)
+    assert count(tmp_path / "fine.tide") == 1
+
+
+def test_stop_puts_everything_back(python: Python) -> None:
+    done = python("""
+    def state():
+        hooks = sys.getprofile(), sys.gettrace(), threading.Thread.__dict__.get("_set_native_id")
+        return hooks, len(os.listdir("/proc/self/fd"))
+    before = state()
+    with Tracker("block.tide"):
+        assert sys.getprofile() is None and sys.gettrace() is None
+    assert state() == before, (state(), before)
+    # The kernel still lists a thread for a moment after it has been waited for; one that stays would hang the test.
+    while len(os.listdir("/proc/self/task")) > 1:
+        pass
+    assert not any(".tide" in line for line in open("/proc/self/maps"))
+    """)
+    assert done.stdout == ""
+
+
+def test_thousands_of_recordings_do_not_make_the_process_grow(python: Python) -> None:
+    done = python("""
+    def resident():
+        return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    def n_mappings():
+        return sum(1 for _ in open("/proc/self/maps"))
+    for turn in range(600):
+        with Tracker("block.tide", overwrite=True):
+            bytes(10000)
+        if turn == 200:
+            first = resident(), n_mappings()
+    grown = resident() - first[0]
+    # One page for each recording would be 1.6 million bytes; the kernel adds up pages in portions of up to 64.
+    print(grown < 1_000_000, n_mappings() - first[1] < 8, grown, n_mappings() - first[1])
+    """)
+    assert done.stdout.startswith("True True"), done.stdout
+
+
+def test_a_recording_loads_nothing_of_its_own_while_it_runs(tmp_path: Path) -> None:
+    program = """
+        import sys
+        from heaptide import Tracker, active
+
+        seen = []
+        sys.addaudithook(lambda name, args: seen.append(args[0]) if name == "import" and active() else None)
+        with Tracker("block.tide"):
+            pass
+        print(seen)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")

@@ -1,0 +1,206 @@
+"""Files given to a reader: a damaged capture yields what is intact, and what is no capture gets one sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import PROGRAMS, heaptide
+
+# Readers are the same program under every Python.
+pytestmark = pytest.mark.once
+READERS = ("stats", "summary", "tree", "parse")
+JOB = PROGRAMS / "goes_on_whatever_happens.py"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A capture of several threads and blocks, completed in order."""
+    capture = tmp_path_factory.mktemp("whole") / "whole.tide"
+    assert heaptide("run", "-q", "-o", capture, JOB, "60", check=False).returncode == 5
+    assert capture.stat().st_size > 100_000
+    return capture
+
+
+@pytest.fixture(scope="module")
+def unfinished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A capture that still has its slots, because the program was killed."""
+    capture = tmp_path_factory.mktemp("unfinished") / "unfinished.tide"
+    kill = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    assert heaptide("run", "-q", "-o", capture, JOB, "60", kill, check=False).returncode == -9
+    return capture
+
+
+def statistics(*captures: Path) -> tuple[dict[str, Any], str]:
+    """The numbers, and what was said on standard error; ends well."""
+    done = heaptide("stats", "--json", *captures)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result, done.stderr
+
+
+def assert_one_sentence(done: subprocess.CompletedProcess[str], says: str) -> None:
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("heaptide: ") and says in done.stderr, done.stderr
+
+
+def header_length(capture: Path) -> int:
+    start = capture.read_bytes()[:24]
+    return 24 + int.from_bytes(start[12:16], "little")
+
+
+@pytest.mark.parametrize("which", ["whole", "unfinished"])
+def test_a_file_cut_anywhere_yields_what_is_in_front_of_the_cut(
+    tmp_path: Path, request: pytest.FixtureRequest, which: str
+) -> None:
+    capture = request.getfixturevalue(which)
+    content = capture.read_bytes()
+    n_all = statistics(capture)[0]["total_num_allocations"]
+    header = header_length(capture)
+    counts = []
+    for fiftieth in range(51):
+        cut = tmp_path / f"{fiftieth}.tide"
+        length = max(header, len(content) * fiftieth // 50)
+        cut.write_bytes(content[:length])
+        result, notes = statistics(cut)
+        counts.append(result["total_num_allocations"])
+        assert all(note.startswith(f"heaptide: {cut}: ") for note in notes.splitlines())
+        if length < len(content) and counts[-1] < n_all:
+            assert notes or not result["heaptide"]["processes"][0]["ended_in_order"], fiftieth
+        cut.unlink()
+    assert counts[0] == 0 and counts[-1] == n_all
+    assert counts == sorted(counts)
+    assert len(set(counts)) > 3, counts
+
+
+def test_a_header_cut_anywhere_is_one_sentence(tmp_path: Path, whole: Path) -> None:
+    content = whole.read_bytes()[: header_length(whole)]
+    for length in (1, 7, 8, 12, 20, 24, 25, len(content) // 2, len(content) - 1):
+        cut = tmp_path / f"{length}.tide"
+        cut.write_bytes(content[:length])
+        assert_one_sentence(heaptide("stats", cut, check=False), "damaged in its first bytes")
+
+
+@pytest.mark.parametrize("which", ["whole", "unfinished"])
+def test_a_file_with_a_flipped_byte_yields_the_rest(tmp_path: Path, request: pytest.FixtureRequest, which: str) -> None:
+    capture = request.getfixturevalue(which)
+    content = capture.read_bytes()
+    n_all = statistics(capture)[0]["total_num_allocations"]
+    chance = random.Random(47)
+    damaged = tmp_path / "damaged.tide"
+    n_noted = 0
+    for _ in range(25):
+        at = chance.randrange(header_length(capture), len(content))
+        damaged.write_bytes(content[:at] + bytes([content[at] ^ (1 << chance.randrange(8))]) + content[at + 1 :])
+        result, notes = statistics(damaged)
+        n_noted += bool(result["heaptide"]["damage"])
+        # What is noted on standard error is also in the report, and the other way round.
+        assert bool(notes) == bool(result["heaptide"]["damage"])
+        if which == "whole":
+            # Every block has a checksum, so that a changed byte is either noticed or in no block.
+            assert result["heaptide"]["damage"] or result["total_num_allocations"] == n_all, at
+    assert n_noted > 0 or which == "unfinished"
+
+
+def test_a_file_with_an_overwritten_stretch_yields_what_is_around_it(tmp_path: Path, whole: Path) -> None:
+    content = whole.read_bytes()
+    n_all = statistics(whole)[0]["total_num_allocations"]
+    damaged = tmp_path / "damaged.tide"
+    middle = len(content) // 2
+    for filling in (b"\0", b"\xff", b"A"):
+        damaged.write_bytes(content[:middle] + filling * 20_000 + content[middle + 20_000 :])
+        result, notes = statistics(damaged)
+        assert 0 < result["total_num_allocations"] < n_all
+        assert notes and "damage" in notes and result["heaptide"]["damage"]
+
+
+def test_every_report_of_a_damaged_file_ends_well_with_a_note(tmp_path: Path, whole: Path) -> None:
+    content = whole.read_bytes()
+    damaged = tmp_path / "damaged.tide"
+    damaged.write_bytes(content[: len(content) * 2 // 3])
+    for reader in READERS:
+        done = heaptide(reader, damaged)
+        assert done.stdout and done.stderr.startswith(f"heaptide: {damaged}: ")
+    assert "damaged in" in heaptide("stats", damaged).stdout
+
+
+def test_bytes_behind_the_end_are_noted_and_do_no_harm(tmp_path: Path, whole: Path) -> None:
+    longer = tmp_path / "longer.tide"
+    longer.write_bytes(whole.read_bytes() + os.urandom(5000))
+    result, notes = statistics(longer)
+    assert result["total_num_allocations"] == statistics(whole)[0]["total_num_allocations"]
+    assert notes
+
+
+FOREIGN: dict[str, Callable[[Path], object]] = {
+    "a picture": lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(1000)),
+    "a program": lambda path: path.write_text("import os\nprint(os.getcwd())\n"),
+    "zeros": lambda path: path.write_bytes(bytes(100_000)),
+    "random bytes": lambda path: path.write_bytes(random.Random(1).randbytes(100_000)),
+    "one byte": lambda path: path.write_bytes(b"x"),
+    "another executable": lambda path: shutil.copy(sys.executable, path),
+    "a pipe": os.mkfifo,
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+@pytest.mark.parametrize("reader", READERS)
+def test_foreign_file_is_one_sentence(tmp_path: Path, what: str, reader: str) -> None:
+    path = tmp_path / "foreign"
+    FOREIGN[what](path)
+    assert_one_sentence(heaptide(reader, path, check=False), f"{path} is not a Heaptide capture")
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_missing_empty_and_unreadable_files_are_one_sentence_each(tmp_path: Path, reader: str) -> None:
+    assert_one_sentence(heaptide(reader, tmp_path / "missing", check=False), "there is no file")
+    assert_one_sentence(heaptide(reader, tmp_path, check=False), "is a folder")
+    (tmp_path / "empty").touch()
+    assert_one_sentence(heaptide(reader, tmp_path / "empty", check=False), "is empty")
+    assert_one_sentence(heaptide(reader, "/proc/self/mem", check=False), "/proc/self/mem")
+    assert_one_sentence(heaptide(reader, "/dev/null", check=False), "/dev/null")
+
+
+def test_capture_of_a_later_release_is_one_sentence(tmp_path: Path, whole: Path) -> None:
+    content = bytearray(whole.read_bytes())
+    content[8:12] = (4711).to_bytes(4, "little")
+    newer = tmp_path / "newer.tide"
+    newer.write_bytes(content)
+    assert_one_sentence(heaptide("stats", newer, check=False), "was written by a later Heaptide (format 4711)")
+
+
+def test_one_unreadable_file_among_several_is_named(tmp_path: Path, whole: Path) -> None:
+    assert_one_sentence(heaptide("stats", whole, tmp_path / "missing", check=False), "missing")
+
+
+def test_same_file_given_twice_is_not_counted_twice_without_a_word(whole: Path) -> None:
+    once = statistics(whole)[0]["total_num_allocations"]
+    done = heaptide("stats", "--json", whole, whole, check=False)
+    assert done.returncode != 0 or done.stderr or json.loads(done.stdout)["total_num_allocations"] == once
+
+
+def test_output_that_nobody_reads_to_the_end_is_no_failure(whole: Path) -> None:
+    for reader in READERS:
+        command = [sys.executable, "-m", "heaptide", reader, str(whole)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None and process.stderr is not None
+            process.stdout.read(10)
+            process.stdout.close()
+            assert process.stderr.read() == b""
+        assert process.returncode in (0, -13)
+
+
+def test_report_that_cannot_be_written_is_one_sentence(tmp_path: Path, whole: Path) -> None:
+    for output in (tmp_path / "missing" / "stats.json", tmp_path, "/dev/full"):
+        done = heaptide("stats", "--json", "-o", output, whole, check=False)
+        assert_one_sentence(done, str(output))
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "heaptide", "stats", whole], stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1 and done.stderr.count(b"\n") == 1

@@ -1,0 +1,253 @@
+"""What the wheel does at the start of an interpreter: nothing at all, or what environment and configuration say."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import heaptide, python, session_id
+
+SIZE = 3_000_000 + sys.getsizeof(b"")
+LOADED = "import sys; print(sorted(name for name in sys.modules if name.partition('.')[0] == 'heaptide'))"
+
+
+def captures(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if ".tide" in path.name or ".bin" in path.name)
+
+
+def has_block(capture: Path, size: int = SIZE) -> bool:
+    return f" size={size} " in heaptide("parse", capture).stdout
+
+
+@pytest.mark.once
+def test_an_interpreter_in_which_nothing_is_set_loads_nothing_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.other]\nx = 1\n")
+    assert python("-W", "error", "-c", LOADED, cwd=tmp_path).stdout == "[]\n"
+
+
+@pytest.mark.once
+def test_settings_that_ask_for_nothing_load_no_native_part(tmp_path: Path) -> None:
+    loaded = python("-c", LOADED, cwd=tmp_path, HEAPTIDE="off", HEAPTIDE_KEEP="3").stdout
+    assert "heaptide.settings" in loaded and "heaptide._native" not in loaded and "heaptide.tracker" not in loaded
+
+
+def test_run_records_the_program_and_its_children_in_one_session(tmp_path: Path, stats: Any) -> None:
+    (tmp_path / "job.py").write_text(
+        "import multiprocessing, subprocess, sys\n"
+        "def work(): held.append(bytes(3_000_000))\n"
+        "held = []\n"
+        "if __name__ == '__main__':\n"
+        "    work()\n"
+        "    subprocess.run([sys.executable, '-c', 'held = bytes(3_000_000)'], check=True)\n"
+        "    child = multiprocessing.get_context('spawn').Process(target=work)\n"
+        "    child.start(); child.join()\n"
+        "    raise SystemExit(7)\n"
+    )
+    done = python("job.py", cwd=tmp_path, check=False, HEAPTIDE="run")
+    assert (done.returncode, done.stdout) == (7, "")
+    found = captures(tmp_path)
+    assert len(found) == 3, found
+    root = found[0]
+    assert [path.name.rpartition(".")[0] for path in found[1:]] == [root.name] * 2
+    assert len({session_id(path) for path in found}) == 1
+    assert all(has_block(path) for path in found)
+    assert done.stderr == f"heaptide: recorded into {root}; look at it with: heaptide stats {root}\n"
+    places = [site["location"] for site in stats(root)["top_allocations_by_size"]]
+    assert f"work:{tmp_path}/job.py:2" in places
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("place", ["environment", "file"])
+def test_children_are_left_out_where_settings_say_so(tmp_path: Path, place: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'pass'], check=True, cwd='elsewhere')"
+    words = {"HEAPTIDE": "run"}
+    if place == "environment":
+        words["HEAPTIDE_CHILDREN"] = "no"
+    else:  # which a child in another folder does not see
+        (tmp_path / "heaptide.toml").write_text("[profiling]\nchildren = false\n")
+    python("-c", code, cwd=tmp_path, **words)
+    assert len(captures(tmp_path)) == 1 and not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.once
+def test_a_process_that_becomes_another_program_keeps_both_captures(tmp_path: Path) -> None:
+    code = "import os, sys; held = bytes(3_000_000); os.execv(sys.executable, [sys.executable, '-c', 'held = bytes(5_000_000)'])"
+    python("-c", code, cwd=tmp_path, HEAPTIDE="run", HEAPTIDE_OUT="job.tide")
+    first, last = captures(tmp_path)
+    assert last.name == "job.tide" and has_block(last, 5_000_000 + sys.getsizeof(b""))
+    assert has_block(first)
+
+
+@pytest.mark.once
+def test_names_are_filled_in_and_folders_made(tmp_path: Path) -> None:
+    pattern = "out/{component}-{host}-{time}-{pid}.tide"
+    code = "import os; print(os.getpid())"
+    done = python("-c", code, cwd=tmp_path, HEAPTIDE="run", HEAPTIDE_OUT=pattern, HEAPTIDE_QUIET="1")
+    (path,) = (tmp_path / "out").iterdir()
+    assert path.name.startswith(f"string-{os.uname().nodename}-2") and path.name.endswith(
+        f"-{done.stdout.strip()}.tide"
+    )
+    assert done.stderr == ""
+    done = python("-c", code, cwd=tmp_path, HEAPTIDE="run", HEAPTIDE_OUT="{pod}.tide")
+    assert "knows no {pod}" in done.stderr and len(captures(tmp_path)) == 1
+
+
+@pytest.mark.once
+def test_modes_reach_the_capture(tmp_path: Path) -> None:
+    modes = {"HEAPTIDE_OBJECTS": "yes", "HEAPTIDE_AGGREGATE": "1", "HEAPTIDE_FOLLOW_FORK": "true"}
+    python("-c", "pass", cwd=tmp_path, HEAPTIDE="run", HEAPTIDE_OUT="a.tide", **modes)
+    head = heaptide("parse", tmp_path / "a.tide").stdout.splitlines()[0]
+    assert " objects=true " in head and " aggregate=true " in head and " follow_fork=true " in head
+    python("-c", "pass", cwd=tmp_path, HEAPTIDE="run", HEAPTIDE_OUT="b.tide", HEAPTIDE_SAMPLE="64k")
+    assert " sample_bytes=65536 " in heaptide("parse", tmp_path / "b.tide").stdout.splitlines()[0]
+
+
+@pytest.mark.once
+def test_whatever_fails_the_program_runs_and_one_line_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for broken in (
+        {"HEAPTIDE": "run", "HEAPTIDE_OUT": "file/x.tide"},
+        {"HEAPTIDE": "run", "HEAPTIDE_OUT": "/proc/x.tide"},
+        {"HEAPTIDE_SIGNAL": "NONSENSE"},
+        {"HEAPTIDE": "sometimes"},
+        {"HEAPTIDE_CONTROL": "no address at all"},
+    ):
+        done = python("-c", "print('ran'); raise SystemExit(4)", cwd=tmp_path, check=False, **broken)
+        assert (done.returncode, done.stdout) == (4, "ran\n")
+        assert done.stderr.startswith("heaptide: ") and done.stderr.count("\n") == 1, done.stderr
+
+
+@pytest.mark.once
+def test_flags_that_ignore_the_environment_ignore_ours(tmp_path: Path) -> None:
+    for flag in ("-E", "-I"):
+        done = python(flag, "-c", LOADED, cwd=tmp_path, HEAPTIDE="run")
+        assert "heaptide._native" not in done.stdout and done.stderr == ""
+    assert captures(tmp_path) == []
+
+
+@pytest.mark.once
+def test_our_own_commands_are_not_recorded(tmp_path: Path) -> None:
+    python("-m", "heaptide", "--version", cwd=tmp_path, HEAPTIDE="run")
+    assert captures(tmp_path) == []
+
+
+@pytest.mark.once
+def test_a_capture_that_grows_too_large_is_rotated_or_ends(tmp_path: Path) -> None:
+    program = (
+        "import os, time\ndef churn():\n    for _ in range(200_000): bytearray(5_000)\nwhile not {done}: churn()\n"
+    )
+    env = {"HEAPTIDE": "run", "HEAPTIDE_OUT": "a.tide", "HEAPTIDE_MAX_SIZE": "200k", "HEAPTIDE_KEEP": "2"}
+    many = "len([name for name in os.listdir('.') if name.startswith('a.')]) >= 3"
+    python("-c", program.format(done=many), cwd=tmp_path, **env)
+    assert (tmp_path / "a.tide").exists() and len(captures(tmp_path)) == 3
+    for path in captures(tmp_path):
+        heaptide("stats", path)
+    env.update(HEAPTIDE_WHEN_FULL="stop", HEAPTIDE_OUT="b.tide")
+    ended = "not __import__('heaptide').active()"
+    done = python("-c", program.format(done=ended), cwd=tmp_path, **env)
+    assert "has reached 204800 bytes" in done.stderr and len(list(tmp_path.glob("b*"))) == 1
+
+
+CONTROLLED = """
+import multiprocessing, os, subprocess, sys, urllib.request
+from heaptide import control
+
+def child():
+    print("worker", [door.address for door in control._controls], flush=True)
+
+if __name__ == "__main__":
+    (door,) = control._controls
+    for token in ("", "secret"):
+        request = urllib.request.Request(door.address + "/api/v1/profiler/status")
+        request.add_header("Authorization", f"Bearer {token}")
+        try:
+            print(urllib.request.urlopen(request).status, flush=True)
+        except urllib.error.HTTPError as error:
+            print(error.code, flush=True)
+    # Its address is taken by us: it runs, and says nothing of it.
+    env = {**os.environ, "HEAPTIDE_CONTROL": door.address.removeprefix("http://")}
+    subprocess.run([sys.executable, "-c", "print('tool')"], env=env, check=True)
+    os.environ.update(env)
+    worker = multiprocessing.get_context("spawn").Process(target=child)
+    worker.start()
+    worker.join()
+"""
+
+
+@pytest.mark.once
+def test_control_answers_from_the_start_and_workers_are_reached_through_the_first(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(CONTROLLED)
+    (tmp_path / "token").write_text("secret\n")
+    done = python(
+        "job.py",
+        cwd=tmp_path,
+        HEAPTIDE_CONTROL="0",
+        HEAPTIDE_TOKEN_FILE="token",
+        HEAPTIDE_HOME=str(tmp_path / "home"),
+        HEAPTIDE_RUNTIME_DIR=str(tmp_path / "run"),
+    )
+    assert (done.stdout.splitlines(), done.stderr) == (["401", "200", "tool", "worker [None]"], "")
+
+
+WAITS = """
+import os, sys, time
+print("ready", flush=True)
+held = []
+for line in sys.stdin:
+    held.append(bytes(3_000_000))
+    print("done", flush=True)
+"""
+
+
+def switched(folder: Path, switch: Callable[[int], object], **env: str) -> None:
+    """Drive a program that allocates a block for each line it gets; `switch` turns recording on, then off."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, **env, "HEAPTIDE_OUT": "switched.tide"},
+    )
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    assert process.stdout.readline() == "ready\n"
+    switch(process.pid)
+    assert process.stderr.readline() == f"heaptide: recording into {folder / 'switched.tide'}\n"
+    process.stdin.write("work\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "done\n"
+    switch(process.pid)
+    assert process.stderr.readline() == f"heaptide: recorded into {folder / 'switched.tide'}\n"
+    _, said = process.communicate("more\n")
+    assert (process.returncode, said) == (0, "")
+    capture = heaptide("parse", folder / "switched.tide").stdout
+    assert capture.count(f" size={SIZE} ") == 1
+
+
+@pytest.mark.once
+def test_A9_signal_switches_recording_on_and_off(tmp_path: Path) -> None:
+    switched(tmp_path, lambda pid: os.kill(pid, signal.SIGUSR2), HEAPTIDE_SIGNAL="USR2")
+
+
+@pytest.mark.once
+def test_A9_touching_a_file_switches_recording_on_and_off(tmp_path: Path) -> None:
+    control = tmp_path / "control"
+    control.write_text("")
+    moments = iter((time.time() + 5, time.time() + 10))
+    switched(tmp_path, lambda _: os.utime(control, (0, next(moments))), HEAPTIDE_CONTROL_FILE=str(control))
+
+
+@pytest.mark.once
+def test_A9_words_in_the_control_file_say_which(tmp_path: Path) -> None:
+    control = tmp_path / "control"
+    words = iter(("on\n", "off\n"))
+    switched(tmp_path, lambda _: control.write_text(next(words)), HEAPTIDE_CONTROL_FILE=str(control))

@@ -1,0 +1,101 @@
+"""Tests that every import path users rely on exists: public modules, their names, and names in the documents."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from support.commands import REPOSITORY
+
+OBJGRAPH = """at at_addrs by_type count find_backref_chain find_ref_chain get_leaking_objects get_new_ids growth
+    is_proper_module most_common_types show_backrefs show_chain show_growth show_most_common_types show_refs typestats"""
+
+PUBLIC = {
+    "heaptide": """HeapCensus HeapTaken RecordingError Tracker __version__ active component heap heap_census heap_snapshot
+        hpy leaks load_ipython_extension memory_usage memray_profiling objects profile profile_memory""",
+    "heaptide.asgi": "App app mount",
+    "heaptide.wsgi": "App app mount",
+    "heaptide.control": """BASE Control DEFAULT_KEEP_BYTES DEFAULT_KEEP_SESSIONS DEFAULT_REQUESTS_PER_SECOND start
+        start_as_set token_as_set""",
+    "heaptide.leaks": "Frame GrownType Job JobTracer Rest Site around clear_caches",
+    "heaptide.objects": OBJGRAPH,
+    "heaptide.reports": "Report Sink set_sink to_file",
+    "heaptide.settings": "ALL Setting Settings load",
+    "heaptide.notebook": "load_ipython_extension",
+    "heaptide.compat.guppy": "hpy",
+    "heaptide.compat.memory_profiler": """LineProfiler LogFile MemitResult MemoryProfilerMagics choose_backend install
+        load_ipython_extension memory_usage profile show_results""",
+    "heaptide.compat.memray": """AllocationRecord AllocatorType Destination FileDestination FileFormat FileReader Metadata
+        SocketDestination Tracker __version__ install set_log_level start_thread_trace""",
+    "heaptide.compat.objgraph": OBJGRAPH,
+}
+
+# Dotted words in the documents that are not Python names: files and JSON keys.
+OTHER_WORDS = {"heaptide.cfg", "heaptide.toml", "heaptide.pth", "heaptide.findings", "heaptide.profiling"}
+MADE_BY_THE_EXAMPLE = "heaptide._attached"
+
+
+def resolve(dotted: str) -> Any:
+    """The object at a dotted path, by imports and attributes."""
+    value: Any = importlib.import_module("heaptide")
+    path = "heaptide"
+    for part in dotted.split(".")[1:]:
+        path += f".{part}"
+        if not hasattr(value, part) and isinstance(value, ModuleType):
+            importlib.import_module(path)
+        value = getattr(value, part)
+    return value
+
+
+def documented_names() -> list[str]:
+    """Every dotted name that begins with the package's, in the README and the docs."""
+    pages = [REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")]
+    words = re.findall(r"\bheaptide(?:\.[A-Za-z_]\w*)+", "\n".join(page.read_text("utf-8") for page in pages))
+    return sorted({word for word in words if word not in OTHER_WORDS and not word.startswith(MADE_BY_THE_EXAMPLE)})
+
+
+@pytest.fixture(autouse=True)
+def private_runtime_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Applications that are made on demand open a socket."""
+    monkeypatch.setenv("HEAPTIDE_RUNTIME_DIR", str(tmp_path))
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_public_names_can_be_imported(module: str) -> None:
+    loaded = importlib.import_module(module)
+    for name in PUBLIC[module].split():
+        assert getattr(loaded, name) is not None, f"{module}.{name}"
+    assert set(getattr(loaded, "__all__", [])) <= set(PUBLIC[module].split())
+
+
+@pytest.mark.parametrize("name", documented_names())
+def test_names_in_the_documents_exist(name: str) -> None:
+    resolve(name)
+
+
+def test_no_submodule_hides_a_public_function() -> None:
+    package = importlib.import_module("heaptide")
+    for name in package.__all__:
+        is_submodule = importlib.util.find_spec(f"heaptide.{name}") is not None
+        assert is_submodule == isinstance(getattr(package, name), ModuleType), name
+
+
+def test_public_names_are_found_without_importing_their_module() -> None:
+    code = "import heaptide, json; print(json.dumps([n for n in heaptide.__all__ if not hasattr(heaptide, n)]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
+
+
+@pytest.mark.parametrize("module", ["heaptide", "heaptide.compat.memray", "heaptide.compat.memory_profiler"])
+def test_documented_commands_print_help(module: str) -> None:
+    done = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "usage" in done.stdout.lower()

@@ -1,0 +1,186 @@
+"""Every setting is declared once, read from where it may stand, documented, and never a reason to stop a program."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from heaptide import configuration, messages, plain_toml, settings
+from support.commands import REPOSITORY
+
+pytestmark = pytest.mark.once
+
+
+TOML = """
+title = "a file of ours"
+[profiling]
+trace_components = ["scheduler", "api"]  # a list
+keep = 3
+objects = true
+out = 'x/{component}.tide'
+[components]
+worker = "worker.py --queue *"
+"""
+INI = """
+[profiling]
+trace_components = scheduler, api
+keep = 3
+objects = yes
+out = x/{component}.tide
+[components]
+worker = worker.py --queue *
+"""
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was said while the test ran."""
+    lines: list[str] = []
+    monkeypatch.setattr(messages, "say", lines.append)
+    monkeypatch.setattr(messages, "_said", set())
+    return lines
+
+
+def load(folder: Path, monkeypatch: pytest.MonkeyPatch, **environment: str) -> Any:
+    monkeypatch.chdir(folder)
+    return settings.resolve(environment, configuration.find(environment))
+
+
+@pytest.mark.parametrize("name", ["heaptide.toml", "heaptide.cfg", "pyproject.toml", "elsewhere.ini"])
+def test_a_file_of_each_kind_says_the_same(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    text = TOML if name.endswith(".toml") else INI
+    if name == "pyproject.toml":
+        text = "[project]\nname = 'job'\n" + text.replace("[profiling]", "[tool.heaptide.profiling]").replace(
+            "[components]", "[tool.heaptide.components]"
+        ).replace("title", "#title")
+    (tmp_path / name).write_text(text)
+    chosen = load(tmp_path, monkeypatch, **({"HEAPTIDE_CONFIG": name} if name == "elsewhere.ini" else {}))
+    assert (chosen.trace_components, chosen.keep, chosen.objects) == (["scheduler", "api"], 3, True)
+    assert (chosen.out, chosen.patterns) == ("x/{component}.tide", {"worker": "worker.py --queue *"})
+    assert chosen.interval == 10 and said == []
+
+
+def test_environment_is_before_file_and_long_name_before_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "heaptide.cfg").write_text(INI)
+    assert load(tmp_path, monkeypatch, HEAPTIDE_KEEP="7").keep == 7
+    assert load(tmp_path, monkeypatch, HEAPTIDE_KEEP="7", HEAPTIDE__PROFILING__KEEP="8").keep == 8
+    assert load(tmp_path, monkeypatch, HEAPTIDE__PROFILING__TRACE_COMPONENTS="").trace_components == []
+    assert load(tmp_path, monkeypatch, HEAPTIDE_CONFIG="off").keep == 5
+    (tmp_path / "folder").mkdir()
+    assert load(tmp_path / "folder", monkeypatch, HEAPTIDE_HOME=str(tmp_path)).keep == 3
+
+
+def test_what_is_not_understood_is_told_once_and_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    (tmp_path / "heaptide.cfg").write_text("[profiling]\nkeep = 3\nkep = 4\n")
+    for _ in range(2):
+        chosen = load(
+            tmp_path, monkeypatch, HEAPTIDE_KEEP="many", HEAPTIDE_OBJECTS="perhaps", HEAPTIDE_MAX_SIZE="5 gallons"
+        )
+        assert (chosen.keep, chosen.objects, chosen.max_size) == (3, False, 0)
+    assert len(said) == 4
+    for word in ("HEAPTIDE_KEEP is 'many'", "HEAPTIDE_OBJECTS is 'perhaps'", "HEAPTIDE_MAX_SIZE", "no setting kep"):
+        assert sum(word in line for line in said) == 1, said
+
+
+@pytest.mark.parametrize("name", ["heaptide.toml", "heaptide.cfg"])
+def test_a_file_that_cannot_be_read_is_told_and_left_out(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    (tmp_path / name).write_text("[profiling\nkeep = = 3\n")
+    assert load(tmp_path, monkeypatch).keep == 5
+    assert len(said) == 1 and name in said[0] and "\n" not in said[0]
+
+
+def test_sizes_and_words_are_read_as_people_write_them() -> None:
+    sizes = {"4096": 4096, "512k": 524_288, "1MiB": 1 << 20, "1.5M": 3 << 19, "2kB": 2000, "1g": 1 << 30, "0": 0}
+    assert {text: settings.size(text) for text in sizes} == sizes
+    assert settings.sample("yes") == settings.DEFAULT_SAMPLE_BYTES and settings.sample("off") == 0
+    assert settings.run("run") and settings.run("1") and not settings.run("off")
+    assert settings.words(" a ,,b") == ["a", "", "b"] and settings.words("  ") == []
+    for text in ("", "k", "inf", "nan", "-1", "99999999g"):
+        with pytest.raises(ValueError):
+            settings.size(text)
+
+
+def test_every_name_is_declared_once() -> None:
+    names = [name for setting in settings.ALL for name in setting.environment_names()]
+    names += settings.ENVIRONMENT_ONLY
+    assert len(names) == len(set(names))
+    sources = [*(REPOSITORY / "python").rglob("*.py"), *REPOSITORY.glob("crates/*/src/**/*.rs")]
+    shape = re.compile(r"\"((?:HEAPTIDE|MEMRAY|COMPSS|AIRFLOW|MRQ|FLYTE)_[A-Z_]+|HEAPTIDE|NO_COLOR)\"")
+    used = {name for path in sources for name in shape.findall(path.read_text())}
+    assert used <= set(names), f"read somewhere, declared nowhere: {used - set(names)}"
+
+
+def test_the_page_of_settings_is_fresh() -> None:
+    path = REPOSITORY / "scripts" / "settings_page.py"
+    spec = importlib.util.spec_from_file_location("settings_page", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PAGE.read_text() == module.page(), "docs/settings.md is old; run scripts/settings_page.py"
+
+
+DOCUMENTS = [
+    TOML,
+    "a.b.c = 1\n'quoted key' = \"x\\ty\\u00e9\"\n",
+    "[a]\nlist = [ 'x', # why\n  \"y\",\n]\n[a.b]\nn = -1_000\n",
+    "t = {x = 1, 'y' = [true, false]}\n",
+]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="there is no reader to compare with")
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_our_toml_reader_agrees_with_pythons_own(document: str) -> None:
+    import tomllib
+
+    assert plain_toml.loads(document) == tomllib.loads(document)
+
+
+def test_our_toml_reader_steps_over_what_it_does_not_know() -> None:
+    document = '''
+[tool.other]
+text = """
+[tool.heaptide.profiling]
+keep = 1 """
+when = 1979-05-27T07:32:00Z
+ratio = 1.5
+[[tool.other.list]]
+keep = 2
+[tool.heaptide.profiling]
+keep = 3
+'''
+    tables = plain_toml.loads(document)["tool"]
+    assert tables["heaptide"] == {"profiling": {"keep": 3}}
+    assert tables["other"] == {"text": None, "when": None, "ratio": None}
+    for broken in ("[a", "a = ", "a = [1", "a = 'x", "= 1"):
+        with pytest.raises(ValueError):
+            plain_toml.loads(broken)
+
+
+def test_airflows_own_names_count_after_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "airflow.cfg").write_text(
+        "[profiling]\nmemray_trace_components = api\nmemray_detailed_tracing = True\n"
+    )
+    home: Mapping[str, str] = {"AIRFLOW_HOME": str(tmp_path)}
+    chosen = load(tmp_path, monkeypatch, **home)
+    assert (chosen.trace_components, chosen.detailed_tracing, chosen.home) == (["api"], True, str(tmp_path))
+    chosen = load(tmp_path, monkeypatch, **home, AIRFLOW__PROFILING__MEMRAY_TRACE_COMPONENTS="scheduler, triggerer")
+    assert chosen.trace_components == ["scheduler", "triggerer"]
+    chosen = load(
+        tmp_path,
+        monkeypatch,
+        **home,
+        AIRFLOW__PROFILING__MEMRAY_TRACE_COMPONENTS="scheduler",
+        HEAPTIDE__PROFILING__TRACE_COMPONENTS="dag_processor",
+    )
+    assert chosen.trace_components == ["dag_processor"]

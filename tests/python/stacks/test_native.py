@@ -1,0 +1,321 @@
+"""Native stacks: the functions of C between those of Python, by name and in the order in which they call each other."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.commands import PROGRAMS, Finished, compile_library, heaptide
+from support.controlled_program import page_data
+from support.native_frames import lost, names, stacks
+
+Run = Callable[..., Finished]
+Extension = Callable[..., Path]
+
+SIZE = 3_000_017
+CHAIN = ["native_stacks_outer", "middle_function", "leaf_function", "tiny_inlined"]
+PROGRAM = """
+    import sys
+    sys.path.insert(0, sys.argv[1])
+    import native_stacks
+
+    def start():
+        native_stacks.allocate(3_000_017)
+        native_stacks.call_back(back)
+        native_stacks.recurse(5, 3_000_047)
+
+    def back():
+        deeper()
+
+    def deeper():
+        native_stacks.allocate(3_000_029)
+
+    start()
+    native_stacks.in_a_thread(3_000_053)
+    native_stacks.call_back_in_a_thread(lambda: native_stacks.allocate(3_000_059))
+"""
+
+
+@pytest.fixture
+def recorded(heaptide_run: Run, extension: Extension, tmp_path: Path) -> Callable[..., Path]:
+    """Record the program above with the extension compiled by these flags."""
+
+    def run(*options: str, flags: tuple[str, ...] = ()) -> Path:
+        library = extension("native_stacks", *flags)
+        return heaptide_run(PROGRAM, "--native", *options, args=[str(library.parent)]).capture
+
+    return run
+
+
+def test_native_functions_stand_between_the_python_functions_they_call_and_are_called_by(
+    recorded: Callable[..., Path], tmp_path: Path
+) -> None:
+    capture = recorded()
+    found = stacks(capture)
+    assert names(found[SIZE], tmp_path) == ["<module>", "start", "allocate", *CHAIN]
+    assert names(found[3_000_029], tmp_path) == [
+        *("<module>", "start", "call_back", "call_it", "back", "deeper", "allocate"),
+        *CHAIN,
+    ]
+    assert names(found[3_000_047], tmp_path) == ["<module>", "start", "recurse", *["descend"] * 5, *CHAIN]
+    assert names(found[3_000_053]) == ["thread_main", *CHAIN]
+    assert names(found[3_000_059], tmp_path) == ["calls_python", "<lambda>", "allocate", *CHAIN]
+    evaluations = [place for stack in found.values() for place in stack if "_PyEval_EvalFrameDefault" in place.function]
+    assert evaluations == []
+    assert lost(capture) == []
+
+
+def test_python_part_is_the_same_with_and_without_native_functions(
+    recorded: Callable[..., Path], heaptide_run: Run, extension: Extension
+) -> None:
+    library = extension("native_stacks")
+    plain = heaptide_run(PROGRAM, args=[str(library.parent)]).capture
+    native = recorded()
+    without = {size: [(at.function, at.line) for at in stack] for size, stack in stacks(plain).items() if size > SIZE}
+    hidden = stacks(native, "--hide-native")
+    assert {size: [(at.function, at.line) for at in stack] for size, stack in hidden.items() if size > SIZE} == without
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("options", [("--objects",), ("--aggregate",), ("--sample=1k",), ("--objects", "--aggregate")])
+def test_native_functions_are_recorded_in_every_mode(
+    recorded: Callable[..., Path], tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    text = heaptide("transform", "csv", "--total", "-o", "-", recorded(*options)).stdout
+    rows = [row["stack_trace"] for row in csv.DictReader(text.splitlines()) if "leaf_function" in row["stack_trace"]]
+    innermost_first = [[frame.split(";")[0] for frame in row.split("|")] for row in rows]
+    assert [*CHAIN[::-1], "allocate"] in [stack[:5] for stack in innermost_first]
+    assert any(stack.count("descend") == 5 for stack in innermost_first)
+
+
+@pytest.mark.once
+def test_optimised_code_without_frame_pointers_is_followed(recorded: Callable[..., Path], tmp_path: Path) -> None:
+    capture = recorded(flags=("-O3", "-fomit-frame-pointer"))
+    found = stacks(capture)
+    assert names(found[SIZE], tmp_path) == ["<module>", "start", "allocate", *CHAIN]
+    assert names(found[3_000_047], tmp_path) == ["<module>", "start", "recurse", *["descend"] * 5, *CHAIN]
+    assert lost(capture) == []
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("flags", [("-O0",), ("-O2", "-fomit-frame-pointer")], ids=" ".join)
+def test_caller_is_told_from_another_one_that_left_its_traces_in_the_same_place(
+    heaptide_run: Run, extension: Extension, flags: tuple[str, ...]
+) -> None:
+    library = extension("native_room", *flags)
+    program = """
+        import ctypes, sys
+        print(ctypes.CDLL(sys.argv[1]).alternate(700_001))
+    """
+    done = heaptide_run(program, "--native", args=[str(library)])
+    n_each = int(done.stdout) // 2
+    text = heaptide("transform", "csv", "--total", "-o", "-", done.capture).stdout
+    found = []
+    for row in csv.DictReader(text.splitlines()):
+        functions = [frame.partition(";")[0] for frame in row["stack_trace"].split("|")]
+        if functions[0] == "make":
+            found.append((functions[1:4], int(row["num_allocations"]), int(row["size"])))
+    # Every second size, from the first on and from the second on.
+    sums = (sum(range(700_001 + first, 700_001 + 2 * n_each, 2)) for first in (0, 1))
+    expected = [(["with_room", caller, "alternate"], n_each) for caller in ("from_far", "from_near")]
+    assert sorted(found) == [(*row, size) for row, size in zip(expected, sums, strict=True)]
+    assert lost(done.capture) == []
+
+
+@pytest.mark.once
+def test_stripped_library_shows_exported_names_and_where_other_functions_begin(
+    recorded: Callable[..., Path], tmp_path: Path
+) -> None:
+    capture = recorded(flags=("-s",))
+    stack = stacks(capture)[3_000_047]
+    library = [place for place in stack if "/native_stacks" in place.file]
+    assert [place.function for place in stack if place.file.endswith(".py")] == ["<module>", "start"]
+    # recurse, five times descend, the exported one, middle and leaf; nothing tells of what was inlined.
+    assert len(library) == 9
+    assert library[6].function == "native_stacks_outer"
+    assert all(place.function.startswith("native_stacks.") and "+0x" in place.function for place in library[:6])
+    assert len({place.function for place in library[1:6]}) == 1
+
+
+@pytest.mark.once
+def test_debug_information_of_its_own_file_is_found(heaptide_run: Run, tmp_path: Path) -> None:
+    if shutil.which("objcopy") is None:
+        pytest.skip("no objcopy: install binutils to run this test")
+    library = compile_library(PROGRAMS / "native_stacks.c", tmp_path, ["-Wl,--build-id"])
+    debug = tmp_path / "native_stacks.debug"
+    for words in (
+        ["--only-keep-debug", str(library), str(debug)],
+        ["--strip-all", f"--add-gnu-debuglink={debug}", str(library)],
+    ):
+        subprocess.run(["objcopy", *words], check=True, cwd=tmp_path)
+    capture = heaptide_run(PROGRAM, "--native", args=[str(tmp_path)]).capture
+    stack = stacks(capture)[SIZE]
+    assert names(stack, tmp_path) == ["<module>", "start", "allocate", *CHAIN]
+    leaf = next(place for place in stack if place.function == "tiny_inlined")
+    source = (PROGRAMS / "native_stacks.c").read_text().splitlines()
+    assert "malloc(size)" in source[leaf.line - 1]
+
+
+@pytest.mark.once
+def test_stacks_are_whole_while_exceptions_of_cpp_fly(heaptide_run: Run, tmp_path: Path) -> None:
+    library = compile_library(PROGRAMS / "native_exceptions.cpp", tmp_path, ["-lstdc++"])
+    program = """
+        import ctypes, sys
+        ctypes.CDLL(sys.argv[1]).throw_and_catch(3_000_017)
+    """
+    capture = heaptide_run(program, "--native", args=[str(library)]).capture
+    found = stacks(capture)
+    rescue = ["throw_and_catch", "store::rescue"]
+    destructor = names(found[3_000_017])
+    assert destructor[:2] == rescue
+    assert destructor[2].startswith("store::Box<") and destructor[2].endswith(">::fill")
+    assert destructor[3:] == ["store::Guard::~Guard"]
+    assert names(found[3_000_018]) == rescue
+    assert lost(capture) == []
+
+
+@pytest.mark.once
+def test_library_that_took_the_place_of_another_is_told_apart(heaptide_run: Run, tmp_path: Path) -> None:
+    libraries = []
+    for name in ("first_plugin", "second_plugin"):
+        (tmp_path / name).mkdir()
+        libraries.append(compile_library(PROGRAMS / "native_plugin.c", tmp_path / name, [f"-DFUNCTION={name}"]))
+    program = """
+        import _ctypes, ctypes, sys
+        for number, path in enumerate(sys.argv[1:] * 2):
+            library = ctypes.CDLL(path)
+            library.plugin_run(3_000_017 + number)
+            _ctypes.dlclose(library._handle)
+    """
+    capture = heaptide_run(program, "--native", args=[str(library) for library in libraries]).capture
+    text = heaptide("transform", "csv", "--total", "-o", "-", capture).stdout
+    rows = [row for row in csv.DictReader(text.splitlines()) if int(row["size"]) > SIZE]
+    found = {(row["stack_trace"].split(";")[0], int(row["size"])) for row in rows}
+    assert found == {("first_plugin", 2 * SIZE + 2), ("second_plugin", 2 * SIZE + 4)}
+    modules = [line for line in heaptide("parse", capture).stdout.splitlines() if line.startswith("MODULE ")]
+    assert len({line.split()[1] for line in modules if "native_plugin" in line}) == 2
+
+
+@pytest.mark.once
+def test_bundled_capture_knows_its_names_without_the_libraries(
+    heaptide_run: Run, extension: Extension, tmp_path: Path
+) -> None:
+    original = extension("native_stacks")
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    library = Path(shutil.copy(original, folder))
+    capture = heaptide_run(PROGRAM, "--native", args=[str(folder)]).capture
+    before = stacks(capture)
+    first = heaptide("symbols", "bundle", capture).stdout
+    size = capture.stat().st_size
+    again = heaptide("symbols", "bundle", capture).stdout
+    assert " addresses added" in first and "names of 0 addresses added" in again
+    assert capture.stat().st_size == size
+    library.unlink()
+    assert stacks(capture) == before
+    assert lost(capture) == []
+
+
+@pytest.mark.once
+def test_library_that_was_built_anew_does_not_lend_its_names(heaptide_run: Run, tmp_path: Path) -> None:
+    library = compile_library(PROGRAMS / "native_plugin.c", tmp_path, ["-DFUNCTION=old_name", "-Wl,--build-id"])
+    program = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).plugin_run(3_000_017)"
+    capture = heaptide_run(program, "--native", args=[str(library)]).capture
+    assert stacks(capture)[SIZE][-1].function == "old_name"
+    compile_library(PROGRAMS / "native_plugin.c", tmp_path, ["-DFUNCTION=new_name", "-Wl,--build-id"])
+    innermost = stacks(capture)[SIZE][-1]
+    assert innermost.function.startswith("native_plugin.so+0x")
+    assert innermost.file == str(library)
+
+
+@pytest.mark.once
+def test_reports_say_once_how_native_functions_get_their_names(heaptide_run: Run, tmp_path: Path) -> None:
+    library = compile_library(PROGRAMS / "native_plugin.c", tmp_path, ["-DFUNCTION=plugin", "-Wl,--build-id"])
+    program = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).plugin_run(3_000_017)"
+    capture = heaptide_run(program, "--native", args=[str(library)]).capture
+    bundled = Path(shutil.copy(capture, tmp_path / "bundled.tide"))
+    heaptide("symbols", "bundle", bundled)
+    assert heaptide("stats", capture).stderr == ""
+    library.unlink()
+    said = "heaptide: native functions of native_plugin.so have no names, because what the program had loaded is not here: "
+    for words in ("stats", "tree --plain", "flamegraph -f", "table -f"):
+        told = [line for line in heaptide(*words.split(), capture).stderr.splitlines() if "native" in line]
+        assert told == [f"{said}run `heaptide symbols bundle` on the capture where the program ran"]
+    assert heaptide("diff", capture, capture).stderr.count(said) == 1
+    assert heaptide("stats", bundled).stderr == heaptide("stats", "--hide-native", capture).stderr == ""
+
+
+@pytest.mark.once
+def test_capture_without_native_functions_cannot_be_bundled(heaptide_run: Run) -> None:
+    capture = heaptide_run("pass").capture
+    done = heaptide("symbols", "bundle", capture, check=False)
+    assert done.returncode == 1
+    assert "has no native frames: record with --native" in done.stderr
+
+
+@pytest.mark.once
+def test_functions_of_zlib_and_numpy_are_named(heaptide_run: Run) -> None:
+    program = """
+        import zlib
+        def pack():
+            zlib.compress(bytes(100_000))
+        pack()
+        try:
+            import numpy
+        except ImportError:
+            numpy = None
+        def table():
+            return numpy.zeros(3_000_017, dtype="u1")
+        if numpy:
+            kept = table()
+        print(bool(numpy))
+    """
+    done = heaptide_run(program, "--native")
+    text = heaptide("transform", "collapsed", "--total", "-o", "-", done.capture).stdout
+    packing = [line for line in text.splitlines() if ";pack " in line or ";pack;" in line]
+    assert any("deflateInit2_" in line for line in packing)
+    if done.stdout.split() == ["True"]:
+        innermost = stacks(done.capture)[SIZE]
+        table = [place.function for place in innermost].index("table")
+        assert any("numpy" in place.file for place in innermost[table:])
+
+
+@pytest.mark.once
+def test_every_door_opens_to_native_stacks(extension: Extension, tmp_path: Path) -> None:
+    folder = extension("native_stacks").parent
+    program = f"""
+import sys
+sys.path.insert(0, {str(folder)!r})
+import heaptide, native_stacks
+def call():
+    native_stacks.allocate(3_000_017)
+with heaptide.Tracker("one.tide", native=True):
+    call()
+with heaptide.Tracker("two.tide", native_traces=True):
+    call()
+with heaptide.Tracker("three.tide"):
+    call()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
+    for capture in ("one.tide", "two.tide"):
+        assert names(stacks(tmp_path / capture)[SIZE])[-5:] == ["allocate", *CHAIN]
+    assert [place.function for place in stacks(tmp_path / "three.tide")[SIZE]][-1] == "call"
+
+
+@pytest.mark.once
+def test_page_knows_which_functions_are_native(recorded: Callable[..., Path], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    heaptide("flamegraph", "--leaks", "-o", page, recorded())
+    data = json.loads(page_data(page.read_text()))
+    locations, texts = data["locations"], data["texts"]
+    libraries = {
+        texts[function]: library for function, library in zip(locations["function"], locations["library"], strict=True)
+    }
+    assert libraries["start"] == libraries["deeper"] == -1
+    assert Path(texts[libraries["middle_function"]]).name.startswith("native_stacks.")

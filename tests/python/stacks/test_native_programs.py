@@ -1,0 +1,254 @@
+"""Native stacks in programs as people have them: packages of C and Rust, greenlets, deep recursion, a stripped Python."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.commands import Finished, heaptide
+from support.native_frames import Place, functions, lost, names, stacks
+
+Run = Callable[..., Finished]
+Extension = Callable[..., Path]
+
+# Each call allocates a block of a size that no other has, by ways that go through C or stay within Python.
+WANDERING = """
+    import random, sys
+    sys.path.insert(0, sys.argv[1])
+    import native_stacks
+
+    count, chance = 0, random.Random(7)
+
+    def allocate():
+        global count
+        bytearray(100_000 + count)
+        count += 1
+
+    def plainly(n):
+        wander(n)
+
+    def by_callback(n):
+        native_stacks.call_back(lambda: wander(n))
+
+    def by_sorting(n):
+        sorted([n], key=wander)
+
+    def by_generator(n):
+        for _ in (wander(n) for _ in [0]):
+            pass
+
+    def wander(n):
+        allocate()
+        while n and count < 1000:
+            chance.choice([plainly, plainly, by_callback, by_sorting, by_generator])(n - 1)
+            if chance.random() < 0.7:
+                break
+        allocate()
+
+    while count < 1000:
+        wander(40)
+"""
+
+
+def python_part(places: list[Place]) -> list[tuple[str, int]]:
+    """Functions and lines of the program itself."""
+    return [(place.function, place.line) for place in places if place.file.endswith(".py")]
+
+
+def test_wherever_a_program_wanders_python_functions_are_those_without_native_and_callbacks_stand_in_their_place(
+    heaptide_run: Run, extension: Extension
+) -> None:
+    folder = str(extension("native_stacks").parent)
+    plain = stacks(heaptide_run(WANDERING, args=[folder]).capture)
+    native = stacks(heaptide_run(WANDERING, "--native", args=[folder]).capture)
+    known = [size for size in plain if 100_000 < size < 102_000]
+    assert len(known) > 500
+    for size in known:
+        places = [place for place in native[size] if "native_stacks." in place.file or place.file.endswith(".py")]
+        assert python_part(places) == python_part(plain[size])
+        called = [place.function for place in places]
+        for at, function in enumerate(called[:-2]):
+            if function == "by_callback" and called[at + 1] != "by_callback":
+                assert called[at + 1 : at + 4] == ["call_back", "call_it", "<lambda>"]
+
+
+@pytest.mark.once
+def test_functions_of_pandas_are_named(heaptide_run: Run) -> None:
+    pytest.importorskip("pandas", reason="no pandas: install it to run this test")
+    program = """
+        import numpy, pandas
+        def count():
+            return pandas.Series(numpy.arange(300_007)).value_counts()
+        kept = count()
+    """
+    capture = heaptide_run(program, "--native").capture
+    rows = csv.DictReader(heaptide("transform", "csv", "--total", "-o", "-", capture).stdout.splitlines())
+    below = [row["stack_trace"] for row in rows if "count;" in row["stack_trace"]]
+    assert any("pandas/_libs/" in stack and ".so" in stack for stack in below)
+    assert lost(capture) == []
+
+
+@pytest.mark.once
+def test_functions_of_a_rust_extension_are_named(heaptide_run: Run) -> None:
+    pytest.importorskip("rpds", reason="no rpds-py: install it to run this test")
+    program = """
+        import rpds
+        def fill():
+            return rpds.HashTrieMap({number: str(number) for number in range(20_000)})
+        kept = fill()
+    """
+    capture = heaptide_run(program, "--native").capture
+    rows = csv.DictReader(heaptide("transform", "csv", "--leaks", "-o", "-", capture).stdout.splitlines())
+    below = [row["stack_trace"] for row in rows if "fill;" in row["stack_trace"] and "/rpds" in row["stack_trace"]]
+    innermost_first = [[frame.split(";")[0] for frame in stack.split("|")] for stack in below]
+    assert innermost_first, "no block of rpds was recorded with its functions"
+    # A build with symbols has Rust's names, a stripped one exported names and places.
+    named = [name for stack in innermost_first for name in stack]
+    assert any("rpds::" in name for name in named) or any(name.startswith("rpds.") and "+0x" in name for name in named)
+    assert lost(capture) == []
+
+
+@pytest.mark.once
+def test_each_greenlet_has_its_own_native_stack(heaptide_run: Run, extension: Extension, tmp_path: Path) -> None:
+    pytest.importorskip("greenlet", reason="no greenlet: install it to run this test")
+    program = """
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        import greenlet, native_stacks
+
+        def switching(size):
+            for step in range(3):
+                other.switch()
+                native_stacks.call_back(lambda: native_stacks.recurse(2 + step, size + step))
+
+        def first(): switching(3_000_017)
+        def second():
+            while True:
+                native_stacks.recurse(7, 4_000_037)
+                one.switch()
+
+        other, one = greenlet.greenlet(second), greenlet.greenlet(first)
+        one.switch()
+    """
+    capture = heaptide_run(program, "--native", args=[str(extension("native_stacks").parent)]).capture
+    found = stacks(capture)
+    inner = ["native_stacks_outer", "middle_function", "leaf_function", "tiny_inlined"]
+    for step in range(3):
+        expected = [
+            "first",
+            "switching",
+            "call_back",
+            "call_it",
+            "<lambda>",
+            "recurse",
+            *["descend"] * (2 + step),
+            *inner,
+        ]
+        assert names(found[3_000_017 + step], tmp_path)[-len(expected) :] == expected
+    rows = csv.DictReader(heaptide("transform", "csv", "--total", "-o", "-", capture).stdout.splitlines())
+    [second] = [row["stack_trace"] for row in rows if int(row["size"]) == 3 * 4_000_037]
+    assert second.count("descend;") == 7 and "second;" in second and "first;" not in second
+
+
+@pytest.mark.once
+def test_stripped_interpreter_gives_the_same_python_part(extension: Extension, tmp_path: Path) -> None:
+    strip = shutil.which("strip")
+    if strip is None:
+        pytest.skip("no strip: install binutils to run this test")
+    home = tmp_path / "python"
+    home.mkdir()
+    binary = home / "python"
+    shutil.copy(Path(sys.executable).resolve(), binary)
+    files = [binary]
+    shared = sysconfig.get_config_var("INSTSONAME") or ""
+    library = Path(sysconfig.get_config_var("LIBDIR") or "") / shared
+    if sysconfig.get_config_var("Py_ENABLE_SHARED") and library.is_file():
+        files.append(Path(shutil.copy(library, home / shared)))
+    for file in files:
+        subprocess.run([strip, "--strip-all", file], check=True)
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import sys\nsys.path.insert(0, sys.argv[1])\nimport native_stacks\n"
+        "def back(): native_stacks.allocate(3_000_017)\n"
+        "def start(): native_stacks.call_back(back)\n"
+        "start()\n"
+    )
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(home),
+        "PYTHONHOME": f"{sys.base_prefix}:{sys.base_exec_prefix}",
+        "PYTHONPATH": os.pathsep.join(sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})),
+    }
+    if subprocess.run([binary, "-c", "import heaptide"], env=environment, capture_output=True).returncode != 0:
+        pytest.skip("a copy of this interpreter does not run elsewhere")
+    folder = extension("native_stacks").parent
+    options = ["run", "-q", "-f", "--native", "-o", "x.tide", script, folder]
+    subprocess.run([binary, "-m", "heaptide", *options], env=environment, cwd=tmp_path, check=True)
+    stack = stacks(tmp_path / "x.tide")[3_000_017]
+    wanted = ["<module>", "start", "call_back", "call_it", "back", "allocate", "native_stacks_outer"]
+    assert names(stack, script)[: len(wanted)] == wanted
+    # The interpreter's own functions have no names any more, and none is taken for Python's.
+    python_files = {place.file for place in stack if place.file.endswith(".py")}
+    assert python_files == {str(script)}
+
+
+@pytest.mark.once
+def test_live_view_shows_native_functions(extension: Extension, tmp_path: Path) -> None:
+    terminal = pytest.importorskip("terminal_screen", reason="no pyte: install it to run this test")
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import sys\nsys.path.insert(0, sys.argv[1])\nimport native_stacks\n"
+        "def hold(): native_stacks.allocate(3_000_017)\n"
+        "hold()\nprint('holding', flush=True)\nsys.stdin.readline()\n"
+    )
+    command = [sys.executable, "-m", "heaptide"]
+    with subprocess.Popen(
+        [*command, "run", "-q", "--native", "-o", "x.tide", script, extension("native_stacks").parent],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "holding\n"
+        with terminal.TerminalScreen([*command, "live", "x.tide"], cwd=tmp_path, columns=200) as screen:
+            screen.wait_for("leaf_function", "hold", "3.000MB")
+            screen.type("q")
+            assert screen.finish() == 0
+        program.communicate("\n")
+    assert program.returncode == 0
+
+
+@pytest.mark.once
+def test_code_written_for_memray_reads_hybrid_stacks(extension: Extension, tmp_path: Path) -> None:
+    folder = str(extension("native_stacks").parent)
+    program = f"""
+import sys
+sys.path.insert(0, {folder!r})
+import native_stacks
+from heaptide.compat import memray
+def hold():
+    native_stacks.allocate(3_000_017)
+with memray.Tracker("x.bin", native_traces=True):
+    hold()
+with memray.FileReader("x.bin") as reader:
+    assert reader.metadata.has_native_traces
+    [record] = [record for record in reader.get_leaked_allocation_records() if record.size == 3_000_017]
+for trace in (record.hybrid_stack_trace(), record.native_stack_trace(), record.stack_trace()):
+    print(*[frame[0] for frame in trace])
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    inner = ["tiny_inlined", "leaf_function", "middle_function", "native_stacks_outer", "allocate"]
+    hybrid, native, plain = [line.split() for line in done.stdout.splitlines()]
+    assert hybrid[:5] == native[:5] == inner
+    assert [name for name in hybrid if name not in native] == plain == ["hold", "<module>"]
+    assert "hold" not in native
+    assert functions(tmp_path / "x.bin", which="--leaks")[3_000_017][::-1] == hybrid

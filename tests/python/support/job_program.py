@@ -1,0 +1,37 @@
+"""Runs programs whose jobs are traced by ``heaptide.leaks`` and that print JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from support.commands import python
+
+HEAD = """
+import json, sys
+from heaptide import leaks
+
+KEPT = [None] * 3000
+n_kept = 0
+
+def keep_three():
+    global n_kept
+    for _ in range(3):
+        KEPT[n_kept] = bytearray(100_000)
+        n_kept += 1
+
+def keep_nothing():
+    buffers = [bytearray(100_000) for _ in range(3)]
+    table = {str(number): [number] for number in range(100)}
+    table["itself"] = table
+    return None
+"""
+
+
+def run(tmp_path: Path, body: str) -> Any:
+    """Run a program that prints one JSON document, and return that."""
+    program = tmp_path / "program.py"
+    program.write_text(HEAD + textwrap.dedent(body))
+    return json.loads(python(program, cwd=tmp_path).stdout.splitlines()[-1])

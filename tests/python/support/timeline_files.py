@@ -1,0 +1,37 @@
+"""Helpers of the tests of timelines: run the commands, and read what they print and write."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from support.commands import PROGRAMS, heaptide
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """The environment with what a test adds, and with `seen_from_outside` for its programs."""
+    return {**os.environ, "PYTHONPATH": str(PROGRAMS), **more}
+
+
+def record(folder: Path, *arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run `heaptide record` in a folder."""
+    options.setdefault("env", clean_environment())
+    return heaptide("record", *arguments, cwd=folder, **options)
+
+
+def peaks(path: Path) -> tuple[float, dict[int, float]]:
+    """What `heaptide peak` prints: the whole, and each child."""
+    return parse_peaks(heaptide("peak", path).stdout)
+
+
+def parse_peaks(text: str) -> tuple[float, dict[int, float]]:
+    """The same from text, which may be mprof's: the forms are equal."""
+    lines = text.splitlines()
+    whole = re.fullmatch(r".*\t(\d+\.\d{3}) MiB", lines[0])
+    assert whole, lines
+    children = [re.fullmatch(r"  Child (\d+)\t\t\t(\d+\.\d{3}) MiB", line) for line in lines[1:]]
+    assert all(children), lines
+    return float(whole[1]), {int(child[1]): float(child[2]) for child in children if child}

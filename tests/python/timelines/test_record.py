@@ -1,0 +1,365 @@
+"""`heaptide record` and the commands that look at timelines, on programs whose sizes are known.
+
+Nothing here depends on the Python version: the sampler looks from outside.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.commands import heaptide
+from support.timeline_files import clean_environment, peaks, record
+
+pytestmark = pytest.mark.once
+
+# Grows, and ends when that was seen.
+GROWS = """
+from seen_from_outside import until_sized
+block = bytearray(64 << 20)
+until_sized(64)
+print("grown", flush=True)
+"""
+
+
+def test_curve_holds_what_the_program_held(tmp_path: Path) -> None:
+    timeline = tmp_path / "out.timeline"
+    done = record(tmp_path, "-T", "0.02", "-o", timeline, "--", sys.executable, "-c", GROWS)
+    assert done.stdout == "grown\n"
+    assert re.search(r"heaptide: peak memory: \d+\.\d MiB, all processes together", done.stderr)
+    whole, children = peaks(timeline)
+    assert 64 < whole < 64 + 40
+    assert children == {}
+    chart = heaptide("plot", timeline).stdout
+    assert f"peak {whole:.1f} MiB" in chart
+    assert any("\u2801" <= letter <= "\u28ff" for letter in chart)
+
+
+def test_C3_exit_code_flags_and_streams_are_the_programs_own(tmp_path: Path) -> None:
+    program = "import sys; assert False, 'asserts are on'"
+    checked = record(tmp_path, "-q", "--", sys.executable, "-O", "-c", program)
+    assert checked.stderr == ""
+    code = "import sys; data = sys.stdin.read(); print(data.upper()); print(sys.stdout.write_through, file=sys.stderr); sys.exit(3)"
+    done = record(tmp_path, "-q", "--", sys.executable, "-u", "-c", code, check=False, input="words")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "WORDS\n", "True\n")
+
+
+def test_C3_signals_reach_the_program_and_its_death_is_ours(tmp_path: Path) -> None:
+    code = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
+        "print('ready', flush=True)\n"
+        "while True: time.sleep(1)"
+    )
+    command = [sys.executable, "-m", "heaptide", "record", "-q", "--", sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=tmp_path, env=clean_environment(), stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGTERM)
+        assert child.wait() == 7
+    killed = record(tmp_path, "-q", "--", sys.executable, "-c", "import os; os.kill(os.getpid(), 9)", check=False)
+    assert killed.returncode == -signal.SIGKILL
+
+
+@pytest.mark.skipif(signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN, reason="stops are ignored here")
+@pytest.mark.parametrize("words", [["record", "-q", "--"], ["launch", "--launcher", "local", "-n", "2"]])
+def test_C3_stopped_run_stops_whole_and_goes_on_whole(tmp_path: Path, words: list[str]) -> None:
+    code = "import sys; print('ready', flush=True); sys.stdin.readline(); print('done', flush=True)"
+    (tmp_path / "job.py").write_text(code)
+    program = [sys.executable, "job.py"] if words[0] == "record" else ["job.py"]
+    n_programs = 1 if words[0] == "record" else 2
+    # A process group of its own in our session: one whose leader's parent is elsewhere would not stop at all.
+    with subprocess.Popen(
+        [sys.executable, "-m", "heaptide", *words, *program],
+        cwd=tmp_path,
+        env=clean_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=os.setpgrp,
+    ) as child:
+        assert child.stdin is not None and child.stdout is not None
+        assert [child.stdout.readline() for _ in range(n_programs)] == ["ready\n"] * n_programs
+        for _ in range(3):
+            os.killpg(child.pid, signal.SIGTSTP)
+            _, status = os.waitpid(child.pid, os.WUNTRACED)
+            assert os.WIFSTOPPED(status), status
+            os.killpg(child.pid, signal.SIGCONT)
+            _, status = os.waitpid(child.pid, os.WCONTINUED)
+            assert os.WIFCONTINUED(status), status
+        child.stdin.close()
+        assert child.stdout.read() == "done\n" * n_programs
+        assert child.wait() == 0
+
+
+def test_C3_each_run_has_a_fresh_file(tmp_path: Path) -> None:
+    for _ in range(3):
+        record(tmp_path, "-q", "--dat", "--", "true")
+    files = sorted(tmp_path.glob("mprofile_*.dat"))
+    assert len(files) == 3
+    assert all(re.fullmatch(r"mprofile_\d{14}\.dat", file.name) for file in files)
+    assert all(file.read_text().count("CMDLINE true\n") == 1 for file in files)
+    named = tmp_path / "one.dat"
+    record(tmp_path, "-q", "-o", named, "--", "true")
+    before = named.read_bytes()
+    refused = record(tmp_path, "-q", "-o", named, "--", "touch", "ran", check=False)
+    assert refused.returncode == 1
+    assert "exists already" in refused.stderr
+    assert named.read_bytes() == before
+    assert not (tmp_path / "ran").exists()
+    record(tmp_path, "-q", "-f", "-o", named, "--", "true")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["-T", "0", "--", "true"], 2, "must be more than 0"),
+        (["--attach", "4194303999"], 1, "there is no process 4194303999"),
+        (["--attach", "no-such-process-name"], 1, "no process has no-such-process-name in its name"),
+        ([], 2, "there is nothing to record"),
+        (["-o", "missing/folder.dat", "--", "true"], 1, "cannot be written"),
+        (["--", "./no-such-program"], 127, "cannot be started"),
+        (["--", "/"], 126, "cannot be started"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(tmp_path: Path, arguments: list[str], code: int, words: str) -> None:
+    done = record(tmp_path, *arguments, check=False)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_list_rm_and_clean_work_by_number(tmp_path: Path) -> None:
+    for _ in range(3):
+        record(tmp_path, "-q", "--dat", "--", "true")
+    record(tmp_path, "-q", "--", "true")
+    lines = heaptide("list", cwd=tmp_path).stdout.splitlines()
+    assert len(lines) == 4
+    assert all(re.fullmatch(rf"{n} \S+ \d\d:\d\d:\d\d \d\d/\d\d/\d{{4}}", line) for n, line in enumerate(lines))
+    newest = lines[-1].split()[1]
+    assert newest in heaptide("rm", "--dry-run", "-1", cwd=tmp_path).stdout
+    assert (tmp_path / newest).exists()
+    heaptide("rm", "-1", "0", cwd=tmp_path)
+    assert len(heaptide("list", cwd=tmp_path).stdout.splitlines()) == 2
+    heaptide("clean", cwd=tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+SHARES = """
+import os, re, sys
+from seen_from_outside import until
+block = bytearray(48 << 20)
+pipes = []
+for _ in range(3):
+    (inner, outer), (done, ours) = os.pipe(), os.pipe()
+    if os.fork() == 0:
+        os.close(outer)
+        sum(block[::4096])
+        os.write(ours, b"x")
+        os.read(inner, 1)
+        os._exit(0)
+    os.close(inner)
+    os.read(done, 1)
+    pipes.append(outer)
+
+def last(text, pattern):
+    found = dict(re.findall(pattern, text))
+    return len(found) == 4 and sum(map(int, found.values())) / 1024
+
+wanted = {
+    "rss": lambda text: last(text, r" (\\d+)=(\\d+)") > 4 * 48,
+    "pss": lambda text: 0 < last(text, r" (\\d+)~(\\d+),") < 2 * 48,
+    "uss": lambda text: 0 < last(text, r" (\\d+)~\\d+,(\\d+),") < 48,
+}[sys.argv[1]]
+until(wanted)
+sys.exit(0 if wanted(open(os.environ["HEAPTIDE_TIMELINE_FUNCTIONS"][:-10]).read()) else 1)
+"""
+
+
+@pytest.mark.parametrize("backend", ["rss", "pss", "uss"])
+def test_C4_proportional_and_unique_size_count_shared_pages_once(tmp_path: Path, backend: str) -> None:
+    # Four processes share one block of 48 MiB; the program waits until their last sizes add up as they must.
+    timeline = tmp_path / "out.timeline"
+    record(tmp_path, "-q", "--backend", backend, "-o", timeline, "--", sys.executable, "-c", SHARES, backend)
+    chart = heaptide("plot", timeline).stdout
+    name = {"rss": "resident size", "pss": "proportional size", "uss": "unique size"}[backend]
+    assert f"({name})" in chart
+    if backend == "rss":
+        assert peaks(timeline)[0] > 4 * 48
+    else:
+        # Not even for the moment after a fork are pages counted twice.
+        assert peaks(timeline)[0] < 3 * 48
+
+
+def test_every_process_is_named_and_its_end_is_written(tmp_path: Path) -> None:
+    timeline = tmp_path / "out.timeline"
+    code = """
+import subprocess, sys
+from seen_from_outside import until
+child = subprocess.Popen(["sleep", "1000"])
+until(lambda text: " sleep sleep 1000\\n" in text)
+child.kill()
+child.wait()
+until(lambda text: "\\nend " in text)
+sys.exit(5)
+"""
+    done = record(tmp_path, "-q", "-T", "0.02", "-o", timeline, "--", sys.executable, "-c", code, check=False)
+    assert done.returncode == 5
+    text = timeline.read_text()
+    assert re.search(r"^new \S+ \d+ \d+ \d+ sleep sleep 1000$", text, re.M), text
+    assert re.search(r"^end \S+ \d+$", text, re.M), text
+    assert text.endswith("exit 5\n")
+
+
+def test_killed_program_leaves_its_curve_and_the_chart_says_so(tmp_path: Path) -> None:
+    timeline = tmp_path / "out.timeline"
+    code = GROWS + "import os; os.kill(os.getpid(), 9)"
+    done = record(tmp_path, "-q", "-o", timeline, "--", sys.executable, "-c", code, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert peaks(timeline)[0] > 64
+    assert "the program was ended by SIGKILL" in heaptide("plot", timeline).stdout
+    # The same curve from a run that the kernel ended.
+    timeline.write_text(timeline.read_text().replace("over ", "oom 1\nover "))
+    assert "because memory ran out" in heaptide("plot", timeline).stdout
+
+
+def test_killed_recording_leaves_a_file_that_can_be_read(tmp_path: Path) -> None:
+    for name in ("out.timeline", "out.dat"):
+        code = GROWS + "import sys; sys.stdin.read()"
+        command = [sys.executable, "-m", "heaptide", "record", "-o", name, "--", sys.executable, "-c", code]
+        with subprocess.Popen(
+            command, cwd=tmp_path, env=clean_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "grown\n"
+            child.kill()
+            child.wait()
+        assert peaks(tmp_path / name)[0] > 64
+
+
+def test_functions_are_merged_from_the_file_in_the_environment(tmp_path: Path) -> None:
+    code = """
+import os, time
+from seen_from_outside import until_seen_again, until_sized
+start = time.time()
+block = bytearray(32 << 20)
+until_sized(32)
+until_seen_again()
+with open(os.environ["HEAPTIDE_TIMELINE_FUNCTIONS"], "a") as file:
+    file.write(f"FUNC jobs.load.read 10.0000 {start:.4f} 42.0000 {time.time():.4f} 0\\n")
+    file.write("FUNC cut")
+"""
+    for name in ("out.timeline", "out.dat"):
+        record(tmp_path, "-q", "-T", "0.02", "-o", name, "--", sys.executable, "-c", code)
+        chart = heaptide("plot", name, cwd=tmp_path).stdout
+        assert re.search(r"├read \d+\.\d{3}s", chart), chart
+        assert "├read" not in heaptide("plot", "-n", name, cwd=tmp_path).stdout
+        found = heaptide("peak", "--func", "jobs.load.read", name, cwd=tmp_path).stdout
+        assert heaptide("peak", "--func", "read", name, cwd=tmp_path).stdout == found
+        assert float(found.split("\t")[1].split()[0]) > 32
+        assert heaptide("peak", "--func", "absent", name, cwd=tmp_path).stdout == f"{name}\tNaN MiB\n"
+    assert sorted(os.listdir(tmp_path)) == ["out.dat", "out.timeline"]
+
+
+def test_running_process_is_watched_without_being_touched(tmp_path: Path) -> None:
+    code = "import sys; block = bytearray(64 << 20); print('ready', flush=True); print(sys.stdin.read())"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as watched:
+        assert watched.stdout is not None
+        assert watched.stdout.readline() == "ready\n"
+        pid = str(watched.pid)
+        record(tmp_path, "-q", "--attach", pid, "--timeout", "0.3", "-o", "out.dat")
+        assert peaks(tmp_path / "out.dat")[0] > 64
+        record(tmp_path, "-q", "--attach", pid, "--timeout", "0.2")
+        out, _ = watched.communicate("alive")
+        assert out == "alive\n"
+    assert watched.returncode == 0
+    assert len(list(tmp_path.glob(f"heaptide-pid{pid}.*.timeline"))) == 1
+
+
+def test_blocks_have_brackets_and_their_names_may_have_blanks(tmp_path: Path) -> None:
+    code = "import heaptide\nwith heaptide.profile.timestamp('two words'):\n    pass\n"
+    record(tmp_path, "-q", "-o", "out.dat", "--", sys.executable, "-c", code)
+    calls = [line.split() for line in (tmp_path / "out.dat").read_text().splitlines() if line.startswith("FUNC ")]
+    # mprof has it that a name is one word, and six values follow.
+    assert [(call[1], len(call)) for call in calls] == [(".two_words", 7)]
+
+
+def test_pipe_or_device_is_written_into_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        record(tmp_path, "-q", "--force", "-o", pipe, "--", sys.executable, "-c", "pass")
+        assert os.read(reader, 4096).startswith(b"heaptide timeline")
+        assert pipe.is_fifo()
+        record(tmp_path, "-q", "--force", "-o", pipe, "--", "no-such-program", check=False)
+        assert pipe.is_fifo()
+    finally:
+        os.close(reader)
+
+
+def test_program_goes_on_when_its_timeline_cannot_be_written(tmp_path: Path) -> None:
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60, 60))
+
+    code = """
+from seen_from_outside import until
+until(lambda text: len(text) == 60)
+print("done")
+raise SystemExit(4)
+"""
+    done = record(
+        *(tmp_path, "-T", "0.01", "-o", "out.dat", "--", sys.executable, "-c", code),
+        check=False,
+        preexec_fn=small_files,
+    )
+    assert (done.returncode, done.stdout) == (4, "done\n")
+    assert "could not be written to its end" in done.stderr
+
+
+def test_recording_ends_at_its_timeout_and_the_program_goes_on(tmp_path: Path) -> None:
+    code = """
+from seen_from_outside import until
+until(lambda text: text.endswith(" running\\n"))
+print("done")
+raise SystemExit(6)
+"""
+    done = record(tmp_path, "-q", "--timeout", "0.2", "-o", "out.dat", "--", sys.executable, "-c", code, check=False)
+    assert (done.returncode, done.stdout) == (6, "done\n")
+    assert (tmp_path / "out.dat").read_text().endswith(" running\n")
+
+
+def test_sizes_that_only_another_user_may_see_are_told_of(tmp_path: Path) -> None:
+    # Root without its rights is to a process of another user as any user is.
+    looking = ["setpriv", "--bounding-set=-all"]
+    waiting = [sys.executable, "-c", "print(flush=True); input()"]
+    try:
+        subprocess.run([*looking, "true"], check=True, capture_output=True)
+        stranger = subprocess.Popen(["cat"], stdin=subprocess.PIPE, user=65534)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no process of another user can be started here, or no right can be given up")
+    own = subprocess.Popen([*looking, *waiting], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert own.stdout is not None and own.stdout.readline()
+    try:
+        for process, is_told in ((stranger, True), (own, False)):
+            command = ["heaptide", "record", "--backend", "pss", "--timeout", "0.2", "--attach", str(process.pid)]
+            done = subprocess.run(
+                [*looking, sys.executable, "-m", *command],
+                cwd=tmp_path,
+                env=clean_environment(),
+                capture_output=True,
+                text=True,
+            )
+            assert done.returncode == 0, done.stderr
+            assert ("their resident size is taken instead" in done.stderr) == is_told
+    finally:
+        stranger.communicate()
+        own.communicate(b"\n")
