@@ -1,4 +1,4 @@
-"""Writes docs/settings.md from the one list of settings; with --check only says whether the page is fresh."""
+"""Writes docs/reference/settings.md from the one list of settings; with --check only says whether the page is fresh."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-PAGE = REPOSITORY / "docs" / "settings.md"
+PAGE = REPOSITORY / "docs" / "reference" / "settings.md"
 
 HEAD = """\
 # Settings
@@ -20,7 +20,7 @@ A setting is read, first found first taken, from the environment, from the confi
 - The **configuration file** is the one that `HEAPTIDE_CONFIG` names, or else the first of `heaptide.toml`,
   `heaptide.cfg` (INI) and `pyproject.toml` in the current folder, then in `HEAPTIDE_HOME`. Settings stand in the
   section `[profiling]` (`[tool.heaptide.profiling]` in `pyproject.toml`); the section `[components]` names
-  [components](components.md) by their command lines.
+  [components](../guide/components.md) by their command lines.
 - `python -E` and `python -I` ignore all of it.
 
 A value that is not understood is told in one line on standard error and left out of account. Nothing here stops a
@@ -56,7 +56,10 @@ def main() -> int:
     if sys.argv[1:] == ["--check"]:
         if PAGE.read_text() == page():
             return 0
-        print("docs/settings.md is not what heaptide/settings.py says; run scripts/settings_page.py", file=sys.stderr)
+        print(
+            "docs/reference/settings.md is not what heaptide/settings.py says; run scripts/settings_page.py",
+            file=sys.stderr,
+        )
         return 1
     PAGE.write_text(page())
     return 0

@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/timelines.md from one real run: `scripts/timeline_pictures.py HEAPTIDE`.
+"""Makes the pictures of docs/guide/timelines.md from one real run: `scripts/timeline_pictures.py HEAPTIDE`.
 
 HEAPTIDE is the command of an installed wheel. The same run is drawn as SVG, as PNG, as a page, and on a terminal, whose
 letters and colours are put into an SVG. If there is a Chromium, the page is photographed as well.

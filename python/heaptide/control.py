@@ -4,7 +4,7 @@
     print(control.address)
 
 The server is native and has threads of its own: it answers even while the job holds the GIL. Reports are made by
-another process. See docs/control.md for the routes.
+another process. See docs/guide/control.md for the routes.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def start(
 
 
 def start_as_set(address: str | None = None, **options: Any) -> Control:
-    """The same, with what the settings say (docs/settings.md) where `options` do not."""
+    """The same, with what the settings say (docs/reference/settings.md) where `options` do not."""
     chosen = settings.load()
     said = {
         "token": token_as_set(chosen),

@@ -8,7 +8,8 @@ A setting called `keep` is read, first found first taken, from
 4. its default.
 
 A value that is not understood is told in one line and left out of account: nothing here stops a program. The page
-docs/settings.md is written from this list. Imported by programs that are not recorded, so it imports next to nothing.
+docs/reference/settings.md is written from this list. Imported by programs that are not recorded, so it imports next
+to nothing.
 """
 
 from __future__ import annotations
@@ -390,7 +391,7 @@ def resolve(environment: Mapping[str, str], configuration: Configuration) -> Set
                 by_platform.add(setting.name)
             break
     for section, name in configuration.unknown({setting.name for setting in ALL}):
-        say_once(f"{configuration.path}: [{section}] has no setting {name}; see docs/settings.md")
+        say_once(f"{configuration.path}: [{section}] has no setting {name}; see docs/reference/settings.md")
     return Settings(values, configuration.components, by_platform)
 
 

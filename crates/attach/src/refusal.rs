@@ -160,7 +160,7 @@ impl fmt::Display for Refusal {
             } => write!(
                 out,
                 "process {pid} runs Python {major}.{minor}, which can be entered on x86-64 only: \
-                 use Python 3.14 or later, or gdb as docs/attach.md shows"
+                 use Python 3.14 or later, or gdb as docs/guide/attach.md shows"
             ),
             Refusal::NoSafePoint(pid) => write!(
                 out,
@@ -176,7 +176,7 @@ impl fmt::Display for Refusal {
             Refusal::Answered(sentence) => out.write_str(sentence),
             Refusal::Failed { pid, step, error } => write!(
                 out,
-                "process {pid} cannot be entered, {step} failed ({error}): use gdb as docs/attach.md shows"
+                "process {pid} cannot be entered, {step} failed ({error}): use gdb as docs/guide/attach.md shows"
             ),
         }
     }

@@ -1,7 +1,7 @@
 //! What a capture *is*: bytes ⇄ records.
 //!
 //! The one thing that the profiled program (`agent`) and everything that runs afterwards (`analysis`) agree on.
-//! `docs/format.md` draws the file. In reading order: [`header`] is the beginning of a file, [`area`] what follows it,
+//! `docs/reference/capture-format.md` draws the file. In reading order: [`header`] is the beginning of a file, [`area`] what follows it,
 //! [`event`] and [`registry`] what stands in the two kinds of chunks, [`wire`] how numbers become bytes.
 //!
 //! Absent here, on purpose: unsafe code, interpreters, clocks, and trust in what a file says.

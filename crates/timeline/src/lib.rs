@@ -1,7 +1,7 @@
 //! What a timeline is: the memory of a run's processes over time, as lines of text in a file.
 //!
 //! Two forms are written and read: Heaptide's own, which holds every process with all its figures
-//! (`docs/timeline-format.md`), and the `.dat` files of mprof, which other tools read. [`Recorder`] writes either while
+//! (`docs/reference/timeline-format.md`), and the `.dat` files of mprof, which other tools read. [`Recorder`] writes either while
 //! the run goes on; [`read()`] finds out which one a file is. Nothing here looks at processes or at a clock.
 #![forbid(unsafe_code)]
 

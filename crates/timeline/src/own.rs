@@ -1,4 +1,4 @@
-//! Our own form, line by line: `docs/timeline-format.md` is its description.
+//! Our own form, line by line: `docs/reference/timeline-format.md` is its description.
 //!
 //! Values are written when they change and hold until the next change, so that a quiet run of many processes costs next
 //! to nothing.

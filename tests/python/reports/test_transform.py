@@ -23,7 +23,7 @@ from support.commands import REPOSITORY, Finished, heaptide
 
 # Readers are the same program under every Python.
 pytestmark = pytest.mark.once
-SCHEMA = REPOSITORY / "docs" / "schema" / "model-1.json"
+SCHEMA = REPOSITORY / "docs" / "reference" / "schema" / "model-1.json"
 MIB = 1 << 20
 
 # Anonymous mappings have the same size under every interpreter. Held at the peak: 8 + 16 MiB; at the end: 8 + 4 MiB.

@@ -127,7 +127,7 @@ def test_the_page_of_settings_is_fresh() -> None:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.PAGE.read_text() == module.page(), "docs/settings.md is old; run scripts/settings_page.py"
+    assert module.PAGE.read_text() == module.page(), "docs/reference/settings.md is old; run scripts/settings_page.py"
 
 
 DOCUMENTS = [

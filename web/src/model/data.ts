@@ -123,7 +123,7 @@ export interface Packed {
   nodes: { up: number[]; place: number[] };
   origins: { thread: number[]; allocator: string[] };
   own: { step: number[]; origin: number[] } & Record<Measure, { bytes: number[]; count: number[]; variance?: number[] }>;
-  /** When blocks were born and died, in bins of time; `docs/page-data.md` says how to ask. */
+  /** When blocks were born and died, in bins of time; `docs/reference/page-data.md` says how to ask. */
   lives?: { edges_ns: number[]; step: number[]; birth: number[]; age: number[]; bytes: number[]; count: number[] };
 }
 

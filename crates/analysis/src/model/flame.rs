@@ -136,7 +136,7 @@ pub struct Own {
 }
 
 /// When blocks were born and died, in bins of time: what was allocated between any two edges, and what of it was alive at
-/// the second, exactly. `docs/page-data.md` says how to ask.
+/// the second, exactly. `docs/reference/page-data.md` says how to ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlameLives {
     /// Nanoseconds since the start of the first process, ascending; empty if there are no bins.

@@ -1,7 +1,7 @@
 //! What a heap snapshot *is*: every Python object of a process at one moment, and who refers to whom.
 //!
 //! The walk inside the program fills a [`HeapSnapshot`], [`write`] makes a file of it, [`read`] brings it back, and the
-//! analysis asks its questions of it. `docs/heap-format.md` draws the file. Objects are numbered in the order of their
+//! analysis asks its questions of it. `docs/reference/heap-format.md` draws the file. Objects are numbered in the order of their
 //! addresses and stored in columns, references from object to object as one list per object, all lists in one.
 //!
 //! Absent here, on purpose: interpreters (the walk knows those), answers (the analysis has them), and trust in a file.

@@ -1,4 +1,4 @@
-//! The worked examples in `docs/format.md` are true: their bytes are what is written, and what is read back.
+//! The worked examples in `docs/reference/capture-format.md` are true: their bytes are what is written, and what is read back.
 //!
 //! An example is a list of lines `bytes in hexadecimal ; meaning` below the heading that names it.
 
@@ -8,7 +8,7 @@ use heaptide_capture::{Allocator, Capture, Frame, OpKind, Packer, Tables, replay
 
 use crate::file::FileBuilder;
 
-const DOCUMENT: &str = include_str!("../../../../docs/format.md");
+const DOCUMENT: &str = include_str!("../../../../docs/reference/capture-format.md");
 const BLOCK: u64 = 0x5555_0000_1230;
 
 /// The bytes of the example below this heading.

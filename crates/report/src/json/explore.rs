@@ -1,4 +1,4 @@
-//! The data of the page about a heap: columns, so that they pack well. `docs/page-data.md` says what is where.
+//! The data of the page about a heap: columns, so that they pack well. `docs/reference/page-data.md` says what is where.
 
 use heaptide_analysis::heap::Heap;
 use heaptide_analysis::heap::diff::HeapDiff;

@@ -5,7 +5,7 @@
 //! nodes.place      ≥ 0 a location, −1 the root, −2 no Python frame, −2 − n: n frames that were cut
 //! own.step         by how much the node's number is larger than that of the entry before
 //! own.<measure>    bytes and counts, a column each; of sampled captures also the variance of the bytes, in square KiB
-//! lives.*          when blocks were born and died, in bins of time: docs/page-data.md
+//! lives.*          when blocks were born and died, in bins of time: docs/reference/page-data.md
 //! ```
 //! Names are in `texts`; a location without a module, or without a source text, has −1 or an empty text.
 

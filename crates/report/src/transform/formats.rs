@@ -1,6 +1,6 @@
 //! The formats there are, and their names.
 
-/// A new one is a line in each of these functions, a file beside this one and a section in `docs/exports.md`.
+/// A new one is a line in each of these functions, a file beside this one and a section in `docs/reference/exports.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Pprof,

@@ -1,7 +1,7 @@
 //! Exports: the same numbers in the formats of other tools, one file for each format.
 //!
 //! `formats` is the list of them; `merged` gives the stacks of a view in the order in which flame graphs want them,
-//! `lines` writes JSON that is long but flat. `docs/exports.md` says what each format holds and what it cannot.
+//! `lines` writes JSON that is long but flat. `docs/reference/exports.md` says what each format holds and what it cannot.
 
 mod chrome;
 mod collapsed;

@@ -1,4 +1,4 @@
-//! Everything that is known of a session as JSON, by the schema in `docs/schema/model-1.json`.
+//! Everything that is known of a session as JSON, by the schema in `docs/reference/schema/model-1.json`.
 //!
 //! Times are nanoseconds since a start that is given as text, because a number of JSON cannot hold all nanoseconds
 //! since 1970 everywhere. Members may be added in a later version of the same number; none is removed or changed.
