@@ -249,7 +249,7 @@ pub mod object {
     pub const DICT_SIZE: usize = 48;
     /// Of an ordered dict, behind the dict and two links: the table of its nodes, and how many places that has.
     pub const ORDERED_NODES: usize = DICT_SIZE + 16;
-    pub const ORDERED_PLACES: usize = DICT_SIZE + 24;
+    pub const ORDERED_SLOTS: usize = DICT_SIZE + 24;
     pub const BYTES_IO_BUFFER: usize = 16;
     pub const WEAK_REFERENT: usize = 16;
     pub const CELL_CONTENT: usize = 16;

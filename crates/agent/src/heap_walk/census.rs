@@ -3,7 +3,7 @@
 
 use heaptide_capture::heap::TypeInfo;
 
-use super::together::Sums;
+use super::count::Sums;
 use super::types::TypeEntry;
 
 /// Objects of one type.

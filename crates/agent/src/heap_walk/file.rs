@@ -181,8 +181,8 @@ impl Copy {
         match (read, bytes.split_first()) {
             (Ok(_), Some((1, words))) if words.len() == 8 * Summary::WORDS => {
                 let mut all = [0; Summary::WORDS];
-                for (place, word) in all.iter_mut().zip(words.chunks_exact(8)) {
-                    *place = u64::from_le_bytes(word.try_into().unwrap_or([0; 8]));
+                for (word_out, word) in all.iter_mut().zip(words.chunks_exact(8)) {
+                    *word_out = u64::from_le_bytes(word.try_into().unwrap_or([0; 8]));
                 }
                 let mut summary = Summary::from_words(all);
                 summary.stood_still_ns = self.stood_still_ns;

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use heaptide_capture::heap::{EdgeKind, Label, Objects};
 
 use super::column::Column;
-use super::live::Live;
-use super::marks::Place;
-use super::notes::{Facts, Notes};
+use super::output::{Facts, Output};
+use super::reader::Reader;
 use super::sizes::bytes_of;
+use super::visited::Handle;
 use super::walk::{Full, Walk};
 use crate::cpython::heap_layout::{dict_keys, object};
 use crate::cpython::memory::{Memory, Probed};
@@ -34,24 +34,24 @@ const MAX_STRINGS: usize = 1 << 32;
 const N_ASKED: usize = 64;
 
 /// The address of the table, if it keeps strings alive and is found; `name` is a string that is known to be in it.
-pub fn table(live: &Live, name: usize) -> Option<usize> {
+pub fn table(reader: &Reader, name: usize) -> Option<usize> {
     // Before 3.12 the table keeps nothing: a string leaves it when its last reference goes.
-    live.heap.immortal?;
-    let state = live.interpreter();
+    reader.heap.immortal?;
+    let state = reader.interpreter();
     let offset = match OFFSET.load(Ordering::Relaxed) {
         NOT_THERE => return None,
         NOT_SEARCHED => {
-            let found = search(live, state, name);
+            let found = search(reader, state, name);
             OFFSET.store(found.unwrap_or(NOT_THERE), Ordering::Relaxed);
             found?
         }
         offset => offset,
     };
-    let table = live.word(state + offset);
-    (table != 0 && live.type_of(table) == live.known.dict).then_some(table)
+    let table = reader.word(state + offset);
+    (table != 0 && reader.type_of(table) == reader.known.dict).then_some(table)
 }
 
-fn search(live: &Live, state: usize, name: usize) -> Option<usize> {
+fn search(reader: &Reader, state: usize, name: usize) -> Option<usize> {
     let mut memory = Probed::open()?;
     let mut page = [0; PAGE];
     let mut at = state;
@@ -66,7 +66,7 @@ fn search(live: &Live, state: usize, name: usize) -> Option<usize> {
                 && word >= PAGE
                 && word >> ADDRESS_BITS == 0
                 && !(state..at).contains(&word);
-            if may_be_object && is_table(&mut memory, live, word, name).unwrap_or(false) {
+            if may_be_object && is_table(&mut memory, reader, word, name).unwrap_or(false) {
                 return Some(at + number * 8 - state);
             }
         }
@@ -76,8 +76,8 @@ fn search(live: &Live, state: usize, name: usize) -> Option<usize> {
 }
 
 /// Whether at an address is a live dict with itself under every string, and with this one; `None` if it cannot be read.
-fn is_table(memory: &mut Probed, live: &Live, at: usize, name: usize) -> Option<bool> {
-    if memory.word(at.checked_add(object::TYPE)?)? != live.known.dict {
+fn is_table(memory: &mut Probed, reader: &Reader, at: usize, name: usize) -> Option<bool> {
+    if memory.word(at.checked_add(object::TYPE)?)? != reader.known.dict {
         return Some(false);
     }
     // The state also has dicts that were freed and are to be used again, and addresses of what is gone.
@@ -107,7 +107,7 @@ fn is_table(memory: &mut Probed, live: &Live, at: usize, name: usize) -> Option<
             has_name |= key == name;
             if key != 0 && n_asked < N_ASKED {
                 n_asked += 1;
-                if memory.word(key.checked_add(object::TYPE)?)? != live.known.unicode {
+                if memory.word(key.checked_add(object::TYPE)?)? != reader.known.unicode {
                     return Some(false);
                 }
             }
@@ -119,14 +119,14 @@ fn is_table(memory: &mut Probed, live: &Live, at: usize, name: usize) -> Option<
 /// Strings that the table keeps for ever, with their positions there, as far as they are wanted. The others are mortal:
 /// whoever else holds them keeps them, and the table does not count.
 pub fn kept(
-    live: &Live,
+    reader: &Reader,
     table: usize,
     mut wanted: impl FnMut(usize) -> bool,
 ) -> Result<Column<(usize, u32)>, Full> {
     let mut strings = Column::new();
     let (mut position, mut has_room) = (0_u32, true);
-    live.dict_entries(table, |string, _| {
-        if wanted(string) && live.references(string).is_none() {
+    reader.dict_entries(table, |string, _| {
+        if wanted(string) && reader.references(string).is_none() {
             has_room &= strings.push((string, position));
         }
         position = position.saturating_add(1);
@@ -135,8 +135,8 @@ pub fn kept(
 }
 
 /// Keeps the walk from looking through the table when it comes upon it: the collector shows it from 3.14 on.
-pub fn reserve<N: Notes>(walk: &mut Walk<'_, N>, table: usize) -> Result<(), Full> {
-    match walk.marks.mark(table) {
+pub fn reserve<O: Output>(walk: &mut Walk<'_, O>, table: usize) -> Result<(), Full> {
+    match walk.visited.mark(table) {
         Ok(_) => Ok(()),
         Err(_) => Err(Full),
     }
@@ -144,26 +144,26 @@ pub fn reserve<N: Notes>(walk: &mut Walk<'_, N>, table: usize) -> Result<(), Ful
 
 /// Adds the table, which was reserved, with references to these strings of it and to no other, so that it does not hold
 /// what has another holder.
-pub fn add<N: Notes>(
-    walk: &mut Walk<'_, N>,
+pub fn add<O: Output>(
+    walk: &mut Walk<'_, O>,
     table: usize,
     strings: &Column<(usize, u32)>,
-) -> Result<Place, Full> {
-    let place = walk.marks.find(table as u64).ok_or(Full)?;
-    walk.failed |= !walk.notes.begin_with(place);
+) -> Result<Handle, Full> {
+    let handle = walk.visited.find(table as u64).ok_or(Full)?;
+    walk.failed |= !walk.output.begin_with(handle);
     for (string, position) in strings.iter() {
         walk.edge(*string, Label::new(EdgeKind::KeyOf, *position));
     }
-    let live = walk.live;
-    let type_number = walk.type_number(live.known.dict);
-    let tracked = live.is_tracked(table);
-    walk.failed |= !walk.notes.end(Facts {
+    let reader = walk.reader;
+    let type_number = walk.type_number(reader.known.dict);
+    let tracked = reader.is_tracked(table);
+    walk.failed |= !walk.output.end(Facts {
         type_number,
-        bytes: bytes_of(live, &walk.types[type_number as usize], table, true),
+        bytes: bytes_of(reader, &walk.types[type_number as usize], table, true),
         extra: 0,
         usual_extra: 0,
         flags: if tracked { Objects::TRACKED } else { 0 },
     });
-    N::run(walk)?;
-    Ok(place)
+    O::run(walk)?;
+    Ok(handle)
 }

@@ -1,36 +1,36 @@
 //! Every Python object of this process, without making one: the heap walk.
 //!
-//! In reading order: [`roots`] is where it begins ([`interned`] where it ends), [`walk`] goes from object to object, and [`marks`] knows which it has
-//! met; [`contents`], [`told`], [`type_objects`] and [`frames`] are what objects refer to, [`types`] what is known of each
-//! type, [`sizes`] how large objects are. For a [`census`] objects of a type are looked through [`together`], and sums are
-//! kept; for a snapshot they are looked through in [`order`], and [`notes`] keeps columns, of which [`ranks`] and
-//! [`finish`] make what `capture::heap` describes, and [`file`] writes it. [`live`] is the only way to the interpreter:
+//! In reading order: [`roots`] is where it begins ([`interned`] where it ends), [`walk`] goes from object to object, and [`visited`] knows which it has
+//! met; [`containers`], [`traverse`], [`type_objects`] and [`frames`] are what objects refer to, [`types`] what is known of each
+//! type, [`sizes`] how large objects are. For a [`census`] objects of a type are looked through [`count`], and sums are
+//! kept; for a snapshot they are looked through in [`prefetch`], and [`output`] keeps columns, of which [`renumber`] and
+//! [`assemble`] make what `capture::heap` describes, and [`file`] writes it. [`reader`] is the only way to the interpreter:
 //! reading words, and the few functions that make no object. The GIL is held from the first look to the last, so nothing
 //! changes meanwhile; names and columns are in memory of our own.
 //!
 //! Absent here, on purpose: references taken, Python code run, `__dict__`s or frames made, and waiting.
 
+mod assemble;
 pub mod census;
 mod column;
-mod contents;
+mod containers;
+mod count;
 pub mod file;
-mod finish;
 mod frames;
+mod index;
 mod interned;
-mod live;
-mod marks;
 mod names;
-mod notes;
-mod order;
-mod ranks;
+mod output;
+mod prefetch;
+mod previews;
+mod reader;
+mod renumber;
 mod roots;
 mod sizes;
-mod table;
-mod together;
-mod told;
+mod traverse;
 mod type_objects;
 mod types;
-mod values;
+mod visited;
 mod walk;
 
 use std::fmt;
@@ -42,11 +42,11 @@ use crate::cpython::heap_layout::{HeapLayout, type_object};
 use crate::cpython::interpreter;
 use crate::cpython::{Symbols, Unsupported};
 use census::Census;
-use live::{Known, Live};
-use notes::{Columns, Notes};
+use count::Sums;
+use output::{Columns, Output};
+use reader::{Known, Reader};
 use roots::Roots;
-use together::Sums;
-use walk::{Found, Full, Walk};
+use walk::{Full, Walk, WalkResult};
 
 /// What is wanted of a walk.
 #[derive(Clone, Debug, Default)]
@@ -103,7 +103,7 @@ impl From<Unsupported> for WalkError {
 
 /// What was found, before it is put in order.
 pub struct Walked {
-    found: Found,
+    result: WalkResult,
     roots: Vec<Root>,
     header: HeapHeader,
     redact: Vec<String>,
@@ -122,7 +122,7 @@ pub unsafe fn prepare() -> Result<(), WalkError> {
 
 /// An interpreter that stands still, and what of it can be read.
 struct Reading {
-    live: Live,
+    reader: Reader,
     /// Attributes that instances keep without a dict.
     inline_values: bool,
     /// Local variables of running functions.
@@ -143,23 +143,23 @@ impl Reading {
         let heap = HeapLayout::of(layout.version).ok_or(Unsupported::Version { major, minor })?;
         let known = Known::resolve()?;
         // SAFETY: the GIL is held until the walk is over, and the layout was proved when it was prepared.
-        let mut live = unsafe { Live::new(layout, heap, known) };
-        if live.word(known.type_type + 32) != heap.heap_type_size {
+        let mut reader = unsafe { Reader::new(layout, heap, known) };
+        if reader.word(known.type_type + 32) != heap.heap_type_size {
             Err(Unsupported::ForeignBuild {
                 what: "its types have another size",
             })?;
         }
-        live.class_traverse = live.word(live.type_of(proof.instance) + type_object::TRAVERSE);
+        reader.class_traverse = reader.word(reader.type_of(proof.instance) + type_object::TRAVERSE);
         let mut reading = Reading {
-            inline_values: proof::attributes(&live, proof),
+            inline_values: proof::attributes(&reader, proof),
             locals: false,
             interned: None,
-            live,
+            reader,
             notes: Vec::new(),
         };
-        if let Some(name) = proof::locals(&reading.live, proof) {
+        if let Some(name) = proof::locals(&reading.reader, proof) {
             reading.locals = true;
-            reading.interned = interned::table(&reading.live, name);
+            reading.interned = interned::table(&reading.reader, name);
         }
         if !reading.inline_values {
             reading.note("the names of attributes that are kept without a dict could not be read");
@@ -195,8 +195,8 @@ fn find_all(
 ) -> Result<usize, Full> {
     roots.reserve(walk)?;
     roots.begin(walk);
-    Notes::run(walk)?;
-    let n_led_to = walk.notes.found.len();
+    Output::run(walk)?;
+    let n_led_to = walk.output.found.len();
     if !roots.add_collected(walk)? {
         notes.push(NOT_ALL.to_owned());
     }
@@ -216,7 +216,7 @@ fn count_all(
         notes.push(NOT_ALL.to_owned());
     }
     roots.begin(walk);
-    Notes::run(walk)?;
+    Output::run(walk)?;
     roots.add_weak(walk)?;
     roots.add_interned(walk)
 }
@@ -231,14 +231,14 @@ pub unsafe fn walk(wanted: &Wanted, proof: Proof) -> Result<Walked, WalkError> {
     let mut reading = unsafe { Reading::new(proof)? };
     let mut roots = reading.roots();
     let mut walk = Walk::new(
-        &reading.live,
+        &reading.reader,
         Columns::new(),
         reading.inline_values,
         wanted.values,
     )?;
     let n_led_to = find_all(&mut walk, &mut roots, &mut reading.notes)?;
     roots.static_types(&mut walk);
-    roots.tell_apart(&mut walk, n_led_to)?;
+    roots.classify_unreached(&mut walk, n_led_to)?;
     let time = SystemTime::now().duration_since(UNIX_EPOCH);
     let walk_ns = begun.elapsed().as_nanos() as u64;
     let header = HeapHeader {
@@ -247,7 +247,7 @@ pub unsafe fn walk(wanted: &Wanted, proof: Proof) -> Result<Walked, WalkError> {
         taken_unix_ns: time.map_or(0, |time| time.as_nanos() as u64),
         stood_still_ns: walk_ns,
         walk_ns,
-        walker_bytes: walk.bytes() + walk.notes.bytes() as u64,
+        walker_bytes: walk.bytes() + walk.output.bytes() as u64,
         command: wanted.command.clone(),
         executable: wanted.executable.clone(),
         host: wanted.host.clone(),
@@ -255,7 +255,7 @@ pub unsafe fn walk(wanted: &Wanted, proof: Proof) -> Result<Walked, WalkError> {
         ..HeapHeader::default()
     };
     Ok(Walked {
-        found: walk.into_found(),
+        result: walk.into_result(),
         roots: roots.found,
         header,
         redact: wanted.redact.clone(),
@@ -272,12 +272,12 @@ pub unsafe fn census(proof: Proof) -> Result<Census, WalkError> {
     let mut reading = unsafe { Reading::new(proof)? };
     let mut roots = reading.roots();
     let sums = Sums::new().ok_or(Full)?;
-    let mut walk = Walk::new(&reading.live, sums, reading.inline_values, false)?;
+    let mut walk = Walk::new(&reading.reader, sums, reading.inline_values, false)?;
     count_all(&mut walk, &mut roots, &mut reading.notes)?;
-    let walker_bytes = walk.bytes() + walk.notes.bytes() as u64;
+    let walker_bytes = walk.bytes() + walk.output.bytes() as u64;
     let stood_still_ns = begun.elapsed().as_nanos() as u64;
     Ok(Census {
-        types: census::of_types(walk.types, &walk.notes),
+        types: census::of_types(walk.types, &walk.output),
         stood_still_ns,
         walker_bytes,
         notes: reading.notes,
@@ -302,8 +302,8 @@ impl Walked {
 
     /// Puts everything in order. Needs no GIL.
     pub fn into_snapshot(self) -> HeapSnapshot {
-        let mut snapshot = finish::snapshot(self.found, self.roots, self.header);
-        values::redact(&mut snapshot, &self.redact);
+        let mut snapshot = assemble::snapshot(self.result, self.roots, self.header);
+        previews::redact(&mut snapshot, &self.redact);
         snapshot
     }
 }
@@ -312,9 +312,9 @@ mod proof {
     //! Whether the walk reads frames and instances as the interpreter means them.
 
     use super::frames;
-    use super::live::Live;
     use super::names::NameTable;
-    use super::told::attributes_of;
+    use super::reader::Reader;
+    use super::traverse::attributes_of;
     use super::types::TypeEntry;
     use crate::cpython::thread_frames;
     use std::ops::ControlFlow;
@@ -322,19 +322,19 @@ mod proof {
     const VARIABLE: &str = "heaptide_token";
 
     /// The name of the caller's variable, if this holds what the caller says.
-    pub fn locals(live: &Live, proof: super::Proof) -> Option<usize> {
+    pub fn locals(reader: &Reader, proof: super::Proof) -> Option<usize> {
         let mut names = NameTable::new()?;
         let mut found = None;
         let mut visit = |frame: usize, code: usize, _: u32| {
-            if frames::local(live, &mut names, frame, code, VARIABLE) == Some(proof.token) {
-                found = frames::name_of_local(live, code, VARIABLE);
+            if frames::local(reader, &mut names, frame, code, VARIABLE) == Some(proof.token) {
+                found = frames::name_of_local(reader, code, VARIABLE);
             }
             ControlFlow::Break(())
         };
         // SAFETY: the GIL is held, the thread is the calling one, and the layout was proved.
         let walked = unsafe {
             thread_frames(
-                &live.layout,
+                &reader.layout,
                 crate::cpython::interpreter::thread_state(),
                 &mut visit,
             )
@@ -343,17 +343,17 @@ mod proof {
     }
 
     /// The attributes of the instance are where the layout says, or it has a dict, as all had before 3.11.
-    pub fn attributes(live: &Live, proof: super::Proof) -> bool {
+    pub fn attributes(reader: &Reader, proof: super::Proof) -> bool {
         use crate::cpython::heap_layout::InlineValues;
-        if live.heap.inline_values == InlineValues::None {
+        if reader.heap.inline_values == InlineValues::None {
             return true;
         }
         let Some(mut names) = NameTable::new() else {
             return false;
         };
-        let entry = TypeEntry::of(live, &mut names, live.type_of(proof.instance));
+        let entry = TypeEntry::of(reader, &mut names, reader.type_of(proof.instance));
         let mut entries = Vec::new();
-        attributes_of(live, &entry, proof.instance, &mut entries);
+        attributes_of(reader, &entry, proof.instance, &mut entries);
         let read: Vec<(usize, &str)> = entries
             .iter()
             .map(|(value, label)| (*value, names.names.get(label.number())))

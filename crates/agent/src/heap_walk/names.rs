@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use heaptide_capture::heap::{Label, Names};
 
 use super::column::Column;
-use super::live::Live;
-use super::table::Table;
+use super::index::Index;
+use super::reader::Reader;
 
 /// Longer texts are cut: a name is for people.
 const MAX_NAME: usize = 100;
@@ -17,7 +17,7 @@ pub struct NameTable {
     pub names: Names,
     by_text: HashMap<String, u32>,
     /// String objects seen as names, and the number of each.
-    seen: Table,
+    seen: Index,
     seen_addresses: Column<u64>,
     seen_numbers: Column<u32>,
 }
@@ -27,7 +27,7 @@ impl NameTable {
         Some(NameTable {
             names: Names::default(),
             by_text: HashMap::new(),
-            seen: Table::new()?,
+            seen: Index::new()?,
             seen_addresses: Column::new(),
             seen_numbers: Column::new(),
         })
@@ -50,17 +50,21 @@ impl NameTable {
 
     /// The number of a string object's text; 0 if it cannot be read.
     #[inline]
-    pub fn of_object(&mut self, live: &Live, object: usize) -> u32 {
+    pub fn of_object(&mut self, reader: &Reader, object: usize) -> u32 {
         match self.seen.find(&self.seen_addresses, object as u64) {
-            Some(place) => self.seen_numbers.get(place as usize).copied().unwrap_or(0),
-            None => self.of_new_object(live, object),
+            Some(position) => self
+                .seen_numbers
+                .get(position as usize)
+                .copied()
+                .unwrap_or(0),
+            None => self.of_new_object(reader, object),
         }
     }
 
     #[cold]
-    fn of_new_object(&mut self, live: &Live, object: usize) -> u32 {
+    fn of_new_object(&mut self, reader: &Reader, object: usize) -> u32 {
         let mut buffer = [0; MAX_NAME];
-        let number = match live.text(object, &mut buffer) {
+        let number = match reader.text(object, &mut buffer) {
             Some((text, false)) => self.of_text(text),
             Some((text, true)) => self.of_text(&format!("{text}{CUT}")),
             None => 0,

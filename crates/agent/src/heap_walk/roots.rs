@@ -3,12 +3,12 @@
 use heaptide_capture::heap::{Objects, Root, RootKind};
 
 use super::column::Column;
+use super::index::Index;
 use super::interned;
-use super::live::Live;
-use super::marks::Place;
-use super::notes::{Columns, Notes};
-use super::table::Table;
-use super::types::Looks;
+use super::output::{Columns, Output};
+use super::reader::Reader;
+use super::types::Scan;
+use super::visited::Handle;
 use super::walk::{Full, Walk};
 use crate::cpython::heap_layout::{object, type_object};
 use std::ffi::{c_int, c_void};
@@ -26,9 +26,9 @@ pub struct Roots {
 }
 
 impl Roots {
-    pub fn add<N: Notes>(
+    pub fn add<O: Output>(
         &mut self,
-        walk: &mut Walk<'_, N>,
+        walk: &mut Walk<'_, O>,
         kind: RootKind,
         name: &str,
         address: usize,
@@ -40,22 +40,22 @@ impl Roots {
     }
 
     /// `sys.modules` and what is in it, and the running frames.
-    pub fn begin<N: Notes>(&mut self, walk: &mut Walk<'_, N>) {
-        let live = walk.live;
-        let modules = live.modules();
+    pub fn begin<O: Output>(&mut self, walk: &mut Walk<'_, O>) {
+        let reader = walk.reader;
+        let modules = reader.modules();
         if modules != 0 {
             self.add(walk, RootKind::Interpreter, "sys.modules", modules);
-            let is_dict = live.type_of(modules) == live.known.dict;
+            let is_dict = reader.type_of(modules) == reader.known.dict;
             let mut entries = Vec::new();
             if is_dict {
-                live.dict_entries(modules, |key, value| entries.push((key, value)));
+                reader.dict_entries(modules, |key, value| entries.push((key, value)));
             }
             let mut buffer = [0; 300];
             for (key, value) in entries {
-                if value == live.known.none || live.type_of(key) != live.known.unicode {
+                if value == reader.known.none || reader.type_of(key) != reader.known.unicode {
                     continue;
                 }
-                let name = live.text(key, &mut buffer).map_or("", |(text, _)| text);
+                let name = reader.text(key, &mut buffer).map_or("", |(text, _)| text);
                 self.add(walk, RootKind::Module, name, value);
             }
         }
@@ -63,40 +63,41 @@ impl Roots {
     }
 
     /// Adds all that the collector knows and no root has led to; `false` if it could not be asked.
-    pub fn add_collected<N: Notes>(&mut self, walk: &mut Walk<'_, N>) -> Result<bool, Full> {
-        let live = walk.live;
+    pub fn add_collected<O: Output>(&mut self, walk: &mut Walk<'_, O>) -> Result<bool, Full> {
+        let reader = walk.reader;
         // Its lists are quicker than asking it, and have what was frozen as well.
-        let lists = live.heap.generations.map(|at| live.interpreter() + at);
+        let lists = reader.heap.generations.map(|at| reader.interpreter() + at);
         let mut asked = lists.is_some_and(|first| {
-            lists_are_there(first) && read_lists(live, first, |address| N::collected(walk, address))
+            lists_are_there(first)
+                && read_lists(reader, first, |address| O::collected(walk, address))
         });
         if !asked {
-            let with: *mut Walk<'_, N> = walk;
-            asked = live.visit_collected(add_one::<N>, with.cast());
+            let with: *mut Walk<'_, O> = walk;
+            asked = reader.visit_collected(add_one::<O>, with.cast());
         }
-        N::run(walk)?;
+        O::run(walk)?;
         Ok(asked)
     }
 
     /// Adds what is referred to only weakly, as long as there is something new.
-    pub fn add_weak<N: Notes>(&mut self, walk: &mut Walk<'_, N>) -> Result<(), Full> {
+    pub fn add_weak<O: Output>(&mut self, walk: &mut Walk<'_, O>) -> Result<(), Full> {
         let mut done = 0;
         while done < walk.weak.len() {
             let target = walk.weak[done].target as usize;
             // An object whose last reference has just gone is not alive any more.
-            if walk.live.references(target) != Some(0) {
+            if walk.reader.references(target) != Some(0) {
                 walk.add(target);
             }
             done += 1;
             if done == walk.weak.len() {
-                N::run(walk)?;
+                O::run(walk)?;
             }
         }
         Ok(())
     }
 
     /// The table of interned strings comes last, whatever leads to it.
-    pub fn reserve<N: Notes>(&self, walk: &mut Walk<'_, N>) -> Result<(), Full> {
+    pub fn reserve<O: Output>(&self, walk: &mut Walk<'_, O>) -> Result<(), Full> {
         match self.interned {
             Some(table) => interned::reserve(walk, table),
             None => Ok(()),
@@ -104,12 +105,12 @@ impl Roots {
     }
 
     /// Adds interned strings that nothing else leads to.
-    pub fn add_interned<N: Notes>(&mut self, walk: &mut Walk<'_, N>) -> Result<(), Full> {
+    pub fn add_interned<O: Output>(&mut self, walk: &mut Walk<'_, O>) -> Result<(), Full> {
         let Some(table) = self.interned else {
             return Ok(());
         };
-        let strings = interned::kept(walk.live, table, |string| {
-            walk.marks.find(string as u64).is_none()
+        let strings = interned::kept(walk.reader, table, |string| {
+            walk.visited.find(string as u64).is_none()
         })?;
         interned::add(walk, table, &strings)?;
         Ok(())
@@ -118,46 +119,50 @@ impl Roots {
     /// Objects from `first` on were not led to by a root. Those that have more references than the snapshot knows of are
     /// held by C code, which makes them roots; the rest is garbage, but for interned strings: it is their table that
     /// holds them where nothing else does.
-    pub fn tell_apart(&mut self, walk: &mut Walk<'_, Columns>, first: usize) -> Result<(), Full> {
-        let mut others = Others::new(walk, first).ok_or(Full)?;
-        let mut known: Column<u32> = Column::zeroed(others.len()).ok_or(Full)?;
+    pub fn classify_unreached(
+        &mut self,
+        walk: &mut Walk<'_, Columns>,
+        first: usize,
+    ) -> Result<(), Full> {
+        let mut unreached = Unreached::new(walk, first).ok_or(Full)?;
+        let mut known: Column<u32> = Column::zeroed(unreached.len()).ok_or(Full)?;
         // Weak references are not among these: they are kept apart.
-        let begin = walk.notes.references(first).start;
-        for target in &walk.notes.targets[begin..] {
-            if let Some(other) = others.find(*target) {
-                known[other] += 1;
+        let begin = walk.output.references(first).start;
+        for target in &walk.output.targets[begin..] {
+            if let Some(number) = unreached.find(*target) {
+                known[number] += 1;
             }
         }
-        let in_table = others.interned(walk, self.interned)?;
+        let in_table = unreached.interned(walk, self.interned)?;
         let mut reached: Column<u32> = Column::new();
-        for (other, known) in known.iter().enumerate() {
-            let place = others.places[other] as Place;
-            let at = walk.marks.address_of(place);
-            let held = match walk.live.references(at) {
-                None => in_table[other] == 0,
+        for (number, known) in known.iter().enumerate() {
+            let handle = unreached.handles[number] as Handle;
+            let at = walk.visited.address_of(handle);
+            let held = match walk.reader.references(at) {
+                None => in_table[number] == 0,
                 Some(references) => references > u64::from(*known),
             };
             if held {
-                let entry = &walk.types[walk.notes.types[first + other] as usize];
-                let is_static_type = entry.looks == Looks::Type && !walk.live.is_heap_type(at);
+                let entry = &walk.types[walk.output.types[first + number] as usize];
+                let is_static_type = entry.scan == Scan::Type && !walk.reader.is_heap_type(at);
                 if !is_static_type {
-                    walk.notes.flags[first + other] |= Objects::HELD_BY_C;
+                    walk.output.flags[first + number] |= Objects::HELD_BY_C;
                     self.found.push(Root {
                         kind: RootKind::C,
                         name: 0,
-                        object: place,
+                        object: handle,
                     });
                 }
-                if !reached.push(other as u32) {
+                if !reached.push(number as u32) {
                     return Err(Full);
                 }
             }
         }
-        others.spread(walk, first, &mut reached)?;
-        self.interned_strings(walk, &mut others)?;
-        for other in 0..others.len() {
-            if others.is_reached[other] == 0 {
-                walk.notes.flags[first + other] |= Objects::UNREACHABLE;
+        unreached.spread(walk, first, &mut reached)?;
+        self.interned_strings(walk, &mut unreached)?;
+        for number in 0..unreached.len() {
+            if unreached.is_reached[number] == 0 {
+                walk.output.flags[first + number] |= Objects::UNREACHABLE;
             }
         }
         Ok(())
@@ -167,23 +172,23 @@ impl Roots {
     fn interned_strings(
         &mut self,
         walk: &mut Walk<'_, Columns>,
-        others: &mut Others,
+        unreached: &mut Unreached,
     ) -> Result<(), Full> {
         let Some(table) = self.interned else {
             return Ok(());
         };
-        let strings = interned::kept(walk.live, table, |string| {
-            match walk.marks.find(string as u64) {
+        let strings = interned::kept(walk.reader, table, |string| {
+            match walk.visited.find(string as u64) {
                 None => true,
-                Some(place) => others
-                    .find(place)
-                    .is_some_and(|other| others.is_reached[other] == 0),
+                Some(handle) => unreached
+                    .find(handle)
+                    .is_some_and(|number| unreached.is_reached[number] == 0),
             }
         })?;
         for (string, _) in strings.iter() {
-            let place = walk.marks.find(*string as u64);
-            if let Some(other) = place.and_then(|place| others.find(place)) {
-                others.is_reached[other] = 1;
+            let handle = walk.visited.find(*string as u64);
+            if let Some(number) = handle.and_then(|handle| unreached.find(handle)) {
+                unreached.is_reached[number] = 1;
             }
         }
         let object = interned::add(walk, table, &strings)?;
@@ -198,51 +203,51 @@ impl Roots {
     /// Static types are kept by themselves.
     pub fn static_types(&mut self, walk: &mut Walk<'_, Columns>) {
         let mut name = String::new();
-        for place in &walk.static_types {
-            let at = walk.marks.address_of(*place);
-            walk.live
-                .c_text(walk.live.word(at + type_object::NAME), &mut name);
+        for handle in &walk.static_types {
+            let at = walk.visited.address_of(*handle);
+            walk.reader
+                .c_text(walk.reader.word(at + type_object::NAME), &mut name);
             self.found.push(Root {
                 kind: RootKind::Type,
                 name: walk.names.of_text(&name),
-                object: *place,
+                object: *handle,
             });
         }
     }
 }
 
 /// Objects that no root has led to, in the order of finding.
-struct Others {
-    places: Column<u64>,
-    numbers: Table,
+struct Unreached {
+    handles: Column<u64>,
+    index: Index,
     is_reached: Column<u8>,
 }
 
-impl Others {
-    fn new(walk: &Walk<'_, Columns>, first: usize) -> Option<Others> {
-        let found = walk.notes.found.get(first..)?;
-        let mut places: Column<u64> = Column::new();
-        let mut numbers = Table::new()?;
-        for place in found {
-            let place = u64::from(*place);
-            numbers.find_or_add(&places, place)?;
-            if !places.push(place) {
+impl Unreached {
+    fn new(walk: &Walk<'_, Columns>, first: usize) -> Option<Unreached> {
+        let found = walk.output.found.get(first..)?;
+        let mut handles: Column<u64> = Column::new();
+        let mut index = Index::new()?;
+        for handle in found {
+            let handle = u64::from(*handle);
+            index.find_or_add(&handles, handle)?;
+            if !handles.push(handle) {
                 return None;
             }
         }
-        Some(Others {
+        Some(Unreached {
             is_reached: Column::zeroed(found.len())?,
-            places,
-            numbers,
+            handles,
+            index,
         })
     }
 
     fn len(&self) -> usize {
-        self.places.len()
+        self.handles.len()
     }
 
-    fn find(&self, place: Place) -> Option<usize> {
-        let number = self.numbers.find(&self.places, u64::from(place))?;
+    fn find(&self, handle: Handle) -> Option<usize> {
+        let number = self.index.find(&self.handles, u64::from(handle))?;
         Some(number as usize)
     }
 
@@ -250,10 +255,10 @@ impl Others {
     fn interned(&self, walk: &Walk<'_, Columns>, table: Option<usize>) -> Result<Column<u8>, Full> {
         let mut in_table: Column<u8> = Column::zeroed(self.len()).ok_or(Full)?;
         if let Some(table) = table {
-            interned::kept(walk.live, table, |string| {
-                let place = walk.marks.find(string as u64);
-                if let Some(other) = place.and_then(|place| self.find(place)) {
-                    in_table[other] = 1;
+            interned::kept(walk.reader, table, |string| {
+                let handle = walk.visited.find(string as u64);
+                if let Some(number) = handle.and_then(|handle| self.find(handle)) {
+                    in_table[number] = 1;
                 }
                 false
             })?;
@@ -268,15 +273,15 @@ impl Others {
         first: usize,
         reached: &mut Column<u32>,
     ) -> Result<(), Full> {
-        for other in reached.iter() {
-            self.is_reached[*other as usize] = 1;
+        for number in reached.iter() {
+            self.is_reached[*number as usize] = 1;
         }
         let mut done = 0;
         while done < reached.len() {
-            let references = walk.notes.references(first + reached[done] as usize);
+            let references = walk.output.references(first + reached[done] as usize);
             done += 1;
-            for place in references {
-                let target = self.find(walk.notes.targets[place]);
+            for edge in references {
+                let target = self.find(walk.output.targets[edge]);
                 if let Some(target) = target.filter(|target| self.is_reached[*target] == 0) {
                     self.is_reached[target] = 1;
                     if !reached.push(target as u32) {
@@ -289,24 +294,24 @@ impl Others {
     }
 }
 
-unsafe extern "C" fn add_one<N: Notes>(target: *mut c_void, walk: *mut c_void) -> c_int {
+unsafe extern "C" fn add_one<O: Output>(target: *mut c_void, walk: *mut c_void) -> c_int {
     // SAFETY: the caller passes its walk, which nobody else uses meanwhile.
-    let walk = unsafe { &mut *walk.cast::<Walk<'_, N>>() };
+    let walk = unsafe { &mut *walk.cast::<Walk<'_, O>>() };
     // Going on is 1, stopping 0.
-    c_int::from(N::collected(walk, target as usize))
+    c_int::from(O::collected(walk, target as usize))
 }
 
 /// Follows the collector's lists: three generations, and what was frozen. `false` if they do not look like lists.
-fn read_lists(live: &Live, first: usize, mut each: impl FnMut(usize) -> bool) -> bool {
+fn read_lists(reader: &Reader, first: usize, mut each: impl FnMut(usize) -> bool) -> bool {
     // A list's head has the links, and a threshold and a count; the pointer to the youngest stands before the last.
     for head in [first, first + 24, first + 48, first + 80] {
         let mut at = head;
         for _ in 0..MAX_LIST {
-            let next = live.word(at) & !3;
+            let next = reader.word(at) & !3;
             if next == head {
                 break;
             }
-            if next == 0 || live.word(next + 8) & !3 != at || !each(next + object::GC_HEADER) {
+            if next == 0 || reader.word(next + 8) & !3 != at || !each(next + object::GC_HEADER) {
                 return false;
             }
             at = next;

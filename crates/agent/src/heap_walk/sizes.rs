@@ -1,7 +1,7 @@
 //! How large an object is: what `sys.getsizeof` would say, computed from the object itself. A type's own `__sizeof__` is
 //! never called: it makes objects, and may be anybody's Python code.
 
-use super::live::Live;
+use super::reader::Reader;
 use super::types::{TypeEntry, cached_keys_bytes};
 use crate::cpython::heap_layout::{DictKeys, dict_keys, object, type_flag, type_object};
 
@@ -36,7 +36,7 @@ const MAX_ITEMS: usize = 1 << 40;
 const DEQUE_BLOCK: usize = 66 * 8;
 
 impl SizeRule {
-    pub fn of(live: &Live, address: usize, flags: usize, is_set: bool) -> SizeRule {
+    pub fn of(reader: &Reader, address: usize, flags: usize, is_set: bool) -> SizeRule {
         let has = |flag| flags & flag != 0;
         if has(type_flag::LONG) {
             SizeRule::Long
@@ -50,7 +50,7 @@ impl SizeRule {
             SizeRule::Type
         } else if is_set {
             SizeRule::Set
-        } else if live.word(address + type_object::ITEM_SIZE) != 0 {
+        } else if reader.word(address + type_object::ITEM_SIZE) != 0 {
             SizeRule::Items
         } else {
             SizeRule::Fixed
@@ -60,35 +60,35 @@ impl SizeRule {
 
 /// Bytes of an object, with what stands in front of it.
 #[inline(always)]
-pub fn bytes_of(live: &Live, entry: &TypeEntry, at: usize, collected: bool) -> u64 {
+pub fn bytes_of(reader: &Reader, entry: &TypeEntry, at: usize, collected: bool) -> u64 {
     let basic = entry.basic_size;
     let bytes = match entry.size {
         SizeRule::Fixed => basic,
-        SizeRule::Items => basic + items(live.size(at)).min(MAX_ITEMS) * entry.item_size,
-        SizeRule::Code => (basic + items(live.size(at)) * entry.item_size).next_multiple_of(8),
-        SizeRule::Long => 24 + digits(live, at).max(live.heap.least_digits) * 4,
-        SizeRule::Unicode => unicode_bytes(live, at),
-        SizeRule::List => basic + live.word(at + object::LIST_ALLOCATED) * 8,
-        SizeRule::Dict => basic + dict_bytes(live, at),
-        SizeRule::OrderedDict => basic + dict_bytes(live, at) + order_bytes(live, at),
-        SizeRule::BytesIO => basic + buffer_bytes(live, at),
-        SizeRule::Set => basic + set_bytes(live, at),
-        SizeRule::ByteArray => match live.word(at + object::BYTE_ARRAY_ALLOCATED) {
+        SizeRule::Items => basic + items(reader.size(at)).min(MAX_ITEMS) * entry.item_size,
+        SizeRule::Code => (basic + items(reader.size(at)) * entry.item_size).next_multiple_of(8),
+        SizeRule::Long => 24 + digits(reader, at).max(reader.heap.least_digits) * 4,
+        SizeRule::Unicode => unicode_bytes(reader, at),
+        SizeRule::List => basic + reader.word(at + object::LIST_ALLOCATED) * 8,
+        SizeRule::Dict => basic + dict_bytes(reader, at),
+        SizeRule::OrderedDict => basic + dict_bytes(reader, at) + order_bytes(reader, at),
+        SizeRule::BytesIO => basic + buffer_bytes(reader, at),
+        SizeRule::Set => basic + set_bytes(reader, at),
+        SizeRule::ByteArray => match reader.word(at + object::BYTE_ARRAY_ALLOCATED) {
             0 => basic,
-            allocated => basic + allocated + live.heap.byte_array_header,
+            allocated => basic + allocated + reader.heap.byte_array_header,
         },
         SizeRule::TypedArray => {
-            let description = live.word(at + object::ARRAY_DESCRIPTION);
-            let item = live.half(description + 4) as usize;
-            basic + live.word(at + object::ARRAY_ALLOCATED) * item
+            let description = reader.word(at + object::ARRAY_DESCRIPTION);
+            let item = reader.half(description + 4) as usize;
+            basic + reader.word(at + object::ARRAY_ALLOCATED) * item
         }
         SizeRule::Deque => {
-            let used = live.word(at + object::DEQUE_LEFT_INDEX) + live.size(at);
+            let used = reader.word(at + object::DEQUE_LEFT_INDEX) + reader.size(at);
             basic + used.div_ceil(64).max(1) * DEQUE_BLOCK
         }
-        SizeRule::Type => return type_bytes(live, at, collected),
+        SizeRule::Type => return type_bytes(reader, at, collected),
         SizeRule::Array => {
-            basic + array_bytes(live, at).unwrap_or(0) + live.half(at + 24) as usize * 16
+            basic + array_bytes(reader, at).unwrap_or(0) + reader.half(at + 24) as usize * 16
         }
     };
     (bytes + entry.header_bytes(collected)) as u64
@@ -96,19 +96,19 @@ pub fn bytes_of(live: &Live, entry: &TypeEntry, at: usize, collected: bool) -> u
 
 /// Bytes of objects of one type.
 #[inline(always)]
-pub fn bytes_of_all(live: &Live, entry: &TypeEntry, objects: &[usize]) -> u64 {
+pub fn bytes_of_all(reader: &Reader, entry: &TypeEntry, objects: &[usize]) -> u64 {
     let same_header = entry.is_gc == 0;
     let header = entry.header_bytes(entry.flags & type_flag::HAVE_GC != 0);
     match entry.size {
         SizeRule::Fixed if same_header => ((entry.basic_size + header) * objects.len()) as u64,
         SizeRule::Unicode if same_header => {
-            let texts = objects.iter().map(|at| unicode_bytes(live, *at) + header);
+            let texts = objects.iter().map(|at| unicode_bytes(reader, *at) + header);
             texts.sum::<usize>() as u64
         }
         _ => {
             let bytes = |at: &usize| {
-                let collected = live.is_collected(*at, entry.flags, entry.is_gc);
-                bytes_of(live, entry, *at, collected)
+                let collected = reader.is_collected(*at, entry.flags, entry.is_gc);
+                bytes_of(reader, entry, *at, collected)
             };
             objects.iter().map(bytes).sum()
         }
@@ -120,30 +120,30 @@ fn items(size: usize) -> usize {
     (size as isize).unsigned_abs()
 }
 
-fn digits(live: &Live, at: usize) -> usize {
-    let size = live.size(at);
-    if live.heap.tagged_numbers {
+fn digits(reader: &Reader, at: usize) -> usize {
+    let size = reader.size(at);
+    if reader.heap.tagged_numbers {
         size >> 3
     } else {
         items(size)
     }
 }
 
-fn type_bytes(live: &Live, at: usize, collected: bool) -> u64 {
-    let basic = live.heap.heap_type_name;
-    if live.is_heap_type(at) {
-        let heap_type = live.word(live.known.type_type + 32) as u64;
-        return heap_type + 16 + cached_keys_bytes(live, at);
+fn type_bytes(reader: &Reader, at: usize, collected: bool) -> u64 {
+    let basic = reader.heap.heap_type_name;
+    if reader.is_heap_type(at) {
+        let heap_type = reader.word(reader.known.type_type + 32) as u64;
+        return heap_type + 16 + cached_keys_bytes(reader, at);
     }
     // The struct of a static type ends where the tables of a heap type begin.
-    let header = collected || live.heap.static_types_have_header;
+    let header = collected || reader.heap.static_types_have_header;
     (basic - 440 + usize::from(header) * 16) as u64
 }
 
-fn unicode_bytes(live: &Live, at: usize) -> usize {
-    let layout = &live.layout.unicode;
-    let state = live.half(at + layout.state);
-    let length = live.word(at + layout.length);
+fn unicode_bytes(reader: &Reader, at: usize) -> usize {
+    let layout = &reader.layout.unicode;
+    let state = reader.half(at + layout.state);
+    let length = reader.word(at + layout.length);
     let width = ((state & layout.kind_mask) >> layout.kind_mask.trailing_zeros()) as usize;
     let compact = state & layout.compact_mask != 0;
     if compact && state & layout.ascii_mask != 0 {
@@ -152,93 +152,97 @@ fn unicode_bytes(live: &Live, at: usize) -> usize {
     let (data, start) = if compact {
         (at + layout.compact_data, layout.compact_data)
     } else {
-        (live.word(at + layout.compact_data), layout.compact_data + 8)
+        (
+            reader.word(at + layout.compact_data),
+            layout.compact_data + 8,
+        )
     };
     // The UTF-8 form stands right behind the fields of an ASCII string; it counts if it is memory of its own.
-    let utf8 = match live.word(at + layout.ascii_data + 8) {
+    let utf8 = match reader.word(at + layout.ascii_data + 8) {
         0 => 0,
         pointer if pointer == data => 0,
-        _ => live.word(at + layout.ascii_data) + 1,
+        _ => reader.word(at + layout.ascii_data) + 1,
     };
     start + (length + 1) * width.max(1) + utf8
 }
 
 /// Two thirds: what a table of this many places holds.
-fn usable(places: usize) -> usize {
-    (places << 1) / 3
+fn usable(slots: usize) -> usize {
+    (slots << 1) / 3
 }
 
 /// Bytes of a dict's keys object.
-pub fn keys_bytes(live: &Live, keys: usize) -> u64 {
-    let bytes = match live.heap.dict_keys {
+pub fn keys_bytes(reader: &Reader, keys: usize) -> u64 {
+    let bytes = match reader.heap.dict_keys {
         DictKeys::Compact => {
-            let any_key = live.byte(keys + dict_keys::KIND) == 0;
+            let any_key = reader.byte(keys + dict_keys::KIND) == 0;
             let entry = if any_key { 24 } else { 16 };
-            let places = 1 << live.byte(keys + dict_keys::SIZE_LOG);
-            let index = 1 << live.byte(keys + dict_keys::INDEX_LOG);
-            dict_keys::INDICES + index + usable(places) * entry
+            let slots = 1 << reader.byte(keys + dict_keys::SIZE_LOG);
+            let index = 1 << reader.byte(keys + dict_keys::INDEX_LOG);
+            dict_keys::INDICES + index + usable(slots) * entry
         }
         DictKeys::Plain => {
-            let places = live.word(keys + 8);
-            let index = match places {
+            let slots = reader.word(keys + 8);
+            let index = match slots {
                 0..=0xff => 1,
                 0x100..=0xffff => 2,
                 0x1_0000..=0xffff_ffff => 4,
                 _ => 8,
             };
-            40 + places * index + usable(places) * 24
+            40 + slots * index + usable(slots) * 24
         }
     };
     bytes as u64
 }
 
-fn dict_bytes(live: &Live, at: usize) -> usize {
-    let keys = live.word(at + object::DICT_KEYS);
+fn dict_bytes(reader: &Reader, at: usize) -> usize {
+    let keys = reader.word(at + object::DICT_KEYS);
     let mut bytes = 0;
-    if live.word(at + object::DICT_VALUES) != 0 {
-        bytes += match live.heap.dict_keys {
+    if reader.word(at + object::DICT_VALUES) != 0 {
+        bytes += match reader.heap.dict_keys {
             DictKeys::Compact => {
-                (live.word(keys + dict_keys::N_ENTRIES) + live.word(keys + dict_keys::N_USABLE)) * 8
+                (reader.word(keys + dict_keys::N_ENTRIES) + reader.word(keys + dict_keys::N_USABLE))
+                    * 8
             }
-            DictKeys::Plain => usable(live.word(keys + 8)) * 8,
+            DictKeys::Plain => usable(reader.word(keys + 8)) * 8,
         };
     }
     // Keys that several dicts share count as the type's.
-    if live.word(keys) == 1 {
-        bytes += keys_bytes(live, keys) as usize;
+    if reader.word(keys) == 1 {
+        bytes += keys_bytes(reader, keys) as usize;
     }
     bytes
 }
 
 /// The order of an ordered dict: a table, and a node of four words for each entry.
-fn order_bytes(live: &Live, at: usize) -> usize {
-    let places = live.word(at + object::ORDERED_PLACES);
-    if live.word(at + object::ORDERED_NODES) == 0 || !places.is_power_of_two() || places > MAX_ITEMS
+fn order_bytes(reader: &Reader, at: usize) -> usize {
+    let slots = reader.word(at + object::ORDERED_SLOTS);
+    if reader.word(at + object::ORDERED_NODES) == 0 || !slots.is_power_of_two() || slots > MAX_ITEMS
     {
         return 0;
     }
     // Its number of entries stands where others have a length.
-    places * 8 + live.size(at).min(places) * 32
+    slots * 8 + reader.size(at).min(slots) * 32
 }
 
-fn buffer_bytes(live: &Live, at: usize) -> usize {
-    let buffer = live.word(at + object::BYTES_IO_BUFFER);
+fn buffer_bytes(reader: &Reader, at: usize) -> usize {
+    let buffer = reader.word(at + object::BYTES_IO_BUFFER);
     // One reference: what the object was made from and somebody else has, too, is that one's.
-    if buffer == 0 || live.half(buffer) != 1 {
+    if buffer == 0 || reader.half(buffer) != 1 {
         return 0;
     }
-    let kind = live.type_of(buffer);
-    if live.flags(kind) & type_flag::BYTES == 0 {
+    let kind = reader.type_of(buffer);
+    if reader.flags(kind) & type_flag::BYTES == 0 {
         return 0;
     }
-    live.word(kind + type_object::BASIC_SIZE) + items(live.size(buffer)).min(MAX_ITEMS)
+    reader.word(kind + type_object::BASIC_SIZE) + items(reader.size(buffer)).min(MAX_ITEMS)
 }
 
-fn set_bytes(live: &Live, at: usize) -> usize {
-    if live.word(at + object::SET_TABLE) == at + object::SET_SMALL_TABLE {
+fn set_bytes(reader: &Reader, at: usize) -> usize {
+    if reader.word(at + object::SET_TABLE) == at + object::SET_SMALL_TABLE {
         0
     } else {
-        (live.word(at + object::SET_MASK) + 1) * 16
+        (reader.word(at + object::SET_MASK) + 1) * 16
     }
 }
 
@@ -260,9 +264,10 @@ pub mod array {
 }
 
 /// Bytes of the elements of an array that owns them: the largest of length times step over all dimensions.
-pub fn array_bytes(live: &Live, at: usize) -> Option<usize> {
-    let n_dimensions = live.half(at + array::N_DIMENSIONS) as usize;
-    if live.half(at + array::FLAGS) & array::OWNS_DATA == 0 || n_dimensions > array::MAX_DIMENSIONS
+pub fn array_bytes(reader: &Reader, at: usize) -> Option<usize> {
+    let n_dimensions = reader.half(at + array::N_DIMENSIONS) as usize;
+    if reader.half(at + array::FLAGS) & array::OWNS_DATA == 0
+        || n_dimensions > array::MAX_DIMENSIONS
     {
         return None;
     }
@@ -270,16 +275,16 @@ pub fn array_bytes(live: &Live, at: usize) -> Option<usize> {
         return Some(8);
     }
     let (dimensions, strides) = (
-        live.word(at + array::DIMENSIONS),
-        live.word(at + array::STRIDES),
+        reader.word(at + array::DIMENSIONS),
+        reader.word(at + array::STRIDES),
     );
     if dimensions == 0 || strides == 0 {
         return None;
     }
     let mut largest = 0;
     for number in 0..n_dimensions {
-        let length = live.word(dimensions + number * 8);
-        let step = items(live.word(strides + number * 8));
+        let length = reader.word(dimensions + number * 8);
+        let step = items(reader.word(strides + number * 8));
         if length == 0 {
             return Some(0);
         }

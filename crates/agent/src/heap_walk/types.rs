@@ -3,8 +3,8 @@
 
 use heaptide_capture::heap::{EdgeKind, Label, TypeInfo};
 
-use super::live::{Field, Live};
 use super::names::NameTable;
+use super::reader::{Field, Reader};
 use super::sizes::{SizeRule, keys_bytes};
 use crate::cpython::heap_layout::{
     DictKeys, InlineValues, dict_keys, object, type_flag, type_object,
@@ -22,7 +22,7 @@ const MAX_BASES: usize = 256;
 
 /// How instances are looked through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looks {
+pub enum Scan {
     /// They refer to nothing.
     Leaf,
     List,
@@ -57,7 +57,7 @@ pub enum Special {
 pub struct TypeEntry {
     pub address: usize,
     pub flags: usize,
-    pub looks: Looks,
+    pub scan: Scan,
     pub special: Special,
     /// The interpreter's own static type: instances are whole even while they are not tracked.
     pub own: bool,
@@ -78,25 +78,25 @@ pub struct TypeEntry {
 }
 
 impl TypeEntry {
-    pub fn of(live: &Live, names: &mut NameTable, address: usize) -> TypeEntry {
-        let flags = live.flags(address);
-        let chain = bases(live, address);
+    pub fn of(reader: &Reader, names: &mut NameTable, address: usize) -> TypeEntry {
+        let flags = reader.flags(address);
+        let chain = bases(reader, address);
         let has = |flag| flags & flag != 0;
-        let known = &live.known;
+        let known = &reader.known;
         let mut tp_name = String::new();
         let mut is_named = |wanted: &str| {
             chain.iter().any(|base| {
-                live.c_text(live.word(base + type_object::NAME), &mut tp_name);
+                reader.c_text(reader.word(base + type_object::NAME), &mut tp_name);
                 tp_name == wanted
             })
         };
-        let basic_size = live.word(address + type_object::BASIC_SIZE);
+        let basic_size = reader.word(address + type_object::BASIC_SIZE);
         let is_array = is_named("numpy.ndarray") && basic_size >= 72;
         let is_deque = is_named("collections.deque");
         let is_typed_array = is_named("array.array");
         let is_ordered = has(type_flag::DICT)
             && is_named("collections.OrderedDict")
-            && basic_size >= object::ORDERED_PLACES + 8;
+            && basic_size >= object::ORDERED_SLOTS + 8;
         let is_bytes_io = is_named("_io.BytesIO") && basic_size >= object::BYTES_IO_BUFFER + 8;
         let is_one_of = |types: &[usize]| chain.iter().any(|base| types.contains(base));
         let has_frame = [
@@ -106,11 +106,11 @@ impl TypeEntry {
             known.frame,
         ]
         .contains(&address);
-        let traverse = live.word(address + type_object::TRAVERSE);
+        let traverse = reader.word(address + type_object::TRAVERSE);
         let collected = has(type_flag::HAVE_GC) && traverse != 0;
 
         let mut fields = Vec::new();
-        collect_fields(live, names, &chain, flags, &mut fields);
+        collect_fields(reader, names, &chain, flags, &mut fields);
         let special = if is_array {
             Special::Array
         } else if is_one_of(&known.weak) {
@@ -128,26 +128,26 @@ impl TypeEntry {
         } else {
             Special::None
         };
-        let looks = if address == known.list {
-            Looks::List
+        let scan = if address == known.list {
+            Scan::List
         } else if address == known.tuple {
-            Looks::Tuple
+            Scan::Tuple
         } else if address == known.dict {
-            Looks::Dict
+            Scan::Dict
         } else if has(type_flag::TYPE) {
-            Looks::Type
-        } else if collected && is_plain_class(live, &chain) {
-            Looks::Instance
+            Scan::Type
+        } else if collected && is_plain_class(reader, &chain) {
+            Scan::Instance
         } else if collected {
-            Looks::Traverse
+            Scan::Traverse
         } else if !fields.is_empty() || is_array || address == known.code {
-            Looks::Fields
+            Scan::Fields
         } else {
-            Looks::Leaf
+            Scan::Leaf
         };
 
         let mut size = SizeRule::of(
-            live,
+            reader,
             address,
             flags,
             is_one_of(&[known.set, known.frozen_set]),
@@ -164,7 +164,7 @@ impl TypeEntry {
             size = SizeRule::BytesIO;
         } else if is_one_of(&[known.byte_array]) {
             size = SizeRule::ByteArray;
-        } else if has_frame && live.heap.frame_function.is_some() {
+        } else if has_frame && reader.heap.frame_function.is_some() {
             // From 3.11 on these have items, but no length where others have it.
             size = SizeRule::Fixed;
         } else if address == known.code {
@@ -190,30 +190,30 @@ impl TypeEntry {
                 || is_ordered
                 || is_bytes_io
                 || size == SizeRule::ByteArray;
-            !by_name && says_its_own_size(live, above)
+            !by_name && says_its_own_size(reader, above)
         };
-        let (attributes, values_bytes) = shared_attributes(live, names, address, flags);
+        let (attributes, values_bytes) = shared_attributes(reader, names, address, flags);
         TypeEntry {
             address,
             flags,
-            looks,
+            scan,
             special,
             own: !has(type_flag::HEAP_TYPE) && size != SizeRule::Array,
             traverse,
-            is_gc: live.word(address + type_object::IS_GC),
+            is_gc: reader.word(address + type_object::IS_GC),
             basic_size,
-            item_size: live.word(address + type_object::ITEM_SIZE),
+            item_size: reader.word(address + type_object::ITEM_SIZE),
             dict_offset: if has(type_flag::MANAGED_DICT) {
                 0
             } else {
-                live.word(address + type_object::DICT_OFFSET) as isize
+                reader.word(address + type_object::DICT_OFFSET) as isize
             },
             estimated: says_more,
             size,
             fields,
             attributes,
             values_bytes,
-            info: describe(live, address, flags),
+            info: describe(reader, address, flags),
         }
     }
 
@@ -225,9 +225,9 @@ impl TypeEntry {
 }
 
 /// The type and its first bases, up to `object`.
-fn bases(live: &Live, address: usize) -> Vec<usize> {
+fn bases(reader: &Reader, address: usize) -> Vec<usize> {
     let base =
-        |address: &usize| Some(live.word(*address + type_object::BASE)).filter(|base| *base != 0);
+        |address: &usize| Some(reader.word(*address + type_object::BASE)).filter(|base| *base != 0);
     std::iter::successors(Some(address), base)
         .take(MAX_BASES)
         .collect()
@@ -235,49 +235,49 @@ fn bases(live: &Live, address: usize) -> Vec<usize> {
 
 /// Whether instances refer to nothing but their slots, attributes and class: all bases are classes written in Python, and
 /// no length stands where others have a slot.
-fn is_plain_class(live: &Live, chain: &[usize]) -> bool {
+fn is_plain_class(reader: &Reader, chain: &[usize]) -> bool {
     let Some((last, classes)) = chain.split_last() else {
         return false;
     };
-    let traverse = |address: usize| live.word(address + type_object::TRAVERSE);
+    let traverse = |address: usize| reader.word(address + type_object::TRAVERSE);
     traverse(*last) == 0
-        && live.word(last + type_object::BASIC_SIZE) == object::SIZE
+        && reader.word(last + type_object::BASIC_SIZE) == object::SIZE
         && classes.iter().all(|class| {
-            live.is_heap_type(*class)
-                && traverse(*class) == live.class_traverse
-                && live.word(class + type_object::ITEM_SIZE) == 0
+            reader.is_heap_type(*class)
+                && traverse(*class) == reader.class_traverse
+                && reader.word(class + type_object::ITEM_SIZE) == 0
         })
 }
 
 /// What is known of an instance's references: members of the type and its bases, and fields of the interpreter's own.
 fn collect_fields(
-    live: &Live,
+    reader: &Reader,
     names: &mut NameTable,
     chain: &[usize],
     flags: usize,
     fields: &mut Vec<Field>,
 ) {
-    let known = &live.known;
+    let known = &reader.known;
     let mut name = String::new();
     for base in chain {
-        let kind = if live.is_heap_type(*base) {
+        let kind = if reader.is_heap_type(*base) {
             EdgeKind::Slot
         } else {
             EdgeKind::Internal
         };
-        let basic_size = live.word(base + type_object::BASIC_SIZE);
-        let members = live.word(base + type_object::MEMBERS);
+        let basic_size = reader.word(base + type_object::BASIC_SIZE);
+        let members = reader.word(base + type_object::MEMBERS);
         for number in 0..MAX_MEMBERS {
             let member = members + number * MEMBER_LEN;
-            if members == 0 || live.word(member) == 0 {
+            if members == 0 || reader.word(member) == 0 {
                 break;
             }
-            let offset = live.word(member + MEMBER_OFFSET);
-            if MEMBER_OBJECT.contains(&live.half(member + MEMBER_TYPE))
+            let offset = reader.word(member + MEMBER_OFFSET);
+            if MEMBER_OBJECT.contains(&reader.half(member + MEMBER_TYPE))
                 && offset >= 16
                 && offset + 8 <= basic_size
             {
-                live.c_text(live.word(member), &mut name);
+                reader.c_text(reader.word(member), &mut name);
                 let label = Label::new(kind, names.of_text(&name));
                 fields.push(Field { offset, label });
             }
@@ -292,7 +292,7 @@ fn collect_fields(
             &[]
         } else if *base == known.traceback {
             &[(16, "tb_next"), (24, "tb_frame")]
-        } else if *base == known.code && live.heap.dict_keys == DictKeys::Compact {
+        } else if *base == known.code && reader.heap.dict_keys == DictKeys::Compact {
             CODE_FIELDS
         } else {
             &[]
@@ -300,7 +300,7 @@ fn collect_fields(
         add_fields(names, more, basic_size, fields);
     }
     if flags & type_flag::EXCEPTION != 0 {
-        add_fields(names, live.heap.exception_fields, usize::MAX, fields);
+        add_fields(names, reader.heap.exception_fields, usize::MAX, fields);
     }
     // The same field may be a member and known to us.
     let mut seen = Vec::new();
@@ -333,29 +333,32 @@ fn add_fields(
 
 /// Names of the attributes that instances keep without a dict, and the bytes these take.
 fn shared_attributes(
-    live: &Live,
+    reader: &Reader,
     names: &mut NameTable,
     address: usize,
     flags: usize,
 ) -> (Vec<u32>, u64) {
     let managed = flags & type_flag::MANAGED_DICT != 0;
-    if !managed || live.heap.inline_values == InlineValues::None {
+    if !managed || reader.heap.inline_values == InlineValues::None {
         return (Vec::new(), 0);
     }
-    let keys = cached_keys(live, address);
+    let keys = cached_keys(reader, address);
     if keys == 0 {
         return (Vec::new(), 0);
     }
-    let attributes: Vec<u32> = shared_keys(live, keys)
+    let attributes: Vec<u32> = shared_keys(reader, keys)
         .map(|key| match key {
             0 => 0,
-            key => names.of_object(live, key),
+            key => names.of_object(reader, key),
         })
         .collect();
     let n_entries = attributes.len();
-    let n_usable = live.word(keys + dict_keys::N_USABLE).min(MAX_SHARED);
+    let n_usable = reader.word(keys + dict_keys::N_USABLE).min(MAX_SHARED);
     let capacity = (n_entries + n_usable) as u64;
-    (attributes, values_bytes(live.heap.inline_values, capacity))
+    (
+        attributes,
+        values_bytes(reader.heap.inline_values, capacity),
+    )
 }
 
 /// Bytes of the values of so many attributes: a word each, a byte each for their order, and some bookkeeping.
@@ -374,58 +377,59 @@ pub fn values_bytes(kept: InlineValues, capacity: u64) -> u64 {
 const MAX_SHARED: usize = 64;
 
 /// The texts that name attributes, in the order of their values; 0 where there is none.
-pub fn shared_keys(live: &Live, keys: usize) -> impl Iterator<Item = usize> + '_ {
-    let entries = keys + dict_keys::INDICES + (1 << live.byte(keys + dict_keys::INDEX_LOG));
-    let n_entries = live.word(keys + dict_keys::N_ENTRIES).min(MAX_SHARED);
-    (0..n_entries).map(move |number| live.word(entries + number * 16))
+pub fn shared_keys(reader: &Reader, keys: usize) -> impl Iterator<Item = usize> + '_ {
+    let entries = keys + dict_keys::INDICES + (1 << reader.byte(keys + dict_keys::INDEX_LOG));
+    let n_entries = reader.word(keys + dict_keys::N_ENTRIES).min(MAX_SHARED);
+    (0..n_entries).map(move |number| reader.word(entries + number * 16))
 }
 
 /// `ht_cached_keys` of a heap type; 0 if there are none.
-pub fn cached_keys(live: &Live, address: usize) -> usize {
-    if live.is_heap_type(address) {
-        live.word(address + live.heap.heap_type_name + 24)
+pub fn cached_keys(reader: &Reader, address: usize) -> usize {
+    if reader.is_heap_type(address) {
+        reader.word(address + reader.heap.heap_type_name + 24)
     } else {
         0
     }
 }
 
-pub fn cached_keys_bytes(live: &Live, address: usize) -> u64 {
-    match cached_keys(live, address) {
+pub fn cached_keys_bytes(reader: &Reader, address: usize) -> u64 {
+    match cached_keys(reader, address) {
         0 => 0,
-        keys => keys_bytes(live, keys),
+        keys => keys_bytes(reader, keys),
     }
 }
 
 /// Whether one of these types has a `__sizeof__` of its own: a walk does not run it.
-fn says_its_own_size(live: &Live, types: &[usize]) -> bool {
+fn says_its_own_size(reader: &Reader, types: &[usize]) -> bool {
     let mut name = String::new();
     types.iter().any(|base| {
-        let methods = live.word(base + type_object::METHODS);
+        let methods = reader.word(base + type_object::METHODS);
         let in_methods = methods != 0
             && (0..MAX_MEMBERS)
-                .map(|number| live.word(methods + number * 32))
+                .map(|number| reader.word(methods + number * 32))
                 .take_while(|name| *name != 0)
                 .any(|at| {
-                    live.c_text(at, &mut name);
+                    reader.c_text(at, &mut name);
                     name == "__sizeof__"
                 });
-        in_methods || (live.is_heap_type(*base) && dict_text(live, *base, "__sizeof__").is_some())
+        in_methods
+            || (reader.is_heap_type(*base) && dict_text(reader, *base, "__sizeof__").is_some())
     })
 }
 
 /// The value under a name in a type's dict.
-fn dict_text(live: &Live, address: usize, wanted: &str) -> Option<usize> {
-    let dict = live.dict_of_type(address);
+fn dict_text(reader: &Reader, address: usize, wanted: &str) -> Option<usize> {
+    let dict = reader.dict_of_type(address);
     if dict == 0 {
         return None;
     }
     let mut found = None;
     let mut buffer = [0; 16];
-    live.dict_entries(dict, |key, value| {
+    reader.dict_entries(dict, |key, value| {
         if found.is_none()
-            && live.type_of(key) == live.known.unicode
-            && live.word(key + live.layout.unicode.length) == wanted.len()
-            && live
+            && reader.type_of(key) == reader.known.unicode
+            && reader.word(key + reader.layout.unicode.length) == wanted.len()
+            && reader
                 .text(key, &mut buffer)
                 .is_some_and(|(text, _)| text == wanted)
         {
@@ -435,21 +439,21 @@ fn dict_text(live: &Live, address: usize, wanted: &str) -> Option<usize> {
     found
 }
 
-fn describe(live: &Live, address: usize, flags: usize) -> TypeInfo {
+fn describe(reader: &Reader, address: usize, flags: usize) -> TypeInfo {
     let mut name = String::new();
-    live.c_text(live.word(address + type_object::NAME), &mut name);
+    reader.c_text(reader.word(address + type_object::NAME), &mut name);
     let mut module = String::new();
     if flags & type_flag::HEAP_TYPE != 0 {
         let mut buffer = [0; 512];
-        let qualname = live.word(address + live.heap.heap_type_name + 16);
+        let qualname = reader.word(address + reader.heap.heap_type_name + 16);
         if qualname != 0 {
-            if let Some((text, _)) = live.text(qualname, &mut buffer) {
+            if let Some((text, _)) = reader.text(qualname, &mut buffer) {
                 name = text.to_owned();
             }
         }
-        if let Some(value) = dict_text(live, address, "__module__") {
-            if live.flags(live.type_of(value)) & type_flag::UNICODE != 0 {
-                if let Some((text, _)) = live.text(value, &mut buffer) {
+        if let Some(value) = dict_text(reader, address, "__module__") {
+            if reader.flags(reader.type_of(value)) & type_flag::UNICODE != 0 {
+                if let Some((text, _)) = reader.text(value, &mut buffer) {
                     module = text.to_owned();
                 }
             }
@@ -470,10 +474,10 @@ fn describe(live: &Live, address: usize, flags: usize) -> TypeInfo {
             bits |= bit;
         }
     }
-    if live.word(address + type_object::DICT_OFFSET) != 0 {
+    if reader.word(address + type_object::DICT_OFFSET) != 0 {
         bits |= TypeInfo::DICT;
     }
-    if live.word(address + type_object::WEAK_LIST_OFFSET) != 0 {
+    if reader.word(address + type_object::WEAK_LIST_OFFSET) != 0 {
         bits |= TypeInfo::WEAK;
     }
     TypeInfo {

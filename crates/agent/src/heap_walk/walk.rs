@@ -1,22 +1,22 @@
 //! The walk itself: objects are appended as they are found and looked through in that order, so the list of objects is
 //! also the list of what is left to do, and what comes next can be fetched while something else is looked at.
 //!
-//! Nothing here makes a Python object, takes a reference or runs Python code. [`super::contents`] reads what lists,
-//! dicts and the like refer to, [`super::told`] asks the other objects themselves, [`super::notes`] keeps what was found.
+//! Nothing here makes a Python object, takes a reference or runs Python code. [`super::containers`] reads what lists,
+//! dicts and the like refer to, [`super::traverse`] asks the other objects themselves, [`super::output`] keeps what was found.
 
 use std::collections::HashMap;
 
 use heaptide_capture::heap::{Label, Objects};
 
 use super::column::Column;
-use super::live::Live;
-use super::marks::{Marks, Place, Refused};
 use super::names::NameTable;
-use super::notes::{Columns, Facts, Notes};
+use super::output::{Columns, Facts, Output};
+use super::previews::short_value;
+use super::reader::Reader;
 use super::sizes::bytes_of;
-use super::told::{Internal, values_bytes_of};
-use super::types::{Looks, Special, TypeEntry};
-use super::values::short_value;
+use super::traverse::{Internal, values_bytes_of};
+use super::types::{Scan, Special, TypeEntry};
+use super::visited::{Handle, Refused, Visited};
 use crate::cpython::heap_layout::{InlineValues, object, type_object};
 
 /// Slots of the cache of types; a power of two.
@@ -25,7 +25,7 @@ const TYPE_SLOTS: usize = 512;
 /// A weak reference: it does not lead the walk on.
 #[derive(Clone, Copy)]
 pub struct Weak {
-    pub from: Place,
+    pub from: Handle,
     pub target: u64,
 }
 
@@ -34,21 +34,21 @@ pub struct Weak {
 pub struct Full;
 
 /// A walk under way.
-pub struct Walk<'l, N> {
-    pub live: &'l Live,
+pub struct Walk<'l, O> {
+    pub reader: &'l Reader,
     pub names: NameTable,
     pub types: Vec<TypeEntry>,
     type_numbers: HashMap<usize, u32>,
     /// Types met lately.
     type_slots: Box<[(usize, u32); TYPE_SLOTS]>,
-    pub marks: Marks,
-    pub notes: N,
+    pub visited: Visited,
+    pub output: O,
     /// Weak references: who, and the address of what.
     pub weak: Column<Weak>,
     /// Types that the interpreter has from the beginning: they are kept by themselves.
-    pub static_types: Vec<Place>,
+    pub static_types: Vec<Handle>,
     /// What the object at hand says it refers to.
-    pub(super) told: Column<usize>,
+    pub(super) referents: Column<usize>,
     pub(super) entries: Vec<(usize, Label)>,
     pub(super) tuple_items: usize,
     /// So far before an instance is the address of the values of its attributes; 0 if it is nowhere.
@@ -59,59 +59,59 @@ pub struct Walk<'l, N> {
     /// Whether attributes kept in instances can be read; proved before the walk.
     pub read_inline: bool,
     /// Short texts of what objects hold, if they are wanted.
-    values: Option<Vec<(Place, String)>>,
+    values: Option<Vec<(Handle, String)>>,
     pub(super) failed: bool,
 }
 
 /// What a walk leaves for the time after it, when the program goes on.
-pub struct Found {
+pub struct WalkResult {
     pub names: NameTable,
     pub types: Vec<TypeEntry>,
-    pub marks: Marks,
+    pub visited: Visited,
     pub columns: Columns,
     pub weak: Column<Weak>,
-    pub values: Vec<(Place, String)>,
+    pub values: Vec<(Handle, String)>,
 }
 
 impl<'l> Walk<'l, Columns> {
-    pub fn into_found(self) -> Found {
-        Found {
+    pub fn into_result(self) -> WalkResult {
+        WalkResult {
             names: self.names,
             types: self.types,
-            marks: self.marks,
-            columns: self.notes,
+            visited: self.visited,
+            columns: self.output,
             weak: self.weak,
             values: self.values.unwrap_or_default(),
         }
     }
 }
 
-impl<'l, N: Notes> Walk<'l, N> {
+impl<'l, O: Output> Walk<'l, O> {
     pub fn new(
-        live: &'l Live,
-        notes: N,
+        reader: &'l Reader,
+        output: O,
         read_inline: bool,
         wants_values: bool,
-    ) -> Result<Walk<'l, N>, Full> {
+    ) -> Result<Walk<'l, O>, Full> {
         let mut names = NameTable::new().ok_or(Full)?;
         Ok(Walk {
-            tuple_items: live.word(live.known.tuple + type_object::BASIC_SIZE),
-            values_word: match live.heap.inline_values {
+            tuple_items: reader.word(reader.known.tuple + type_object::BASIC_SIZE),
+            values_word: match reader.heap.inline_values {
                 InlineValues::TwoPointers => 32,
                 InlineValues::TaggedPointer => 24,
                 InlineValues::None | InlineValues::Behind => 0,
             },
-            live,
+            reader,
             internal: Internal::new(&mut names),
             names,
             types: Vec::new(),
             type_numbers: HashMap::new(),
             type_slots: Box::new([(0, 0); TYPE_SLOTS]),
-            marks: Marks::new().ok_or(Full)?,
-            notes,
+            visited: Visited::new().ok_or(Full)?,
+            output,
             weak: Column::new(),
             static_types: Vec::new(),
-            told: Column::new(),
+            referents: Column::new(),
             entries: Vec::new(),
             long: Column::new(),
             read_inline,
@@ -122,11 +122,11 @@ impl<'l, N: Notes> Walk<'l, N> {
 
     /// The place of an object, which is noted if it is new; `None` for an address that cannot be one.
     #[inline(always)]
-    pub fn add(&mut self, address: usize) -> Option<Place> {
-        match self.marks.mark(address) {
-            Ok((place, new)) => {
-                self.failed |= !self.notes.meet(place, address, new);
-                Some(place)
+    pub fn add(&mut self, address: usize) -> Option<Handle> {
+        match self.visited.mark(address) {
+            Ok((handle, new)) => {
+                self.failed |= !self.output.meet(handle, address, new);
+                Some(handle)
             }
             Err(refused) => {
                 self.failed |= refused == Refused::Full;
@@ -141,15 +141,15 @@ impl<'l, N: Notes> Walk<'l, N> {
         if target == 0 {
             return;
         }
-        if let Some(place) = self.add(target) {
-            self.failed |= !self.notes.reference(place, label);
+        if let Some(handle) = self.add(target) {
+            self.failed |= !self.output.reference(handle, label);
         }
     }
 
     /// What a weak reference refers to, which does not lead the walk on.
-    pub(super) fn weak_reference(&mut self, from: Place, at: usize) {
-        let target = self.live.word(at + object::WEAK_REFERENT);
-        if target != 0 && target != self.live.known.none {
+    pub(super) fn weak_reference(&mut self, from: Handle, at: usize) {
+        let target = self.reader.word(at + object::WEAK_REFERENT);
+        if target != 0 && target != self.reader.known.none {
             let target = target as u64;
             self.failed |= !self.weak.push(Weak { from, target });
         }
@@ -157,7 +157,7 @@ impl<'l, N: Notes> Walk<'l, N> {
 
     /// Bytes that finding objects takes.
     pub fn bytes(&self) -> u64 {
-        (self.marks.bytes() + self.long.bytes()) as u64
+        (self.visited.bytes() + self.long.bytes()) as u64
     }
 
     #[inline(always)]
@@ -177,7 +177,7 @@ impl<'l, N: Notes> Walk<'l, N> {
         if let Some(number) = self.type_numbers.get(&address) {
             return *number;
         }
-        let entry = TypeEntry::of(self.live, &mut self.names, address);
+        let entry = TypeEntry::of(self.reader, &mut self.names, address);
         let number = self.types.len() as u32;
         self.types.push(entry);
         self.type_numbers.insert(address, number);
@@ -188,55 +188,55 @@ impl<'l, N: Notes> Walk<'l, N> {
 
 impl Walk<'_, Columns> {
     #[inline(always)]
-    pub(super) fn look_through(&mut self, place: Place) {
-        let live = self.live;
-        let at = self.marks.address_of(place);
-        let type_number = self.type_number(live.type_of(at));
+    pub(super) fn scan(&mut self, handle: Handle) {
+        let reader = self.reader;
+        let at = self.visited.address_of(handle);
+        let type_number = self.type_number(reader.type_of(at));
         let entry = &self.types[type_number as usize];
-        let (looks, special, own) = (entry.looks, entry.special, entry.own);
-        let collected = live.is_collected(at, entry.flags, entry.is_gc);
-        let tracked = collected && live.is_tracked(at);
-        let bytes = bytes_of(live, entry, at, collected);
+        let (scan, special, own) = (entry.scan, entry.special, entry.own);
+        let collected = reader.is_collected(at, entry.flags, entry.is_gc);
+        let tracked = collected && reader.is_tracked(at);
+        let bytes = bytes_of(reader, entry, at, collected);
         let mut flags = 0;
         if tracked {
             flags |= Objects::TRACKED;
         }
-        if live.references(at).is_none() {
+        if reader.references(at).is_none() {
             flags |= Objects::IMMORTAL;
         }
         if entry.estimated {
             flags |= Objects::ESTIMATED;
         }
-        match looks {
-            Looks::Leaf => {}
-            Looks::List => {
-                let items = live.word(at + object::LIST_ITEMS);
-                self.items(items, live.size(at));
+        match scan {
+            Scan::Leaf => {}
+            Scan::List => {
+                let items = reader.word(at + object::LIST_ITEMS);
+                self.items(items, reader.size(at));
             }
-            Looks::Tuple => self.items(at + self.tuple_items, live.size(at)),
-            Looks::Dict => self.dict_entries(at),
-            Looks::Type => {
-                if !live.is_heap_type(at) {
-                    self.static_types.push(place);
+            Scan::Tuple => self.items(at + self.tuple_items, reader.size(at)),
+            Scan::Dict => self.dict_entries(at),
+            Scan::Type => {
+                if !reader.is_heap_type(at) {
+                    self.static_types.push(handle);
                 }
                 self.type_references(type_number, at, collected);
             }
-            Looks::Fields => self.fields(type_number, at),
-            Looks::Instance | Looks::Traverse => {
+            Scan::Fields => self.fields(type_number, at),
+            Scan::Instance | Scan::Traverse => {
                 // What is not tracked may not be whole yet, unless the interpreter itself made it.
                 if tracked || (own && collected) {
-                    flags |= self.ask_and_name(type_number, at);
+                    flags |= self.traverse_and_label(type_number, at);
                 }
             }
         }
         match special {
-            Special::Weak => self.weak_reference(place, at),
+            Special::Weak => self.weak_reference(handle, at),
             Special::Array => self.array(at),
             _ => {}
         }
         if let Some(values) = &mut self.values {
-            if let Some(text) = short_value(live, at) {
-                values.push((place, text));
+            if let Some(text) = short_value(reader, at) {
+                values.push((handle, text));
             }
         }
         let mut facts = Facts {
@@ -248,9 +248,9 @@ impl Walk<'_, Columns> {
         };
         if flags & Objects::INLINE_VALUES != 0 {
             let entry = &self.types[type_number as usize];
-            facts.extra = values_bytes_of(live, entry, at);
+            facts.extra = values_bytes_of(reader, entry, at);
             facts.usual_extra = entry.values_bytes;
         }
-        self.failed |= !self.notes.end(facts);
+        self.failed |= !self.output.end(facts);
     }
 }

@@ -5,16 +5,16 @@ use super::column::Column;
 /// Places at first; always a power of two.
 const FIRST: usize = 1 << 14;
 
-pub struct Table {
+pub struct Index {
     /// Number of an object plus one; 0 is free.
-    places: Column<u32>,
+    slots: Column<u32>,
     n_used: usize,
 }
 
-impl Table {
-    pub fn new() -> Option<Table> {
-        Some(Table {
-            places: Column::zeroed(FIRST)?,
+impl Index {
+    pub fn new() -> Option<Index> {
+        Some(Index {
+            slots: Column::zeroed(FIRST)?,
             n_used: 0,
         })
     }
@@ -23,23 +23,23 @@ impl Table {
     fn home(&self, address: u64) -> usize {
         // Objects are aligned, so the lowest bits say nothing; multiplying spreads the rest to the top.
         let hash = (address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (hash >> (64 - self.places.len().trailing_zeros())) as usize
+        (hash >> (64 - self.slots.len().trailing_zeros())) as usize
     }
 
     /// The number of the object at an address.
     #[inline(always)]
     pub fn find(&self, addresses: &[u64], address: u64) -> Option<u32> {
-        let mask = self.places.len() - 1;
-        let mut place = self.home(address);
+        let mask = self.slots.len() - 1;
+        let mut slot = self.home(address);
         loop {
-            let number = *self.places.get(place)?;
+            let number = *self.slots.get(slot)?;
             if number == 0 {
                 return None;
             }
             if addresses.get(number as usize - 1) == Some(&address) {
                 return Some(number - 1);
             }
-            place = (place + 1) & mask;
+            slot = (slot + 1) & mask;
         }
     }
 
@@ -48,39 +48,39 @@ impl Table {
     #[inline(always)]
     pub fn find_or_add(&mut self, addresses: &[u64], address: u64) -> Option<(u32, bool)> {
         // Three quarters full at most.
-        if self.n_used * 4 >= self.places.len() * 3 {
+        if self.n_used * 4 >= self.slots.len() * 3 {
             self.grow(addresses)?;
         }
-        let mask = self.places.len() - 1;
-        let mut place = self.home(address);
+        let mask = self.slots.len() - 1;
+        let mut slot = self.home(address);
         loop {
-            let number = *self.places.get(place)?;
+            let number = *self.slots.get(slot)?;
             if number == 0 {
                 let new = u32::try_from(addresses.len()).ok()?;
-                *self.places.get_mut(place)? = new + 1;
+                *self.slots.get_mut(slot)? = new + 1;
                 self.n_used += 1;
                 return Some((new, true));
             }
             if addresses.get(number as usize - 1) == Some(&address) {
                 return Some((number - 1, false));
             }
-            place = (place + 1) & mask;
+            slot = (slot + 1) & mask;
         }
     }
 
     #[cold]
     fn grow(&mut self, addresses: &[u64]) -> Option<()> {
         // The old places are given back first: they can be made again from the addresses.
-        let len = self.places.len() * 2;
-        self.places = Column::new();
-        self.places = Column::zeroed(len)?;
+        let len = self.slots.len() * 2;
+        self.slots = Column::new();
+        self.slots = Column::zeroed(len)?;
         let mask = len - 1;
         for (number, address) in addresses.iter().enumerate() {
-            let mut place = self.home(*address);
-            while *self.places.get(place)? != 0 {
-                place = (place + 1) & mask;
+            let mut slot = self.home(*address);
+            while *self.slots.get(slot)? != 0 {
+                slot = (slot + 1) & mask;
             }
-            *self.places.get_mut(place)? = number as u32 + 1;
+            *self.slots.get_mut(slot)? = number as u32 + 1;
         }
         Some(())
     }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn every_address_keeps_its_number_while_the_table_grows() {
-        let mut table = Table::new().unwrap();
+        let mut table = Index::new().unwrap();
         let mut addresses: Vec<u64> = Vec::new();
         for round in 0..2 {
             for number in 0..100_000_u64 {

@@ -2,7 +2,7 @@
 //! of objects stay in the processor's caches.
 //!
 //! An object's *place* is four bytes: the number of its area of memory, and where in that area it is. Places need no
-//! table from addresses to numbers; counting bits turns them into numbers in the order of addresses ([`super::ranks`]).
+//! table from addresses to numbers; counting bits turns them into numbers in the order of addresses ([`super::renumber`]).
 
 use super::column::Column;
 
@@ -10,20 +10,20 @@ use super::column::Column;
 const AREA_BITS: u32 = 18;
 /// Objects begin at a multiple of sixteen bytes; the interpreter's static ones at eight, in areas of their own.
 const STEP_BITS: u32 = 4;
-const PLACE_BITS: u32 = AREA_BITS - STEP_BITS;
+const OFFSET_BITS: u32 = AREA_BITS - STEP_BITS;
 /// Words of bits of an area.
-pub const AREA_WORDS: usize = 1 << (PLACE_BITS - 6);
+pub const AREA_WORDS: usize = 1 << (OFFSET_BITS - 6);
 /// More areas than four bytes have names for: 64 GiB of memory with objects everywhere.
-const MAX_AREAS: usize = 1 << (32 - PLACE_BITS);
+const MAX_AREAS: usize = 1 << (32 - OFFSET_BITS);
 /// Slots of the table at first; always a power of two.
 const FIRST: usize = 1 << 10;
 /// Areas that are found without the table; a power of two.
-const LATELY: usize = 64;
+const RECENT: usize = 64;
 /// Bits of a slot for the number of an area plus one.
 const NUMBER_BITS: u32 = 20;
 
 /// Area and place in it, in four bytes.
-pub type Place = u32;
+pub type Handle = u32;
 
 /// No place: memory ran out, or the address cannot be one of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +32,14 @@ pub enum Refused {
     NoObject,
 }
 
-pub struct Marks {
+pub struct Visited {
     /// Key of an area and its number plus one; 0 is free.
     slots: Column<u64>,
     /// Where each area begins.
     pub areas: Column<u64>,
     pub bits: Column<u64>,
     /// Areas asked for lately: what their objects' addresses have in common, and the number.
-    lately: [(u64, u32); LATELY],
+    recent: [(u64, u32); RECENT],
 }
 
 /// Area of an address; every area has one key for objects at multiples of sixteen and one for the others.
@@ -52,61 +52,61 @@ fn key_of(address: u64) -> u64 {
 /// for by an address that cannot be an object's, so none has an odd one in common with it.
 #[inline(always)]
 fn common_of(address: u64) -> u64 {
-    address & !(((1 << PLACE_BITS) - 1) << STEP_BITS)
+    address & !(((1 << OFFSET_BITS) - 1) << STEP_BITS)
 }
 
 #[inline(always)]
-fn place_in(number: u32, address: u64) -> Place {
-    number << PLACE_BITS | (address >> STEP_BITS) as u32 & ((1 << PLACE_BITS) - 1)
+fn handle_of(number: u32, address: u64) -> Handle {
+    number << OFFSET_BITS | (address >> STEP_BITS) as u32 & ((1 << OFFSET_BITS) - 1)
 }
 
 /// The word of bits that a place is in, and its bit.
 #[inline(always)]
-pub fn word_and_bit(place: Place) -> (usize, u32) {
-    ((place >> 6) as usize, place & 63)
+pub fn word_and_bit(handle: Handle) -> (usize, u32) {
+    ((handle >> 6) as usize, handle & 63)
 }
 
 /// The number of the area that a place is in.
 #[inline(always)]
-pub fn area_of(place: Place) -> usize {
-    (place >> PLACE_BITS) as usize
+pub fn area_of(handle: Handle) -> usize {
+    (handle >> OFFSET_BITS) as usize
 }
 
-impl Marks {
-    pub fn new() -> Option<Marks> {
-        Some(Marks {
+impl Visited {
+    pub fn new() -> Option<Visited> {
+        Some(Visited {
             slots: Column::zeroed(FIRST)?,
             areas: Column::new(),
             bits: Column::new(),
-            lately: [(u64::MAX, 0); LATELY],
+            recent: [(u64::MAX, 0); RECENT],
         })
     }
 
     /// The place of an object, and whether it was not known before.
     #[inline(always)]
-    pub fn mark(&mut self, address: usize) -> Result<(Place, bool), Refused> {
+    pub fn mark(&mut self, address: usize) -> Result<(Handle, bool), Refused> {
         let address = address as u64;
         let common = common_of(address);
-        let lately = (address >> AREA_BITS) as usize % LATELY;
-        let number = match self.lately[lately] {
+        let recent = (address >> AREA_BITS) as usize % RECENT;
+        let number = match self.recent[recent] {
             (known, number) if known == common => number,
             _ => {
-                let number = self.ask_table(address)?;
-                self.lately[lately] = (common, number);
+                let number = self.find_or_add_area(address)?;
+                self.recent[recent] = (common, number);
                 number
             }
         };
-        let place = place_in(number, address);
-        let (word, bit) = word_and_bit(place);
+        let handle = handle_of(number, address);
+        let (word, bit) = word_and_bit(handle);
         let bits = self.bits.get_mut(word).ok_or(Refused::Full)?;
         let bit = 1 << bit;
         let new = *bits & bit == 0;
         *bits |= bit;
-        Ok((place, new))
+        Ok((handle, new))
     }
 
     #[inline(never)]
-    fn ask_table(&mut self, address: u64) -> Result<u32, Refused> {
+    fn find_or_add_area(&mut self, address: u64) -> Result<u32, Refused> {
         if address & 7 != 0 {
             return Err(Refused::NoObject);
         }
@@ -117,16 +117,16 @@ impl Marks {
     }
 
     /// The place of an object that was found.
-    pub fn find(&self, address: u64) -> Option<Place> {
-        let place = place_in(self.number_of(key_of(address))?, address);
-        let (word, bit) = word_and_bit(place);
-        (self.bits.get(word)? >> bit & 1 != 0 && address & 7 == 0).then_some(place)
+    pub fn find(&self, address: u64) -> Option<Handle> {
+        let handle = handle_of(self.number_of(key_of(address))?, address);
+        let (word, bit) = word_and_bit(handle);
+        (self.bits.get(word)? >> bit & 1 != 0 && address & 7 == 0).then_some(handle)
     }
 
     #[inline(always)]
-    pub fn address_of(&self, place: Place) -> usize {
-        let begin = self.areas.get(area_of(place)).copied().unwrap_or(0);
-        begin as usize + ((place as usize & ((1 << PLACE_BITS) - 1)) << STEP_BITS)
+    pub fn address_of(&self, handle: Handle) -> usize {
+        let begin = self.areas.get(area_of(handle)).copied().unwrap_or(0);
+        begin as usize + ((handle as usize & ((1 << OFFSET_BITS) - 1)) << STEP_BITS)
     }
 
     #[inline(always)]
@@ -204,33 +204,33 @@ mod tests {
 
     #[test]
     fn every_address_keeps_its_place() {
-        let mut marks = Marks::new().unwrap();
+        let mut visited = Visited::new().unwrap();
         // Over more areas than the table has slots at first, at multiples of eight.
         let addresses: Vec<usize> = (0..100_000)
             .map(|number| 0x7f00_0000_0000 + (number * 4099 * 64 + number % 2 * 8))
             .collect();
-        let mut places = Vec::new();
+        let mut handles = Vec::new();
         for address in &addresses {
-            let (place, new) = marks.mark(*address).unwrap();
+            let (handle, new) = visited.mark(*address).unwrap();
             assert!(new);
-            places.push(place);
+            handles.push(handle);
         }
-        for (address, place) in addresses.iter().zip(&places) {
-            assert_eq!(marks.mark(*address), Ok((*place, false)));
-            assert_eq!(marks.find(*address as u64), Some(*place));
-            assert_eq!(marks.address_of(*place), *address);
-            assert_eq!(marks.find(*address as u64 + 16), None);
+        for (address, handle) in addresses.iter().zip(&handles) {
+            assert_eq!(visited.mark(*address), Ok((*handle, false)));
+            assert_eq!(visited.find(*address as u64), Some(*handle));
+            assert_eq!(visited.address_of(*handle), *address);
+            assert_eq!(visited.find(*address as u64 + 16), None);
         }
-        places.sort_unstable();
-        places.dedup();
-        assert_eq!(places.len(), addresses.len());
+        handles.sort_unstable();
+        handles.dedup();
+        assert_eq!(handles.len(), addresses.len());
     }
 
     #[test]
     fn what_cannot_be_an_object_has_no_place() {
-        let mut marks = Marks::new().unwrap();
-        assert_eq!(marks.mark(0x7f00_0000_0003), Err(Refused::NoObject));
-        assert_eq!(marks.mark(usize::MAX - 7), Err(Refused::NoObject));
-        assert_eq!(marks.mark(0x7f00_0000_0008).map(|(_, new)| new), Ok(true));
+        let mut visited = Visited::new().unwrap();
+        assert_eq!(visited.mark(0x7f00_0000_0003), Err(Refused::NoObject));
+        assert_eq!(visited.mark(usize::MAX - 7), Err(Refused::NoObject));
+        assert_eq!(visited.mark(0x7f00_0000_0008).map(|(_, new)| new), Ok(true));
     }
 }

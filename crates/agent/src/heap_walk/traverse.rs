@@ -6,10 +6,10 @@ use std::ffi::{c_int, c_void};
 use heaptide_capture::heap::{EdgeKind, Label, Objects};
 
 use super::column::Column;
-use super::live::Live;
+use super::count::Sums;
 use super::names::NameTable;
-use super::notes::Notes;
-use super::together::Sums;
+use super::output::Output;
+use super::reader::Reader;
 use super::types::{Special, TypeEntry, values_bytes};
 use super::walk::Walk;
 use crate::cpython::heap_layout::{InlineValues, type_flag};
@@ -50,11 +50,11 @@ impl Internal {
     }
 }
 
-unsafe extern "C" fn note(target: *mut c_void, told: *mut c_void) -> c_int {
+unsafe extern "C" fn note(target: *mut c_void, referents: *mut c_void) -> c_int {
     // SAFETY: every caller passes the column of its walk, which nobody else uses meanwhile.
-    let told = unsafe { &mut *told.cast::<Column<usize>>() };
+    let referents = unsafe { &mut *referents.cast::<Column<usize>>() };
     if !target.is_null() {
-        told.push(target as usize);
+        referents.push(target as usize);
     }
     0
 }
@@ -71,24 +71,24 @@ unsafe extern "C" fn add(target: *mut c_void, walk: *mut c_void) -> c_int {
 impl Walk<'_, Sums> {
     /// Has an object say what it refers to. Returns the bytes that it keeps beside it.
     #[inline(always)]
-    pub(super) fn ask(&mut self, type_number: u32, at: usize) -> u64 {
+    pub(super) fn traverse_object(&mut self, type_number: u32, at: usize) -> u64 {
         let entry = &self.types[type_number as usize];
         let (function, special) = (entry.traverse, entry.special);
-        let live = self.live;
-        let dict = dict_of(live, entry, at);
-        let beside = if self.read_inline && dict == 0 && values_of(live, entry, at) != 0 {
-            values_bytes_of(live, entry, at)
+        let reader = self.reader;
+        let dict = dict_of(reader, entry, at);
+        let beside = if self.read_inline && dict == 0 && values_of(reader, entry, at) != 0 {
+            values_bytes_of(reader, entry, at)
         } else {
             0
         };
-        let may_keep_quiet = self.may_keep_quiet(type_number);
+        let may_omit_dict = self.may_omit_dict(type_number);
         let walk: *mut Self = self;
-        live.traverse(at, function, add, walk.cast());
+        reader.traverse(at, function, add, walk.cast());
         if special == Special::DictEntries {
             // Keys that are texts are not told by the object itself.
             self.dict_entries(at);
         }
-        if may_keep_quiet {
+        if may_omit_dict {
             self.add_if_there(dict);
         }
         beside
@@ -97,7 +97,7 @@ impl Walk<'_, Sums> {
     /// What instances of a plain class refer to, without asking. Returns the bytes that they keep beside them.
     #[inline(always)]
     pub(super) fn instances(&mut self, type_number: u32, objects: &[usize]) -> u64 {
-        let live = self.live;
+        let reader = self.reader;
         let entry = &mut self.types[type_number as usize];
         let asked = entry.flags & type_flag::MANAGED_DICT != 0 && !self.read_inline;
         let n_values = entry.attributes.len();
@@ -105,28 +105,28 @@ impl Walk<'_, Sums> {
         let mut beside = 0;
         for at in objects {
             // What is not tracked may not be whole yet.
-            if !live.is_tracked(*at) {
+            if !reader.is_tracked(*at) {
                 continue;
             }
             if asked {
-                beside += self.ask(type_number, *at);
+                beside += self.traverse_object(type_number, *at);
                 continue;
             }
             // The class itself was found with the first of its instances.
             for field in &fields {
-                self.add_if_there(live.word(at + field.offset));
+                self.add_if_there(reader.word(at + field.offset));
             }
             let entry = &self.types[type_number as usize];
-            let dict = dict_of(live, entry, *at);
+            let dict = dict_of(reader, entry, *at);
             if dict != 0 {
                 self.add(dict);
                 continue;
             }
-            let values = values_of(live, entry, *at);
+            let values = values_of(reader, entry, *at);
             if values != 0 {
-                beside += values_bytes_of(live, entry, *at);
+                beside += values_bytes_of(reader, entry, *at);
                 for number in 0..n_values {
-                    self.add_if_there(live.word(values + number * 8));
+                    self.add_if_there(reader.word(values + number * 8));
                 }
             }
         }
@@ -142,26 +142,26 @@ impl Walk<'_, Sums> {
     }
 }
 
-impl<N: Notes> Walk<'_, N> {
-    /// Fills [`Walk::told`].
-    pub(super) fn listen(&mut self, function: usize, at: usize) {
-        self.told.clear();
-        let column: *mut Column<usize> = &mut self.told;
-        self.live.traverse(at, function, note, column.cast());
+impl<O: Output> Walk<'_, O> {
+    /// Fills [`Walk::referents`].
+    pub(super) fn collect_referents(&mut self, function: usize, at: usize) {
+        self.referents.clear();
+        let column: *mut Column<usize> = &mut self.referents;
+        self.reader.traverse(at, function, note, column.cast());
     }
 
-    pub(super) fn ask_and_name(&mut self, type_number: u32, at: usize) -> u8 {
-        let live = self.live;
-        self.listen(self.types[type_number as usize].traverse, at);
+    pub(super) fn traverse_and_label(&mut self, type_number: u32, at: usize) -> u8 {
+        let reader = self.reader;
+        self.collect_referents(self.types[type_number as usize].traverse, at);
         let mut flags = 0;
         self.entries.clear();
         let mut entries = std::mem::take(&mut self.entries);
         let special = self.types[type_number as usize].special;
-        let dict = dict_of(live, &self.types[type_number as usize], at);
+        let dict = dict_of(reader, &self.types[type_number as usize], at);
         match special {
             Special::DictEntries => {
                 let mut position = 0;
-                live.dict_entries(at, |key, value| {
+                reader.dict_entries(at, |key, value| {
                     let label = self.key_label(key, position);
                     entries.push((key, Label::new(EdgeKind::KeyOf, position)));
                     entries.push((value, label));
@@ -178,15 +178,15 @@ impl<N: Notes> Walk<'_, N> {
         }
         if dict == 0 && self.read_inline {
             let entry = &self.types[type_number as usize];
-            flags |= attributes_of(live, entry, at, &mut entries);
+            flags |= attributes_of(reader, entry, at, &mut entries);
         }
         let own_type = self.types[type_number as usize].address;
         let n_entries = entries.len();
         let mut next_entry = 0;
         let mut position = 0;
-        let mut dict_is_told = false;
-        for place in 0..self.told.len() {
-            let target = self.told[place];
+        let mut dict_is_reported = false;
+        for number in 0..self.referents.len() {
+            let target = self.referents[number];
             // What is known in order comes in order, with gaps.
             let ahead = entries[next_entry..n_entries.min(next_entry + 40)]
                 .iter()
@@ -198,7 +198,7 @@ impl<N: Notes> Walk<'_, N> {
                 }
                 entries[next_entry - 1].1
             } else if target == dict {
-                dict_is_told = true;
+                dict_is_reported = true;
                 Label::new(EdgeKind::DictOf, 0)
             } else if let Some(label) = self.field_label(type_number, at, target) {
                 label
@@ -216,7 +216,7 @@ impl<N: Notes> Walk<'_, N> {
             };
             self.edge(target, label);
         }
-        if !dict_is_told && self.may_keep_quiet(type_number) {
+        if !dict_is_reported && self.may_omit_dict(type_number) {
             self.edge(dict, Label::new(EdgeKind::DictOf, 0));
         }
         self.entries = entries;
@@ -225,9 +225,9 @@ impl<N: Notes> Walk<'_, N> {
 
     /// Whether an instance may not tell of its dict: from 3.13 on one that shares its values with it does not.
     #[inline(always)]
-    fn may_keep_quiet(&self, type_number: u32) -> bool {
+    fn may_omit_dict(&self, type_number: u32) -> bool {
         self.read_inline
-            && self.live.heap.inline_values == InlineValues::Behind
+            && self.reader.heap.inline_values == InlineValues::Behind
             && self.types[type_number as usize].flags & type_flag::MANAGED_DICT != 0
     }
 
@@ -236,17 +236,17 @@ impl<N: Notes> Walk<'_, N> {
         let fields = &self.types[type_number as usize].fields;
         let field = fields
             .iter()
-            .find(|field| self.live.word(at + field.offset) == target)?;
+            .find(|field| self.reader.word(at + field.offset) == target)?;
         Some(field.label)
     }
 }
 
 /// The `__dict__` of an object; 0 if there is none, or not yet.
 #[inline(always)]
-fn dict_of(live: &Live, entry: &TypeEntry, at: usize) -> usize {
+fn dict_of(reader: &Reader, entry: &TypeEntry, at: usize) -> usize {
     if entry.flags & type_flag::MANAGED_DICT != 0 {
-        let word = live.word(at - 24);
-        return match live.heap.inline_values {
+        let word = reader.word(at - 24);
+        return match reader.heap.inline_values {
             InlineValues::None => 0,
             InlineValues::TaggedPointer if word & 1 != 0 => 0,
             _ => word,
@@ -254,36 +254,36 @@ fn dict_of(live: &Live, entry: &TypeEntry, at: usize) -> usize {
     }
     match entry.dict_offset {
         0 => 0,
-        offset @ 1.. => live.word(at + offset as usize),
+        offset @ 1.. => reader.word(at + offset as usize),
         offset => {
-            let items = (live.size(at) as isize).unsigned_abs();
+            let items = (reader.size(at) as isize).unsigned_abs();
             // Whole numbers of 3.12 and later keep no length there; their dicts go without a name.
             if entry.flags & type_flag::LONG != 0 || entry.item_size == 0 {
                 return 0;
             }
             let end = (entry.basic_size + items * entry.item_size).next_multiple_of(8);
-            live.word(at + end - offset.unsigned_abs())
+            reader.word(at + end - offset.unsigned_abs())
         }
     }
 }
 
 /// Where an instance without a dict keeps the values of its attributes; 0 if it keeps none.
 #[inline(always)]
-fn values_of(live: &Live, entry: &TypeEntry, at: usize) -> usize {
+fn values_of(reader: &Reader, entry: &TypeEntry, at: usize) -> usize {
     if entry.flags & type_flag::MANAGED_DICT == 0 || entry.attributes.is_empty() {
         return 0;
     }
-    match live.heap.inline_values {
+    match reader.heap.inline_values {
         InlineValues::None => 0,
-        InlineValues::TwoPointers => live.word(at - 32),
-        InlineValues::TaggedPointer => match live.word(at - 24) {
+        InlineValues::TwoPointers => reader.word(at - 32),
+        InlineValues::TaggedPointer => match reader.word(at - 24) {
             word if word & 1 != 0 => word + 1,
             _ => 0,
         },
         InlineValues::Behind => {
             let header = at + entry.basic_size;
             // capacity, size, embedded, valid
-            if entry.flags & type_flag::INLINE_VALUES == 0 || live.byte(header + 3) == 0 {
+            if entry.flags & type_flag::INLINE_VALUES == 0 || reader.byte(header + 3) == 0 {
                 return 0;
             }
             header + 8
@@ -293,11 +293,11 @@ fn values_of(live: &Live, entry: &TypeEntry, at: usize) -> usize {
 
 /// Bytes that an instance takes for the values of its attributes.
 #[inline(always)]
-pub fn values_bytes_of(live: &Live, entry: &TypeEntry, at: usize) -> u64 {
-    match live.heap.inline_values {
+pub fn values_bytes_of(reader: &Reader, entry: &TypeEntry, at: usize) -> u64 {
+    match reader.heap.inline_values {
         // A class learns from its first instances how many attributes there are: they have room for more.
         InlineValues::Behind => {
-            let capacity = live.byte(at + entry.basic_size);
+            let capacity = reader.byte(at + entry.basic_size);
             values_bytes(InlineValues::Behind, u64::from(capacity))
         }
         _ => entry.values_bytes,
@@ -306,17 +306,17 @@ pub fn values_bytes_of(live: &Live, entry: &TypeEntry, at: usize) -> u64 {
 
 /// The attributes of an instance that keeps them without a dict, with their names. Returns flags of the object.
 pub fn attributes_of(
-    live: &Live,
+    reader: &Reader,
     entry: &TypeEntry,
     at: usize,
     entries: &mut Vec<(usize, Label)>,
 ) -> u8 {
-    let values = values_of(live, entry, at);
+    let values = values_of(reader, entry, at);
     if values == 0 {
         return 0;
     }
     for (number, name) in entry.attributes.iter().enumerate() {
-        let value = live.word(values + number * 8);
+        let value = reader.word(values + number * 8);
         if value != 0 {
             entries.push((value, Label::new(EdgeKind::Attribute, *name)));
         }

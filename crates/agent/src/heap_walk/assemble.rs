@@ -6,18 +6,18 @@ use heaptide_capture::heap::{
 };
 
 use super::column::Column;
-use super::notes::Columns;
-use super::ranks::Ranks;
-use super::walk::{Found, Weak};
+use super::output::Columns;
+use super::renumber::Renumbering;
+use super::walk::{WalkResult, Weak};
 
-pub fn snapshot(walked: Found, roots: Vec<Root>, header: HeapHeader) -> HeapSnapshot {
+pub fn snapshot(walked: WalkResult, roots: Vec<Root>, header: HeapHeader) -> HeapSnapshot {
     let mut columns = walked.columns;
     let n_objects = columns.found.len();
-    let ranks = Ranks::new(walked.marks);
+    let numbering = Renumbering::new(walked.visited);
     // From the order of addresses to the order of finding.
     let mut found = vec![0_u32; n_objects];
-    for (at, place) in columns.found.iter().enumerate() {
-        if let Some(number) = found.get_mut(ranks.number(*place) as usize) {
+    for (at, handle) in columns.found.iter().enumerate() {
+        if let Some(number) = found.get_mut(numbering.number(*handle) as usize) {
             *number = at as u32;
         }
     }
@@ -29,7 +29,7 @@ pub fn snapshot(walked: Found, roots: Vec<Root>, header: HeapHeader) -> HeapSnap
         .map(|entry| entry.values_bytes)
         .collect();
     let mut objects = Objects {
-        addresses: ranks.addresses(n_objects),
+        addresses: numbering.addresses(n_objects),
         types: Vec::with_capacity(n_objects),
         sizes: Vec::with_capacity(n_objects),
         extras: Vec::with_capacity(n_objects),
@@ -47,23 +47,28 @@ pub fn snapshot(walked: Found, roots: Vec<Root>, header: HeapHeader) -> HeapSnap
             0
         });
     }
-    let edges = ordered_edges(&columns, &found, &ranks, &weak_edges(&walked.weak, &ranks));
+    let edges = ordered_edges(
+        &columns,
+        &found,
+        &numbering,
+        &weak_edges(&walked.weak, &numbering),
+    );
     let mut values: Vec<Value> = walked
         .values
         .into_iter()
-        .map(|(place, text)| Value {
-            object: ranks.number(place),
+        .map(|(handle, text)| Value {
+            object: numbering.number(handle),
             text,
         })
         .collect();
     values.sort_unstable_by_key(|value| value.object);
     let roots = roots.into_iter().map(|root| Root {
-        object: ranks.number(root.object),
+        object: numbering.number(root.object),
         ..root
     });
     let types = walked.types.into_iter().map(|entry| {
         let mut info = entry.info;
-        info.object = ranks.find(info.address).unwrap_or(NO_OBJECT);
+        info.object = numbering.find(info.address).unwrap_or(NO_OBJECT);
         info
     });
     HeapSnapshot {
@@ -79,16 +84,21 @@ pub fn snapshot(walked: Found, roots: Vec<Root>, header: HeapHeader) -> HeapSnap
 }
 
 /// Weak references whose target is in the snapshot, sorted by who has them.
-fn weak_edges(weak: &Column<Weak>, ranks: &Ranks) -> Vec<(u32, u32)> {
+fn weak_edges(weak: &Column<Weak>, numbering: &Renumbering) -> Vec<(u32, u32)> {
     let mut weak: Vec<(u32, u32)> = weak
         .iter()
-        .filter_map(|weak| Some((ranks.number(weak.from), ranks.find(weak.target)?)))
+        .filter_map(|weak| Some((numbering.number(weak.from), numbering.find(weak.target)?)))
         .collect();
     weak.sort_unstable();
     weak
 }
 
-fn ordered_edges(columns: &Columns, found: &[u32], ranks: &Ranks, weak: &[(u32, u32)]) -> Edges {
+fn ordered_edges(
+    columns: &Columns,
+    found: &[u32],
+    numbering: &Renumbering,
+    weak: &[(u32, u32)],
+) -> Edges {
     let n_edges = columns.targets.len() + weak.len();
     let mut edges = Edges {
         starts: Vec::with_capacity(found.len() + 1),
@@ -100,7 +110,7 @@ fn ordered_edges(columns: &Columns, found: &[u32], ranks: &Ranks, weak: &[(u32, 
     for (number, at) in found.iter().enumerate() {
         let references = columns.references(*at as usize);
         for target in &columns.targets[references.clone()] {
-            edges.targets.push(ranks.number(*target));
+            edges.targets.push(numbering.number(*target));
         }
         for label in &columns.labels[references] {
             let label = Label::from_word(*label);

@@ -1,8 +1,8 @@
 //! In which order a snapshot's objects are looked through, and what is fetched into the processor's caches meanwhile: memory is slow,
 //! and most of a walk is waiting for it.
 
-use super::notes::{Columns, Notes};
-use super::types::Looks;
+use super::output::{Columns, Output};
+use super::types::Scan;
 use super::walk::{Full, Walk};
 use crate::cpython::heap_layout::{object, type_flag};
 
@@ -14,20 +14,20 @@ impl Walk<'_, Columns> {
     /// Objects that were found and not looked through yet.
     #[inline(always)]
     pub fn n_left(&self) -> usize {
-        self.notes.found.len() - self.notes.n_looked_through
+        self.output.found.len() - self.output.n_scanned
     }
 
     /// Looks through what was found, but for so many.
     pub fn run_in_order(&mut self, n_left: usize) -> Result<(), Full> {
         while self.n_left() > n_left {
-            let next = self.notes.n_looked_through;
-            let Some(place) = self.notes.found.get(next).copied() else {
+            let next = self.output.n_scanned;
+            let Some(handle) = self.output.found.get(next).copied() else {
                 break;
             };
             self.fetch_ahead();
-            self.notes.n_looked_through += 1;
-            self.failed |= !self.notes.begin();
-            self.look_through(place);
+            self.output.n_scanned += 1;
+            self.failed |= !self.output.begin();
+            self.scan(handle);
             if self.failed {
                 return Err(Full);
             }
@@ -37,38 +37,38 @@ impl Walk<'_, Columns> {
 
     #[inline(always)]
     fn fetch_ahead(&self) {
-        let further = |by| self.notes.found.get(self.notes.n_looked_through + by);
-        if let Some(place) = further(FETCH_OBJECT) {
-            fetch_object(self.marks.address_of(*place));
+        let further = |by| self.output.found.get(self.output.n_scanned + by);
+        if let Some(handle) = further(FETCH_OBJECT) {
+            fetch_object(self.visited.address_of(*handle));
         }
-        if let Some(place) = further(FETCH_CONTENT) {
-            let at = self.marks.address_of(*place);
-            let type_address = self.live.type_of(at);
-            let looks = if type_address == self.live.known.list {
-                Looks::List
-            } else if type_address == self.live.known.dict {
-                Looks::Dict
+        if let Some(handle) = further(FETCH_CONTENT) {
+            let at = self.visited.address_of(*handle);
+            let type_address = self.reader.type_of(at);
+            let scan = if type_address == self.reader.known.list {
+                Scan::List
+            } else if type_address == self.reader.known.dict {
+                Scan::Dict
             } else {
-                Looks::Traverse
+                Scan::Traverse
             };
-            self.fetch_content(at, looks, self.live.flags(type_address));
+            self.fetch_content(at, scan, self.reader.flags(type_address));
         }
     }
 }
 
-impl<N: Notes> Walk<'_, N> {
+impl<O: Output> Walk<'_, O> {
     /// What an object of a type that is looked through so keeps beside it is fetched into the processor's caches.
     #[inline(always)]
-    pub fn fetch_content(&self, at: usize, looks: Looks, type_flags: usize) {
-        match looks {
-            Looks::List => prefetch(self.live.word(at + object::LIST_ITEMS)),
-            Looks::Dict => {
-                let keys = self.live.word(at + object::DICT_KEYS);
+    pub fn fetch_content(&self, at: usize, scan: Scan, type_flags: usize) {
+        match scan {
+            Scan::List => prefetch(self.reader.word(at + object::LIST_ITEMS)),
+            Scan::Dict => {
+                let keys = self.reader.word(at + object::DICT_KEYS);
                 prefetch(keys);
                 prefetch(keys + 64);
             }
             _ if self.values_word != 0 && type_flags & type_flag::MANAGED_DICT != 0 => {
-                prefetch(self.live.word(at - self.values_word));
+                prefetch(self.reader.word(at - self.values_word));
             }
             _ => {}
         }

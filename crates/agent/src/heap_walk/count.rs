@@ -5,16 +5,16 @@
 use heaptide_capture::heap::Label;
 
 use super::column::Column;
-use super::marks::{Place, Refused};
-use super::notes::{Facts, Notes};
-use super::order::{FETCH_OBJECT, fetch_object};
+use super::output::{Facts, Output};
+use super::prefetch::{FETCH_OBJECT, fetch_object};
 use super::sizes::bytes_of_all;
-use super::types::{Looks, Special};
+use super::types::{Scan, Special};
+use super::visited::{Handle, Refused};
 use super::walk::{Full, Walk};
 use crate::cpython::heap_layout::object;
 
 /// Objects of a type that are looked through together.
-const TOGETHER: usize = 32;
+const BATCH: usize = 32;
 /// Types whose objects wait for others at the same time; a power of two.
 const BATCHES: usize = 256;
 /// So many objects have been sorted before they are forgotten.
@@ -33,7 +33,7 @@ struct Batch {
     type_address: usize,
     type_number: u32,
     len: u32,
-    objects: [usize; TOGETHER],
+    objects: [usize; BATCH],
 }
 
 /// How many objects of each type, and their bytes.
@@ -61,10 +61,10 @@ impl Sums {
     }
 
     /// The next objects to be sorted, but for so many.
-    fn next(&mut self, n_left: usize) -> Option<([usize; TOGETHER], usize)> {
+    fn next(&mut self, n_left: usize) -> Option<([usize; BATCH], usize)> {
         let waiting = self.found.get(self.n_sorted..)?;
-        let n_now = waiting.len().checked_sub(n_left)?.min(TOGETHER);
-        let mut now = [0; TOGETHER];
+        let n_now = waiting.len().checked_sub(n_left)?.min(BATCH);
+        let mut now = [0; BATCH];
         now[..n_now].copy_from_slice(&waiting[..n_now]);
         self.n_sorted += n_now;
         if self.n_sorted >= FORGET_FROM && self.n_sorted * 2 >= self.found.len() {
@@ -84,21 +84,21 @@ impl Sums {
     }
 }
 
-impl Notes for Sums {
+impl Output for Sums {
     const REFERENCES: bool = false;
 
     #[inline(always)]
-    fn meet(&mut self, _: Place, address: usize, new: bool) -> bool {
+    fn meet(&mut self, _: Handle, address: usize, new: bool) -> bool {
         fetch_object(address);
         self.found.push_if(address, new)
     }
 
     #[inline(always)]
-    fn reference(&mut self, _: Place, _: Label) -> bool {
+    fn reference(&mut self, _: Handle, _: Label) -> bool {
         true
     }
 
-    fn begin_with(&mut self, _: Place) -> bool {
+    fn begin_with(&mut self, _: Handle) -> bool {
         true
     }
 
@@ -111,7 +111,7 @@ impl Notes for Sums {
     fn run(walk: &mut Walk<'_, Sums>) -> Result<(), Full> {
         loop {
             walk.sort_until(0)?;
-            if !walk.more_items() && !walk.look_through_begun() {
+            if !walk.more_items() && !walk.scan_partial_batches() {
                 return Ok(());
             }
         }
@@ -120,12 +120,12 @@ impl Notes for Sums {
     #[inline(always)]
     fn collected(walk: &mut Walk<'_, Sums>, address: usize) -> bool {
         // It need not be fetched first: the collector's link in front of it has just been read.
-        match walk.marks.mark(address) {
+        match walk.visited.mark(address) {
             Ok((_, true)) => walk.sort_in(address),
             Ok((_, false)) | Err(Refused::NoObject) => {}
             Err(Refused::Full) => walk.failed = true,
         }
-        walk.notes.found.len() - walk.notes.n_sorted < TOGETHER + FETCH_OBJECT
+        walk.output.found.len() - walk.output.n_sorted < BATCH + FETCH_OBJECT
             || walk.sort_until(FETCH_OBJECT).is_ok()
     }
 }
@@ -134,7 +134,7 @@ impl Walk<'_, Sums> {
     /// Puts what was found to others of its type, but for so many, and looks through those that are enough.
     fn sort_until(&mut self, n_left: usize) -> Result<(), Full> {
         while !self.failed {
-            let Some((objects, n_objects)) = self.notes.next(n_left) else {
+            let Some((objects, n_objects)) = self.output.next(n_left) else {
                 return Ok(());
             };
             for at in &objects[..n_objects] {
@@ -146,24 +146,24 @@ impl Walk<'_, Sums> {
 
     #[inline(always)]
     fn sort_in(&mut self, at: usize) {
-        let type_address = self.live.type_of(at);
+        let type_address = self.reader.type_of(at);
         let number = (type_address >> 4 ^ type_address >> 13) % BATCHES;
-        let batch = &mut self.notes.batches[number];
+        let batch = &mut self.output.batches[number];
         if batch.type_address != type_address {
             return self.begin_batch(number, type_address, at);
         }
-        batch.objects[batch.len as usize % TOGETHER] = at;
+        batch.objects[batch.len as usize % BATCH] = at;
         batch.len += 1;
-        if batch.len as usize == TOGETHER {
-            self.look_through_batch(number);
+        if batch.len as usize == BATCH {
+            self.scan_batch(number);
         }
     }
 
     #[inline(never)]
     fn begin_batch(&mut self, number: usize, type_address: usize, at: usize) {
-        self.look_through_batch(number);
+        self.scan_batch(number);
         let type_number = self.known_type(type_address);
-        let batch = &mut self.notes.batches[number];
+        let batch = &mut self.output.batches[number];
         batch.type_address = type_address;
         batch.type_number = type_number;
         batch.objects[0] = at;
@@ -171,72 +171,72 @@ impl Walk<'_, Sums> {
     }
 
     /// Looks through the batches that are not full; `false` if there are none.
-    fn look_through_begun(&mut self) -> bool {
+    fn scan_partial_batches(&mut self) -> bool {
         let mut any = false;
         for number in 0..BATCHES {
-            any |= self.notes.batches[number].len > 0;
-            self.look_through_batch(number);
+            any |= self.output.batches[number].len > 0;
+            self.scan_batch(number);
         }
         any
     }
 
     #[inline(never)]
-    fn look_through_batch(&mut self, number: usize) {
-        let batch = &mut self.notes.batches[number];
+    fn scan_batch(&mut self, number: usize) {
+        let batch = &mut self.output.batches[number];
         let (type_number, objects) = (batch.type_number, batch.objects);
         let n_objects = std::mem::take(&mut batch.len) as usize;
         if n_objects > 0 {
-            self.look_through_together(type_number, &objects[..n_objects.min(TOGETHER)]);
+            self.scan_objects(type_number, &objects[..n_objects.min(BATCH)]);
         }
     }
 
     #[inline(always)]
-    fn look_through_together(&mut self, type_number: u32, objects: &[usize]) {
-        let live = self.live;
+    fn scan_objects(&mut self, type_number: u32, objects: &[usize]) {
+        let reader = self.reader;
         let entry = &self.types[type_number as usize];
-        let (looks, special, own) = (entry.looks, entry.special, entry.own);
+        let (scan, special, own) = (entry.scan, entry.special, entry.own);
         let flags = entry.flags;
         for at in objects {
-            self.fetch_content(*at, looks, flags);
+            self.fetch_content(*at, scan, flags);
         }
-        let mut bytes = bytes_of_all(live, entry, objects);
-        match looks {
-            Looks::Leaf => {}
-            Looks::List => {
+        let mut bytes = bytes_of_all(reader, entry, objects);
+        match scan {
+            Scan::Leaf => {}
+            Scan::List => {
                 for at in objects {
-                    self.items(live.word(at + object::LIST_ITEMS), live.size(*at));
+                    self.items(reader.word(at + object::LIST_ITEMS), reader.size(*at));
                 }
             }
-            Looks::Tuple => {
+            Scan::Tuple => {
                 for at in objects {
-                    self.items(at + self.tuple_items, live.size(*at));
+                    self.items(at + self.tuple_items, reader.size(*at));
                 }
             }
-            Looks::Dict => {
+            Scan::Dict => {
                 for at in objects {
                     self.dict_entries(*at);
                 }
             }
-            Looks::Type => {
+            Scan::Type => {
                 for at in objects {
                     let entry = &self.types[type_number as usize];
-                    let collected = live.is_collected(*at, entry.flags, entry.is_gc);
+                    let collected = reader.is_collected(*at, entry.flags, entry.is_gc);
                     self.type_references(type_number, *at, collected);
                 }
             }
-            Looks::Fields => {
+            Scan::Fields => {
                 for at in objects {
                     self.fields(type_number, *at);
                 }
             }
-            Looks::Instance => bytes += self.instances(type_number, objects),
-            Looks::Traverse => {
+            Scan::Instance => bytes += self.instances(type_number, objects),
+            Scan::Traverse => {
                 for at in objects {
                     let entry = &self.types[type_number as usize];
-                    let collected = live.is_collected(*at, entry.flags, entry.is_gc);
+                    let collected = reader.is_collected(*at, entry.flags, entry.is_gc);
                     // What is not tracked may not be whole yet, unless the interpreter itself made it.
-                    if collected && (own || live.is_tracked(*at)) {
-                        bytes += self.ask(type_number, *at);
+                    if collected && (own || reader.is_tracked(*at)) {
+                        bytes += self.traverse_object(type_number, *at);
                     }
                 }
             }
@@ -244,8 +244,8 @@ impl Walk<'_, Sums> {
         for at in objects {
             match special {
                 Special::Weak => {
-                    if let Some(place) = self.marks.find(*at as u64) {
-                        self.weak_reference(place, *at);
+                    if let Some(handle) = self.visited.find(*at as u64) {
+                        self.weak_reference(handle, *at);
                     }
                 }
                 Special::Array => self.array(*at),
@@ -253,6 +253,6 @@ impl Walk<'_, Sums> {
             }
         }
         let objects = objects.len() as u64;
-        self.notes.add(type_number, Sum { objects, bytes });
+        self.output.add(type_number, Sum { objects, bytes });
     }
 }

@@ -1,12 +1,12 @@
 //! From places to numbers in the order of addresses: how many bits are set before an object's own. Nothing is sorted but
 //! the areas of memory.
 
-use super::marks::{AREA_WORDS, Marks, Place, area_of, word_and_bit};
+use super::visited::{AREA_WORDS, Handle, Visited, area_of, word_and_bit};
 
 const NONE: u32 = u32::MAX;
 
-pub struct Ranks {
-    marks: Marks,
+pub struct Renumbering {
+    visited: Visited,
     /// Objects before each area.
     before: Vec<u32>,
     /// Objects of the area before each word of bits.
@@ -17,12 +17,12 @@ pub struct Ranks {
     order: Vec<u32>,
 }
 
-impl Ranks {
-    pub fn new(marks: Marks) -> Ranks {
-        let n_areas = marks.areas.len();
+impl Renumbering {
+    pub fn new(visited: Visited) -> Renumbering {
+        let n_areas = visited.areas.len();
         let mut in_area = Vec::with_capacity(n_areas * AREA_WORDS);
         let mut sums = Vec::with_capacity(n_areas);
-        for bits in marks.bits.chunks_exact(AREA_WORDS) {
+        for bits in visited.bits.chunks_exact(AREA_WORDS) {
             let mut sum = 0;
             for word in bits {
                 in_area.push(sum as u16);
@@ -31,7 +31,7 @@ impl Ranks {
             sums.push(sum);
         }
         let mut order: Vec<u32> = (0..n_areas as u32).collect();
-        order.sort_unstable_by_key(|area| marks.areas[*area as usize]);
+        order.sort_unstable_by_key(|area| visited.areas[*area as usize]);
         let mut twins = vec![NONE; n_areas];
         let mut before = vec![0; n_areas];
         let mut objects = 0;
@@ -39,7 +39,7 @@ impl Ranks {
         for area in order {
             let at = area as usize;
             match firsts.last() {
-                Some(first) if marks.areas[*first as usize] | 8 == marks.areas[at] => {
+                Some(first) if visited.areas[*first as usize] | 8 == visited.areas[at] => {
                     (twins[at], twins[*first as usize]) = (*first, area);
                     before[at] = before[*first as usize];
                 }
@@ -50,8 +50,8 @@ impl Ranks {
             }
             objects += sums[at];
         }
-        Ranks {
-            marks,
+        Renumbering {
+            visited,
             before,
             in_area,
             twins,
@@ -61,17 +61,17 @@ impl Ranks {
 
     /// The number of an object in the order of addresses.
     #[inline(always)]
-    pub fn number(&self, place: Place) -> u32 {
-        let area = area_of(place);
-        let (word, bit) = word_and_bit(place);
+    pub fn number(&self, handle: Handle) -> u32 {
+        let area = area_of(handle);
+        let (word, bit) = word_and_bit(handle);
         let own = self.before[area] + self.set_before(word, bit);
         match self.twins[area] {
             NONE => own,
             twin => {
                 let other = twin as usize * AREA_WORDS + word % AREA_WORDS;
                 // The twin's object at the same multiple of sixteen stands before ours if ours is the odd one.
-                let odd = self.marks.areas[area] & 8 != 0;
-                let same = u32::from(odd && self.marks.bits[other] >> bit & 1 != 0);
+                let odd = self.visited.areas[area] & 8 != 0;
+                let same = u32::from(odd && self.visited.bits[other] >> bit & 1 != 0);
                 own + self.set_before(other, bit) + same
             }
         }
@@ -79,12 +79,12 @@ impl Ranks {
 
     #[inline(always)]
     fn set_before(&self, word: usize, bit: u32) -> u32 {
-        let below = self.marks.bits[word] & ((1 << bit) - 1);
+        let below = self.visited.bits[word] & ((1 << bit) - 1);
         u32::from(self.in_area[word]) + below.count_ones()
     }
 
     pub fn find(&self, address: u64) -> Option<u32> {
-        self.marks.find(address).map(|place| self.number(place))
+        self.visited.find(address).map(|handle| self.number(handle))
     }
 
     /// All addresses, in their order.
@@ -93,10 +93,10 @@ impl Ranks {
         for area in &self.order {
             let twin = self.twins[*area as usize];
             for word in 0..AREA_WORDS {
-                let own = self.marks.bits[*area as usize * AREA_WORDS + word];
+                let own = self.visited.bits[*area as usize * AREA_WORDS + word];
                 let other = match twin {
                     NONE => 0,
-                    twin => self.marks.bits[twin as usize * AREA_WORDS + word],
+                    twin => self.visited.bits[twin as usize * AREA_WORDS + word],
                 };
                 let mut left = own | other;
                 while left != 0 {
@@ -105,7 +105,7 @@ impl Ranks {
                     let offset = ((word as u64) << 6 | u64::from(bit)) << 4;
                     for (area, bits) in [(*area, own), (twin, other)] {
                         if bits >> bit & 1 != 0 {
-                            addresses.push(self.marks.areas[area as usize] + offset);
+                            addresses.push(self.visited.areas[area as usize] + offset);
                         }
                     }
                 }
@@ -121,21 +121,21 @@ mod tests {
 
     #[test]
     fn numbers_follow_the_order_of_addresses() {
-        let mut marks = Marks::new().unwrap();
+        let mut visited = Visited::new().unwrap();
         // At every multiple of eight of one stretch, and far apart; added in no order.
         let mut addresses: Vec<u64> = (0..5000).map(|number| 0x5000_0000 + number * 8).collect();
         addresses.extend((0..3000).map(|number| 0x7f00_0000_0000 + number * 81_920));
         addresses.extend((0..40).map(|number| 0x1008 + number * 1_000_000 * 16));
         for step in 0..addresses.len() {
             let at = step * 2311 % addresses.len();
-            marks.mark(addresses[at] as usize).unwrap();
+            visited.mark(addresses[at] as usize).unwrap();
         }
         addresses.sort_unstable();
-        let ranks = Ranks::new(marks);
-        assert_eq!(ranks.addresses(addresses.len()), addresses);
+        let numbering = Renumbering::new(visited);
+        assert_eq!(numbering.addresses(addresses.len()), addresses);
         for (number, address) in addresses.iter().enumerate() {
-            assert_eq!(ranks.find(*address), Some(number as u32));
+            assert_eq!(numbering.find(*address), Some(number as u32));
         }
-        assert_eq!(ranks.find(0x1018), None);
+        assert_eq!(numbering.find(0x1018), None);
     }
 }

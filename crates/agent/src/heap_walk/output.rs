@@ -1,13 +1,13 @@
 //! What a walk writes down for a snapshot: columns, in the order in which objects were found. What one writes down for a
-//! census are sums ([`super::together`]).
+//! census are sums ([`super::count`]).
 
 use std::collections::HashMap;
 
 use heaptide_capture::heap::{Label, MAX_OBJECTS};
 
 use super::column::Column;
-use super::marks::Place;
-use super::order::FETCH_OBJECT;
+use super::prefetch::FETCH_OBJECT;
+use super::visited::Handle;
 use super::walk::{Full, Walk};
 
 /// Sizes from here on are kept apart: a column of four bytes is enough for the others.
@@ -25,19 +25,19 @@ pub struct Facts {
 }
 
 /// What a walk is for. Methods that give a truth value give `false` when there is no memory left.
-pub trait Notes: Sized {
+pub trait Output: Sized {
     /// Whether references and how they are called are wanted.
     const REFERENCES: bool;
 
     /// An object was met, perhaps for the first time.
-    fn meet(&mut self, place: Place, address: usize, new: bool) -> bool;
+    fn meet(&mut self, handle: Handle, address: usize, new: bool) -> bool;
 
     /// The object at hand refers to another.
-    fn reference(&mut self, target: Place, label: Label) -> bool;
+    fn reference(&mut self, target: Handle, label: Label) -> bool;
 
     /// Nothing is left to look through, and this object is at hand, which nobody met: whoever has it says what it refers
     /// to, and then its facts.
-    fn begin_with(&mut self, place: Place) -> bool;
+    fn begin_with(&mut self, handle: Handle) -> bool;
 
     /// What is known of the object at hand.
     fn end(&mut self, facts: Facts) -> bool;
@@ -53,8 +53,8 @@ pub trait Notes: Sized {
 /// Columns for a snapshot, in the order in which objects were found.
 pub struct Columns {
     /// Every object.
-    pub found: Column<Place>,
-    pub(super) n_looked_through: usize,
+    pub found: Column<Handle>,
+    pub(super) n_scanned: usize,
     pub types: Column<u32>,
     sizes: Column<u32>,
     large_sizes: HashMap<usize, u64>,
@@ -63,7 +63,7 @@ pub struct Columns {
     pub flags: Column<u8>,
     /// Where the references of each object begin.
     pub starts: Column<u32>,
-    pub targets: Column<Place>,
+    pub targets: Column<Handle>,
     pub labels: Column<u32>,
 }
 
@@ -71,7 +71,7 @@ impl Columns {
     pub fn new() -> Columns {
         Columns {
             found: Column::new(),
-            n_looked_through: 0,
+            n_scanned: 0,
             types: Column::new(),
             sizes: Column::new(),
             large_sizes: HashMap::new(),
@@ -125,22 +125,22 @@ impl Columns {
     }
 }
 
-impl Notes for Columns {
+impl Output for Columns {
     const REFERENCES: bool = true;
 
     #[inline(always)]
-    fn meet(&mut self, place: Place, _: usize, new: bool) -> bool {
-        !new || self.found.len() < MAX_OBJECTS && self.found.push(place)
+    fn meet(&mut self, handle: Handle, _: usize, new: bool) -> bool {
+        !new || self.found.len() < MAX_OBJECTS && self.found.push(handle)
     }
 
     #[inline(always)]
-    fn reference(&mut self, target: Place, label: Label) -> bool {
+    fn reference(&mut self, target: Handle, label: Label) -> bool {
         self.targets.push(target) && self.labels.push(label.to_word())
     }
 
-    fn begin_with(&mut self, place: Place) -> bool {
-        self.n_looked_through += 1;
-        self.meet(place, 0, true) && self.begin()
+    fn begin_with(&mut self, handle: Handle) -> bool {
+        self.n_scanned += 1;
+        self.meet(handle, 0, true) && self.begin()
     }
 
     #[inline(always)]

@@ -2,15 +2,15 @@
 
 use heaptide_capture::heap::{EdgeKind, Label};
 
-use super::live::Live;
-use super::notes::Notes;
+use super::output::Output;
+use super::reader::Reader;
 use super::sizes::{array, array_bytes};
 use super::walk::Walk;
 
 /// Elements of a list or tuple that are found at once.
 const MANY: usize = 32;
 
-impl<N: Notes> Walk<'_, N> {
+impl<O: Output> Walk<'_, O> {
     /// Finds some more elements of a long list; `false` if there are none left. What a census has found is looked through
     /// while it is still in the processor's caches, so it does not find more than it can look at.
     pub(super) fn more_items(&mut self) -> bool {
@@ -22,7 +22,7 @@ impl<N: Notes> Walk<'_, N> {
             self.failed |= !self.long.push((items + n_now * 8, n_items - n_now));
         }
         for index in 0..n_now {
-            let target = self.live.word(items + index * 8);
+            let target = self.reader.word(items + index * 8);
             self.edge(target, Label::new(EdgeKind::Index, 0));
         }
         true
@@ -30,12 +30,12 @@ impl<N: Notes> Walk<'_, N> {
 
     #[inline(always)]
     pub(super) fn items(&mut self, items: usize, n_items: usize) {
-        if !N::REFERENCES && n_items > MANY {
+        if !O::REFERENCES && n_items > MANY {
             self.failed |= !self.long.push((items, n_items));
             return;
         }
         for index in 0..n_items {
-            let target = self.live.word(items + index * 8);
+            let target = self.reader.word(items + index * 8);
             self.edge(target, Label::new(EdgeKind::Index, index as u32));
         }
     }
@@ -43,16 +43,16 @@ impl<N: Notes> Walk<'_, N> {
     /// The keys and values of a dict, named by the keys.
     #[inline(always)]
     pub(super) fn dict_entries(&mut self, at: usize) {
-        let live = self.live;
-        if !N::REFERENCES {
-            live.dict_entries(at, |key, value| {
+        let reader = self.reader;
+        if !O::REFERENCES {
+            reader.dict_entries(at, |key, value| {
                 self.add(key);
                 self.add(value);
             });
             return;
         }
         let mut position = 0;
-        live.dict_entries(at, |key, value| {
+        reader.dict_entries(at, |key, value| {
             let label = self.key_label(key, position);
             self.edge(key, Label::new(EdgeKind::KeyOf, position));
             self.edge(value, label);
@@ -62,13 +62,13 @@ impl<N: Notes> Walk<'_, N> {
 
     #[inline(always)]
     pub(super) fn key_label(&mut self, key: usize, position: u32) -> Label {
-        let live = self.live;
-        let key_type = live.type_of(key);
-        if key_type == live.known.unicode {
-            return Label::new(EdgeKind::Key, self.names.of_object(live, key));
+        let reader = self.reader;
+        let key_type = reader.type_of(key);
+        if key_type == reader.known.unicode {
+            return Label::new(EdgeKind::Key, self.names.of_object(reader, key));
         }
-        if key_type == live.known.long {
-            if let Some(number) = small_number(live, key) {
+        if key_type == reader.known.long {
+            if let Some(number) = small_number(reader, key) {
                 return Label::new(EdgeKind::NumberKey, number);
             }
         }
@@ -77,30 +77,30 @@ impl<N: Notes> Walk<'_, N> {
 
     /// References of an object that the collector does not follow, by the fields that are known of it.
     pub(super) fn fields(&mut self, type_number: u32, at: usize) {
-        for place in 0..self.types[type_number as usize].fields.len() {
-            let field = self.types[type_number as usize].fields[place];
-            let target = self.live.word(at + field.offset);
+        for position in 0..self.types[type_number as usize].fields.len() {
+            let field = self.types[type_number as usize].fields[position];
+            let target = self.reader.word(at + field.offset);
             self.edge(target, field.label);
         }
     }
 
     /// What a numpy array refers to: the collector does not follow arrays.
     pub(super) fn array(&mut self, at: usize) {
-        let live = self.live;
+        let reader = self.reader;
         let internal = |name| Label::new(EdgeKind::Internal, name);
-        let description = live.word(at + array::DESCRIPTION);
+        let description = reader.word(at + array::DESCRIPTION);
         self.edge(
-            live.word(at + array::BASE),
+            reader.word(at + array::BASE),
             internal(self.internal.array_base),
         );
         self.edge(description, internal(self.internal.dtype));
-        let contiguous = live.half(at + array::FLAGS) & array::CONTIGUOUS != 0;
-        let data = live.word(at + array::DATA);
+        let contiguous = reader.half(at + array::FLAGS) & array::CONTIGUOUS != 0;
+        let data = reader.word(at + array::DATA);
         if description == 0 || data == 0 || !contiguous {
             return;
         }
-        if live.half(description + array::TYPE_NUMBER) == array::OBJECTS {
-            if let Some(bytes) = array_bytes(live, at) {
+        if reader.half(description + array::TYPE_NUMBER) == array::OBJECTS {
+            if let Some(bytes) = array_bytes(reader, at) {
                 self.items(data, bytes / 8);
             }
         }
@@ -108,9 +108,9 @@ impl<N: Notes> Walk<'_, N> {
 }
 
 /// The value of a whole number that is neither negative nor large.
-fn small_number(live: &Live, at: usize) -> Option<u32> {
-    let size = live.size(at);
-    let n_digits = if live.heap.tagged_numbers {
+fn small_number(reader: &Reader, at: usize) -> Option<u32> {
+    let size = reader.size(at);
+    let n_digits = if reader.heap.tagged_numbers {
         // The two lowest bits are 0 for a positive number and 1 for zero.
         match size & 3 {
             0 => size >> 3,
@@ -122,7 +122,7 @@ fn small_number(live: &Live, at: usize) -> Option<u32> {
     };
     match n_digits {
         0 => Some(0),
-        1 => Some(live.half(at + 24)).filter(|number| *number <= Label::MAX_NUMBER),
+        1 => Some(reader.half(at + 24)).filter(|number| *number <= Label::MAX_NUMBER),
         _ => None,
     }
 }

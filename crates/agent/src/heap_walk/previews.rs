@@ -3,7 +3,7 @@
 
 use heaptide_capture::heap::{EdgeKind, HeapSnapshot};
 
-use super::live::Live;
+use super::reader::Reader;
 
 /// Longer texts are cut.
 const MAX_VALUE: usize = 60;
@@ -11,17 +11,17 @@ const MAX_VALUE: usize = 60;
 pub const REDACTED: &str = "<redacted>";
 
 /// A string or a whole number in Python's spelling; `None` for everything else.
-pub fn short_value(live: &Live, at: usize) -> Option<String> {
-    let object_type = live.type_of(at);
-    if object_type == live.known.unicode {
+pub fn short_value(reader: &Reader, at: usize) -> Option<String> {
+    let object_type = reader.type_of(at);
+    if object_type == reader.known.unicode {
         let mut buffer = [0; MAX_VALUE];
-        let (text, cut) = live.text(at, &mut buffer)?;
+        let (text, cut) = reader.text(at, &mut buffer)?;
         let end = if cut { "…" } else { "" };
         return Some(format!("'{}{end}'", text.escape_debug()));
     }
-    if object_type == live.known.long {
-        let size = live.size(at);
-        let (n_digits, negative) = if live.heap.tagged_numbers {
+    if object_type == reader.known.long {
+        let size = reader.size(at);
+        let (n_digits, negative) = if reader.heap.tagged_numbers {
             (size >> 3, size & 3 == 2)
         } else {
             ((size as isize).unsigned_abs(), (size as isize) < 0)
@@ -30,8 +30,8 @@ pub fn short_value(live: &Live, at: usize) -> Option<String> {
             return None;
         }
         let digits = (0..n_digits).rev();
-        let value = digits.fold(0_u128, |value, place| {
-            value << 30 | u128::from(live.half(at + 24 + place * 4))
+        let value = digits.fold(0_u128, |value, digit| {
+            value << 30 | u128::from(reader.half(at + 24 + digit * 4))
         });
         let sign = if negative { "-" } else { "" };
         return Some(format!("{sign}{value}"));
@@ -64,13 +64,13 @@ pub fn redact(snapshot: &mut HeapSnapshot, patterns: &[String]) {
         } else if label.kind().has_name() && is_hidden(label.number()) {
             let key = last_key.filter(|_| label.kind() == EdgeKind::Key);
             for object in [Some(*target), key].into_iter().flatten() {
-                if let Some(place) = hidden_objects.get_mut(object as usize) {
-                    *place = true;
+                if let Some(hidden) = hidden_objects.get_mut(object as usize) {
+                    *hidden = true;
                 }
             }
             if label.kind() == EdgeKind::Key {
-                if let Some(place) = key_names.get_mut(label.number() as usize) {
-                    *place = true;
+                if let Some(hidden) = key_names.get_mut(label.number() as usize) {
+                    *hidden = true;
                 }
             }
         }

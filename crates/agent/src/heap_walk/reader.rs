@@ -126,7 +126,7 @@ fn symbol(name: &'static CStr) -> Result<usize, Unsupported> {
 
 /// The heap of an interpreter that stands still.
 #[derive(Clone, Copy)]
-pub struct Live {
+pub struct Reader {
     pub layout: Layout,
     pub heap: HeapLayout,
     pub known: Known,
@@ -134,12 +134,12 @@ pub struct Live {
     pub class_traverse: usize,
 }
 
-impl Live {
+impl Reader {
     /// # Safety
     /// The calling thread holds the GIL as long as the value is used, `layout` was proved in this process, and every
     /// address that the methods are asked for is that of a live object, or of a part of one.
-    pub unsafe fn new(layout: Layout, heap: HeapLayout, known: Known) -> Live {
-        Live {
+    pub unsafe fn new(layout: Layout, heap: HeapLayout, known: Known) -> Reader {
+        Reader {
             layout,
             heap,
             known,
