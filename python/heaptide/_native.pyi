@@ -5,6 +5,7 @@ from types import CodeType
 from typing import Any, final
 
 __all__ = [
+    "DEFAULT_SAMPLE_BYTES",
     "Control",
     "HeapPartition",
     "HeapSet",
@@ -62,6 +63,7 @@ __all__ = [
     "unset_line_trace",
 ]
 
+DEFAULT_SAMPLE_BYTES: int
 __version__: str
 
 class RecordingError(RuntimeError): ...

@@ -16,6 +16,9 @@ pub const PREFIX_LEN: usize = 24;
 /// Headers beyond this are damage, not data.
 pub const MAX_FIELDS_LEN: usize = 1 << 20;
 
+/// Mean bytes between two samples when sampling is requested without a number.
+pub const DEFAULT_SAMPLE_BYTES: u64 = 512 * 1024;
+
 /// What is recorded of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Mode {

@@ -4,11 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use heaptide_capture::header::DEFAULT_SAMPLE_BYTES;
+
 use crate::json::{Json, object};
 
 const MAX_SAMPLE_BYTES: i64 = 1 << 50;
 const MAX_INTERVAL_MS: i64 = 86_400_000;
-const DEFAULT_SAMPLE_BYTES: u64 = 512 * 1024;
 
 pub trait Steering: Send + Sync {
     /// Where this process is being recorded into. Never waits for the interpreter.

@@ -12,6 +12,7 @@ mod recording;
 mod usage;
 
 use heaptide_agent::host::own_memory::Counted;
+use heaptide_capture::header::DEFAULT_SAMPLE_BYTES;
 use pyo3::prelude::*;
 
 #[global_allocator]
@@ -20,6 +21,7 @@ static ALLOCATOR: Counted = Counted;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("DEFAULT_SAMPLE_BYTES", DEFAULT_SAMPLE_BYTES)?;
     module.add_function(wrap_pyfunction!(recording::start, module)?)?;
     module.add_function(wrap_pyfunction!(recording::stop, module)?)?;
     module.add_function(wrap_pyfunction!(recording::active, module)?)?;

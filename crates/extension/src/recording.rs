@@ -8,6 +8,7 @@ use heaptide_agent::record::threads;
 use heaptide_agent::session;
 use heaptide_agent::session::config::{Config, Program};
 use heaptide_agent::session::error::StartError;
+use heaptide_capture::Mode;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyFileExistsError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -54,11 +55,13 @@ pub fn start(
     let config = Config {
         path,
         overwrite,
-        objects,
-        sample_bytes,
-        aggregate,
-        native,
-        follow_fork,
+        mode: Mode {
+            objects,
+            sample_bytes,
+            aggregate,
+            native,
+            follow_fork,
+        },
         interval_ms,
         whole_program,
         attached,

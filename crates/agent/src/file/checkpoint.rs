@@ -32,7 +32,7 @@ pub struct Checkpoints {
 impl Checkpoints {
     pub fn new(session: &Session) -> Self {
         Checkpoints {
-            tally: Tally::new(session.config.sample_bytes),
+            tally: Tally::new(session.config.mode.sample_bytes),
             cut: 0,
             generation: 0,
             last_len: 0,

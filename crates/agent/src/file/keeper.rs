@@ -93,7 +93,7 @@ pub fn wait_until_gone() {
 
 fn run(session: &Session, mut checkpoints: Option<Box<Checkpoints>>) -> Option<Box<Checkpoints>> {
     let resident = Resident::open();
-    let interval = Duration::from_millis(session.interval_ms.max(1).into());
+    let interval = Duration::from_millis(session.config.interval_ms.max(1).into());
     let mut next_reading = Instant::now();
     let mut next_clock = Instant::now();
     let mut own_bytes_noted = 0;

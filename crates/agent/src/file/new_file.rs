@@ -5,7 +5,7 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 
-use heaptide_capture::{Header, Mode, header};
+use heaptide_capture::{Header, header};
 
 use crate::host::resident::Resident;
 use crate::record::clock;
@@ -46,13 +46,7 @@ pub fn header_of(config: &Config, session: [u8; 16], parent_pid: u32, tick_shift
         pid: std::process::id(),
         parent_pid,
         started_unix_ns: clock::unix_ns(),
-        mode: Mode {
-            objects: config.objects,
-            sample_bytes: config.sample_bytes,
-            aggregate: config.aggregate,
-            follow_fork: config.follow_fork,
-            native: config.native,
-        },
+        mode: config.mode,
         command: program.command,
         executable: program.executable,
         working_directory: program.working_directory,

@@ -287,7 +287,7 @@ fn join(state: &mut ThreadState, session: &session::Session) {
     state.tables.reset(0, 0);
     state.stack.forget();
     state.native = null_mut();
-    if session.config.native {
+    if session.config.mode.native {
         if state.native_memory.is_null() {
             state.native_memory = native::new_stack();
         }

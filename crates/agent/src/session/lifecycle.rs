@@ -107,7 +107,7 @@ unsafe fn start_as(
                 .unwrap_or_default(),
         ));
     }
-    if config.native && !native::IS_SUPPORTED {
+    if config.mode.native && !native::IS_SUPPORTED {
         return Err(StartError::NoNativeStacks);
     }
     // SAFETY: the caller holds the GIL.
@@ -117,7 +117,7 @@ unsafe fn start_as(
     }
     fork::prepare();
     let has_memory = own_memory::prepare_reserve()
-        && (config.sample_bytes == 0 || sampler::prepare(config.sample_bytes));
+        && (config.mode.sample_bytes == 0 || sampler::prepare(config.mode.sample_bytes));
     if !has_memory {
         return Err(StartError::NoMemory);
     }
@@ -133,7 +133,6 @@ unsafe fn start_as(
     let session: &'static Session = Box::leak(Box::new(Session {
         number,
         store,
-        interval_ms: config.interval_ms,
         id,
         registry: Mutex::default(),
         n_streams: AtomicU32::new(1),
@@ -144,7 +143,7 @@ unsafe fn start_as(
     codes::reset(&codes::CODES);
     SESSION.store(std::ptr::from_ref(session).cast_mut(), Ordering::Release);
     session.note_clock();
-    if session.config.native {
+    if session.config.mode.native {
         native::modules::reset();
     }
     if let Some(bytes) = resident::limit() {
@@ -155,6 +154,7 @@ unsafe fn start_as(
     }
     let checkpoints = session
         .config
+        .mode
         .aggregate
         .then(|| Box::new(Checkpoints::new(session)));
     let keeper = match keeper::start(session, checkpoints) {
@@ -170,12 +170,12 @@ unsafe fn start_as(
         if interpreter::layout().is_some() {
             codes::watch_deaths(&symbols);
         }
-        let kind = if session.config.sample_bytes > 0 {
+        let kind = if session.config.mode.sample_bytes > 0 {
             hooks::Kind::Sampled
         } else {
             hooks::Kind::Exact
         };
-        let objects = session.config.objects;
+        let objects = session.config.mode.objects;
         hooks::install(&symbols, hooks::Recorded { kind, objects });
     }
     *running = Some(Running { keeper, symbols });
@@ -278,7 +278,7 @@ pub fn forget_after_fork(inherit: impl FnOnce(&Config, [u8; 16])) {
     };
     // Its keeper does not exist in this process.
     std::mem::forget(LIFECYCLE.lock().take());
-    if session.config.follow_fork && !session.abandoned.load(Ordering::Acquire) {
+    if session.config.mode.follow_fork && !session.abandoned.load(Ordering::Acquire) {
         inherit(&session.config, session.id);
     }
 }

@@ -60,7 +60,6 @@ static N_SESSIONS: AtomicU32 = AtomicU32::new(0);
 pub struct Session {
     pub number: u32,
     pub store: Store,
-    pub interval_ms: u32,
     pub config: Config,
     id: [u8; 16],
     registry: Mutex<RegistryStream>,
@@ -157,7 +156,7 @@ pub fn position() -> Option<RecordingPosition> {
     let config = &current()?.config;
     Some(RecordingPosition {
         path: config.path.to_string_lossy().into_owned(),
-        objects: config.objects,
+        objects: config.mode.objects,
         segment,
     })
 }

@@ -8,6 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use heaptide_capture::header::DEFAULT_SAMPLE_BYTES;
 
 use crate::exit::Failure;
 use crate::live::beside::{LivePlace, LivePlan};
@@ -34,9 +35,6 @@ const SPLITTING: [Splitting; 2] = [
         short: super::lines::SHORT_WITH_VALUE,
     },
 ];
-
-/// Mean bytes between two samples if `--sample` does not say.
-const DEFAULT_SAMPLE_BYTES: &str = "524288";
 
 /// A program, and how it is to be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +140,7 @@ pub(super) fn sample() -> Arg {
         .value_name("BYTES")
         .num_args(0..=1)
         .require_equals(true)
-        .default_missing_value(DEFAULT_SAMPLE_BYTES)
+        .default_missing_value(DEFAULT_SAMPLE_BYTES.to_string())
         .value_parser(sizes::parse)
         .help(
             "record one allocation about every so many bytes, such as 512k or 1MiB [default: 512k]",
