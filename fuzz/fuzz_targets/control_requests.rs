@@ -10,8 +10,8 @@ use std::time::Duration;
 use heaptide_control::config::{Config, RenderConfig, ReportCommand, ReportOption};
 use heaptide_control::json::Json;
 use heaptide_control::request::{MAX_BODY_BYTES, Request};
-use heaptide_control::security::Door;
-use heaptide_control::steering::{HeapOptions, Join, Options, Steering};
+use heaptide_control::security::EntryPoint;
+use heaptide_control::recorder::{HeapOptions, Join, Options, Recorder};
 use heaptide_control::{Handler, routes};
 use libfuzzer_sys::fuzz_target;
 
@@ -19,14 +19,14 @@ fuzz_target!(|bytes: &[u8]| {
     match Request::read(&mut &bytes[..]) {
         Ok(Some(request)) => {
             assert!(request.body.len() <= MAX_BODY_BYTES);
-            let _ = routes::find(&request.path);
+            let _ = routes::resolve(&request.path);
             if let Ok(body) = Json::parse(&request.body) {
                 let _ = Options::from_json(&body);
                 let _ = HeapOptions::from_json(&body);
             }
-            answer(&OPEN, &request, Door::Local);
-            answer(&GUARDED, &request, Door::Remote);
-            answer(&GUARDED, &request, Door::Private);
+            answer(&OPEN, &request, EntryPoint::Local);
+            answer(&GUARDED, &request, EntryPoint::Remote);
+            answer(&GUARDED, &request, EntryPoint::Private);
         }
         Ok(None) => assert!(bytes.is_empty()),
         Err(refusal) => assert!((400..500).contains(&refusal.status)),
@@ -41,8 +41,8 @@ static OPEN: LazyLock<Handler> = LazyLock::new(|| handler("open", None));
 static GUARDED: LazyLock<Handler> = LazyLock::new(|| handler("guarded", Some("secret")));
 
 /// Answers, and checks what every client relies on.
-fn answer(handler: &Handler, request: &Request, door: Door) {
-    let response = handler.handle(request, door);
+fn answer(handler: &Handler, request: &Request, entry_point: EntryPoint) {
+    let response = handler.handle(request, entry_point);
     assert!((200..600).contains(&response.status));
     for (name, value) in &response.headers {
         assert!(!value.contains(['\r', '\n', '\0']), "{name}: {value:?}");
@@ -57,7 +57,7 @@ fn answer(handler: &Handler, request: &Request, door: Door) {
 /// Whose profiler never starts, so that nothing is left behind.
 struct Unwilling;
 
-impl Steering for Unwilling {
+impl Recorder for Unwilling {
     fn recording(&self) -> Option<PathBuf> {
         None
     }
@@ -114,7 +114,7 @@ fn handler(name: &str, token: Option<&str>) -> Handler {
         keep_sessions: 10,
         keep_bytes: 1 << 30,
         requests_per_second: u32::MAX,
-        patience: Duration::from_secs(1),
+        interpreter_timeout: Duration::from_secs(1),
         // No process is started for a report: that there is no program is an answer, too.
         render: RenderConfig {
             command: Vec::new(),

@@ -3,7 +3,7 @@
 const BLOCK: usize = 512;
 
 /// The head of a file in the archive. Names are ours and short.
-pub fn head(name: &str, length: u64, unix_seconds: u64) -> Vec<u8> {
+pub(crate) fn head(name: &str, length: u64, unix_seconds: u64) -> Vec<u8> {
     let mut block = vec![0; BLOCK];
     let mut put = |at: usize, text: &str| {
         let end = (at + text.len()).min(BLOCK);
@@ -31,12 +31,12 @@ pub fn head(name: &str, length: u64, unix_seconds: u64) -> Vec<u8> {
 }
 
 /// What follows a file up to the next block.
-pub fn padding(length: u64) -> Vec<u8> {
+pub(crate) fn padding(length: u64) -> Vec<u8> {
     vec![0; (BLOCK - length as usize % BLOCK) % BLOCK]
 }
 
 /// What follows the last file.
-pub fn end() -> Vec<u8> {
+pub(crate) fn end() -> Vec<u8> {
     vec![0; 2 * BLOCK]
 }
 

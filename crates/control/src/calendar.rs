@@ -1,16 +1,12 @@
 //! Moments as people read them, in UTC.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Milliseconds since 1970.
-pub fn unix_ms(moment: SystemTime) -> u64 {
+pub(crate) fn unix_ms(moment: SystemTime) -> u64 {
     moment
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_millis() as u64)
-}
-
-pub fn moment(unix_ms: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(unix_ms)
 }
 
 /// Year, month, day, hour, minute, second, millisecond.
@@ -45,13 +41,13 @@ fn fields(unix_ms: u64) -> [u64; 7] {
 }
 
 /// `2026-11-15T23:30:12.345Z`
-pub fn timestamp(unix_ms: u64) -> String {
+pub(crate) fn timestamp(unix_ms: u64) -> String {
     let [year, month, day, hour, minute, second, ms] = fields(unix_ms);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
 /// `20261115-233012-345`: sorts as the moments do.
-pub fn stamp(unix_ms: u64) -> String {
+pub(crate) fn stamp(unix_ms: u64) -> String {
     let [year, month, day, hour, minute, second, ms] = fields(unix_ms);
     format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}-{ms:03}")
 }

@@ -4,13 +4,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Sessions kept, and the bytes that all of them may take.
-pub const DEFAULT_KEEP_SESSIONS: usize = 10;
-pub const DEFAULT_KEEP_BYTES: u64 = 4 << 30;
-/// Address space of the process that makes a report.
-pub const DEFAULT_RENDER_BYTES: u64 = 4 << 30;
-pub const DEFAULT_REQUESTS_PER_SECOND: u32 = 200;
-
 #[derive(Clone, Debug)]
 pub struct Config {
     /// What the job is called.
@@ -30,7 +23,7 @@ pub struct Config {
     pub keep_bytes: u64,
     pub requests_per_second: u32,
     /// How long a request waits for the interpreter before it is answered with 202.
-    pub patience: Duration,
+    pub interpreter_timeout: Duration,
     pub render: RenderConfig,
     /// The report commands there are, with their options.
     pub commands: Vec<ReportCommand>,
@@ -42,7 +35,7 @@ pub struct Config {
 
 impl Config {
     /// What the group is called: the same in all processes of this job, and in no other job.
-    pub fn group_name(&self) -> &str {
+    pub(crate) fn group_name(&self) -> &str {
         let name = self.group.file_name();
         name.and_then(|name| name.to_str()).unwrap_or_default()
     }

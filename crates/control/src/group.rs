@@ -52,20 +52,20 @@ pub fn user() -> u32 {
 }
 
 /// Whose folder it is; for one that cannot be looked at, whose the folder is that it lies in.
-pub fn owner(folder: &Path) -> Option<u32> {
+pub(crate) fn owner(folder: &Path) -> Option<u32> {
     let found = folder.ancestors().find_map(|path| fs::metadata(path).ok());
     found.map(|metadata| metadata.uid())
 }
 
 /// Within which the numbers of processes are told apart: this boot of this machine, and its container. `None` where that
 /// cannot be found out.
-pub fn pid_space() -> Option<String> {
+pub(crate) fn pid_space() -> Option<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let space = fs::read_link("/proc/self/ns/pid").ok()?;
     Some(format!("{} {}", boot.trim(), space.display()))
 }
 
-pub fn may_write(folder: &Path) -> bool {
+pub(crate) fn may_write(folder: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     accessat(CWD, folder, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
@@ -159,7 +159,7 @@ pub fn ask(
 }
 
 /// One start or stop at a time in the whole group; given back when the file is dropped.
-pub fn lock(group: &Path) -> io::Result<File> {
+pub(crate) fn lock(group: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)

@@ -2,56 +2,60 @@
 //!
 //! [`switching`] answers what begins and ends recordings, [`looking`] what shows them.
 
-mod looking;
-mod switching;
+mod heap;
+mod recordings;
+mod start_stop;
+mod status;
 
 use std::sync::Arc;
 
 use crate::config::Config;
 use crate::json::Json;
 use crate::openapi;
-use crate::reports::{self, Report};
+use crate::program::Program;
+use crate::recorder::{Options, Recorder};
+use crate::reports;
 use crate::request::Request;
 use crate::response::{Body, Response};
-use crate::routes::{self, BASE, Found, Operation};
-use crate::security::{self, Door, Rate};
-use crate::steering::{Options, Steering};
-use crate::switch::Switch;
+use crate::routes::{self, BASE, Operation, ResolvedRoute};
+use crate::security::{self, EntryPoint, Rate};
 
 pub struct Handler {
-    pub switch: Switch,
+    program: Program,
     rate: Rate,
 }
 
-/// Which manners an answer has: ours, or those that clients of memray's routes know.
+/// Which style an answer has: ours, or those that clients of memray's routes know.
 #[derive(Clone, Copy, PartialEq)]
-enum Manners {
-    Ours,
+enum Style {
+    Heaptide,
     Memray,
 }
 
 impl Handler {
-    pub fn new(config: Config, steering: Arc<dyn Steering>) -> Handler {
+    pub fn new(config: Config, recorder: Arc<dyn Recorder>) -> Handler {
         Handler {
             rate: Rate::new(config.requests_per_second),
-            switch: Switch::new(config, steering),
+            program: Program::new(config, recorder),
         }
     }
 
-    fn config(&self) -> &Config {
-        &self.switch.config
+    pub fn config(&self) -> &Config {
+        &self.program.config
     }
 
-    pub fn handle(&self, request: &Request, door: Door) -> Response {
-        let response = security::refuse(self.config(), &self.rate, request, door)
-            .unwrap_or_else(|| self.dispatch(request));
+    pub fn handle(&self, request: &Request, entry_point: EntryPoint) -> Response {
+        let bare = request.path.trim_end_matches('/');
+        let route = routes::resolve(bare);
+        let is_public = is_public(request, route.as_ref());
+        let response = security::refuse(self.config(), &self.rate, request, entry_point, is_public)
+            .unwrap_or_else(|| self.dispatch(request, bare, route));
         security::allow_origin(self.config(), request, response)
             .with("X-Content-Type-Options", "nosniff")
     }
 
-    fn dispatch(&self, request: &Request) -> Response {
-        let bare = request.path.trim_end_matches('/');
-        let Some(found) = routes::find(bare) else {
+    fn dispatch(&self, request: &Request, bare: &str, route: Option<ResolvedRoute>) -> Response {
+        let Some(route) = route else {
             let is_above = request.path.ends_with('/') && !request.path.contains(BASE);
             if is_above || bare.ends_with(BASE) {
                 return redirect(&format!("{bare}/docs"));
@@ -70,21 +74,21 @@ impl Handler {
             "HEAD" => "GET",
             method => method,
         };
-        let operation = found
+        let operation = route
             .operations
             .iter()
             .find(|operation| operation.0 == method);
         match operation {
             Some((_, operation)) => match scope_of(request) {
-                Ok(()) => self.run(*operation, &found, request),
+                Ok(()) => self.run(*operation, &route, request),
                 Err(refusal) => refusal,
             },
-            None => self.other_method(&found, request),
+            None => self.other_method(&route, request),
         }
     }
 
-    fn other_method(&self, found: &Found, request: &Request) -> Response {
-        let mut methods: Vec<&str> = found
+    fn other_method(&self, route: &ResolvedRoute, request: &Request) -> Response {
+        let mut methods: Vec<&str> = route
             .operations
             .iter()
             .map(|operation| operation.0)
@@ -114,16 +118,16 @@ impl Handler {
         Response::error(405, "MethodNotAllowed", sentence).with("Allow", allowed)
     }
 
-    fn run(&self, operation: Operation, found: &Found, request: &Request) -> Response {
+    fn run(&self, operation: Operation, route: &ResolvedRoute, request: &Request) -> Response {
         // What a proxy took off the path is put in front again; what it left there is there already.
         let configured = self.config().prefix.as_str();
-        let prefix = if found.prefix.starts_with(configured) {
-            found.prefix.clone()
+        let prefix = if route.prefix.starts_with(configured) {
+            route.prefix.clone()
         } else {
-            format!("{configured}{}", found.prefix)
+            format!("{configured}{}", route.prefix)
         };
         let prefix = prefix.as_str();
-        let id = found.session.as_deref().unwrap_or("latest");
+        let id = route.session.as_deref().unwrap_or("latest");
         match operation {
             Operation::Status => self.status(prefix, request),
             Operation::Start => self.start(prefix, request),
@@ -133,24 +137,19 @@ impl Handler {
             Operation::Snapshot => self.snapshot(prefix),
             Operation::Heap => self.heap(request),
             Operation::Sessions => self.sessions(prefix),
-            Operation::Session => self.with_session(id, Manners::Ours, |session| {
-                let stats = self.switch.stats(session);
-                Response::json(200, &self.switch.describe(session, stats.as_ref(), prefix))
+            Operation::Session => self.with_session(id, Style::Heaptide, |session| {
+                let stats = self.program.stats(session);
+                Response::json(200, &self.program.describe(session, stats.as_ref(), prefix))
             }),
             Operation::DeleteSession => self.delete(id),
-            Operation::Download => self.with_session(id, Manners::Ours, |session| {
+            Operation::Download => self.with_session(id, Style::Heaptide, |session| {
                 reports::download(request, session, &format!("{}.tide", session.id))
             }),
-            Operation::MemrayDownload => self.with_session(id, Manners::Memray, |session| {
+            Operation::MemrayDownload => self.with_session(id, Style::Memray, |session| {
                 reports::download(request, session, "memray-report.bin")
             }),
-            Operation::Make(report) => self.make(report, id, request, Manners::Ours),
-            Operation::MemrayFlamegraph => {
-                self.make(Report::named("flamegraph"), id, request, Manners::Memray)
-            }
-            Operation::MemrayStats => {
-                self.make(Report::named("stats"), id, request, Manners::Memray)
-            }
+            Operation::Report(report) => self.report(report, id, request, Style::Heaptide),
+            Operation::MemrayReport(report) => self.report(report, id, request, Style::Memray),
             Operation::OpenApi => {
                 let document = openapi::document(self.config(), prefix);
                 Response::json(200, &document)
@@ -158,6 +157,20 @@ impl Handler {
             Operation::Docs => docs(),
         }
     }
+}
+
+/// Whether anyone may read the answer without a token: the page and the document that list the routes, which show nothing of
+/// the program, and OPTIONS, which browsers send without a token.
+fn is_public(request: &Request, route: Option<&ResolvedRoute>) -> bool {
+    let is_document = match route {
+        Some(route) => {
+            let mut operations = route.operations.iter();
+            operations.all(|one| matches!(one.1, Operation::Docs | Operation::OpenApi))
+        }
+        // Redirects to the page.
+        None => request.path.ends_with('/'),
+    };
+    is_document || request.method == "OPTIONS"
 }
 
 /// To another path of this very server, whatever the path that was asked for looks like: `//host/` names another one.
@@ -185,7 +198,7 @@ fn scope_of(request: &Request) -> Result<(), Response> {
 }
 
 /// The page that lists the routes and tries them, with nothing from elsewhere.
-pub fn docs() -> Response {
+pub(crate) fn docs() -> Response {
     Response::new(200, "text/html; charset=utf-8", include_str!("docs.html"))
         .with("Cache-Control", "no-cache")
         .with(
@@ -193,6 +206,21 @@ pub fn docs() -> Response {
             "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
              connect-src 'self'; img-src data: blob:",
         )
+}
+
+/// Returns the body of a request as JSON; an empty object if there is no body.
+fn json_body(request: &Request) -> Result<Json, Response> {
+    if request.body.is_empty() {
+        return Ok(Json::Object(Vec::new()));
+    }
+    Json::parse(&request.body).map_err(|reason| {
+        let sentence = format!("the body is not JSON: {reason}");
+        Response::error(400, "ValueError", sentence)
+    })
+}
+
+fn is_for_this_process(request: &Request) -> bool {
+    request.parameter("scope") == Some("process")
 }
 
 fn links(prefix: &str) -> Json {

@@ -1,44 +1,44 @@
-//! HTTP in the running process: switch the recording on and off, and look at it, while the job goes on.
+//! The control API: HTTP in the profiled process that starts and stops a recording and serves reports while it runs.
 //!
-//! The path of a request, file by file: [`server`] (a listener on a thread of its own) → [`request`] (bytes become a
-//! request) → [`security`] (may it?) → [`handler`] (which route, and what it does) → [`sessions`] (captures on disk),
-//! [`render`] (reports, made by another process), [`group`] (the other workers of the same job) → [`response`].
-//! [`routes`] declares every route once; [`openapi`] describes them from that list.
+//! The path of a request, file by file: `server` (a listener on its own thread) → [`request`] (parses the bytes) →
+//! `handler` → [`routes`] (the table of routes) → [`security`] (access control) → `handler/…` (one file per group of
+//! routes) → `program` (this process and its siblings) → `sessions` (captures on disk), `reports` and `render` (reports, made
+//! by another process), [`group`] (the other processes of the program) → `response`. `openapi` describes the table of routes.
 //!
-//! What is steered is a trait, [`Steering`]: nothing here knows the agent or the interpreter. Absent here, on purpose:
-//! unsafe code, panics, an async runtime, waiting for the interpreter on a thread that answers other requests, and any
-//! path of the file system that a request could choose.
+//! The API drives a trait, [`Recorder`], and knows neither the agent nor the interpreter. This crate has no unsafe code, no
+//! panics and no async runtime. A thread that answers requests never waits for the interpreter, and no request can choose a
+//! path of the file system.
 #![forbid(unsafe_code)]
 
-pub mod address;
-pub mod archive;
-pub mod calendar;
+mod address;
+mod archive;
+mod calendar;
 pub mod client;
 pub mod config;
+mod deadline;
 pub mod group;
-pub mod handler;
+mod handler;
 pub mod json;
-pub mod openapi;
-mod patience;
-pub mod ranges;
-pub mod render;
+mod openapi;
+mod program;
+mod ranges;
+pub mod recorder;
+mod render;
 pub mod reports;
 pub mod request;
 pub mod response;
 pub mod routes;
 pub mod security;
-pub mod server;
-pub mod sessions;
-pub mod steering;
-pub mod switch;
+mod server;
+mod sessions;
 
 pub use address::Address;
 pub use config::{Config, ReportCommand, ReportOption};
 pub use handler::Handler;
+pub use recorder::{Options, Recorder};
 pub use request::Request;
 pub use response::{Body, Response};
 pub use server::Server;
-pub use steering::{Options, Steering};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -8,10 +8,10 @@ use crate::reports::{HIDE_NATIVE, NATIVE, Report, content_type, options_for_requ
 use crate::routes::{self, BASE, Operation, Route};
 use schemas::{binary_schema, choice_schema, integer_schema, reference, schemas, text_schema};
 
-pub fn document(config: &Config, prefix: &str) -> Json {
+pub(crate) fn document(config: &Config, prefix: &str) -> Json {
     let mut paths: Vec<(String, Json)> = Vec::new();
     for route in routes::all() {
-        if let Operation::Make(report) = route.operation {
+        if let Operation::Report(report) = route.operation {
             if report.command(config).is_none() {
                 continue;
             }
@@ -31,7 +31,7 @@ pub fn document(config: &Config, prefix: &str) -> Json {
             object([
                 ("title", format!("{}: memory profiler", config.name).into()),
                 ("version", env!("CARGO_PKG_VERSION").into()),
-                ("description", "Switch the memory profiler of this job on and off, and look at what it recorded.".into()),
+                ("description", "Program the memory profiler of this job on and off, and look at what it recorded.".into()),
             ]),
         ),
         ("servers", vec![object([("url", server.into())])].into()),
@@ -65,7 +65,7 @@ pub fn document(config: &Config, prefix: &str) -> Json {
 
 fn operation(config: &Config, route: &Route) -> Json {
     let summary = match route.operation {
-        Operation::Make(report) => report
+        Operation::Report(report) => report
             .command(config)
             .map_or(String::new(), |command| command.about.clone()),
         _ => route.summary.to_owned(),
@@ -131,20 +131,11 @@ fn operation(config: &Config, route: &Route) -> Json {
             content.set("application/x-tar", object([("schema", binary_schema())]));
             (&[200, 206], content, &[400, 404, 416, 500])
         }
-        Operation::Make(report) => (
+        Operation::Report(report) | Operation::MemrayReport(report) => (
             &[200],
             report_content(config, report, &mut parameters),
             &[400, 404, 500, 504],
         ),
-        Operation::MemrayFlamegraph | Operation::MemrayStats => {
-            let name = if route.operation == Operation::MemrayStats {
-                "stats"
-            } else {
-                "flamegraph"
-            };
-            let content = report_content(config, Report::named(name), &mut parameters);
-            (&[200], content, &[400, 404, 500, 504])
-        }
         Operation::Docs | Operation::OpenApi => (&[200], Json::Object(Vec::new()), &[]),
     };
     let mut responses = Json::Object(Vec::new());

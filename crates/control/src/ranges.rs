@@ -4,7 +4,7 @@ use crate::request::Request;
 use crate::response::{Body, Response};
 
 /// The part that was asked for, if one was.
-pub fn apply(request: &Request, mut response: Response, tag: &str) -> Response {
+pub(crate) fn apply(request: &Request, mut response: Response, tag: &str) -> Response {
     let is_weak = tag.starts_with("W/");
     if let Some(known) = request.header("If-None-Match") {
         let strong = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();

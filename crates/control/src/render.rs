@@ -23,7 +23,7 @@ const MAX_MESSAGE_BYTES: u64 = 16 * 1024;
 /// The renderer's last line on standard error: how it ended.
 const ENDED: &str = "heaptide-ended:";
 
-pub struct Renderer {
+pub(crate) struct Renderer {
     config: RenderConfig,
     folder: PathBuf,
     n_running: Mutex<usize>,
@@ -32,7 +32,7 @@ pub struct Renderer {
 
 /// Why there is no report.
 #[derive(Debug)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// The command did not understand its arguments: whoever asked must ask otherwise.
     Arguments(String),
     /// Nothing that was recorded passes the filters.
@@ -44,7 +44,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    pub fn response(self) -> Response {
+    pub(crate) fn response(self) -> Response {
         match self {
             Failure::Arguments(message) => Response::error(400, "ArgumentError", message),
             Failure::Nothing(message) => Response::error(404, "NothingFound", message),
@@ -62,7 +62,7 @@ impl Failure {
 }
 
 impl Renderer {
-    pub fn new(config: RenderConfig, folder: &Path) -> Renderer {
+    pub(crate) fn new(config: RenderConfig, folder: &Path) -> Renderer {
         Renderer {
             config,
             folder: folder.to_owned(),
@@ -72,8 +72,8 @@ impl Renderer {
     }
 
     /// What the command with these words prints, as a file and its length.
-    pub fn run(&self, words: Vec<OsString>) -> Result<(File, u64), Failure> {
-        let _turn = self.wait_for_turn();
+    pub(crate) fn run(&self, words: Vec<OsString>) -> Result<(File, u64), Failure> {
+        let _permit = self.wait_for_permit();
         let failed = |error: io::Error| {
             Failure::Command(format!(
                 "the process that makes reports cannot be run ({error})"
@@ -123,7 +123,7 @@ impl Renderer {
         }
     }
 
-    fn wait_for_turn(&self) -> Turn<'_> {
+    fn wait_for_permit(&self) -> Permit<'_> {
         let mut n_running = lock(&self.n_running);
         while *n_running >= MAX_AT_ONCE {
             n_running = match self.one_ended.wait(n_running) {
@@ -132,13 +132,13 @@ impl Renderer {
             };
         }
         *n_running += 1;
-        Turn(self)
+        Permit(self)
     }
 }
 
-struct Turn<'a>(&'a Renderer);
+struct Permit<'a>(&'a Renderer);
 
-impl Drop for Turn<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
         *lock(&self.0.n_running) -= 1;
         self.0.one_ended.notify_one();

@@ -13,55 +13,55 @@ use crate::request::Request;
 use crate::response::{Body, Response};
 use crate::sessions::Session;
 
-/// A report command, and the routes below `/api/v1/profiler` and below a session.
+/// A report that the control API serves: one command of the command line with two routes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
-    pub route: &'static str,
-    /// A page for a browser; otherwise text.
-    pub is_page: bool,
-    /// Compares with another session, named by `base`.
-    pub needs_base: bool,
+    /// The name of the command, of the routes' last segment and of the `ctl` action.
+    pub name: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) session_path: &'static str,
+    /// Whether the report is an HTML page rather than text.
+    pub(crate) is_page: bool,
+    /// Whether the report compares the session with another one, named by `base`.
+    pub(crate) needs_base: bool,
 }
 
+macro_rules! report {
+    ($name:literal, is_page: $is_page:literal, needs_base: $needs_base:literal) => {
+        Report {
+            name: $name,
+            path: concat!("/", $name),
+            session_path: concat!("/sessions/{session}/", $name),
+            is_page: $is_page,
+            needs_base: $needs_base,
+        }
+    };
+}
+
+pub(crate) const FLAMEGRAPH: Report = report!("flamegraph", is_page: true, needs_base: false);
+pub(crate) const STATS: Report = report!("stats", is_page: false, needs_base: false);
+
+/// Every report. Routes, the OpenAPI document and the actions of `heaptide ctl` come from this list.
 pub const REPORTS: &[Report] = &[
-    page("flamegraph"),
-    page("table"),
-    text("stats"),
-    text("summary"),
-    text("tree"),
-    page("timeline"),
-    Report {
-        needs_base: true,
-        ..text("diff")
-    },
+    FLAMEGRAPH,
+    report!("table", is_page: true, needs_base: false),
+    STATS,
+    report!("summary", is_page: false, needs_base: false),
+    report!("tree", is_page: false, needs_base: false),
+    report!("timeline", is_page: true, needs_base: false),
+    report!("diff", is_page: false, needs_base: true),
 ];
 
-/// The capture, and the reports that need no other session.
-pub fn of_one_session() -> impl Iterator<Item = &'static str> {
+/// Returns the names of the download and of the reports that need no other session.
+pub(crate) fn of_one_session() -> impl Iterator<Item = &'static str> {
     let reports = REPORTS.iter().filter(|report| !report.needs_base);
-    std::iter::once("report").chain(reports.map(|report| report.route))
+    std::iter::once("report").chain(reports.map(|report| report.name))
 }
 
-/// Where routes are, by their names.
-pub fn links(below: &str, names: impl Iterator<Item = &'static str>) -> Json {
-    let link = |name: &str| (name.to_owned(), Json::Text(format!("{below}/{name}")));
+/// Returns an object that maps names of routes to their paths below `base`.
+pub(crate) fn links(base: &str, names: impl Iterator<Item = &'static str>) -> Json {
+    let link = |name: &str| (name.to_owned(), Json::Text(format!("{base}/{name}")));
     Json::Object(names.map(link).collect())
-}
-
-const fn page(route: &'static str) -> Report {
-    Report {
-        route,
-        is_page: true,
-        needs_base: false,
-    }
-}
-
-const fn text(route: &'static str) -> Report {
-    Report {
-        route,
-        is_page: false,
-        needs_base: false,
-    }
 }
 
 /// Options that say where a report goes or how the command ends: these are decided here.
@@ -78,25 +78,19 @@ const NOT_FOR_REQUESTS: &[&str] = &[
 /// Parameters of ours, which are no options of a command.
 const OURS: &[&str] = &["format", "base", "process", "scope"];
 /// `native=1` and `native=0` are how people ask for native functions; the command, which shows them, can hide them.
-pub const NATIVE: &str = "native";
-pub const HIDE_NATIVE: &str = "hide-native";
+pub(crate) const NATIVE: &str = "native";
+pub(crate) const HIDE_NATIVE: &str = "hide-native";
 
 impl Report {
-    /// The report of a route that is known to be there.
-    pub fn named(route: &str) -> Report {
-        let found = REPORTS.iter().find(|report| report.route == route);
-        *found.unwrap_or(&REPORTS[0])
-    }
-
-    pub fn command<'a>(&self, config: &'a Config) -> Option<&'a ReportCommand> {
+    pub(crate) fn command<'a>(&self, config: &'a Config) -> Option<&'a ReportCommand> {
         config
             .commands
             .iter()
-            .find(|command| command.name == self.route)
+            .find(|command| command.name == self.name)
     }
 
     /// What `format=` may be; the first is the default.
-    pub fn formats(&self, command: &ReportCommand) -> Vec<&'static str> {
+    pub(crate) fn formats(&self, command: &ReportCommand) -> Vec<&'static str> {
         let has = |name: &str| command.options.iter().any(|option| option.name == name);
         if self.is_page {
             return vec!["html"];
@@ -108,7 +102,7 @@ impl Report {
     }
 
     /// The report of `session`, or the answer that says why there is none.
-    pub fn make(
+    pub(crate) fn make(
         &self,
         config: &Config,
         renderer: &Renderer,
@@ -117,17 +111,13 @@ impl Report {
         base: Option<&Session>,
     ) -> Response {
         let Some(command) = self.command(config) else {
-            return Response::error(
-                404,
-                "NotFound",
-                format!("there is no report {}", self.route),
-            );
+            return Response::error(404, "NotFound", format!("there is no report {}", self.name));
         };
         let formats = self.formats(command);
         let format = request.parameter("format").unwrap_or(formats[0]);
         if !formats.contains(&format) {
             let known = formats.join(", ");
-            let sentence = format!("{} has no format {format:?}: use {known}", self.route);
+            let sentence = format!("{} has no format {format:?}: use {known}", self.name);
             return Response::error(400, "ArgumentError", sentence);
         }
         let mut words: Vec<OsString> = vec![command.name.as_str().into()];
@@ -144,7 +134,7 @@ impl Report {
             Err(response) => return *response,
         }
         let takes_leaks = options_for_requests(command).any(|option| option.name == "leaks");
-        let is_flamegraph = self.route == "flamegraph";
+        let is_flamegraph = self.name == "flamegraph";
         if config.leaks && is_flamegraph && takes_leaks && request.parameter("leaks").is_none() {
             words.push("--leaks".into());
         }
@@ -176,20 +166,20 @@ impl Report {
         let response = Response {
             status: 200,
             headers: vec![("Content-Type", content_type.to_owned())],
-            body: Body::stretch(file, 0, length),
+            body: Body::file_range(file, 0, length),
         };
         let response = response.with("Cache-Control", "no-store");
         if format == "html" {
             return response.with(
                 "Content-Disposition",
-                format!("inline; filename=\"heaptide-{}.html\"", self.route),
+                format!("inline; filename=\"heaptide-{}.html\"", self.name),
             );
         }
         response
     }
 }
 
-pub fn content_type(format: &str) -> &'static str {
+pub(crate) fn content_type(format: &str) -> &'static str {
     match format {
         "html" => "text/html; charset=utf-8",
         "json" => "application/json",
@@ -198,7 +188,7 @@ pub fn content_type(format: &str) -> &'static str {
 }
 
 /// The options of a command that a request may give.
-pub fn options_for_requests(command: &ReportCommand) -> impl Iterator<Item = &ReportOption> {
+pub(crate) fn options_for_requests(command: &ReportCommand) -> impl Iterator<Item = &ReportOption> {
     let options = command.options.iter();
     options.filter(|option| {
         !NOT_FOR_REQUESTS.contains(&option.name.as_str()) && !OURS.contains(&option.name.as_str())
@@ -279,7 +269,7 @@ fn no_such_process(session: &Session, process: Option<&str>) -> Response {
 }
 
 /// The capture itself; of several processes an archive with all captures.
-pub fn download(request: &Request, session: &Session, name: &str) -> Response {
+pub(crate) fn download(request: &Request, session: &Session, name: &str) -> Response {
     let process = request.parameter("process");
     let wanted = |pid: u32| process.is_none_or(|wanted| wanted.parse() == Ok(pid));
     let captures = session
@@ -313,9 +303,9 @@ pub fn download(request: &Request, session: &Session, name: &str) -> Response {
     let (kind, ending, body) = if is_single {
         let (_, file, length) = opened.remove(0);
         let body = if is_running && request.header("Range").is_none() {
-            Body::growing(file)
+            Body::until_eof(file)
         } else {
-            Body::stretch(file, 0, length)
+            Body::file_range(file, 0, length)
         };
         ("application/octet-stream", name.to_owned(), body)
     } else {
@@ -330,7 +320,7 @@ pub fn download(request: &Request, session: &Session, name: &str) -> Response {
                     length,
                     modified / 1000,
                 )))
-                .then(Body::stretch(file, 0, length))
+                .then(Body::file_range(file, 0, length))
                 .then(Body::from(crate::archive::padding(length)));
         }
         let body = body.then(Body::from(crate::archive::end()));

@@ -25,7 +25,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub fn new(status: u16, reason: impl Into<String>) -> Refusal {
+    pub(crate) fn new(status: u16, reason: impl Into<String>) -> Refusal {
         Refusal {
             status,
             reason: reason.into(),
@@ -130,7 +130,7 @@ fn read_some(stream: &mut impl Read, piece: &mut [u8]) -> Result<usize, Refusal>
 }
 
 /// The request without its body, the body's length, and how many bytes the head takes; `None` if more must come.
-pub fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>, Refusal> {
+pub(crate) fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     let used = match parsed.parse(bytes) {
@@ -205,7 +205,7 @@ pub fn parse_query(query: &str) -> Result<Vec<(String, String)>, Refusal> {
 }
 
 /// Percent signs and pluses undone.
-pub fn decode(text: &str) -> Result<String, Refusal> {
+pub(crate) fn decode(text: &str) -> Result<String, Refusal> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, behind)) = rest.split_first() {

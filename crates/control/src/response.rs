@@ -24,20 +24,20 @@ pub struct Body {
 enum Part {
     Bytes(Vec<u8>),
     /// A stretch of a file.
-    Stretch {
+    FileRange {
         file: File,
         from: u64,
         length: u64,
     },
     /// A file that is still being written, to wherever it ends when its end is reached.
-    Growing {
+    UntilEof {
         file: File,
         from: u64,
     },
 }
 
 impl Response {
-    pub fn new(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Response {
+    pub(crate) fn new(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Response {
         Response {
             status,
             headers: vec![("Content-Type", content_type.to_owned())],
@@ -45,7 +45,7 @@ impl Response {
         }
     }
 
-    pub fn json(status: u16, value: &Json) -> Response {
+    pub(crate) fn json(status: u16, value: &Json) -> Response {
         Response::new(status, "application/json", value.to_string())
     }
 
@@ -58,19 +58,13 @@ impl Response {
         )
     }
 
-    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Response {
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Response {
         self.headers.push((name, value.into()));
         self
     }
 
-    pub fn header(&self, name: &str) -> Option<&str> {
-        let mut headers = self.headers.iter();
-        let found = headers.find(|header| header.0.eq_ignore_ascii_case(name));
-        found.map(|header| header.1.as_str())
-    }
-
     /// Writes everything; the connection is closed behind it. `head_only` for HEAD.
-    pub fn send(mut self, out: &mut impl Write, head_only: bool) -> io::Result<()> {
+    pub(crate) fn send(mut self, out: &mut impl Write, head_only: bool) -> io::Result<()> {
         let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
         for (name, value) in &self.headers {
             // A line end inside a value would begin another header.
@@ -117,19 +111,19 @@ impl From<Vec<u8>> for Body {
 
 impl Body {
     /// A stretch of a file whose length is known.
-    pub fn stretch(file: File, from: u64, length: u64) -> Body {
+    pub(crate) fn file_range(file: File, from: u64, length: u64) -> Body {
         Body {
-            parts: vec![Part::Stretch { file, from, length }],
+            parts: vec![Part::FileRange { file, from, length }],
         }
     }
 
-    pub fn growing(file: File) -> Body {
+    pub(crate) fn until_eof(file: File) -> Body {
         Body {
-            parts: vec![Part::Growing { file, from: 0 }],
+            parts: vec![Part::UntilEof { file, from: 0 }],
         }
     }
 
-    pub fn then(mut self, other: Body) -> Body {
+    pub(crate) fn then(mut self, other: Body) -> Body {
         self.parts.extend(other.parts);
         self
     }
@@ -140,7 +134,7 @@ impl Body {
     }
 
     /// Bytes `from` up to `to` alone; only of a body whose length is known.
-    pub fn slice(self, from: u64, to: u64) -> Body {
+    pub(crate) fn slice(self, from: u64, to: u64) -> Body {
         let mut begin = 0;
         let mut parts = Vec::new();
         for part in self.parts {
@@ -172,22 +166,22 @@ impl Part {
     fn length(&self) -> Option<u64> {
         match self {
             Part::Bytes(bytes) => Some(bytes.len() as u64),
-            Part::Stretch { length, .. } => Some(*length),
-            Part::Growing { .. } => None,
+            Part::FileRange { length, .. } => Some(*length),
+            Part::UntilEof { .. } => None,
         }
     }
 
     fn slice(self, from: u64, to: u64) -> Part {
         match self {
             Part::Bytes(bytes) => Part::Bytes(bytes[from as usize..to as usize].to_vec()),
-            Part::Stretch {
+            Part::FileRange {
                 file, from: begin, ..
-            } => Part::Stretch {
+            } => Part::FileRange {
                 file,
                 from: begin + from,
                 length: to - from,
             },
-            growing => growing,
+            until_eof => until_eof,
         }
     }
 
@@ -198,12 +192,12 @@ impl Part {
                 bytes.drain(..n_read);
                 Ok(n_read)
             }
-            Part::Growing { file, from } => {
+            Part::UntilEof { file, from } => {
                 let n_read = file.read_at(piece, *from)?;
                 *from += n_read as u64;
                 Ok(n_read)
             }
-            Part::Stretch { file, from, length } => {
+            Part::FileRange { file, from, length } => {
                 let wanted = piece.len().min((*length).try_into().unwrap_or(usize::MAX));
                 if wanted == 0 {
                     return Ok(0);
@@ -221,7 +215,7 @@ impl Part {
 }
 
 /// What HTTP calls a status.
-pub fn reason(status: u16) -> &'static str {
+pub(crate) fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
         202 => "Accepted",
@@ -232,7 +226,7 @@ pub fn reason(status: u16) -> &'static str {
         400 => "Bad Request",
         401 => "Unauthorized",
         403 => "Forbidden",
-        404 => "Not Found",
+        404 => "Not ResolvedRoute",
         405 => "Method Not Allowed",
         408 => "Request Timeout",
         409 => "Conflict",

@@ -1,11 +1,12 @@
-//! Every route, declared once: the handler looks here what a path means, the OpenAPI document what there is to say.
+//! The table of routes. [`resolve`] finds the route of a path; `openapi` describes the same table.
 
-use crate::reports::{REPORTS, Report};
+use crate::reports::{self, REPORTS, Report};
 
+/// The path that every route starts with, after any prefix.
 pub const BASE: &str = "/api/v1/profiler";
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Operation {
+pub(crate) enum Operation {
     Status,
     Start,
     Stop,
@@ -15,179 +16,178 @@ pub enum Operation {
     Session,
     DeleteSession,
     Download,
-    Make(Report),
+    Report(Report),
     MemrayStart,
     MemrayStop,
     MemrayDownload,
-    MemrayFlamegraph,
-    MemrayStats,
+    MemrayReport(Report),
     Docs,
     OpenApi,
 }
 
-pub struct Route {
-    pub method: &'static str,
-    /// Below [`BASE`]; `{session}` stands for a session's name.
-    pub path: String,
-    pub operation: Operation,
-    pub summary: &'static str,
+#[derive(Clone, Copy)]
+pub(crate) struct Route {
+    pub(crate) method: &'static str,
+    /// Relative to [`BASE`]; `{session}` matches a session ID.
+    pub(crate) path: &'static str,
+    pub(crate) operation: Operation,
+    /// Empty for reports, which are described by their command.
+    pub(crate) summary: &'static str,
 }
 
-/// Where a path leads.
-pub struct Found {
-    /// What stands before the routes.
-    pub prefix: String,
-    pub session: Option<String>,
-    /// The methods there are, with what they do.
-    pub operations: Vec<(&'static str, Operation)>,
+/// The route of a path. One path can have several methods.
+pub struct ResolvedRoute {
+    /// The part of the path before [`BASE`].
+    pub(crate) prefix: String,
+    pub(crate) session: Option<String>,
+    pub(crate) operations: Vec<(&'static str, Operation)>,
 }
 
-pub fn all() -> Vec<Route> {
-    let route = |method, path: &str, operation, summary| Route {
-        method,
-        path: path.to_owned(),
+const fn get(path: &'static str, operation: Operation, summary: &'static str) -> Route {
+    Route {
+        method: "GET",
+        path,
         operation,
         summary,
-    };
-    let mut routes = vec![
-        route(
-            "GET",
-            "/status",
-            Operation::Status,
-            "What is being recorded, in which processes",
-        ),
-        route(
-            "POST",
-            "/start",
-            Operation::Start,
-            "Begin to record, if nothing is recorded yet",
-        ),
-        route(
-            "POST",
-            "/stop",
-            Operation::Stop,
-            "End the recording and complete its captures",
-        ),
-        route(
-            "POST",
-            "/snapshot",
-            Operation::Snapshot,
-            "Keep what is recorded so far as a session of its own; the recording goes on",
-        ),
-        route(
-            "POST",
-            "/heap",
-            Operation::Heap,
-            "Download a heap snapshot: every Python object of this process and who refers to whom",
-        ),
-        route(
-            "GET",
-            "/sessions",
-            Operation::Sessions,
-            "List the sessions, the newest first",
-        ),
-        route(
-            "GET",
-            "/sessions/{session}",
-            Operation::Session,
-            "Show one session with its numbers",
-        ),
-        route(
-            "DELETE",
+    }
+}
+
+const fn post(path: &'static str, operation: Operation, summary: &'static str) -> Route {
+    Route {
+        method: "POST",
+        ..get(path, operation, summary)
+    }
+}
+
+const DOWNLOAD: &str = "Download the capture, or an archive of the captures of several processes";
+
+const ROUTES: &[Route] = &[
+    get(
+        "/status",
+        Operation::Status,
+        "Show which processes are being recorded",
+    ),
+    post(
+        "/start",
+        Operation::Start,
+        "Start recording, unless a recording is running",
+    ),
+    post(
+        "/stop",
+        Operation::Stop,
+        "Stop recording and complete the captures",
+    ),
+    post(
+        "/snapshot",
+        Operation::Snapshot,
+        "Save the recording so far as its own session; recording continues",
+    ),
+    post(
+        "/heap",
+        Operation::Heap,
+        "Download a heap snapshot: all Python objects of this process and their references",
+    ),
+    get(
+        "/sessions",
+        Operation::Sessions,
+        "List the sessions, newest first",
+    ),
+    get(
+        "/sessions/{session}",
+        Operation::Session,
+        "Show one session with its numbers",
+    ),
+    Route {
+        method: "DELETE",
+        ..get(
             "/sessions/{session}",
             Operation::DeleteSession,
-            "Delete a session that has ended",
-        ),
-    ];
-    for below in ["", "/sessions/{session}"] {
-        routes.push(route(
-            "GET",
-            &format!("{below}/report"),
-            Operation::Download,
-            "Download the capture; of several processes an archive with all of them",
-        ));
-        for report in REPORTS {
-            let path = format!("{below}/{}", report.route);
-            routes.push(route("GET", &path, Operation::Make(*report), ""));
-        }
-    }
-    routes.extend([
-        route(
-            "POST",
-            "/memray/start",
-            Operation::MemrayStart,
-            "Start the profiler session, if it is not started yet",
-        ),
-        route(
-            "POST",
-            "/memray/stop",
-            Operation::MemrayStop,
-            "Stop the profiler session and save its report",
-        ),
-        route(
-            "GET",
-            "/memray/report",
-            Operation::MemrayDownload,
-            "Download the report as a binary file",
-        ),
-        route(
-            "GET",
-            "/memray/flamegraph",
-            Operation::MemrayFlamegraph,
-            "Show the report as a flame graph",
-        ),
-        route(
-            "GET",
-            "/memray/stats",
-            Operation::MemrayStats,
-            "Show the statistics of the report",
-        ),
-    ]);
-    routes
+            "Delete a finished session",
+        )
+    },
+    get("/report", Operation::Download, DOWNLOAD),
+    get("/sessions/{session}/report", Operation::Download, DOWNLOAD),
+];
+
+/// The routes that clients of memray's HTTP API use.
+const MEMRAY_ROUTES: &[Route] = &[
+    post(
+        "/memray/start",
+        Operation::MemrayStart,
+        "Start the profiler session, unless one is running",
+    ),
+    post(
+        "/memray/stop",
+        Operation::MemrayStop,
+        "Stop the profiler session and save its report",
+    ),
+    get(
+        "/memray/report",
+        Operation::MemrayDownload,
+        "Download the report as a binary file",
+    ),
+    get(
+        "/memray/flamegraph",
+        Operation::MemrayReport(reports::FLAMEGRAPH),
+        "Show the report as a flame graph",
+    ),
+    get(
+        "/memray/stats",
+        Operation::MemrayReport(reports::STATS),
+        "Show the statistics of the report",
+    ),
+];
+
+/// Returns every route. A report has one route for the latest session and one for a named session.
+pub(crate) fn all() -> impl Iterator<Item = Route> {
+    let route = |report: &Report, path| get(path, Operation::Report(*report), "");
+    let of_latest = REPORTS.iter().map(move |report| route(report, report.path));
+    let of_session = REPORTS
+        .iter()
+        .map(move |report| route(report, report.session_path));
+    let routes = ROUTES.iter().copied().chain(of_latest).chain(of_session);
+    routes.chain(MEMRAY_ROUTES.iter().copied())
 }
 
-/// What a path means; `None` if it means nothing. The last place where the routes may begin counts, so that they are
-/// found below any prefix.
-pub fn find(path: &str) -> Option<Found> {
-    let begin = path.rfind(BASE);
-    let begin = begin.filter(|at| is_border(&path[at + BASE.len()..]));
-    begin
-        .and_then(|at| find_route(path, at))
-        .or_else(|| find_document(path))
+/// Finds the route of a path below any prefix: the last [`BASE`] in the path counts.
+pub fn resolve(path: &str) -> Option<ResolvedRoute> {
+    let start = path.rfind(BASE);
+    start
+        .and_then(|at| resolve_route(&path[..at], &path[at + BASE.len()..]))
+        .or_else(|| resolve_document(path))
 }
 
-/// Where the routes begin that a path is among, or would be; there is also the page that lists them.
-pub fn home(path: &str) -> &str {
-    let begin = path.rfind(BASE);
-    begin.map_or(BASE, |at| &path[..at + BASE.len()])
+/// Returns the part of a path up to [`BASE`], below which `/docs` lists the routes.
+pub(crate) fn home(path: &str) -> &str {
+    let start = path.rfind(BASE);
+    start.map_or(BASE, |at| &path[..at + BASE.len()])
 }
 
-fn find_route(path: &str, at: usize) -> Option<Found> {
-    let rest = &path[at + BASE.len()..];
+fn resolve_route(prefix: &str, rest: &str) -> Option<ResolvedRoute> {
     let mut session = None;
     let mut operations = Vec::new();
     for route in all() {
-        if let Some(found) = matches(&route.path, rest) {
-            session = session.or(found.map(str::to_owned));
+        if let Some(named) = matches(route.path, rest) {
+            session = session.or(named.map(str::to_owned));
             operations.push((route.method, route.operation));
         }
     }
-    (!operations.is_empty()).then(|| Found {
-        prefix: path[..at].to_owned(),
+    (!operations.is_empty()).then(|| ResolvedRoute {
+        prefix: prefix.to_owned(),
         session,
         operations,
     })
 }
 
-fn find_document(path: &str) -> Option<Found> {
+fn resolve_document(path: &str) -> Option<ResolvedRoute> {
     let documents = [
         ("/docs", Operation::Docs),
         ("/openapi.json", Operation::OpenApi),
     ];
     documents.into_iter().find_map(|(ending, operation)| {
         let prefix = path.strip_suffix(ending)?;
-        Some(Found {
-            // Beside the routes they are found, too: at the top the job may have documents of its own.
+        Some(ResolvedRoute {
+            // Also reachable below BASE: the program may have its own documents at the top.
             prefix: prefix.strip_suffix(BASE).unwrap_or(prefix).to_owned(),
             session: None,
             operations: vec![("GET", operation)],
@@ -195,23 +195,19 @@ fn find_document(path: &str) -> Option<Found> {
     })
 }
 
-fn is_border(rest: &str) -> bool {
-    rest.is_empty() || rest.starts_with('/')
-}
-
-/// Whether `path` has the form of `template`, and the session that it names.
+/// Matches `path` with `template`. Returns the session that the path names, if the template has one.
 fn matches<'a>(template: &str, path: &'a str) -> Option<Option<&'a str>> {
     let mut session = None;
-    let mut pieces = path.split('/');
+    let mut segments = path.split('/');
     for wanted in template.split('/') {
-        let piece = pieces.next()?;
-        if wanted == "{session}" && !piece.is_empty() {
-            session = Some(piece);
-        } else if wanted != piece {
+        let segment = segments.next()?;
+        if wanted == "{session}" && !segment.is_empty() {
+            session = Some(segment);
+        } else if wanted != segment {
             return None;
         }
     }
-    pieces.next().is_none().then_some(session)
+    segments.next().is_none().then_some(session)
 }
 
 #[cfg(test)]
@@ -219,27 +215,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn routes_are_found_below_any_prefix() {
+    fn routes_resolve_below_any_prefix() {
         for prefix in [
             "",
             "/pub/job/leak/0.0.1",
             "/pub/fatman/x/y",
             "/api/v1/profiler/api/v1",
         ] {
-            let found = find(&format!("{prefix}{BASE}/sessions/abc/stats")).unwrap();
-            assert_eq!(found.session.as_deref(), Some("abc"));
-            assert_eq!(found.prefix, prefix);
-            assert_eq!(find(&format!("{prefix}/docs")).unwrap().prefix, prefix);
+            let route = resolve(&format!("{prefix}{BASE}/sessions/abc/stats")).unwrap();
+            assert_eq!(route.session.as_deref(), Some("abc"));
+            assert_eq!(route.prefix, prefix);
+            assert_eq!(resolve(&format!("{prefix}/docs")).unwrap().prefix, prefix);
         }
-        assert!(find("/api/v1/profilers/status").is_none());
-        assert!(find("/api/v1/profiler/sessions/a/b/stats").is_none());
-        assert!(find("/api/v1/profiler/nothing").is_none());
-        let methods: Vec<&str> = find("/api/v1/profiler/sessions/a")
+        let methods: Vec<&str> = resolve("/api/v1/profiler/sessions/a")
             .unwrap()
             .operations
             .iter()
             .map(|one| one.0)
             .collect();
         assert_eq!(methods, ["GET", "DELETE"]);
+    }
+
+    #[test]
+    fn unknown_paths_and_report_names_do_not_resolve() {
+        for path in [
+            "/api/v1/profilers/status",
+            "/api/v1/profiler/sessions/a/b/stats",
+            "/api/v1/profiler/flamegraf",
+            "/api/v1/profiler/sessions/latest/flamegraf",
+            "/api/v1/profiler/memray/table",
+        ] {
+            assert!(resolve(path).is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn every_report_has_a_route_for_the_latest_and_for_a_named_session() {
+        for report in REPORTS {
+            for path in ["", "/sessions/abc"] {
+                let route = resolve(&format!("{BASE}{path}/{}", report.name)).unwrap();
+                assert_eq!(route.operations, [("GET", Operation::Report(*report))]);
+            }
+        }
     }
 }

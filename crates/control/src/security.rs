@@ -11,11 +11,10 @@ use crate::config::Config;
 use crate::lock;
 use crate::request::Request;
 use crate::response::Response;
-use crate::routes::{self, Operation};
 
 /// Where a request came from.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Door {
+pub enum EntryPoint {
     /// The socket in the user's own folder: only the same user can open it.
     Private,
     /// The address that was asked for, on loopback or a socket.
@@ -27,13 +26,13 @@ pub enum Door {
 }
 
 /// A bucket of requests that fills again with time.
-pub struct Rate {
+pub(crate) struct Rate {
     per_second: f64,
     bucket: Mutex<(f64, Instant)>,
 }
 
 impl Rate {
-    pub fn new(per_second: u32) -> Rate {
+    pub(crate) fn new(per_second: u32) -> Rate {
         let per_second = f64::from(per_second.max(1));
         Rate {
             per_second,
@@ -42,7 +41,7 @@ impl Rate {
     }
 
     /// Whether one more request may be answered now.
-    pub fn allows(&self) -> bool {
+    pub(crate) fn allows(&self) -> bool {
         let mut bucket = lock(&self.bucket);
         let now = Instant::now();
         let filled = now.saturating_duration_since(bucket.1).as_secs_f64() * self.per_second;
@@ -56,7 +55,7 @@ impl Rate {
 }
 
 /// Whether both are equal, in a time that tells nothing about where they differ.
-pub fn is_equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
+pub(crate) fn is_equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
     let mut difference = one.len() ^ other.len();
     for at in 0..one.len().max(other.len()) {
         let (left, right) = (one.get(at), other.get(at));
@@ -66,15 +65,21 @@ pub fn is_equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// The answer to a request that may not be answered otherwise.
-pub fn refuse(config: &Config, rate: &Rate, request: &Request, door: Door) -> Option<Response> {
-    if door == Door::Private {
+pub(crate) fn refuse(
+    config: &Config,
+    rate: &Rate,
+    request: &Request,
+    entry_point: EntryPoint,
+    is_public: bool,
+) -> Option<Response> {
+    if entry_point == EntryPoint::Private {
         return None;
     }
     if !rate.allows() {
         let sentence = "too many requests: try again in a second";
         return Some(Response::error(429, "TooManyRequests", sentence).with("Retry-After", "1"));
     }
-    if door == Door::Local && config.token.is_none() {
+    if entry_point == EntryPoint::Local && config.token.is_none() {
         let host = request.header("Host").map(host_of);
         if host.is_some_and(|host| !is_loopback(host)) {
             let sentence = "this address is for this machine alone, under the name localhost; \
@@ -95,26 +100,11 @@ pub fn refuse(config: &Config, rate: &Rate, request: &Request, door: Door) -> Op
             return Some(Response::error(403, "Forbidden", sentence));
         }
     }
-    if is_public(request) || has_token(config, request) {
+    if is_public || has_token(config, request) {
         return None;
     }
     let sentence = "a token is needed: send it as Authorization: Bearer TOKEN";
     Some(Response::error(401, "Unauthorized", sentence).with("WWW-Authenticate", "Bearer"))
-}
-
-/// The page that lists the routes, and the list itself, tell nothing of the job; a browser must be able to open them. A
-/// browser also asks which methods there are before it sends a token, and never with one.
-fn is_public(request: &Request) -> bool {
-    let bare = request.path.trim_end_matches('/');
-    let is_document = match routes::find(bare) {
-        Some(found) => found
-            .operations
-            .iter()
-            .all(|one| matches!(one.1, Operation::Docs | Operation::OpenApi)),
-        // Leads to the page.
-        None => request.path.ends_with('/'),
-    };
-    is_document || request.method == "OPTIONS"
 }
 
 fn has_token(config: &Config, request: &Request) -> bool {
@@ -144,7 +134,7 @@ fn host_of(value: &str) -> &str {
 }
 
 /// Headers for the one origin that may call.
-pub fn allow_origin(config: &Config, request: &Request, response: Response) -> Response {
+pub(crate) fn allow_origin(config: &Config, request: &Request, response: Response) -> Response {
     match (&config.cors_origin, request.header("Origin")) {
         (Some(allowed), Some(origin)) if allowed == origin => response
             .with("Access-Control-Allow-Origin", allowed.clone())

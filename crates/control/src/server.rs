@@ -18,13 +18,13 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 
 use crate::address::Address;
+use crate::deadline::{DeadlineReader, TimeoutStream};
 use crate::handler::Handler;
 use crate::lock;
-use crate::patience::{Patient, Timed};
+use crate::recorder::{Join, Recorder};
 use crate::request::Request;
 use crate::response::Response;
-use crate::security::Door;
-use crate::steering::{Join, Steering};
+use crate::security::EntryPoint;
 
 const MAX_CONNECTIONS: usize = 128;
 /// For a client to say what it wants as a whole, and to take each piece of the answer.
@@ -48,8 +48,8 @@ enum Listener {
 
 struct Shared {
     handler: Arc<Handler>,
-    steering: Arc<dyn Steering>,
-    door: Door,
+    recorder: Arc<dyn Recorder>,
+    entry_point: EntryPoint,
     /// The listening thread ends, for a while or for ever.
     is_pausing: AtomicBool,
     /// Readable as long as that thread is to look at the word above.
@@ -62,9 +62,9 @@ impl Server {
     /// Begins to listen. `door` says who can come in by this address.
     pub fn start(
         address: &Address,
-        door: Door,
+        entry_point: EntryPoint,
         handler: Arc<Handler>,
-        steering: Arc<dyn Steering>,
+        recorder: Arc<dyn Recorder>,
     ) -> io::Result<Server> {
         let (listener, address, socket) = match address {
             Address::Tcp { host, port } => {
@@ -89,8 +89,8 @@ impl Server {
         }
         let shared = Shared {
             handler,
-            steering,
-            door,
+            recorder,
+            entry_point,
             is_pausing: AtomicBool::new(false),
             alarm: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             n_connections: Mutex::new(0),
@@ -113,7 +113,7 @@ impl Server {
             self.shared.is_pausing.store(false, Ordering::SeqCst);
             let (shared, listener) = (self.shared.clone(), self.listener.clone());
             let accepting = Box::new(move || shared.accept_all(&listener));
-            self.accepting = Some(self.shared.steering.spawn_to_join(accepting)?);
+            self.accepting = Some(self.shared.recorder.spawn_to_join(accepting)?);
         }
         Ok(())
     }
@@ -249,11 +249,11 @@ impl Shared {
         let mut n_connections = lock(&self.n_connections);
         *n_connections += 1;
         drop(n_connections);
-        let ended = Ended(self.clone());
+        let guard = ConnectionGuard(self.clone());
         let shared = self.clone();
         // Without a thread the connection is closed, which says enough.
-        let _ = self.steering.spawn(Box::new(move || {
-            let _ended = ended;
+        let _ = self.recorder.spawn(Box::new(move || {
+            let _guard = guard;
             // A client that went away is not an error of ours.
             let _ = match connection {
                 Connection::Tcp(stream) => shared.serve_tcp(stream),
@@ -277,9 +277,9 @@ impl Shared {
         Ok(())
     }
 
-    fn answer(&self, stream: &mut (impl Write + Timed)) -> io::Result<()> {
-        stream.set_write_patience(CLIENT_TIMEOUT)?;
-        let request = match Request::read(&mut Patient::new(&*stream, CLIENT_TIMEOUT)) {
+    fn answer(&self, stream: &mut (impl Write + TimeoutStream)) -> io::Result<()> {
+        stream.limit_write(CLIENT_TIMEOUT)?;
+        let request = match Request::read(&mut DeadlineReader::new(&*stream, CLIENT_TIMEOUT)) {
             Ok(Some(request)) => request,
             Ok(None) => return Ok(()),
             Err(refusal) => {
@@ -289,14 +289,14 @@ impl Shared {
         };
         let is_head = request.method == "HEAD";
         self.handler
-            .handle(&request, self.door)
+            .handle(&request, self.entry_point)
             .send(stream, is_head)
     }
 }
 
 /// Closing with bytes unread would throw away the answer on its way.
-fn drain(stream: &impl Timed) {
-    let mut patient = Patient::new(stream, CLIENT_TIMEOUT);
+fn drain(stream: &impl TimeoutStream) {
+    let mut patient = DeadlineReader::new(stream, CLIENT_TIMEOUT);
     let mut piece = [0; 4096];
     for _ in 0..64 {
         if !matches!(patient.read(&mut piece), Ok(1..)) {
@@ -305,9 +305,9 @@ fn drain(stream: &impl Timed) {
     }
 }
 
-struct Ended(Arc<Shared>);
+struct ConnectionGuard(Arc<Shared>);
 
-impl Drop for Ended {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         *lock(&self.0.n_connections) -= 1;
         self.0.one_ended.notify_all();

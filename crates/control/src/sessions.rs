@@ -20,12 +20,12 @@ use crate::group;
 use crate::json::Json;
 use crate::routes::BASE;
 
-pub const META: &str = "session.json";
-pub const STATS: &str = "stats.json";
+pub(crate) const META: &str = "session.json";
+pub(crate) const STATS: &str = "stats.json";
 /// In `session.json`: where the numbers of its processes mean something.
 const SPACE: &str = "pid_space";
 /// Names the recording that runs, if somebody else started it.
-pub const CURRENT: &str = "current";
+pub(crate) const CURRENT: &str = "current";
 /// For a process to say what it records.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const BEGINNING_MS: u64 = 60_000;
 
 #[derive(Clone, Debug)]
-pub struct Session {
+pub(crate) struct Session {
     pub id: String,
     /// `None` for a recording that was not started here.
     pub folder: Option<PathBuf>,
@@ -42,19 +42,19 @@ pub struct Session {
 }
 
 #[derive(Clone, Debug)]
-pub struct Capture {
+pub(crate) struct Capture {
     pub path: PathBuf,
     pub pid: u32,
     pub bytes: u64,
     pub modified: SystemTime,
     /// Where its process answers, if it has control.
-    door: Option<PathBuf>,
+    socket: Option<PathBuf>,
     /// Whether its process is in another container, or on another machine: its number means nothing here.
     is_elsewhere: bool,
 }
 
 #[derive(Clone, Debug)]
-pub struct Sessions {
+pub(crate) struct Sessions {
     directory: PathBuf,
     keep_sessions: usize,
     keep_bytes: u64,
@@ -63,7 +63,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    pub fn new(
+    pub(crate) fn new(
         directory: PathBuf,
         keep_sessions: usize,
         keep_bytes: u64,
@@ -77,12 +77,12 @@ impl Sessions {
         }
     }
 
-    pub fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// All of them, the newest first.
-    pub fn list(&self) -> Vec<Session> {
+    pub(crate) fn list(&self) -> Vec<Session> {
         let entries = fs::read_dir(&self.directory)
             .into_iter()
             .flatten()
@@ -94,7 +94,7 @@ impl Sessions {
         sessions
     }
 
-    pub fn find(&self, id: &str) -> Option<Session> {
+    pub(crate) fn find(&self, id: &str) -> Option<Session> {
         self.list().into_iter().find(|session| session.id == id)
     }
 
@@ -114,7 +114,7 @@ impl Sessions {
                     pid,
                     bytes: metadata.len(),
                     modified: metadata.modified().ok()?,
-                    door: group.as_ref().map(|group| group::socket_of(group, pid)),
+                    socket: group.as_ref().map(|group| group::socket_of(group, pid)),
                     is_elsewhere,
                 })
             })
@@ -129,7 +129,7 @@ impl Sessions {
     }
 
     /// A new, empty session.
-    pub fn create(&self, meta: &mut Json) -> io::Result<Session> {
+    pub(crate) fn create(&self, meta: &mut Json) -> io::Result<Session> {
         let mut now = calendar::unix_ms(SystemTime::now());
         loop {
             let id = format!("{}-{}", calendar::stamp(now), std::process::id());
@@ -154,7 +154,7 @@ impl Sessions {
         }
     }
 
-    pub fn delete(&self, session: &Session) -> io::Result<()> {
+    pub(crate) fn delete(&self, session: &Session) -> io::Result<()> {
         match &session.folder {
             Some(folder) => fs::remove_dir_all(folder),
             None => Ok(()),
@@ -162,7 +162,7 @@ impl Sessions {
     }
 
     /// Deletes the oldest ones that are beyond the limits and do not run.
-    pub fn prune(&self, except: &str) {
+    pub(crate) fn prune(&self, except: &str) {
         let mut n_kept = 0;
         let mut bytes_kept = 0;
         for session in self.list() {
@@ -180,7 +180,7 @@ impl Sessions {
 
 impl Session {
     /// The recording that runs and was not started here.
-    pub fn current(path: &Path) -> Option<Session> {
+    pub(crate) fn current(path: &Path) -> Option<Session> {
         let metadata = fs::metadata(path).ok()?;
         Some(Session {
             id: CURRENT.to_owned(),
@@ -190,18 +190,18 @@ impl Session {
                 pid: std::process::id(),
                 bytes: metadata.len(),
                 modified: metadata.modified().ok()?,
-                door: None,
+                socket: None,
                 is_elsewhere: false,
             }],
             meta: Json::Object(Vec::new()),
         })
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.captures.iter().map(|capture| capture.bytes).sum()
     }
 
-    pub fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.kind() == "session" && self.captures.iter().any(Capture::is_being_written)
     }
 
@@ -214,35 +214,35 @@ impl Session {
     }
 
     /// `session` or `snapshot`.
-    pub fn kind(&self) -> &str {
+    pub(crate) fn kind(&self) -> &str {
         let kind = self.meta.get("kind").and_then(Json::as_text);
         kind.unwrap_or("session")
     }
 
-    pub fn started_unix_ms(&self) -> Option<u64> {
+    pub(crate) fn started_unix_ms(&self) -> Option<u64> {
         let told = self.meta.get("started_unix_ms").and_then(Json::as_integer);
         told.map(|ms| ms.max(0) as u64)
     }
 
     /// How long a snapshot's recording had run by then.
-    pub fn recorded_ms(&self) -> Option<u64> {
+    pub(crate) fn recorded_ms(&self) -> Option<u64> {
         let told = self.meta.get("recorded_ms").and_then(Json::as_integer);
         told.map(|ms| ms.max(0) as u64)
     }
 
     /// Whether the processes of this group made it.
-    pub fn is_of(&self, group: &str) -> bool {
+    pub(crate) fn is_of(&self, group: &str) -> bool {
         self.meta.get("group").and_then(Json::as_text) == Some(group)
     }
 
     /// When the last of its captures was written to.
-    pub fn modified_unix_ms(&self) -> Option<u64> {
+    pub(crate) fn modified_unix_ms(&self) -> Option<u64> {
         let moments = self.captures.iter().map(|capture| capture.modified);
         moments.max().map(calendar::unix_ms)
     }
 
     /// The numbers of a session that has ended, if they are known.
-    pub fn known_stats(&self) -> Option<Json> {
+    pub(crate) fn known_stats(&self) -> Option<Json> {
         let path = self.folder.as_ref()?.join(STATS);
         let newest = self.captures.iter().map(|capture| capture.modified).max()?;
         let metadata = fs::metadata(&path).ok()?;
@@ -255,7 +255,7 @@ impl Session {
 
 impl Capture {
     /// Whether its process still records into it: whoever records has the file open for writing.
-    pub fn is_being_written(&self) -> bool {
+    pub(crate) fn is_being_written(&self) -> bool {
         if self.is_elsewhere {
             return self.is_locked();
         }
@@ -297,10 +297,10 @@ impl Capture {
 
     /// What its process says; one that lives and says nothing may write.
     fn is_told_to_be_written(&self) -> bool {
-        let Some(door) = &self.door else {
+        let Some(socket) = &self.socket else {
             return true;
         };
-        let address = Address::Unix(door.clone());
+        let address = Address::Unix(socket.clone());
         let target = format!("{BASE}/status?scope=process");
         match group::ask(&address, "GET", &target, &Json::Null, PATIENCE) {
             Some(Ok((200, state))) => {
@@ -311,7 +311,7 @@ impl Capture {
         }
     }
 
-    pub fn open(&self) -> io::Result<File> {
+    pub(crate) fn open(&self) -> io::Result<File> {
         File::open(&self.path)
     }
 }

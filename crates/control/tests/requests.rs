@@ -90,7 +90,7 @@ proptest! {
         match read(&bytes) {
             Ok(Some(request)) => {
                 prop_assert!(request.body.len() <= MAX_BODY_BYTES);
-                let _ = routes::find(&request.path);
+                let _ = routes::resolve(&request.path);
             }
             Ok(None) => prop_assert!(bytes.is_empty()),
             Err(status) => prop_assert!((400..500).contains(&status)),
@@ -111,6 +111,6 @@ proptest! {
 
     #[test]
     fn any_path_leads_somewhere_or_nowhere(path in "(/(api|v1|profiler|sessions|docs|stats|[^?#]{0,5}))*") {
-        let _ = routes::find(&path);
+        let _ = routes::resolve(&path);
     }
 }

@@ -10,8 +10,8 @@ use heaptide_agent::host::{own_thread, sys};
 use heaptide_agent::record::threads::Unrecorded;
 use heaptide_agent::session;
 use heaptide_control::config::RenderConfig;
-use heaptide_control::security::Door;
-use heaptide_control::steering::{HeapOptions, Join, Options, Steering};
+use heaptide_control::recorder::{HeapOptions, Join, Options, Recorder};
+use heaptide_control::security::EntryPoint;
 use heaptide_control::{
     Address, Body, Config, Handler, ReportCommand, ReportOption, Request, Server, group,
 };
@@ -48,7 +48,7 @@ impl Process {
     }
 }
 
-impl Steering for Process {
+impl Recorder for Process {
     fn recording(&self) -> Option<PathBuf> {
         session::active_path()
     }
@@ -150,10 +150,15 @@ impl Control {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn open(&self, address: &Address, door: Door) -> PyResult<String> {
+    fn open(&self, address: &Address, entry_point: EntryPoint) -> PyResult<String> {
         let _unrecorded = Unrecorded::begin();
-        let server = Server::start(address, door, self.handler.clone(), self.process.clone())
-            .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))?;
+        let server = Server::start(
+            address,
+            entry_point,
+            self.handler.clone(),
+            self.process.clone(),
+        )
+        .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))?;
         let address = server.address.to_string();
         self.servers().push(server);
         Ok(address)
@@ -205,7 +210,7 @@ impl Control {
             keep_sessions,
             keep_bytes,
             requests_per_second,
-            patience: seconds(patience_seconds)?,
+            interpreter_timeout: seconds(patience_seconds)?,
             render: RenderConfig {
                 command: render_command,
                 environment: render_environment,
@@ -238,25 +243,32 @@ impl Control {
     fn listen(&self, address: &str) -> PyResult<String> {
         let address = Address::parse(address).map_err(PyValueError::new_err)?;
         let is_local = address.is_local();
-        if !is_local && self.handler.switch.config.token.is_none() {
+        if !is_local && self.handler.config().token.is_none() {
             return Err(PyValueError::new_err(format!(
                 "{address} can be reached by others: set a token, or listen on loopback or a unix socket"
             )));
         }
-        self.open(&address, if is_local { Door::Local } else { Door::Remote })
+        self.open(
+            &address,
+            if is_local {
+                EntryPoint::Local
+            } else {
+                EntryPoint::Remote
+            },
+        )
     }
 
     /// Listens at the socket by which the processes of one job find each other.
     fn join_group(&self) -> PyResult<String> {
-        let group = &self.handler.switch.config.group;
+        let group = &self.handler.config().group;
         let socket = group::socket_of(group, std::process::id());
-        self.open(&Address::Unix(socket), Door::Private)
+        self.open(&Address::Unix(socket), EntryPoint::Private)
     }
 
     /// The other processes of the job, as far as they have sockets.
     fn siblings(&self) -> Vec<u32> {
         let own = std::process::id();
-        let members = group::members(&self.handler.switch.config.group).into_iter();
+        let members = group::members(&self.handler.config().group).into_iter();
         members
             .map(|member| member.0)
             .filter(|pid| *pid != own)
@@ -275,15 +287,15 @@ impl Control {
         body: Vec<u8>,
         trusted: bool,
     ) -> Response {
-        let door = if trusted {
-            Door::Private
+        let entry_point = if trusted {
+            EntryPoint::Private
         } else {
-            Door::Mounted
+            EntryPoint::Mounted
         };
         let response = py.detach(|| {
             let _unrecorded = Unrecorded::begin();
             match Request::from_parts(method, path, query, headers, body) {
-                Ok(request) => self.handler.handle(&request, door),
+                Ok(request) => self.handler.handle(&request, entry_point),
                 Err(refusal) => {
                     let (status, reason) = (refusal.status, refusal.reason);
                     heaptide_control::Response::error(status, "RequestError", reason)

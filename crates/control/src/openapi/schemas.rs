@@ -2,7 +2,7 @@
 
 use crate::json::{Json, object};
 
-pub fn reference(name: &str) -> Json {
+pub(super) fn reference(name: &str) -> Json {
     object([("$ref", format!("#/components/schemas/{name}").into())])
 }
 
@@ -18,19 +18,19 @@ fn typed(kind: &str) -> Json {
     object([("type", kind.into())])
 }
 
-pub fn text_schema() -> Json {
+pub(super) fn text_schema() -> Json {
     typed("string")
 }
 
-pub fn integer_schema() -> Json {
+pub(super) fn integer_schema() -> Json {
     object([("type", "integer".into()), ("minimum", Json::Integer(1))])
 }
 
-pub fn binary_schema() -> Json {
+pub(super) fn binary_schema() -> Json {
     object([("type", "string".into()), ("format", "binary".into())])
 }
 
-pub fn choice_schema(values: &[&str]) -> Json {
+pub(super) fn choice_schema(values: &[&str]) -> Json {
     let values: Vec<Json> = values.iter().map(|value| (*value).into()).collect();
     object([("type", "string".into()), ("enum", values.into())])
 }
@@ -52,7 +52,7 @@ fn record<const N: usize>(required: &[&str], properties: [(&str, Json); N]) -> J
     ])
 }
 
-pub fn schemas() -> Json {
+pub(super) fn schemas() -> Json {
     let mut start_options = record(
         &[],
         [

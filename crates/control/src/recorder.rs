@@ -11,7 +11,7 @@ use crate::json::{Json, object};
 const MAX_SAMPLE_BYTES: i64 = 1 << 50;
 const MAX_INTERVAL_MS: i64 = 86_400_000;
 
-pub trait Steering: Send + Sync {
+pub trait Recorder: Send + Sync {
     /// Where this process is being recorded into. Never waits for the interpreter.
     fn recording(&self) -> Option<PathBuf>;
 
@@ -54,7 +54,7 @@ impl Options {
             .map_or(10, |interval| interval.as_millis() as u32)
     }
 
-    pub fn mode(&self) -> &'static str {
+    pub(crate) fn mode(&self) -> &'static str {
         match (self.objects, self.sample_bytes) {
             (true, _) => "objects",
             (false, 0) => "exact",
@@ -62,7 +62,7 @@ impl Options {
         }
     }
 
-    pub fn to_json(&self) -> Json {
+    pub(crate) fn to_json(&self) -> Json {
         object([
             ("mode", self.mode().into()),
             ("sample_bytes", self.sample_bytes.into()),

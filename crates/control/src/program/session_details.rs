@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::SystemTime;
 
-use super::Switch;
+use super::Program;
 use crate::calendar::unix_ms;
 use crate::json::{Json, object};
 use crate::reports;
@@ -11,11 +11,11 @@ use crate::routes::BASE;
 use crate::sessions::{STATS, Session};
 
 /// Larger sessions are not looked through just because they were stopped or listed.
-pub const MAX_BYTES_IN_PASSING: u64 = 256 << 20;
+pub(crate) const MAX_BYTES_IN_PASSING: u64 = 256 << 20;
 
-impl Switch {
+impl Program {
     /// Its numbers; made by another process and kept, once it has ended.
-    pub fn stats(&self, session: &Session) -> Option<Json> {
+    pub(crate) fn stats(&self, session: &Session) -> Option<Json> {
         if let Some(known) = session.known_stats() {
             return Some(known);
         }
@@ -30,7 +30,7 @@ impl Switch {
                 .map(|capture| capture.path.clone().into()),
         );
         let (file, length) = self.renderer.run(words).ok()?;
-        let mut body = crate::Body::stretch(file, 0, length.min(1 << 20));
+        let mut body = crate::Body::file_range(file, 0, length.min(1 << 20));
         let mut bytes = vec![0; 1 << 16];
         let mut text = Vec::new();
         while let Ok(n_read @ 1..) = body.read(&mut bytes) {
@@ -45,7 +45,7 @@ impl Switch {
     }
 
     /// The same, unless the session is so large that nobody wants to wait for it now.
-    pub fn quick_stats(&self, session: &Session) -> Option<Json> {
+    pub(crate) fn quick_stats(&self, session: &Session) -> Option<Json> {
         if session.bytes() > MAX_BYTES_IN_PASSING {
             return session.known_stats();
         }
@@ -53,7 +53,7 @@ impl Switch {
     }
 
     /// What is told of a session everywhere.
-    pub fn describe(&self, session: &Session, stats: Option<&Json>, prefix: &str) -> Json {
+    pub(crate) fn describe(&self, session: &Session, stats: Option<&Json>, prefix: &str) -> Json {
         let is_running = session.is_running();
         let started = session.started_unix_ms();
         let ended = if is_running {
@@ -103,7 +103,7 @@ impl Switch {
 }
 
 /// How it was started.
-pub fn options_of(session: &Session) -> Json {
+pub(super) fn options_of(session: &Session) -> Json {
     let options = session.meta.get("options").cloned();
     options.unwrap_or(Json::Object(Vec::new()))
 }

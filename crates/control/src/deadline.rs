@@ -6,21 +6,21 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// A stream whose reads and writes can be given up.
-pub trait Timed {
-    fn set_read_patience(&self, patience: Duration) -> io::Result<()>;
-    fn set_write_patience(&self, patience: Duration) -> io::Result<()>;
+pub(crate) trait TimeoutStream {
+    fn limit_read(&self, patience: Duration) -> io::Result<()>;
+    fn limit_write(&self, patience: Duration) -> io::Result<()>;
     fn read_some(&self, piece: &mut [u8]) -> io::Result<usize>;
 }
 
 /// Both kinds have these methods, and the standard library no trait that names them.
-macro_rules! timed {
+macro_rules! timeout_stream {
     ($($stream:ty)*) => { $(
-        impl Timed for $stream {
-            fn set_read_patience(&self, patience: Duration) -> io::Result<()> {
+        impl TimeoutStream for $stream {
+            fn limit_read(&self, patience: Duration) -> io::Result<()> {
                 self.set_read_timeout(Some(patience))
             }
 
-            fn set_write_patience(&self, patience: Duration) -> io::Result<()> {
+            fn limit_write(&self, patience: Duration) -> io::Result<()> {
                 self.set_write_timeout(Some(patience))
             }
 
@@ -30,28 +30,28 @@ macro_rules! timed {
         }
     )* };
 }
-timed! { TcpStream UnixStream }
+timeout_stream! { TcpStream UnixStream }
 
 /// Reads with one time limit for all: a client that sends a byte now and then does not keep its thread for ever.
-pub struct Patient<'a, T> {
+pub(crate) struct DeadlineReader<'a, T> {
     stream: &'a T,
     limit: Instant,
 }
 
-impl<'a, T: Timed> Patient<'a, T> {
-    pub fn new(stream: &'a T, patience: Duration) -> Patient<'a, T> {
+impl<'a, T: TimeoutStream> DeadlineReader<'a, T> {
+    pub(crate) fn new(stream: &'a T, patience: Duration) -> DeadlineReader<'a, T> {
         let limit = Instant::now() + patience;
-        Patient { stream, limit }
+        DeadlineReader { stream, limit }
     }
 }
 
-impl<T: Timed> Read for Patient<'_, T> {
+impl<T: TimeoutStream> Read for DeadlineReader<'_, T> {
     fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
         let left = self.limit.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        self.stream.set_read_patience(left)?;
+        self.stream.limit_read(left)?;
         self.stream.read_some(piece)
     }
 }
@@ -77,7 +77,7 @@ mod tests {
             }
         });
         // Each byte comes in time; the request never does.
-        let refusal = Request::read(&mut Patient::new(&served, Duration::from_millis(50)));
+        let refusal = Request::read(&mut DeadlineReader::new(&served, Duration::from_millis(50)));
         ended.store(true, Ordering::SeqCst);
         talking.join().unwrap();
         assert_eq!(refusal.unwrap_err().status, 408);

@@ -1,19 +1,19 @@
 //! What was recorded: sessions, their captures, and the reports that can be made of them.
 
-use super::{Handler, Manners};
+use super::{Handler, Style};
 use crate::json::{Json, object};
+use crate::program::MAX_BYTES_IN_PASSING;
 use crate::reports::Report;
 use crate::request::Request;
 use crate::response::Response;
 use crate::routes::BASE;
 use crate::sessions::Session;
-use crate::switch::MAX_BYTES_IN_PASSING;
 
 impl Handler {
     pub(super) fn sessions(&self, prefix: &str) -> Response {
-        let mut sessions = self.switch.sessions.list();
+        let mut sessions = self.program.sessions.list();
         // A recording that was not started here has no folder, but it is there.
-        sessions.splice(0..0, self.switch.find(crate::sessions::CURRENT));
+        sessions.splice(0..0, self.program.find(crate::sessions::CURRENT));
         // One that ended with its process was not looked through yet.
         let mut n_bytes = 0;
         let sessions: Vec<Json> = sessions
@@ -23,9 +23,9 @@ impl Handler {
                 let stats = known.or_else(|| {
                     n_bytes += session.bytes();
                     let is_quick = n_bytes <= MAX_BYTES_IN_PASSING && !session.is_running();
-                    is_quick.then(|| self.switch.stats(session)).flatten()
+                    is_quick.then(|| self.program.stats(session)).flatten()
                 });
-                self.switch.describe(session, stats.as_ref(), prefix)
+                self.program.describe(session, stats.as_ref(), prefix)
             })
             .collect();
         // No limit is no number.
@@ -39,7 +39,7 @@ impl Handler {
     }
 
     pub(super) fn delete(&self, id: &str) -> Response {
-        self.with_session(id, Manners::Ours, |session| {
+        self.with_session(id, Style::Heaptide, |session| {
             if session.is_running() || session.folder.is_none() {
                 let sentence = format!(
                     "the session {} is being recorded: stop it first",
@@ -47,7 +47,7 @@ impl Handler {
                 );
                 return Response::error(409, "StillRecording", sentence);
             }
-            match self.switch.sessions.delete(session) {
+            match self.program.sessions.delete(session) {
                 Ok(()) => Response::json(200, &object([("deleted", session.id.as_str().into())])),
                 Err(error) => {
                     let sentence =
@@ -58,34 +58,34 @@ impl Handler {
         })
     }
 
-    pub(super) fn make(
+    pub(super) fn report(
         &self,
         report: Report,
         id: &str,
         request: &Request,
-        manners: Manners,
+        style: Style,
     ) -> Response {
-        self.with_session(id, manners, |session| {
+        self.with_session(id, style, |session| {
             let base = match (report.needs_base, request.parameter("base")) {
                 (false, _) => None,
                 (true, None) => {
                     let sentence = "say what to compare with: ?base=SESSION";
                     return Response::error(400, "ArgumentError", sentence);
                 }
-                (true, Some(base)) => match self.switch.find(base) {
+                (true, Some(base)) => match self.program.find(base) {
                     Some(base) if !base.captures.is_empty() => Some(base),
-                    _ => return no_session(base, Manners::Ours),
+                    _ => return no_session(base, Style::Heaptide),
                 },
             };
-            let switch = &self.switch;
+            let program = &self.program;
             let mut response = report.make(
-                &switch.config,
-                &switch.renderer,
+                &program.config,
+                &program.renderer,
                 request,
                 session,
                 base.as_ref(),
             );
-            if manners == Manners::Memray {
+            if style == Style::Memray {
                 for header in &mut response.headers {
                     if header.0 == "Content-Disposition" {
                         header.1 = "inline; filename=\"memray-flamegraph.html\"".to_owned();
@@ -99,23 +99,23 @@ impl Handler {
     pub(super) fn with_session(
         &self,
         id: &str,
-        manners: Manners,
+        style: Style,
         answer: impl FnOnce(&Session) -> Response,
     ) -> Response {
-        match self.switch.find(id) {
+        match self.program.find(id) {
             Some(session) => answer(&session),
-            None => no_session(id, manners),
+            None => no_session(id, style),
         }
     }
 }
 
-fn no_session(id: &str, manners: Manners) -> Response {
+fn no_session(id: &str, style: Style) -> Response {
     let sentence = match id {
         "latest" => "there is no report yet: start the profiler first".to_owned(),
         id => format!("there is no session {id:?}: {BASE}/sessions lists them"),
     };
-    match manners {
-        Manners::Ours => Response::error(404, "NotFound", sentence),
-        Manners::Memray => Response::error(400, "ValueError", sentence),
+    match style {
+        Style::Heaptide => Response::error(404, "NotFound", sentence),
+        Style::Memray => Response::error(400, "ValueError", sentence),
     }
 }

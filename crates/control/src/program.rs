@@ -3,7 +3,7 @@
 //! Whoever starts or stops holds the group's lock, so that many requests at once make one session. What must wait for
 //! the interpreter does so on a thread of its own; a request that has waited long enough is answered with "pending".
 
-mod describing;
+mod session_details;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,26 +16,26 @@ use crate::calendar::unix_ms;
 use crate::config::Config;
 use crate::group;
 use crate::json::{Json, object};
+use crate::recorder::{HeapOptions, Options, Recorder};
 use crate::render::Renderer;
 use crate::routes::BASE;
 use crate::sessions::{CURRENT, Session, Sessions};
-use crate::steering::{HeapOptions, Options, Steering};
-pub use describing::MAX_BYTES_IN_PASSING;
-use describing::options_of;
+pub(crate) use session_details::MAX_BYTES_IN_PASSING;
+use session_details::options_of;
 
 /// How long a sibling may take to say what it does.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub struct Switch {
+pub(crate) struct Program {
     pub config: Config,
     pub sessions: Sessions,
     pub renderer: Renderer,
-    steering: Arc<dyn Steering>,
+    recorder: Arc<dyn Recorder>,
 }
 
 /// What came of a request to start or stop.
 #[derive(Debug, PartialEq)]
-pub enum Done {
+pub(crate) enum Done {
     Yes,
     /// It was so already.
     Already,
@@ -43,7 +43,7 @@ pub enum Done {
     Pending,
 }
 
-pub struct Started {
+pub(crate) struct Started {
     pub done: Done,
     pub session: String,
     pub output: PathBuf,
@@ -51,15 +51,15 @@ pub struct Started {
 }
 
 /// What a process of the group says of itself.
-pub struct Member {
+pub(crate) struct Member {
     pub pid: u32,
     pub session: Option<String>,
     pub output: Option<String>,
     pub problem: Option<String>,
 }
 
-impl Switch {
-    pub fn new(config: Config, steering: Arc<dyn Steering>) -> Switch {
+impl Program {
+    pub(crate) fn new(config: Config, recorder: Arc<dyn Recorder>) -> Program {
         let sessions = Sessions::new(
             config.directory.clone(),
             config.keep_sessions,
@@ -67,17 +67,17 @@ impl Switch {
             config.group.parent(),
         );
         let renderer = Renderer::new(config.render.clone(), &config.directory);
-        Switch {
+        Program {
             config,
             sessions,
             renderer,
-            steering,
+            recorder,
         }
     }
 
     /// This process alone. Never waits for the interpreter.
-    pub fn own_state(&self) -> Member {
-        let output = self.steering.recording();
+    pub(crate) fn own_state(&self) -> Member {
+        let output = self.recorder.recording();
         Member {
             pid: std::process::id(),
             session: output.as_deref().map(|path| self.session_of(path)),
@@ -97,7 +97,7 @@ impl Switch {
     }
 
     /// The other processes of the job.
-    pub fn siblings(&self) -> Vec<Member> {
+    pub(crate) fn siblings(&self) -> Vec<Member> {
         let others = group::members(&self.config.group).into_iter();
         let others = others.filter(|member| member.0 != std::process::id());
         let target = format!("{BASE}/status?scope=process");
@@ -120,8 +120,8 @@ impl Switch {
     }
 
     /// The session that reports are about if none is named: the one that runs, or the last one.
-    pub fn latest(&self) -> Option<Session> {
-        if let Some(path) = self.steering.recording() {
+    pub(crate) fn latest(&self) -> Option<Session> {
+        if let Some(path) = self.recorder.recording() {
             let id = self.session_of(&path);
             return self.sessions.find(&id).or_else(|| Session::current(&path));
         }
@@ -134,7 +134,7 @@ impl Switch {
         (!sessions.is_empty()).then(|| sessions.swap_remove(own.unwrap_or(0)))
     }
 
-    pub fn find(&self, id: &str) -> Option<Session> {
+    pub(crate) fn find(&self, id: &str) -> Option<Session> {
         match id {
             "latest" => self.latest(),
             CURRENT => self.latest().filter(|session| session.id == CURRENT),
@@ -143,22 +143,26 @@ impl Switch {
     }
 
     /// Begins to record this process, as part of a session that exists.
-    pub fn start_here(&self, session: &Session, options: &Options) -> Result<Started, String> {
+    pub(crate) fn start_here(
+        &self,
+        session: &Session,
+        options: &Options,
+    ) -> Result<Started, String> {
         let folder = session
             .folder
             .as_ref()
             .ok_or("this session takes no more processes")?;
         let path = folder.join(format!("{}.tide", std::process::id()));
-        if self.steering.recording().is_some() {
+        if self.recorder.recording().is_some() {
             return Ok(self.already());
         }
-        let (steering, target, chosen) = (self.steering.clone(), path.clone(), options.clone());
-        let result = self.wait_for(move || steering.start(&target, &chosen))?;
+        let (recorder, target, chosen) = (self.recorder.clone(), path.clone(), options.clone());
+        let result = self.wait_for(move || recorder.start(&target, &chosen))?;
         let done = match &result {
             None => Done::Pending,
             Some(Ok(_)) => Done::Yes,
             // Somebody else was faster, a tracker in the program for example.
-            Some(Err(_)) if self.steering.recording().is_some() => return Ok(self.already()),
+            Some(Err(_)) if self.recorder.recording().is_some() => return Ok(self.already()),
             Some(Err(reason)) => return Err(reason.clone()),
         };
         Ok(Started {
@@ -170,7 +174,7 @@ impl Switch {
     }
 
     fn already(&self) -> Started {
-        let path = self.steering.recording().unwrap_or_default();
+        let path = self.recorder.recording().unwrap_or_default();
         Started {
             done: Done::Already,
             session: self.session_of(&path),
@@ -180,7 +184,7 @@ impl Switch {
     }
 
     /// Begins to record all processes of the job.
-    pub fn start(&self, options: &Options) -> Result<Started, String> {
+    pub(crate) fn start(&self, options: &Options) -> Result<Started, String> {
         let _lock = self.lock()?;
         let own = self.own_state();
         if own.session.as_deref() == Some(CURRENT) {
@@ -223,19 +227,19 @@ impl Switch {
     }
 
     /// Ends the recording of this process.
-    pub fn stop_here(&self) -> Result<Done, String> {
-        if self.steering.recording().is_none() {
+    pub(crate) fn stop_here(&self) -> Result<Done, String> {
+        if self.recorder.recording().is_none() {
             return Ok(Done::Already);
         }
-        let steering = self.steering.clone();
-        match self.wait_for(move || steering.stop())? {
+        let recorder = self.recorder.clone();
+        match self.wait_for(move || recorder.stop())? {
             None => Ok(Done::Pending),
             Some(result) => result.map(|()| Done::Yes),
         }
     }
 
     /// Ends the recording of all processes of the job. Returns the session that ended.
-    pub fn stop(&self) -> Result<(Done, Option<Session>, Vec<String>), String> {
+    pub(crate) fn stop(&self) -> Result<(Done, Option<Session>, Vec<String>), String> {
         let _lock = self.lock()?;
         let siblings = self.siblings();
         let sessions = siblings.iter().filter_map(|member| member.session.clone());
@@ -259,7 +263,7 @@ impl Switch {
         let socket = group::socket_of(&self.config.group, pid);
         let address = crate::Address::Unix(socket);
         let target = format!("{BASE}/{what}?scope=process");
-        let timeout = self.config.patience + STATUS_TIMEOUT;
+        let timeout = self.config.interpreter_timeout + STATUS_TIMEOUT;
         match group::ask(&address, "POST", &target, body, timeout) {
             // A process that has gone has nothing to record.
             None => Ok(()),
@@ -276,7 +280,7 @@ impl Switch {
     }
 
     /// Keeps a copy of what is recorded so far as a session of its own.
-    pub fn snapshot(&self) -> Result<Option<Session>, String> {
+    pub(crate) fn snapshot(&self) -> Result<Option<Session>, String> {
         // Not another job's, which may keep its sessions in the same folder.
         let is_ours =
             |session: &Session| session.id == CURRENT || session.is_of(self.config.group_name());
@@ -309,7 +313,10 @@ impl Switch {
 
     /// Every object of this process, as a file that is gone as soon as it is closed, with its length and for how many
     /// milliseconds the program stood still. `None` if the interpreter was busy for too long.
-    pub fn heap(&self, options: &HeapOptions) -> Result<Option<(fs::File, u64, f64)>, String> {
+    pub(crate) fn heap(
+        &self,
+        options: &HeapOptions,
+    ) -> Result<Option<(fs::File, u64, f64)>, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let folder = self.sessions.directory();
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -319,9 +326,9 @@ impl Switch {
             format!("no heap snapshot can be kept in {folder} ({error}): choose another directory")
         };
         fs::create_dir_all(folder).map_err(cannot)?;
-        let (steering, options) = (self.steering.clone(), options.clone());
+        let (recorder, options) = (self.recorder.clone(), options.clone());
         let taken = self.wait_for(move || {
-            let taken = steering.heap(&path, &options);
+            let taken = recorder.heap(&path, &options);
             let file = fs::File::open(&path);
             let _ = fs::remove_file(&path);
             let file = file.and_then(|file| Ok((file.metadata()?.len(), file)));
@@ -361,7 +368,7 @@ impl Switch {
     }
 
     /// What is wrong if this process may not use a folder because it was another user's when control was opened.
-    pub fn changed_user(&self, folder: &Path) -> Option<String> {
+    pub(crate) fn changed_user(&self, folder: &Path) -> Option<String> {
         let is_anothers = group::owner(folder).is_some_and(|owner| owner != group::user());
         (is_anothers && !group::may_write(folder)).then(|| {
             let folder = folder.display();
@@ -392,8 +399,8 @@ impl Switch {
             // Nobody may be waiting any more.
             let _ = sender.send(work());
         };
-        let begun = self.steering.spawn(Box::new(work));
+        let begun = self.recorder.spawn(Box::new(work));
         begun.map_err(|error| format!("no thread can be started ({error})"))?;
-        Ok(receiver.recv_timeout(self.config.patience).ok())
+        Ok(receiver.recv_timeout(self.config.interpreter_timeout).ok())
     }
 }
