@@ -1,9 +1,9 @@
-"""Attach and detach many times in a row on every Python of this machine, and 3.14 and 3.15 in the forky root.
+"""Attaches and detaches many times on every supported Python: those of this machine, and forky's for the newest.
 
     python bench/attach_everywhere.py --wheel build/wheels/heaptide-*.whl --rounds 200
 
-Each Python gets an environment of its own with the wheel, and runs `attach.py` there. A program that does not compute,
-read and print what it would have without us ends this with 1, and so does a missed budget if `--strict` is given.
+Each Python gets its own environment with the wheel and runs `attach.py` in it. Exits with 1 if a program computed, read
+or printed something else than it would have without Heaptide. With `--strict` a missed budget also exits with 1.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from attach import Figures, verdict
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SCRIPTS = REPOSITORY / "scripts"
-FORKY_VERSIONS = ("3.14", "3.15")
+sys.path.insert(0, str(SCRIPTS))
+
+from pythons import forky_versions, supported  # noqa: E402
 
 
 def measure(python: list[str], repository: Path, venv: Path, wheel: Path, rounds: int) -> list[Figures]:
-    """Prepare an environment and run the rounds there; `python` may begin with what enters another root."""
+    """Prepare an environment and run the rounds in it; `python` may start with a command that enters another root."""
     *enter, _ = python
     inside = [*enter, str(venv / "bin" / "python"), "-B"]
     install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps"]
@@ -35,18 +37,15 @@ def measure(python: list[str], repository: Path, venv: Path, wheel: Path, rounds
     rest = [str(repository / "bench" / "attach.py"), "--json", "--rounds", str(rounds)]
     done = subprocess.run([*inside, *rest], stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
-        raise SystemExit(f"attach.py ended with {done.returncode} on {' '.join(python)}: its message is above")
+        raise SystemExit(f"attach.py exited with {done.returncode} on {' '.join(python)}; its message is above")
     return [Figures(*row) for row in json.loads(done.stdout)]
 
 
-def pythons(only: list[str]) -> list[tuple[str, list[str]]]:
-    """Every interpreter by its version, as the words that start it."""
-    listed = subprocess.run(
-        [sys.executable, "-B", str(SCRIPTS / "pythons.py")], check=True, stdout=subprocess.PIPE, text=True
-    )
-    rows = (line.split("\t") for line in listed.stdout.splitlines())
-    found = {version: [path] for version, path in rows if not only or version in only}
-    wanted = [version for version in FORKY_VERSIONS if version not in found and (not only or version in only)]
+def interpreters(only: list[str]) -> list[tuple[str, list[str]]]:
+    """Versions and the commands that start them."""
+    found = {f"{major}.{minor}": [path] for (major, minor), path in supported().items()}
+    found = {version: command for version, command in found.items() if not only or version in only}
+    wanted = [version for version in forky_versions() if version not in found and (not only or version in only)]
     if wanted and subprocess.run([str(SCRIPTS / "in-forky"), "true"]).returncode == 0:
         found.update({version: [str(SCRIPTS / "in-forky"), f"python{version}"] for version in wanted})
     elif wanted:
@@ -55,33 +54,33 @@ def pythons(only: list[str]) -> list[tuple[str, list[str]]]:
 
 
 def main() -> int:
-    """Measure everywhere, print, write, and say whether the budget holds."""
+    """Measure on every Python, print, write the table, and compare with the budget."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--wheel", type=Path, required=True, help="the wheel to measure, inside this repository")
+    parser.add_argument("--wheel", type=Path, required=True, help="wheel to measure, inside this repository")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--only", action="append", default=[], metavar="3.N", help="this version; may be repeated")
-    parser.add_argument("--strict", action="store_true", help="end with 1 if the budget is missed")
-    parser.add_argument("--results", type=Path, help="folder for attach.md, in which the table is kept")
-    asked = parser.parse_args()
-    wheel = asked.wheel.resolve().relative_to(REPOSITORY)
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if the budget is missed")
+    parser.add_argument("--results", type=Path, help="folder for attach.md with the table")
+    options = parser.parse_args()
+    wheel = options.wheel.resolve().relative_to(REPOSITORY)
     found: list[Figures] = []
     print(Figures.HEADER, flush=True)
-    for version, python in pythons(asked.only):
+    for version, python in interpreters(options.only):
         is_forky = len(python) > 1
         repository = Path("/heaptide") if is_forky else REPOSITORY
         venv = (Path("/opt/heaptide") if is_forky else REPOSITORY / "build") / f"attach-{version}"
-        for figures in measure(python, repository, venv, wheel, asked.rounds):
+        for figures in measure(python, repository, venv, wheel, options.rounds):
             found.append(figures)
             print(figures.line(), flush=True)
     is_kept = all(figures.is_within_budget() for figures in found)
     print(verdict(is_kept))
-    if asked.results:
+    if options.results:
         lines = [Figures.HEADER, *(figures.line() for figures in found), verdict(is_kept)]
         text = "\n".join(
             ["# Attaching to running programs", "", time.strftime("%Y-%m-%d"), "", "```text", *lines, "```"]
         )
-        (asked.results / "attach.md").write_text(text + "\n")
-    return 1 if asked.strict and not is_kept else 0
+        (options.results / "attach.md").write_text(text + "\n")
+    return 1 if options.strict and not is_kept else 0
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from further import STATE_WORKLOADS, Figures
+from fixed_costs import STATE_WORKLOADS, Figures
 from reports import LIVE_BLOCKS, LONG_LIVE_BLOCKS, LONG_REPORTS, REPORTS, Reports
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ DECODE_EVENTS_PER_SECOND = 30e6
 REPORT_BYTES, REPORT_BYTES_PER_BLOCK = 64e6, 48
 REPORT_TIMES_FASTER = 10
 AGENT_BYTES = 16e6
-SAMPLER_SHARE = 0.01
+TIMELINE_SHARE = 0.01
 # Of a tight loop, line by line: how many times less than memory_profiler's slow-down ours must be, and its own limit.
 LINES_TIMES_LESS = 100
 LINES_SLOWER = 2.0
@@ -79,7 +79,7 @@ class Line:
 def lines(result: Result) -> list[Line]:
     """Every line of the budget that was asked for. One whose measurement failed is missed, never left out."""
     found = [*ratios(result), *sizes(result), *agent_memory(result)]
-    return found + [*further_lines(result.further)] if result.further.attempted else found
+    return found + [*fixed_cost_lines(result.fixed_costs)] if result.fixed_costs.attempted else found
 
 
 def at_most(name: str, measured: float | None, limit: float, slack: float = 0.0, note: str = "") -> Line:
@@ -156,7 +156,7 @@ def agent_memory(result: Result) -> Iterator[Line]:
             yield unmeasured(name, limit)
 
 
-def further_lines(figures: Figures) -> Iterator[Line]:
+def fixed_cost_lines(figures: Figures) -> Iterator[Line]:
     """The lines beside the overhead table."""
     for state, label in STATES.items():
         for workload in STATE_WORKLOADS:
@@ -188,11 +188,11 @@ def further_lines(figures: Figures) -> Iterator[Line]:
         yield unmeasured("decode rate", least)
     else:
         yield Line("decode rate", least, f"{rate / 1e6:.1f} M events/s", rate >= DECODE_EVENTS_PER_SECOND)
-    name, share = "timeline of 64 children at 10 Hz", figures.sampler_share
+    name, share = "timeline of 64 children at 10 Hz", figures.timeline_share
     if share is None:
-        yield unmeasured(name, f"≤ {SAMPLER_SHARE:.0%} of a core")
+        yield unmeasured(name, f"≤ {TIMELINE_SHARE:.0%} of a core")
     else:
-        yield Line(name, f"≤ {SAMPLER_SHARE:.0%} of a core", f"{share:.2%}", share <= SAMPLER_SHARE)
+        yield Line(name, f"≤ {TIMELINE_SHARE:.0%} of a core", f"{share:.2%}", share <= TIMELINE_SHARE)
     yield from line_by_line(figures)
     yield from heap_lines(figures)
 

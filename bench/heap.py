@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from process import PROGRAMS
+from measure import PROGRAMS
 
 OBJECTS = 3_000_000
 # Longer than this no tool is waited for; it took that long, then.

@@ -19,8 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import tables
+from measure import run
 from overhead import HERE, WORKLOADS, tools
-from process import run
 
 COUNTED = re.compile(r"Collected : (\d+)")
 # The first is what all others are compared with.

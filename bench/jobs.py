@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from process import Cost, run
+from measure import Cost, run
 
 WORKER = r"""
 import json, re, sys

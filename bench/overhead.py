@@ -19,9 +19,9 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import further
+import fixed_costs
 import tables
-from process import Cost, run, size_and_remove
+from measure import Cost, run, size_and_remove
 
 HERE = Path(__file__).resolve().parent
 WORKLOADS = ("calls", "small_objects", "json_docs", "frames", "threads", "imports", "big_blocks", "deep_stack")
@@ -59,7 +59,7 @@ class Result:
     versions: dict[str, str]
     repetitions: int
     overhead: dict[str, dict[str, Cost]] = field(default_factory=dict)
-    further: further.Figures = field(default_factory=further.Figures)
+    fixed_costs: fixed_costs.Figures = field(default_factory=fixed_costs.Figures)
 
     def ratio(self, workload: str, tool: str) -> float | None:
         """CPU time over the bare run's; None where either is not there."""
@@ -152,7 +152,7 @@ def arguments() -> argparse.Namespace:
         help="comma-separated names; all: " + ", ".join(tools(Path(), Path())),
     )
     parser.add_argument("--reps", type=int, default=3, help="repetitions of each run, the best is kept (default 3)")
-    parser.add_argument("--no-further", action="store_true", help="leave out the lines beside the overhead table")
+    parser.add_argument("--no-fixed-costs", action="store_true", help="leave out the lines beside the overhead table")
     parser.add_argument("--results", type=Path, help="folder for <date>-<python>.json and latest.md")
     parser.add_argument("--command", default="", help="the command to name in the results as their origin")
     parser.add_argument("workloads", nargs="*", help="names of workloads, or paths of other scripts (default: all)")
@@ -180,8 +180,8 @@ def main() -> int:
             result.overhead[path.stem] = measure(python, path, options.tools, options.reps)
             report(path.stem, result)
         report_means(result, options.tools)
-        if not options.no_further:
-            result.further = further.measure(python, options.reps)
+        if not options.no_fixed_costs:
+            result.fixed_costs = fixed_costs.measure(python, options.reps)
         results.append(result)
         if options.results:
             options.results.mkdir(parents=True, exist_ok=True)

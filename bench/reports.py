@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from process import Cost, record, succeed
+from measure import Cost, record, succeed
 
 # What bench/programs/six_million.py does.
 LIVE_BLOCKS = 100_003

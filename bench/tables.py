@@ -25,13 +25,13 @@ def markdown(results: list[Result]) -> str:
     for result in results:
         versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
         page += ["", f"## Python {result.python}", "", f"With {versions}.", "", *overhead(result)]
-        if result.further.heap:
-            page += ["", *heap(result.further.heap)]
+        if result.fixed_costs.heap:
+            page += ["", *heap(result.fixed_costs.heap)]
         kept = budget.lines(result)
         if kept:
             missed = sum(not line.ok for line in kept)
             page += ["", f"Budget: {len(kept) - missed} of {len(kept)} lines kept.", "", *budget_table(kept)]
-        page += [f"- not measured: {reason}" for reason in result.further.failed]
+        page += [f"- not measured: {reason}" for reason in result.fixed_costs.failed]
     return "\n".join(page) + "\n"
 
 

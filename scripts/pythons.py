@@ -1,7 +1,8 @@
-"""Finds the CPython interpreters of this machine that Heaptide supports, one for each minor version.
+"""Finds the CPython interpreters of this machine that Heaptide supports, one per minor version.
 
-Looks on PATH and in pyenv. Prints `3.N<TAB>path` lines, oldest first; with --first only the path of the one to use when
-any will do. Runs on whatever python3 there is, so it keeps to the plainest Python.
+Searches PATH and pyenv. Prints `3.N<TAB>path` lines, oldest first; with --first only the path of the interpreter to use
+when any will do. The supported versions come from the classifiers of pyproject.toml. Make runs this file with whichever
+python3 there is, so it uses only the simplest Python.
 """
 
 from __future__ import annotations
@@ -13,11 +14,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-OLDEST = (3, 10)
+REPOSITORY = Path(__file__).resolve().parent.parent
+CLASSIFIER = re.compile(r'"Programming Language :: Python :: 3\.(\d+)"')
 
-# Asked of every candidate: is it CPython, which version, free-threaded, can extensions be compiled for it, and where
-# it really lives (a pyenv shim answers with the interpreter behind it).
-QUESTION = """
+
+def versions() -> list[tuple[int, int]]:
+    """Supported versions, oldest first. All scripts, benchmarks and checks read this one list."""
+    return sorted((3, int(minor)) for minor in CLASSIFIER.findall((REPOSITORY / "pyproject.toml").read_text()))
+
+
+def forky_versions() -> list[str]:
+    """Versions that a Debian forky root provides where the machine has none."""
+    return [f"{major}.{minor}" for major, minor in versions() if (major, minor) >= (3, 14)]
+
+
+# Run by every candidate. A pyenv shim prints the path of the interpreter that it starts.
+DESCRIPTION_PROGRAM = """
 import os, sys, sysconfig
 header = os.path.join(sysconfig.get_path("include"), "Python.h")
 print(sys.implementation.name, "%d.%d" % sys.version_info[:2], int(bool(sysconfig.get_config_var("Py_GIL_DISABLED"))),
@@ -26,7 +38,7 @@ print(sys.implementation.name, "%d.%d" % sys.version_info[:2], int(bool(sysconfi
 
 
 def candidates() -> list[Path]:
-    """Every file that looks like a Python 3 interpreter, in order of preference."""
+    """Every file named like a Python 3 interpreter, in order of preference."""
     folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     folders += sorted(pyenv.glob("versions/*/bin"))
@@ -38,29 +50,34 @@ def candidates() -> list[Path]:
     return found
 
 
-def ask(path: Path) -> tuple[tuple[int, int], bool, str] | None:
+def describe(path: Path) -> tuple[tuple[int, int], bool, str] | None:
     """Version, presence of headers and real path of a supported interpreter; None for any other."""
     try:
         answer = subprocess.run(
-            [str(path), "-c", QUESTION], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=60
+            [str(path), "-c", DESCRIPTION_PROGRAM],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            timeout=60,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
     words = answer.stdout.strip().split("\t")
     if answer.returncode != 0 or len(words) != 5:
         return None
-    name, version, free_threaded, headers, executable = words
-    major, minor = version.split(".")
-    if name != "cpython" or free_threaded == "1" or (int(major), int(minor)) < OLDEST:
+    name, text, free_threaded, headers, executable = words
+    major, minor = text.split(".")
+    version = int(major), int(minor)
+    if name != "cpython" or free_threaded == "1" or version not in versions():
         return None
-    return (int(major), int(minor)), headers == "1", executable
+    return version, headers == "1", executable
 
 
 def supported() -> dict[tuple[int, int], str]:
-    """The interpreter for each version: the first found, but one with headers before one without."""
+    """The interpreter for each version: the first with headers, else the first found."""
     best: dict[tuple[int, int], tuple[bool, str]] = {}
     for path in candidates():
-        answer = ask(path)
+        answer = describe(path)
         if answer is None:
             continue
         version, headers, executable = answer
@@ -70,16 +87,20 @@ def supported() -> dict[tuple[int, int], str]:
 
 
 def main() -> int:
-    """Print what was asked for; exit code 1 if there is no interpreter to name."""
+    """Print the interpreters; exit with 1 if there is none."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", action="store_true", help="print only the interpreter to use when any will do")
     options = parser.parse_args()
     found = supported()
     if not found:
-        print("no CPython 3.10 or newer is on PATH or in pyenv; install one, or name it with PYTHON=", file=sys.stderr)
+        oldest, newest = (f"{major}.{minor}" for major, minor in (versions()[0], versions()[-1]))
+        print(
+            f"no CPython {oldest} to {newest} on PATH or in pyenv; install one, or name it with PYTHON=",
+            file=sys.stderr,
+        )
         return 1
     if options.first:
-        default = ask(Path("python3"))
+        default = describe(Path("python3"))
         print(found[default[0]] if default else list(found.values())[-1])
         return 0
     for (major, minor), path in found.items():

@@ -17,12 +17,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pythons import supported
+from pythons import forky_versions, supported
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 BUILD = REPOSITORY / "build"
 SCRIPTS = REPOSITORY / "scripts"
-FORKY_VERSIONS = ("3.14", "3.15")
+FORKY_VERSIONS = forky_versions()
 # The one that also runs the tests marked `once`, which do not depend on the version; without it the oldest found does.
 ONCE_VERSION = "3.12"
 # A run that takes longer hangs: its tests take minutes.

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from process import PROGRAMS, succeed
+from measure import PROGRAMS, succeed
 
 # The loop's turns in one process, of which the best counts; memory_profiler takes about ten seconds for one.
 TURNS = {"bare": 9, "heaptide": 9, "memory_profiler": 1}
@@ -29,7 +29,7 @@ class LineCost:
         return self.memory_profiler / self.heaptide
 
 
-def line_cost(python: Path, repetitions: int = 1) -> LineCost:
+def measure_line_cost(python: Path, repetitions: int = 1) -> LineCost:
     """Measure all three in turn, so that a busy moment meets each of them."""
     best: dict[str, float] = {}
     for _ in range(repetitions):
@@ -46,7 +46,7 @@ def main() -> int:
     parser.add_argument("--python", type=Path, default=Path(sys.executable), help="interpreter with both installed")
     parser.add_argument("--reps", type=int, default=1)
     options = parser.parse_args()
-    cost = line_cost(options.python, options.reps)
+    cost = measure_line_cost(options.python, options.reps)
     print(f"line by line    x{cost.heaptide:.2f}, memory_profiler x{cost.memory_profiler:.0f}", end="")
     print(f" ({cost.times_less:.0f} times as much)")
     return 0

@@ -12,10 +12,10 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import sampler_share
+import timeline_cost
 from heap import HeapCosts, measure_heap
-from line_cost import LineCost, line_cost
-from process import record, succeed
+from lines import LineCost, measure_line_cost
+from measure import record, succeed
 from reports import Reports, measure_long_capture, measure_reports
 
 HERE = Path(__file__).resolve().parent
@@ -51,7 +51,7 @@ class Figures:
     report_live_blocks: int = LIVE_BLOCKS
     reports: Reports = field(default_factory=Reports)
     # Of one core, while `heaptide record` watches 64 children at 10 Hz.
-    sampler_share: float | None = None
+    timeline_share: float | None = None
     # A tight loop, line by line.
     line_cost: LineCost | None = None
     # Questions about three million objects.
@@ -70,7 +70,7 @@ def measure(python: Path, repetitions: int) -> Figures:
             measure_decode,
             measure_report_memory,
             measure_page_making,
-            measure_sampler,
+            measure_timeline,
             measure_lines,
             measure_objects,
         ):
@@ -158,15 +158,15 @@ def measure_page_making(python: Path, scratch: Path, repetitions: int, figures: 
     measure_long_capture(python, scratch, repetitions, figures.reports)
 
 
-def measure_sampler(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
+def measure_timeline(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
     """What watching a run from outside costs."""
-    figures.sampler_share = sampler_share.share(python)
-    print(f"sampler         {figures.sampler_share:.2%} of one core, {sampler_share.CHILDREN} children", flush=True)
+    figures.timeline_share = timeline_cost.share(python)
+    print(f"sampler         {figures.timeline_share:.2%} of one core, {timeline_cost.CHILDREN} children", flush=True)
 
 
 def measure_lines(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
     """What watching a function line by line costs, beside memory_profiler."""
-    cost = figures.line_cost = line_cost(python)
+    cost = figures.line_cost = measure_line_cost(python)
     print(f"line by line    x{cost.heaptide:.2f}, memory_profiler x{cost.memory_profiler:.0f}", flush=True)
 
 
