@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { drawn, folder, hashOf, hover, launch, open } from './browser.mjs';
-import { madeUpDiff, pageOf } from './made-up.mjs';
+import { syntheticDiff, pageOf } from './synthetic-data.mjs';
 
 const SMALL = {
   frames: [
@@ -33,7 +33,7 @@ after(async () => {
 });
 
 const small = (options = {}, more = {}) =>
-  open(browser, pageOf(place, 'diff', madeUpDiff({ ...SMALL, ...more })), { reducedMotion: 'reduce', ...options });
+  open(browser, pageOf(place, 'diff', syntheticDiff({ ...SMALL, ...more })), { reducedMotion: 'reduce', ...options });
 const cells = async (page, column) => {
   await drawn(page);
   return page.locator(`tbody td.${column}`).allInnerTexts();
@@ -146,7 +146,7 @@ describe('a comparison', () => {
 
   test('shows hostile names as text', async () => {
     const name = '</script><img src=x onerror="window.hacked=1">';
-    const data = madeUpDiff({ frames: [[0, name, `/srv/${name}.py`, 1]], own: [[1, 10, 20]] });
+    const data = syntheticDiff({ frames: [[0, name, `/srv/${name}.py`, 1]], own: [[1, 10, 20]] });
     data.head.diff.after.processes[0] = { file: name, pid: 1, command_line: name };
     data.head.diff.after.warnings = [name];
     const { page, requests, errors, close } = await open(browser, pageOf(place, 'diff', data, 'hostile-diff'));

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { drawn, folder, hashOf, hover, launch, open } from './browser.mjs';
-import { large, madeUp, pageOf } from './made-up.mjs';
+import { large, syntheticData, pageOf } from './synthetic-data.mjs';
 
 const FRAMES = [
   [0, '<module>', '/srv/job/job.py', 10],
@@ -43,7 +43,7 @@ const spoken = async (page) => {
 };
 
 async function small(options = {}, more = {}) {
-  return open(browser, pageOf(place, 'flamegraph', madeUp({ ...SMALL, ...more })), { reducedMotion: 'reduce', ...options });
+  return open(browser, pageOf(place, 'flamegraph', syntheticData({ ...SMALL, ...more })), { reducedMotion: 'reduce', ...options });
 }
 
 describe('the flame graph', () => {
@@ -225,7 +225,7 @@ describe('the flame graph', () => {
 
   test('shows hostile names as text', async () => {
     const name = '</script><img src=x onerror="window.hacked=1">';
-    const data = madeUp({ frames: [[0, name, `/srv/${name}.py`, 1]], own: [[1, 0, 10, 10, 10]], threads: [name, name] });
+    const data = syntheticData({ frames: [[0, name, `/srv/${name}.py`, 1]], own: [[1, 0, 10, 10, 10]], threads: [name, name] });
     data.head.processes[0].command_line = name;
     data.head.warnings = [name];
     data.own.origin = [1];

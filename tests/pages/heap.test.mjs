@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { drawn, folder, hashOf, launch, open } from './browser.mjs';
-import { pageOf } from './made-up.mjs';
+import { pageOf } from './synthetic-data.mjs';
 
 const head = (more) => ({
   format: 1,

@@ -3,15 +3,15 @@ import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { folder, launch, open } from './browser.mjs';
-import { madeUp, madeUpDiff, pageOf } from './made-up.mjs';
+import { syntheticData, syntheticDiff, pageOf } from './synthetic-data.mjs';
 
 const FRAMES = [
   [0, '<module>', '/srv/job/job.py', 10],
   [1, 'load', '/srv/job/job.py', 20],
   [1, 'render', '/srv/lib/render.py', 5],
 ];
-const ONE = madeUp({ frames: FRAMES, own: [[2, 0, 6_000_000, 0, 8_000_000], [3, 0, 2_000_000, 500_000, 2_000_000]] });
-const TWO = madeUpDiff({ frames: FRAMES, own: [[2, 1_000_000, 3_000_000], [3, 2_000_000, 1_000_000]] });
+const ONE = syntheticData({ frames: FRAMES, own: [[2, 0, 6_000_000, 0, 8_000_000], [3, 0, 2_000_000, 500_000, 2_000_000]] });
+const TWO = syntheticDiff({ frames: FRAMES, own: [[2, 1_000_000, 3_000_000], [3, 2_000_000, 1_000_000]] });
 
 let browser;
 let place;
@@ -72,7 +72,7 @@ describe('a long trunk', () => {
   test('that launched the program is scrolled over: what branches is on the screen', async () => {
     const trunk = Array.from({ length: 60 }, (_, depth) => [depth, `launch${depth}`, '/srv/kernel.py', depth + 1]);
     const frames = [...trunk, [60, 'load', '/srv/job.py', 1], [60, 'parse', '/srv/job.py', 2]];
-    const data = madeUp({ frames, own: [[61, 0, 6_000_000, 0, 6_000_000], [62, 0, 4_000_000, 0, 4_000_000]] });
+    const data = syntheticData({ frames, own: [[61, 0, 6_000_000, 0, 6_000_000], [62, 0, 4_000_000, 0, 4_000_000]] });
     const { page, close } = await open(browser, pageOf(place, 'flamegraph', data), { reducedMotion: 'reduce' });
     const [top, height] = await page.evaluate(() => {
       const graph = document.querySelector('.graph');

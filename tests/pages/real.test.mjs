@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { drawn, folder, hover, launch, open } from './browser.mjs';
-import { dataOf } from './made-up.mjs';
+import { dataOf } from './synthetic-data.mjs';
 
 /** The command under test, of an environment in which it is installed. */
 const HEAPTIDE = process.env.COMMAND_UNDER_TEST ?? fileURLToPath(new URL('../../build/venv/bin/heaptide', import.meta.url));

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { drawn, folder, hashOf, launch, open } from './browser.mjs';
-import { large, madeUp, pageOf } from './made-up.mjs';
+import { large, syntheticData, pageOf } from './synthetic-data.mjs';
 
 const SMALL = {
   frames: [
@@ -31,7 +31,7 @@ after(async () => {
   rmSync(pages, { recursive: true });
 });
 
-const small = (options = {}) => open(browser, pageOf(pages, 'table', madeUp(SMALL)), options);
+const small = (options = {}) => open(browser, pageOf(pages, 'table', syntheticData(SMALL)), options);
 const cells = async (page, column) => {
   await drawn(page);
   return page.locator(`tbody td.${column}`).allInnerTexts();
@@ -106,7 +106,7 @@ describe('the table', () => {
   test('a finding leaves the rows of its place', async () => {
     const place = { function: 'parse', file: '/srv/lib/parse.py', line: 5 };
     const finding = { kind: 'holds_most', what: 'parse holds most', evidence: [], advice: '', place, caller: null, node: 3 };
-    const data = madeUp({ ...SMALL, head: { findings: [finding] } });
+    const data = syntheticData({ ...SMALL, head: { findings: [finding] } });
     const { page, close } = await open(browser, pageOf(pages, 'table', data, 'findings-table'), { hash: '#grouping=module' });
     await page.getByRole('button', { name: 'parse holds most' }).click();
     assert.deepEqual(await cells(page, 'own .size'), ['6.00 MB']);
@@ -115,7 +115,7 @@ describe('the table', () => {
 
   test('shows hostile names as text', async () => {
     const name = '</script><img src=x onerror="window.hacked=1">';
-    const data = madeUp({ frames: [[0, name, `/srv/${name}.py`, 1]], own: [[1, 0, 10, 10, 10]], threads: [name] });
+    const data = syntheticData({ frames: [[0, name, `/srv/${name}.py`, 1]], own: [[1, 0, 10, 10, 10]], threads: [name] });
     const { page, close } = await open(browser, pageOf(pages, 'table', data, 'hostile-table'));
     assert.match((await cells(page, 'name'))[0], /<img src=x onerror=/);
     assert.equal(await page.locator('img').count(), 0);

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { drag, drawn, folder, hashOf, hover, launch, open } from './browser.mjs';
-import { madeUp, pageOf } from './made-up.mjs';
+import { syntheticData, pageOf } from './synthetic-data.mjs';
 
 // keep holds 1 MB more in each bin; scratch has 4 MB in the second bin only.
 const SMALL = {
@@ -39,7 +39,7 @@ after(async () => {
 
 /** Two processes of two threads. */
 function session() {
-  const data = madeUp(SMALL);
+  const data = syntheticData(SMALL);
   const [known] = data.head.processes;
   data.head.processes = [known, { ...known, pid: 4712, peak_bytes: 4_000_000, limit_bytes: null }];
   data.head.threads[1].process = 1;
@@ -50,7 +50,7 @@ function session() {
   return data;
 }
 
-const kind = (name, options = {}) => open(browser, pageOf(place, name, madeUp(SMALL), `${name}-lives`), { reducedMotion: 'reduce', ...options });
+const kind = (name, options = {}) => open(browser, pageOf(place, name, syntheticData(SMALL), `${name}-lives`), { reducedMotion: 'reduce', ...options });
 const timeline = (options = {}) => open(browser, pageOf(place, 'timeline', session()), { reducedMotion: 'reduce', ...options });
 
 describe('an interval', () => {
@@ -108,7 +108,7 @@ describe('an interval', () => {
   });
 
   test('without data for it cannot be dragged', async () => {
-    const { page, errors, close } = await open(browser, pageOf(place, 'flamegraph', madeUp({ ...SMALL, lives: undefined }), 'no-lives'));
+    const { page, errors, close } = await open(browser, pageOf(place, 'flamegraph', syntheticData({ ...SMALL, lives: undefined }), 'no-lives'));
     await drag(page, 0.26, 0.74);
     assert.doesNotMatch(await hashOf(page), /from|to=/);
     assert.deepEqual(errors, []);

@@ -14,7 +14,7 @@ import pytest
 from support.commands import PROGRAMS, heaptide
 from support.memray_comparison import Amount, Stack, memray, memray_run, numbers_of_memray, numbers_of_ours, summed
 
-PROGRAM = PROGRAMS / "allocates_the_same_every_time.py"
+PROGRAM = PROGRAMS / "deterministic_allocations.py"
 
 
 @pytest.fixture(scope="module")

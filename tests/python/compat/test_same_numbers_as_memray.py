@@ -58,7 +58,7 @@ def same_everywhere(folder: Path, program: Path, ours: list[str], theirs: list[s
 
 
 def test_kept_temporary_grown_and_mapped_blocks_agree(tmp_path: Path) -> None:
-    same_everywhere(tmp_path, PROGRAMS / "allocates_the_same_every_time.py", [], [])
+    same_everywhere(tmp_path, PROGRAMS / "deterministic_allocations.py", [], [])
 
 
 def test_exceptions_generators_and_classes_agree(tmp_path: Path) -> None:

@@ -435,15 +435,15 @@ def test_a_snapshot_does_not_overwrite_a_file_unless_told_to(tmp_path: Path) -> 
 
 
 def test_nasty_types_do_not_stop_the_walk(tmp_path: Path, extension: Callable[..., Path]) -> None:
-    library = extension("nasty_objects")
+    library = extension("unusual_types")
     found = answer(
         tmp_path,
         """
         import json, sys
-        import nasty_objects
+        import unusual_types
         from heaptide.heap_snapshots import heap_now
 
-        kept = nasty_objects.make()
+        kept = unusual_types.make()
         class Lies(dict):
             def __sizeof__(self): raise SystemExit("a walk runs no Python code")
             def __getattribute__(self, name): raise SystemExit("nor this")

@@ -179,7 +179,7 @@ library.release(library.allocate(100_109))
 def test_a_library_with_a_malloc_of_its_own_goes_on_calling_it(
     build: Callable[..., Path], heaptide_run: Run, parse: Parse, flags: list[str]
 ) -> None:
-    library = build("libraries", "private_malloc", *flags)
+    library = build("libraries", "own_malloc", *flags)
     done = heaptide_run(
         """
         import ctypes, sys
@@ -195,9 +195,9 @@ def test_a_library_with_a_malloc_of_its_own_goes_on_calling_it(
 def test_a_library_bound_to_its_dependencys_malloc_goes_on_calling_it(
     build: Callable[..., Path], heaptide_run: Run, parse: Parse
 ) -> None:
-    dependency = build("libraries", "private_malloc", "-DVISIBLE", "-Wl,-Bsymbolic")
+    dependency = build("libraries", "own_malloc", "-DVISIBLE", "-Wl,-Bsymbolic")
     links = ["-Wl,--no-as-needed", str(dependency), "-Wl,-rpath,$ORIGIN", "-Wl,-z,now"]
-    library = build("libraries", "brings_allocator", *links)
+    library = build("libraries", "calls_malloc", *links)
     done = heaptide_run(
         """
         import ctypes, os, sys

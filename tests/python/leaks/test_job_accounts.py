@@ -425,7 +425,7 @@ def test_fork_handlers_of_libraries_may_allocate(tmp_path: Path, extension: Call
 def test_what_is_reallocated_from_nothing_is_the_jobs_whatever_was_released_before_it(
     tmp_path: Path, extension: Callable[..., Path]
 ) -> None:
-    library = extension("after_release")
+    library = extension("realloc_after_free")
     kept = run(
         tmp_path,
         f"""

@@ -17,7 +17,7 @@ import pytest
 from support.commands import PROGRAMS, heaptide
 from support.run_twice import write
 
-JOB = PROGRAMS / "goes_on_whatever_happens.py"
+JOB = PROGRAMS / "varied_allocations.py"
 
 
 @pytest.fixture(scope="module")

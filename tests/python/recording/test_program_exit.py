@@ -155,7 +155,7 @@ def test_a_program_killed_at_any_instant_lacks_at_most_the_last_event_of_each_th
     tmp_path: Path, n_threads: int, n_kills: int
 ) -> None:
     seed = 10 * n_threads
-    told = json.loads(run_program("is_killed_while_it_allocates.py", tmp_path, n_kills, n_threads, seed))
+    told = json.loads(run_program("killed_while_allocating.py", tmp_path, n_kills, n_threads, seed))
     assert len(told) == n_kills
     parsed = heaptide("parse", *told)
     assert parsed.stderr == ""
@@ -176,7 +176,7 @@ def test_a_program_killed_while_the_capture_is_completed_lacks_nothing(
     tmp_path: Path, n_blocks: int, n_kills: int
 ) -> None:
     seed = n_blocks
-    n_unfinished = int(run_program("is_killed_while_it_stops.py", tmp_path, n_kills, n_blocks, seed))
+    n_unfinished = int(run_program("killed_while_stopping.py", tmp_path, n_kills, n_blocks, seed))
     assert n_unfinished > 0
     captures = sorted(tmp_path.glob("*.tide"))
     parsed = heaptide("parse", *captures)

@@ -18,7 +18,7 @@ from support.commands import PROGRAMS, heaptide
 # Readers are the same program under every Python.
 pytestmark = pytest.mark.once
 READERS = ("stats", "summary", "tree", "parse")
-JOB = PROGRAMS / "goes_on_whatever_happens.py"
+JOB = PROGRAMS / "varied_allocations.py"
 
 
 @pytest.fixture(scope="module")

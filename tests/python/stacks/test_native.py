@@ -108,7 +108,7 @@ def test_optimised_code_without_frame_pointers_is_followed(recorded: Callable[..
 def test_caller_is_told_from_another_one_that_left_its_traces_in_the_same_place(
     heaptide_run: Run, extension: Extension, flags: tuple[str, ...]
 ) -> None:
-    library = extension("native_room", *flags)
+    library = extension("alternating_callers", *flags)
     program = """
         import ctypes, sys
         print(ctypes.CDLL(sys.argv[1]).alternate(700_001))

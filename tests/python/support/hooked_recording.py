@@ -1,6 +1,6 @@
 """A capture of the program that drives every hooked function, and questions to ask of it.
 
-The program (tests/programs/hooked_functions.py) makes its calls through a shared library and through an extension
+The program (tests/programs/allocator_scenarios.py) makes its calls through a shared library and through an extension
 module, and prints what the C library answered. Tests compare that with the records and with what is shown as leaked.
 """
 
@@ -91,7 +91,7 @@ def leaks_by_function(tree: str) -> dict[str, int]:
         guides, amount, unit, function, place = found.groups()
         del path[len(guides) // 4 :]
         path.append(function)
-        if "📄" in line and "hooked_calls.py" in place:
+        if "📄" in line and "allocator_calls.py" in place:
             n_bytes = round(float(amount) * units[unit])
             for name in set(path):
                 leaks[name] = leaks.get(name, 0) + n_bytes
@@ -108,9 +108,9 @@ def recording(
     """The program's capture, made once for all tests that look at it."""
     kind = request.param
     if kind not in _recordings:
-        library = extension(f"hooked_calls_{kind}")
-        folder = tmp_path_factory.mktemp("hooked_functions")
+        library = extension(f"allocator_calls_{kind}")
+        folder = tmp_path_factory.mktemp("allocator_scenarios")
         capture = folder / "capture.tide"
-        done = heaptide("run", "-q", "-o", capture, PROGRAMS / "hooked_functions.py", library, cwd=folder)
+        done = heaptide("run", "-q", "-o", capture, PROGRAMS / "allocator_scenarios.py", library, cwd=folder)
         _recordings[kind] = Recording(capture, json.loads(done.stdout))
     return _recordings[kind]

@@ -12,7 +12,7 @@ from support.commands import PROGRAMS, heaptide
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """The environment with what a test adds, and with `seen_from_outside` for its programs."""
+    """The environment with what a test adds, and with `timeline_waiting` for its programs."""
     return {**os.environ, "PYTHONPATH": str(PROGRAMS), **more}
 
 

@@ -24,8 +24,8 @@ def child(n):
 def wait(n, is_child):
     # mprof does not tell where it writes.
     if "HEAPTIDE_TIMELINE_FUNCTIONS" in os.environ:
-        from seen_from_outside import until_sized
-        until_sized(n, is_child)
+        from timeline_waiting import wait_for_size
+        wait_for_size(n, is_child)
     else:
         time.sleep(0.3)
 

@@ -21,21 +21,21 @@ HOST = socket.gethostname()
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 RANK = """
 import os, sys
-from seen_from_outside import until_sized
+from timeline_waiting import wait_for_size
 rank = int(os.environ["HEAPTIDE_RANK"])
 block = bytearray((rank + 1) * (16 << 20))
-until_sized((rank + 1) * 16)
+wait_for_size((rank + 1) * 16)
 print(rank, sys.argv[1:], flush=True)
 """
 MPI_RANK = """
 from mpi4py import MPI
-from seen_from_outside import until_seen_again, until_sized
+from timeline_waiting import wait_for_two_samples, wait_for_size
 everyone = MPI.COMM_WORLD
 block = bytearray((everyone.rank + 1) * (16 << 20))
-until_sized((everyone.rank + 1) * 16)
+wait_for_size((everyone.rank + 1) * 16)
 # All are large now; each is seen once more so, for the sum.
 everyone.Barrier()
-until_seen_again()
+wait_for_two_samples()
 everyone.Barrier()
 print("rank", everyone.rank, "of", everyone.size, "sum", everyone.allreduce(everyone.rank), flush=True)
 """
@@ -43,14 +43,14 @@ print("rank", everyone.rank, "of", everyone.size, "sum", everyone.allreduce(ever
 # Each ends when all four have been large, so that there is a moment to sum up.
 AT_THE_SAME_TIME = """
 import glob, os, time
-from seen_from_outside import until_seen_again, until_sized
+from timeline_waiting import wait_for_two_samples, wait_for_size
 block = bytearray(16 << 20)
-until_sized(16)
+wait_for_size(16)
 open(f"large.{os.getpid()}", "w").close()
 deadline = time.monotonic() + 300
 while len(glob.glob("large.*")) < 4 and time.monotonic() < deadline:
     time.sleep(0.02)
-until_seen_again()
+wait_for_two_samples()
 """
 
 

@@ -21,9 +21,9 @@ pytestmark = pytest.mark.once
 
 # Grows, and ends when that was seen.
 GROWS = """
-from seen_from_outside import until_sized
+from timeline_waiting import wait_for_size
 block = bytearray(64 << 20)
-until_sized(64)
+wait_for_size(64)
 print("grown", flush=True)
 """
 
@@ -153,7 +153,7 @@ def test_list_rm_and_clean_work_by_number(tmp_path: Path) -> None:
 
 SHARES = """
 import os, re, sys
-from seen_from_outside import until
+from timeline_waiting import wait_for
 block = bytearray(48 << 20)
 pipes = []
 for _ in range(3):
@@ -177,7 +177,7 @@ wanted = {
     "pss": lambda text: 0 < last(text, r" (\\d+)~(\\d+),") < 2 * 48,
     "uss": lambda text: 0 < last(text, r" (\\d+)~\\d+,(\\d+),") < 48,
 }[sys.argv[1]]
-until(wanted)
+wait_for(wanted)
 sys.exit(0 if wanted(open(os.environ["HEAPTIDE_TIMELINE_FUNCTIONS"][:-10]).read()) else 1)
 """
 
@@ -201,12 +201,12 @@ def test_every_process_is_named_and_its_end_is_written(tmp_path: Path) -> None:
     timeline = tmp_path / "out.timeline"
     code = """
 import subprocess, sys
-from seen_from_outside import until
+from timeline_waiting import wait_for
 child = subprocess.Popen(["sleep", "1000"])
-until(lambda text: " sleep sleep 1000\\n" in text)
+wait_for(lambda text: " sleep sleep 1000\\n" in text)
 child.kill()
 child.wait()
-until(lambda text: "\\nend " in text)
+wait_for(lambda text: "\\nend " in text)
 sys.exit(5)
 """
     done = record(tmp_path, "-q", "-T", "0.02", "-o", timeline, "--", sys.executable, "-c", code, check=False)
@@ -246,11 +246,11 @@ def test_killed_recording_leaves_a_file_that_can_be_read(tmp_path: Path) -> None
 def test_functions_are_merged_from_the_file_in_the_environment(tmp_path: Path) -> None:
     code = """
 import os, time
-from seen_from_outside import until_seen_again, until_sized
+from timeline_waiting import wait_for_two_samples, wait_for_size
 start = time.time()
 block = bytearray(32 << 20)
-until_sized(32)
-until_seen_again()
+wait_for_size(32)
+wait_for_two_samples()
 with open(os.environ["HEAPTIDE_TIMELINE_FUNCTIONS"], "a") as file:
     file.write(f"FUNC jobs.load.read 10.0000 {start:.4f} 42.0000 {time.time():.4f} 0\\n")
     file.write("FUNC cut")
@@ -311,8 +311,8 @@ def test_program_goes_on_when_its_timeline_cannot_be_written(tmp_path: Path) -> 
         resource.setrlimit(resource.RLIMIT_FSIZE, (60, 60))
 
     code = """
-from seen_from_outside import until
-until(lambda text: len(text) == 60)
+from timeline_waiting import wait_for
+wait_for(lambda text: len(text) == 60)
 print("done")
 raise SystemExit(4)
 """
@@ -327,8 +327,8 @@ raise SystemExit(4)
 
 def test_recording_ends_at_its_timeout_and_the_program_goes_on(tmp_path: Path) -> None:
     code = """
-from seen_from_outside import until
-until(lambda text: text.endswith(" running\\n"))
+from timeline_waiting import wait_for
+wait_for(lambda text: text.endswith(" running\\n"))
 print("done")
 raise SystemExit(6)
 """

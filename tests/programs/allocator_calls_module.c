@@ -1,5 +1,5 @@
 /* The hooked functions as an extension module. Python.h comes second: it would turn `mmap` into `mmap64`. */
-#include "hooked_calls.h"
+#include "allocator_calls.h"
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -34,9 +34,9 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "hooked_calls_module", NULL, -1, methods};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "allocator_calls_module", NULL, -1, methods};
 
-PyMODINIT_FUNC PyInit_hooked_calls_module(void)
+PyMODINIT_FUNC PyInit_allocator_calls_module(void)
 {
     return PyModule_Create(&definition);
 }

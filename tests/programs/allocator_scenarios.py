@@ -11,7 +11,7 @@ import os
 import sys
 from errno import EBADF, EEXIST, EINVAL, ENOMEM
 
-from hooked_calls import ask, call, errno_changes
+from allocator_calls import ask, call, errno_changes
 
 PAGE = constants.PAGESIZE
 PROTECTION = constants.PROT_READ | constants.PROT_WRITE

@@ -51,7 +51,7 @@ const process = (more) => ({
  * [frame, thread, peak, leaked, total], with one allocation for each byte size that is not 0. `lives` are
  * [entry of own, birth, death, bytes] in four bins of half a second each.
  */
-export function madeUp({ frames, own, threads = ['MainThread'], head = {}, first = {}, lives }) {
+export function syntheticData({ frames, own, threads = ['MainThread'], head = {}, first = {}, lives }) {
   const texts = [];
   const known = new Map();
   const text = (value) => {
@@ -138,12 +138,12 @@ function livesOf(lives, own, entries) {
  * A comparison: `own` is `[frame, bytes before, bytes after]`, the same in every measure. `variance`: of each of these bytes,
  * in square KiB.
  */
-export function madeUpDiff({ frames, own, variance }) {
+export function syntheticDiff({ frames, own, variance }) {
   const entries = own.flatMap(([frame, before, after]) => [
     [frame, 0, before, before, before],
     [frame, 1, after, after, after],
   ]);
-  const data = madeUp({ frames, own: entries, threads: ['MainThread', 'MainThread'] });
+  const data = syntheticData({ frames, own: entries, threads: ['MainThread', 'MainThread'] });
   const [known] = data.head.processes;
   data.head.processes = [known, { ...known, pid: 4712, file: 'heaptide-job.py.4712.tide' }];
   data.head.threads[1].process = 1;
@@ -194,5 +194,5 @@ export function large(nFrames) {
     }
     row = next;
   }
-  return madeUp({ frames, own });
+  return syntheticData({ frames, own });
 }

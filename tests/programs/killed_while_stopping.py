@@ -4,7 +4,7 @@ Every child tells, through memory shared with this process, when its blocks are 
 never stops; of the others most are killed while the file is being completed, some before and some after: after each it is
 known better how long that takes, however busy the machine is. Prints how many had not finished.
 
-usage: is_killed_while_it_stops.py FOLDER N_CHILDREN N_BLOCKS SEED
+usage: killed_while_stopping.py FOLDER N_CHILDREN N_BLOCKS SEED
 """
 
 import mmap

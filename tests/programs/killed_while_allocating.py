@@ -3,7 +3,7 @@
 Each thread of a child numbers its blocks and tells the number, through memory shared with this process, after the
 block was made; the size tells the number, too. Prints, as JSON, each capture with the numbers its threads had told.
 
-usage: is_killed_while_it_allocates.py FOLDER N_CHILDREN N_THREADS SEED
+usage: killed_while_allocating.py FOLDER N_CHILDREN N_THREADS SEED
 """
 
 import json

@@ -14,14 +14,14 @@ def text():
         return file.read()
 
 
-def until(is_seen):
+def wait_for(is_seen):
     """Wait until the timeline fulfils a condition."""
     end = time.monotonic() + PATIENCE
     while not is_seen(text()) and time.monotonic() < end:
         time.sleep(0.01)
 
 
-def until_sized(mib, is_child=False):
+def wait_for_size(mib, is_child=False):
     """Wait until this process, or the program it belongs to, was seen with this size."""
 
     def is_seen(text):
@@ -33,11 +33,11 @@ def until_sized(mib, is_child=False):
         sizes = re.findall(rf" {number[1]}=(\d+)", text) if number else []
         return any(int(size) >= mib * 1024 for size in sizes)
 
-    until(is_seen)
+    wait_for(is_seen)
 
 
-def until_seen_again():
+def wait_for_two_samples():
     """Wait for two more writes: what is in the second happened after this was called."""
     for _ in range(2):
         before = len(text())
-        until(lambda text: len(text) > before)
+        wait_for(lambda text: len(text) > before)

@@ -58,14 +58,14 @@ static void dealloc_plain(PyObject *self) {
 
 #define SPEC(NAME, TRAVERSE, FLAGS)                                                                                    \
     static PyType_Slot NAME##_slots[] = {{Py_tp_traverse, TRAVERSE}, {Py_tp_dealloc, dealloc_gc}, {0, NULL}};          \
-    static PyType_Spec NAME##_spec = {"nasty_objects." #NAME, sizeof(Thing), 0, FLAGS, NAME##_slots};
+    static PyType_Spec NAME##_spec = {"unusual_types." #NAME, sizeof(Thing), 0, FLAGS, NAME##_slots};
 
 SPEC(Twice, traverse_twice, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC)
 SPEC(Built, traverse_built, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC)
 SPEC(Borrowed, traverse_borrowed, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC)
 
 static PyType_Slot Hidden_slots[] = {{Py_tp_dealloc, dealloc_plain}, {0, NULL}};
-static PyType_Spec Hidden_spec = {"nasty_objects.Hidden", sizeof(Thing), 0, Py_TPFLAGS_DEFAULT, Hidden_slots};
+static PyType_Spec Hidden_spec = {"unusual_types.Hidden", sizeof(Thing), 0, Py_TPFLAGS_DEFAULT, Hidden_slots};
 
 static PyType_Slot NoModule_slots[] = {{Py_tp_dealloc, dealloc_plain}, {0, NULL}};
 static PyType_Spec NoModule_spec = {"NoModule", sizeof(Thing), 0, Py_TPFLAGS_DEFAULT, NoModule_slots};
@@ -112,6 +112,6 @@ static PyObject *make(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {{"make", make, METH_NOARGS, NULL}, {NULL}};
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "nasty_objects", NULL, -1, functions};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "unusual_types", NULL, -1, functions};
 
-PyMODINIT_FUNC PyInit_nasty_objects(void) { return PyModule_Create(&definition); }
+PyMODINIT_FUNC PyInit_unusual_types(void) { return PyModule_Create(&definition); }

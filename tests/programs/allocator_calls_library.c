@@ -1,5 +1,5 @@
 /* The hooked functions as a shared library, to be driven by ctypes. */
-#include "hooked_calls.h"
+#include "allocator_calls.h"
 
 void call(const char *name, const uintptr_t *argument, int error_before, struct answer *answer)
 {

@@ -20,10 +20,10 @@ class _Answer(ctypes.Structure):
 
 _ARGUMENTS = ctypes.c_size_t * 5
 
-if LIBRARY.name.startswith("hooked_calls_module"):
+if LIBRARY.name.startswith("allocator_calls_module"):
     sys.path.insert(0, str(LIBRARY.parent))
-    from hooked_calls_module import call as _call
-    from hooked_calls_module import errno_changes
+    from allocator_calls_module import call as _call
+    from allocator_calls_module import errno_changes
 else:
     _library = ctypes.CDLL(str(LIBRARY))
     errno_changes = _library.errno_changes

@@ -1,6 +1,6 @@
 """A job that allocates with ever new stacks and sizes, so that its capture grows, and says at the end what it made.
 
-usage: goes_on_whatever_happens.py N_ROUNDS [CODE], where CODE is run after half of the rounds
+usage: varied_allocations.py N_ROUNDS [CODE], where CODE is run after half of the rounds
 """
 
 import sys
