@@ -26,6 +26,7 @@ CASES := PROPTEST_RNG_SEED=20261116
 CARGO := PYO3_PYTHON=$(CURDIR)/$(TOOLS)/python cargo
 PYTHON_FILES := python tests bench scripts examples
 BENCH_VERSIONS := 3.11 3.12 3.13
+GUARD_VERSION := 3.12
 
 # --- What people call -------------------------------------------------------------------------------------------------
 
@@ -44,7 +45,7 @@ demo: build/venv/.wheel ## Build the wheel, install it, profile a job that leaks
 	@echo "The heaptide command of this demo is build/venv/bin/heaptide"
 
 .PHONY: test
-test: lint test-rust test-python test-pages ## Check everything: formatting, lints, types, Rust tests, pytest on every Python found, pages.
+test: lint test-rust guard test-python test-pages ## Check everything: formatting, lints, types, Rust tests, cost, pytest on every Python found, pages.
 
 .PHONY: lint
 lint: lint-rust lint-python ## Check formatting, clippy, ruff, mypy and the stubs; change nothing.
@@ -65,6 +66,11 @@ soak: build/tools/.ready ## Run the Rust tests with 20,000 new cases for each pr
 .PHONY: test-python
 test-python: build/wheels/.built ## Run pytest on the installed wheel; ONLY=3.12 one version, ARGS='-k name' for pytest.
 	$(TOOLS)/python -B scripts/test_all_pythons.py --wheel $(WHEEL) $(addprefix --only ,$(ONLY)) -- $(ARGS)
+
+.PHONY: guard
+guard: build/guard/.ready ## Count instructions of small recorded programs against committed ceilings; ARGS=--lower lowers them.
+	@command -v valgrind >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq valgrind >/dev/null; }
+	build/guard/bin/python -B bench/guard/guard.py $(ARGS)
 
 .PHONY: test-pages
 test-pages: build/venv/.wheel ## Check the pages: their sources, that the committed ones are fresh, and in a browser.
@@ -134,6 +140,13 @@ build/venv/.wheel: build/wheels/.built scripts/make_venv.py
 
 build/tools/.wheel: build/wheels/.built
 	$(TOOLS)/python $(PIP_INSTALL) --force-reinstall --no-deps $(WHEEL)
+	touch $@
+
+# The ceilings hold for one version of Python.
+build/guard/.ready: build/wheels/.built scripts/make_venv.py
+	python=$$(python3 scripts/pythons.py | awk '$$1 == "$(GUARD_VERSION)" { print $$2 }'); \
+	    $${python:?CPython $(GUARD_VERSION) is not on PATH or in pyenv; install it to run make guard} scripts/make_venv.py build/guard
+	build/guard/bin/python $(PIP_INSTALL) --force-reinstall --no-deps $(WHEEL)
 	touch $@
 
 build/bench-%/.ready: build/wheels/.built bench/requirements.txt

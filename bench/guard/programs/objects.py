@@ -1,0 +1,12 @@
+"""Makes 100,000 objects, keeps them, and frees them: an allocation and a release at a few sites."""
+
+
+class Item:
+    def __init__(self, number):
+        self.number = number
+        self.name = f"item {number}"
+        self.tags = [number]
+
+
+items = [Item(number) for number in range(100_000)]
+del items
