@@ -26,6 +26,7 @@ static void types(void) {
     OFFSET("type_object.NAME", PyTypeObject, tp_name);
     OFFSET("type_object.BASIC_SIZE", PyTypeObject, tp_basicsize);
     OFFSET("type_object.ITEM_SIZE", PyTypeObject, tp_itemsize);
+    OFFSET("type_object.DEALLOC", PyTypeObject, tp_dealloc);
     OFFSET("type_object.FLAGS", PyTypeObject, tp_flags);
     OFFSET("type_object.TRAVERSE", PyTypeObject, tp_traverse);
     OFFSET("type_object.WEAK_LIST_OFFSET", PyTypeObject, tp_weaklistoffset);

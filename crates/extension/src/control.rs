@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use heaptide_agent::host::libc_heap::LibcHeap;
 use heaptide_agent::host::{own_thread, sys};
 use heaptide_agent::record::threads::Unrecorded;
-use heaptide_agent::session;
+use heaptide_agent::session::{self, fork};
 use heaptide_control::config::RenderConfig;
 use heaptide_control::recorder::{HeapOptions, Join, Options, Recorder};
 use heaptide_control::security::EntryPoint;
@@ -18,8 +19,6 @@ use heaptide_control::{
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-
-use crate::recording::after_the_count;
 
 /// Address space, touched only as far as needed; Python code runs on these threads too.
 const STACK_BYTES: usize = 1 << 20;
@@ -128,13 +127,13 @@ pub fn pause_servers() {
 
 /// In the parent, after the fork.
 #[pyfunction]
-pub fn resume_servers(py: Python<'_>) {
+pub fn resume_servers() {
     extern "C" fn resume(_: *mut c_void) -> c_int {
         // Without a thread now, the next fork tries again.
         for_all_servers(|server| drop(server.resume()));
         0
     }
-    after_the_count(py, resume);
+    fork::resume_after_thread_count(resume);
 }
 
 /// HTTP in this process: `handle` answers a request, `listen` opens doors of its own.
@@ -389,8 +388,8 @@ pub fn docs_page() -> &'static str {
 
 /// Bytes that the C library has handed out and not got back; None where it does not say.
 #[pyfunction]
-pub fn heap_bytes() -> Option<usize> {
-    heaptide_agent::host::sys::heap_bytes()
+pub fn heap_bytes() -> Option<u64> {
+    LibcHeap::read().map(|heap| heap.in_use)
 }
 
 fn report_commands() -> Vec<ReportCommand> {

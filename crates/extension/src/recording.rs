@@ -8,6 +8,7 @@ use heaptide_agent::record::threads;
 use heaptide_agent::session;
 use heaptide_agent::session::config::{Config, Program};
 use heaptide_agent::session::error::StartError;
+use heaptide_agent::session::fork;
 use heaptide_capture::Mode;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyFileExistsError, PyOSError, PyRuntimeError};
@@ -128,28 +129,12 @@ pub fn before_fork() {
 
 /// In the parent, after the fork.
 #[pyfunction]
-pub fn after_fork_in_parent(py: Python<'_>) {
+pub fn after_fork_in_parent() {
     extern "C" fn resume(_: *mut c_void) -> c_int {
         session::resume_keeper();
         0
     }
-    after_the_count(py, resume);
-}
-
-/// Brings back what a fork had to do without, when Python has counted the threads of the process.
-///
-/// Up to 3.12 that is before its hooks run in the parent, later after them: then `bring_back` is called as soon as the
-/// interpreter runs on. It does that on the main thread alone, and a process that forks from another one has several anyway.
-pub fn after_the_count(py: Python<'_>, bring_back: extern "C" fn(*mut c_void) -> c_int) {
-    let is_counted = py.version_info() < (3, 13);
-    let is_main = heaptide_agent::host::sys::thread_id() == std::process::id();
-    // SAFETY: the function takes no argument, raises nothing, and lives as long as this library, which is never unloaded.
-    let is_left_for_later = !is_counted
-        && is_main
-        && unsafe { pyo3::ffi::Py_AddPendingCall(Some(bring_back), std::ptr::null_mut()) } == 0;
-    if !is_left_for_later {
-        bring_back(std::ptr::null_mut());
-    }
+    fork::resume_after_thread_count(resume);
 }
 
 /// In a forked child whose parent follows forks: goes on recording into the child's own file.

@@ -9,6 +9,7 @@ pub mod type_object {
     pub const NAME: usize = 24;
     pub const BASIC_SIZE: usize = 32;
     pub const ITEM_SIZE: usize = 40;
+    pub const DEALLOC: usize = 48;
     pub const FLAGS: usize = 168;
     pub const TRAVERSE: usize = 184;
     pub const WEAK_LIST_OFFSET: usize = 208;
@@ -294,7 +295,7 @@ mod tests {
                 $(line(concat!(stringify!($module), ".", stringify!($name)), $module::$name);)*
             };
         }
-        constants!(type_object: NAME BASIC_SIZE ITEM_SIZE FLAGS TRAVERSE WEAK_LIST_OFFSET METHODS MEMBERS BASE DICT);
+        constants!(type_object: NAME BASIC_SIZE ITEM_SIZE DEALLOC FLAGS TRAVERSE WEAK_LIST_OFFSET METHODS MEMBERS BASE DICT);
         constants!(type_object: DICT_OFFSET IS_GC BASES MRO CACHE SUBCLASSES);
         constants!(type_flag: HEAP_TYPE READY HAVE_GC LONG LIST TUPLE UNICODE DICT EXCEPTION TYPE MANAGED_DICT);
         constants!(type_flag: MANAGED_WEAK STATIC_BUILTIN INLINE_VALUES);

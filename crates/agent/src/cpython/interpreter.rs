@@ -2,6 +2,7 @@
 //!
 //! Set once, before the first session, with the GIL held; read by every event.
 
+use std::ffi::CStr;
 use std::mem::transmute;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -53,6 +54,19 @@ pub unsafe fn prepare(symbols: &Symbols) -> Result<(), Unsupported> {
     unsafe { *LAYOUT.0.get() = Some(layout) };
     READY.store(true, Ordering::Release);
     Ok(())
+}
+
+/// Whether the interpreter counts the threads of a forking process after its `after_in_parent` hooks have run, as it does
+/// from 3.13 on. 3.12 counts before them, and older versions do not count.
+pub fn counts_threads_after_fork_hooks(symbols: &Symbols) -> bool {
+    // SAFETY: the function takes nothing and returns a string that lives as long as the interpreter.
+    let text = unsafe { CStr::from_ptr((symbols.get_version)()) };
+    let mut numbers = text.to_bytes().split(|byte| *byte == b'.').map(|digits| {
+        let digits = std::str::from_utf8(digits).ok()?;
+        digits.parse::<u8>().ok()
+    });
+    let version = (numbers.next().flatten(), numbers.next().flatten());
+    version >= (Some(3), Some(13))
 }
 
 /// Makes the calling thread look as if nothing had called what it calls next: until the guard goes, its innermost frame

@@ -11,8 +11,19 @@
 
 use heaptide_capture::line_table::steps;
 
+use super::layout::Layout;
+
+/// Appends the part of a code object's table that a capture needs: before 3.11 the whole table, later its lines.
+pub fn append_lines(layout: &Layout, table: &[u8], out: &mut Vec<u8>) {
+    if layout.version >= (3, 11) {
+        strip_columns(table, out);
+    } else {
+        out.extend_from_slice(table);
+    }
+}
+
 /// Appends the lines of `table` (3.11 or later) to `out`. What makes no sense ends the table, as it does for readers.
-pub fn strip_columns(table: &[u8], out: &mut Vec<u8>) {
+fn strip_columns(table: &[u8], out: &mut Vec<u8>) {
     // The run of code units on one line that has not been written yet, and the change of line that began it.
     let (mut n_units, mut change) = (0u32, 0i64);
     for step in steps(table) {

@@ -9,6 +9,9 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 /// An object, thread state or frame of the interpreter; never looked into by its type.
 pub type Opaque = *mut c_void;
 
+/// A function that the interpreter calls later, on its main thread and with the GIL held.
+pub type PendingCall = extern "C" fn(*mut c_void) -> c_int;
+
 /// `PyMemAllocatorEx`: the functions of one memory domain, unchanged since 3.5.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -61,6 +64,8 @@ pub struct Symbols {
     pub error_occurred: unsafe extern "C" fn() -> Opaque,
     /// `PyErr_Clear`.
     pub error_clear: unsafe extern "C" fn(),
+    /// `Py_AddPendingCall`; needs no GIL. -1 if the queue is full.
+    pub add_pending_call: unsafe extern "C" fn(PendingCall, *mut c_void) -> c_int,
     /// `Py_DecRef`.
     pub dec_ref: unsafe extern "C" fn(Opaque),
 }
@@ -102,6 +107,7 @@ impl Symbols {
             long_value: function!(c"PyLong_AsLong"),
             error_occurred: function!(c"PyErr_Occurred"),
             error_clear: function!(c"PyErr_Clear"),
+            add_pending_call: function!(c"Py_AddPendingCall"),
             dec_ref: function!(c"Py_DecRef"),
         })
     }

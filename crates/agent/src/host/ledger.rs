@@ -5,6 +5,8 @@ use std::fs;
 
 use heaptide_capture::MemoryPart;
 
+use super::libc_heap::LibcHeap;
+
 /// What is resident when recording begins: a child of a fork has all of it from its parent.
 pub fn at_start() -> Vec<(MemoryPart, u64)> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -22,7 +24,7 @@ pub fn at_end(own_mapped_bytes: u64) -> Vec<(MemoryPart, u64)> {
         field(&pages, "Shared_Clean:"),
         field(&pages, "Shared_Dirty:"),
     ];
-    let heap = libc_heap();
+    let heap = LibcHeap::read();
     let parts = [
         (MemoryPart::Anonymous, field(&status, "RssAnon:")),
         (MemoryPart::Files, field(&status, "RssFile:")),
@@ -32,14 +34,8 @@ pub fn at_end(own_mapped_bytes: u64) -> Vec<(MemoryPart, u64)> {
             shared.into_iter().flatten().reduce(|a, b| a + b),
         ),
         (MemoryPart::SharedAnonymous, field(&pages, "Shared_Dirty:")),
-        (
-            MemoryPart::LibcInUse,
-            heap.as_ref().map(|heap| heap.in_use()),
-        ),
-        (
-            MemoryPart::LibcFree,
-            heap.as_ref().map(|heap| heap.fordblks as u64),
-        ),
+        (MemoryPart::LibcInUse, heap.as_ref().map(|heap| heap.in_use)),
+        (MemoryPart::LibcFree, heap.as_ref().map(|heap| heap.free)),
         (MemoryPart::OwnMapped, Some(own_mapped_bytes)),
     ];
     let known = parts.into_iter();
@@ -54,40 +50,6 @@ fn field(text: &str, name: &str) -> Option<u64> {
     let value = lines.find_map(|line| line.strip_prefix(name))?;
     let number = value.split_whitespace().next()?;
     Some(number.parse::<u64>().ok()?.saturating_mul(1024))
-}
-
-/// As glibc has it from 2.33 on.
-#[repr(C)]
-struct Mallinfo2 {
-    arena: usize,
-    ordblks: usize,
-    smblks: usize,
-    hblks: usize,
-    hblkhd: usize,
-    usmblks: usize,
-    fsmblks: usize,
-    uordblks: usize,
-    fordblks: usize,
-    keepcost: usize,
-}
-
-impl Mallinfo2 {
-    /// On its heaps, and in mappings of single blocks.
-    fn in_use(&self) -> u64 {
-        self.uordblks as u64 + self.hblkhd as u64
-    }
-}
-
-/// Takes libc's locks one after the other, as `malloc` does.
-fn libc_heap() -> Option<Mallinfo2> {
-    // SAFETY: the name is a C string; nothing is called yet.
-    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mallinfo2".as_ptr()) };
-    if address.is_null() {
-        return None;
-    }
-    // SAFETY: the function of this name takes nothing and returns this struct, wherever there is one.
-    let mallinfo2: extern "C" fn() -> Mallinfo2 = unsafe { std::mem::transmute(address) };
-    Some(mallinfo2())
 }
 
 #[cfg(test)]

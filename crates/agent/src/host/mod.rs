@@ -1,6 +1,7 @@
 //! The operating system and the C library as the agent uses them, and the resources that belong to Heaptide itself.
 
 pub(crate) mod ledger;
+pub mod libc_heap;
 pub(crate) mod locks;
 pub(crate) mod own_file;
 pub mod own_memory;

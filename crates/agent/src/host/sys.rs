@@ -204,30 +204,3 @@ pub fn complain(message: &str) {
     // SAFETY: the pointer and length are those of a live string. A failed write leaves nothing to do.
     unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
 }
-
-/// Bytes that the C library has handed out and not got back; `None` where it does not say.
-pub fn heap_bytes() -> Option<usize> {
-    #[repr(C)]
-    #[derive(Clone, Copy)]
-    struct Info {
-        arena: usize,
-        ordblks: usize,
-        smblks: usize,
-        hblks: usize,
-        hblkhd: usize,
-        usmblks: usize,
-        fsmblks: usize,
-        uordblks: usize,
-        fordblks: usize,
-        keepcost: usize,
-    }
-    // SAFETY: looking a symbol up has no preconditions; glibc before 2.33 and musl do not have this one.
-    let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mallinfo2".as_ptr()) };
-    if function.is_null() {
-        return None;
-    }
-    // SAFETY: the function of this name takes nothing and returns the struct above, ten words, by value.
-    let mallinfo2: extern "C" fn() -> Info = unsafe { std::mem::transmute(function) };
-    let info = mallinfo2();
-    Some(info.uordblks + info.hblkhd)
-}

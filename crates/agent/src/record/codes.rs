@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use heaptide_capture::{Code, Entry, Lost, wire};
 
-use crate::cpython::line_table::strip_columns;
+use crate::cpython::heap_layout::type_object;
+use crate::cpython::line_table::append_lines;
 use crate::cpython::{CodeBuffers, Layout, Symbols, read_code};
 use crate::host::locks::ForkMutex;
 use crate::record::threads;
@@ -23,8 +24,6 @@ use crate::session;
 const UNKNOWN: u32 = 0;
 /// Not a function of anybody's: the frame that 3.13 and later put between a class and its `__init__`.
 pub const NOBODY: u32 = u32::MAX;
-/// `tp_dealloc` in a type object, the same in all versions: refcount, type, size, name, two sizes stand before it.
-const TP_DEALLOC: usize = 48;
 
 /// The next free number. Libraries take theirs here, too.
 static NEXT_ID: AtomicU32 = AtomicU32::new(UNKNOWN + 1);
@@ -127,11 +126,7 @@ pub fn id_and_text(
             let id = next_id();
             codes.by_content.insert(content, id);
             codes.lines.clear();
-            if layout.version >= (3, 11) {
-                strip_columns(line_table, &mut codes.lines);
-            } else {
-                codes.lines.extend_from_slice(line_table);
-            }
+            append_lines(layout, line_table, &mut codes.lines);
             is_new(&Code {
                 id,
                 first_line: text.first_line,
@@ -157,7 +152,7 @@ pub fn id_and_text(
 /// # Safety
 /// The calling thread holds the GIL.
 pub unsafe fn watch_deaths(symbols: &Symbols) {
-    let place = (symbols.code_type + TP_DEALLOC) as *const AtomicUsize;
+    let place = (symbols.code_type + type_object::DEALLOC) as *const AtomicUsize;
     // SAFETY: `PyCode_Type` is a static type object in writable memory; the GIL keeps others from reading it while a
     // code object is freed.
     let place = unsafe { &*place };
@@ -172,7 +167,7 @@ pub unsafe fn watch_deaths(symbols: &Symbols) {
 /// As [`watch_deaths`].
 pub unsafe fn stop_watching_deaths(symbols: &Symbols) {
     // SAFETY: as in `watch_deaths`.
-    let place = unsafe { &*((symbols.code_type + TP_DEALLOC) as *const AtomicUsize) };
+    let place = unsafe { &*((symbols.code_type + type_object::DEALLOC) as *const AtomicUsize) };
     let real = REAL_DEALLOC.load(Ordering::Acquire);
     // If somebody else has wrapped ours since, it must stay: it then only passes calls on.
     if real != 0 && place.load(Ordering::Relaxed) == on_code_death as *const () as usize {

@@ -5,10 +5,13 @@
 //! anything else, forgets the session. Before the fork a handler takes every lock that a child may need, so that
 //! no thread holds one of them, or the linker's, while the process is copied.
 
+use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::arenas::ARENAS;
+use crate::cpython::interpreter;
+use crate::cpython::symbols::{PendingCall, Symbols};
 use crate::host::locks::lock;
 use crate::host::sys;
 use crate::libraries::LOADER;
@@ -54,6 +57,24 @@ pub fn take_inheritance() -> Option<(Config, [u8; 16], u32)> {
         parent,
     } = lock(&INHERITANCE).take()?;
     Some((config, session, parent))
+}
+
+/// Calls `resume`, which starts threads again after a fork, once the interpreter has counted the threads of the process.
+///
+/// The interpreter warns about a fork in a process with several threads; Heaptide's own must not cause that warning. A
+/// version that counts after its hooks runs `resume` later, as a pending call. It does so on the main thread alone: a
+/// process that forks from another thread has several anyway, and there `resume` runs at once.
+pub fn resume_after_thread_count(resume: PendingCall) {
+    let is_main = sys::thread_id() == std::process::id();
+    let is_pending = is_main
+        && Symbols::resolve().is_ok_and(|symbols| {
+            // SAFETY: `resume` ignores its argument, raises nothing, and stays loaded: the library is never unloaded.
+            interpreter::counts_threads_after_fork_hooks(&symbols)
+                && unsafe { (symbols.add_pending_call)(resume, null_mut()) } == 0
+        });
+    if !is_pending {
+        resume(null_mut());
+    }
 }
 
 /// Always in this order, which is the one in which they are nested elsewhere.

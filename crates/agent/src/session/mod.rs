@@ -15,7 +15,7 @@
 
 pub mod config;
 pub mod error;
-pub(crate) mod fork;
+pub mod fork;
 mod lifecycle;
 
 use std::path::PathBuf;
