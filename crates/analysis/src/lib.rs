@@ -28,5 +28,5 @@ pub use findings::findings;
 pub use heaptide_capture as capture;
 pub use live::Watch;
 pub use load::{Process, Request, Session, load, load_with, peak_bytes};
-pub use model::View;
+pub use model::Measure;
 pub use records::{RecordLine, records};

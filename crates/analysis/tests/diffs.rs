@@ -1,9 +1,9 @@
 //! Two recordings beside each other.
 
 use crate::support::{capture_bytes, header};
+use heaptide_analysis::Measure;
 use heaptide_analysis::capture::{Capture, Header};
 use heaptide_analysis::model::Diff;
-use heaptide_analysis::model::flame::Measure;
 use heaptide_analysis::{Comparison, FlameLimits, Session, load};
 
 fn session(header: &Header, scripts: &[&str]) -> Session {

@@ -6,7 +6,7 @@ use heaptide_analysis::capture::Capture;
 use heaptide_analysis::filter::{NoMatch, Pattern};
 use heaptide_analysis::model::NodeKind;
 use heaptide_analysis::{
-    Filter, Request, Session, View, flame, load_with, stacks, stats, summary, tree,
+    Filter, Measure, Request, Session, flame, load_with, stacks, stats, summary, tree,
 };
 
 const SCRIPT: &str = "
@@ -43,7 +43,7 @@ fn views(session: &Session) -> [u64; 3] {
         max_depth: None,
         min_percent: 0.0,
     };
-    let seen = [View::Peak, View::Leaked, View::Total].map(|view| {
+    let seen = [Measure::Peak, Measure::Leaked, Measure::Total].map(|view| {
         let of_tree = tree(session, view, limits, TreeShape::default()).nodes[0].bytes;
         assert_eq!(
             summary(session, view, GroupBy::Function).total_bytes,
@@ -131,7 +131,7 @@ fn hidden_imports_leave_the_bytes_with_those_who_imported() {
         max_depth: None,
         min_percent: 0.0,
     };
-    let nodes = tree(&session, View::Leaked, limits, TreeShape::default()).nodes;
+    let nodes = tree(&session, Measure::Leaked, limits, TreeShape::default()).nodes;
     let functions: Vec<(usize, String)> = nodes
         .iter()
         .filter_map(|node| match &node.kind {

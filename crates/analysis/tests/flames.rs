@@ -1,10 +1,11 @@
 //! The tree of the pages: nothing gets lost in it, and what is cut is said.
 
 use crate::support::{capture, capture_bytes, header};
+use heaptide_analysis::Measure;
 use heaptide_analysis::aggregate::FlameLimits;
 use heaptide_analysis::capture::{Capture, Header};
 use heaptide_analysis::model::Flame;
-use heaptide_analysis::model::flame::{FlameKind, Measure};
+use heaptide_analysis::model::flame::FlameKind;
 use heaptide_analysis::{Request, Session, flame, load, load_with, stats};
 
 fn session(scripts: &[&str]) -> Session {

@@ -3,7 +3,7 @@
 use crate::support::capture;
 use heaptide_analysis::aggregate::{GroupBy, TreeLimits, TreeShape};
 use heaptide_analysis::model::NodeKind;
-use heaptide_analysis::{Session, View, load, summary, tree};
+use heaptide_analysis::{Measure, Session, load, summary, tree};
 
 const SCRIPT: &str = "
     alloc a 100 at main:3 > load:7
@@ -18,7 +18,7 @@ fn session() -> Session {
 }
 
 fn rows(by: GroupBy) -> Vec<String> {
-    let mut rows = summary(&session(), View::Peak, by).functions;
+    let mut rows = summary(&session(), Measure::Peak, by).functions;
     rows.sort_by_key(|row| std::cmp::Reverse(row.total_bytes));
     let row = |row: &heaptide_analysis::model::FunctionSum| {
         format!(
@@ -66,7 +66,7 @@ fn nodes(shape: TreeShape) -> Vec<String> {
         max_depth: None,
         min_percent: 0.0,
     };
-    let nodes = tree(&session(), View::Peak, limits, shape).nodes;
+    let nodes = tree(&session(), Measure::Peak, limits, shape).nodes;
     let node = |node: &heaptide_analysis::model::TreeNode| match &node.kind {
         NodeKind::Frame(at) => format!("{} {}:{} {}", node.depth, at.function, at.line, node.bytes),
         other => format!("{} {other:?} {}", node.depth, node.bytes),

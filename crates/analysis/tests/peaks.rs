@@ -2,14 +2,14 @@
 
 use crate::support::capture;
 use heaptide_analysis::aggregate::GroupBy;
-use heaptide_analysis::{Session, View, load, stats, summary};
+use heaptide_analysis::{Measure, Session, load, stats, summary};
 
 fn session(script: &str) -> Session {
     load(vec![capture(script)], &mut |_| {})
 }
 
 /// (function, total, own) at the peak, by name.
-fn functions(script: &str, view: View) -> Vec<(String, u64, u64)> {
+fn functions(script: &str, view: Measure) -> Vec<(String, u64, u64)> {
     let mut rows: Vec<(String, u64, u64)> = summary(&session(script), view, GroupBy::Function)
         .functions
         .iter()
@@ -33,9 +33,9 @@ const PROGRAM: &str = "
 #[test]
 fn block_freed_after_the_peak_is_in_the_peak_but_not_leaked() {
     let at_peak = [row("load", 1000, 1000), row("main", 1100, 100)];
-    assert_eq!(functions(PROGRAM, View::Peak), at_peak);
+    assert_eq!(functions(PROGRAM, Measure::Peak), at_peak);
     let leaked = [row("main", 400, 100), row("save", 300, 300)];
-    assert_eq!(functions(PROGRAM, View::Leaked), leaked);
+    assert_eq!(functions(PROGRAM, Measure::Leaked), leaked);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn totals_count_allocations_and_not_frees() {
 fn function_that_calls_itself_holds_a_block_once() {
     let script = "alloc a 10 at f:1 > f:2 > f:2 > g:1";
     assert_eq!(
-        functions(script, View::Peak),
+        functions(script, Measure::Peak),
         [row("f", 10, 0), row("g", 10, 10)]
     );
 }
@@ -67,7 +67,7 @@ fn block_freed_by_another_thread_is_gone() {
         alloc c 1 at main
     ";
     assert_eq!(
-        functions(script, View::Leaked),
+        functions(script, Measure::Leaked),
         [row("main", 1, 1), row("work", 5, 5)]
     );
     assert_eq!(stats(&session(script), 5).peak_bytes, 10);
@@ -76,14 +76,17 @@ fn block_freed_by_another_thread_is_gone() {
 #[test]
 fn refused_release_leaves_the_block_alive() {
     let script = "alloc a 10 at main; free a; refuse; alloc b 5 at main";
-    assert_eq!(functions(script, View::Leaked), [row("main", 15, 15)]);
+    assert_eq!(functions(script, Measure::Leaked), [row("main", 15, 15)]);
     assert_eq!(stats(&session(script), 5).peak_bytes, 15);
 }
 
 #[test]
 fn mapping_released_in_parts_keeps_the_rest() {
     let script = "alloc m 12288 mmap at main; unmap m+4096 4096";
-    assert_eq!(functions(script, View::Leaked), [row("main", 8192, 8192)]);
+    assert_eq!(
+        functions(script, Measure::Leaked),
+        [row("main", 8192, 8192)]
+    );
 }
 
 #[test]

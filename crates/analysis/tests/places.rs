@@ -3,7 +3,7 @@
 use crate::support::capture;
 use heaptide_analysis::aggregate::{TreeLimits, TreeShape};
 use heaptide_analysis::model::{NodeKind, Stats};
-use heaptide_analysis::{Session, View, load, stats, tree};
+use heaptide_analysis::{Measure, Session, load, stats, tree};
 
 fn session(script: &str) -> Session {
     load(vec![capture(script)], &mut |_| {})
@@ -49,7 +49,7 @@ fn frames_of_the_profiler_are_left_out_everywhere_and_those_of_its_launcher_at_t
         max_depth: None,
         min_percent: 0.0,
     };
-    let shown: Vec<String> = tree(&session, View::Total, limits, TreeShape::default())
+    let shown: Vec<String> = tree(&session, Measure::Total, limits, TreeShape::default())
         .nodes
         .iter()
         .map(|node| {
@@ -134,7 +134,7 @@ fn tree_sums_up_what_is_too_small_or_not_among_the_biggest() {
             max_depth,
             min_percent,
         };
-        let tree = tree(&session, View::Peak, limits, TreeShape::default());
+        let tree = tree(&session, Measure::Peak, limits, TreeShape::default());
         tree.nodes
             .iter()
             .map(|node| (node.depth, node.bytes, node.count))

@@ -2,7 +2,7 @@
 
 use crate::support::{capture_bytes, header};
 use heaptide_analysis::aggregate::GroupBy;
-use heaptide_analysis::{Filter, Request, Session, View, load, load_with, stats, summary};
+use heaptide_analysis::{Filter, Measure, Request, Session, load, load_with, stats, summary};
 use heaptide_capture::Capture;
 
 /// Processes with the time at which each began, in microseconds after the first.
@@ -49,7 +49,7 @@ fn moment_of_the_common_peak_is_named_and_what_was_alive_then_is_the_peak() {
         ..Request::default()
     };
     let then = load_with(captures(parts), request, &mut |_| {}).expect("something");
-    let by_process = summary(&then, View::Leaked, GroupBy::Process);
+    let by_process = summary(&then, Measure::Leaked, GroupBy::Process);
     assert_eq!(by_process.total_bytes, 1070);
     assert_eq!(stats(&then, 5).quality.together_at_ns, None);
 }
@@ -70,7 +70,7 @@ fn same_place_in_two_processes_is_one_place() {
         .map(|process| process.pid)
         .collect();
     assert_eq!(pids, [1, 2]);
-    let summary = summary(&session, View::Peak, GroupBy::Function);
+    let summary = summary(&session, Measure::Peak, GroupBy::Function);
     let main = summary
         .functions
         .iter()

@@ -6,7 +6,7 @@ use std::sync::Once;
 
 use clap::{Arg, ArgMatches, value_parser};
 use heaptide_analysis::symbols::native::short_name;
-use heaptide_analysis::{Request, Session, View, load_with};
+use heaptide_analysis::{Measure, Request, Session, load_with};
 use heaptide_capture::{Capture, Damage};
 
 use crate::exit::Failure;
@@ -57,7 +57,10 @@ pub fn session_with(matches: &ArgMatches, request: Request) -> Result<Session, F
     let paths = matches.get_many::<PathBuf>("captures");
     let asks_for_time = request.filter.chooses_time();
     let session = session_of(paths.into_iter().flatten(), request)?;
-    let asks_for_totals = matches!(metrics::view(matches), View::Total | View::Temporary);
+    let asks_for_totals = matches!(
+        metrics::measure(matches),
+        Measure::Total | Measure::Temporary
+    );
     if asks_for_time || asks_for_totals {
         check_totals(&session)?;
     }

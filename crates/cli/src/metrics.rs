@@ -1,8 +1,7 @@
 //! Which blocks a report is about: at the peak, unless one of these is said.
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
-use heaptide_analysis::View;
-use heaptide_analysis::model::flame::Measure;
+use heaptide_analysis::Measure;
 
 const HEADING: &str = "What is shown";
 /// As memray has it.
@@ -35,30 +34,20 @@ pub fn arguments() -> Vec<Arg> {
     ]
 }
 
-pub fn view(matches: &ArgMatches) -> View {
+pub fn measure(matches: &ArgMatches) -> Measure {
     let is_said = |name: &str| matches!(matches.try_get_one(name), Ok(Some(true)));
     let has_threshold = matches!(
         matches.try_get_one::<u32>("temporary_threshold"),
         Ok(Some(_))
     );
     if is_said("leaks") {
-        View::Leaked
+        Measure::Leaked
     } else if is_said("total") {
-        View::Total
+        Measure::Total
     } else if is_said("temporary") || has_threshold {
-        View::Temporary
+        Measure::Temporary
     } else {
-        View::Peak
-    }
-}
-
-/// The same for a page, which shows it first.
-pub fn measure(matches: &ArgMatches) -> Measure {
-    match view(matches) {
-        View::Peak => Measure::Peak,
-        View::Leaked => Measure::Leaked,
-        View::Total => Measure::Total,
-        View::Temporary => Measure::Temporary,
+        Measure::Peak
     }
 }
 

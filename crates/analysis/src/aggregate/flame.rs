@@ -11,9 +11,9 @@ use crate::load::Session;
 use crate::model::findings::{Finding, FindingKind};
 use crate::model::flame::{
     Flame, FlameKind, FlameLife, FlameLives, FlameLocation, FlameNode, FlameProcess, FlameThread,
-    Measure, Measured, Origin, Own,
+    Measured, Origin, Own,
 };
-use crate::model::{Location, SiteSum, StackModel};
+use crate::model::{Location, Measure, SiteSum, StackModel};
 use crate::symbols::{Modules, Sources, is_import_system};
 
 /// How much of the tree a page gets.
@@ -118,9 +118,8 @@ fn node_of<'a>(
         FlameKind::NoFrames => finding.place.is_none(),
         _ => false,
     };
-    let number = Measure::ALL.iter().position(|known| *known == measure)?;
     let there = own.iter().filter(is_there);
-    let largest = there.max_by_key(|own| own.amounts[number].bytes)?;
+    let largest = there.max_by_key(|own| own.amounts[measure as usize].bytes)?;
     Some(largest.node)
 }
 
@@ -252,12 +251,7 @@ impl Building {
             count: amount.count,
             variance: (amount.variance / SQUARE_KIB).round() as u64,
         };
-        let amounts = Measure::ALL.map(|measure| match measure {
-            Measure::Peak => measured(site.peak),
-            Measure::Leaked => measured(site.leaked),
-            Measure::Total => measured(site.total),
-            Measure::Temporary => measured(site.temporary),
-        });
+        let amounts = Measure::ALL.map(|measure| measured(site.amount(measure)));
         if amounts.iter().any(|amount| *amount != Measured::default()) {
             self.own.push(Own {
                 node,

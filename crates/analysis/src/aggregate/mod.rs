@@ -24,14 +24,14 @@ pub use tree::{TreeLimits, TreeShape, tree};
 
 use heaptide_capture::tally::{Amount, SiteSums};
 
-use crate::model::View;
+use crate::model::Measure;
 
 /// A site's share of what a report is about.
-fn amount(view: View, site: &SiteSums) -> Amount {
-    match view {
-        View::Peak => site.peak,
-        View::Leaked => site.live,
-        View::Total => site.total,
-        View::Temporary => site.temporary,
+fn amount(measure: Measure, site: &SiteSums) -> Amount {
+    match measure {
+        Measure::Peak => site.peak,
+        Measure::Leaked => site.live,
+        Measure::Total => site.total,
+        Measure::Temporary => site.temporary,
     }
 }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::{amount, quality};
 use crate::load::{Process, Session};
-use crate::model::{FunctionSum, Summary, View};
+use crate::model::{FunctionSum, Measure, Summary};
 use crate::symbols::Modules;
 use crate::symbols::native::short_name;
 
@@ -29,14 +29,14 @@ pub enum GroupBy {
 /// What the standard library and the import system are called, where modules are the rows.
 const STANDARD_LIBRARY: &str = "the standard library";
 
-pub fn summary(session: &Session, view: View, by: GroupBy) -> Summary {
+pub fn summary(session: &Session, measure: Measure, by: GroupBy) -> Summary {
     let mut rows = Rows::default();
     let mut total = Amount::default();
     let mut site_number = 0;
     for process in &session.processes {
         let of_location = rows.of_locations(session, process, by);
         for site in &process.sums.sites {
-            let amount = amount(view, site);
+            let amount = amount(measure, site);
             if amount.count == 0 && amount.bytes == 0 {
                 continue;
             }
@@ -58,7 +58,7 @@ pub fn summary(session: &Session, view: View, by: GroupBy) -> Summary {
     Summary {
         functions,
         total_bytes: total.bytes,
-        view,
+        measure,
         quality: quality(session),
     }
 }

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::{amount, quality};
 use crate::load::Session;
-use crate::model::{NodeKind, Tree, TreeNode, View};
+use crate::model::{Measure, NodeKind, Tree, TreeNode};
 use crate::symbols::LocationId;
 
 /// How much of the tree is wanted.
@@ -35,7 +35,7 @@ struct Building {
     children: Vec<usize>,
 }
 
-pub fn tree(session: &Session, view: View, limits: TreeLimits, shape: TreeShape) -> Tree {
+pub fn tree(session: &Session, measure: Measure, limits: TreeLimits, shape: TreeShape) -> Tree {
     let merged = shape.by_function.then(|| by_function(session));
     let node_of = |id: LocationId| match &merged {
         Some(first) => first[id.0 as usize],
@@ -53,7 +53,7 @@ pub fn tree(session: &Session, view: View, limits: TreeLimits, shape: TreeShape)
     let mut leaves: FxHashMap<usize, (u64, u64)> = FxHashMap::default();
     for process in &session.processes {
         for site in &process.sums.sites {
-            let amount = amount(view, site);
+            let amount = amount(measure, site);
             if amount.count == 0 && amount.bytes == 0 {
                 continue;
             }
@@ -121,7 +121,7 @@ pub fn tree(session: &Session, view: View, limits: TreeLimits, shape: TreeShape)
     };
     Tree {
         nodes: shaper.shape(elided),
-        view,
+        measure,
         quality: quality(session),
     }
 }

@@ -13,8 +13,8 @@ use rustc_hash::FxHashMap;
 use crate::aggregate::{peak_together, quality};
 use crate::load::{Process, Session};
 use crate::model::Flame;
+use crate::model::Measure;
 use crate::model::diff::{Diff, DiffSide, Estimate};
-use crate::model::flame::Measure;
 use crate::symbols::{Location, Modules};
 use crate::{FlameLimits, flame};
 

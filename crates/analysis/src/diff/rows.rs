@@ -6,8 +6,7 @@ use rustc_hash::FxHashMap;
 use super::function_of;
 use crate::load::Session;
 use crate::model::diff::{Change, DiffStack, Estimate};
-use crate::model::flame::Measure;
-use crate::model::{SiteSum, StackModel};
+use crate::model::{Measure, StackModel};
 use crate::stacks;
 use crate::symbols::Location;
 
@@ -32,7 +31,7 @@ pub(super) fn rows(
             } else {
                 &mut change.after
             };
-            add(side, amount(site, measure));
+            add(side, site.amount(measure));
         }
     }
     let mut changed: Vec<(Option<usize>, Change)> = changes
@@ -93,15 +92,6 @@ fn frames(mut at: Option<usize>, nodes: &[Node]) -> Vec<u32> {
         at = parent;
     }
     frames
-}
-
-fn amount(site: &SiteSum, measure: Measure) -> Amount {
-    match measure {
-        Measure::Peak => site.peak,
-        Measure::Leaked => site.leaked,
-        Measure::Total => site.total,
-        Measure::Temporary => site.temporary,
-    }
 }
 
 fn add(sum: &mut Estimate, amount: Amount) {

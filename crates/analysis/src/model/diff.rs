@@ -1,6 +1,6 @@
 //! What changed between two recordings: the numbers of `heaptide diff`.
 
-use super::flame::Measure;
+use super::Measure;
 use super::quality::Quality;
 
 #[derive(Clone, Debug)]

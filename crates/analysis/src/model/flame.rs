@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use heaptide_capture::{Allocator, Mode};
 
+use super::Measure;
 use super::findings::Finding;
 use super::quality::Quality;
 
@@ -164,24 +165,4 @@ pub struct Measured {
     pub count: u64,
     /// Of `bytes`, in square KiB; 0 where every allocation was recorded. What is less than that is no noise to speak of.
     pub variance: u64,
-}
-
-/// Which blocks are counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Measure {
-    #[default]
-    Peak,
-    Leaked,
-    Total,
-    /// Released at once.
-    Temporary,
-}
-
-impl Measure {
-    pub const ALL: [Measure; 4] = [
-        Measure::Peak,
-        Measure::Leaked,
-        Measure::Total,
-        Measure::Temporary,
-    ];
 }

@@ -25,16 +25,35 @@ pub use tree::{NodeKind, Tree, TreeNode};
 
 pub use crate::symbols::Location;
 
-/// Which blocks a report is about.
+/// Which blocks a report or a column counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum View {
-    /// Alive when the heap was largest; of several processes, each at its own peak.
+pub enum Measure {
+    /// Alive when the heap was largest; with several processes, each at its own peak.
     #[default]
     Peak,
     /// Alive at the end.
     Leaked,
     /// Ever allocated.
     Total,
-    /// Released at once.
+    /// Freed shortly after the allocation.
     Temporary,
+}
+
+impl Measure {
+    pub const ALL: [Measure; 4] = [
+        Measure::Peak,
+        Measure::Leaked,
+        Measure::Total,
+        Measure::Temporary,
+    ];
+
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::Peak => "peak",
+            Measure::Leaked => "leaked",
+            Measure::Total => "total",
+            Measure::Temporary => "temporary",
+        }
+    }
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use heaptide_capture::{Damage, Lost};
 
+use super::Measure;
 use super::findings::Ledger;
-use super::flame::Measure;
 
 #[derive(Clone, Debug, Default)]
 pub struct Quality {

@@ -3,6 +3,7 @@
 use heaptide_capture::tally::{Amount, Lives};
 use heaptide_capture::{Allocator, Mode};
 
+use super::Measure;
 use super::findings::Finding;
 use super::quality::Quality;
 
@@ -52,9 +53,9 @@ pub struct ProcessStacks {
     /// Nanoseconds after the start.
     pub peak_elapsed_ns: u64,
     pub leaked: Amount,
-    /// Highest size of the heap within each stretch of time, and its size at the end.
-    /// When blocks of the sites were born and died, in the session's bins; empty if nobody asked.
+    /// When blocks of the sites were allocated and freed, in the session's bins; empty unless the request asked for it.
     pub lives: Lives,
+    /// Largest heap size within each interval, and the size at the end.
     pub heap: Vec<Reading>,
     pub resident: Vec<Reading>,
 }
@@ -84,7 +85,19 @@ pub struct SiteSum {
     pub block_time_ns: Option<u64>,
 }
 
-/// A size at a time, from which on it holds.
+impl SiteSum {
+    /// The site's share of a measure.
+    pub fn amount(&self, measure: Measure) -> Amount {
+        match measure {
+            Measure::Peak => self.peak,
+            Measure::Leaked => self.leaked,
+            Measure::Total => self.total,
+            Measure::Temporary => self.temporary,
+        }
+    }
+}
+
+/// A size, valid from this time until the next reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     pub elapsed_ns: u64,

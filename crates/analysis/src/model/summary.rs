@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::View;
+use super::Measure;
 use super::quality::Quality;
 
 #[derive(Clone, Debug)]
@@ -11,7 +11,7 @@ pub struct Summary {
     pub functions: Vec<FunctionSum>,
     /// What 100 % is.
     pub total_bytes: u64,
-    pub view: View,
+    pub measure: Measure,
     pub quality: Quality,
 }
 

@@ -1,6 +1,6 @@
 //! The call tree of `heaptide tree`.
 
-use super::View;
+use super::Measure;
 use super::quality::Quality;
 
 #[derive(Clone, Debug)]
@@ -8,7 +8,7 @@ pub struct Tree {
     /// Each node before its children, and those largest first. A list, because stacks can be deeper than recursion is
     /// safe.
     pub nodes: Vec<TreeNode>,
-    pub view: View,
+    pub measure: Measure,
     pub quality: Quality,
 }
 

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
+use heaptide_analysis::Measure;
 use heaptide_analysis::model::Diff;
-use heaptide_analysis::model::flame::Measure;
 use heaptide_analysis::{Comparison, Request, Session};
 use heaptide_report::json::flame::{FirstView, Sides};
 use heaptide_report::{html, json, text, units};

@@ -74,12 +74,12 @@ fn group(name: &str) -> Result<GroupBy, String> {
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let session = input::session(matches)?;
-    let view = metrics::view(matches);
+    let measure = metrics::measure(matches);
     let by = matches
         .get_one::<GroupBy>("by")
         .copied()
         .unwrap_or_default();
-    let answer = heaptide_analysis::summary(&session, view, by);
+    let answer = heaptide_analysis::summary(&session, measure, by);
     let mut output = Output::standard();
     let (columns, lines) = output.size();
     let fitting = lines.map(|lines| lines.saturating_sub(OTHER_LINES).max(LEAST_ROWS));

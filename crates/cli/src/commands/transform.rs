@@ -1,7 +1,7 @@
 //! `heaptide transform`: captures in the formats of other tools.
 
 use clap::{Arg, ArgMatches, Command};
-use heaptide_analysis::{Request, View};
+use heaptide_analysis::{Measure, Request};
 use heaptide_report::transform::{self, Format};
 
 use crate::destination::{self, Destination};
@@ -36,16 +36,16 @@ fn formats() -> String {
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let name = matches.get_one::<String>("format");
     let format = format_named(name.map_or("", String::as_str))?;
-    let view = metrics::view(matches);
+    let measure = metrics::measure(matches);
     let refusal = match format {
         Format::Json => Some("json holds what leaked beside the peak"),
         Format::Chrome => Some("chrome shows sizes over time, which have no leaks"),
         _ => None,
     };
-    if let Some(reason) = refusal.filter(|_| view != View::Peak) {
-        let option = match view {
-            View::Leaked => "--leaks",
-            View::Total => "--total",
+    if let Some(reason) = refusal.filter(|_| measure != Measure::Peak) {
+        let option = match measure {
+            Measure::Leaked => "--leaks",
+            Measure::Total => "--total",
             _ => "--temporary-allocations",
         };
         return Err(Failure::Usage(format!("{reason}: leave out {option}")));
@@ -69,7 +69,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             "pprof is not text: send it into a file or a pipe, not to a terminal".into(),
         ));
     }
-    output.write(|out| transform::write(format, &model, view, out))?;
+    output.write(|out| transform::write(format, &model, measure, out))?;
     output.finish()
 }
 

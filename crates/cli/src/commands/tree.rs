@@ -88,7 +88,7 @@ fn percent(text: &str) -> Result<f64, String> {
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let session = input::session(matches)?;
-    let view = metrics::view(matches);
+    let measure = metrics::measure(matches);
     let is_interactive = !matches.get_flag("plain") && terminal::is_possible();
     let n_biggest = matches
         .get_one::<u32>("biggest")
@@ -107,7 +107,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         max_depth: matches.get_one::<u32>("depth").map(|&n| n as usize),
         min_percent: matches.get_one::<f64>("threshold").copied().unwrap_or(0.0),
     };
-    let answer = heaptide_analysis::tree(&session, view, limits, shape);
+    let answer = heaptide_analysis::tree(&session, measure, limits, shape);
     if is_interactive {
         terminal::show_tree(&answer, Paint::of_environment())?.obey();
         return Ok(());

@@ -272,7 +272,7 @@ fn name(node: &TreeNode) -> (u8, &str) {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use heaptide_analysis::View;
+    use heaptide_analysis::Measure;
     use heaptide_analysis::model::{Location, Quality};
     use ratatui::crossterm::event::KeyCode;
 
@@ -294,7 +294,7 @@ pub mod tests {
         };
         Tree {
             nodes: nodes.iter().map(node).collect(),
-            view: View::Peak,
+            measure: Measure::Peak,
             quality: Quality::default(),
         }
     }

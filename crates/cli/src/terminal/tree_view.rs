@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use heaptide_analysis::View;
+use heaptide_analysis::Measure;
 use heaptide_analysis::model::{NodeKind, Tree};
 use heaptide_report::text::{notes, shorten};
 use heaptide_report::units::{percent, size};
@@ -106,7 +106,7 @@ impl TreeView<'_> {
 
     fn draw(&mut self, frame: &mut Frame) {
         let area = frame.area();
-        let mut notes = notes::footer(&self.tree.quality, self.tree.view);
+        let mut notes = notes::footer(&self.tree.quality, self.tree.measure);
         notes.truncate(usize::from(area.height / 6));
         let details = if area.height >= 8 { 2 } else { 0 };
         let n_below = details + notes.len() as u16 + 1;
@@ -151,11 +151,11 @@ impl TreeView<'_> {
             Some(root) => (root.bytes, root.count),
             None => (0, 0),
         };
-        let when = match self.tree.view {
-            View::Peak => "alive at the peak",
-            View::Leaked => "alive at the end",
-            View::Total => "in all",
-            View::Temporary => "released at once",
+        let when = match self.tree.measure {
+            Measure::Peak => "alive at the peak",
+            Measure::Leaked => "alive at the end",
+            Measure::Total => "in all",
+            Measure::Temporary => "released at once",
         };
         let order = self.state.order.name();
         let count = allocations(count);
@@ -298,11 +298,11 @@ pub mod tests {
     fn title_says_what_is_counted() {
         let mut tree = tree(&[(0, "", 5_000_000, 1)]);
         for (counted, title) in [
-            (View::Leaked, "one allocation alive at the end"),
-            (View::Total, "one allocation in all"),
-            (View::Temporary, "one allocation released at once"),
+            (Measure::Leaked, "one allocation alive at the end"),
+            (Measure::Total, "one allocation in all"),
+            (Measure::Temporary, "one allocation released at once"),
         ] {
-            tree.view = counted;
+            tree.measure = counted;
             let said = view(&tree).title();
             assert_eq!(said, format!("5.000MB in {title}, by size"));
         }

@@ -1,10 +1,9 @@
 //! `diff --json`: every number of both sides, and each stack that changed.
 
-use heaptide_analysis::model::flame::Measure;
+use heaptide_analysis::Measure;
 use heaptide_analysis::model::{Change, Diff, DiffSide, DiffStack};
 
 use super::Json;
-use super::flame::name;
 use crate::shell::command_line;
 use crate::text::notes;
 
@@ -12,11 +11,11 @@ pub fn diff(diff: &Diff) -> Json {
     let whole = Measure::ALL.into_iter().map(|measure| {
         let known = diff.knows(measure);
         let whole = || change(&diff.whole(measure));
-        (name(measure), if known { whole() } else { Json::Null })
+        (measure.name(), if known { whole() } else { Json::Null })
     });
     Json::Object(vec![
         ("format", 1u64.into()),
-        ("measure", name(diff.measure).into()),
+        ("measure", diff.measure.name().into()),
         ("by_line", diff.by_line.into()),
         ("before", side(&diff.before)),
         ("after", side(&diff.after)),

@@ -13,9 +13,9 @@ use std::io::{self, Write};
 
 use heaptide_analysis::capture::Mode;
 use heaptide_analysis::model::flame::{
-    Curves, Flame, FlameKind, FlameLives, FlameProcess, Measure, Measured, Own,
+    Curves, Flame, FlameKind, FlameLives, FlameProcess, Measured, Own,
 };
-use heaptide_analysis::model::{Diff, ProcessSummary, Quality, View};
+use heaptide_analysis::model::{Diff, Measure, ProcessSummary, Quality};
 
 use super::Json;
 use super::diff::{change, side};
@@ -122,7 +122,7 @@ fn own(out: &mut dyn Write, own: &[Own], is_sampled: bool) -> io::Result<()> {
         .map(|(entry, before)| entry.node - before);
     column(out, "step", steps)?;
     for (number, measure) in Measure::ALL.into_iter().enumerate() {
-        write!(out, "\"{}\":{{", name(measure))?;
+        write!(out, "\"{}\":{{", measure.name())?;
         let amounts =
             |part: fn(&Measured) -> u64| own.iter().map(move |entry| part(&entry.amounts[number]));
         column(out, "bytes", amounts(|amount| amount.bytes))?;
@@ -163,15 +163,6 @@ fn place(kind: FlameKind) -> i64 {
         FlameKind::Root => -1,
         FlameKind::NoFrames => -2,
         FlameKind::Cut { n_frames } => -2 - i64::from(n_frames),
-    }
-}
-
-pub(super) fn name(measure: Measure) -> &'static str {
-    match measure {
-        Measure::Peak => "peak",
-        Measure::Leaked => "leaked",
-        Measure::Total => "total",
-        Measure::Temporary => "temporary",
     }
 }
 
@@ -216,7 +207,7 @@ fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Json {
             Measure::ALL
                 .into_iter()
                 .filter(|&measure| quality.knows(measure))
-                .map(|measure| name(measure).into())
+                .map(|measure| measure.name().into())
                 .collect(),
         ),
         (
@@ -238,7 +229,7 @@ fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Json {
         (
             "first_view",
             Json::Object(vec![
-                ("measure", name(first.measure).into()),
+                ("measure", first.measure.name().into()),
                 ("inverted", first.inverted.into()),
                 ("split_threads", first.split_threads.into()),
                 ("by_line", first.by_line.into()),
@@ -266,7 +257,7 @@ fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Json {
 
 /// What is good to know of everything, and of what was alive at the peak.
 fn remarks(quality: &Quality) -> Vec<String> {
-    let own_peaks = notes::footer(quality, View::Peak).split_off(notes::warnings(quality).len());
+    let own_peaks = notes::footer(quality, Measure::Peak).split_off(notes::warnings(quality).len());
     let own_peaks = own_peaks
         .iter()
         .map(|note| format!("at the peak, below: {note}"));
@@ -280,7 +271,7 @@ fn diff_head(sides: Sides) -> Json {
     let diff = sides.diff;
     let whole = Measure::ALL
         .into_iter()
-        .map(|measure| (name(measure), change(&diff.whole(measure))));
+        .map(|measure| (measure.name(), change(&diff.whole(measure))));
     Json::Object(vec![
         ("n_before", (sides.n_before as u64).into()),
         ("before", side(&diff.before)),

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::flame::Measure;
+use heaptide_analysis::Measure;
 use heaptide_analysis::model::{Change, Diff, DiffStack};
 
 use super::stats::location;

@@ -1,6 +1,6 @@
 //! Sentences about how far the numbers can be trusted. There is one only where there is something to say.
 
-use heaptide_analysis::model::{Quality, View};
+use heaptide_analysis::model::{Measure, Quality};
 
 use crate::units::{binary_size, percent, size};
 
@@ -131,10 +131,10 @@ fn together(quality: &Quality) -> String {
 }
 
 /// Behind a table or a tree: what must be said of blocks seen like this.
-pub fn footer(quality: &Quality, view: View) -> Vec<String> {
+pub fn footer(quality: &Quality, measure: Measure) -> Vec<String> {
     let mut notes = warnings(quality);
     let n_processes = quality.processes.len();
-    if view == View::Peak && n_processes > 1 {
+    if measure == Measure::Peak && n_processes > 1 {
         notes.push(format!(
             "{n_processes} processes, each at its own peak: these need not have been at the same time{}",
             together(quality)

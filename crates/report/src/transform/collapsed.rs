@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::View;
+use heaptide_analysis::Measure;
 use heaptide_analysis::model::{Location, StackModel};
 
 use super::{NO_FRAMES, merged};
 
-pub fn write(model: &StackModel, view: View, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::Result<()> {
     let names: Vec<String> = model.locations.iter().map(name).collect();
-    for (stack, amount) in merged::stacks(model, view) {
+    for (stack, amount) in merged::stacks(model, measure) {
         // Blocks of no bytes would be frames of no width.
         if amount.bytes == 0 {
             continue;

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::View;
+use heaptide_analysis::Measure;
 use heaptide_analysis::model::{ProcessStacks, SiteSum, StackModel};
 
 use super::merged;
@@ -14,20 +14,20 @@ use super::merged;
 const HEADER: &str = "allocator,num_allocations,size,tid,thread_name,stack_trace";
 const KINDS: &str = ",frame_kinds";
 
-pub fn write(model: &StackModel, view: View, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::Result<()> {
     let mut rows: Vec<(&ProcessStacks, &SiteSum)> = Vec::new();
     for process in &model.processes {
         let held = process.sites.iter().filter(|site| {
-            let amount = merged::amount(site, view);
+            let amount = site.amount(measure);
             amount.count > 0 || amount.bytes > 0
         });
         rows.extend(held.map(|site| (process, site)));
     }
-    rows.sort_by_key(|(_, site)| Reverse(merged::amount(site, view).bytes));
+    rows.sort_by_key(|(_, site)| Reverse(site.amount(measure).bytes));
     let has_native = model.locations.iter().any(|at| at.is_native());
     writeln!(out, "{HEADER}{}", if has_native { KINDS } else { "" })?;
     for (process, site) in rows {
-        let amount = merged::amount(site, view);
+        let amount = site.amount(measure);
         let thread = &process.threads[site.thread];
         write!(
             out,

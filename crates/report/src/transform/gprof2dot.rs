@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use heaptide_analysis::View;
+use heaptide_analysis::Measure;
 use heaptide_analysis::model::StackModel;
 
 use super::{NO_FRAMES, lines, merged};
 use crate::json::Json;
 
-pub fn write(model: &StackModel, view: View, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::Result<()> {
     let (of_location, functions) = functions(model);
     out.write_all(
         b"{\"version\":0,\"costs\":[{\"description\":\"Memory\",\"unit\":\"bytes\"}],\n\"events\":",
     )?;
-    let stacks = merged::stacks(model, view).into_iter();
+    let stacks = merged::stacks(model, measure).into_iter();
     let events = stacks.map(|(stack, amount)| {
         let chain = merged::frames(model, stack).map(|frame| of_location[frame]);
         let mut chain: Vec<Json> = chain.map(|function| Json::from(function as u64)).collect();

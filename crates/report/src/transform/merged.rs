@@ -1,28 +1,18 @@
 //! Stacks with their sums, whatever thread, allocator and process they belong to.
 
-use heaptide_analysis::View;
+use heaptide_analysis::Measure;
 use heaptide_analysis::capture::tally::Amount;
-use heaptide_analysis::model::{SiteSum, StackModel};
-
-/// A site's share of what the export is about.
-pub fn amount(site: &SiteSum, view: View) -> Amount {
-    match view {
-        View::Peak => site.peak,
-        View::Leaked => site.leaked,
-        View::Total => site.total,
-        View::Temporary => site.temporary,
-    }
-}
+use heaptide_analysis::model::StackModel;
 
 /// The stacks that hold something, with how much that is: each directly behind its caller's earlier calls, so that
 /// neighbours share as many frames as can be. `None` is the empty stack, and comes first.
-pub fn stacks(model: &StackModel, view: View) -> Vec<(Option<usize>, Amount)> {
+pub fn stacks(model: &StackModel, measure: Measure) -> Vec<(Option<usize>, Amount)> {
     let mut empty = Amount::default();
     let mut sums = vec![Amount::default(); model.stacks.len()];
     for site in model.processes.iter().flat_map(|process| &process.sites) {
         match site.stack {
-            Some(stack) => sums[stack] += amount(site, view),
-            None => empty += amount(site, view),
+            Some(stack) => sums[stack] += site.amount(measure),
+            None => empty += site.amount(measure),
         }
     }
     let ordered = depth_first(model).into_iter();

@@ -1,7 +1,7 @@
 //! Exports: the same numbers in the formats of other tools, one file for each format.
 //!
-//! `formats` is the list of them; `merged` gives the stacks of a view in the order in which flame graphs want them,
-//! `lines` writes JSON that is long but flat. `docs/reference/exports.md` says what each format holds and what it cannot.
+//! [`formats`] lists them. `merged` sums the stacks of one measure, in depth-first order as flame graphs expect them.
+//! `lines` writes JSON that is long but flat. `docs/reference/exports.md` describes what each format holds and lacks.
 
 mod chrome;
 mod collapsed;
@@ -17,7 +17,7 @@ mod speedscope;
 
 use std::io::{self, Write};
 
-use heaptide_analysis::View;
+use heaptide_analysis::Measure;
 use heaptide_analysis::model::StackModel;
 
 pub use formats::Format;
@@ -25,19 +25,19 @@ pub use formats::Format;
 /// Where no Python frame was on the stack, in formats that need a frame.
 const NO_FRAMES: &str = "<stack trace unavailable>";
 
-/// Writes the export. The view is what formats that hold one view show, and what those that hold several show first.
+/// Writes the export. Formats that hold one measure show this one; formats that hold several show it first.
 pub fn write(
     format: Format,
     model: &StackModel,
-    view: View,
+    measure: Measure,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     match format {
-        Format::Pprof => pprof::write(model, view, out),
-        Format::Speedscope => speedscope::write(model, view, out),
-        Format::Collapsed => collapsed::write(model, view, out),
-        Format::Csv => csv::write(model, view, out),
-        Format::Gprof2dot => gprof2dot::write(model, view, out),
+        Format::Pprof => pprof::write(model, measure, out),
+        Format::Speedscope => speedscope::write(model, measure, out),
+        Format::Collapsed => collapsed::write(model, measure, out),
+        Format::Csv => csv::write(model, measure, out),
+        Format::Gprof2dot => gprof2dot::write(model, measure, out),
         Format::Json => model::write(model, out),
         Format::Chrome => chrome::write(model, out),
     }

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use heaptide_analysis::View;
+use heaptide_analysis::Measure;
 use heaptide_analysis::model::{ProcessStacks, SiteSum, StackModel, ThreadName};
 
 use super::protobuf::Message;
@@ -74,12 +74,12 @@ impl Texts {
     }
 }
 
-pub fn write(model: &StackModel, view: View, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::Result<()> {
     let mut texts = Texts::new();
     // The time of making is left out, so that the same capture gives the same bytes.
     let mut gzip = GzEncoder::new(out, Compression::default());
     let mut head = Message::default();
-    describe(model, view, &mut texts, &mut head);
+    describe(model, measure, &mut texts, &mut head);
     gzip.write_all(head.bytes())?;
     for (process, summary) in model.processes.iter().zip(&model.quality.processes) {
         let labels = Labels::new(process, summary.pid, &mut texts);
@@ -102,7 +102,7 @@ pub fn write(model: &StackModel, view: View, out: &mut dyn Write) -> io::Result<
 }
 
 /// All that is not a list of something.
-fn describe(model: &StackModel, view: View, texts: &mut Texts, profile: &mut Message) {
+fn describe(model: &StackModel, measure: Measure, texts: &mut Texts, profile: &mut Message) {
     for (what, unit) in SAMPLE_TYPES {
         let (what, unit) = (texts.intern(what), texts.intern(unit));
         profile.message(field::SAMPLE_TYPE, |inner| {
@@ -110,11 +110,11 @@ fn describe(model: &StackModel, view: View, texts: &mut Texts, profile: &mut Mes
             inner.number(2, unit);
         });
     }
-    let first = match view {
-        View::Peak => "peak_space",
-        View::Leaked => "inuse_space",
-        View::Total => "alloc_space",
-        View::Temporary => "temporary_space",
+    let first = match measure {
+        Measure::Peak => "peak_space",
+        Measure::Leaked => "inuse_space",
+        Measure::Total => "alloc_space",
+        Measure::Temporary => "temporary_space",
     };
     profile.number(field::DEFAULT_SAMPLE_TYPE, texts.intern(first));
     let executable = model.processes.first();

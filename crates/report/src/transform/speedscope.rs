@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::View;
+use heaptide_analysis::Measure;
 use heaptide_analysis::model::StackModel;
 
 use super::{NO_FRAMES, lines, merged};
@@ -12,14 +12,14 @@ use crate::shell::command_line;
 /// The format is recognised by this name, which is not fetched.
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
-pub fn write(model: &StackModel, view: View, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::Result<()> {
     let first = model.quality.processes.first();
     let name = first.map_or(String::new(), |process| command_line(&process.command));
-    let active: u64 = match view {
-        View::Peak => 0,
-        View::Leaked => 1,
-        View::Total => 2,
-        View::Temporary => 3,
+    let active: u64 = match measure {
+        Measure::Peak => 0,
+        Measure::Leaked => 1,
+        Measure::Total => 2,
+        Measure::Temporary => 3,
     };
     for (before, value) in [
         ("{\"$schema\":", SCHEMA.into()),
@@ -33,13 +33,13 @@ pub fn write(model: &StackModel, view: View, out: &mut dyn Write) -> io::Result<
     out.write_all(b",\n\"shared\":{\"frames\":")?;
     lines::array(out, frames(model))?;
     out.write_all(b"},\n\"profiles\":[")?;
-    profile(out, model, "Memory at the peak", View::Peak, true)?;
+    profile(out, model, "Memory at the peak", Measure::Peak, true)?;
     out.write_all(b",")?;
-    profile(out, model, "Leaked", View::Leaked, true)?;
+    profile(out, model, "Leaked", Measure::Leaked, true)?;
     out.write_all(b",")?;
-    profile(out, model, "Allocations", View::Total, false)?;
+    profile(out, model, "Allocations", Measure::Total, false)?;
     out.write_all(b",")?;
-    profile(out, model, "Temporary", View::Temporary, false)?;
+    profile(out, model, "Temporary", Measure::Temporary, false)?;
     out.write_all(b"]}\n")
 }
 
@@ -67,10 +67,10 @@ fn profile(
     out: &mut dyn Write,
     model: &StackModel,
     name: &str,
-    view: View,
+    measure: Measure,
     is_bytes: bool,
 ) -> io::Result<()> {
-    let stacks = merged::stacks(model, view).into_iter();
+    let stacks = merged::stacks(model, measure).into_iter();
     let weighed = stacks.map(|(stack, amount)| {
         let weight = if is_bytes { amount.bytes } else { amount.count };
         (stack, weight)
