@@ -26,7 +26,7 @@ pub use filter::{Filter, NoMatch};
 pub use findings::findings;
 /// The types of records, for those who render them as they are.
 pub use heaptide_capture as capture;
-pub use live::Watch;
+pub use live::LiveReader;
 pub use load::{Process, Request, Session, load, load_with, peak_bytes};
 pub use model::Measure;
 pub use records::{RecordLine, records};

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::aggregate::Line;
 use crate::filter::Filter;
-use crate::load::{Shown, frames, show};
+use crate::load::{VisibleFrame, frames, visible_frames};
 use crate::model::Reading;
 use crate::model::live::{Curve, Held, Live, LiveFunction, LiveThread};
 use crate::symbols::{LocationId, Names, NativeNames};
@@ -20,19 +20,19 @@ const MAX_BINS: u64 = 400;
 const MIN_BIN_NS: u64 = 1_000_000;
 
 /// A capture that is followed.
-pub struct Watch {
+pub struct LiveReader {
     follower: Follower,
     names: Names,
-    shown: Vec<Shown>,
+    shown: Vec<VisibleFrame>,
     /// Native functions that were looked up: each address once, which takes long.
     natives: NativeNames,
     /// Stacks and code objects that `shown` knows.
     n_known: (usize, usize),
 }
 
-impl Watch {
-    pub fn open(path: &Path) -> Result<Watch, OpenError> {
-        Ok(Watch {
+impl LiveReader {
+    pub fn open(path: &Path) -> Result<LiveReader, OpenError> {
+        Ok(LiveReader {
             follower: Follower::open(path)?,
             names: Names::default(),
             shown: Vec::new(),
@@ -46,7 +46,7 @@ impl Watch {
     }
 
     /// Reads what is new. `is_over`: the program is gone, so that nothing more will come.
-    pub fn look(&mut self, is_over: bool) -> Live {
+    pub fn refresh(&mut self, is_over: bool) -> Live {
         self.follower.look(is_over);
         let now = self.follower.tally().now();
         self.name_new_stacks();
@@ -88,7 +88,8 @@ impl Watch {
             self.natives.find_more(frames, &capture.registry);
             let filter = Filter::default();
             let names = &mut self.names;
-            (self.shown, _) = show(tally.stacks(), capture, &filter, &self.natives, names);
+            (self.shown, _) =
+                visible_frames(tally.stacks(), capture, &filter, &self.natives, names);
         }
     }
 

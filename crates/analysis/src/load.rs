@@ -3,7 +3,7 @@
 //! Captures of several processes are loaded one after the other, so that the blocks alive in one of them are all that
 //! is in memory beside the sums. [`shown`] says which frames reports show.
 
-mod shown;
+mod visible_frames;
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::filter::{Filter, NoMatch, SiteFilter};
 use crate::symbols::{Location, LocationId, Names, NativeNames};
 use crate::window::Window;
 
-pub(crate) use shown::{Shown, frames, show};
+pub(crate) use visible_frames::{VisibleFrame, frames, visible_frames};
 
 /// How often a capture is read whose program is perhaps still changing it.
 const MAX_ATTEMPTS: usize = 3;
@@ -56,7 +56,7 @@ pub struct Process {
     /// Libraries whose functions have no names, because their files are not here or are others now.
     pub absent_libraries: Vec<String>,
     /// By the number of the stack.
-    shown: Vec<Shown>,
+    shown: Vec<VisibleFrame>,
 }
 
 /// Replays the captures. `on_progress` hears how many events of all captures are done.
@@ -121,7 +121,8 @@ fn read(
             let frames = sums.stacks.iter().map(|(_, stack)| stack.frame);
             NativeNames::find(frames, &capture.registry)
         };
-        let (shown, n_frames) = show(&sums.stacks, &capture, &filter, &natives, &mut names);
+        let (shown, n_frames) =
+            visible_frames(&sums.stacks, &capture, &filter, &natives, &mut names);
         capture.registry.codes.clear();
         capture.damage.extend(found);
         processes.push(Process {

@@ -91,7 +91,7 @@ pub fn records<E>(
     for (&id, module) in &registry.modules {
         sink(RecordLine::Module { id, module })?;
     }
-    let mut teller = Teller {
+    let mut emitter = Emitter {
         capture,
         resolver: Resolver::new(&registry.codes, capture.header.python_version),
         stacks: FxHashMap::default(),
@@ -108,7 +108,7 @@ pub fn records<E>(
     let mut failed = None;
     let found = replay_until(capture, &mut |_| {}, &mut |chunk, ops| {
         if filter.threads.is_empty() || wanted.contains(&chunk.head.stream) {
-            failed = teller.tell(chunk, ops).err();
+            failed = emitter.emit(chunk, ops).err();
         }
         // The rest of a long capture would be read for nobody.
         if failed.is_some() {
@@ -119,8 +119,8 @@ pub fn records<E>(
     if let Some(failed) = failed {
         return Err(failed);
     }
-    teller.tell_resident_until(u64::MAX)?;
-    let n_events = teller.n_events;
+    emitter.emit_resident_until(u64::MAX)?;
+    let n_events = emitter.n_events;
     sink(RecordLine::Trailer {
         elapsed_ns: registry.end.map(|end| registry.elapsed_ns(end)),
         n_events,
@@ -132,15 +132,15 @@ pub fn records<E>(
 
 /// Where a thread's stack stands, and as which node of which chunk it was told.
 #[derive(Default)]
-struct Told {
+struct EmittedStack {
     frames: Vec<Frame>,
     node: Option<(u32, u32)>,
 }
 
-struct Teller<'a, 's, E> {
+struct Emitter<'a, 's, E> {
     capture: &'a Capture,
     resolver: Resolver<'a>,
-    stacks: FxHashMap<u32, Told>,
+    stacks: FxHashMap<u32, EmittedStack>,
     stream: Option<u32>,
     /// Resident samples already told.
     n_resident: usize,
@@ -151,8 +151,8 @@ struct Teller<'a, 's, E> {
     sink: &'s mut dyn FnMut(RecordLine) -> Result<(), E>,
 }
 
-impl<E> Teller<'_, '_, E> {
-    fn tell(&mut self, chunk: &DecodedChunk, ops: Range<usize>) -> Result<(), E> {
+impl<E> Emitter<'_, '_, E> {
+    fn emit(&mut self, chunk: &DecodedChunk, ops: Range<usize>) -> Result<(), E> {
         let stream = chunk.head.stream;
         if self.stream.replace(stream) != Some(stream) {
             (self.sink)(RecordLine::Switch { stream })?;
@@ -176,7 +176,7 @@ impl<E> Teller<'_, '_, E> {
                     .times
                     .get(mark.wrapping_sub(1))
                     .map_or(chunk.head.time, |mark| mark.time);
-                self.tell_resident_until(time)?;
+                self.emit_resident_until(time)?;
                 elapsed_ns = self.capture.registry.elapsed_ns(time);
             }
             if elapsed_ns < self.from_ns || elapsed_ns >= self.to_ns {
@@ -194,7 +194,7 @@ impl<E> Teller<'_, '_, E> {
         Ok(())
     }
 
-    fn tell_resident_until(&mut self, time: u64) -> Result<(), E> {
+    fn emit_resident_until(&mut self, time: u64) -> Result<(), E> {
         let registry = &self.capture.registry;
         while let Some(sample) = registry.resident.get(self.n_resident) {
             if sample.time > time {

@@ -4,7 +4,7 @@ use crate::support::{capture, capture_bytes, header};
 use heaptide_analysis::aggregate::{FlameLimits, GroupBy, TreeLimits, TreeShape};
 use heaptide_analysis::capture::Capture;
 use heaptide_analysis::filter::{NoMatch, Pattern};
-use heaptide_analysis::model::NodeKind;
+use heaptide_analysis::model::NodeContent;
 use heaptide_analysis::{
     Filter, Measure, Request, Session, flame, load_with, stacks, stats, summary, tree,
 };
@@ -134,8 +134,8 @@ fn hidden_imports_leave_the_bytes_with_those_who_imported() {
     let nodes = tree(&session, Measure::Leaked, limits, TreeShape::default()).nodes;
     let functions: Vec<(usize, String)> = nodes
         .iter()
-        .filter_map(|node| match &node.kind {
-            NodeKind::Frame(at) => Some((node.depth, format!("{}:{}", at.function, at.line))),
+        .filter_map(|node| match &node.content {
+            NodeContent::Frame(at) => Some((node.depth, format!("{}:{}", at.function, at.line))),
             _ => None,
         })
         .collect();

@@ -4,7 +4,7 @@ use crate::support::{capture, capture_bytes, header};
 use heaptide_analysis::aggregate::FlameLimits;
 use heaptide_analysis::capture::Capture;
 use heaptide_analysis::model::findings::{Finding, FindingKind};
-use heaptide_analysis::model::flame::FlameKind;
+use heaptide_analysis::model::flame::FlameContent;
 use heaptide_analysis::{Request, Session, findings, flame, load_with, stats};
 
 fn session(script: &str) -> Session {
@@ -61,7 +61,7 @@ fn finding_of_a_page_leads_to_its_frame() {
     assert!(!page.findings.is_empty());
     for (finding, node) in &page.findings {
         let node = page.nodes[node.expect("a node") as usize];
-        let FlameKind::Frame(at) = node.kind else {
+        let FlameContent::Frame(at) = node.content else {
             panic!("no frame")
         };
         let function = &page.texts[page.locations[at as usize].function as usize];

@@ -5,7 +5,7 @@ use heaptide_analysis::Measure;
 use heaptide_analysis::aggregate::FlameLimits;
 use heaptide_analysis::capture::{Capture, Header};
 use heaptide_analysis::model::Flame;
-use heaptide_analysis::model::flame::FlameKind;
+use heaptide_analysis::model::flame::FlameContent;
 use heaptide_analysis::{Request, Session, flame, load, load_with, stats};
 
 fn session(scripts: &[&str]) -> Session {
@@ -15,11 +15,11 @@ fn session(scripts: &[&str]) -> Session {
 
 /// Each path with what was allocated at its end: bytes and count at the peak, leaked, in all.
 fn paths(flame: &Flame) -> Vec<String> {
-    let name = |node: u32| match flame.nodes[node as usize].kind {
-        FlameKind::Root => "all".to_owned(),
-        FlameKind::NoFrames => "none".to_owned(),
-        FlameKind::Cut { n_frames } => format!("cut {n_frames}"),
-        FlameKind::Frame(at) => {
+    let name = |node: u32| match flame.nodes[node as usize].content {
+        FlameContent::Root => "all".to_owned(),
+        FlameContent::NoFrames => "none".to_owned(),
+        FlameContent::Cut { n_frames } => format!("cut {n_frames}"),
+        FlameContent::Frame(at) => {
             let at = &flame.locations[at as usize];
             format!("{}:{}", flame.texts[at.function as usize], at.line)
         }
@@ -99,7 +99,7 @@ fn small_frames_become_one_that_says_how_many_and_no_byte_is_lost() {
     };
     let few = flame(&session, few);
     let n_frames = few.nodes.iter();
-    let n_frames = n_frames.filter(|node| matches!(node.kind, FlameKind::Frame(_)));
+    let n_frames = n_frames.filter(|node| matches!(node.content, FlameContent::Frame(_)));
     assert!(n_frames.count() <= 2);
     for measure in [Measure::Peak, Measure::Leaked, Measure::Total] {
         assert_eq!(sum(&few, measure), 100_012);

@@ -2,7 +2,7 @@
 
 use crate::support::capture;
 use heaptide_analysis::aggregate::{GroupBy, TreeLimits, TreeShape};
-use heaptide_analysis::model::NodeKind;
+use heaptide_analysis::model::NodeContent;
 use heaptide_analysis::{Measure, Session, load, summary, tree};
 
 const SCRIPT: &str = "
@@ -67,8 +67,10 @@ fn nodes(shape: TreeShape) -> Vec<String> {
         min_percent: 0.0,
     };
     let nodes = tree(&session(), Measure::Peak, limits, shape).nodes;
-    let node = |node: &heaptide_analysis::model::TreeNode| match &node.kind {
-        NodeKind::Frame(at) => format!("{} {}:{} {}", node.depth, at.function, at.line, node.bytes),
+    let node = |node: &heaptide_analysis::model::TreeNode| match &node.content {
+        NodeContent::Frame(at) => {
+            format!("{} {}:{} {}", node.depth, at.function, at.line, node.bytes)
+        }
         other => format!("{} {other:?} {}", node.depth, node.bytes),
     };
     nodes.iter().map(node).collect()

@@ -5,7 +5,7 @@ use heaptide_analysis::capture::heap::{
     AllocationFrame, AllocationStacks, EdgeKind, HeapBuilder, Label, Objects, RootKind,
 };
 use heaptide_analysis::heap::suspects::{Shape, Suspect, suspects};
-use heaptide_analysis::heap::waste::{WasteKind, waste};
+use heaptide_analysis::heap::waste::{WasteCategory, waste};
 use heaptide_analysis::heap::{Heap, ObjectSet};
 
 const N_LEAKED: usize = 200;
@@ -288,18 +288,21 @@ fn waste_is_found_and_what_cannot_be_told_is_said() {
     program.heap.named(sparse, item, EdgeKind::Key, "one");
     let report = waste(&Heap::new(program.heap.finish()));
     assert!(report.has_values);
-    let row = |kind: WasteKind, what: &str| {
+    let row = |category: WasteCategory, what: &str| {
         let mut rows = report.rows.iter();
-        rows.find(|row| row.kind == kind && row.what == what)
+        rows.find(|row| row.category == category && row.what == what)
             .unwrap_or_else(|| panic!("{what} is not in {:?}", report.rows))
     };
     assert_eq!(
-        row(WasteKind::SpareList, "list spare of module").bytes,
+        row(WasteCategory::SpareList, "list spare of module").bytes,
         18 * 8
     );
-    assert_eq!(row(WasteKind::Empty, "set empty of module").bytes, 216);
-    assert_eq!(row(WasteKind::DuplicateText, "str 'same'").bytes, 50);
-    let sparse = row(WasteKind::SparseDict, "dict (no owner) sparse of module");
+    assert_eq!(row(WasteCategory::Empty, "set empty of module").bytes, 216);
+    assert_eq!(row(WasteCategory::DuplicateText, "str 'same'").bytes, 50);
+    let sparse = row(
+        WasteCategory::SparseDict,
+        "dict (no owner) sparse of module",
+    );
     assert!(sparse.bytes > 99_000);
 
     let silent = waste(&Heap::new(Program::new().heap.finish()));
@@ -342,7 +345,7 @@ fn instances_with_a_dict_each_would_gain_from_slots() {
     let rows: Vec<_> = report
         .rows
         .iter()
-        .filter(|row| row.kind == WasteKind::NoSlots)
+        .filter(|row| row.category == WasteCategory::NoSlots)
         .collect();
     assert_eq!(rows.len(), 1);
     assert_eq!(rows[0].what, "job.Order");

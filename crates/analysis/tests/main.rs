@@ -9,7 +9,7 @@ mod heap_answers;
 mod heap_graphs;
 mod heap_suspects;
 mod line_tables;
+mod locations;
 mod peaks;
-mod places;
 mod sessions;
 mod support;

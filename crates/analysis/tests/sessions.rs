@@ -40,7 +40,7 @@ fn moment_of_the_common_peak_is_named_and_what_was_alive_then_is_the_peak() {
     let parts: &[(u64, &str)] = &[(0, "alloc a 70 at main; time 999; end 1000"), (0, late)];
     let known = stats(&session(parts), 5);
     assert_eq!(known.peak_bytes, 1070);
-    let at = known.quality.together_at_ns.expect("a moment");
+    let at = known.quality.common_peak_unix_ns.expect("a moment");
     let request = Request {
         filter: Filter {
             to_ns: Some(at),
@@ -51,7 +51,7 @@ fn moment_of_the_common_peak_is_named_and_what_was_alive_then_is_the_peak() {
     let then = load_with(captures(parts), request, &mut |_| {}).expect("something");
     let by_process = summary(&then, Measure::Leaked, GroupBy::Process);
     assert_eq!(by_process.total_bytes, 1070);
-    assert_eq!(stats(&then, 5).quality.together_at_ns, None);
+    assert_eq!(stats(&then, 5).quality.common_peak_unix_ns, None);
 }
 
 #[test]

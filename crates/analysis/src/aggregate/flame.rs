@@ -10,8 +10,8 @@ use super::timeline::timeline;
 use crate::load::Session;
 use crate::model::findings::{Finding, FindingKind};
 use crate::model::flame::{
-    Flame, FlameKind, FlameLife, FlameLives, FlameLocation, FlameNode, FlameProcess, FlameThread,
-    Measured, Origin, Own,
+    Flame, FlameContent, FlameLife, FlameLives, FlameLocation, FlameNode, FlameProcess,
+    FlameThread, Measured, Origin, Own,
 };
 use crate::model::{Location, Measure, SiteSum, StackModel};
 use crate::symbols::{Modules, Sources, is_import_system};
@@ -113,9 +113,9 @@ fn node_of<'a>(
         // About the whole process.
         FindingKind::KeptFree(_) | FindingKind::Unshared(_) => return None,
     };
-    let is_there = |own: &&Own| match nodes[own.node as usize].kind {
-        FlameKind::Frame(at) => Some(location(at)) == finding.place.as_ref(),
-        FlameKind::NoFrames => finding.place.is_none(),
+    let is_there = |own: &&Own| match nodes[own.node as usize].content {
+        FlameContent::Frame(at) => Some(location(at)) == finding.place.as_ref(),
+        FlameContent::NoFrames => finding.place.is_none(),
         _ => false,
     };
     let there = own.iter().filter(is_there);
@@ -219,11 +219,11 @@ impl Building {
     fn new(all: &StackModel) -> Building {
         let root = FlameNode {
             parent: 0,
-            kind: FlameKind::Root,
+            content: FlameContent::Root,
         };
         let frames = all.stacks.iter().map(|stack| FlameNode {
             parent: stack.parent.map_or(0, |parent| parent as u32 + 1),
-            kind: FlameKind::Frame(stack.location as u32),
+            content: FlameContent::Frame(stack.location as u32),
         });
         Building {
             nodes: [root].into_iter().chain(frames).collect(),
@@ -240,7 +240,7 @@ impl Building {
             None => *self.no_frames.get_or_insert_with(|| {
                 self.nodes.push(FlameNode {
                     parent: 0,
-                    kind: FlameKind::NoFrames,
+                    content: FlameContent::NoFrames,
                 });
                 self.nodes.len() as u32 - 1
             }),
@@ -308,25 +308,26 @@ impl Building {
                 continue;
             }
             if is_kept(number) {
-                let kind = match node.kind {
-                    FlameKind::Frame(location) => FlameKind::Frame(locations.of(location)),
+                let content = match node.content {
+                    FlameContent::Frame(location) => FlameContent::Frame(locations.of(location)),
                     other => other,
                 };
                 stands_for.push(cut.nodes.len() as u32);
-                cut.nodes.push(FlameNode { parent, kind });
+                cut.nodes.push(FlameNode { parent, content });
                 continue;
             }
-            let is_below_cut = matches!(cut.nodes[parent as usize].kind, FlameKind::Cut { .. });
+            let is_below_cut =
+                matches!(cut.nodes[parent as usize].content, FlameContent::Cut { .. });
             let stand_in = if is_below_cut {
                 parent
             } else {
                 *cut_below.entry(parent).or_insert_with(|| {
-                    let kind = FlameKind::Cut { n_frames: 0 };
-                    cut.nodes.push(FlameNode { parent, kind });
+                    let content = FlameContent::Cut { n_frames: 0 };
+                    cut.nodes.push(FlameNode { parent, content });
                     cut.nodes.len() as u32 - 1
                 })
             };
-            if let FlameKind::Cut { n_frames } = &mut cut.nodes[stand_in as usize].kind {
+            if let FlameContent::Cut { n_frames } = &mut cut.nodes[stand_in as usize].content {
                 *n_frames += 1;
             }
             stands_for.push(stand_in);

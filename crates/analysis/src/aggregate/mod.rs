@@ -1,5 +1,6 @@
 //! From sums to what a report shows.
 
+mod common_peak;
 mod flame;
 mod lifetimes;
 mod lines;
@@ -8,9 +9,9 @@ mod stacks;
 mod stats;
 mod summary;
 mod timeline;
-mod together;
 mod tree;
 
+pub use common_peak::common_peak;
 pub use flame::{FlameLimits, flame};
 pub use lifetimes::lifetimes;
 pub use lines::{LineChoice, lines};
@@ -19,7 +20,6 @@ pub use stacks::stacks;
 pub use stats::stats;
 pub use summary::{GroupBy, summary};
 pub(crate) use timeline::Line;
-pub use together::peak_together;
 pub use tree::{TreeLimits, TreeShape, tree};
 
 use heaptide_capture::tally::{Amount, SiteSums};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::together::peak_together_at;
+use super::common_peak::common_peak_time;
 use crate::findings::{ledger, resident_peak};
 use crate::load::{Process, Session};
 use crate::model::{ProcessSummary, Quality, Sampling};
@@ -35,14 +35,14 @@ pub fn quality(session: &Session) -> Quality {
         quality.n_overlaps += process.sums.n_overlaps;
         quality.mapped_files_bytes += process.sums.mapped_files.bytes;
     }
-    quality.together_at_ns = together_at(session, &quality);
+    quality.common_peak_unix_ns = common_peak_time_of(session, &quality);
     quality.lost = lost.into_iter().filter(|&(_, count)| count > 0).collect();
     quality
 }
 
 /// Only where `--to` means what was alive then: a bounded capture does not know it of its older part, and somebody who
 /// chose a stretch of time has other questions.
-fn together_at(session: &Session, quality: &Quality) -> Option<u64> {
+fn common_peak_time_of(session: &Session, quality: &Quality) -> Option<u64> {
     let is_bounded = |process: &Process| process.header.mode.aggregate;
     let is_known = quality.peak_is_aligned
         && !quality.lacks_totals
@@ -51,7 +51,7 @@ fn together_at(session: &Session, quality: &Quality) -> Option<u64> {
     if !is_known {
         return None;
     }
-    let at = peak_together_at(session)?;
+    let at = common_peak_time(session)?;
     Some(at.saturating_sub(session.window.start_unix_ns))
 }
 

@@ -5,7 +5,7 @@ use heaptide_capture::tally::Lives;
 use heaptide_capture::tally::StackId;
 use rustc_hash::FxHashMap;
 
-use super::{peak_together, quality};
+use super::{common_peak, quality};
 use crate::findings::findings;
 use crate::load::{Process, Session};
 use crate::model::{ProcessStacks, Reading, SiteSum, StackModel, StackNode, ThreadName};
@@ -29,7 +29,7 @@ pub fn stacks(session: &Session) -> StackModel {
         processes,
         locations: nodes.locations,
         stacks: nodes.stacks,
-        peak_bytes: peak_together(session),
+        peak_bytes: common_peak(session),
         findings: findings(session),
         quality: quality(session),
     }

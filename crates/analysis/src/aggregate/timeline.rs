@@ -47,7 +47,7 @@ pub(super) fn timeline(processes: &[ProcessStacks], start_unix_ns: u64) -> Timel
     let residents: Vec<&Vec<_>> = of_processes.iter().map(|curves| &curves.resident).collect();
     Timeline {
         bin_ns,
-        together: Curves {
+        all_processes: Curves {
             heap: sums(&heaps, n_bins),
             resident: sums(&residents, n_bins),
         },
@@ -65,7 +65,7 @@ fn sums(curves: &[&Vec<Option<u64>>], n_bins: usize) -> Vec<Option<u64>> {
 }
 
 /// For each process, its heap at that moment of each bin at which the heaps of all were highest together. The highest sum of
-/// all is what `peak_together` says.
+/// all is what `common_peak` says.
 fn at_the_highest_sums(
     processes: &[ProcessStacks],
     start_unix_ns: u64,
@@ -182,9 +182,9 @@ mod tests {
         let heap = |number: usize| line.processes[number].heap.clone();
         assert_eq!(heap(0), [0, 7, 7, 3, 3, 3].map(Some));
         assert_eq!(heap(1), [None, None, Some(100), Some(100), None, None]);
-        assert_eq!(line.together.heap, [0, 7, 107, 103, 3, 3].map(Some));
+        assert_eq!(line.all_processes.heap, [0, 7, 107, 103, 3, 3].map(Some));
         assert_eq!(line.stacked[1][2], Some(100));
-        assert_eq!(line.together.resident, [None; 6]);
+        assert_eq!(line.all_processes.resident, [None; 6]);
     }
 
     #[test]
@@ -195,17 +195,17 @@ mod tests {
         let line = timeline(&[first, second], 0);
         assert_eq!(line.processes[0].heap[100], Some(50));
         assert_eq!(line.processes[1].heap[100], Some(40));
-        assert_eq!(line.together.heap[100], Some(57));
+        assert_eq!(line.all_processes.heap[100], Some(57));
         let at_once = (line.stacked[0][100], line.stacked[1][100]);
         assert_eq!(at_once, (Some(50), Some(7)));
-        assert_eq!(line.together.heap[99], Some(12));
+        assert_eq!(line.all_processes.heap[99], Some(12));
     }
 
     #[test]
     fn long_run_has_a_bounded_number_of_bins_and_keeps_its_highest_value() {
         let long = process(0, 1_000_000, &[(0, 1), (777_777, 99), (777_778, 1)]);
         let line = timeline(&[long], 0);
-        assert!(line.together.heap.len() <= MAX_BINS as usize + 1);
-        assert_eq!(line.together.heap.iter().flatten().max(), Some(&99));
+        assert!(line.all_processes.heap.len() <= MAX_BINS as usize + 1);
+        assert_eq!(line.all_processes.heap.iter().flatten().max(), Some(&99));
     }
 }

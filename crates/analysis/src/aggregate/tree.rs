@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::{amount, quality};
 use crate::load::Session;
-use crate::model::{Measure, NodeKind, Tree, TreeNode};
+use crate::model::{Measure, NodeContent, Tree, TreeNode};
 use crate::symbols::LocationId;
 
 /// How much of the tree is wanted.
@@ -215,20 +215,20 @@ impl Shaper<'_> {
 
     fn node(&self, at: usize, depth: usize) -> TreeNode {
         let node = &self.nodes[at];
-        let kind = match node.location {
+        let content = match node.location {
             Some(id) => {
                 let mut location = self.session.names.get(id).clone();
                 if self.shape.by_function {
                     location.line = 0;
                 }
-                NodeKind::Frame(location)
+                NodeContent::Frame(location)
             }
-            None if at == 0 => NodeKind::Root,
-            None => NodeKind::NoFrames,
+            None if at == 0 => NodeContent::Root,
+            None => NodeContent::NoFrames,
         };
         TreeNode {
             depth,
-            kind,
+            content,
             bytes: node.bytes,
             count: node.count,
             has_children: !node.children.is_empty(),
@@ -240,7 +240,7 @@ impl Elided {
     fn node(&self, depth: usize) -> TreeNode {
         TreeNode {
             depth,
-            kind: NodeKind::Elided {
+            content: NodeContent::Elided {
                 n_locations: self.n_locations,
             },
             bytes: self.bytes,

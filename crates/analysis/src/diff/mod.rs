@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use crate::aggregate::{peak_together, quality};
+use crate::aggregate::{common_peak, quality};
 use crate::load::{Process, Session};
 use crate::model::Flame;
 use crate::model::Measure;
@@ -91,7 +91,7 @@ fn side(session: &Session) -> DiffSide {
     let end = processes.map(|process| process.unix_ns(process.end_units()));
     DiffSide {
         peak: Estimate {
-            bytes: peak_together(session),
+            bytes: common_peak(session),
             ..sum(|process| process.sums.peak)
         },
         leaked: sum(|process| process.sums.live),
@@ -142,7 +142,7 @@ fn forget_old_lines(both: &mut Flame, n_before: usize) {
         let mut at = own.node;
         while process as usize >= n_before && at != 0 {
             let node = both.nodes[at as usize];
-            if let crate::model::flame::FlameKind::Frame(location) = node.kind {
+            if let crate::model::flame::FlameContent::Frame(location) = node.content {
                 is_new[location as usize] = true;
             }
             at = node.parent;

@@ -14,7 +14,7 @@ use super::partition::By;
 use super::paths::UNREACHED;
 use super::set::ObjectSet;
 use super::suspects::{Suspects, suspects};
-use super::types::{Order, TypeRow, census};
+use super::types::{Order, TypeRow, kinds_table};
 use super::view::Heap;
 
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ const N_BELOW: usize = 3;
 
 /// An object in the page. Others are named by their place in [`Exploration::objects`].
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct PageObject {
     pub object: u32,
     pub dominator: Option<u32>,
     /// How many it dominates directly, in the page or not.
@@ -64,15 +64,15 @@ pub struct Shown {
 }
 
 #[derive(Clone, Debug)]
-pub struct ShownKind {
+pub struct PageKind {
     pub row: TypeRow,
     /// Places of its largest objects, by what they retain.
     pub objects: Vec<u32>,
 }
 
 pub struct Exploration {
-    pub kinds: Vec<ShownKind>,
-    pub objects: Vec<Shown>,
+    pub kinds: Vec<PageKind>,
+    pub objects: Vec<PageObject>,
     /// What nothing but roots holds, the largest first.
     pub tops: Vec<u32>,
     pub n_tops: usize,
@@ -87,7 +87,7 @@ pub fn explore(heap: &Heap, diff: Option<&HeapDiff>, limits: ExploreLimits) -> E
         .filter(|diff| diff.is_same_process)
         .map(|diff| &diff.new);
     let found = suspects(heap, new, 5);
-    let census = census(heap, By::Kind, Order::Retained);
+    let table = kinds_table(heap, By::Kind, Order::Retained);
     let mut page = Page::new(heap, limits);
     for suspect in &found.suspects {
         page.add_all(suspect.path.iter().copied());
@@ -113,16 +113,16 @@ pub fn explore(heap: &Heap, diff: Option<&HeapDiff>, limits: ExploreLimits) -> E
         let below = page.largest_children(*object);
         page.add_all(below.into_iter().take(N_BELOW));
     }
-    page.close_over_ways();
+    page.add_paths();
     page.add_referrers();
-    page.close_over_ways();
-    let kinds = census.rows.into_iter().map(|row| {
+    page.add_paths();
+    let kinds = table.rows.into_iter().map(|row| {
         let own = heap
             .kinds
             .find(&row.label)
             .and_then(|kind| of_kinds.get(&kind));
         let objects = own.into_iter().flatten();
-        ShownKind {
+        PageKind {
             objects: objects.filter_map(|&object| page.place(object)).collect(),
             row,
         }
@@ -224,7 +224,7 @@ impl<'a> Page<'a> {
     }
 
     /// Adds whoever stands before an object on its way from a root, and whoever dominates it.
-    fn close_over_ways(&mut self) {
+    fn add_paths(&mut self) {
         let distances = self.heap.distances();
         let immediate = &self.heap.dominators().immediate;
         let mut at = 0;
@@ -251,7 +251,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    fn shown(&self, new: Option<&ObjectSet>) -> Vec<Shown> {
+    fn shown(&self, new: Option<&ObjectSet>) -> Vec<PageObject> {
         let heap = self.heap;
         let new = new.map(|set| Bits::of(heap.n_objects(), set.iter()));
         let immediate = &heap.dominators().immediate;
@@ -280,7 +280,7 @@ impl<'a> Page<'a> {
                     }
                 }
             }
-            Shown {
+            PageObject {
                 object,
                 dominator: Some(immediate[object as usize]).and_then(|one| self.place(one)),
                 n_children: self.children.of(object).len() as u32,

@@ -161,7 +161,7 @@ fn neighbours(heap: &Heap, object: u32, role: Role, forward: bool) -> Vec<u32> {
 }
 
 /// The shortest way from a root to an object, a box below the other.
-pub fn way(heap: &Heap, object: u32) -> Picture {
+pub fn path(heap: &Heap, object: u32) -> Picture {
     let mut picture = Picture::default();
     let Some(path) = heap.distances().path_to(object) else {
         return picture;

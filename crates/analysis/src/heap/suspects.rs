@@ -103,7 +103,7 @@ pub fn suspects(heap: &Heap, new: Option<&ObjectSet>, n_suspects: usize) -> Susp
 }
 
 /// A place, and what hangs there.
-struct Found {
+struct Accumulation {
     point: Option<u32>,
     bytes: u64,
     items: Vec<u32>,
@@ -149,7 +149,7 @@ impl<'a> Search<'a> {
     }
 
     /// Goes down from the top along large branches.
-    fn points(&self) -> Vec<Found> {
+    fn points(&self) -> Vec<Accumulation> {
         let mut found = Vec::new();
         let top = self.heap.n_objects() as u32;
         let mut open = vec![top];
@@ -186,7 +186,7 @@ impl<'a> Search<'a> {
             let hanging = items.iter().map(|&child| self.retained[child as usize]);
             let bytes = hanging.sum::<u64>() + self.weights[object as usize];
             if bytes >= self.least {
-                found.push(Found {
+                found.push(Accumulation {
                     point: Some(object),
                     bytes,
                     items,
@@ -198,13 +198,13 @@ impl<'a> Search<'a> {
     }
 
     /// What no root reaches, all together: it is one thing, the collector's.
-    fn garbage(&self, large: &[u32], small: &[u32], found: &mut Vec<Found>) {
+    fn garbage(&self, large: &[u32], small: &[u32], found: &mut Vec<Accumulation>) {
         let reachable = &self.heap.dominators().reachable;
         let all = large.iter().chain(small).copied();
         let items: Vec<u32> = all.filter(|&child| !reachable.contains(child)).collect();
         let bytes = self.sum(&items);
         if bytes >= self.least {
-            found.push(Found {
+            found.push(Accumulation {
                 point: None,
                 bytes,
                 items,
@@ -214,7 +214,7 @@ impl<'a> Search<'a> {
     }
 
     /// Small branches that are large together, by kind. Whoever refers to most of them is where they accumulate.
-    fn side_by_side(&self, below: Option<u32>, small: &[u32], found: &mut Vec<Found>) {
+    fn side_by_side(&self, below: Option<u32>, small: &[u32], found: &mut Vec<Accumulation>) {
         let mut kinds: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         let data = small.iter().filter(|&&child| !self.is_namespace(child));
         for &child in data {
@@ -229,7 +229,7 @@ impl<'a> Search<'a> {
             let Some(point) = self.common_referrer(&items).or(below) else {
                 continue;
             };
-            found.push(Found {
+            found.push(Accumulation {
                 point: Some(point),
                 bytes,
                 items,
@@ -281,7 +281,7 @@ impl<'a> Search<'a> {
                 .is_some_and(|root| root.kind == RootKind::Interpreter)
     }
 
-    fn explain(&self, found: Found) -> Suspect {
+    fn explain(&self, found: Accumulation) -> Suspect {
         let heap = self.heap;
         let path = found
             .point
@@ -322,7 +322,7 @@ impl<'a> Search<'a> {
     }
 
     /// Where everything below was allocated, by line.
-    fn sites(&self, found: &Found) -> Vec<Site> {
+    fn sites(&self, found: &Accumulation) -> Vec<Site> {
         if self.heap.stacks().is_none() {
             return Vec::new();
         }
@@ -340,7 +340,7 @@ impl<'a> Search<'a> {
         sums.largest(N_SITES)
     }
 
-    fn shape(&self, found: &Found, path: &[u32]) -> Shape {
+    fn shape(&self, found: &Accumulation, path: &[u32]) -> Shape {
         if found.point.is_none() || self.is_in_gc_garbage(path) {
             return Shape::Cycle;
         }

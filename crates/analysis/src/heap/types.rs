@@ -1,4 +1,4 @@
-//! The census: every kind with what it holds by itself, and what would go if all of it went.
+//! The kinds_table: every kind with what it holds by itself, and what would go if all of it went.
 
 use super::partition::{By, Partition};
 use super::retained::retained_by_groups;
@@ -17,7 +17,7 @@ pub struct TypeRow {
 }
 
 #[derive(Clone, Debug)]
-pub struct Census {
+pub struct KindsTable {
     pub by: By,
     pub count: u64,
     pub bytes: u64,
@@ -40,7 +40,7 @@ impl Order {
     ];
 }
 
-pub fn census(heap: &Heap, by: By, order: Order) -> Census {
+pub fn kinds_table(heap: &Heap, by: By, order: Order) -> KindsTable {
     let all = heap.all();
     let partition = Partition::of(heap, &all, by);
     let row_of = partition.rows_of_objects();
@@ -70,7 +70,7 @@ pub fn census(heap: &Heap, by: By, order: Order) -> Census {
             Order::Count => row.count,
         })
     });
-    Census {
+    KindsTable {
         by,
         count: partition.count,
         bytes: partition.bytes,

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::view::Heap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WasteKind {
+pub enum WasteCategory {
     /// The same text several times.
     DuplicateText,
     /// Lists with more room than items.
@@ -24,22 +24,22 @@ pub enum WasteKind {
     NoSlots,
 }
 
-impl WasteKind {
+impl WasteCategory {
     pub fn name(self) -> &'static str {
         match self {
-            WasteKind::DuplicateText => "duplicate_text",
-            WasteKind::SpareList => "spare_list",
-            WasteKind::SparseDict => "sparse_dict",
-            WasteKind::SparseSet => "sparse_set",
-            WasteKind::Empty => "empty",
-            WasteKind::NoSlots => "no_slots",
+            WasteCategory::DuplicateText => "duplicate_text",
+            WasteCategory::SpareList => "spare_list",
+            WasteCategory::SparseDict => "sparse_dict",
+            WasteCategory::SparseSet => "sparse_set",
+            WasteCategory::Empty => "empty",
+            WasteCategory::NoSlots => "no_slots",
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waste {
-    pub kind: WasteKind,
+    pub category: WasteCategory,
     /// Which: the text, the type, or how the containers are referred to.
     pub what: String,
     pub count: u64,
@@ -88,12 +88,12 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, kind: WasteKind, what: String, bytes: u64, example: u32) {
+    fn add(&mut self, category: WasteCategory, what: String, bytes: u64, example: u32) {
         let row = self
             .rows
-            .entry((kind as u8, what.clone()))
+            .entry((category as u8, what.clone()))
             .or_insert(Waste {
-                kind,
+                category,
                 what,
                 count: 0,
                 bytes: 0,
@@ -105,7 +105,7 @@ impl Sums {
 }
 
 fn containers(heap: &Heap, sums: &mut Sums) {
-    let ways_in = OneWayIn::new(heap);
+    let referrers = SoleReferrers::new(heap);
     for object in 0..heap.n_objects() as u32 {
         let one = heap.snapshot.type_of(object);
         if one.module != "builtins" {
@@ -117,28 +117,33 @@ fn containers(heap: &Heap, sums: &mut Sums) {
             _ => continue,
         };
         if n_items == 0 {
-            sums.add(WasteKind::Empty, ways_in.text(heap, object), size, object);
+            sums.add(
+                WasteCategory::Empty,
+                referrers.text(heap, object),
+                size,
+                object,
+            );
             continue;
         }
-        let (kind, spare) = match one.name.as_str() {
+        let (category, spare) = match one.name.as_str() {
             "list" => {
                 let places = size.saturating_sub(LIST_BYTES) / 8;
-                (WasteKind::SpareList, 8 * places.saturating_sub(n_items))
+                (WasteCategory::SpareList, 8 * places.saturating_sub(n_items))
             }
             "dict" => {
                 let texts = heap.n_references(object, EdgeKind::Key) as u64 == n_items;
                 let needed = dict_bytes(n_items, texts && is_3_11(heap));
-                (WasteKind::SparseDict, sparse(size, needed))
+                (WasteCategory::SparseDict, sparse(size, needed))
             }
             _ => {
                 let places = size.saturating_sub(SET_BYTES) / SET_PLACE_BYTES;
                 let needed = SET_BYTES + SET_PLACE_BYTES * set_places(n_items);
                 let spare = if places == 0 { 0 } else { sparse(size, needed) };
-                (WasteKind::SparseSet, spare)
+                (WasteCategory::SparseSet, spare)
             }
         };
         if spare > 0 {
-            sums.add(kind, ways_in.text(heap, object), spare, object);
+            sums.add(category, referrers.text(heap, object), spare, object);
         }
     }
 }
@@ -177,12 +182,12 @@ fn set_places(n_items: u64) -> u64 {
 }
 
 /// For each object a reference by which it is reached: the last one that was seen.
-struct OneWayIn {
+struct SoleReferrers {
     from: Vec<u32>,
 }
 
-impl OneWayIn {
-    fn new(heap: &Heap) -> OneWayIn {
+impl SoleReferrers {
+    fn new(heap: &Heap) -> SoleReferrers {
         let mut from = vec![u32::MAX; heap.n_objects()];
         for object in 0..heap.n_objects() as u32 {
             for &target in heap.graph.of(object) {
@@ -191,7 +196,7 @@ impl OneWayIn {
                 }
             }
         }
-        OneWayIn { from }
+        SoleReferrers { from }
     }
 
     /// What the container is and who has it: `list .items of job.Order`, so that equal ones meet in a row.
@@ -238,13 +243,13 @@ fn slots(heap: &Heap, sums: &mut Sums) {
         if count >= MIN_INSTANCES && bytes > 0 && !is_class(heap, example) {
             let what = heap.kinds.label(heap.kinds.of_type(number)).to_owned();
             let row = Waste {
-                kind: WasteKind::NoSlots,
+                category: WasteCategory::NoSlots,
                 what: what.clone(),
                 count,
                 bytes,
                 example,
             };
-            sums.rows.insert((WasteKind::NoSlots as u8, what), row);
+            sums.rows.insert((WasteCategory::NoSlots as u8, what), row);
         }
     }
 }
@@ -295,13 +300,13 @@ fn duplicates(heap: &Heap, sums: &mut Sums) {
         if count >= MIN_COPIES {
             let what = format!("{} {text}", heap.kind(example));
             let row = Waste {
-                kind: WasteKind::DuplicateText,
+                category: WasteCategory::DuplicateText,
                 what: what.clone(),
                 count,
                 bytes: size * (count - 1),
                 example,
             };
-            let key = (WasteKind::DuplicateText as u8, what);
+            let key = (WasteCategory::DuplicateText as u8, what);
             // Texts of different sizes may look alike where they are cut: each counts.
             sums.rows
                 .entry(key)

@@ -3,7 +3,7 @@
 /// One curve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    pub kind: SeriesKind,
+    pub role: SeriesRole,
     /// Seconds and bytes, in order of time.
     pub points: Vec<(f64, u64)>,
     pub peak: Option<(f64, u64)>,
@@ -11,7 +11,7 @@ pub struct Series {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum SeriesKind {
+pub enum SeriesRole {
     /// All processes of a run together: the name of its file or node, and its start in local time.
     Total { name: String, started: String },
     /// The program itself, if it started others.

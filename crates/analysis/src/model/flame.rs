@@ -74,7 +74,7 @@ pub struct Timeline {
     pub stacked: Vec<Vec<Option<u64>>>,
     /// All processes: the most that they had on their heaps at one time, and the sum of their resident sizes, which is never
     /// too low and too high by what happened within one bin.
-    pub together: Curves,
+    pub all_processes: Curves,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,11 +103,11 @@ pub struct FlameLocation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlameNode {
     pub parent: u32,
-    pub kind: FlameKind,
+    pub content: FlameContent,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlameKind {
+pub enum FlameContent {
     Root,
     /// Number of the location.
     Frame(u32),

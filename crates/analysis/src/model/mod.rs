@@ -21,7 +21,7 @@ pub use quality::{ProcessSummary, Quality, Sampling};
 pub use stacks::{ProcessStacks, Reading, SiteSum, StackModel, StackNode, ThreadName};
 pub use stats::{Histogram, LifetimeClass, LocationSum, Metadata, ModuleSum, SizeBin, Stats};
 pub use summary::{FunctionSum, Summary};
-pub use tree::{NodeKind, Tree, TreeNode};
+pub use tree::{NodeContent, Tree, TreeNode};
 
 pub use crate::symbols::Location;
 

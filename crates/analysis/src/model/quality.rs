@@ -33,7 +33,7 @@ pub struct Quality {
     pub peak_is_aligned: bool,
     /// A time at which they held about that much, in nanoseconds since the first process began; `None` if the captures
     /// cannot be asked what was alive then.
-    pub together_at_ns: Option<u64>,
+    pub common_peak_unix_ns: Option<u64>,
 }
 
 impl Quality {

@@ -16,7 +16,7 @@ pub struct Tree {
 pub struct TreeNode {
     /// 0 for the root.
     pub depth: usize,
-    pub kind: NodeKind,
+    pub content: NodeContent,
     /// Here and below.
     pub bytes: u64,
     pub count: u64,
@@ -25,7 +25,7 @@ pub struct TreeNode {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NodeKind {
+pub enum NodeContent {
     Root,
     Frame(super::Location),
     /// Allocated without a Python frame on the stack.

@@ -9,7 +9,7 @@ use heaptide_timeline::{Ending, Point, Process, Timeline};
 
 use super::names::short_names;
 use super::numbers::{forecast, line_of, peak, sum_of};
-use crate::model::chart::{Bracket, Chart, ChartNote, Series, SeriesKind, Trend};
+use crate::model::chart::{Bracket, Chart, ChartNote, Series, SeriesRole, Trend};
 
 /// More curves than this cannot be told apart.
 const MAX_CHILDREN: usize = 10;
@@ -20,7 +20,7 @@ const APART_S: f64 = 10.0;
 
 /// What the user asked for.
 #[derive(Clone, Debug, Default)]
-pub struct ChartWishes {
+pub struct ChartOptions {
     pub title: Option<String>,
     /// Seconds from the chart's zero.
     pub window: Option<(f64, f64)>,
@@ -39,7 +39,7 @@ pub struct Named<'a> {
 }
 
 /// The chart of all of them. Without timelines it is empty.
-pub fn chart(runs: &[Named<'_>], wishes: &ChartWishes) -> Chart {
+pub fn chart(runs: &[Named<'_>], options: &ChartOptions) -> Chart {
     let is_one_clock = runs.len() == 1 || are_together(runs);
     let zero_of = |run: &Named<'_>| run.timeline.span().map_or(0.0, |span| span.0);
     let shared_zero = runs.iter().map(zero_of).fold(f64::INFINITY, f64::min);
@@ -53,30 +53,30 @@ pub fn chart(runs: &[Named<'_>], wishes: &ChartWishes) -> Chart {
 
     let mut builder = Builder {
         chart: Chart {
-            title: title(runs, wishes),
-            is_flame: wishes.is_flame,
+            title: title(runs, options),
+            is_flame: options.is_flame,
             backend: runs
                 .first()
                 .map_or("rss", |run| run.timeline.header.backend.name())
                 .into(),
             ..Chart::default()
         },
-        wishes,
+        options,
     };
     if is_one_clock && runs.len() > 1 {
         let curves: Vec<&[Point]> = runs
             .iter()
             .map(|run| run.timeline.total.as_slice())
             .collect();
-        let kind = SeriesKind::Sum { n_runs: runs.len() };
-        builder.add(kind, &sum_of(&curves), shared_zero);
+        let role = SeriesRole::Sum { n_runs: runs.len() };
+        builder.add(role, &sum_of(&curves), shared_zero);
     }
     for run in runs {
-        let kind = SeriesKind::Total {
+        let role = SeriesRole::Total {
             name: run.name.clone(),
             started: run.started.clone(),
         };
-        builder.add(kind, &run.timeline.total, zero(run));
+        builder.add(role, &run.timeline.total, zero(run));
     }
     if let [run] = runs {
         builder.single(run.timeline, shared_zero);
@@ -119,8 +119,8 @@ fn are_together(runs: &[Named<'_>]) -> bool {
     true
 }
 
-fn title(runs: &[Named<'_>], wishes: &ChartWishes) -> String {
-    match (&wishes.title, runs) {
+fn title(runs: &[Named<'_>], options: &ChartOptions) -> String {
+    match (&options.title, runs) {
         (Some(title), _) => title.clone(),
         (None, [run]) => run.timeline.header.command.clone(),
         (None, runs) => format!("{} runs", runs.len()),
@@ -129,14 +129,14 @@ fn title(runs: &[Named<'_>], wishes: &ChartWishes) -> String {
 
 struct Builder<'a> {
     chart: Chart,
-    wishes: &'a ChartWishes,
+    options: &'a ChartOptions,
 }
 
 impl Builder<'_> {
-    fn add(&mut self, kind: SeriesKind, curve: &[Point], zero: f64) {
+    fn add(&mut self, role: SeriesRole, curve: &[Point], zero: f64) {
         let is_inside = |time_s: f64| {
             let x = time_s - zero;
-            self.wishes
+            self.options
                 .window
                 .is_none_or(|(from, to)| (from..=to).contains(&x))
         };
@@ -149,7 +149,7 @@ impl Builder<'_> {
             return;
         }
         let trend = self
-            .wishes
+            .options
             .has_slope
             .then(|| line_of(&curve))
             .flatten()
@@ -163,9 +163,9 @@ impl Builder<'_> {
             });
         let place = |point: Point| (point.time_s - zero, point.bytes);
         self.chart.series.push(Series {
-            kind,
+            role,
             peak: peak(&curve).map(place),
-            points: thinned(&curve, self.wishes.max_points)
+            points: thinned(&curve, self.options.max_points)
                 .into_iter()
                 .map(place)
                 .collect(),
@@ -180,11 +180,11 @@ impl Builder<'_> {
             timeline.processes.first(),
             timeline.has_root && !children.is_empty(),
         ) {
-            let kind = SeriesKind::Program {
+            let role = SeriesRole::Program {
                 pid: root.pid,
                 name: root.name.clone(),
             };
-            self.add(kind, &root.curve(timeline.header.backend), zero);
+            self.add(role, &root.curve(timeline.header.backend), zero);
         }
         let largest =
             |process: &Process| process.samples.iter().map(|sample| sample.1.resident).max();
@@ -192,16 +192,16 @@ impl Builder<'_> {
         let n_left_out = children.len().saturating_sub(MAX_CHILDREN);
         children.truncate(MAX_CHILDREN);
         for process in children {
-            let kind = SeriesKind::Child {
+            let role = SeriesRole::Child {
                 pid: process.pid,
                 name: process.name.clone(),
             };
-            self.add(kind, &process.curve(timeline.header.backend), zero);
+            self.add(role, &process.curve(timeline.header.backend), zero);
         }
         if timeline.limit().is_some() {
-            self.add(SeriesKind::Group, &timeline.group, zero);
+            self.add(SeriesRole::Group, &timeline.group, zero);
         }
-        if !self.wishes.has_no_functions {
+        if !self.options.has_no_functions {
             self.brackets(timeline, zero);
         }
         self.ending(timeline);
@@ -222,7 +222,7 @@ impl Builder<'_> {
             let place = |point: Point| (point.time_s - zero, point.bytes);
             let (begin, end) = (place(call.begin), place(call.end));
             let is_outside = self
-                .wishes
+                .options
                 .window
                 .is_some_and(|(from, to)| end.0 < from || begin.0 > to);
             if is_outside {
@@ -299,12 +299,12 @@ impl Builder<'_> {
         if !chart
             .series
             .iter()
-            .any(|series| matches!(series.kind, SeriesKind::Sum { .. }))
+            .any(|series| matches!(series.role, SeriesRole::Sum { .. }))
         {
             let peaks = chart
                 .series
                 .iter()
-                .filter(|series| matches!(series.kind, SeriesKind::Total { .. }));
+                .filter(|series| matches!(series.role, SeriesRole::Total { .. }));
             chart.peak = peaks
                 .filter_map(|series| series.peak)
                 .max_by_key(|peak| peak.1);
@@ -321,7 +321,7 @@ impl Builder<'_> {
         let ends = |series: &Series| Some((series.points.first()?.0, series.points.last()?.0));
         let ends: Vec<(f64, f64)> = chart.series.iter().filter_map(ends).collect();
         let calls = chart.brackets.iter().map(|bracket| bracket.end.0);
-        (chart.from_s, chart.to_s) = self.wishes.window.unwrap_or((
+        (chart.from_s, chart.to_s) = self.options.window.unwrap_or((
             ends.iter().map(|end| end.0).fold(f64::INFINITY, f64::min),
             ends.iter()
                 .map(|end| end.1)
@@ -386,25 +386,25 @@ mod tests {
         }
     }
 
-    fn charted(timelines: &[Timeline], wishes: &ChartWishes) -> Chart {
+    fn charted(timelines: &[Timeline], options: &ChartOptions) -> Chart {
         let named = |timeline| Named {
             name: "x".into(),
             started: String::new(),
             timeline,
         };
         let runs: Vec<Named<'_>> = timelines.iter().map(named).collect();
-        chart(&runs, wishes)
+        chart(&runs, options)
     }
 
     #[test]
     fn runs_at_the_same_time_share_a_clock_and_have_a_sum() {
         let chart = charted(
             &[run(100, &[5, 5, 5]), run(101, &[7, 7, 7])],
-            &ChartWishes::default(),
+            &ChartOptions::default(),
         );
         assert!(matches!(
-            chart.series[0].kind,
-            SeriesKind::Sum { n_runs: 2 }
+            chart.series[0].role,
+            SeriesRole::Sum { n_runs: 2 }
         ));
         assert_eq!(chart.peak, Some((1.0, 12)));
         assert_eq!(chart.series[2].points[0].0, 1.0);
@@ -415,8 +415,8 @@ mod tests {
     fn runs_that_follow_at_once_are_together_only_if_they_are_of_different_nodes() {
         let mut timelines = [run(100, &[5, 6]), run(104, &[7, 3])];
         let has_sum = |timelines: &[Timeline]| {
-            let chart = charted(timelines, &ChartWishes::default());
-            matches!(chart.series[0].kind, SeriesKind::Sum { .. })
+            let chart = charted(timelines, &ChartOptions::default());
+            matches!(chart.series[0].role, SeriesRole::Sum { .. })
         };
         assert!(!has_sum(&timelines));
         timelines[0].header.host = Some("one".into());
@@ -428,7 +428,7 @@ mod tests {
     fn runs_of_different_days_each_begin_at_zero_and_have_no_sum() {
         let chart = charted(
             &[run(100, &[5, 6]), run(90_000, &[7, 3])],
-            &ChartWishes::default(),
+            &ChartOptions::default(),
         );
         assert_eq!(chart.series.len(), 2);
         assert_eq!(chart.series[1].points[0].0, 0.0);
@@ -438,11 +438,11 @@ mod tests {
 
     #[test]
     fn window_cuts_curves_and_their_peaks() {
-        let wishes = ChartWishes {
+        let options = ChartOptions {
             window: Some((1.0, 2.0)),
-            ..ChartWishes::default()
+            ..ChartOptions::default()
         };
-        let chart = charted(&[run(0, &[9, 1, 2, 9])], &wishes);
+        let chart = charted(&[run(0, &[9, 1, 2, 9])], &options);
         assert_eq!(chart.series[0].points, [(1.0, 1), (2.0, 2)]);
         assert_eq!(
             (chart.peak, chart.from_s, chart.to_s),
@@ -466,10 +466,10 @@ mod tests {
     fn limit_far_above_is_told_instead_of_drawn() {
         let mut timeline = run(0, &[10, 20]);
         timeline.limits = vec![(0.0, Some(1_000))];
-        let chart = charted(&[timeline.clone()], &ChartWishes::default());
+        let chart = charted(&[timeline.clone()], &ChartOptions::default());
         assert_eq!((chart.limit, chart.notes.len()), (None, 1));
         timeline.limits = vec![(0.0, Some(30))];
-        let chart = charted(&[timeline], &ChartWishes::default());
+        let chart = charted(&[timeline], &ChartOptions::default());
         assert_eq!((chart.limit, chart.top_bytes), (Some(30), 30));
     }
 }

@@ -4,6 +4,6 @@ mod chart;
 mod names;
 mod numbers;
 
-pub use chart::{ChartWishes, Named, chart};
+pub use chart::{ChartOptions, Named, chart};
 pub use names::short_names;
 pub use numbers::{Line, forecast, line_of, peak, peak_within, sum_of};

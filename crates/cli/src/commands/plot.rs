@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use heaptide_analysis::model::chart::Chart;
-use heaptide_analysis::timeline::{ChartWishes, Named, chart};
+use heaptide_analysis::timeline::{ChartOptions, Named, chart};
 use heaptide_report::timeline::{page, png, svg, terminal};
 use heaptide_timeline::Timeline;
 use heaptide_watch::local_stamp;
@@ -100,7 +100,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .zip(&timelines)
         .map(named)
         .collect();
-    let wishes = ChartWishes {
+    let options = ChartOptions {
         title: matches.get_one::<String>("title").cloned(),
         window: matches.get_one::<(f64, f64)>("window").copied(),
         has_slope: matches.get_flag("slope"),
@@ -108,7 +108,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         is_flame: matches.get_flag("flame"),
         max_points: MAX_POINTS,
     };
-    let chart = chart(&runs, &wishes);
+    let chart = chart(&runs, &options);
     if chart.series.is_empty() {
         return Err(Failure::failed(
             "there are no samples between these seconds: choose a wider --window",

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use heaptide_analysis::Watch;
+use heaptide_analysis::LiveReader;
 use heaptide_analysis::capture::{OpenError, OpenFailure};
 use heaptide_analysis::model::Live;
 
@@ -65,10 +65,10 @@ impl Feed {
     ) -> Feed {
         let path = path.to_owned();
         Feed::spawn(move |writer| {
-            let mut watch = loop {
-                match (Watch::open(&path), expected) {
-                    (Ok(watch), None) => break watch,
-                    (Ok(watch), Some(pid)) if watch.pid() == pid => break watch,
+            let mut reader = loop {
+                match (LiveReader::open(&path), expected) {
+                    (Ok(reader), None) => break reader,
+                    (Ok(reader), Some(pid)) if reader.pid() == pid => break reader,
                     (Err(error), expected) if expected.is_none() || !is_unborn(&error) => {
                         return writer.put(|update| update.failure = Some(error.to_string()));
                     }
@@ -85,8 +85,8 @@ impl Feed {
             loop {
                 let began = Instant::now();
                 // Asked first: what a program that is gone has written is all in the file.
-                let is_over = is_over(watch.pid());
-                let live = Arc::new(watch.look(is_over));
+                let is_over = is_over(reader.pid());
+                let live = Arc::new(reader.refresh(is_over));
                 let is_gone = is_over || live.is_ended;
                 writer.put(|update| {
                     update.number += 1;

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use heaptide_analysis::model::{NodeKind, Tree, TreeNode};
+use heaptide_analysis::model::{NodeContent, Tree, TreeNode};
 
 use super::input::Search;
 
@@ -217,8 +217,8 @@ impl<'a> TreeState<'a> {
 
     pub fn is_found(&self, at: usize) -> bool {
         self.search.is_on()
-            && match &self.nodes[at].kind {
-                NodeKind::Frame(place) => self.search.finds(&[&place.function, &place.file]),
+            && match &self.nodes[at].content {
+                NodeContent::Frame(place) => self.search.finds(&[&place.function, &place.file]),
                 _ => false,
             }
     }
@@ -262,10 +262,10 @@ impl<'a> TreeState<'a> {
 }
 
 fn name(node: &TreeNode) -> (u8, &str) {
-    match &node.kind {
-        NodeKind::Frame(place) => (0, &place.function),
-        NodeKind::Root | NodeKind::NoFrames => (1, ""),
-        NodeKind::Elided { .. } => (2, ""),
+    match &node.content {
+        NodeContent::Frame(place) => (0, &place.function),
+        NodeContent::Root | NodeContent::NoFrames => (1, ""),
+        NodeContent::Elided { .. } => (2, ""),
     }
 }
 
@@ -279,9 +279,9 @@ pub mod tests {
     pub fn tree(nodes: &[(usize, &str, u64, u64)]) -> Tree {
         let node = |&(depth, name, bytes, count): &(usize, &str, u64, u64)| TreeNode {
             depth,
-            kind: match name {
-                "" => NodeKind::Root,
-                name => NodeKind::Frame(Location {
+            content: match name {
+                "" => NodeContent::Root,
+                name => NodeContent::Frame(Location {
                     function: name.into(),
                     file: "/x/y.py".into(),
                     line: 7,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use heaptide_analysis::Measure;
-use heaptide_analysis::model::{NodeKind, Tree};
+use heaptide_analysis::model::{NodeContent, Tree};
 use heaptide_report::text::{notes, shorten};
 use heaptide_report::units::{percent, size};
 use ratatui::Frame;
@@ -210,14 +210,14 @@ impl TreeView<'_> {
             Span::styled(numbers, self.paint.share(share)),
             Span::styled(format!("{indent}{sign}"), self.paint.dim()),
         ];
-        match &node.kind {
-            NodeKind::Root => spans.push(Span::raw("<ROOT>")),
-            NodeKind::NoFrames => spans.push(Span::raw("<stack trace unavailable>")),
-            NodeKind::Elided { n_locations } => {
+        match &node.content {
+            NodeContent::Root => spans.push(Span::raw("<ROOT>")),
+            NodeContent::NoFrames => spans.push(Span::raw("<stack trace unavailable>")),
+            NodeContent::Elided { n_locations } => {
                 let text = format!("{n_locations} smaller places");
                 spans.push(Span::styled(shorten::end(&text, room), self.paint.dim()));
             }
-            NodeKind::Frame(place) => {
+            NodeContent::Frame(place) => {
                 let function = shorten::end(&place.function, room);
                 let room = room.saturating_sub(shorten::width(&function) + 1);
                 let file = shorten::start(&place.file_and_line(), room);
@@ -236,13 +236,13 @@ impl TreeView<'_> {
         let node = self.state.node(at);
         let of_whole = percent(node.bytes, self.state.whole());
         let of_caller = percent(node.bytes, self.state.parent(at).bytes);
-        let place = match &node.kind {
-            NodeKind::Frame(place) => {
+        let place = match &node.content {
+            NodeContent::Frame(place) => {
                 shorten::place(&place.function, &place.file_and_line(), width)
             }
-            NodeKind::Root => "everything".into(),
-            NodeKind::NoFrames => "allocated without a Python frame".into(),
-            NodeKind::Elided { n_locations } => {
+            NodeContent::Root => "everything".into(),
+            NodeContent::NoFrames => "allocated without a Python frame".into(),
+            NodeContent::Elided { n_locations } => {
                 format!("{n_locations} places too small to be shown")
             }
         };

@@ -141,7 +141,7 @@ fn base64(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use heaptide_analysis::model::Quality;
-    use heaptide_analysis::model::flame::{FlameKind, FlameLives, FlameNode, Timeline};
+    use heaptide_analysis::model::flame::{FlameContent, FlameLives, FlameNode, Timeline};
 
     fn flame_of(nodes: Vec<FlameNode>) -> Flame {
         Flame {
@@ -191,7 +191,7 @@ mod tests {
             asked.push(limits.max_frames);
             let node = FlameNode {
                 parent: 0,
-                kind: FlameKind::NoFrames,
+                content: FlameContent::NoFrames,
             };
             flame_of(vec![node; limits.max_frames.min(10_000)])
         };

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::capture::Mode;
 use heaptide_analysis::model::flame::{
-    Curves, Flame, FlameKind, FlameLives, FlameProcess, Measured, Own,
+    Curves, Flame, FlameContent, FlameLives, FlameProcess, Measured, Own,
 };
 use heaptide_analysis::model::{Diff, Measure, ProcessSummary, Quality};
 
@@ -55,7 +55,7 @@ pub fn flame(
     head(flame, first, sides).write(out)?;
     out.write_all(b",\"timeline\":{")?;
     write!(out, "\"bin_ns\":{},\"together\":", flame.timeline.bin_ns)?;
-    curves(out, &flame.timeline.together)?;
+    curves(out, &flame.timeline.all_processes)?;
     out.write_all(b",\"processes\":[")?;
     for (number, process) in flame.timeline.processes.iter().enumerate() {
         comma(out, number)?;
@@ -96,7 +96,7 @@ pub fn flame(
     last_column(
         out,
         "place",
-        flame.nodes.iter().map(|node| place(node.kind)),
+        flame.nodes.iter().map(|node| place(node.content)),
     )?;
     out.write_all(b"},\"origins\":{")?;
     column(
@@ -157,12 +157,12 @@ fn lives(out: &mut dyn Write, lives: &FlameLives) -> io::Result<()> {
     last_column(out, "count", entries.map(|life| life.count))
 }
 
-fn place(kind: FlameKind) -> i64 {
-    match kind {
-        FlameKind::Frame(location) => location.into(),
-        FlameKind::Root => -1,
-        FlameKind::NoFrames => -2,
-        FlameKind::Cut { n_frames } => -2 - i64::from(n_frames),
+fn place(content: FlameContent) -> i64 {
+    match content {
+        FlameContent::Frame(location) => location.into(),
+        FlameContent::Root => -1,
+        FlameContent::NoFrames => -2,
+        FlameContent::Cut { n_frames } => -2 - i64::from(n_frames),
     }
 }
 

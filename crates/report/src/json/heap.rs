@@ -6,7 +6,7 @@ use heaptide_analysis::heap::pattern::PatternRow;
 use heaptide_analysis::heap::sites::Site;
 use heaptide_analysis::heap::suspects::Suspects;
 use heaptide_analysis::heap::tree::Branch;
-use heaptide_analysis::heap::types::Census;
+use heaptide_analysis::heap::types::KindsTable;
 use heaptide_analysis::heap::waste::WasteReport;
 use heaptide_analysis::heap::{Heap, Partition};
 
@@ -35,8 +35,8 @@ pub fn partition(table: &Partition, n_rows: usize) -> Json {
     ])
 }
 
-pub fn census(census: &Census, n_rows: usize) -> Json {
-    let rows = census.rows.iter().take(limit(n_rows)).map(|row| {
+pub fn kinds_table(table: &KindsTable, n_rows: usize) -> Json {
+    let rows = table.rows.iter().take(limit(n_rows)).map(|row| {
         let mut members = vec![
             ("label", row.label.as_str().into()),
             ("count", row.count.into()),
@@ -48,9 +48,9 @@ pub fn census(census: &Census, n_rows: usize) -> Json {
     });
     Json::Object(vec![
         ("format", 1u64.into()),
-        ("count", census.count.into()),
-        ("bytes", census.bytes.into()),
-        ("num_rows", (census.rows.len() as u64).into()),
+        ("count", table.count.into()),
+        ("bytes", table.bytes.into()),
+        ("num_rows", (table.rows.len() as u64).into()),
         ("rows", rows.collect()),
     ])
 }
@@ -216,7 +216,7 @@ pub fn suspects(heap: &Heap, found: &Suspects) -> Json {
 pub fn waste(heap: &Heap, report: &WasteReport, n_rows: usize) -> Json {
     let rows = report.rows.iter().take(limit(n_rows)).map(|row| {
         Json::Object(vec![
-            ("kind", row.kind.name().into()),
+            ("kind", row.category.name().into()),
             ("what", row.what.as_str().into()),
             ("count", row.count.into()),
             ("bytes", row.bytes.into()),

@@ -329,7 +329,7 @@ impl Layers {
     }
 }
 
-/// Places from 0 to 1, whatever the number of slots: layers are comparable.
+/// Coordinates from 0 to 1, whatever the number of slots: layers are comparable.
 fn note(layer: &[usize], place: &mut [f64]) {
     for (at, &slot) in layer.iter().enumerate() {
         place[slot] = (at as f64 + 0.5) / layer.len() as f64;

@@ -1,7 +1,7 @@
 //! Where everything is: each connected part by itself, the parts beside each other.
 
+use super::coordinates::{Coordinates, coordinates};
 use super::layers::{GAP, LABEL_HEIGHT, Size, What, layers};
-use super::places::{Places, places};
 use super::{Arrow, Graph, MAX_LINE};
 use crate::text::shorten;
 
@@ -68,7 +68,7 @@ pub struct Layout {
     pub height: f64,
 }
 
-/// Places for a graph whose arrows are given, with what stands at them.
+/// Coordinates for a graph whose arrows are given, with what stands at them.
 pub fn layout(graph: &Graph, arrows: &[Arrow], shown: &[String]) -> Layout {
     let sizes = box_sizes(graph, arrows);
     let label = |at: usize| match shown[at].as_str() {
@@ -89,7 +89,7 @@ pub fn layout(graph: &Graph, arrows: &[Arrow], shown: &[String]) -> Layout {
     let (mut x, mut y, mut shelf) = (MARGIN, MARGIN, 0.0f64);
     for part in parts(graph.nodes.len(), arrows) {
         let drawn = Part::new(&part, &sizes, arrows, &label, wide);
-        let (width, height) = (drawn.places.width, drawn.places.height);
+        let (width, height) = (drawn.coordinates.width, drawn.coordinates.height);
         if x > MARGIN && x + width > MARGIN + wide {
             (x, y, shelf) = (MARGIN, y + shelf + PART_GAP, 0.0);
         }
@@ -166,7 +166,7 @@ pub struct Part<'a> {
     /// Of the arrows between boxes: whether it leads from the higher one to the lower one.
     pub is_down: Vec<bool>,
     pub layers: super::layers::Layers,
-    pub places: Places,
+    pub coordinates: Coordinates,
 }
 
 impl<'a> Part<'a> {
@@ -200,7 +200,7 @@ impl<'a> Part<'a> {
         }
         let widths: Vec<f64> = between.iter().map(|&number| label(number)).collect();
         let layers = layers(&boxes, &local, &widths, wide);
-        let places = places(&layers);
+        let coordinates = coordinates(&layers);
         // Boxes are the first slots, in their order.
         let is_down = local
             .iter()
@@ -213,7 +213,7 @@ impl<'a> Part<'a> {
             own,
             is_down,
             layers,
-            places,
+            coordinates,
         }
     }
 
@@ -227,9 +227,9 @@ impl<'a> Part<'a> {
         all: &mut Layout,
     ) {
         for (at, slot) in self.layers.slots.iter().enumerate() {
-            let (high, low) = self.places.layers[slot.layer];
+            let (high, low) = self.coordinates.layers[slot.layer];
             let rect = Rect {
-                x: left + self.places.x[at] - slot.width / 2.0,
+                x: left + self.coordinates.x[at] - slot.width / 2.0,
                 y: top + (high + low - slot.height) / 2.0,
                 width: slot.width,
                 height: slot.height,

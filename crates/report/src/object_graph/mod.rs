@@ -6,11 +6,11 @@
 //! crosses a label or a box: all of them stand in line in their layer, and arrows change their place only between layers.
 //! The same graph is always drawn the same way.
 
+mod coordinates;
 mod dot;
 mod layers;
 mod layout;
 mod page;
-mod places;
 mod routes;
 mod svg;
 #[cfg(test)]

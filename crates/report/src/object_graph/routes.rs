@@ -1,7 +1,7 @@
 //! The lines of arrows: where they leave and meet boxes, and how they pass the layers between.
 
+use super::coordinates::STRAIGHT;
 use super::layout::{Heading, Line, PADDING, Part, Rect, Step};
-use super::places::STRAIGHT;
 
 /// The largest distance between two arrows at a box.
 const MAX_PORT: f64 = 16.0;
@@ -15,7 +15,7 @@ impl Part<'_> {
             let last = route.len() - 1;
             for (end, at, next) in [(0, route[0], route[1]), (1, route[last], route[last - 1])] {
                 let is_below = self.layers.slots[next].layer > self.layers.slots[at].layer;
-                sides[at][usize::from(is_below)].push((self.places.x[next], local, end));
+                sides[at][usize::from(is_below)].push((self.coordinates.x[next], local, end));
             }
         }
         let mut ports = vec![[0.0; 2]; self.layers.routes.len()];
@@ -40,7 +40,7 @@ impl Part<'_> {
         let slot = |at: usize| &self.layers.slots[route[at]];
         let rect = |at: usize| boxes[self.nodes[route[at]]];
         let span = |at: usize| {
-            let (high, low) = self.places.layers[slot(at).layer];
+            let (high, low) = self.coordinates.layers[slot(at).layer];
             (corner.1 + high, corner.1 + low)
         };
         let last = route.len() - 1;
@@ -49,7 +49,7 @@ impl Part<'_> {
         let mut steps = vec![Step::Straight(span(0).1)];
         if slot(0).layer == slot(last).layer {
             // Down, around and up again; it turns in the half of its room that is nearer.
-            let middle = corner.0 + self.places.x[route[1]];
+            let middle = corner.0 + self.coordinates.x[route[1]];
             let reach = (slot(1).width / 4.0).min(10.0);
             let side = if ports[0] <= ports[1] { -reach } else { reach };
             let top = span(1).0;
@@ -67,7 +67,7 @@ impl Part<'_> {
         }
         for (at, &passed) in route.iter().enumerate().take(last).skip(1) {
             let (high, low) = span(at);
-            steps.push(Step::Swing(corner.0 + self.places.x[passed], high));
+            steps.push(Step::Swing(corner.0 + self.coordinates.x[passed], high));
             steps.push(Step::Straight(low));
         }
         steps.push(Step::Swing(ports[1], span(last).0));

@@ -121,7 +121,7 @@ pub fn remarks(quality: &Quality) -> Vec<String> {
 
 /// How to see what several processes held at one time.
 fn together(quality: &Quality) -> String {
-    match quality.together_at_ns {
+    match quality.common_peak_unix_ns {
         None => String::new(),
         Some(at) => format!(
             " (`heaptide tree --leaks --to {}ms` lists what they held together then)",

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{NodeKind, Tree, TreeNode};
+use heaptide_analysis::model::{NodeContent, Tree, TreeNode};
 
 use super::{Style, notes};
 use crate::units::{percent, size};
@@ -25,20 +25,20 @@ pub fn tree(out: &mut dyn Write, tree: &Tree, style: Style) -> io::Result<()> {
 
 fn label(node: &TreeNode, whole: u64, style: Style) -> String {
     let share = percent(node.bytes, whole);
-    let sign = match node.kind {
-        NodeKind::Elided { .. } => "❓",
+    let sign = match node.content {
+        NodeContent::Elided { .. } => "❓",
         _ if node.has_children => "📂",
         _ => "📄",
     };
     let amount = style.share(share, &format!("{} ({share:.2} %)", size(node.bytes)));
-    let what = match &node.kind {
-        NodeKind::Root => style.bold("<ROOT>"),
-        NodeKind::NoFrames => style.bold("<stack trace unavailable>"),
-        NodeKind::Frame(at) => {
+    let what = match &node.content {
+        NodeContent::Root => style.bold("<ROOT>"),
+        NodeContent::NoFrames => style.bold("<stack trace unavailable>"),
+        NodeContent::Frame(at) => {
             let place = style.dim(&at.file_and_line());
             format!("{} {place}", style.bold(&at.function))
         }
-        NodeKind::Elided { n_locations } => format!(
+        NodeContent::Elided { n_locations } => format!(
             "{} allocations from {n_locations} locations below the configured threshold",
             node.count
         ),

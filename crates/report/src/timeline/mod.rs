@@ -4,12 +4,12 @@
 //! the others render one and the same `scene`.
 
 mod axis;
+mod labels;
 mod page;
 mod png;
 mod scene;
 mod svg;
 pub mod terminal;
-mod words;
 
 pub use page::page;
 pub use png::png;
@@ -17,7 +17,7 @@ pub use svg::svg;
 
 #[cfg(test)]
 mod tests {
-    use heaptide_analysis::model::chart::{Bracket, Chart, ChartNote, Series, SeriesKind, Trend};
+    use heaptide_analysis::model::chart::{Bracket, Chart, ChartNote, Series, SeriesRole, Trend};
 
     use super::*;
     use crate::text::Style;
@@ -25,7 +25,7 @@ mod tests {
     /// What a damaged or malicious file can bring about.
     fn extreme() -> Chart {
         let series = |bytes: u64| Series {
-            kind: SeriesKind::Child {
+            role: SeriesRole::Child {
                 pid: u32::MAX,
                 name: "</script><b>\x1b[2J&\"".into(),
             },
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn long_names_in_the_legend_have_a_row_of_their_own() {
         let series = |name: &str| Series {
-            kind: SeriesKind::Total {
+            role: SeriesRole::Total {
                 name: name.into(),
                 started: "16 / 11 / 2026 - 13:33:08.822".into(),
             },

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use heaptide_analysis::model::chart::Chart;
 
 use super::scene::scene;
-use super::{svg, words};
+use super::{labels, svg};
 use crate::json::write_text;
 use crate::markup::fill;
 use crate::units::mib;
@@ -34,7 +34,7 @@ pub fn page(out: &mut dyn Write, chart: &Chart) -> io::Result<()> {
     for (number, series) in chart.series.iter().enumerate() {
         let comma = if number == 0 { "" } else { "," };
         write!(data, "{comma}{{\"name\":")?;
-        write_text(&mut data, &words::label(series))?;
+        write_text(&mut data, &labels::label(series))?;
         write!(data, ",\"points\":[")?;
         for (number, &(seconds, bytes)) in series.points.iter().enumerate() {
             let comma = if number == 0 { "" } else { "," };

@@ -3,7 +3,7 @@
 use heaptide_analysis::model::chart::{Bracket, Chart};
 
 use super::axis::Axis;
-use super::words;
+use super::labels;
 
 pub type Colour = u32;
 
@@ -165,7 +165,7 @@ impl Drawing {
             is_title: true,
             series: None,
         });
-        let text = format!("{} in {}", words::backend(chart), self.y_axis.unit);
+        let text = format!("{} in {}", labels::backend(chart), self.y_axis.unit);
         self.text(LEFT, 45.0, text, Anchor::Start, FAINT);
     }
 
@@ -248,7 +248,7 @@ impl Drawing {
             let (from, to) = (begin.min(end), begin.max(end));
             let y = top + f64::from(bracket.level) * ROW;
             let width = (to - from).max(1.0);
-            let label = words::call(bracket);
+            let label = labels::call(bracket);
             self.shapes.push(Shape::Box {
                 x: from,
                 y: y - 14.0,
@@ -277,13 +277,13 @@ impl Drawing {
         if let Some(limit) = chart.limit {
             let y = self.y(limit as f64);
             self.line(vec![(LEFT, y), (right, y)], RED, 1.5, false);
-            self.text(right - 4.0, y - 5.0, words::limit(limit), Anchor::End, RED);
+            self.text(right - 4.0, y - 5.0, labels::limit(limit), Anchor::End, RED);
         }
         if let Some((seconds, bytes)) = chart.peak {
             let (x, y) = (self.x(seconds), self.y(bytes as f64));
             self.line(vec![(x, TOP), (x, bottom)], RED, 1.0, true);
             self.line(vec![(LEFT, y), (right, y)], RED, 1.0, true);
-            let text = words::peak((seconds, bytes));
+            let text = labels::peak((seconds, bytes));
             let half = text.chars().count() as f64 * LETTER + 10.0;
             // Beside the cross, on the side that has room, and below it: above there may be the limit.
             if x + half < right {
@@ -301,12 +301,12 @@ impl Drawing {
             .series
             .iter()
             .enumerate()
-            .map(|(number, series)| (curve_colour(number), words::label(series), Some(number)))
+            .map(|(number, series)| (curve_colour(number), labels::label(series), Some(number)))
             .collect();
         if !chart.is_flame {
             let calls = chart.brackets.iter().take(MAX_CALLS_IN_LEGEND);
             entries.extend(
-                calls.map(|call| (CALLS[call.number % CALLS.len()], words::call(call), None)),
+                calls.map(|call| (CALLS[call.number % CALLS.len()], labels::call(call), None)),
             );
         }
         // Two columns, unless something would have to be cut.
@@ -350,7 +350,7 @@ impl Drawing {
             y += ROW;
         }
         for note in &chart.notes {
-            self.text(LEFT, y, words::note(note), Anchor::Start, RED);
+            self.text(LEFT, y, labels::note(note), Anchor::Start, RED);
             y += ROW;
         }
         y

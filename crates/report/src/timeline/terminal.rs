@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use heaptide_analysis::model::chart::{Bracket, Chart};
 
 use super::axis::Axis;
-use super::words;
+use super::labels;
 use crate::text::Style;
 
 /// Letters for the marks of the left axis, and the line beside them.
@@ -140,7 +140,7 @@ fn calls(
         let mut at = 0;
         for &(from, to, bracket) in row.iter() {
             write!(out, "{:1$}", "", from - at)?;
-            let bar = bar(&words::call(bracket), to - from + 1, chart.is_flame);
+            let bar = bar(&labels::call(bracket), to - from + 1, chart.is_flame);
             write!(
                 out,
                 "{}",
@@ -178,18 +178,23 @@ fn bar(text: &str, len: usize, is_solid: bool) -> String {
 
 fn legend(out: &mut dyn Write, chart: &Chart, paint: &Paint, width: usize) -> io::Result<()> {
     for (number, series) in chart.series.iter().enumerate() {
-        let text = shortened(&words::label(series), width.saturating_sub(3));
+        let text = shortened(&labels::label(series), width.saturating_sub(3));
         writeln!(out, "{} {text}", paint.coloured("━━", colour_of(number)))?;
     }
     if let Some(peak) = chart.peak {
-        let text = format!("{} ({})", words::peak(peak), words::backend(chart));
+        let text = format!("{} ({})", labels::peak(peak), labels::backend(chart));
         writeln!(out, "{}  {text}", paint.coloured("◆", RED))?;
     }
     if let Some(limit) = chart.limit {
-        writeln!(out, "{} {}", paint.coloured("╌╌", RED), words::limit(limit))?;
+        writeln!(
+            out,
+            "{} {}",
+            paint.coloured("╌╌", RED),
+            labels::limit(limit)
+        )?;
     }
     for note in &chart.notes {
-        writeln!(out, "{}", words::note(note))?;
+        writeln!(out, "{}", labels::note(note))?;
     }
     Ok(())
 }
@@ -327,11 +332,11 @@ impl Canvas {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heaptide_analysis::model::chart::{Series, SeriesKind};
+    use heaptide_analysis::model::chart::{Series, SeriesRole};
 
     fn small() -> Chart {
         let series = Series {
-            kind: SeriesKind::Sum { n_runs: 2 },
+            role: SeriesRole::Sum { n_runs: 2 },
             points: vec![(0.0, 0), (10.0, 100 << 20)],
             peak: Some((10.0, 100 << 20)),
             trend: None,

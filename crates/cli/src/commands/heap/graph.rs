@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_analysis::heap::Heap;
-use heaptide_analysis::heap::picture::{Picture, PictureLimits, Role, surroundings, way};
+use heaptide_analysis::heap::picture::{Picture, PictureLimits, Role, path, surroundings};
 use heaptide_report::{heap_export, object_graph};
 
 use super::{choice, file_argument, open};
@@ -130,7 +130,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let picture = if matches.get_flag("way") {
         starts
             .first()
-            .map(|&start| way(&heap, start))
+            .map(|&start| path(&heap, start))
             .unwrap_or_default()
     } else {
         surroundings(&heap, &starts, limits)

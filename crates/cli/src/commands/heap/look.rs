@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches};
 use heaptide_analysis::heap::By;
-use heaptide_analysis::heap::types::{Order, census};
+use heaptide_analysis::heap::types::{Order, kinds_table};
 use heaptide_report::text::heap::{self as text, More};
 
 use super::{open_joined, rows_argument, take};
@@ -34,9 +34,9 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let path = take::of_job(matches)?;
     let heap = open_joined(matches, &path)?;
-    let table = census(&heap, By::Kind, Order::Retained);
+    let table = kinds_table(&heap, By::Kind, Order::Retained);
     let mut output = Output::standard();
-    output.write(|out| text::census(out, &table, super::n_rows(matches), More::Option))?;
+    output.write(|out| text::kinds_table(out, &table, super::n_rows(matches), More::Option))?;
     output.finish()?;
     let path = path.display();
     eprintln!("heaptide: all of it is in {path}; ask further:");

@@ -3,7 +3,7 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command};
 use heaptide_analysis::heap::By;
-use heaptide_analysis::heap::types::{Order, census};
+use heaptide_analysis::heap::types::{Order, kinds_table};
 use heaptide_report::json;
 use heaptide_report::text::heap::{self as text, More};
 
@@ -53,13 +53,13 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .iter()
         .find(|(name, _)| order.is_some_and(|wanted| wanted == name))
         .map_or(Order::Retained, |&(_, order)| order);
-    let census = census(&heap, by, order);
+    let table = kinds_table(&heap, by, order);
     let mut output = Output::open(matches)?;
     output.write(|out| {
         if matches.get_flag("json") {
-            json::heap::census(&census, n_rows(matches)).write(out)
+            json::heap::kinds_table(&table, n_rows(matches)).write(out)
         } else {
-            text::census(out, &census, n_rows(matches), More::Option)
+            text::kinds_table(out, &table, n_rows(matches), More::Option)
         }
     })?;
     output.finish()

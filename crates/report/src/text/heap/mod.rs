@@ -10,7 +10,7 @@ pub use dominators::dominators;
 pub use paths::{path, paths};
 pub use pattern::{flag, pattern};
 pub use suspects::{advice, evidence, headline, sentence, suspects, waste};
-pub use tables::{census, difference, heading, identity, partition};
+pub use tables::{difference, heading, identity, kinds_table, partition};
 
 /// What is behind `<12 more rows.`: how to see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::heap::Heap;
 use heaptide_analysis::heap::suspects::{Shape, Suspect, Suspects};
-use heaptide_analysis::heap::waste::{Waste, WasteKind, WasteReport};
+use heaptide_analysis::heap::waste::{Waste, WasteCategory, WasteReport};
 
 use super::{More, percent};
 use crate::units;
@@ -170,18 +170,20 @@ pub fn waste(
 /// One sentence for a row.
 pub fn sentence(row: &Waste) -> String {
     let what = &row.what;
-    match row.kind {
-        WasteKind::DuplicateText => format!("copies of {what}: intern them, or share one"),
-        WasteKind::SpareList => {
+    match row.category {
+        WasteCategory::DuplicateText => format!("copies of {what}: intern them, or share one"),
+        WasteCategory::SpareList => {
             format!("room that is not used in {what}: make a tuple, or build it at once")
         }
-        WasteKind::SparseDict => {
+        WasteCategory::SparseDict => {
             format!("places left by removed keys in {what}: copy it with dict()")
         }
-        WasteKind::SparseSet => {
+        WasteCategory::SparseSet => {
             format!("places left by removed items in {what}: copy it with set()")
         }
-        WasteKind::Empty => format!("empty: {what}: make it when the first item comes"),
-        WasteKind::NoSlots => format!("instances of {what} with a dict each: __slots__ would do"),
+        WasteCategory::Empty => format!("empty: {what}: make it when the first item comes"),
+        WasteCategory::NoSlots => {
+            format!("instances of {what} with a dict each: __slots__ would do")
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::heap::diff::HeapDiff;
 use heaptide_analysis::heap::partition::{By, Partition};
-use heaptide_analysis::heap::types::Census;
+use heaptide_analysis::heap::types::KindsTable;
 
 use super::{More, objects, percent, share, significant};
 
@@ -134,34 +134,39 @@ fn only_kind(table: &Partition) -> Option<&str> {
 }
 
 /// Kinds with what each retains: what would go if all of the kind went.
-pub fn census(out: &mut dyn Write, census: &Census, n_rows: usize, more: More) -> io::Result<()> {
+pub fn kinds_table(
+    out: &mut dyn Write,
+    table: &KindsTable,
+    n_rows: usize,
+    more: More,
+) -> io::Result<()> {
     writeln!(
         out,
         "Partition of a set of {} {}. Total size = {} bytes.",
-        census.count,
-        objects(census.count),
-        census.bytes
+        table.count,
+        objects(table.count),
+        table.bytes
     )?;
     writeln!(
         out,
         " Index  Count   %     Size   %  Retained   % {}{}",
-        heading(census.by),
-        if census.rows.iter().any(|row| row.site.is_some()) {
+        heading(table.by),
+        if table.rows.iter().any(|row| row.site.is_some()) {
             ", and the line that allocated most of it"
         } else {
             ""
         }
     )?;
-    let last = last_row(0, n_rows, census.rows.len());
-    for (at, row) in census.rows.iter().enumerate().take(last) {
+    let last = last_row(0, n_rows, table.rows.len());
+    for (at, row) in table.rows.iter().enumerate().take(last) {
         let numbers = format!(
             "{at:>6} {:>6} {:>3} {:>8} {:>3} {:>9} {:>3} ",
             row.count,
-            percent(row.count, census.count),
+            percent(row.count, table.count),
             row.bytes,
-            percent(row.bytes, census.bytes),
+            percent(row.bytes, table.bytes),
             row.retained,
-            percent(row.retained, census.bytes),
+            percent(row.retained, table.bytes),
         );
         let label = match &row.site {
             Some(site) => format!("{} <- {}:{}", row.label, site.file, site.line),
@@ -169,7 +174,7 @@ pub fn census(out: &mut dyn Write, census: &Census, n_rows: usize, more: More) -
         };
         write_wrapped(out, &numbers, &label)?;
     }
-    write_more(out, census.rows.len() - last, more)
+    write_more(out, table.rows.len() - last, more)
 }
 
 /// What changed from `before`, which is B, to `after`, which is A.

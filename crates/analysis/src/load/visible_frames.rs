@@ -1,4 +1,4 @@
-//! Which frames of a stack reports show, under which names.
+//! Which frames of a stack reports visible_frames, under which names.
 //!
 //! The program's own, and those of libraries that it called: not the profiler's, nor what started the profiler, nor how the
 //! interpreter came to run Python.
@@ -14,7 +14,7 @@ use crate::symbols::{Location, LocationId, Names, NativeNames, is_import_system}
 
 /// A stack as reports show it.
 #[derive(Clone, Copy)]
-pub(crate) struct Shown {
+pub(crate) struct VisibleFrame {
     pub(super) parent: u32,
     /// `None` for the empty stack and for frames that are not shown.
     pub(super) location: Option<LocationId>,
@@ -33,13 +33,13 @@ enum Part {
 
 /// Names for all stacks. The profiler's own frames at the root are not shown, nor what started the profiler before them
 /// and what it used to start the program behind them: the program would not have them if it ran alone.
-pub(crate) fn show(
+pub(crate) fn visible_frames(
     stacks: &Stacks,
     capture: &Capture,
     filter: &Filter,
     natives: &NativeNames,
     names: &mut Names,
-) -> (Vec<Shown>, u64) {
+) -> (Vec<VisibleFrame>, u64) {
     let header = &capture.header;
     let mut resolver = Resolver::new(&capture.registry.codes, header.python_version);
     let is_own = |file: &str| {
@@ -47,7 +47,7 @@ pub(crate) fn show(
         folders.any(|folder| is_below(file, folder))
     };
     let leads_to_python = leads_to_python(stacks, &capture.registry);
-    let root = Shown {
+    let root = VisibleFrame {
         parent: 0,
         location: None,
         part: Part::Own,
@@ -80,7 +80,7 @@ pub(crate) fn show(
             if !functions.is_empty() {
                 outer.push((shown.len(), functions));
             }
-            shown.push(Shown {
+            shown.push(VisibleFrame {
                 parent: stack.parent.0,
                 location,
                 part,
@@ -107,7 +107,7 @@ pub(crate) fn show(
         let is_hidden = filter.hide_imports && is_import_system(&at.file);
         // Deeper in a stack, what our own code did for the program counts as its caller's.
         let is_shown = part == Part::Program && !is_own(&at.file) && !is_hidden;
-        shown.push(Shown {
+        shown.push(VisibleFrame {
             parent: stack.parent.0,
             location: is_shown.then_some(location),
             part,
@@ -119,7 +119,7 @@ pub(crate) fn show(
             let part = shown[at].part;
             let mut parent = shown[at].parent;
             for location in functions {
-                shown.push(Shown {
+                shown.push(VisibleFrame {
                     parent,
                     location: Some(location),
                     part,
@@ -166,7 +166,10 @@ fn is_plumbing(path: &str) -> bool {
 }
 
 /// The frames of a stack that are shown, innermost first.
-pub(crate) fn frames(shown: &[Shown], stack: StackId) -> impl Iterator<Item = LocationId> + '_ {
+pub(crate) fn frames(
+    shown: &[VisibleFrame],
+    stack: StackId,
+) -> impl Iterator<Item = LocationId> + '_ {
     let mut at = stack.0 as usize;
     std::iter::from_fn(move || {
         loop {
@@ -180,7 +183,7 @@ pub(crate) fn frames(shown: &[Shown], stack: StackId) -> impl Iterator<Item = Lo
 }
 
 /// Hides a stack and all that it was called from.
-fn hide(shown: &mut [Shown], mut at: usize) {
+fn hide(shown: &mut [VisibleFrame], mut at: usize) {
     while at != 0 {
         shown[at].location = None;
         shown[at].part = Part::Own;
@@ -190,7 +193,7 @@ fn hide(shown: &mut [Shown], mut at: usize) {
 
 /// The installed command stands alone in a stack when the program has ended and the command passes on its exit code. That
 /// it is ours is known from other stacks, in which the profiler's own frames follow it.
-fn hide_end_of_command(stacks: &Stacks, names: &Names, shown: &mut [Shown]) {
+fn hide_end_of_command(stacks: &Stacks, names: &Names, shown: &mut [VisibleFrame]) {
     let of_ours: FxHashSet<u32> = stacks
         .iter()
         .filter(|(id, _)| shown[id.0 as usize].part == Part::Own)

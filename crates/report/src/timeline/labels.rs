@@ -1,19 +1,19 @@
 //! What stands beside the curves, in the same words everywhere.
 
-use heaptide_analysis::model::chart::{Bracket, Chart, ChartNote, Series, SeriesKind};
+use heaptide_analysis::model::chart::{Bracket, Chart, ChartNote, Series, SeriesRole};
 
 use crate::units::mib;
 
 /// A line of the legend.
 pub fn label(series: &Series) -> String {
-    let name = match &series.kind {
-        SeriesKind::Total { name, started } if started.is_empty() => name.clone(),
-        SeriesKind::Total { name, started } => format!("{name}, start at {started}"),
-        SeriesKind::Program { pid, name } => format!("program {pid} {name}"),
-        SeriesKind::Child { pid, name } if name.is_empty() => format!("child {pid}"),
-        SeriesKind::Child { pid, name } => format!("child {pid} {name}"),
-        SeriesKind::Sum { n_runs } => format!("sum of {n_runs}"),
-        SeriesKind::Group => "control group".to_owned(),
+    let name = match &series.role {
+        SeriesRole::Total { name, started } if started.is_empty() => name.clone(),
+        SeriesRole::Total { name, started } => format!("{name}, start at {started}"),
+        SeriesRole::Program { pid, name } => format!("program {pid} {name}"),
+        SeriesRole::Child { pid, name } if name.is_empty() => format!("child {pid}"),
+        SeriesRole::Child { pid, name } => format!("child {pid} {name}"),
+        SeriesRole::Sum { n_runs } => format!("sum of {n_runs}"),
+        SeriesRole::Group => "control group".to_owned(),
     };
     match &series.trend {
         // mprof's figure: MiB a second, five decimals.

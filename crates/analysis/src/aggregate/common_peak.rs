@@ -9,7 +9,7 @@ use crate::load::Session;
 
 /// The most that was alive in all processes at one time, in bytes. Exact for one process. Of a part of the sites only
 /// their share of each process's own peak is known, and these are summed up.
-pub fn peak_together(session: &Session) -> u64 {
+pub fn common_peak(session: &Session) -> u64 {
     if session.processes.len() == 1 || session.filter.chooses_sites() {
         let peaks = session.processes.iter();
         return peaks.map(|process| process.sums.peak.bytes).sum();
@@ -20,7 +20,7 @@ pub fn peak_together(session: &Session) -> u64 {
 
 /// A time at which all processes together held about that much, in nanoseconds since 1970: the middle of the stretch in
 /// which it was at least 99 % of it, because what happened within a bin is not known.
-pub(super) fn peak_together_at(session: &Session) -> Option<u64> {
+pub(super) fn common_peak_time(session: &Session) -> Option<u64> {
     let sums = sums(session);
     let (highest, _) = (sums.iter().enumerate()).max_by_key(|(_, (_, sum))| *sum)?;
     let is_high = |(_, sum): &(u64, u64)| *sum >= sums[highest].1 / 100 * 99;

@@ -16,14 +16,14 @@ const N_SWEEPS: usize = 14;
 const ROOM: f64 = 1.1;
 
 /// The middle of each slot, and top and bottom of each layer.
-pub struct Places {
+pub struct Coordinates {
     pub x: Vec<f64>,
     pub layers: Vec<(f64, f64)>,
     pub width: f64,
     pub height: f64,
 }
 
-pub fn places(layers: &Layers) -> Places {
+pub fn coordinates(layers: &Layers) -> Coordinates {
     let mut x = vec![0.0; layers.slots.len()];
     let room = ROOM
         * layers
@@ -60,7 +60,7 @@ pub fn places(layers: &Layers) -> Places {
         *one -= left;
     }
     let (spans, height) = heights(layers, &x);
-    Places {
+    Coordinates {
         x,
         layers: spans,
         width: right - left,

@@ -2,7 +2,7 @@
 
 use crate::support::capture;
 use heaptide_analysis::aggregate::{TreeLimits, TreeShape};
-use heaptide_analysis::model::{NodeKind, Stats};
+use heaptide_analysis::model::{NodeContent, Stats};
 use heaptide_analysis::{Measure, Session, load, stats, tree};
 
 fn session(script: &str) -> Session {
@@ -53,8 +53,8 @@ fn frames_of_the_profiler_are_left_out_everywhere_and_those_of_its_launcher_at_t
         .nodes
         .iter()
         .map(|node| {
-            let name = match &node.kind {
-                NodeKind::Frame(at) => at.function.to_string(),
+            let name = match &node.content {
+                NodeContent::Frame(at) => at.function.to_string(),
                 other => format!("{other:?}"),
             };
             format!("{}{name} {}", " ".repeat(node.depth), node.bytes)
