@@ -3,7 +3,8 @@
 #![no_main]
 
 use heaptide_capture::area::{BlockHead, ChunkHead, SlotHead};
-use heaptide_capture::{Capture, DecodedChunk, Header, Packer, replay};
+use heaptide_capture::{Capture, DecodedChunk, Header, Packer};
+use heaptide_tally::replay;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,8 +1,8 @@
 //! Any bytes can be read as a capture of memray: as a whole file, packed or not, and as what follows a good header.
 #![no_main]
 
-use heaptide_capture::replay;
 use heaptide_foreign::memray;
+use heaptide_tally::{Tally, replay};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -18,7 +18,7 @@ fn read(bytes: &[u8]) {
     let Some(Ok(capture)) = memray::from_bytes(bytes) else {
         return;
     };
-    let mut tally = capture.first_tally().expect("no checkpoint can be damaged");
+    let mut tally = Tally::for_capture(&capture).expect("no checkpoint can be damaged");
     let damage = replay(&capture, &mut |_| {}, &mut |chunk, ops| {
         assert!(!ops.is_empty() && ops.end <= chunk.ops.len());
         tally.apply(chunk, ops);

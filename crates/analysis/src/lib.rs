@@ -24,8 +24,6 @@ pub use aggregate::{FlameLimits, LineChoice, flame, lines, stacks, stats, summar
 pub use diff::Comparison;
 pub use filter::{Filter, NoMatch};
 pub use findings::findings;
-/// The types of records, for those who render them as they are.
-pub use heaptide_capture as capture;
 pub use live::LiveReader;
 pub use load::{Process, Request, Session, load, load_with, peak_bytes};
 pub use model::Measure;

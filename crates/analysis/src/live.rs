@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use heaptide_capture::tally::{HeapSeries, Now};
-use heaptide_capture::{Follower, OpenError, Registry};
+use heaptide_capture::{OpenError, Registry};
+use heaptide_tally::Follower;
+use heaptide_tally::{HeapSeries, Snapshot};
 use rustc_hash::FxHashMap;
 
 use crate::aggregate::Line;
@@ -47,8 +48,8 @@ impl LiveReader {
 
     /// Reads what is new. `is_over`: the program is gone, so that nothing more will come.
     pub fn refresh(&mut self, is_over: bool) -> Live {
-        self.follower.look(is_over);
-        let now = self.follower.tally().now();
+        self.follower.refresh(is_over);
+        let now = self.follower.tally().snapshot();
         self.name_new_stacks();
         let capture = self.follower.capture();
         let (header, registry) = (&capture.header, &capture.registry);
@@ -94,7 +95,11 @@ impl LiveReader {
     }
 
     /// What functions hold, largest first, and how many there are beside them.
-    fn functions(&self, now: &Now, thread_of: &FxHashMap<u32, u32>) -> (Vec<LiveFunction>, u64) {
+    fn functions(
+        &self,
+        now: &Snapshot,
+        thread_of: &FxHashMap<u32, u32>,
+    ) -> (Vec<LiveFunction>, u64) {
         let mut numbers: FxHashMap<(&str, &str), usize> = FxHashMap::default();
         let mut sums: Vec<Sum> = Vec::new();
         let mut of_location: FxHashMap<LocationId, usize> = FxHashMap::default();
@@ -193,7 +198,7 @@ fn largest(sums: Vec<Sum>) -> Vec<Sum> {
 }
 
 /// The threads that are known or hold something, and where each stream's is among them.
-fn threads(registry: &Registry, now: &Now) -> (Vec<LiveThread>, FxHashMap<u32, u32>) {
+fn threads(registry: &Registry, now: &Snapshot) -> (Vec<LiveThread>, FxHashMap<u32, u32>) {
     let mut threads = Vec::new();
     let mut places = FxHashMap::default();
     let known = registry.threads.iter();

@@ -8,8 +8,9 @@ mod visible_frames;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use heaptide_capture::tally::{StackId, Stacks, Sums, Tally, Watch};
-use heaptide_capture::{Capture, Damage, Header, Registry, replay};
+use heaptide_capture::{Capture, Damage, Header, Registry};
+use heaptide_tally::replay;
+use heaptide_tally::{StackId, Stacks, Sums, Tally, TallyOptions};
 use rustc_hash::FxHashMap;
 
 use crate::filter::{Filter, NoMatch, SiteFilter};
@@ -106,7 +107,7 @@ fn read(
     let mut n_before = 0;
     let mut processes = Vec::new();
     for capture in captures {
-        let watch = Watch {
+        let watch = TallyOptions {
             edges: window.edges(&capture),
             temporary: request.temporary,
             without_stacks: false,
@@ -149,21 +150,21 @@ fn read(
 fn sum_up(
     mut capture: Capture,
     filter: &Filter,
-    watch: Watch,
+    watch: TallyOptions,
     on_progress: &mut dyn FnMut(u64),
 ) -> (Capture, Sums, Vec<Damage>) {
     let mut n_attempts = 1;
     loop {
         let mut sites = SiteFilter::new(filter, &capture);
         let mut wanted = |stacks: &Stacks, stack, stream| sites.wants(stacks, stack, stream);
-        let (mut tally, mut found) = match capture.first_tally() {
+        let (mut tally, mut found) = match Tally::for_capture(&capture) {
             Ok(tally) => (tally, Vec::new()),
             Err(damage) => {
                 let sample_bytes = capture.header.mode.sample_bytes;
                 (Tally::new(sample_bytes), vec![damage])
             }
         };
-        tally.watch(watch.clone());
+        tally.configure(watch.clone());
         found.extend(replay(&capture, on_progress, &mut |chunk, ops| {
             tally.apply_wanted(chunk, ops, &mut wanted);
         }));
@@ -189,9 +190,9 @@ fn sum_up(
 
 /// How many bytes were on the heap at the peak, for whoever asks for nothing else.
 pub fn peak_bytes(capture: Capture) -> u64 {
-    let watch = Watch {
+    let watch = TallyOptions {
         without_stacks: true,
-        ..Watch::default()
+        ..TallyOptions::default()
     };
     let (_, sums, _) = sum_up(capture, &Filter::default(), watch, &mut |_| {});
     sums.peak.bytes
@@ -199,7 +200,12 @@ pub fn peak_bytes(capture: Capture) -> u64 {
 
 /// The names of all native frames of a capture, as far as they can be found here: what a bundle holds.
 pub fn native_names(capture: Capture, on_progress: &mut dyn FnMut(u64)) -> (Capture, NativeNames) {
-    let (capture, sums, _) = sum_up(capture, &Filter::default(), Watch::default(), on_progress);
+    let (capture, sums, _) = sum_up(
+        capture,
+        &Filter::default(),
+        TallyOptions::default(),
+        on_progress,
+    );
     let frames = sums.stacks.iter().map(|(_, stack)| stack.frame);
     let names = NativeNames::find(frames, &capture.registry);
     (capture, names)

@@ -7,8 +7,8 @@ use std::ops::{ControlFlow, Range};
 
 use heaptide_capture::{
     Capture, CodeText, Damage, DecodedChunk, Frame, Header, ModuleText, Op, Registry, ThreadInfo,
-    replay_until,
 };
+use heaptide_tally::replay_until;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::filter::Filter;

@@ -1,8 +1,8 @@
 //! Which stretch of time is looked at, and into which bins it is divided: in nanoseconds since the session's start, and
 //! in the clock units of each process.
 
-use heaptide_capture::tally::lives;
 use heaptide_capture::{Capture, Registry};
+use heaptide_tally::halved;
 
 use crate::filter::Filter;
 
@@ -71,7 +71,7 @@ impl Window {
     pub fn coarse(&self, n_bins: usize) -> Vec<u64> {
         let mut edges = self.edges_ns.clone();
         while edges.len() > n_bins + 1 && edges.len() > 2 {
-            edges = lives::halved(&edges);
+            edges = halved(&edges);
         }
         edges
     }

@@ -2,9 +2,9 @@
 
 use crate::support::{capture_bytes, header};
 use heaptide_analysis::Measure;
-use heaptide_analysis::capture::{Capture, Header};
 use heaptide_analysis::model::Diff;
 use heaptide_analysis::{Comparison, FlameLimits, Session, load};
+use heaptide_capture::{Capture, Header};
 
 fn session(header: &Header, scripts: &[&str]) -> Session {
     let captures = scripts.iter().map(|script| {

@@ -2,10 +2,10 @@
 
 use crate::support::{capture, capture_bytes, header};
 use heaptide_analysis::aggregate::FlameLimits;
-use heaptide_analysis::capture::Capture;
 use heaptide_analysis::model::findings::{Finding, FindingKind};
 use heaptide_analysis::model::flame::FlameContent;
 use heaptide_analysis::{Request, Session, findings, flame, load_with, stats};
+use heaptide_capture::Capture;
 
 fn session(script: &str) -> Session {
     let request = Request {

@@ -1,9 +1,9 @@
 //! Answers about small heaps that are written down by hand.
 
-use heaptide_analysis::capture::heap::{EdgeKind, HeapBuilder, Label, Objects, RootKind};
 use heaptide_analysis::heap::diff::{diff, leaked, only_in};
 use heaptide_analysis::heap::pattern::{Flag, reference_pattern};
 use heaptide_analysis::heap::{By, Heap, ObjectSet, Partition};
+use heaptide_capture::heap::{EdgeKind, HeapBuilder, Label, Objects, RootKind};
 
 use crate::support::heaps::shop;
 

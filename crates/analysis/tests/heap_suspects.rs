@@ -1,12 +1,12 @@
 //! Leaks of the well-known shapes, each in a heap that is written down by hand, and waste.
 
-use heaptide_analysis::capture::heap::build::Added;
-use heaptide_analysis::capture::heap::{
-    AllocationFrame, AllocationStacks, EdgeKind, HeapBuilder, Label, Objects, RootKind,
-};
 use heaptide_analysis::heap::suspects::{Shape, Suspect, suspects};
 use heaptide_analysis::heap::waste::{WasteCategory, waste};
 use heaptide_analysis::heap::{Heap, ObjectSet};
+use heaptide_capture::heap::build::Added;
+use heaptide_capture::heap::{
+    AllocationFrame, AllocationStacks, EdgeKind, HeapBuilder, Label, Objects, RootKind,
+};
 
 const N_LEAKED: usize = 200;
 
@@ -335,7 +335,7 @@ fn instances_with_a_dict_each_would_gain_from_slots() {
             .edge(class, names, Label::new(EdgeKind::DictOf, 0));
     }
     let mut snapshot = program.heap.finish();
-    use heaptide_analysis::capture::heap::TypeInfo;
+    use heaptide_capture::heap::TypeInfo;
     for one in &mut snapshot.types {
         if one.name == "Order" || one.name == "Meta" {
             one.flags |= TypeInfo::HEAP | TypeInfo::DICT;

@@ -87,7 +87,7 @@ impl DecodedChunk {
     }
 
     /// Replaces the operations by the next ones, about `max_ops` of them. The first time, the chunk must be a new one.
-    pub(crate) fn decode_part(
+    pub fn decode_part(
         &mut self,
         head: &ChunkHead,
         unread: &mut Unread,
@@ -221,7 +221,7 @@ impl DecodedChunk {
     }
 
     /// Bytes this holds in memory, to know when too many chunks are held at once.
-    pub(crate) fn heap_bytes(&self) -> usize {
+    pub fn heap_bytes(&self) -> usize {
         self.ops.capacity() * size_of::<Op>()
             + self.nodes.capacity() * size_of::<Node>()
             + self.segments.capacity() * size_of::<Segment>()
@@ -231,7 +231,7 @@ impl DecodedChunk {
 }
 
 /// Where the decoding of a chunk stands, between two of its parts.
-pub(crate) struct Unread {
+pub struct Unread {
     tables: Tables,
     /// Of the next record in the payload.
     position: usize,
@@ -239,7 +239,7 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
-    pub(crate) fn new(head: &ChunkHead) -> Unread {
+    pub fn new(head: &ChunkHead) -> Unread {
         let mut tables = Tables::new();
         tables.reset(head.sequence, head.time);
         Unread {

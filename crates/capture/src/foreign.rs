@@ -1,28 +1,54 @@
-//! Captures that other profilers wrote: what their readers must give so that every report works on them.
+//! Captures of other profilers: the interface that their readers implement, so that every report works on them.
 //!
-//! A reader turns a foreign file into a [`crate::Capture`] whose header and registry say what the file says, and whose
-//! events come from here instead of from chunks. [`crate::replay`] then feeds them to the same sums as our own.
+//! A reader turns a foreign file into a [`crate::Capture`] with the file's header and registry. Its events come from
+//! [`ForeignEvents`] instead of from chunks. A file that holds sums instead of events passes those to a [`SumSink`].
 
 use std::fmt::Debug;
 use std::ops::{ControlFlow, Range};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
+use crate::allocator::Allocator;
 use crate::damage::Damage;
 use crate::decode::DecodedChunk;
-use crate::tally::Tally;
+use crate::event::Frame;
 
-/// Takes some operations of a chunk, as [`crate::replay_until`] gives them.
+/// Takes some operations of a chunk; may stop the replay.
 pub type Sink<'a> = dyn FnMut(&DecodedChunk, Range<usize>) -> ControlFlow<()> + 'a;
 
 /// The events of a foreign capture.
 pub trait ForeignEvents: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
-    /// How many there are.
+    /// Returns the number of events.
     fn n_events(&self) -> u64;
 
-    /// The sums with which the capture begins: none, or all there are if the file holds no events.
-    fn first_tally(&self) -> Tally;
+    /// Passes the sums of a file without events to `sink`. Returns false if the file holds events instead.
+    fn sums(&self, sink: &mut dyn SumSink) -> bool;
 
-    /// Gives all events in the order in which they happened, under the rules of [`crate::replay`], until the sink breaks
-    /// off. Returns what could not be read.
+    /// Passes all events to `sink` in the order in which they happened, until it breaks. Returns what could not be read.
+    ///
+    /// Ranges of one chunk follow each other, with those of other threads between them, and are never empty.
+    /// `on_progress` receives the number of events done after each chunk.
     fn replay(&self, on_progress: &mut dyn FnMut(u64), sink: &mut Sink) -> Vec<Damage>;
+}
+
+/// A number of bytes, and the number of blocks they are in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockSum {
+    pub bytes: u64,
+    pub count: u64,
+}
+
+/// Receives the sums of a file without events.
+pub trait SumSink {
+    /// Takes what one site held at the peak and at the end. `stack` begins with the outermost frame.
+    fn add_site(
+        &mut self,
+        stack: &[Frame],
+        stream: u32,
+        allocator: Allocator,
+        at_peak: BlockSum,
+        at_end: BlockSum,
+    );
+
+    /// Takes the height of the heap at some time, in clock units. Times ascend.
+    fn add_height(&mut self, time: u64, bytes: u64);
 }

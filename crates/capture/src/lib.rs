@@ -16,11 +16,9 @@ pub mod foreign;
 pub mod header;
 pub mod heap;
 pub mod line_table;
-pub mod order;
 pub mod pack;
 pub mod read;
 pub mod registry;
-pub mod tally;
 pub mod wire;
 
 pub use allocator::Allocator;
@@ -29,10 +27,9 @@ pub use decode::{DecodedChunk, Node, Op, OpKind, Segment, TimeMark};
 pub use event::{Frame, Record, Tables};
 pub use foreign::ForeignEvents;
 pub use header::{Header, Mode};
-pub use order::{replay, replay_between, replay_until};
 pub use pack::Packer;
 pub use read::{
-    Capture, ChunkRef, ClockPoint, CodeText, Follower, ModuleMapping, ModuleText, OpenError,
+    Capture, ChunkRef, ClockPoint, CodeText, GrowingCapture, ModuleMapping, ModuleText, OpenError,
     OpenFailure, Registry, RegistryBuilder, Resident, SymbolText, ThreadInfo,
 };
 pub use registry::{Code, Entry, Lost, MemoryPart, Module, Symbol};

@@ -150,6 +150,16 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Appends a varint to a growing buffer.
+#[inline]
+pub fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
 #[inline(always)]
 pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64

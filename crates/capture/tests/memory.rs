@@ -8,9 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use heaptide_capture::area::{BlockHead, ChunkHead};
 use heaptide_capture::event::MAX_RECORD_BYTES;
 use heaptide_capture::wire::Writer;
-use heaptide_capture::{
-    Allocator, Capture, Damage, Frame, Header, Packer, Tables, replay, replay_between,
-};
+use heaptide_capture::{Allocator, Capture, Damage, Frame, Header, Packer, Tables};
+use heaptide_tally::{replay, replay_between};
 
 struct Counting;
 

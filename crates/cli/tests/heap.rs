@@ -1,7 +1,7 @@
 //! What `heaptide heap` prints of a small heap.
 
-use heaptide_analysis::capture::heap::build::Added;
-use heaptide_analysis::capture::heap::{EdgeKind, HeapBuilder, write_heap};
+use heaptide_capture::heap::build::Added;
+use heaptide_capture::heap::{EdgeKind, HeapBuilder, write_heap};
 
 use crate::support::heaps::shop;
 use crate::{Folder, error_text, printed};
@@ -115,7 +115,7 @@ fn diff_is_laid_out_as_heapy_lays_out_differences() {
     let folder = with_shop();
     let mut later = shop();
     let extra = later.object_at(0x9000, "shop.Order", 48);
-    later.root(heaptide_analysis::capture::heap::RootKind::C, "", extra);
+    later.root(heaptide_capture::heap::RootKind::C, "", extra);
     write(&folder, "later.heap", later);
     assert_eq!(
         printed(&folder.heaptide("heap diff job.heap later.heap")),

@@ -7,8 +7,8 @@ mod set;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use heaptide_analysis::capture::heap::{HeapError, HeapSnapshot};
 use heaptide_analysis::heap::{By, Heap, ObjectSet, allocations, diff};
+use heaptide_capture::heap::{HeapError, HeapSnapshot};
 use heaptide_report::text::heap::{self as text, More};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;

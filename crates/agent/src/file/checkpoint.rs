@@ -8,10 +8,11 @@
 //! Runs on: the keeper; at the end the thread that stops. Allocates: past the hooks, in proportion to live blocks. Locks:
 //! the store's. During fork: a child does not inherit it.
 
+use heaptide_capture::Capture;
 use heaptide_capture::area::{BlockHead, CHECKPOINT_STREAM, ChunkHead};
 use heaptide_capture::read::MAX_CHECKPOINT_LEN;
-use heaptide_capture::tally::Tally;
-use heaptide_capture::{Capture, replay_between};
+use heaptide_tally::Tally;
+use heaptide_tally::replay_between;
 
 use crate::record::clock;
 use crate::session::{self, Session, TOKEN_BITS};

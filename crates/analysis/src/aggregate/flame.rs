@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use heaptide_capture::tally::{Life, Lives};
+use heaptide_tally::{Lifetime, Lifetimes};
 use rustc_hash::FxHashMap;
 
 use super::stacks;
@@ -123,7 +123,7 @@ fn node_of<'a>(
     Some(largest.node)
 }
 
-fn life(life: &Life) -> FlameLife {
+fn life(life: &Lifetime) -> FlameLife {
     FlameLife {
         own: life.site,
         birth: life.birth,
@@ -201,7 +201,7 @@ struct Building {
     /// Node and origin of each site that was added.
     places: Vec<(u32, u32)>,
     /// Sites are named by their numbers in `places`.
-    lives: Lives,
+    lives: Lifetimes,
 }
 
 /// What is left of it.
@@ -209,7 +209,7 @@ struct Cut {
     nodes: Vec<FlameNode>,
     own: Vec<Own>,
     /// Sites are numbers in `own`.
-    lives: Lives,
+    lives: Lifetimes,
     /// Numbers in the stack model of the locations that are left; frames name them by their place here.
     locations: Vec<u32>,
 }
@@ -230,7 +230,7 @@ impl Building {
             own: Vec::new(),
             no_frames: None,
             places: Vec::new(),
-            lives: Lives::default(),
+            lives: Lifetimes::default(),
         }
     }
 
@@ -246,7 +246,7 @@ impl Building {
             }),
         };
         self.places.push((node, origin));
-        let measured = |amount: heaptide_capture::tally::Amount| Measured {
+        let measured = |amount: heaptide_tally::Amount| Measured {
             bytes: amount.bytes,
             count: amount.count,
             variance: (amount.variance / SQUARE_KIB).round() as u64,
@@ -262,12 +262,12 @@ impl Building {
     }
 
     /// Of several processes the one with the fewest bins decides.
-    fn add_lives(&mut self, lives: &Lives, n_bins: usize, first_place: usize) {
+    fn add_lives(&mut self, lives: &Lifetimes, n_bins: usize, first_place: usize) {
         let mut lives = lives.clone();
         while lives.n_bins() > n_bins {
             lives.halve();
         }
-        let entries = lives.entries.iter().map(|life| Life {
+        let entries = lives.entries.iter().map(|life| Lifetime {
             site: life.site + first_place as u32,
             ..*life
         });

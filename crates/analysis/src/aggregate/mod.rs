@@ -22,7 +22,7 @@ pub use summary::{GroupBy, summary};
 pub(crate) use timeline::Line;
 pub use tree::{TreeLimits, TreeShape, tree};
 
-use heaptide_capture::tally::{Amount, SiteSums};
+use heaptide_tally::{Amount, SiteSums};
 
 use crate::model::Measure;
 

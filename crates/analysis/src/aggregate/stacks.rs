@@ -1,8 +1,8 @@
 //! All sites with their stacks, for exports. Nothing is left out and nothing is summed up, except that frames on one
 //! line are one.
 
-use heaptide_capture::tally::Lives;
-use heaptide_capture::tally::StackId;
+use heaptide_tally::Lifetimes;
+use heaptide_tally::StackId;
 use rustc_hash::FxHashMap;
 
 use super::{common_peak, quality};
@@ -130,7 +130,7 @@ fn sites(
     session: &Session,
     nodes: &mut Nodes,
     threads: &mut Vec<ThreadName>,
-) -> (Vec<SiteSum>, Lives) {
+) -> (Vec<SiteSum>, Lifetimes) {
     let sums = &process.sums;
     let of_stack = nodes_of_stacks(process, session, nodes);
     let streams = process.registry.threads.iter().enumerate();

@@ -1,7 +1,7 @@
 //! Totals, the histogram of sizes, and the places and modules that allocated most.
 
 use heaptide_capture::Allocator;
-use heaptide_capture::tally::Amount;
+use heaptide_tally::Amount;
 use rustc_hash::FxHashMap;
 
 use super::{common_peak, lifetimes, quality};

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use heaptide_capture::tally::{Amount, SiteSums};
+use heaptide_tally::{Amount, SiteSums};
 use rustc_hash::FxHashMap;
 
 use super::{amount, quality};

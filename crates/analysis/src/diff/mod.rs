@@ -80,7 +80,7 @@ impl Comparison {
 fn side(session: &Session) -> DiffSide {
     let quality = quality(session);
     let processes = session.processes.iter();
-    let sum = |amount: fn(&Process) -> heaptide_capture::tally::Amount| {
+    let sum = |amount: fn(&Process) -> heaptide_tally::Amount| {
         let amounts = session.processes.iter().map(amount);
         amounts.fold(Estimate::default(), |sum, amount| Estimate {
             bytes: sum.bytes.saturating_add(amount.bytes),

@@ -1,6 +1,6 @@
 //! The stacks that changed, with what each held on either side.
 
-use heaptide_capture::tally::Amount;
+use heaptide_tally::Amount;
 use rustc_hash::FxHashMap;
 
 use super::function_of;

@@ -1,7 +1,7 @@
 //! Which sites of one process pass a filter, asked when a site is first seen.
 
 use heaptide_capture::Capture;
-use heaptide_capture::tally::{StackId, Stacks};
+use heaptide_tally::{StackId, Stacks};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Filter;

@@ -1,6 +1,6 @@
 //! Sites gathered by the line that allocated and the line of the program that led there, with what each held over time.
 
-use heaptide_capture::tally::{Amount, Lives};
+use heaptide_tally::{Amount, Lifetimes};
 use rustc_hash::FxHashMap;
 
 use crate::load::{Process, Session, innermost_of_program};
@@ -100,7 +100,7 @@ fn of_program(session: &Session, process: &Process) -> Vec<bool> {
     names.map(|at| modules.of_location(at).is_some()).collect()
 }
 
-fn add_lives(places: &mut [Place], number_of: &[usize], lives: &Lives, n_bins: usize) {
+fn add_lives(places: &mut [Place], number_of: &[usize], lives: &Lifetimes, n_bins: usize) {
     if lives.n_bins() == 0 {
         return;
     }

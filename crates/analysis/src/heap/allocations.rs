@@ -9,7 +9,8 @@ use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
 use heaptide_capture::heap::{AllocationFrame, AllocationStacks, HeapHeader, HeapSnapshot};
-use heaptide_capture::{Capture, DecodedChunk, Frame, OpKind, replay_until};
+use heaptide_capture::{Capture, DecodedChunk, Frame, OpKind};
+use heaptide_tally::replay_until;
 use rustc_hash::FxHashMap;
 
 use crate::symbols::names::Resolver;

@@ -3,8 +3,8 @@
 //! The program's own, and those of libraries that it called: not the profiler's, nor what started the profiler, nor how the
 //! interpreter came to run Python.
 
-use heaptide_capture::tally::{StackId, Stacks};
 use heaptide_capture::{Capture, Registry};
+use heaptide_tally::{StackId, Stacks};
 use rustc_hash::FxHashSet;
 
 use crate::filter::Filter;

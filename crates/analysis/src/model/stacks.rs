@@ -1,7 +1,7 @@
 //! Every site with its stack, and each process over time: what exports are made of.
 
-use heaptide_capture::tally::{Amount, Lives};
 use heaptide_capture::{Allocator, Mode};
+use heaptide_tally::{Amount, Lifetimes};
 
 use super::Measure;
 use super::findings::Finding;
@@ -54,7 +54,7 @@ pub struct ProcessStacks {
     pub peak_elapsed_ns: u64,
     pub leaked: Amount,
     /// When blocks of the sites were allocated and freed, in the session's bins; empty unless the request asked for it.
-    pub lives: Lives,
+    pub lives: Lifetimes,
     /// Largest heap size within each interval, and the size at the end.
     pub heap: Vec<Reading>,
     pub resident: Vec<Reading>,

@@ -1,7 +1,7 @@
 //! Heaps that are written down by hand.
 
-use heaptide_analysis::capture::heap::build::Added;
-use heaptide_analysis::capture::heap::{EdgeKind, HeapBuilder, Label, RootKind};
+use heaptide_capture::heap::build::Added;
+use heaptide_capture::heap::{EdgeKind, HeapBuilder, Label, RootKind};
 
 /// A module `job` with a cache of two orders, each with a price in its `__dict__`; the first order is in a set too.
 pub fn shop() -> HeapBuilder {

@@ -9,7 +9,6 @@ use std::mem;
 
 use crate::area::CHECKPOINT_STREAM;
 use crate::damage::{Damage, DamageKind};
-use crate::tally::Tally;
 
 use super::chunk::Sorted;
 use super::{Capture, ChunkRef};
@@ -51,6 +50,11 @@ impl Checkpoint {
             generation: head.generation,
             pieces,
         })
+    }
+
+    /// Returns the note for a checkpoint whose bytes are not a tally.
+    pub fn wrong_record(&self) -> Damage {
+        self.pieces[0].wrong_record()
     }
 }
 
@@ -101,7 +105,7 @@ impl Capture {
         failed
     }
 
-    /// The bytes of the checkpoint: what [`Tally::to_bytes`] made. Empty if the capture has none.
+    /// Returns the bytes of the checkpoint, which are a tally; none if the capture has no checkpoint.
     pub fn read_checkpoint(&self) -> Result<Vec<u8>, Damage> {
         let mut bytes = Vec::new();
         if let Some(checkpoint) = &self.checkpoint {
@@ -109,18 +113,6 @@ impl Capture {
             self.each_piece(checkpoint, &mut raw, |piece| bytes.extend_from_slice(piece))?;
         }
         Ok(bytes)
-    }
-
-    /// The sums with which the capture begins, ready for the events that are in it: those of the checkpoint, or none.
-    pub fn first_tally(&self) -> Result<Tally, Damage> {
-        if let Some(foreign) = &self.foreign {
-            return Ok(foreign.first_tally());
-        }
-        let Some(checkpoint) = &self.checkpoint else {
-            return Ok(Tally::new(self.header.mode.sample_bytes));
-        };
-        Tally::from_bytes(&self.read_checkpoint()?)
-            .ok_or_else(|| checkpoint.pieces[0].wrong_record())
     }
 
     fn each_piece(

@@ -6,7 +6,7 @@
 mod checkpoint;
 mod chunk;
 mod error;
-mod follow;
+mod growing;
 #[cfg(test)]
 mod overtaken_tests;
 mod registry;
@@ -28,7 +28,7 @@ use crate::registry::Entry;
 pub use checkpoint::{Checkpoint, MAX_CHECKPOINT_LEN};
 pub use chunk::ChunkRef;
 pub use error::{OpenError, OpenFailure};
-pub use follow::Follower;
+pub use growing::{Cursors, GrowingCapture};
 pub use registry::{
     ClockPoint, CodeText, ModuleMapping, ModuleText, Registry, RegistryBuilder, Resident,
     SymbolText, ThreadInfo,
@@ -62,7 +62,7 @@ pub struct Capture {
     next_registry_chunk: u32,
     source: Source,
     /// Of another profiler's capture: its events, which are in no chunks.
-    pub(crate) foreign: Option<Box<dyn ForeignEvents>>,
+    foreign: Option<Box<dyn ForeignEvents>>,
 }
 
 impl Capture {
@@ -203,6 +203,19 @@ impl Capture {
             pack(&mut payload);
         }
         file.write_all(&out)
+    }
+
+    /// Returns the events of another profiler's capture.
+    pub fn foreign_events(&self) -> Option<&dyn ForeignEvents> {
+        self.foreign.as_deref()
+    }
+
+    /// Returns the smallest sequence number that is not in the checkpoint.
+    pub fn first_sequence(&self) -> u64 {
+        match &self.checkpoint {
+            Some(checkpoint) => checkpoint.cut.saturating_add(1),
+            None => 0,
+        }
     }
 
     /// Allocations and releases in all chunks; not those that a checkpoint stands for.

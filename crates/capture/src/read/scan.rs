@@ -95,12 +95,12 @@ impl Area {
 impl Scan {
     /// Scans from `start`, the end of the header, to the end of the file.
     pub(super) fn run(source: &Source, start: u64) -> Scan {
-        Scan::go_on(source, start, &[])
+        Scan::resume(source, start, &[])
     }
 
     /// Scans what came behind `start`, and the slots of `extents`, which lie before it. Slots come first: a chunk is in
     /// its slot until it is whole in a block, so that one of the two is seen.
-    pub(super) fn go_on(source: &Source, start: u64, extents: &[(u64, ExtentHead)]) -> Scan {
+    pub(super) fn resume(source: &Source, start: u64, extents: &[(u64, ExtentHead)]) -> Scan {
         let mut scanner = Scanner {
             source,
             heads: Window::new(source, HEADS_WINDOW),

@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use heaptide_capture::area::{BlockHead, CHECKPOINT_STREAM, ChunkHead};
-use heaptide_capture::order::replay_between;
 use heaptide_capture::read::MAX_CHECKPOINT_LEN;
-use heaptide_capture::tally::Tally;
-use heaptide_capture::{Allocator, Capture, DamageKind, replay};
+use heaptide_capture::{Allocator, Capture, DamageKind};
+use heaptide_tally::Tally;
+use heaptide_tally::replay;
+use heaptide_tally::replay_between;
 use proptest::prelude::*;
 
 use crate::file::{FileBuilder, header};
@@ -106,7 +107,7 @@ fn pieces(bytes: &[u8], cut: u64, generation: u32) -> Vec<Chunk> {
 /// Everything that a capture says of the sums, live blocks included, as bytes: equal bytes are equal sums.
 fn final_state(capture: &Capture) -> Vec<u8> {
     assert_eq!(capture.damage, []);
-    let mut tally = capture.first_tally().unwrap();
+    let mut tally = Tally::for_capture(capture).unwrap();
     let damage = replay(capture, &mut |_| {}, &mut |chunk, ops| {
         tally.apply(chunk, ops);
     });

@@ -4,7 +4,8 @@
 
 use heaptide_capture::area::{BlockHead, ChunkHead};
 use heaptide_capture::wire::Writer;
-use heaptide_capture::{Allocator, Capture, Frame, OpKind, Packer, Tables, replay};
+use heaptide_capture::{Allocator, Capture, Frame, OpKind, Packer, Tables};
+use heaptide_tally::replay;
 
 use crate::file::FileBuilder;
 

@@ -7,8 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use heaptide_capture::area::BlockHead;
-use heaptide_capture::order::replay_between;
-use heaptide_capture::{Allocator, Capture, Follower};
+use heaptide_capture::{Allocator, Capture};
+use heaptide_tally::Follower;
+use heaptide_tally::replay_between;
 
 use crate::file::{FileBuilder, SLOT_LEN, fill_slot};
 use crate::opening::Folder;
@@ -161,9 +162,9 @@ fn follower_that_finds_a_slot_not_yet_full_and_its_block_half_written_loses_noth
     let mut follower = Follower::open(&path).unwrap();
     overtaken.fill_slot(&path, &chunks[0]);
     overtaken.finish_block(&path);
-    follower.look(false);
-    follower.look(false);
-    assert_eq!(follower.tally().now().n_events, truth.len() as u64);
+    follower.refresh(false);
+    follower.refresh(false);
+    assert_eq!(follower.tally().snapshot().n_events, truth.len() as u64);
     assert_eq!(follower.damage(), []);
 }
 
@@ -183,8 +184,8 @@ fn follower_of_thousands_of_threads_takes_each_event_once() {
     }
     let folder = Folder::new("crowded");
     let mut follower = Follower::open(&folder.file(&file.bytes)).unwrap();
-    follower.look(false);
-    assert_eq!(follower.tally().now().n_events, truth.len() as u64);
+    follower.refresh(false);
+    assert_eq!(follower.tally().snapshot().n_events, truth.len() as u64);
     assert_eq!(follower.damage(), []);
 }
 

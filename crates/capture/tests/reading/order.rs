@@ -1,6 +1,7 @@
 //! Segments of several threads, put in order by their numbers.
 
-use heaptide_capture::{Allocator, Capture, DamageKind, OpKind, replay};
+use heaptide_capture::{Allocator, Capture, DamageKind, OpKind};
+use heaptide_tally::replay;
 
 use crate::file::FileBuilder;
 use crate::program::{Action, Program, SMALLEST_PAYLOAD, replayed};

@@ -3,7 +3,8 @@
 use heaptide_capture::area::ChunkHead;
 use heaptide_capture::event::MAX_RECORD_BYTES;
 use heaptide_capture::wire::Writer;
-use heaptide_capture::{Allocator, Capture, Damage, Frame, OpKind, Tables, replay};
+use heaptide_capture::{Allocator, Capture, Damage, Frame, OpKind, Tables};
+use heaptide_tally::replay;
 use proptest::prelude::*;
 
 /// Deeper stacks would not fit into the smallest chunks.

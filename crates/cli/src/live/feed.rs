@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use heaptide_analysis::LiveReader;
-use heaptide_analysis::capture::{OpenError, OpenFailure};
 use heaptide_analysis::model::Live;
+use heaptide_capture::{OpenError, OpenFailure};
 
 /// Between two looks at the file, at least; and this many times as long as a look takes.
 const PAUSE: Duration = Duration::from_millis(250);

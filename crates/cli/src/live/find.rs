@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use heaptide_analysis::capture::header::MAGIC;
+use heaptide_capture::header::MAGIC;
 
 use crate::exit::Failure;
 

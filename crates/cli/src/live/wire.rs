@@ -11,9 +11,9 @@
 
 use std::io::{self, Read, Write};
 
-use heaptide_analysis::capture::Lost;
-use heaptide_analysis::capture::wire::Reader;
 use heaptide_analysis::model::live::{Curve, Held, Live, LiveFunction, LiveThread};
+use heaptide_capture::Lost;
+use heaptide_capture::wire::Reader;
 
 pub const GREETING: &[u8; 8] = b"tideLIV1";
 /// Beyond this it is not ours.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use heaptide_analysis::capture::heap::NO_OBJECT;
 use heaptide_analysis::heap::pattern::reference_pattern;
 use heaptide_analysis::heap::{By, Heap, ObjectSet, Partition};
+use heaptide_capture::heap::NO_OBJECT;
 use heaptide_report::text::heap::{self as text, More};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

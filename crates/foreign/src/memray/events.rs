@@ -17,8 +17,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use heaptide_capture::area::ChunkHead;
-use heaptide_capture::foreign::Sink;
-use heaptide_capture::tally::Tally;
+use heaptide_capture::foreign::{Sink, SumSink};
 use heaptide_capture::{
     Capture, Damage, DamageKind, DecodedChunk, ForeignEvents, Frame, Op, OpKind, OpenFailure,
 };
@@ -87,8 +86,8 @@ impl ForeignEvents for AllEvents {
         self.n_events
     }
 
-    fn first_tally(&self) -> Tally {
-        Tally::new(0)
+    fn sums(&self, _: &mut dyn SumSink) -> bool {
+        false
     }
 
     fn replay(&self, on_progress: &mut dyn FnMut(u64), sink: &mut Sink) -> Vec<Damage> {

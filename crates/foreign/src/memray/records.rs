@@ -29,7 +29,7 @@
 
 use std::io::ErrorKind;
 
-use heaptide_capture::tally::Given;
+use heaptide_capture::foreign::BlockSum;
 use heaptide_capture::{Allocator, Code, Damage, DamageKind, Frame};
 
 use super::header::FileHeader;
@@ -72,8 +72,8 @@ pub enum Record<'a> {
         /// A place in the stacks, 0 for none.
         stack: u64,
         allocator: Allocator,
-        at_peak: Given,
-        at_end: Given,
+        at_peak: BlockSum,
+        at_end: BlockSum,
     },
     Heap {
         time: u64,
@@ -341,11 +341,11 @@ impl Records {
                     thread,
                     stack,
                     allocator,
-                    at_peak: Given {
+                    at_peak: BlockSum {
                         bytes: bytes_at_peak,
                         count: n_at_peak,
                     },
-                    at_end: Given {
+                    at_end: BlockSum {
                         bytes: bytes_at_end,
                         count: n_at_end,
                     },

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use heaptide_capture::foreign::Sink;
-use heaptide_capture::tally::{Given, Tally};
+use heaptide_capture::foreign::{BlockSum, Sink, SumSink};
 use heaptide_capture::{Allocator, Capture, Damage, ForeignEvents, Frame};
 
 use super::header::FileHeader;
@@ -37,8 +36,8 @@ struct Site {
     /// So many of its outermost frames are not shown.
     n_hidden: u32,
     allocator: Allocator,
-    at_peak: Given,
-    at_end: Given,
+    at_peak: BlockSum,
+    at_end: BlockSum,
 }
 
 /// Reads the file whole: it is as large as its program had sites.
@@ -144,22 +143,20 @@ impl ForeignEvents for Aggregated {
         0
     }
 
-    fn first_tally(&self) -> Tally {
-        let mut tally = Tally::without_totals();
+    fn sums(&self, sink: &mut dyn SumSink) -> bool {
         for &(time, bytes) in &self.heights {
-            tally.give_height(time, bytes);
+            sink.add_height(time, bytes);
         }
         for site in &self.sites {
-            let frames = self.frames_of(site).into_iter();
-            tally.give(
-                frames,
+            sink.add_site(
+                &self.frames_of(site),
                 site.stream,
                 site.allocator,
                 site.at_peak,
                 site.at_end,
             );
         }
-        tally
+        true
     }
 
     fn replay(&self, _: &mut dyn FnMut(u64), _: &mut Sink) -> Vec<Damage> {

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::Path;
 
-use heaptide_capture::tally::{Sums, Tally};
-use heaptide_capture::{Allocator, Capture, DamageKind, replay};
+use heaptide_capture::{Allocator, Capture, DamageKind};
+use heaptide_tally::{Sums, Tally, replay};
 use proptest::prelude::*;
 
 use super::from_bytes;
@@ -106,7 +106,7 @@ fn opened(bytes: &[u8]) -> Capture {
 }
 
 fn sums(capture: &Capture) -> (Sums, usize) {
-    let mut tally = capture.first_tally().unwrap_or_else(|_| Tally::new(0));
+    let mut tally = Tally::for_capture(&capture).unwrap_or_else(|_| Tally::new(0));
     let damage = replay(capture, &mut |_| {}, &mut |chunk, ops| {
         tally.apply(chunk, ops)
     });

@@ -6,9 +6,9 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::capture::heap::{EdgeKind, Label, RootKind};
 use heaptide_analysis::heap::Heap;
 use heaptide_analysis::heap::dominators::TOP;
+use heaptide_capture::heap::{EdgeKind, Label, RootKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::traces::Traces;

@@ -11,11 +11,11 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::capture::Mode;
 use heaptide_analysis::model::flame::{
     Curves, Flame, FlameContent, FlameLives, FlameProcess, Measured, Own,
 };
 use heaptide_analysis::model::{Diff, Measure, ProcessSummary, Quality};
+use heaptide_capture::Mode;
 
 use super::Json;
 use super::diff::{change, side};

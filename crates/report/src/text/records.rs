@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use heaptide_analysis::RecordLine;
-use heaptide_analysis::capture::{Allocator, Frame, Header, ModuleText, Op, OpKind, Registry};
+use heaptide_capture::{Allocator, Frame, Header, ModuleText, Op, OpKind, Registry};
 
 use crate::shell::command_line;
 use crate::units::hexadecimal;

@@ -1,8 +1,8 @@
 //! Stacks with their sums, whatever thread, allocator and process they belong to.
 
 use heaptide_analysis::Measure;
-use heaptide_analysis::capture::tally::Amount;
 use heaptide_analysis::model::StackModel;
+use heaptide_tally::Amount;
 
 /// The stacks that hold something, with how much that is: each directly behind its caller's earlier calls, so that
 /// neighbours share as many frames as can be. `None` is the empty stack, and comes first.

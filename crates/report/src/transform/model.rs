@@ -5,8 +5,8 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::capture::tally::Amount;
 use heaptide_analysis::model::{ProcessStacks, ProcessSummary, Quality, Reading, StackModel};
+use heaptide_tally::Amount;
 
 use super::lines;
 use crate::json::Json;

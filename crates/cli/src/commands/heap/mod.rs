@@ -16,8 +16,8 @@ mod types;
 mod waste;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use heaptide_analysis::capture::heap::HeapSnapshot;
 use heaptide_analysis::heap::Heap;
+use heaptide_capture::heap::HeapSnapshot;
 use std::path::{Path, PathBuf};
 
 use super::Subcommand;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, value_parser};
-use heaptide_analysis::capture::heap::HeapSnapshot;
 use heaptide_analysis::heap::allocations;
+use heaptide_capture::heap::HeapSnapshot;
 
 use crate::exit::Failure;
 

@@ -1,0 +1,216 @@
+//! How much something is: bytes, a count, and — in a sampled capture — how uncertain the bytes are.
+//!
+//! Every sum in a tally goes up and down by the same amounts, so amounts are whole numbers throughout: what was added
+//! can be taken away again without a rest, in sampled captures too. There the fractions are fixed-point numbers.
+
+use std::ops::{AddAssign, SubAssign};
+
+/// Sums as a tally keeps them. In a sampled capture `count` and `variance` are fixed-point numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Raw {
+    pub bytes: u64,
+    pub count: u64,
+    pub variance: u64,
+}
+
+impl AddAssign for Raw {
+    #[inline(always)]
+    fn add_assign(&mut self, other: Raw) {
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+        self.count = self.count.wrapping_add(other.count);
+        self.variance = self.variance.wrapping_add(other.variance);
+    }
+}
+
+impl SubAssign for Raw {
+    #[inline(always)]
+    fn sub_assign(&mut self, other: Raw) {
+        self.bytes = self.bytes.wrapping_sub(other.bytes);
+        self.count = self.count.wrapping_sub(other.count);
+        self.variance = self.variance.wrapping_sub(other.variance);
+    }
+}
+
+/// A finished sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Amount {
+    pub bytes: u64,
+    pub count: u64,
+    /// Of `bytes`, in square bytes; 0 where every allocation was recorded.
+    pub variance: f64,
+}
+
+impl AddAssign for Amount {
+    fn add_assign(&mut self, other: Amount) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.count = self.count.saturating_add(other.count);
+        self.variance += other.variance;
+    }
+}
+
+impl Amount {
+    /// Half the width of the 95 % interval around `bytes`.
+    pub fn error_bytes(&self) -> f64 {
+        1.96 * self.variance.sqrt()
+    }
+}
+
+const COUNT_SHIFT: u32 = 16;
+const VARIANCE_SHIFT: u32 = 24;
+
+/// What one recorded block stands for.
+///
+/// Exact: itself. Sampled every `mean` bytes: a block of `size` is recorded with probability p = 1 − e^(−size/mean), so
+/// it stands for 1/p blocks; the bytes it adds to an unbiased estimate have the variance size² (1 − p) / p².
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weigher {
+    mean: u64,
+}
+
+impl Weigher {
+    pub fn new(sample_bytes: u64) -> Weigher {
+        Weigher { mean: sample_bytes }
+    }
+
+    pub fn sample_bytes(&self) -> u64 {
+        self.mean
+    }
+
+    #[inline(always)]
+    pub fn weigh(&self, size: u64) -> Raw {
+        if self.mean == 0 {
+            return Raw {
+                bytes: size,
+                count: 1,
+                variance: 0,
+            };
+        }
+        self.weigh_sample(size)
+    }
+
+    #[cold]
+    fn weigh_sample(&self, size: u64) -> Raw {
+        let size = size.max(1) as f64;
+        let weight = self.weight(size);
+        // In units of mean², because then it lies between 0 and 1.
+        let spread = size * weight / self.mean as f64;
+        let variance = (1.0 - 1.0 / weight) * spread * spread;
+        Raw {
+            bytes: (size * weight).round() as u64,
+            count: (weight * f64::from(1 << COUNT_SHIFT)).round() as u64,
+            variance: (variance * f64::from(1 << VARIANCE_SHIFT)).round() as u64,
+        }
+    }
+
+    /// How many blocks of this size one recorded block stands for.
+    pub fn weight(&self, size: f64) -> f64 {
+        if self.mean == 0 {
+            return 1.0;
+        }
+        // exp_m1 keeps its precision for blocks far smaller than the mean, where 1 − exp would lose all of it.
+        -1.0 / f64::exp_m1(-size.max(1.0) / self.mean as f64)
+    }
+
+    /// What `length` bytes of a block of `size` stand for, without its count.
+    pub fn weigh_part(&self, size: u64, length: u64) -> Raw {
+        let whole = self.weigh(size);
+        let share = |amount: u64| {
+            let share = u128::from(amount) * u128::from(length) / u128::from(size.max(1));
+            u64::try_from(share).unwrap_or(u64::MAX)
+        };
+        Raw {
+            bytes: share(whole.bytes),
+            count: 0,
+            variance: share(whole.variance),
+        }
+    }
+
+    /// How many blocks an amount stands for.
+    #[inline(always)]
+    pub fn blocks(&self, raw: Raw) -> u64 {
+        if self.mean == 0 {
+            return raw.count;
+        }
+        raw.count.saturating_add(1 << (COUNT_SHIFT - 1)) >> COUNT_SHIFT
+    }
+
+    /// The same for a count that may be taken off.
+    pub fn finish_count(&self, count: i64) -> i64 {
+        let amount = Raw {
+            count: count.unsigned_abs(),
+            ..Raw::default()
+        };
+        self.blocks(amount) as i64 * count.signum()
+    }
+
+    pub fn finish(&self, raw: Raw) -> Amount {
+        if self.mean == 0 {
+            return Amount {
+                bytes: raw.bytes,
+                count: raw.count,
+                variance: 0.0,
+            };
+        }
+        let unit = (self.mean as f64) * (self.mean as f64) / f64::from(1 << VARIANCE_SHIFT);
+        Amount {
+            bytes: raw.bytes,
+            count: self.blocks(raw),
+            variance: raw.variance as f64 * unit,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEAN: u64 = 512 << 10;
+
+    #[test]
+    fn exact_capture_counts_each_block_as_itself() {
+        let weigher = Weigher::new(0);
+        let amount = weigher.finish(weigher.weigh(600));
+        assert_eq!((amount.bytes, amount.count, amount.variance), (600, 1, 0.0));
+    }
+
+    #[test]
+    fn small_sampled_block_stands_for_the_mean_and_a_big_one_for_itself() {
+        let weigher = Weigher::new(MEAN);
+        let small = weigher.finish(weigher.weigh(64));
+        assert_eq!(small.bytes, MEAN + 32);
+        assert_eq!(small.count, 8193);
+        let big = weigher.finish(weigher.weigh(64 * MEAN));
+        assert_eq!((big.bytes, big.count), (64 * MEAN, 1));
+        assert!(big.error_bytes() < 1.0);
+    }
+
+    #[test]
+    fn estimate_and_error_bar_fit_a_simulated_sampling() {
+        // Draws with a fixed generator: each of 200 runs samples 20 000 blocks of mixed sizes.
+        let sizes: Vec<u64> = (0..20_000).map(|n| 16 + (n % 97) * 120).collect();
+        let truth: u64 = sizes.iter().sum();
+        let weigher = Weigher::new(MEAN / 8);
+        let mut state = 1u64;
+        let mut inside = 0;
+        let mut sum = 0.0;
+        for _ in 0..200 {
+            let mut estimate = Raw::default();
+            for &size in &sizes {
+                state = state
+                    .wrapping_mul(6364136223846793005)
+                    .wrapping_add(1442695040888963407);
+                let draw = (state >> 11) as f64 / (1u64 << 53) as f64;
+                if draw < 1.0 / weigher.weight(size as f64) {
+                    estimate += weigher.weigh(size);
+                }
+            }
+            let estimate = weigher.finish(estimate);
+            sum += estimate.bytes as f64;
+            let error = (estimate.bytes as f64 - truth as f64).abs();
+            inside += usize::from(error <= estimate.error_bytes());
+        }
+        let bias = sum / 200.0 / truth as f64 - 1.0;
+        assert!(bias.abs() < 0.01, "bias {bias}");
+        assert!((180..=200).contains(&inside), "{inside} of 200 inside");
+    }
+}

@@ -1,0 +1,236 @@
+//! A site's blocks by the bin of time they were born in.
+//!
+//! Nothing is noted with a block but a number; so that it says when the block was born, a site gets a new number in
+//! each bin. What was born at one site in one bin is a cohort. A cohort whose last block is gone gives its number back, so that
+//! there are never more of them than live blocks and sites together.
+
+use crate::amount::Raw;
+use crate::lifetimes::{Lifetime, Lifetimes};
+use crate::sites::Site;
+
+const NONE: u32 = u32::MAX;
+/// Born before the first edge.
+const EARLIER: u16 = u16::MAX;
+
+/// What is left of cohorts that are gone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Folded {
+    pub total: Raw,
+    pub peak: Raw,
+    /// Number of the peak that `peak` describes.
+    stamp: u64,
+    pub moment: u64,
+}
+
+pub(crate) struct Cohorts {
+    /// By cohort: its site, `NONE` if the number is free.
+    owners: Vec<u32>,
+    births: Vec<u16>,
+    /// Bytes and count that were alive at the last edge, or were born since.
+    before: Vec<(u64, u64)>,
+    free: Vec<u32>,
+    /// By site: its cohort of the present bin.
+    current: Vec<u32>,
+    pub folded: Vec<Folded>,
+    pub lives: Lifetimes,
+    /// The present bin; `EARLIER` before the first edge.
+    bin: u16,
+}
+
+impl Cohorts {
+    /// For sites whose blocks have been counted without bins so far: each is one cohort, of the present bin.
+    pub fn new(edges: Vec<u64>, now: u64, n_sites: usize) -> Cohorts {
+        let n_passed = edges.iter().filter(|&&edge| edge <= now).count();
+        let last = edges.len().saturating_sub(2);
+        let bin = n_passed.checked_sub(1);
+        let bin = bin.map_or(EARLIER, |bin| bin.min(last) as u16);
+        let numbers: Vec<u32> = (0..n_sites as u32).collect();
+        Cohorts {
+            owners: numbers.clone(),
+            births: vec![bin; n_sites],
+            before: vec![(0, 0); n_sites],
+            free: Vec::new(),
+            current: numbers,
+            folded: vec![Folded::default(); n_sites],
+            lives: Lifetimes {
+                edges,
+                entries: Vec::new(),
+            },
+            bin,
+        }
+    }
+
+    pub fn add_site(&mut self) {
+        self.current.push(NONE);
+        self.folded.push(Folded::default());
+    }
+
+    pub fn owner(&self, cohort: u32) -> u32 {
+        self.owners[cohort as usize]
+    }
+
+    pub fn is_earlier(&self, cohort: u32) -> bool {
+        self.births[cohort as usize] == EARLIER
+    }
+
+    /// The number under which blocks of a site are counted now.
+    pub fn of_site(&mut self, site: u32, sites: &mut Vec<Site>) -> u32 {
+        let known = self.current[site as usize];
+        if known != NONE {
+            return known;
+        }
+        let cohort = self.free.pop().unwrap_or_else(|| {
+            self.owners.push(NONE);
+            self.births.push(0);
+            self.before.push((0, 0));
+            sites.push(Site::default());
+            sites.len() as u32 - 1
+        });
+        let at = cohort as usize;
+        sites[at] = Site::default();
+        self.owners[at] = site;
+        self.births[at] = self.bin;
+        self.before[at] = (0, 0);
+        self.current[site as usize] = cohort;
+        cohort
+    }
+
+    /// The next edge that has not been passed.
+    pub fn next_edge(&self) -> Option<u64> {
+        let next = if self.bin == EARLIER { 0 } else { self.bin + 1 };
+        self.lives.edges.get(usize::from(next)).copied()
+    }
+
+    /// The first edge: from here on everything counts, and what was before counts only as far as it is alive at the peak.
+    pub fn begin(&mut self, sites: &mut [Site]) {
+        self.bin = 0;
+        for site in sites.iter_mut() {
+            site.total = Raw::default();
+        }
+        for folded in &mut self.folded {
+            folded.total = Raw::default();
+            folded.moment = 0;
+        }
+        self.current.fill(NONE);
+    }
+
+    /// The end of the present bin. `is_pinned`: cohorts that may get a block back.
+    pub fn pass_edge(
+        &mut self,
+        sites: &mut [Site],
+        peak_number: u64,
+        is_pinned: impl Fn(u32) -> bool,
+    ) {
+        for cohort in 0..sites.len() as u32 {
+            self.settle(cohort, &mut sites[cohort as usize]);
+            let site = &mut sites[cohort as usize];
+            let owner = self.owner(cohort);
+            if owner != NONE && site.live.count == 0 && !is_pinned(cohort) {
+                self.fold(cohort, site, peak_number);
+                self.owners[cohort as usize] = NONE;
+                self.free.push(cohort);
+            }
+        }
+        self.current.fill(NONE);
+        self.bin += 1;
+        // Only where two whole bins become one.
+        if self.bin % 2 == 0 && self.lives.is_too_long() {
+            self.lives.halve();
+            self.bin /= 2;
+            for birth in self.births.iter_mut().filter(|birth| **birth != EARLIER) {
+                *birth /= 2;
+            }
+        }
+    }
+
+    /// Notes what died in the present bin.
+    fn settle(&mut self, cohort: u32, site: &mut Site) {
+        let at = cohort as usize;
+        let (owner, birth) = (self.owners[at], self.births[at]);
+        if owner == NONE || birth == EARLIER {
+            return;
+        }
+        let before = &mut self.before[at];
+        before.0 = before.0.wrapping_add(site.total.bytes);
+        before.1 = before.1.wrapping_add(site.total.count);
+        self.folded[owner as usize].total += site.total;
+        site.total = Raw::default();
+        self.lives.add(Lifetime {
+            site: owner,
+            birth,
+            death: self.bin,
+            bytes: before.0.wrapping_sub(site.live.bytes) as i64,
+            count: before.1.wrapping_sub(site.live.count) as i64,
+        });
+        *before = (site.live.bytes, site.live.count);
+    }
+
+    /// Adds what a cohort was to what is left of its site. The cohort's share of the peak is settled.
+    fn fold(&mut self, cohort: u32, site: &Site, peak_number: u64) {
+        let owner = self.owner(cohort) as usize;
+        let folded = &mut self.folded[owner];
+        if folded.stamp < peak_number {
+            folded.peak = Raw::default();
+            folded.stamp = peak_number;
+        }
+        folded.peak += site.peak_at(peak_number);
+        if self.births[cohort as usize] != EARLIER {
+            folded.moment = folded.moment.wrapping_add(site.moment);
+        }
+    }
+
+    /// The end: what is alive stays so. Returns for each site the sums of all its cohorts.
+    pub fn finish(
+        &mut self,
+        sites: &mut [Site],
+        peak_number: u64,
+        end_time: u64,
+        blocks: impl Fn(Raw) -> u64,
+    ) -> Vec<Site> {
+        let n_bins = self.lives.n_bins() as u16;
+        let mut live = vec![Raw::default(); self.folded.len()];
+        for cohort in 0..sites.len() as u32 {
+            self.settle(cohort, &mut sites[cohort as usize]);
+            let site = &mut sites[cohort as usize];
+            let (owner, birth) = (self.owner(cohort), self.births[cohort as usize]);
+            if owner == NONE {
+                continue;
+            }
+            if birth != EARLIER {
+                live[owner as usize] += site.live;
+                let alive_since = end_time.wrapping_mul(blocks(site.live));
+                site.moment = site.moment.wrapping_add(alive_since);
+                self.lives.add(Lifetime {
+                    site: owner,
+                    birth,
+                    death: n_bins,
+                    bytes: site.live.bytes as i64,
+                    count: site.live.count as i64,
+                });
+            }
+            self.fold(cohort, site, peak_number);
+        }
+        self.lives.merge();
+        let finished = self.folded.iter().zip(live);
+        let finished = finished.map(|(folded, live)| Site {
+            total: folded.total,
+            live,
+            peak: if folded.stamp == peak_number {
+                folded.peak
+            } else {
+                Raw::default()
+            },
+            moment: folded.moment,
+            ..Site::default()
+        });
+        finished.collect()
+    }
+
+    pub fn heap_bytes(&self) -> usize {
+        self.owners.capacity() * (size_of::<u32>() + size_of::<u16>() + size_of::<(u64, u64)>())
+            + self.free.capacity() * size_of::<u32>()
+            + self.current.capacity() * size_of::<u32>()
+            + self.folded.capacity() * size_of::<Folded>()
+            + self.lives.heap_bytes()
+    }
+}

@@ -1,0 +1,102 @@
+//! The sums of a capture while its program writes it.
+//!
+//! A block that cannot be read may be only half written: the follower then begins again with the first event, and
+//! reports damage only if the block stays unreadable.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use heaptide_capture::{Capture, Damage, GrowingCapture, OpenError};
+
+use crate::order::replay_numbers;
+use crate::tally::Tally;
+
+/// After this many attempts, a block that cannot be read is damage.
+const MAX_ATTEMPTS: u32 = 8;
+
+/// A capture that grows, and its sums.
+pub struct Follower {
+    growing: GrowingCapture,
+    tally: Tally,
+    n_failed: u32,
+    damage: Vec<Damage>,
+    is_complete: bool,
+}
+
+impl Follower {
+    pub fn open(path: &Path) -> Result<Follower, OpenError> {
+        Ok(Follower::new(Capture::open(path)?))
+    }
+
+    /// Follows from its beginning a capture that was opened a moment ago.
+    pub fn new(capture: Capture) -> Follower {
+        let mut follower = Follower {
+            tally: Tally::new(capture.header.mode.sample_bytes),
+            growing: GrowingCapture::new(capture),
+            n_failed: 0,
+            damage: Vec::new(),
+            is_complete: false,
+        };
+        // The first refresh finds the limit for the second one.
+        follower.refresh(false);
+        follower.refresh(false);
+        follower
+    }
+
+    /// Returns the capture as far as it is known: header and registry.
+    pub fn capture(&self) -> &Capture {
+        self.growing.capture()
+    }
+
+    /// Returns the sums so far.
+    pub fn tally(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+
+    /// Returns sums and capture, for callers that need both at once.
+    pub fn parts(&self) -> (&Tally, &Capture) {
+        (&self.tally, self.growing.capture())
+    }
+
+    /// Returns what could not be read.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// Returns whether recording ended in order and all events are in the sums.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Adds the events that are new. `is_over` says that the program is gone, so that nothing more will come.
+    pub fn refresh(&mut self, is_over: bool) {
+        let tally = &mut self.tally;
+        let wanted = self.growing.refresh(is_over, |capture| {
+            Tally::for_capture(capture).is_ok_and(|first| {
+                *tally = first;
+                true
+            })
+        });
+        let (capture, mut cursors) = self.growing.replay_parts();
+        let damage = replay_numbers(capture, wanted, &mut |_| {}, &mut |chunk, ops| {
+            let new = cursors.advance(chunk, ops);
+            if !new.is_empty() {
+                tally.apply(chunk, new);
+            }
+            ControlFlow::Continue(())
+        });
+        let mut is_read = true;
+        if damage.is_empty() {
+            self.n_failed = 0;
+        } else if is_over || self.n_failed >= MAX_ATTEMPTS {
+            self.damage.extend(damage);
+        } else {
+            self.n_failed += 1;
+            is_read = false;
+            self.growing.restart();
+            self.tally = Tally::new(self.capture().header.mode.sample_bytes);
+        }
+        self.is_complete = is_read && self.growing.is_whole();
+        self.growing.forget_taken();
+    }
+}

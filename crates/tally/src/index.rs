@@ -1,0 +1,85 @@
+//! A hash table that holds only positions in a vector of its owner, who keeps the keys.
+//!
+//! Stacks, sites, threads and sizes are all "a vector, and a way to find the element that equals this one"; with the
+//! keys outside, one small table serves them all and costs four bytes a place.
+
+const EMPTY: u32 = u32::MAX;
+
+/// A 64-bit hash whose high and low bits are equally good: the two halves of a product, folded.
+#[inline(always)]
+pub(crate) fn hash(key: u64) -> u64 {
+    let product = u128::from(key ^ 0x243f_6a88_85a3_08d3) * 0x9e37_79b9_7f4a_7c15;
+    (product >> 64) as u64 ^ product as u64
+}
+
+#[derive(Default)]
+pub(crate) struct Index {
+    /// A power of two long, at most three quarters full.
+    places: Vec<u32>,
+    len: usize,
+}
+
+impl Index {
+    /// The position for which `same` holds among those stored under `hash`.
+    #[inline]
+    pub fn find(&self, hash: u64, same: impl Fn(u32) -> bool) -> Option<u32> {
+        if self.places.is_empty() {
+            return None;
+        }
+        let mask = self.places.len() - 1;
+        let mut place = hash as usize & mask;
+        loop {
+            match self.places[place] {
+                EMPTY => return None,
+                position if same(position) => return Some(position),
+                _ => place = (place + 1) & mask,
+            }
+        }
+    }
+
+    /// Stores a position that `find` did not find. `hash_of` tells the hash of any stored position.
+    pub fn insert(&mut self, hash: u64, position: u32, hash_of: impl Fn(u32) -> u64) {
+        if (self.len + 1) * 4 > self.places.len() * 3 {
+            let n_places = (self.places.len() * 2).max(16);
+            let old = std::mem::replace(&mut self.places, vec![EMPTY; n_places]);
+            for position in old.into_iter().filter(|&position| position != EMPTY) {
+                self.put(hash_of(position), position);
+            }
+        }
+        self.put(hash, position);
+        self.len += 1;
+    }
+
+    fn put(&mut self, hash: u64, position: u32) {
+        let mask = self.places.len() - 1;
+        let mut place = hash as usize & mask;
+        while self.places[place] != EMPTY {
+            place = (place + 1) & mask;
+        }
+        self.places[place] = position;
+    }
+
+    pub fn heap_bytes(&self) -> usize {
+        self.places.capacity() * size_of::<u32>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stored_key_is_found_again_and_no_other() {
+        let keys: Vec<u64> = (0..10_000).map(|n| n * 48).collect();
+        let mut index = Index::default();
+        for (position, &key) in keys.iter().enumerate() {
+            assert_eq!(index.find(hash(key), |at| keys[at as usize] == key), None);
+            index.insert(hash(key), position as u32, |at| hash(keys[at as usize]));
+        }
+        for (position, &key) in keys.iter().enumerate() {
+            let found = index.find(hash(key), |at| keys[at as usize] == key);
+            assert_eq!(found, Some(position as u32));
+        }
+        assert_eq!(index.find(hash(7), |at| keys[at as usize] == 7), None);
+    }
+}

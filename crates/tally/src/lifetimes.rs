@@ -1,0 +1,167 @@
+//! When blocks were born and when they died, per site, in bins of time.
+//!
+//! One list answers every question about an interval whose ends are edges of bins. An entry says: at this site, so much
+//! was allocated in bin `birth` and released in bin `death`. Then, for edges `a < b`,
+//!
+//! ```text
+//! allocated from a to b                      entries with a <= birth < b
+//! allocated from a to b and alive at b       entries with a <= birth < b <= death
+//! ```
+//!
+//! exactly. The list is bounded: when it grows too long, each two bins become one, and what is left stays exact at the
+//! edges that are left.
+
+/// Longer lists are made shorter by halving the number of bins.
+const MAX_ENTRIES: usize = 300_000;
+const MIN_BINS: usize = 2;
+
+/// So much was allocated in one bin and released in another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Index of the site.
+    pub site: u32,
+    pub birth: u16,
+    /// The number of bins if it was alive at the end.
+    pub death: u16,
+    /// Negative where a release was taken back in a later bin.
+    pub bytes: i64,
+    pub count: i64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// Clock units, ascending. Bin `n` reaches from edge `n` to edge `n + 1`.
+    pub edges: Vec<u64>,
+    /// By site, birth and death, ascending; none twice.
+    pub entries: Vec<Lifetime>,
+}
+
+impl Lifetimes {
+    pub fn n_bins(&self) -> usize {
+        self.edges.len().saturating_sub(1)
+    }
+
+    pub fn add(&mut self, life: Lifetime) {
+        if life.bytes != 0 || life.count != 0 {
+            self.entries.push(life);
+        }
+    }
+
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.entries.len() > MAX_ENTRIES && self.n_bins() > MIN_BINS
+    }
+
+    /// Makes one bin of each two. Of an odd number the last stays alone.
+    pub fn halve(&mut self) {
+        let n_before = self.n_bins() as u16;
+        self.edges = halved(&self.edges);
+        let n_bins = self.n_bins() as u16;
+        for life in &mut self.entries {
+            life.birth /= 2;
+            life.death = if life.death == n_before {
+                n_bins
+            } else {
+                life.death / 2
+            };
+        }
+        self.merge();
+    }
+
+    /// Puts the entries in order and makes one of those that are alike.
+    pub fn merge(&mut self) {
+        // Site, birth and death in one number, which is compared at once.
+        let key = |life: &Lifetime| {
+            let bins = u32::from(life.birth) << 16 | u32::from(life.death);
+            u64::from(life.site) << 32 | u64::from(bins)
+        };
+        self.entries.sort_unstable_by_key(key);
+        self.entries.dedup_by(|next, life| {
+            let is_same = key(next) == key(life);
+            if is_same {
+                life.bytes = life.bytes.wrapping_add(next.bytes);
+                life.count = life.count.wrapping_add(next.count);
+            }
+            is_same
+        });
+        self.entries
+            .retain(|life| life.bytes != 0 || life.count != 0);
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Lifetime>() + self.edges.capacity() * size_of::<u64>()
+    }
+}
+
+/// Every second edge, and the last.
+pub fn halved(edges: &[u64]) -> Vec<u64> {
+    let mut left: Vec<u64> = edges.iter().copied().step_by(2).collect();
+    if edges.len() % 2 == 0 {
+        left.extend(edges.last());
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn life(birth: u16, death: u16, bytes: i64) -> Lifetime {
+        Lifetime {
+            site: 7,
+            birth,
+            death,
+            bytes,
+            count: 1,
+        }
+    }
+
+    /// Allocated from edge to edge, and what of it was alive at the second.
+    fn between(lives: &Lifetimes, from: u16, to: u16) -> (i64, i64) {
+        let born = lives.entries.iter();
+        let born = born.filter(|life| from <= life.birth && life.birth < to);
+        let alive = born.clone().filter(|life| life.death >= to);
+        (
+            born.map(|life| life.bytes).sum(),
+            alive.map(|life| life.bytes).sum(),
+        )
+    }
+
+    #[test]
+    fn halving_keeps_the_answers_at_the_edges_that_are_left() {
+        for n_bins in [4u16, 5] {
+            let mut lives = Lifetimes {
+                edges: (0..=u64::from(n_bins)).map(|n| n * 10).collect(),
+                entries: Vec::new(),
+            };
+            for birth in 0..n_bins {
+                for death in birth..=n_bins {
+                    lives.add(life(birth, death, 1 << (birth * 6 + death)));
+                }
+            }
+            let before = lives.clone();
+            lives.halve();
+            assert_eq!(lives.n_bins(), usize::from(n_bins.div_ceil(2)));
+            for from in 0..lives.edges.len() as u16 {
+                for to in from..lives.edges.len() as u16 {
+                    let old = |edge: u16| (edge * 2).min(n_bins);
+                    assert_eq!(
+                        between(&lives, from, to),
+                        between(&before, old(from), old(to))
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn release_that_was_taken_back_leaves_nothing() {
+        let mut lives = Lifetimes::default();
+        lives.add(life(0, 1, 50));
+        lives.add(Lifetime {
+            count: -1,
+            ..life(0, 1, -50)
+        });
+        lives.merge();
+        assert_eq!(lives.entries, []);
+    }
+}

@@ -1,0 +1,471 @@
+//! The blocks that are alive: address → size and site.
+//!
+//! A report's memory is bounded by this table, and every event passes through it, so it is built for both. Four blocks
+//! share a bucket of one cache line. The table grows one segment of 64 KiB at a time (extendible hashing: a full
+//! segment splits in two), so that nothing is ever copied as a whole and no moment needs old and new table together:
+//!
+//! ```text
+//! hash  [ top bits: directory → segment | … | low 10 bits: home bucket, or the next one with room ]
+//! ```
+//!
+//! A bucket knows how many blocks had to go past it; a search ends where that is none. Segments split at 80 %, so a
+//! block takes between 20 and 40 bytes. What does not fit a bucket — blocks of 4 GiB and more, impossible addresses,
+//! the surplus of a segment that crafted addresses keep full — lives in an ordered map beside it.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+
+use crate::encoding::{Decoder, Encoder};
+use crate::index::hash;
+
+const N_BUCKETS: usize = 1024;
+const MASK: usize = N_BUCKETS - 1;
+const WAYS: usize = 4;
+/// Addresses that need more bits are no addresses of a program.
+const ADDRESS_BITS: u32 = 56;
+const ONE_PAST: u64 = 1 << ADDRESS_BITS;
+const MAX_USED: u32 = (N_BUCKETS * WAYS) as u32 * 4 / 5;
+/// Honest addresses spread evenly, so that the directory is little longer than the list of segments. Beyond this
+/// factor a segment is no longer split.
+const MAX_DIRECTORY_EXCESS: usize = 64;
+
+/// How many blocks are looked up ahead while all are written or read, so that their cache misses overlap.
+const BATCH: usize = 16;
+/// What a block takes in a checkpoint, roughly.
+const USUAL_BYTES: usize = 5;
+
+/// A block that is alive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub size: u64,
+    pub site: u32,
+}
+
+/// A block and where it is, as checkpoints have them.
+#[derive(Clone, Copy, Default)]
+struct Placed {
+    address: u64,
+    block: Block,
+}
+
+impl Placed {
+    /// Writes the block behind this one.
+    fn write_next(&self, next: &Placed, out: &mut Encoder) {
+        // Addresses are multiples of 16 nearly always.
+        out.number((next.address - self.address).rotate_right(4));
+        out.number(next.block.size);
+        out.difference(next.block.site.into(), self.block.site.into());
+    }
+
+    fn read_next(&self, input: &mut Decoder, n_sites: usize) -> Option<Placed> {
+        let step = input.number()?.rotate_left(4);
+        let size = input.number()?;
+        let site = u32::try_from(input.difference(self.block.site.into())?).ok()?;
+        let address = self.address.checked_add(step)?;
+        let block = Block { size, site };
+        let is_possible = step > 0 && (site as usize) < n_sites;
+        is_possible.then_some(Placed { address, block })
+    }
+}
+
+/// One cache line.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+struct Bucket {
+    /// 0: empty. The top byte of the first is not part of an address: it is `n_past`.
+    addresses: [u64; WAYS],
+    blocks: [Packed; WAYS],
+}
+
+#[derive(Clone, Copy, Default)]
+struct Packed {
+    size: u32,
+    site: u32,
+}
+
+impl From<Packed> for Block {
+    #[inline(always)]
+    fn from(packed: Packed) -> Block {
+        Block {
+            size: packed.size.into(),
+            site: packed.site,
+        }
+    }
+}
+
+impl Bucket {
+    /// Which of the four it is, if it is here. Without branches: which one it is cannot be predicted.
+    #[inline(always)]
+    fn way_of(&self, address: u64) -> Option<usize> {
+        let mut found = 0u32;
+        for (way, &here) in self.addresses.iter().enumerate() {
+            found |= u32::from((here ^ address) << 8 == 0) << way;
+        }
+        (found != 0).then(|| found.trailing_zeros() as usize % WAYS)
+    }
+
+    /// How many blocks for which this bucket had no room, or one before it, are stored behind it.
+    #[inline(always)]
+    fn n_past(&self) -> u64 {
+        self.addresses[0] >> ADDRESS_BITS
+    }
+
+    #[inline(always)]
+    fn set_address(&mut self, way: usize, address: u64) {
+        let here = &mut self.addresses[way];
+        *here = *here & !(ONE_PAST - 1) | address;
+    }
+}
+
+struct Segment {
+    buckets: Box<[Bucket; N_BUCKETS]>,
+    n_used: u32,
+    /// How many top bits of the hash all addresses in here share.
+    depth: u32,
+}
+
+impl Segment {
+    fn new(depth: u32) -> Segment {
+        let buckets = vec![Bucket::default(); N_BUCKETS].into_boxed_slice();
+        Segment {
+            buckets: buckets.try_into().unwrap_or_else(|_| unreachable!()),
+            n_used: 0,
+            depth,
+        }
+    }
+
+    /// Where a block is: bucket and way.
+    #[inline(always)]
+    fn find(&self, hash: u64, address: u64) -> Option<(usize, usize)> {
+        let mut place = hash as usize & MASK;
+        loop {
+            let bucket = &self.buckets[place];
+            if let Some(way) = bucket.way_of(address) {
+                return Some((place, way));
+            }
+            if bucket.n_past() == 0 {
+                return None;
+            }
+            place = (place + 1) & MASK;
+        }
+    }
+
+    /// Stores a block that is not here yet. False if it would have to go past a bucket that cannot count one more.
+    #[inline(always)]
+    fn put(&mut self, hash: u64, address: u64, block: Packed) -> bool {
+        let home = hash as usize & MASK;
+        let mut place = home;
+        let way = loop {
+            let bucket = &self.buckets[place];
+            if let Some(way) = bucket.way_of(0) {
+                break way;
+            }
+            if bucket.n_past() == u64::from(u8::MAX) {
+                return false;
+            }
+            place = (place + 1) & MASK;
+        };
+        self.buckets[place].set_address(way, address);
+        self.buckets[place].blocks[way] = block;
+        self.n_used += 1;
+        for passed in between(home, place) {
+            self.buckets[passed].addresses[0] += ONE_PAST;
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn take(&mut self, hash: u64, address: u64) -> Option<Packed> {
+        let (place, way) = self.find(hash, address)?;
+        self.buckets[place].set_address(way, 0);
+        self.n_used -= 1;
+        for passed in between(hash as usize & MASK, place) {
+            self.buckets[passed].addresses[0] -= ONE_PAST;
+        }
+        Some(self.buckets[place].blocks[way])
+    }
+}
+
+/// The buckets from `home` on that were passed to get to `place`.
+#[inline(always)]
+fn between(home: usize, place: usize) -> impl Iterator<Item = usize> {
+    (home..home + (place.wrapping_sub(home) & MASK)).map(|passed| passed & MASK)
+}
+
+pub(crate) struct LiveBlocks {
+    /// `1 << depth` numbers of segments.
+    directory: Vec<u32>,
+    depth: u32,
+    segments: Vec<Segment>,
+    misfits: BTreeMap<u64, Block>,
+}
+
+impl LiveBlocks {
+    pub fn new() -> LiveBlocks {
+        LiveBlocks {
+            directory: vec![0],
+            depth: 0,
+            segments: vec![Segment::new(0)],
+            misfits: BTreeMap::new(),
+        }
+    }
+
+    #[inline(always)]
+    fn segment_of(&self, hash: u64) -> usize {
+        // Two shifts, because a shift by 64 (a directory of depth 0) is not defined.
+        self.directory[((hash >> 1) >> (63 - self.depth)) as usize] as usize
+    }
+
+    /// Reads the bucket that an operation on `address` will look at first, so that the cache misses of several
+    /// operations overlap. The answer means nothing; it exists to be kept from the optimizer.
+    #[inline(always)]
+    pub fn touch(&self, address: u64) -> u64 {
+        let hash = hash(address);
+        self.segments[self.segment_of(hash)].buckets[hash as usize & MASK].addresses[0]
+    }
+
+    /// True while the whole table fits into the processor's nearest caches and touching ahead gains nothing.
+    #[inline(always)]
+    pub fn is_small(&self) -> bool {
+        self.segments.len() <= 2
+    }
+
+    /// Adds a block, and returns the one that was at its address. The address is not 0.
+    #[inline]
+    pub fn insert(&mut self, address: u64, block: Block) -> Option<Block> {
+        if !fits(address, block) || !self.misfits.is_empty() {
+            return self.insert_misfit(address, block);
+        }
+        self.insert_fitting(address, block)
+    }
+
+    #[inline(always)]
+    fn insert_fitting(&mut self, address: u64, block: Block) -> Option<Block> {
+        let hash = hash(address);
+        let packed = Packed {
+            size: block.size as u32,
+            site: block.site,
+        };
+        loop {
+            let number = self.segment_of(hash);
+            let segment = &mut self.segments[number];
+            if let Some((place, way)) = segment.find(hash, address) {
+                let before = std::mem::replace(&mut segment.buckets[place].blocks[way], packed);
+                return Some(before.into());
+            }
+            let has_room = segment.n_used < MAX_USED;
+            if has_room && segment.put(hash, address, packed) {
+                return None;
+            }
+            if has_room || !self.split(number) {
+                self.misfits.insert(address, block);
+                return None;
+            }
+        }
+    }
+
+    #[cold]
+    fn insert_misfit(&mut self, address: u64, block: Block) -> Option<Block> {
+        if fits(address, block) && !self.misfits.contains_key(&address) {
+            return self.insert_fitting(address, block);
+        }
+        let before = self.remove(address);
+        self.misfits.insert(address, block);
+        before
+    }
+
+    /// Divides a segment by the next bit of the hash. False if it may not be divided further.
+    #[cold]
+    fn split(&mut self, number: usize) -> bool {
+        let depth = self.segments[number].depth;
+        if depth == self.depth {
+            if self.directory.len() >= self.segments.len() * MAX_DIRECTORY_EXCESS {
+                return false;
+            }
+            self.directory = self.directory.iter().flat_map(|&n| [n, n]).collect();
+            self.depth += 1;
+        }
+        let old = std::mem::replace(&mut self.segments[number], Segment::new(depth + 1));
+        let added = self.segments.len();
+        self.segments.push(Segment::new(depth + 1));
+        for bucket in old.buckets.iter() {
+            for (&address, &block) in bucket.addresses.iter().zip(&bucket.blocks) {
+                let address = address & (ONE_PAST - 1);
+                if address == 0 {
+                    continue;
+                }
+                let hash = hash(address);
+                let upper = (hash >> (63 - depth)) & 1 == 1;
+                let segment = if upper { added } else { number };
+                if !self.segments[segment].put(hash, address, block) {
+                    self.misfits.insert(address, block.into());
+                }
+            }
+        }
+        let free_bits = self.depth - depth - 1;
+        for (place, segment) in self.directory.iter_mut().enumerate() {
+            if *segment as usize == number && (place >> free_bits) & 1 == 1 {
+                *segment = added as u32;
+            }
+        }
+        true
+    }
+
+    /// Takes a block out.
+    #[inline]
+    pub fn remove(&mut self, address: u64) -> Option<Block> {
+        let hash = hash(address);
+        let number = self.segment_of(hash);
+        // Without its top byte a wild address could be taken for another, or for an empty place.
+        if address != 0 && address < ONE_PAST {
+            if let Some(packed) = self.segments[number].take(hash, address) {
+                return Some(packed.into());
+            }
+        }
+        if self.misfits.is_empty() {
+            return None;
+        }
+        self.misfits.remove(&address)
+    }
+
+    fn get(&self, address: u64) -> Option<Block> {
+        if address != 0 && address < ONE_PAST {
+            let hash = hash(address);
+            let segment = &self.segments[self.segment_of(hash)];
+            if let Some((place, way)) = segment.find(hash, address) {
+                return Some(segment.buckets[place].blocks[way].into());
+            }
+        }
+        self.misfits.get(&address).copied()
+    }
+
+    /// The addresses of all blocks, in order.
+    fn addresses(&self) -> Vec<u64> {
+        let n_used: usize = self.segments.iter().map(|one| one.n_used as usize).sum();
+        let mut addresses = Vec::with_capacity(n_used + self.misfits.len());
+        for bucket in self.segments.iter().flat_map(|one| one.buckets.iter()) {
+            let here = bucket.addresses.map(|address| address & (ONE_PAST - 1));
+            addresses.extend(here.into_iter().filter(|&address| address != 0));
+        }
+        addresses.extend(self.misfits.keys());
+        addresses.sort_unstable();
+        addresses
+    }
+
+    /// Ordered by address, because neighbours are alike and what is alike takes little room. Only the addresses are
+    /// sorted: the memory of whole blocks, all at once, would be as much as the table's own.
+    pub fn write(&self, out: &mut Encoder) {
+        let addresses = self.addresses();
+        out.number(addresses.len() as u64);
+        out.reserve(addresses.len() * USUAL_BYTES);
+        let mut previous = Placed::default();
+        for batch in addresses.chunks(BATCH) {
+            black_box(batch.iter().fold(0, |sum, &at| sum ^ self.touch(at)));
+            for &address in batch {
+                let block = self.get(address).unwrap_or(previous.block);
+                let next = Placed { address, block };
+                previous.write_next(&next, out);
+                previous = next;
+            }
+        }
+    }
+
+    pub fn read(input: &mut Decoder, n_sites: usize) -> Option<LiveBlocks> {
+        let mut blocks = LiveBlocks::new();
+        let mut previous = Placed::default();
+        let mut n_left = input.length(3)?;
+        let mut batch = Vec::with_capacity(BATCH);
+        while n_left > 0 {
+            batch.clear();
+            for _ in 0..n_left.min(BATCH) {
+                previous = previous.read_next(input, n_sites)?;
+                batch.push(previous);
+            }
+            n_left -= batch.len();
+            let touch = |sum: u64, placed: &Placed| sum ^ blocks.touch(placed.address);
+            black_box(batch.iter().fold(0, touch));
+            for placed in &batch {
+                blocks.insert(placed.address, placed.block);
+            }
+        }
+        Some(blocks)
+    }
+
+    pub fn heap_bytes(&self) -> usize {
+        self.segments.len() * size_of::<[Bucket; N_BUCKETS]>()
+            + self.directory.capacity() * size_of::<u32>()
+            + self.misfits.len() * 2 * size_of::<(u64, Block)>()
+    }
+}
+
+#[inline(always)]
+fn fits(address: u64, block: Block) -> bool {
+    block.size <= u64::from(u32::MAX) && address < ONE_PAST
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn table_agrees_with_a_plain_map_through_growth_and_shrinking() {
+        let mut table = LiveBlocks::new();
+        let mut plain: HashMap<u64, Block> = HashMap::new();
+        let mut state = 7u64;
+        for step in 0..400_000u64 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            let mut address = 0x5555_0000_0000 + ((state >> 40) % 60_000) * 16;
+            if (state >> 40) % 1_000 == 0 {
+                address |= 0xff << 56;
+            }
+            // Grows first, then shrinks to nothing.
+            if (state >> 20) % 100 < if step < 250_000 { 70 } else { 20 } {
+                let block = Block {
+                    size: if step % 5_000 == 0 {
+                        u64::MAX
+                    } else {
+                        state >> 50
+                    },
+                    site: step as u32,
+                };
+                assert_eq!(table.insert(address, block), plain.insert(address, block));
+            } else {
+                assert_eq!(table.remove(address), plain.remove(&address));
+            }
+        }
+        for (address, block) in plain {
+            assert_eq!(table.remove(address), Some(block));
+        }
+    }
+
+    #[test]
+    fn block_takes_at_most_48_bytes_at_any_number_of_blocks() {
+        let mut table = LiveBlocks::new();
+        for n in 1..1_000_000u64 {
+            let block = Block { size: 32, site: 0 };
+            table.insert(0x7f00_0000_0000 + n * 32, block);
+            if n > 100_000 && n % 1_000 == 0 {
+                let each = table.heap_bytes() as f64 / n as f64;
+                assert!(each <= 48.0, "{each} bytes each for {n} blocks");
+            }
+        }
+    }
+
+    #[test]
+    fn segment_that_may_not_split_keeps_its_surplus_findable() {
+        // As if crafted addresses had driven the directory to its bound: 64 entries for a single segment.
+        let mut table = LiveBlocks::new();
+        table.directory = vec![0; MAX_DIRECTORY_EXCESS];
+        table.depth = MAX_DIRECTORY_EXCESS.ilog2();
+        table.segments[0].depth = table.depth;
+        let block = |n: u64| Block { size: n, site: 1 };
+        for n in 1..=2 * (N_BUCKETS * WAYS) as u64 {
+            assert_eq!(table.insert(n << 20, block(n)), None);
+        }
+        assert_eq!(table.directory.len(), MAX_DIRECTORY_EXCESS);
+        for n in 1..=2 * (N_BUCKETS * WAYS) as u64 {
+            assert_eq!(table.remove(n << 20), Some(block(n)));
+        }
+    }
+}

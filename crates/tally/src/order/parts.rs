@@ -1,0 +1,95 @@
+//! A chunk decoded part by part, for a thread that is in the middle of one while very many others are too.
+//!
+//! Kept between two parts is the payload, a tenth of what it decodes to, and where decoding stands. If even that is too
+//! much, the payload is dropped and read again from the file.
+
+use heaptide_capture::area::ChunkHead;
+use heaptide_capture::decode::Unread;
+use heaptide_capture::{Capture, ChunkRef, Damage, DecodedChunk, Op};
+
+/// How many operations make a part, so that those of all streams take half of `max_held_bytes`.
+pub(super) fn n_ops(max_held_bytes: usize, n_streams: usize) -> usize {
+    let share = max_held_bytes / 2 / n_streams.max(1);
+    (share / size_of::<Op>()).clamp(64, 4096)
+}
+
+/// What is left of a chunk.
+pub(super) struct Parts {
+    unread: Unread,
+    payload: Vec<u8>,
+    /// Operations that were replayed before the chunk was dropped.
+    n_done: usize,
+}
+
+/// A part, and the segment of it at which its stream stands: behind the last if the file was changed meanwhile.
+pub(super) struct Found {
+    pub chunk: DecodedChunk,
+    pub segment: usize,
+}
+
+impl Parts {
+    /// For a chunk that is dropped after `n_done` of its operations.
+    pub(super) fn new(head: &ChunkHead, n_done: usize) -> Parts {
+        Parts {
+            unread: Unread::new(head),
+            payload: Vec::new(),
+            n_done,
+        }
+    }
+
+    /// The part with which the replay goes on: with the segment of this number.
+    pub(super) fn resume(
+        &mut self,
+        capture: &Capture,
+        chunk: &ChunkRef,
+        sequence: u64,
+        max_ops: usize,
+    ) -> Result<Found, Damage> {
+        let mut part = DecodedChunk::new();
+        let mut n_before = 0;
+        loop {
+            self.next(capture, chunk, &mut part, max_ops)?;
+            if n_before + part.ops.len() > self.n_done || part.is_last {
+                break;
+            }
+            n_before += part.ops.len();
+        }
+        let first_op = self.n_done.saturating_sub(n_before);
+        let mut segments = part.segments.iter();
+        let segment = segments
+            .position(|it| it.first_op as usize == first_op && it.sequence == sequence)
+            .unwrap_or(part.segments.len());
+        Ok(Found {
+            chunk: part,
+            segment,
+        })
+    }
+
+    /// Replaces a part by the next one.
+    pub(super) fn next(
+        &mut self,
+        capture: &Capture,
+        chunk: &ChunkRef,
+        part: &mut DecodedChunk,
+        max_ops: usize,
+    ) -> Result<(), Damage> {
+        if self.payload.is_empty() {
+            capture.read_chunk(chunk, &mut self.payload)?;
+            self.payload.shrink_to_fit();
+        }
+        part.decode_part(&chunk.head, &mut self.unread, &self.payload, max_ops);
+        Ok(())
+    }
+
+    pub(super) fn has_payload(&self) -> bool {
+        !self.payload.is_empty()
+    }
+
+    pub(super) fn forget_payload(&mut self) {
+        self.payload = Vec::new();
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        size_of::<Parts>() + self.payload.capacity()
+    }
+}

@@ -1,0 +1,260 @@
+//! Sums per site: a call stack, in a thread, with an allocator.
+//!
+//! The peak of the whole heap is a moment, and each site's share of it is wanted. Copying all sites at every new peak
+//! would cost far too much, so the copy is made site by site, when a site first changes after the moment: peaks are
+//! numbered, and a site whose stamp is older than the last number still stands as it stood at that peak.
+//!
+//! If times matter, a site's blocks are counted under a number for each bin of time: see `cohorts`.
+
+use crate::amount::Raw;
+use crate::cohorts::Cohorts;
+use crate::encoding::{Decoder, Encoder};
+use crate::index::{Index, hash};
+use crate::lifetimes::Lifetimes;
+use crate::stacks::StackId;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SiteKey {
+    pub stack: StackId,
+    pub stream: u32,
+    pub allocator: u8,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Site {
+    pub total: Raw,
+    pub live: Raw,
+    pub peak: Raw,
+    /// Number of the peak that `peak` describes.
+    pub stamp: u64,
+    /// Times of all releases less times of all allocations. With the time of the end for what is alive, that is how long
+    /// all blocks together lived.
+    pub moment: u64,
+}
+
+impl Site {
+    /// Its share of the latest peak.
+    pub fn peak_at(&self, peak_number: u64) -> Raw {
+        if self.stamp < peak_number {
+            self.live
+        } else {
+            self.peak
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Sites {
+    keys: Vec<SiteKey>,
+    /// By the number under which blocks are counted: that of the site, or of its cohort.
+    sites: Vec<Site>,
+    index: Index,
+    /// Number of the latest peak.
+    peak_number: u64,
+    cohorts: Option<Box<Cohorts>>,
+    /// By site; as long as it has to be.
+    temporary: Vec<Raw>,
+}
+
+impl Sites {
+    /// The number under which blocks of this site are counted at present.
+    pub fn intern(&mut self, key: SiteKey) -> u32 {
+        let site = self.number_of(key);
+        match &mut self.cohorts {
+            Some(cohorts) => cohorts.of_site(site, &mut self.sites),
+            None => site,
+        }
+    }
+
+    fn number_of(&mut self, key: SiteKey) -> u32 {
+        let hash = hash_of(&key);
+        let keys = &self.keys;
+        if let Some(at) = self.index.find(hash, |at| keys[at as usize] == key) {
+            return at;
+        }
+        let at = keys.len() as u32;
+        self.index
+            .insert(hash, at, |at| hash_of(&keys[at as usize]));
+        self.keys.push(key);
+        match &mut self.cohorts {
+            Some(cohorts) => cohorts.add_site(),
+            None => self.sites.push(Site::default()),
+        }
+        at
+    }
+
+    /// From now on blocks are told apart by the bin of time they are born in.
+    pub fn divide(&mut self, edges: Vec<u64>, now: u64) {
+        let cohorts = Cohorts::new(edges, now, self.keys.len());
+        self.cohorts = Some(Box::new(cohorts));
+    }
+
+    /// The next edge between bins, if there is one.
+    pub fn next_edge(&self) -> Option<u64> {
+        self.cohorts.as_ref()?.next_edge()
+    }
+
+    /// The first edge is passed.
+    pub fn begin(&mut self) {
+        if let Some(cohorts) = &mut self.cohorts {
+            cohorts.begin(&mut self.sites);
+        }
+        self.temporary.clear();
+    }
+
+    /// Another edge is passed.
+    pub fn pass_edge(&mut self, is_pinned: impl Fn(u32) -> bool) {
+        if let Some(cohorts) = &mut self.cohorts {
+            cohorts.pass_edge(&mut self.sites, self.peak_number, is_pinned);
+        }
+    }
+
+    /// A block of this number was released at once by the thread of `stream`. That does not count if another thread
+    /// allocated it: its address may have been one of the thread's own before.
+    pub fn add_temporary(&mut self, number: u32, stream: u32, amount: Raw) {
+        if !self.counts(number, stream) {
+            return;
+        }
+        let site = self.owner(number);
+        if self.temporary.len() <= site {
+            self.temporary.resize(self.keys.len(), Raw::default());
+        }
+        self.temporary[site] += amount;
+    }
+
+    /// The release was taken back.
+    pub fn take_temporary(&mut self, number: u32, stream: u32, amount: Raw) {
+        if self.counts(number, stream) {
+            let site = self.owner(number);
+            if let Some(sum) = self.temporary.get_mut(site) {
+                *sum -= amount;
+            }
+        }
+    }
+
+    /// False for what was born before the first edge, or in another thread.
+    fn counts(&self, number: u32, stream: u32) -> bool {
+        let cohorts = self.cohorts.as_ref();
+        let is_earlier = cohorts.is_some_and(|cohorts| cohorts.is_earlier(number));
+        !is_earlier && self.keys[self.owner(number)].stream == stream
+    }
+
+    fn owner(&self, number: u32) -> usize {
+        match &self.cohorts {
+            Some(cohorts) => cohorts.owner(number) as usize,
+            None => number as usize,
+        }
+    }
+
+    /// The present moment is a new peak.
+    #[inline(always)]
+    pub fn mark_peak(&mut self) {
+        self.peak_number += 1;
+    }
+
+    /// A site, about to be changed.
+    #[inline(always)]
+    pub fn change(&mut self, site: u32) -> &mut Site {
+        let site = &mut self.sites[site as usize];
+        if site.stamp < self.peak_number {
+            site.peak = site.live;
+            site.stamp = self.peak_number;
+        }
+        site
+    }
+
+    pub fn allocator(&self, number: u32) -> u8 {
+        self.keys[self.owner(number)].allocator
+    }
+
+    /// All sites and what is alive of them, if time is not divided into bins.
+    pub fn live(&self) -> impl Iterator<Item = (SiteKey, Raw)> + '_ {
+        let sites = self.keys.iter().zip(&self.sites);
+        sites.map(|(&key, site)| (key, site.live))
+    }
+
+    /// All sites with their share of the latest peak settled, and what was temporary; and when their blocks lived, by
+    /// the same numbers. `blocks`: how many an amount stands for.
+    pub fn finish(
+        mut self,
+        end_time: u64,
+        blocks: impl Fn(Raw) -> u64,
+    ) -> (Vec<(SiteKey, Site, Raw)>, Lifetimes) {
+        let mut lives = Lifetimes::default();
+        match &mut self.cohorts {
+            Some(cohorts) => {
+                self.sites = cohorts.finish(&mut self.sites, self.peak_number, end_time, blocks);
+                lives = std::mem::take(&mut cohorts.lives);
+            }
+            None => {
+                for site in &mut self.sites {
+                    site.peak = site.peak_at(self.peak_number);
+                    let alive_since = end_time.wrapping_mul(blocks(site.live));
+                    site.moment = site.moment.wrapping_add(alive_since);
+                }
+            }
+        }
+        self.temporary.resize(self.keys.len(), Raw::default());
+        let sums = self.sites.into_iter().zip(self.temporary);
+        let keyed = self.keys.into_iter().zip(sums);
+        let keyed = keyed.map(|(key, (site, temporary))| (key, site, temporary));
+        (keyed.collect(), lives)
+    }
+
+    pub fn len(&self) -> usize {
+        self.sites.len()
+    }
+
+    pub fn write(&self, out: &mut Encoder) {
+        out.number(self.sites.len() as u64);
+        for (key, site) in self.keys.iter().zip(&self.sites) {
+            out.number(key.stack.0.into());
+            out.number(key.stream.into());
+            out.byte(key.allocator);
+            out.amount(site.total);
+            out.amount(site.live);
+            let is_settled = site.stamp == self.peak_number;
+            out.amount(if is_settled { site.peak } else { site.live });
+        }
+    }
+
+    pub fn read(input: &mut Decoder, n_stacks: usize) -> Option<Sites> {
+        let n_sites = input.length(12)?;
+        let mut sites = Sites::default();
+        sites.keys.reserve_exact(n_sites);
+        sites.sites.reserve_exact(n_sites);
+        for _ in 0..n_sites {
+            let key = SiteKey {
+                stack: StackId(input.number32()?),
+                stream: input.number32()?,
+                allocator: input.byte()?,
+            };
+            let number = sites.sites.len();
+            if key.stack.0 as usize >= n_stacks || sites.intern(key) as usize != number {
+                return None;
+            }
+            sites.sites[number] = Site {
+                total: input.amount()?,
+                live: input.amount()?,
+                peak: input.amount()?,
+                ..Site::default()
+            };
+        }
+        Some(sites)
+    }
+
+    pub fn heap_bytes(&self) -> usize {
+        self.keys.capacity() * size_of::<SiteKey>()
+            + self.sites.capacity() * size_of::<Site>()
+            + self.temporary.capacity() * size_of::<Raw>()
+            + self.index.heap_bytes()
+            + self
+                .cohorts
+                .as_ref()
+                .map_or(0, |cohorts| cohorts.heap_bytes())
+    }
+}
+
+fn hash_of(key: &SiteKey) -> u64 {
+    hash(u64::from(key.stack.0) << 32 | u64::from(key.stream)) ^ hash(u64::from(key.allocator))
+}

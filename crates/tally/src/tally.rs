@@ -1,0 +1,353 @@
+//! The state of all sums while events pass.
+//!
+//! A [`Tally`] takes events in the order in which they happened and does not keep them: its memory grows with live blocks
+//! and distinct call stacks, not with events. In reading order: `amount` weighs a recorded block, `live_blocks` and
+//! `ranges` hold what is alive, `step` applies one event to them, `sites` holds the sums and finds the exact peak,
+//! `cohorts` and `lifetimes` record when blocks were allocated and freed, `sums` is the result.
+//!
+//! Mappings of files are counted separately from the heap: they are address space whose pages belong to the page
+//! cache, so they are in the totals but neither in the peak nor in the heap over time.
+
+mod checkpoint;
+#[cfg(test)]
+mod checkpoint_tests;
+mod external_sums;
+#[cfg(test)]
+mod options_tests;
+mod snapshot;
+mod step;
+mod sums;
+#[cfg(test)]
+mod tests;
+
+use std::hint::black_box;
+use std::ops::Range;
+
+use heaptide_capture::{Allocator, Capture, Damage, DecodedChunk, Op, OpKind, TimeMark};
+
+use crate::amount::{Raw, Weigher};
+use crate::live_blocks::LiveBlocks;
+use crate::ranges::{self, Ranges};
+use crate::series::HeapSeries;
+use crate::sites::{SiteKey, Sites};
+use crate::sizes::SizeCounts;
+use crate::stacks::{StackId, Stacks};
+use crate::threads::{LastFree, Thread, Threads};
+
+pub use snapshot::{LiveSite, Snapshot};
+pub use sums::{SiteSums, Sums};
+
+/// Which sites are wanted: a stack and the stream of a thread.
+pub type Wanted<'a> = dyn FnMut(&Stacks, StackId, u32) -> bool + 'a;
+
+/// What a tally computes in addition to sums and peak.
+#[derive(Clone, Debug, Default)]
+pub struct TallyOptions {
+    /// Clock units, ascending: edges between bins of time. Blocks are told apart by the bin they were born in and the bin
+    /// they died in. Only what happens from the first edge on and before the last is counted; what was alive at
+    /// the first is on the heap, and part of its peak. None: the whole time, undivided.
+    pub edges: Vec<u64>,
+    /// A block is temporary if its thread releases it after at most so many other allocations. `None`: nobody asks.
+    pub temporary: Option<u32>,
+    /// Nobody asks where: all call stacks count as one, which is cheaper.
+    pub without_stacks: bool,
+}
+
+/// How many operations are looked up ahead, so that their cache misses overlap.
+const BATCH: usize = 16;
+
+/// The state of all sums while events pass.
+pub struct Tally {
+    weigher: Weigher,
+    stacks: Stacks,
+    sites: Sites,
+    blocks: LiveBlocks,
+    ranges: Ranges,
+    sizes: SizeCounts,
+    threads: Threads,
+    /// What is alive on the heap.
+    now: Raw,
+    peak: Raw,
+    /// Clock units of `peak`.
+    peak_time: u64,
+    files_now: Raw,
+    files_highest: Raw,
+    series: HeapSeries,
+    time: u64,
+    /// Height of the heap when the clock last moved, and its highest since.
+    bytes_before: u64,
+    bytes_highest: u64,
+    n_events: u64,
+    n_frees: u64,
+    n_unknown_frees: u64,
+    n_overlaps: u64,
+    /// False if only the peak and what is alive were given.
+    has_totals: bool,
+    /// So many allocations of each thread are remembered; 0: nobody asks.
+    n_recent: usize,
+    /// False if all call stacks count as one.
+    has_stacks: bool,
+    /// Clock units at which the next bin of time begins.
+    next_edge: Option<u64>,
+    /// Counts the edges.
+    epoch: u16,
+    /// Nothing is counted before the first edge.
+    has_begun: bool,
+    /// The last edge is passed.
+    is_over: bool,
+    /// When every block was born: not if the tally was read from a checkpoint.
+    knows_births: bool,
+}
+
+impl Tally {
+    /// `sample_bytes` as in the capture's header: 0 if every allocation was recorded.
+    pub fn new(sample_bytes: u64) -> Tally {
+        Tally {
+            weigher: Weigher::new(sample_bytes),
+            stacks: Stacks::default(),
+            sites: Sites::default(),
+            blocks: LiveBlocks::new(),
+            ranges: Ranges::default(),
+            sizes: SizeCounts::new(),
+            threads: Threads::default(),
+            now: Raw::default(),
+            peak: Raw::default(),
+            peak_time: 0,
+            files_now: Raw::default(),
+            files_highest: Raw::default(),
+            series: HeapSeries::default(),
+            time: 0,
+            bytes_before: 0,
+            bytes_highest: 0,
+            n_events: 0,
+            n_frees: 0,
+            n_unknown_frees: 0,
+            n_overlaps: 0,
+            has_totals: true,
+            n_recent: 0,
+            has_stacks: true,
+            next_edge: None,
+            epoch: 0,
+            has_begun: true,
+            is_over: false,
+            knows_births: true,
+        }
+    }
+
+    /// Returns the tally with which a capture begins, ready for its events: that of the checkpoint, or an empty one.
+    pub fn for_capture(capture: &Capture) -> Result<Tally, Damage> {
+        if let Some(foreign) = capture.foreign_events() {
+            let mut sums = Tally::without_totals();
+            if foreign.sums(&mut sums) {
+                return Ok(sums);
+            }
+        }
+        let Some(checkpoint) = &capture.checkpoint else {
+            return Ok(Tally::new(capture.header.mode.sample_bytes));
+        };
+        Tally::from_bytes(&capture.read_checkpoint()?).ok_or_else(|| checkpoint.wrong_record())
+    }
+
+    /// Computes more than the sums. Call it once, before the first event.
+    pub fn configure(&mut self, options: TallyOptions) {
+        self.n_recent = options.temporary.map_or(0, |n| n as usize + 1);
+        self.has_stacks = !options.without_stacks;
+        // Of sums that were given nobody knows when they were made.
+        if options.edges.is_empty() || !self.has_totals {
+            return;
+        }
+        self.has_begun = options
+            .edges
+            .first()
+            .is_some_and(|&first| first <= self.time);
+        self.sites.divide(options.edges, self.time);
+        self.next_edge = self.sites.next_edge();
+        self.is_over = self.next_edge.is_none();
+    }
+
+    /// Takes some operations of a chunk. Chunks of several threads may alternate, those of one thread come in order.
+    pub fn apply(&mut self, chunk: &DecodedChunk, ops: Range<usize>) {
+        self.apply_wanted(chunk, ops, &mut |_, _, _| true);
+    }
+
+    /// The same; sizes are counted of the sites that are wanted only. All sites are on the heap, whose peak is theirs together:
+    /// [`Tally::finish_wanted`] chooses among them.
+    pub fn apply_wanted(&mut self, chunk: &DecodedChunk, ops: Range<usize>, wanted: &mut Wanted) {
+        if self.is_over || chunk.ops.get(ops.clone()).is_none_or(<[Op]>::is_empty) {
+            return;
+        }
+        let slot = self.threads.slot(chunk.head.stream);
+        let mut thread = self.threads.take(slot);
+        self.threads.map_chunk(&mut thread, chunk);
+        // The clock stands still between two marks.
+        let mut at = ops.start;
+        let passed = |op: usize| move |mark: &TimeMark| mark.first_op as usize <= op;
+        let mut next_mark = chunk.times.partition_point(passed(at));
+        if let Some(mark) = next_mark.checked_sub(1).and_then(|n| chunk.times.get(n)) {
+            self.set_time(mark.time, &thread);
+        }
+        while at < ops.end && !self.is_over {
+            let mark = chunk.times.get(next_mark);
+            let until = mark.map_or(ops.end, |mark| (mark.first_op as usize).clamp(at, ops.end));
+            self.run(chunk, at..until, &mut thread, wanted);
+            at = until;
+            if let Some(mark) = mark.filter(|_| at < ops.end) {
+                self.set_time(mark.time, &thread);
+                next_mark += 1;
+            }
+        }
+        if ops.end == chunk.ops.len() && chunk.is_last {
+            self.threads.forget_chunk(&mut thread);
+        }
+        self.threads.put_back(slot, thread);
+    }
+
+    fn set_time(&mut self, time: u64, thread: &Thread) {
+        if time > self.time {
+            // Before the first event there is no height to note.
+            if self.n_events > 0 {
+                self.note_height();
+            }
+            while let Some(edge) = self.next_edge.filter(|&edge| edge <= time) {
+                self.pass_edge(edge, thread);
+            }
+            if !self.is_over {
+                self.time = time;
+            }
+        }
+    }
+
+    #[cold]
+    fn pass_edge(&mut self, edge: u64, thread: &Thread) {
+        if self.has_begun {
+            let others = self.threads.may_come_back();
+            let mut pinned: Vec<u32> = others.chain(thread.last_free.numbers()).collect();
+            pinned.sort_unstable();
+            self.sites
+                .pass_edge(|number| pinned.binary_search(&number).is_ok());
+        } else {
+            self.has_begun = true;
+            self.sites.begin();
+            self.sizes = SizeCounts::new();
+            // The peak is looked for again, from here on.
+            self.peak = self.now;
+            self.peak_time = edge;
+            self.sites.mark_peak();
+        }
+        self.epoch += 1;
+        self.next_edge = self.sites.next_edge();
+        self.is_over = self.next_edge.is_none();
+        self.time = edge;
+    }
+
+    fn note_height(&mut self) {
+        self.series
+            .add(self.time, self.bytes_before, self.bytes_highest);
+        self.bytes_before = self.now.bytes;
+        self.bytes_highest = self.now.bytes;
+    }
+
+    fn run(
+        &mut self,
+        chunk: &DecodedChunk,
+        ops: Range<usize>,
+        thread: &mut Thread,
+        wanted: &mut Wanted,
+    ) {
+        let ops = &chunk.ops[ops];
+        self.n_events += ops.len() as u64;
+        for batch in ops.chunks(BATCH) {
+            if !self.blocks.is_small() {
+                let touch = |sum: u64, op: &Op| sum ^ self.blocks.touch(op.address);
+                black_box(batch.iter().fold(0, touch));
+            }
+            for op in batch {
+                match op.kind {
+                    OpKind::Alloc => {
+                        let op = &self.as_seen(thread, *op);
+                        let (site, is_wanted) = self.site_of(chunk, thread, op, wanted);
+                        if is_wanted {
+                            self.sizes.count(op.size);
+                        }
+                        if self.n_recent > 0 {
+                            thread.recent.push(op.address, self.n_recent);
+                        }
+                        self.alloc(site, op.allocator, op.address, op.size);
+                    }
+                    OpKind::Free => self.free(thread, op.address),
+                    OpKind::FreeRange => self.free_range(thread, op.address, op.size),
+                    OpKind::Unfree => self.unfree(thread),
+                }
+            }
+        }
+    }
+
+    /// A mapping of a file that the kernel resized or moved is still one: what the thread released just before tells.
+    #[inline(always)]
+    fn as_seen(&self, thread: &Thread, mut op: Op) -> Op {
+        if op.allocator == Allocator::Mremap as u8 {
+            if let LastFree::Pieces { pieces, .. } = &thread.last_free {
+                let is_file = |piece: &ranges::Released| {
+                    self.sites.allocator(piece.site) == Allocator::MmapFile as u8
+                };
+                if pieces.iter().any(is_file) {
+                    op.allocator = Allocator::MmapFile as u8;
+                }
+            }
+        }
+        op
+    }
+
+    #[inline(always)]
+    fn site_of(
+        &mut self,
+        chunk: &DecodedChunk,
+        thread: &mut Thread,
+        op: &Op,
+        wanted: &mut Wanted,
+    ) -> (u32, bool) {
+        match thread.nodes.get(op.node as usize) {
+            Some(slot) if slot.allocator == op.allocator && slot.epoch == self.epoch => {
+                (slot.site, slot.is_wanted)
+            }
+            _ => self.new_site_of(chunk, thread, op, wanted),
+        }
+    }
+
+    #[cold]
+    fn new_site_of(
+        &mut self,
+        chunk: &DecodedChunk,
+        thread: &mut Thread,
+        op: &Op,
+        wanted: &mut Wanted,
+    ) -> (u32, bool) {
+        let stack = match self.has_stacks {
+            true => thread.stack_of(op.node, chunk, &mut self.stacks),
+            false => StackId::EMPTY,
+        };
+        let site = self.sites.intern(SiteKey {
+            stack,
+            stream: thread.stream,
+            allocator: op.allocator,
+        });
+        let is_wanted = wanted(&self.stacks, stack, thread.stream);
+        if let Some(slot) = thread.nodes.get_mut(op.node as usize) {
+            slot.site = site;
+            slot.allocator = op.allocator;
+            slot.is_wanted = is_wanted;
+            slot.epoch = self.epoch;
+        }
+        (site, is_wanted)
+    }
+
+    /// Bytes of memory that the tally holds.
+    pub fn heap_bytes(&self) -> usize {
+        self.stacks.heap_bytes()
+            + self.sites.heap_bytes()
+            + self.blocks.heap_bytes()
+            + self.ranges.heap_bytes()
+            + self.sizes.heap_bytes()
+            + self.threads.heap_bytes()
+    }
+}

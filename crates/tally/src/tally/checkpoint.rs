@@ -1,0 +1,129 @@
+//! A tally as bytes, and back: what a bounded capture keeps in place of the events it has removed.
+//!
+//! A tally that was written, read and continued gives the same sums as one that never stopped. Numbers of stacks and
+//! sites are kept. What can be found again from the events themselves, such as each thread's place in its chunk, is left out.
+//!
+//! The bytes come from a file, so reading them trusts nothing: every length is held against the bytes that are left,
+//! every number that names something against what there is, and every count leaves room for more to be counted.
+
+use super::Tally;
+use crate::amount::Weigher;
+use crate::encoding::{Decoder, Encoder};
+use crate::live_blocks::LiveBlocks;
+use crate::ranges::Ranges;
+use crate::series::HeapSeries;
+use crate::sites::Sites;
+use crate::sizes::SizeCounts;
+use crate::stacks::Stacks;
+use crate::threads::Threads;
+
+/// The first byte. Another number is a tally that this reader does not understand.
+const VERSION: u8 = 1;
+
+impl Tally {
+    /// All sums so far. Not of a tally that watches more: it is not continued from bytes. `with_blocks`: also what is alive and what each thread freed last, without which no further events can
+    /// be added.
+    pub fn to_bytes(&self, with_blocks: bool) -> Vec<u8> {
+        let mut out = Encoder::default();
+        out.byte(VERSION);
+        out.byte(u8::from(with_blocks));
+        out.number(self.weigher.sample_bytes());
+        for count in [
+            self.n_events,
+            self.n_frees,
+            self.n_unknown_frees,
+            self.n_overlaps,
+        ] {
+            out.number(count);
+        }
+        for amount in [self.now, self.peak, self.files_now, self.files_highest] {
+            out.amount(amount);
+        }
+        for number in [
+            self.peak_time,
+            self.time,
+            self.bytes_before,
+            self.bytes_highest,
+        ] {
+            out.number(number);
+        }
+        self.stacks.write(&mut out);
+        self.sites.write(&mut out);
+        self.sizes.write(&mut out);
+        self.series.write(&mut out);
+        if with_blocks {
+            self.ranges.write(&mut out);
+            self.threads.write(&self.ranges, &mut out);
+            self.blocks.write(&mut out);
+        }
+        out.into_bytes()
+    }
+
+    /// The tally that [`Tally::to_bytes`] wrote; `None` if these bytes are none.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Tally> {
+        let mut input = Decoder::new(bytes);
+        if input.byte()? != VERSION {
+            return None;
+        }
+        let with_blocks = match input.byte()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        let weigher = Weigher::new(input.number()?);
+        let n_events = input.count()?;
+        let n_frees = input.count()?;
+        let n_unknown_frees = input.count()?;
+        let n_overlaps = input.count()?;
+        let (now, peak) = (input.amount()?, input.amount()?);
+        let (files_now, files_highest) = (input.amount()?, input.amount()?);
+        let (peak_time, time) = (input.number()?, input.number()?);
+        let (bytes_before, bytes_highest) = (input.number()?, input.number()?);
+        let stacks = Stacks::read(&mut input)?;
+        let sites = Sites::read(&mut input, stacks.n_stacks())?;
+        let sizes = SizeCounts::read(&mut input)?;
+        let series = HeapSeries::read(&mut input)?;
+        let mut ranges = Ranges::default();
+        let mut threads = Threads::default();
+        let mut blocks = LiveBlocks::new();
+        if with_blocks {
+            ranges = Ranges::read(&mut input, sites.len())?;
+            let n_may_undo;
+            (threads, n_may_undo) = Threads::read(&mut input, &ranges, sites.len())?;
+            if n_may_undo > n_frees {
+                return None;
+            }
+            blocks = LiveBlocks::read(&mut input, sites.len())?;
+        }
+        input.is_at_end().then_some(Tally {
+            weigher,
+            stacks,
+            sites,
+            blocks,
+            ranges,
+            sizes,
+            threads,
+            now,
+            peak,
+            peak_time,
+            files_now,
+            files_highest,
+            series,
+            time,
+            bytes_before,
+            bytes_highest,
+            n_events,
+            n_frees,
+            n_unknown_frees,
+            n_overlaps,
+            has_totals: true,
+            n_recent: 0,
+            has_stacks: true,
+            next_edge: None,
+            epoch: 0,
+            has_begun: true,
+            is_over: false,
+            knows_births: n_events == 0,
+        })
+    }
+}

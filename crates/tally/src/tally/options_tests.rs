@@ -1,0 +1,253 @@
+//! Intervals, lifetimes and temporary blocks against a naive replay that keeps every state the heap was in.
+
+use std::collections::HashSet;
+
+use super::tests::{Naive, NaiveBlock, bytes, chunk, step};
+use super::*;
+use crate::Lifetime;
+use proptest::prelude::*;
+
+/// All events with their times: a thread's clock moves every five of its events, and never back for all together.
+fn timed(events: &[(u32, Op)]) -> Vec<u64> {
+    let mut n_seen = [0u64; 4];
+    let mut now = 0;
+    let time = |(stream, _): &(u32, Op)| {
+        let n = &mut n_seen[*stream as usize];
+        now = now.max(*n / 5 * 3);
+        *n += 1;
+        now
+    };
+    events.iter().map(time).collect()
+}
+
+fn tally(events: &[(u32, Op)], watch: TallyOptions) -> Sums {
+    let of_stream = |stream: u32| -> Vec<Op> {
+        let own = events.iter().filter(|(owner, _)| *owner == stream);
+        own.map(|(_, op)| *op).collect()
+    };
+    let chunks: Vec<DecodedChunk> = (1..4)
+        .map(|stream| chunk(stream, of_stream(stream)))
+        .collect();
+    let mut done = [0usize; 4];
+    let mut tally = Tally::new(0);
+    tally.configure(watch);
+    for run in events.chunk_by(|a, b| a.0 == b.0) {
+        let stream = run[0].0 as usize;
+        let from = done[stream];
+        done[stream] += run.len();
+        tally.apply(&chunks[stream - 1], from..done[stream]);
+    }
+    tally.finish()
+}
+
+/// What the naive replay knows: states at the edges, and sums between them.
+struct Told {
+    /// What was alive at each edge, and at the end.
+    states: Vec<Vec<NaiveBlock>>,
+    /// Time and size of every allocation within the edges.
+    allocated: Vec<(u64, u64)>,
+    temporary: (u64, u64),
+    block_time: u64,
+    peak: u64,
+    live: u64,
+}
+
+fn told(events: &[(u32, Op)], edges: &[u64], threshold: usize) -> Told {
+    let (first, last) = (edges[0], edges[edges.len() - 1]);
+    let mut naive = Naive::default();
+    let mut told = Told {
+        states: Vec::new(),
+        allocated: Vec::new(),
+        temporary: (0, 0),
+        block_time: 0,
+        peak: 0,
+        live: 0,
+    };
+    // Nothing is alive at the very beginning.
+    told.states.extend((first == 0).then(Vec::new));
+    // Of each stream: number, place and size of the blocks it allocated, oldest first.
+    let mut recent: Vec<Vec<(usize, u64, u64)>> = vec![Vec::new(); 4];
+    // What each stream's last release was counted as, to take it back.
+    let mut counted = [None; 4];
+    let inside = |time: u64| first <= time && time < last;
+    for ((stream, op), time) in events.iter().zip(timed(events)) {
+        let is_over = time >= last;
+        let time = time.min(last);
+        let numbers: HashSet<usize> = {
+            let born = naive.blocks.iter().filter(|block| inside(block.born));
+            born.map(|block| block.number).collect()
+        };
+        told.block_time += (time - naive.time.max(first).min(time)) * numbers.len() as u64;
+        // What is alive when counting begins is part of the peak, even if nothing happens until it ends.
+        if naive.time < first && first <= time {
+            told.peak = bytes(&naive.blocks);
+        }
+        if is_over {
+            break;
+        }
+        for _ in edges
+            .iter()
+            .filter(|&&edge| naive.time < edge && edge <= time)
+        {
+            told.states.push(naive.blocks.clone());
+        }
+        if inside(time) {
+            told.peak = told.peak.max(bytes(&naive.blocks));
+        }
+        naive.time = time;
+        naive.apply(*stream, op);
+        if inside(time) {
+            told.peak = told.peak.max(bytes(&naive.blocks));
+        }
+        let thread = *stream as usize;
+        match op.kind {
+            OpKind::Alloc => {
+                recent[thread].push((naive.n_blocks, op.address, op.size));
+                if inside(time) {
+                    told.allocated.push((time, op.size));
+                }
+            }
+            OpKind::Unfree => {
+                if let Some(size) = counted[thread].take() {
+                    told.temporary.0 -= size;
+                    told.temporary.1 -= 1;
+                }
+            }
+            OpKind::Free | OpKind::FreeRange => {
+                let gone = naive.previous.iter().find(|(owner, _)| owner == stream);
+                let gone = gone.map_or(&[][..], |(_, gone)| gone);
+                let last_few = recent[thread].iter().rev().take(threshold + 1);
+                counted[thread] = match gone {
+                    [block] if inside(block.born) => {
+                        let whole = (block.number, block.start, block.length);
+                        last_few
+                            .into_iter()
+                            .any(|it| *it == whole)
+                            .then_some(whole.2)
+                    }
+                    _ => None,
+                };
+                if let Some(size) = counted[thread] {
+                    told.temporary.0 += size;
+                    told.temporary.1 += 1;
+                }
+            }
+        }
+    }
+    // Time stands still behind the last event.
+    told.states.resize(edges.len(), naive.blocks.clone());
+    let heap = naive.blocks.iter().filter(|block| !block.is_file);
+    told.live = heap
+        .filter(|block| inside(block.born))
+        .map(|block| block.length)
+        .sum();
+    told
+}
+
+/// The bins in which times lie that no event has: halving is exact for any edges.
+fn edges() -> impl Strategy<Value = Vec<u64>> {
+    let steps = prop::collection::vec(1u64..30, 1..9);
+    (0u64..20, steps, any::<bool>()).prop_map(|(first, steps, is_open)| {
+        let mut edges = vec![first];
+        for step in steps {
+            edges.push(edges[edges.len() - 1] + step);
+        }
+        if is_open {
+            edges[0] = 0;
+            edges.push(u64::MAX);
+        }
+        edges
+    })
+}
+
+proptest! {
+    #[test]
+    fn intervals_lifetimes_and_temporary_blocks_equal_a_naive_replay(
+        steps in prop::collection::vec(step(), 0..200),
+        edges in edges(),
+        threshold in 0usize..4,
+        n_halvings in 0usize..3,
+    ) {
+        let events: Vec<(u32, Op)> = steps.concat();
+        let told = told(&events, &edges, threshold);
+        let watch = TallyOptions { edges: edges.clone(), temporary: Some(threshold as u32), ..TallyOptions::default() };
+        let sums = tally(&events, watch);
+        prop_assert_eq!(sums.total.count, told.allocated.len() as u64);
+        prop_assert_eq!(sums.total.bytes, told.allocated.iter().map(|it| it.1).sum::<u64>());
+        prop_assert_eq!(sums.peak.bytes, told.peak);
+        prop_assert_eq!(sums.live.bytes, told.live);
+        prop_assert_eq!((sums.temporary.bytes, sums.temporary.count), told.temporary);
+        let of_sites: u64 = sums.sites.iter().filter_map(|site| site.block_time).sum();
+        prop_assert_eq!(of_sites, told.block_time);
+
+        let mut lives = sums.lives;
+        for _ in 0..n_halvings {
+            lives.halve();
+        }
+        let place = |edge: u64| edges.iter().position(|&known| known == edge).unwrap_or(0);
+        for (a, &from) in lives.edges.iter().enumerate() {
+            for (b, &to) in lives.edges.iter().enumerate().skip(a + 1) {
+                let born = |life: &&Lifetime| a <= usize::from(life.birth) && usize::from(life.birth) < b;
+                let sum = |lives: Vec<&Lifetime>| lives.iter().map(|life| life.bytes).sum::<i64>() as u64;
+                let allocated = sum(lives.entries.iter().filter(born).collect());
+                let within = told.allocated.iter().filter(|(time, _)| (from..to).contains(time));
+                prop_assert_eq!(allocated, within.map(|it| it.1).sum::<u64>());
+                let alive = lives.entries.iter().filter(born).filter(|life| usize::from(life.death) >= b);
+                let state = told.states[place(to)].iter().filter(|block| !block.is_file);
+                let expected: u64 = state.filter(|block| (from..to).contains(&block.born)).map(|block| block.length).sum();
+                prop_assert_eq!(sum(alive.collect()), expected, "alive at {} since {}", to, from);
+            }
+        }
+    }
+
+    #[test]
+    fn watching_changes_no_sum(steps in prop::collection::vec(step(), 0..200), width in 1u64..40) {
+        let events: Vec<(u32, Op)> = steps.concat();
+        let plain = tally(&events, TallyOptions::default());
+        let edges = (0..9).map(|n| n * width).chain([u64::MAX]).collect();
+        let watched = tally(&events, TallyOptions { edges, temporary: Some(1), ..TallyOptions::default() });
+        prop_assert_eq!(plain.peak, watched.peak);
+        prop_assert_eq!(plain.peak_time, watched.peak_time);
+        let same = plain.sites.iter().zip(&watched.sites);
+        for (one, other) in same {
+            prop_assert_eq!(SiteSums { temporary: other.temporary, ..*one }, *other);
+        }
+        prop_assert_eq!(plain.sites.len(), watched.sites.len());
+        prop_assert_eq!(plain.heap, watched.heap);
+    }
+
+    #[test]
+    fn without_stacks_the_heights_are_the_same(steps in prop::collection::vec(step(), 0..200)) {
+        let events: Vec<(u32, Op)> = steps.concat();
+        let plain = tally(&events, TallyOptions::default());
+        let flat = tally(&events, TallyOptions { without_stacks: true, ..TallyOptions::default() });
+        prop_assert_eq!((plain.peak, plain.peak_time), (flat.peak, flat.peak_time));
+        prop_assert_eq!((plain.live, plain.total), (flat.live, flat.total));
+        prop_assert_eq!(plain.heap, flat.heap);
+        prop_assert_eq!(flat.stacks.n_stacks(), 1);
+    }
+}
+
+#[test]
+fn numbers_of_cohorts_are_used_again() {
+    let op = |kind, address| Op {
+        address,
+        size: 64,
+        node: 2,
+        kind,
+        allocator: Allocator::Malloc as u8,
+    };
+    // A block is allocated and released in each of two thousand bins, at one site.
+    let mut tally = Tally::new(0);
+    tally.configure(TallyOptions {
+        edges: (0..=2_000).map(|n| n * 3).collect(),
+        ..TallyOptions::default()
+    });
+    let pairs = (0..5_000).flat_map(|_| [op(OpKind::Alloc, 0x1000), op(OpKind::Free, 0x1000)]);
+    let chunk = chunk(1, pairs.collect());
+    tally.apply(&chunk, 0..chunk.ops.len());
+    assert!(tally.sites.heap_bytes() < 1 << 20);
+    let sums = tally.finish();
+    assert_eq!(sums.total.count, 5_000);
+    assert_eq!(sums.sites.len(), 1);
+}

@@ -1,0 +1,201 @@
+//! What one event does to the heap: blocks and mappings come and go, and the peak is marked just before something leaves.
+//!
+//! The hottest part of every report; what is called for each event is inlined into the loop of [`Tally::apply`].
+
+use super::Tally;
+use crate::amount::Raw;
+use crate::live_blocks::Block;
+use crate::ranges;
+use crate::threads::{LastFree, Thread};
+use heaptide_capture::Allocator;
+
+impl Tally {
+    #[inline(always)]
+    pub(super) fn alloc(&mut self, site: u32, allocator: u8, address: u64, size: u64) {
+        let amount = self.weigher.weigh(size);
+        if is_range(allocator) {
+            return self.map(site, allocator, address, size, amount);
+        }
+        if address == 0 {
+            return;
+        }
+        if let Some(before) = self.blocks.insert(address, Block { size, site }) {
+            self.n_overlaps += 1;
+            self.leave(before.site, self.weigher.weigh(before.size));
+        }
+        let moment = self.moment(amount);
+        let sums = self.sites.change(site);
+        sums.total += amount;
+        sums.live += amount;
+        sums.moment = sums.moment.wrapping_sub(moment);
+        self.rise(amount);
+    }
+
+    /// The present time, for each block that an amount stands for.
+    #[inline(always)]
+    fn moment(&self, amount: Raw) -> u64 {
+        self.time.wrapping_mul(self.weigher.blocks(amount))
+    }
+
+    #[inline(always)]
+    fn rise(&mut self, amount: Raw) {
+        self.now += amount;
+        self.bytes_highest = self.bytes_highest.max(self.now.bytes);
+    }
+
+    /// Takes an amount off the heap. The peak can only be now, before that.
+    #[inline(always)]
+    fn leave(&mut self, site: u32, amount: Raw) {
+        self.mark_peak();
+        let moment = self.moment(amount);
+        let sums = self.sites.change(site);
+        sums.live -= amount;
+        sums.moment = sums.moment.wrapping_add(moment);
+        self.now -= amount;
+    }
+
+    #[inline(always)]
+    pub(super) fn mark_peak(&mut self) {
+        if self.now.bytes > self.peak.bytes {
+            self.peak = self.now;
+            self.peak_time = self.time;
+            self.sites.mark_peak();
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn free(&mut self, thread: &mut Thread, address: u64) {
+        self.n_frees += 1;
+        let Some(block) = self.blocks.remove(address) else {
+            self.n_unknown_frees += 1;
+            thread.last_free = LastFree::Nothing;
+            return;
+        };
+        let amount = self.weigher.weigh(block.size);
+        self.leave(block.site, amount);
+        let mut place = None;
+        if self.n_recent > 0 {
+            place = thread.recent.take(address);
+            if place.is_some() {
+                self.sites.add_temporary(block.site, thread.stream, amount);
+            }
+        }
+        thread.last_free = LastFree::Block {
+            address,
+            block,
+            place,
+        };
+    }
+
+    fn map(&mut self, site: u32, allocator: u8, start: u64, size: u64, amount: Raw) {
+        if size == 0 || start == u64::MAX {
+            return;
+        }
+        // The kernel replaces what a fixed mapping covers without a word.
+        self.release(start, size);
+        self.ranges.insert(start, size, site, amount);
+        let moment = self.moment(amount);
+        let sums = self.sites.change(site);
+        sums.total += amount;
+        sums.live += amount;
+        sums.moment = sums.moment.wrapping_sub(moment);
+        if allocator == Allocator::MmapFile as u8 {
+            self.files_now += amount;
+            if self.files_now.bytes > self.files_highest.bytes {
+                self.files_highest = self.files_now;
+            }
+        } else {
+            self.rise(amount);
+        }
+    }
+
+    fn release(&mut self, start: u64, length: u64) -> Vec<ranges::Released> {
+        let released = self.ranges.release(start, length, &self.weigher);
+        for piece in &released {
+            if self.sites.allocator(piece.site) == Allocator::MmapFile as u8 {
+                let moment = self.moment(piece.amount);
+                let sums = self.sites.change(piece.site);
+                sums.live -= piece.amount;
+                sums.moment = sums.moment.wrapping_add(moment);
+                self.files_now -= piece.amount;
+            } else {
+                self.leave(piece.site, piece.amount);
+            }
+        }
+        released
+    }
+
+    pub(super) fn free_range(&mut self, thread: &mut Thread, start: u64, length: u64) {
+        self.n_frees += 1;
+        let released = self.release(start, length);
+        self.n_unknown_frees += u64::from(released.is_empty());
+        let mut place = None;
+        // One whole mapping, as it was made.
+        if let [piece] = released[..] {
+            if self.n_recent > 0 && piece.is_whole() {
+                place = thread.recent.take(piece.start);
+                if place.is_some() {
+                    self.sites
+                        .add_temporary(piece.site, thread.stream, piece.amount);
+                }
+            }
+        }
+        thread.last_free = LastFree::Pieces {
+            pieces: released,
+            place,
+        };
+    }
+
+    pub(super) fn unfree(&mut self, thread: &mut Thread) {
+        match std::mem::take(&mut thread.last_free) {
+            LastFree::Nothing => return,
+            LastFree::Block {
+                address,
+                block,
+                place,
+            } => {
+                if let Some(before) = self.blocks.insert(address, block) {
+                    self.n_overlaps += 1;
+                    self.leave(before.site, self.weigher.weigh(before.size));
+                }
+                let amount = self.weigher.weigh(block.size);
+                self.come_back(block.site, amount);
+                self.rise(amount);
+                if let Some(place) = place {
+                    thread.recent.put_back(place, address);
+                    self.sites.take_temporary(block.site, thread.stream, amount);
+                }
+            }
+            LastFree::Pieces { pieces, place } => {
+                if let (Some(place), [piece]) = (place, &pieces[..]) {
+                    thread.recent.put_back(place, piece.start);
+                    self.sites
+                        .take_temporary(piece.site, thread.stream, piece.amount);
+                }
+                for piece in &pieces {
+                    self.release(piece.start, piece.length);
+                    self.ranges.restore(piece);
+                    self.come_back(piece.site, piece.amount);
+                    if self.sites.allocator(piece.site) == Allocator::MmapFile as u8 {
+                        self.files_now += piece.amount;
+                    } else {
+                        self.rise(piece.amount);
+                    }
+                }
+            }
+        }
+        self.n_frees -= 1;
+    }
+
+    fn come_back(&mut self, site: u32, amount: Raw) {
+        let moment = self.moment(amount);
+        let sums = self.sites.change(site);
+        sums.live += amount;
+        sums.moment = sums.moment.wrapping_sub(moment);
+    }
+}
+
+#[inline(always)]
+pub(super) fn is_range(allocator: u8) -> bool {
+    Allocator::from_number(allocator).is_some_and(Allocator::is_range)
+}

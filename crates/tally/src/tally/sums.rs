@@ -1,0 +1,160 @@
+//! What is left of a tally after the last event: all sums, with each site's own.
+
+use super::{Tally, Wanted};
+use crate::amount::{Amount, Raw, Weigher};
+use crate::lifetimes::Lifetimes;
+use crate::live_blocks::LiveBlocks;
+use crate::series::HeapSeries;
+use crate::stacks::{StackId, Stacks};
+use heaptide_capture::Allocator;
+
+/// All sums of a capture.
+pub struct Sums {
+    pub stacks: Stacks,
+    pub sites: Vec<SiteSums>,
+    pub total: Amount,
+    /// Released at once; nothing if nobody asked.
+    pub temporary: Amount,
+    /// Alive on the heap at the end.
+    pub live: Amount,
+    /// Alive on the heap when it was largest; the moment is that of all sites, also of those that are not wanted.
+    pub peak: Amount,
+    /// Clock units at which that was.
+    pub peak_time: u64,
+    /// The most that was mapped from files at one time.
+    pub mapped_files: Amount,
+    /// Each size and how many allocations of it were recorded, smallest first.
+    pub sizes: Vec<(u64, u64)>,
+    pub heap: HeapSeries,
+    /// When blocks were born and died, if bins of time were asked for.
+    pub lives: Lifetimes,
+    /// Clock units of the last event.
+    pub last_time: u64,
+    /// Allocations and releases, as recorded.
+    pub n_events: u64,
+    pub n_frees: u64,
+    /// Releases of blocks that the capture does not know.
+    pub n_unknown_frees: u64,
+    /// Allocations at an address that was still taken: a release is missing.
+    pub n_overlaps: u64,
+    /// False if the capture holds no more than the peak and what was alive at the end: totals and sizes are then 0.
+    pub has_totals: bool,
+    weigher: Weigher,
+}
+
+/// The sums of one site. Of mappings of files only the total is known: they are not on the heap.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SiteSums {
+    pub stack: StackId,
+    pub stream: u32,
+    pub allocator: Allocator,
+    pub total: Amount,
+    pub live: Amount,
+    pub peak: Amount,
+    /// Released at once.
+    pub temporary: Amount,
+    /// How long all blocks of `total` together lived, in clock units; those alive at the end, until then. `None` if a
+    /// checkpoint does not say when they were born.
+    pub block_time: Option<u64>,
+}
+
+impl Sums {
+    /// How many allocations one recorded allocation of this size stands for: 1 unless the capture is sampled.
+    pub fn weight(&self, size: u64) -> f64 {
+        self.weigher.weight(size as f64)
+    }
+}
+
+impl Tally {
+    /// The sums, after the last event.
+    pub fn finish(self) -> Sums {
+        self.finish_wanted(&mut |_, _, _| true)
+    }
+
+    /// The sums of the sites that are wanted. When the peak was is decided by all of them.
+    pub fn finish_wanted(mut self, wanted: &mut Wanted) -> Sums {
+        // What is alive may be most of a report's memory, and is not needed any more.
+        self.blocks = LiveBlocks::new();
+        self.mark_peak();
+        if self.n_events > 0 {
+            self.note_height();
+        }
+        let weigher = self.weigher;
+        let (mut total, mut live, mut peak) = (Raw::default(), Raw::default(), Raw::default());
+        let mut all_temporary = Raw::default();
+        let mut sites = Vec::new();
+        let blocks = |amount| weigher.blocks(amount);
+        let (sums, mut lives) = self.sites.finish(self.time, blocks);
+        let knows_births = self.knows_births && self.has_totals;
+        let mut number_of = vec![None; sums.len()];
+        for (number, (key, site, temporary)) in sums.into_iter().enumerate() {
+            let Some(allocator) = Allocator::from_number(key.allocator) else {
+                continue;
+            };
+            // If it ended before the first edge, nothing counts.
+            if !self.has_begun || !wanted(&self.stacks, key.stack, key.stream) {
+                continue;
+            }
+            let on_heap = |amount: Raw| match allocator {
+                Allocator::MmapFile => Raw::default(),
+                _ => amount,
+            };
+            number_of[number] = Some(sites.len() as u32);
+            total += site.total;
+            all_temporary += temporary;
+            live += on_heap(site.live);
+            peak += on_heap(site.peak);
+            sites.push(SiteSums {
+                stack: key.stack,
+                stream: key.stream,
+                allocator,
+                total: weigher.finish(site.total),
+                live: weigher.finish(on_heap(site.live)),
+                peak: weigher.finish(on_heap(site.peak)),
+                temporary: weigher.finish(temporary),
+                block_time: knows_births.then_some(site.moment),
+            });
+        }
+        finish_lives(&mut lives, &number_of, &sites, weigher);
+        Sums {
+            stacks: self.stacks,
+            sites,
+            total: weigher.finish(total),
+            temporary: weigher.finish(all_temporary),
+            live: weigher.finish(live),
+            peak: weigher.finish(peak),
+            peak_time: self.peak_time,
+            mapped_files: weigher.finish(self.files_highest),
+            sizes: self.sizes.finish(),
+            heap: self.series,
+            lives,
+            last_time: self.time,
+            n_events: self.n_events,
+            n_frees: self.n_frees,
+            n_unknown_frees: self.n_unknown_frees,
+            n_overlaps: self.n_overlaps,
+            has_totals: self.has_totals,
+            weigher,
+        }
+    }
+}
+
+/// Names the sites by their places among those that are wanted. Mappings of files are allocated, but never on the heap.
+fn finish_lives(
+    lives: &mut Lifetimes,
+    number_of: &[Option<u32>],
+    sites: &[SiteSums],
+    weigher: Weigher,
+) {
+    lives
+        .entries
+        .retain(|life| number_of[life.site as usize].is_some());
+    for life in &mut lives.entries {
+        life.site = number_of[life.site as usize].unwrap_or(0);
+        life.count = weigher.finish_count(life.count);
+        if sites[life.site as usize].allocator == Allocator::MmapFile {
+            life.death = life.birth;
+        }
+    }
+    lives.merge();
+}
