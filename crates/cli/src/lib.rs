@@ -5,24 +5,24 @@
 //! `output` is where they write, [`terminal`] what they show to people in front of one, [`exit`] what they return.
 #![forbid(unsafe_code)]
 
-mod again;
-mod check;
-mod closing;
+mod command_schema;
 pub mod commands;
-mod describe;
 mod destination;
 pub mod exit;
 mod filters;
-mod finding;
 mod input;
 mod live;
 mod metrics;
 mod output;
 mod page;
 mod progress;
-mod recording_file;
+mod reinvoke;
+mod report_options;
+mod run_summary;
+mod running_processes;
 mod sizes;
 mod terminal;
+mod timeline_file;
 mod timelines;
 
 use std::ffi::OsString;
@@ -30,15 +30,15 @@ use std::ffi::OsString;
 use clap::Command;
 use clap::error::ErrorKind;
 
-pub use check::check_report_options;
-pub use closing::closing_words;
+pub use command_schema::{CommandOption, command_options};
 pub use commands::lines::LinesPlan;
 pub use commands::run::{RunPlan, Target};
 pub use commands::serve::ServePlan;
 pub use commands::worker::WorkerPlan;
-pub use describe::{CommandOption, command_options};
 pub use exit::Failure;
-pub use live::beside::{LivePlace, LivePlan};
+pub use live::runner::{LivePlan, LiveViewer};
+pub use report_options::check_report_options;
+pub use run_summary::run_summary;
 
 /// What is left to do after the command line was understood.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> Outcome {
 /// Runs a program and shows it while it runs. `python` are the words that start this command in an interpreter of its
 /// own. Returns the exit code.
 pub fn run_live(plan: &LivePlan, python: &[OsString]) -> i32 {
-    match live::beside::run(plan, python) {
+    match live::runner::run(plan, python) {
         Ok(code) => code,
         Err(failure) => match failure.report() {
             Outcome::Exit(code) => code,

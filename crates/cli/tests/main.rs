@@ -3,12 +3,12 @@
 #[path = "../../analysis/tests/support/mod.rs"]
 mod support;
 
+mod conventions;
 mod damage;
 mod diff;
 mod filters;
 mod heap;
 mod layouts;
-mod manners;
 mod pages;
 mod records;
 mod transform;

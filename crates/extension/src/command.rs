@@ -118,7 +118,7 @@ fn worker_plan_to_dict(py: Python<'_>, plan: WorkerPlan) -> PyResult<Bound<'_, P
 /// What to say when a recorded program has ended, line by line.
 #[pyfunction]
 pub fn closing_words(py: Python<'_>, path: std::path::PathBuf) -> Vec<String> {
-    py.detach(|| heaptide_cli::closing_words(&path))
+    py.detach(|| heaptide_cli::run_summary(&path))
 }
 
 /// What is wrong with the options of a report command, or None. Nothing is read, written or printed.

@@ -13,9 +13,9 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use super::{detach, record, run};
-use crate::closing_words;
 use crate::exit::Failure;
 use crate::live::{Feed, find};
+use crate::run_summary;
 use crate::terminal::{self, Left, Paint};
 
 pub const NAME: &str = "attach";
@@ -232,7 +232,7 @@ fn wait_and_end(
         )));
     };
     if !matches.get_flag("quiet") {
-        for line in closing_words(&path) {
+        for line in run_summary(&path) {
             eprintln!("heaptide: {line}");
         }
     }

@@ -11,8 +11,8 @@ use heaptide_control::json::{Json, object};
 use heaptide_control::routes::BASE;
 
 use crate::exit::Failure;
-use crate::finding::{self, Found};
 use crate::output::Output;
+use crate::running_processes::{self, RunningProgram};
 
 /// Large captures take their time; a job that waits for its interpreter, too.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -155,12 +155,14 @@ pub fn target_arguments() -> [Arg; 3] {
 
 /// Whether there is any job with control on this machine.
 pub fn finds_jobs() -> bool {
-    !finding::jobs().is_empty()
+    !running_processes::list().is_empty()
 }
 
 /// Whether a process has control.
 pub fn answers(pid: u32) -> bool {
-    finding::jobs().iter().any(|job| job.pids.contains(&pid))
+    running_processes::list()
+        .iter()
+        .any(|job| job.pids.contains(&pid))
 }
 
 /// What a job sent.
@@ -215,9 +217,9 @@ fn target(matches: &ArgMatches) -> Result<(Address, String), Failure> {
     if let Some(url) = matches.get_one::<String>("url") {
         return from_url(url);
     }
-    let found = finding::jobs();
+    let found = running_processes::list();
     let wanted = matches.get_one::<u32>("pid");
-    let fitting: Vec<&Found> = found
+    let fitting: Vec<&RunningProgram> = found
         .iter()
         .filter(|job| wanted.is_none_or(|pid| job.pids.contains(pid)))
         .collect();
@@ -226,7 +228,7 @@ fn target(matches: &ArgMatches) -> Result<(Address, String), Failure> {
             let at = wanted.and_then(|pid| job.pids.iter().position(|one| one == pid));
             Ok((job.addresses[at.unwrap_or(0)].clone(), String::new()))
         }
-        ([], Some(pid)) => Err(Failure::failed(match finding::other_user(*pid) {
+        ([], Some(pid)) => Err(Failure::failed(match running_processes::other_user(*pid) {
             Some(user) => format!(
                 "process {pid} belongs to another user, whose jobs you may not ask: do so as user {user}"
             ),
@@ -419,7 +421,7 @@ fn pretty(value: &Json, depth: usize) -> String {
 }
 
 fn list() -> Result<(), Failure> {
-    let found = finding::jobs();
+    let found = running_processes::list();
     let mut output = Output::standard();
     output.write(|out| {
         if found.is_empty() {
@@ -432,7 +434,7 @@ fn list() -> Result<(), Failure> {
     output.finish()
 }
 
-fn describe(job: &Found) -> String {
+fn describe(job: &RunningProgram) -> String {
     let pids: Vec<String> = job.pids.iter().map(u32::to_string).collect();
     format!(
         "  {}  {}  pid {}  {}",

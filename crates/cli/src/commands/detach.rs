@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_attach::{Target, place, visit};
 
-use crate::closing_words;
 use crate::commands::symbols;
 use crate::exit::Failure;
-use crate::recording_file;
+use crate::run_summary;
+use crate::timeline_file;
 
 pub const NAME: &str = "detach";
 
@@ -43,7 +43,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let target = Target::find(pid).map_err(Failure::failed)?;
     let path = end(&target)?;
     if !matches.get_flag("quiet") {
-        for line in closing_words(&path) {
+        for line in run_summary(&path) {
             eprintln!("heaptide: {line}");
         }
     }
@@ -81,7 +81,7 @@ pub fn fetch(pid: u32, there: &Path, here: &Path) -> Result<(), Failure> {
     let mut from = place::open_in_root(pid, there).map_err(|error| lost(&error))?;
     // The name was free, or to be overwritten, when the recording began.
     let mut to =
-        recording_file::replace(here).map_err(|error| Failure::writing(here.display(), &error))?;
+        timeline_file::replace(here).map_err(|error| Failure::writing(here.display(), &error))?;
     io::copy(&mut from, &mut to).map_err(|error| Failure::writing(here.display(), &error))?;
     place::remove_in_root(pid, there).map_err(|error| lost(&error))
 }

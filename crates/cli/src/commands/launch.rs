@@ -9,8 +9,8 @@ use heaptide_report::shell;
 use heaptide_timeline::Ending;
 use heaptide_watch::{Start, node, run_all};
 
-use crate::again;
 use crate::exit::Failure;
+use crate::reinvoke;
 
 pub const NAME: &str = "launch";
 
@@ -117,7 +117,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 fn rank_command(matches: &ArgMatches, is_profiled: bool) -> Vec<OsString> {
     let mut words: Vec<OsString> = Vec::new();
     if is_profiled {
-        words.extend(again::command(NAME));
+        words.extend(reinvoke::command(NAME));
         words.extend(["record", "--quiet", "--node"].map(OsString::from));
         if let Some(interval) = matches.get_one::<f64>("interval") {
             words.extend(["-T".into(), interval.to_string().into()]);
@@ -134,7 +134,7 @@ fn rank_command(matches: &ArgMatches, is_profiled: bool) -> Vec<OsString> {
         .first()
         .is_some_and(|first| first.to_string_lossy().ends_with(".py"))
     {
-        words.push(again::interpreter(NAME));
+        words.push(reinvoke::interpreter(NAME));
     }
     words.extend(program);
     words
@@ -165,7 +165,7 @@ fn found(name: &OsStr) -> Option<PathBuf> {
         return None;
     }
     let paths = std::env::var_os("PATH").unwrap_or_default();
-    let beside = PathBuf::from(again::interpreter(NAME))
+    let beside = PathBuf::from(reinvoke::interpreter(NAME))
         .parent()
         .map(Path::to_owned);
     let folders = std::env::split_paths(&paths).chain(beside.filter(|folder| folder.is_absolute()));

@@ -12,7 +12,7 @@ use heaptide_watch::node::{self, Node};
 use heaptide_watch::{Finished, Plan, Target, find_process, watch};
 
 use crate::exit::Failure;
-use crate::{again, recording_file};
+use crate::{reinvoke, timeline_file};
 
 pub const NAME: &str = "record";
 
@@ -204,7 +204,7 @@ fn target(matches: &ArgMatches) -> Result<Target, Failure> {
     };
     let is_script = first.to_string_lossy().ends_with(".py") && !matches.get_flag("nopython");
     if is_script || matches.get_flag("python") {
-        words.insert(0, again::interpreter(NAME));
+        words.insert(0, reinvoke::interpreter(NAME));
     }
     Ok(Target::Command(words))
 }
@@ -239,17 +239,17 @@ fn open(
     node: &Node,
 ) -> Result<(std::fs::File, PathBuf), Failure> {
     if let Some(path) = matches.get_one::<PathBuf>("output") {
-        return recording_file::named(path, matches.get_flag("force"));
+        return timeline_file::named(path, matches.get_flag("force"));
     }
     let folder = node::folder()
         .filter(|_| matches.get_flag("node"))
         .unwrap_or_default();
     if matches.get_flag("node") {
-        recording_file::node(&folder, node)
+        timeline_file::node(&folder, node)
     } else if matches.get_flag("dat") {
-        recording_file::mprof(&folder)
+        timeline_file::mprof(&folder)
     } else {
-        recording_file::own(&folder, &program_name(target))
+        timeline_file::own(&folder, &program_name(target))
     }
 }
 

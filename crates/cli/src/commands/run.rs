@@ -11,7 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_capture::header::DEFAULT_SAMPLE_BYTES;
 
 use crate::exit::Failure;
-use crate::live::beside::{LivePlace, LivePlan};
+use crate::live::runner::{LivePlan, LiveViewer};
 use crate::sizes;
 
 pub const NAME: &str = "run";
@@ -242,9 +242,9 @@ pub fn live_plan(
     rest: &Rest,
 ) -> Result<Option<LivePlan>, Failure> {
     let port = matches.get_one::<u16>("live-port");
-    let place = match matches.get_one::<u16>("live-remote") {
-        Some(&chosen) => LivePlace::Port(port.copied().unwrap_or(chosen)),
-        None if matches.get_flag("live") => LivePlace::Here,
+    let viewer = match matches.get_one::<u16>("live-remote") {
+        Some(&chosen) => LiveViewer::Port(port.copied().unwrap_or(chosen)),
+        None if matches.get_flag("live") => LiveViewer::ThisTerminal,
         None => return Ok(None),
     };
     let output = matches.get_one::<PathBuf>("output").cloned();
@@ -266,7 +266,7 @@ pub fn live_plan(
         }
     }
     Ok(Some(LivePlan {
-        place,
+        viewer,
         options,
         rest: rest.0.clone(),
         output,
@@ -425,19 +425,19 @@ mod tests {
     #[test]
     fn program_that_is_watched_gets_all_options_but_those_about_watching() {
         let plan = live_plan_of("run -f --live --objects job.py --live");
-        assert_eq!(plan.place, LivePlace::Here);
+        assert_eq!(plan.viewer, LiveViewer::ThisTerminal);
         assert_eq!(plan.options, words("-f --objects"));
         assert_eq!(plan.rest, words("job.py --live"));
         let plan = live_plan_of("run --live-remote -o x.tide -m job 5");
-        assert_eq!(plan.place, LivePlace::Port(0));
+        assert_eq!(plan.viewer, LiveViewer::Port(0));
         assert_eq!(plan.options, words("-o x.tide"));
         assert_eq!(plan.output, Some("x.tide".into()));
         assert_eq!(plan.rest, words("-m job 5"));
         let plan = live_plan_of("run --live-port 4000 --live-remote job.py");
-        assert_eq!(plan.place, LivePlace::Port(4000));
+        assert_eq!(plan.viewer, LiveViewer::Port(4000));
         assert_eq!(plan.options, words(""));
         let plan = live_plan_of("run --live-remote=4001 job.py");
-        assert_eq!(plan.place, LivePlace::Port(4001));
+        assert_eq!(plan.viewer, LiveViewer::Port(4001));
         assert_eq!(live_plan_of("live -- job.py x").rest, words("job.py x"));
     }
 

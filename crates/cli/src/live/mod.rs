@@ -2,12 +2,12 @@
 //!
 //! The program itself does nothing for it. Its capture lies in memory shared with a file; a [`feed`] follows that file
 //! from another process, or asks one that does ([`connect`], [`serve`], in the bytes of [`wire`]). Whoever watches
-//! slowly, or stops, sees fewer updates, and is told how many; the program never waits for anybody. [`beside`] runs a program for the purpose.
+//! slowly, or stops, sees fewer updates, and is told how many; the program never waits for anybody. [`runner`] runs a program for the purpose.
 
-pub mod beside;
 pub mod connect;
 pub mod feed;
 pub mod find;
+pub mod runner;
 pub mod serve;
 mod wire;
 

@@ -5,7 +5,7 @@ use heaptide_analysis::heap::tree::{TreeLimits, branches};
 use heaptide_report::json;
 use heaptide_report::text::heap as text;
 
-use super::{choice, file_argument, json_argument, n_rows, open, rows_argument};
+use super::{file_argument, json_argument, n_rows, open, rows_argument, selection};
 use crate::exit::Failure;
 use crate::output::{self, Output};
 
@@ -17,7 +17,7 @@ pub fn arguments() -> Command {
              An object stands below another if every way from a root to it passes through that other: it goes when the other \
              goes. What several hold stands below what all their ways have in common, or at the top.",
         )
-        .args(choice::arguments())
+        .args(selection::arguments())
         .arg(
             Arg::new("depth")
                 .long("depth")
@@ -55,8 +55,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         width: if width == 0 { usize::MAX } else { width },
         min_share: percent / 100.0,
     };
-    let branches = if choice::is_made(matches) {
-        let objects = choice::objects(&heap, matches)?;
+    let branches = if selection::is_given(matches) {
+        let objects = selection::objects(&heap, matches)?;
         let mut largest: Vec<u32> = objects.iter().collect();
         largest
             .sort_by_key(|&object| (std::cmp::Reverse(heap.retained()[object as usize]), object));

@@ -7,7 +7,7 @@ use heaptide_analysis::heap::Heap;
 use heaptide_analysis::heap::picture::{Picture, PictureLimits, Role, path, surroundings};
 use heaptide_report::{heap_export, object_graph};
 
-use super::{choice, file_argument, open};
+use super::{file_argument, open, selection};
 use crate::exit::Failure;
 use crate::output::Output;
 
@@ -24,7 +24,7 @@ pub fn arguments() -> Command {
              heaptide heap graph job.heap --kind job.Order -o orders.svg\n  \
              heaptide heap graph job.heap --kind job.Order --way -o way.html",
         )
-        .args(choice::arguments())
+        .args(selection::arguments())
         .arg(
             Arg::new("way")
                 .long("way")
@@ -110,7 +110,7 @@ fn title(heap: &Heap, picture: &Picture, n_objects: usize) -> String {
 }
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    if !choice::is_made(matches) {
+    if !selection::is_given(matches) {
         return Err(Failure::Usage(
             "which objects? choose them with --kind, --address or --unreachable".into(),
         ));
@@ -118,7 +118,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let form = form(matches.get_one::<PathBuf>("output"))?;
     Output::check(matches)?;
     let heap = open(matches)?;
-    let objects = choice::objects(&heap, matches)?;
+    let objects = selection::objects(&heap, matches)?;
     let asked = |name: &str| matches.get_one::<u32>(name).copied().unwrap_or(1);
     let limits = PictureLimits {
         depth: asked("depth"),

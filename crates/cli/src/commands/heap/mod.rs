@@ -1,14 +1,14 @@
 //! `heaptide heap`: what the objects of a process are, who holds them, and what they keep alive. A file for each question.
 
-mod choice;
 mod diff;
 mod dominators;
 mod explore;
 mod export;
 mod graph;
-mod look;
+mod overview;
 mod paths;
 mod recording;
+mod selection;
 mod show;
 mod suspects;
 mod take;
@@ -100,7 +100,7 @@ pub fn arguments() -> Command {
              heaptide heap suspects job.heap                 what looks like a leak, and what to do\n  \
              heaptide heap explore job.heap                  a page to walk through all of it",
         )
-        .args(look::arguments())
+        .args(overview::arguments())
         .args_conflicts_with_subcommands(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true);
@@ -111,7 +111,7 @@ pub fn arguments() -> Command {
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((name, matches)) = matches.subcommand() else {
-        return look::run(matches);
+        return overview::run(matches);
     };
     match ALL.iter().find(|known| known.name == name) {
         Some(known) => (known.run)(matches),

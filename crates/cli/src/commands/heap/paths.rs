@@ -6,7 +6,7 @@ use heaptide_analysis::heap::pattern::{DEPTH, reference_pattern};
 use heaptide_report::json;
 use heaptide_report::text::heap::{self as text, More};
 
-use super::{choice, file_argument, json_argument, n_rows, open, recording, rows_argument};
+use super::{file_argument, json_argument, n_rows, open, recording, rows_argument, selection};
 use crate::exit::Failure;
 use crate::output::{self, Output};
 
@@ -24,7 +24,7 @@ pub fn arguments() -> Command {
              heaptide heap paths job.heap --address 0x7f22b5318290 --long\n  \
              heaptide heap paths job.heap --kind job.Order --pattern",
         )
-        .args(choice::arguments())
+        .args(selection::arguments())
         .arg(
             Arg::new("long")
                 .short('l')
@@ -54,14 +54,14 @@ pub fn arguments() -> Command {
 }
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    if !choice::is_made(matches) {
+    if !selection::is_given(matches) {
         return Err(Failure::Usage(
             "which objects? choose them with --kind, --address or --unreachable".into(),
         ));
     }
     Output::check(matches)?;
     let heap = open(matches)?;
-    let objects = choice::objects(&heap, matches)?;
+    let objects = selection::objects(&heap, matches)?;
     let is_json = matches.get_flag("json");
     let n_rows = n_rows(matches);
     let mut output = Output::open(matches)?;

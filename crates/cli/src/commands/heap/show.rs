@@ -6,7 +6,7 @@ use heaptide_analysis::heap::{By, Partition};
 use heaptide_report::json;
 use heaptide_report::text::heap::{self as text, More};
 
-use super::{choice, file_argument, json_argument, n_rows, open, recording, rows_argument};
+use super::{file_argument, json_argument, n_rows, open, recording, rows_argument, selection};
 use crate::exit::Failure;
 use crate::output::{self, Output};
 
@@ -25,7 +25,7 @@ pub fn arguments() -> Command {
              heaptide heap show job.heap --kind job.Order --by referrers",
         )
         .arg(by_argument())
-        .args(choice::arguments())
+        .args(selection::arguments())
         .arg(rows_argument("10"))
         .arg(json_argument())
         .args(output::arguments())
@@ -57,7 +57,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             "this snapshot does not say where objects were allocated: take it while the program is recorded with --objects",
         ));
     }
-    let objects = choice::objects(&heap, matches)?;
+    let objects = selection::objects(&heap, matches)?;
     let table = Partition::of(&heap, &objects, by);
     let mut output = Output::open(matches)?;
     output.write(|out| {

@@ -10,10 +10,10 @@ use heaptide_attach::visit::{self, HeapWish};
 use heaptide_attach::{Target, place, process};
 use heaptide_control::json::{Json, object};
 
-use crate::again;
 use crate::commands::{attach, ctl, detach};
 use crate::exit::Failure;
 use crate::output::{self, Output};
+use crate::reinvoke;
 
 pub fn arguments() -> Command {
     Command::new("take")
@@ -195,7 +195,7 @@ fn run_program(matches: &ArgMatches, program: &[&OsString]) -> Result<(), Failur
         ("values", matches.get_flag("values").into()),
         ("redact", list(&patterns)),
     ]);
-    let interpreter = again::interpreter("heap");
+    let interpreter = reinvoke::interpreter("heap");
     let error = std::process::Command::new(&interpreter)
         .args(["-m", "heaptide.heap_program", &plan.to_string()])
         .exec();

@@ -22,8 +22,8 @@ use signal_hook::low_level::emulate_default_handler;
 use super::feed::Feed;
 use super::find::is_running;
 use super::serve::Server;
-use crate::closing_words;
 use crate::exit::Failure;
+use crate::run_summary;
 use crate::terminal::{self, Companion, Left, Paint};
 
 /// Between two looks at what the program has printed.
@@ -34,7 +34,7 @@ const TAIL: u64 = 32 << 10;
 /// A program that is to be watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LivePlan {
-    pub place: LivePlace,
+    pub viewer: LiveViewer,
     /// What `heaptide run` gets, without what is about watching.
     pub options: Vec<OsString>,
     /// The program and its arguments.
@@ -46,16 +46,16 @@ pub struct LivePlan {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LivePlace {
+pub enum LiveViewer {
     /// In this terminal.
-    Here,
+    ThisTerminal,
     /// Wherever somebody connects to this port; 0 chooses one.
     Port(u16),
 }
 
 /// Runs the program with `python`, the words with which `heaptide` itself was started, and returns its exit code.
 pub fn run(plan: &LivePlan, python: &[OsString]) -> Result<i32, Failure> {
-    if plan.place == LivePlace::Here && !terminal::is_possible_with_tty() {
+    if plan.viewer == LiveViewer::ThisTerminal && !terminal::is_possible_with_tty() {
         return Err(Failure::failed(
             "there is no terminal to show the program in: use --live-remote, and `heaptide live` in a terminal",
         ));
@@ -66,12 +66,12 @@ pub fn run(plan: &LivePlan, python: &[OsString]) -> Result<i32, Failure> {
         .clone()
         .unwrap_or_else(|| folder.0.join("live.tide"));
     let mut command = command(plan, python, &capture);
-    let status = match plan.place {
-        LivePlace::Here => show_here(&mut command, &capture, &folder)?,
-        LivePlace::Port(port) => show_at_port(&mut command, &capture, port)?,
+    let status = match plan.viewer {
+        LiveViewer::ThisTerminal => show_here(&mut command, &capture, &folder)?,
+        LiveViewer::Port(port) => show_at_port(&mut command, &capture, port)?,
     };
     if plan.output.is_some() && !plan.quiet {
-        for line in closing_words(&capture) {
+        for line in run_summary(&capture) {
             eprintln!("heaptide: {line}");
         }
     }

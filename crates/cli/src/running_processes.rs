@@ -11,7 +11,7 @@ use heaptide_control::{Address, group};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A job: one process, or several that act together.
-pub struct Found {
+pub struct RunningProgram {
     pub name: String,
     pub command: String,
     pub state: String,
@@ -20,19 +20,19 @@ pub struct Found {
 }
 
 /// All that answer. What does not is left out; sockets of processes that have gone are removed on the way.
-pub fn jobs() -> Vec<Found> {
+pub fn list() -> Vec<RunningProgram> {
     let groups = folders().into_iter().flat_map(|folder| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.path())
     });
-    let mut jobs: Vec<Found> = groups.filter_map(|group| job(&group)).collect();
+    let mut jobs: Vec<RunningProgram> = groups.filter_map(|group| job(&group)).collect();
     jobs.sort_by(|one, other| one.pids.cmp(&other.pids));
     jobs
 }
 
-fn job(group: &std::path::Path) -> Option<Found> {
+fn job(group: &std::path::Path) -> Option<RunningProgram> {
     let target = format!("{BASE}/status?scope=process");
-    let mut job: Option<Found> = None;
+    let mut job: Option<RunningProgram> = None;
     for (pid, address) in group::members(group) {
         let Some(Ok((200, status))) = group::ask(&address, "GET", &target, &Json::Null, PATIENCE)
         else {
@@ -45,7 +45,7 @@ fn job(group: &std::path::Path) -> Option<Found> {
                 .unwrap_or_default()
                 .to_owned()
         };
-        let job = job.get_or_insert_with(|| Found {
+        let job = job.get_or_insert_with(|| RunningProgram {
             name: text("name"),
             command: text("command"),
             state: text("state"),

@@ -10,7 +10,7 @@ use heaptide_report::{shell, units};
 const MAX_EVENTS: u64 = 30_000_000;
 
 /// The lines, without a prefix. Empty if the capture cannot be read.
-pub fn closing_words(path: &Path) -> Vec<String> {
+pub fn run_summary(path: &Path) -> Vec<String> {
     let Ok(capture) = Capture::open(path) else {
         return Vec::new();
     };

@@ -43,7 +43,7 @@ pub fn objects(heap: &Heap, matches: &ArgMatches) -> Result<ObjectSet, Failure> 
     Ok(heap.all())
 }
 
-pub fn is_made(matches: &ArgMatches) -> bool {
+pub fn is_given(matches: &ArgMatches) -> bool {
     matches.contains_id("kind") || matches.contains_id("address") || matches.get_flag("unreachable")
 }
 
