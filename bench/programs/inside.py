@@ -14,7 +14,7 @@ state, workload, scratch = sys.argv[1:]
 if state == "bare":
     pass
 elif state == "imported":
-    import heaptide.tracker
+    import heaptide.recording.tracker
 elif state == "stopped":
     import heaptide
 

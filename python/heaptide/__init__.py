@@ -28,12 +28,12 @@ if TYPE_CHECKING:  # `typing` itself would be an import
     from heaptide._native import RecordingError, __version__
     from heaptide.census import HeapCensus, heap_census
     from heaptide.components import component
-    from heaptide.decorator import memray_profiling, profile_memory
     from heaptide.heap_snapshots import HeapTaken, heap_snapshot
     from heaptide.heapy import heap, hpy
     from heaptide.line_profile import profile
     from heaptide.notebook import load_ipython_extension
-    from heaptide.tracker import Tracker, active
+    from heaptide.recording.decorator import memray_profiling, profile_memory
+    from heaptide.recording.tracker import Tracker, active
     from heaptide.usage import memory_usage
 
 __all__ = [
@@ -61,9 +61,9 @@ _HOME_OF = {
     "HeapCensus": "census",
     "HeapTaken": "heap_snapshots",
     "RecordingError": "_native",
-    "Tracker": "tracker",
+    "Tracker": "recording.tracker",
     "__version__": "_native",
-    "active": "tracker",
+    "active": "recording.tracker",
     "component": "components",
     "heap": "heapy",
     "heap_census": "census",
@@ -71,9 +71,9 @@ _HOME_OF = {
     "hpy": "heapy",
     "load_ipython_extension": "notebook",
     "memory_usage": "usage",
-    "memray_profiling": "decorator",
+    "memray_profiling": "recording.decorator",
     "profile": "line_profile",
-    "profile_memory": "decorator",
+    "profile_memory": "recording.decorator",
 }
 
 # Reached as an attribute without having been imported.

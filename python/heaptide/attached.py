@@ -13,7 +13,8 @@ import atexit
 import os
 import sys
 
-from heaptide import _native, tracker
+from heaptide import _native
+from heaptide.recording import tracker
 
 # Where modules of ours that were loaded by a visit wait for the next one.
 KEEPER = "_heaptide_attached"
@@ -143,11 +144,11 @@ def _clear_away(wish: Visit) -> None:
 def _remove(folder: str) -> None:
     """Remove the copy of the package; a capture beside it stays."""
     if folder:
-        package = os.path.join(folder, "heaptide")
         try:
-            for name in os.listdir(package):
-                os.unlink(os.path.join(package, name))
-            os.rmdir(package)
+            for path, _, files in os.walk(os.path.join(folder, "heaptide"), topdown=False):
+                for name in files:
+                    os.unlink(os.path.join(path, name))
+                os.rmdir(path)
             os.rmdir(folder)
-        except OSError:  # somebody else was faster, or a capture is in it
+        except OSError:  # another process was faster, or a capture is in it
             pass

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from heaptide.recorder import Session
+    from heaptide.recording.from_settings import Session
     from heaptide.settings import Settings
 
 _begun = False
@@ -35,10 +35,11 @@ def begin() -> None:
 def _begin() -> None:
     import os
 
-    from heaptide import recorder, settings
+    from heaptide import settings
+    from heaptide.recording import from_settings, program
 
     inherited = os.environ.get(settings.SESSION, "")
-    words = recorder.command_words()
+    words = program.command_words()
     if _is_ours(words):
         return
     chosen = settings.load()
@@ -50,7 +51,7 @@ def _begin() -> None:
             return  # our own command under another name
     if inherited == "off":
         return
-    joined = recorder.Session.read(inherited)
+    joined = from_settings.Session.read(inherited)
     if joined is not None and joined.pid == os.getpid():
         # The recorded process itself became this program; it begins anew, and its earlier capture is kept.
         os.environ.pop(settings.SESSION)
@@ -65,7 +66,7 @@ def _begin() -> None:
     elif component:
         _record(chosen, component, is_component=True)
     elif chosen.run and joined is None:
-        _record(chosen, recorder.program_name())
+        _record(chosen, program.program_name())
     if chosen.control:
         _attempt(_control, chosen)
     if chosen.signal:
@@ -85,12 +86,12 @@ def _record(chosen: Settings, name: str, *, is_component: bool = False, joined: 
     import atexit
     import os
 
-    from heaptide import recorder
     from heaptide.messages import say
+    from heaptide.recording import from_settings
 
     # Registered before anything of the program's, so that it runs after everything of the program's.
     atexit.register(_finish, os.getpid(), chosen.quiet or joined is not None)
-    begun = recorder.begin(chosen, name, is_component=is_component, whole_program=True, joined=joined)
+    begun = from_settings.begin(chosen, name, is_component=is_component, whole_program=True, joined=joined)
     if is_component and not chosen.quiet:
         say(f"component {name}: recording into {begun.path}")
 
@@ -99,13 +100,13 @@ def _finish(pid: int, quiet: bool) -> None:
     """Complete the capture, after the last of the program's own exit handlers."""
     import os
 
-    from heaptide import recorder
     from heaptide.messages import say
+    from heaptide.recording import from_settings
 
     watch = sys.modules.get("heaptide.watch")
     if watch is not None:
         watch.finish()
-    recorded = recorder.end() if os.getpid() == pid else None
+    recorded = from_settings.end() if os.getpid() == pid else None
     if recorded is not None and not quiet:
         say(f"recorded into {recorded.path}; look at it with: heaptide stats {recorded.path}")
 
@@ -125,7 +126,8 @@ def _control(chosen: Settings) -> None:
     import importlib
     import os
 
-    from heaptide import capture_files, settings
+    from heaptide import settings
+    from heaptide.recording import capture_files
 
     pid = str(os.getpid())
     folder = chosen.sessions or capture_files.home(chosen)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, TypeVar
 
-    from heaptide.recorder import Recording
+    from heaptide.recording.from_settings import SettingsRecording
     from heaptide.settings import Settings
 
     Function = TypeVar("Function", bound=Callable[..., Any])
@@ -41,7 +41,7 @@ class component:
         if not isinstance(name, str) or not name:
             raise TypeError('a component has a name: heaptide.component("scheduler")')
         self.name = name
-        self._begun: list[Recording | None] = []
+        self._begun: list[SettingsRecording | None] = []
         _named_by_program.add(name)
 
     def __enter__(self) -> component:
@@ -94,7 +94,7 @@ def matched(chosen: Settings) -> str:
     """The selected component whose pattern the command line of this process fits, or nothing."""
     from fnmatch import fnmatchcase
 
-    from heaptide.recorder import command_words
+    from heaptide.recording.program import command_words
 
     line = " ".join(command_words())
     for name in selected(chosen):
@@ -104,19 +104,19 @@ def matched(chosen: Settings) -> str:
     return ""
 
 
-def _begin(name: str) -> Recording | None:
+def _begin(name: str) -> SettingsRecording | None:
     try:
         from heaptide import settings
 
         chosen = settings.load()
         if name not in selected(chosen):
             return None
-        from heaptide import recorder
+        from heaptide.recording import from_settings
 
-        running = recorder.current()
+        running = from_settings.current()
         if running is not None and running.component == name:
             return None  # begun at the start of the process, or by the component around this one
-        begun = recorder.begin(chosen, name, is_component=True)
+        begun = from_settings.begin(chosen, name, is_component=True)
         if not chosen.quiet:
             say(f"component {name}: recording into {begun.path}")
         return begun
@@ -125,15 +125,15 @@ def _begin(name: str) -> Recording | None:
         return None
 
 
-def _end(begun: Recording | None) -> None:
+def _end(begun: SettingsRecording | None) -> None:
     if begun is None:
         return
     try:
-        from heaptide import recorder
+        from heaptide.recording import from_settings
 
         # A largest size may have begun another capture of the same component meanwhile.
-        running = recorder.current()
+        running = from_settings.current()
         if running is not None and running.is_component and running.component == begun.component:
-            recorder.end()
+            from_settings.end()
     except Exception as error:
         say(f"component {begun.component}: {reason(error)}")

@@ -16,7 +16,8 @@ import sys
 import zlib
 from typing import Any
 
-from heaptide import _native, processes, settings, tracker
+from heaptide import _native, processes, settings
+from heaptide.recording import tracker
 
 # The routes begin with this, below whatever prefix.
 BASE = "/api/v1/profiler"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from heaptide import _native
 from heaptide.messages import reason, say_once
-from heaptide.tracker import Tracker
+from heaptide.recording.tracker import Tracker
 
 if TYPE_CHECKING:
     import subprocess

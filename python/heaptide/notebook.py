@@ -18,7 +18,7 @@ from heaptide import line_report
 from heaptide.line_program import Accumulated
 from heaptide.line_recording import in_another_process
 from heaptide.messages import reason
-from heaptide.tracker import Tracker
+from heaptide.recording.tracker import Tracker
 from heaptide.usage import memory_usage
 
 MEMIT_HELP = """Measure the memory of a statement; as a cell magic, of a cell, with the first line as setup.

@@ -10,7 +10,7 @@ import os
 import sys
 import zlib
 
-from heaptide import recorder
+from heaptide.recording.program import program_name
 
 # PF_FORKNOEXEC among the kernel's flags of a process, which everybody may read.
 _FORKED_WITHOUT_EXEC = 0x40
@@ -43,7 +43,7 @@ class Job:
         """By the command that began the job, and the folder in which it did."""
         group = os.environ.get("HEAPTIDE_GROUP")
         if group:
-            return cls(recorder.program_name(), f"{zlib.crc32(group.encode()):08x}")
+            return cls(program_name(), f"{zlib.crc32(group.encode()):08x}")
         pid = _root()[0]
         command = list(sys.orig_argv)
         folder = ""
@@ -55,7 +55,7 @@ class Job:
         except OSError:
             pass  # it has just ended
         words = "\0".join([folder, *command])
-        return cls(recorder.program_name(command), f"{zlib.crc32(words.encode(errors='replace')):08x}")
+        return cls(program_name(command), f"{zlib.crc32(words.encode(errors='replace')):08x}")
 
 
 def _root() -> tuple[int, str]:

@@ -14,8 +14,9 @@ import sys
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from types import ModuleType
 
-from heaptide import _native, tracker
+from heaptide import _native
 from heaptide.messages import reason, say
+from heaptide.recording import tracker
 
 # Not from `typing`: what is imported here the program pays for, and finds among its modules.
 TYPE_CHECKING = False

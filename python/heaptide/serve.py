@@ -18,9 +18,10 @@ import threading
 from types import FrameType
 from typing import TypedDict
 
-from heaptide import control, settings, tracker
+from heaptide import control, settings
 from heaptide.job_loading import NoJob, load
 from heaptide.messages import reason, say
+from heaptide.recording import tracker
 from heaptide.serve_http import JobServer
 
 

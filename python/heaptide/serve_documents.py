@@ -6,8 +6,9 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from heaptide import _native, tracker
+from heaptide import _native
 from heaptide.control import BASE
+from heaptide.recording import tracker
 
 if TYPE_CHECKING:
     from heaptide.serve_http import JobServer

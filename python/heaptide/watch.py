@@ -12,8 +12,8 @@ import threading
 from collections import deque
 from time import sleep
 
-from heaptide import recorder
 from heaptide.messages import reason, say
+from heaptide.recording import from_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def obey_file(chosen: Settings) -> None:
     _switch = chosen
     _file_seen = _look_at_file(chosen)
     if _content(chosen) == "on":
-        recorder.toggle(chosen, True)
+        from_settings.toggle(chosen, True)
     start()
 
 
@@ -92,19 +92,19 @@ def _look() -> None:
     if _switch is not None:
         while _notes:
             _notes.popleft()
-            recorder.toggle(_switch)
+            from_settings.toggle(_switch)
         if _switch.control_file:
             seen = _look_at_file(_switch)
             if seen != _file_seen:
                 _file_seen = seen
                 if seen is not None:
-                    recorder.toggle(_switch, {"on": True, "off": False}.get(_content(_switch)))
-    recording = recorder.current()
+                    from_settings.toggle(_switch, {"on": True, "off": False}.get(_content(_switch)))
+    recording = from_settings.current()
     if recording is not None and recording.settings.max_size:
         _bound(recording)
 
 
-def _bound(recording: recorder.Recording) -> None:
+def _bound(recording: from_settings.SettingsRecording) -> None:
     try:
         size = os.stat(recording.path).st_size
     except OSError:  # somebody took it away
@@ -113,10 +113,10 @@ def _bound(recording: recorder.Recording) -> None:
         return
     if recording.settings.when_full == "stop":
         say(f"{recording.path} has reached {recording.settings.max_size} bytes; the program goes on unrecorded")
-        recorder.end()
+        from_settings.end()
     else:
-        recorder.end()
-        recorder.begin(recording.settings, recording.component, is_component=recording.is_component)
+        from_settings.end()
+        from_settings.begin(recording.settings, recording.component, is_component=recording.is_component)
 
 
 def _look_at_file(chosen: Settings) -> tuple[int, int, int] | None:

@@ -86,16 +86,23 @@ impl Place {
         Ok(())
     }
 
-    /// Copies what lies in a folder, without its subfolders, into a new one of the same name.
-    pub fn copy(&mut self, folder: &Path) -> io::Result<()> {
-        let into = reached(&self.folder).join(folder.file_name().unwrap_or_default());
+    /// Copies a Python package, with its subpackages, into a new folder of the same name.
+    pub fn copy(&mut self, package: &Path) -> io::Result<()> {
+        let into = reached(&self.folder).join(package.file_name().unwrap_or_default());
+        self.copy_folder(package, into)
+    }
+
+    fn copy_folder(&mut self, from: &Path, into: PathBuf) -> io::Result<()> {
         make_folder(&into)?;
-        for entry in fs::read_dir(folder)? {
+        for entry in fs::read_dir(from)? {
             let entry = entry?;
-            if entry.file_type()?.is_file() {
-                let path = into.join(entry.file_name());
+            let path = into.join(entry.file_name());
+            let file_type = entry.file_type()?;
+            if file_type.is_file() {
                 io::copy(&mut File::open(entry.path())?, &mut new_file(&path)?)?;
                 self.made.push(path);
+            } else if file_type.is_dir() && entry.file_name() != "__pycache__" {
+                self.copy_folder(&entry.path(), path)?;
             }
         }
         self.made.push(into);

@@ -33,8 +33,10 @@ def act(wish):
     try:
         if brought and keeper is not None:
             sys.modules.update(keeper.modules)
-            # They may come from a copy that has gone; what was not loaded then lies in the one of this visit.
-            sys.modules["heaptide"].__path__ = [wish["package"]]
+            # They may come from a copy that was removed: modules not loaded by then come from this visit's copy.
+            for name, module in keeper.modules.items():
+                if hasattr(module, "__path__"):
+                    module.__path__ = ["/".join([wish["package"], *name.split(".")[1:]])]
         elif brought:
             load(wish["package"])
         native = sys.modules.get("heaptide._native")

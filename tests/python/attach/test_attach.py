@@ -161,12 +161,12 @@ def test_capture_has_a_name_of_its_own_and_is_not_overwritten(tmp_path: Path) ->
 HAS_HEAPTIDE = """
 import sys
 import heaptide
-from heaptide import tracker
+from heaptide.recording import tracker
 print("ready", flush=True)
 sys.stdin.readline()
 with heaptide.Tracker(sys.argv[1]):
     kept = bytearray(1_000_000)
-print(sys.modules["heaptide.tracker"] is tracker, heaptide.active(), flush=True)
+print(sys.modules["heaptide.recording.tracker"] is tracker, heaptide.active(), flush=True)
 """
 
 

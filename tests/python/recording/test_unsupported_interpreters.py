@@ -28,7 +28,7 @@ def strange(tmp_path: Path) -> dict[str, str]:
 
 
 def test_free_threaded_build_is_refused_in_one_sentence() -> None:
-    for statement in ("import heaptide", "import heaptide.tracker", "from heaptide import Tracker"):
+    for statement in ("import heaptide", "import heaptide.recording.tracker", "from heaptide import Tracker"):
         code = f"import sys\nsys.abiflags = 't'\ntry:\n  {statement}\nexcept ImportError as error: print(error)"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")

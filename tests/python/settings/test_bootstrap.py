@@ -35,7 +35,11 @@ def test_an_interpreter_in_which_nothing_is_set_loads_nothing_of_ours(tmp_path: 
 @pytest.mark.once
 def test_settings_that_ask_for_nothing_load_no_native_part(tmp_path: Path) -> None:
     loaded = python("-c", LOADED, cwd=tmp_path, HEAPTIDE="off", HEAPTIDE_KEEP="3").stdout
-    assert "heaptide.settings" in loaded and "heaptide._native" not in loaded and "heaptide.tracker" not in loaded
+    assert (
+        "heaptide.settings" in loaded
+        and "heaptide._native" not in loaded
+        and "heaptide.recording.tracker" not in loaded
+    )
 
 
 def test_run_records_the_program_and_its_children_in_one_session(tmp_path: Path, stats: Any) -> None:

@@ -10,8 +10,8 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from heaptide import capture_files, tracker
 from heaptide.messages import say_once
+from heaptide.recording import capture_files, tracker
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 import sys
 
-from heaptide import capture_files, settings
+from heaptide import settings
 from heaptide.messages import say
+from heaptide.recording import capture_files, program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from heaptide.settings import Settings
 
 
-class Recording:
+class SettingsRecording:
     """What was begun here and not ended yet."""
 
     def __init__(self, path: str, chosen: Settings, component: str, is_component: bool) -> None:
@@ -28,10 +29,10 @@ class Recording:
         self.pid = os.getpid()
 
 
-_current: Recording | None = None
+_current: SettingsRecording | None = None
 
 
-def current() -> Recording | None:
+def current() -> SettingsRecording | None:
     """The recording of this very process; a forked child has none of its parent's."""
     return _current if _current is not None and _current.pid == os.getpid() else None
 
@@ -43,9 +44,10 @@ def begin(
     is_component: bool = False,
     whole_program: bool = False,
     joined: Session | None = None,
-) -> Recording:
+) -> SettingsRecording:
     """Begin to record into the capture that the settings name. Raises what can go wrong."""
-    from heaptide import _native, tracker
+    from heaptide import _native
+    from heaptide.recording import tracker
 
     global _current
     is_component = is_component or (joined is not None and joined.is_component)
@@ -70,11 +72,11 @@ def begin(
         whole_program=whole_program,
         command=None if not whole_program else sys.orig_argv[1:],
         session=None if joined is None else joined.id,
-        first_import_path=main_folder() if whole_program else None,
+        first_import_path=program.main_folder() if whole_program else None,
     )
     if warning is not None:
         say(f"{warning}; Python stacks are left out of the capture")
-    _current = Recording(path, chosen, component, is_component)
+    _current = SettingsRecording(path, chosen, component, is_component)
     identity = _native.session_id()
     if identity is not None:
         root = path if joined is None else joined.path
@@ -87,9 +89,10 @@ def begin(
     return _current
 
 
-def end() -> Recording | None:
+def end() -> SettingsRecording | None:
     """End the recording that was begun here, if it still runs."""
-    from heaptide import _native, tracker
+    from heaptide import _native
+    from heaptide.recording import tracker
 
     global _current
     ended, _current = current(), None
@@ -118,7 +121,7 @@ def toggle(chosen: Settings, wish: bool | None = None) -> None:
             if running is not None and not chosen.quiet:
                 say(f"recorded into {running.path}")
         else:
-            begun = begin(chosen, program_name())
+            begun = begin(chosen, program.program_name())
             if not chosen.quiet:
                 say(f"recording into {begun.path}")
     except Exception as error:
@@ -152,53 +155,3 @@ class Session:
         if len(identity) != 16 or not os.path.isabs(path) or not os.path.isdir(os.path.dirname(path)):
             return None
         return cls(identity, pid, bool(kind & 1), path, is_open=not kind & 2)
-
-
-def program_name(command: list[str] | None = None) -> str:
-    """What a program would be called: its script, its module, or where its code came from. By default this one."""
-    words = command_words(command)
-    if not words:
-        return "python"
-    if words[0] == "-m":
-        return words[1] if len(words) > 1 else "module"
-    if words[0] == "-c":
-        return "spawn" if "--multiprocessing-fork" in words else "string"
-    return "stdin" if words[0] == "-" else words[0]
-
-
-def main_folder() -> str:
-    """The folder that Python puts first on the import path for this command line, which it has not done yet."""
-    arguments = _after_options()
-    if not arguments or arguments[0] in ("-m", "-c", "-"):
-        return os.getcwd()
-    return os.path.dirname(os.path.realpath(arguments[0]))
-
-
-def command_words(command: list[str] | None = None) -> list[str]:
-    """A command line without interpreter and its options, the script without its folder: `airflow scheduler -n 3`."""
-    words = _after_options(command)
-    if words and words[0] not in ("-m", "-c", "-"):
-        words[0] = os.path.basename(words[0])
-    return words
-
-
-def _after_options(command: list[str] | None = None) -> list[str]:
-    """What follows the interpreter's own options; `-m` and `-c` stay in front as words of their own."""
-    words = list((sys.orig_argv if command is None else command)[1:])
-    while words:
-        word = words[0]
-        if word == "-" or not word.startswith("-"):
-            return words
-        if word.startswith("--"):
-            words = words[2:] if word == "--check-hash-based-pycs" else words[1:]
-            continue
-        for at, letter in enumerate(word[1:], 1):
-            rest = word[at + 1 :]
-            if letter in "mc":
-                return [f"-{letter}", *([rest] if rest else []), *words[1:]]
-            if letter in "WX":
-                words = words[1:] if rest else words[2:]
-                break
-        else:
-            words = words[1:]
-    return words

@@ -26,7 +26,7 @@ from heaptide.messages import reason, say
 from heaptide.reports import Report, Sink, deliver, render
 
 if TYPE_CHECKING:
-    from heaptide.tracker import Mode
+    from heaptide.recording.tracker import Mode
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -265,9 +265,9 @@ class Call:
         self.name = getattr(function, "__name__", type(function).__name__)
         self.place = None
         try:
-            from heaptide import shared_recording
+            from heaptide.recording import shared
 
-            self.place = shared_recording.enter(profile.folder, self.name, profile.reporter, profile.mode)
+            self.place = shared.enter(profile.folder, self.name, profile.reporter, profile.mode)
         except Exception as error:
             say(f"{self.name}: {reason(error)}; it runs without being recorded")
 
@@ -298,9 +298,9 @@ class Call:
         if self.place is None or self.place.pid != os.getpid():
             return None  # a forked child that comes back through here has nothing to report
         try:
-            from heaptide import shared_recording
+            from heaptide.recording import shared
 
-            shared_recording.leave(self.place)
+            shared.leave(self.place)
         except Exception as error:
             say(f"{self.name}: {reason(error)}; there is no report")
             return None
@@ -342,7 +342,7 @@ def check_mode(
 ) -> Mode | None:
     """How to record, checked as :class:`heaptide.Tracker` checks it."""
     try:
-        from heaptide.tracker import Tracker
+        from heaptide.recording.tracker import Tracker
     except ImportError:
         return None  # told when the function is called
     return Tracker(

@@ -9,8 +9,8 @@ from _thread import (
     allocate_lock,
 )  # `threading` would be an import, and a wrong one in a thread that is not the program's
 
-from heaptide import _native, thread_names
-from heaptide.program import describe
+from heaptide import _native
+from heaptide.recording import thread_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +28,19 @@ if TYPE_CHECKING:
         aggregate: bool
         follow_fork: bool
         interval_ms: int
+
+    class Program(TypedDict):
+        """Facts for the header of a capture."""
+
+        command: list[str]
+        executable: str
+        working_directory: str
+        host: str
+        python_version: int
+        python_allocator: str
+        stdlib_paths: list[str]
+        import_paths: list[str]
+        own_paths: list[str]
 
 
 DEFAULT_SAMPLE_BYTES = 512 * 1024
@@ -173,7 +186,7 @@ def start(
             whole_program=whole_program,
             attached=attached,
             session=session,
-            **describe(command, first_import_path),
+            **_describe(command, first_import_path),
         )
         thread_names.watch()
         thread_names.tell_all()
@@ -189,6 +202,59 @@ def stop() -> tuple[str, bool] | None:
         thread_names.tell_all()
         thread_names.unwatch()
         return _native.stop()
+
+
+def _describe(command: list[str] | None = None, first_import_path: str | None = None) -> Program:
+    """Describe this process.
+
+    Where the program has not begun yet, `command` stands in for `sys.argv`, and `first_import_path` for what Python is
+    still to put on its import path.
+    """
+    paths = sys.path if first_import_path is None else [first_import_path, *sys.path]
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return {
+        "command": [str(word) for word in (sys.argv if command is None else command)],
+        "executable": sys.executable or "",
+        "working_directory": _working_directory(),
+        "host": os.uname().nodename,
+        "python_version": sys.hexversion,
+        "python_allocator": _allocator(),
+        "stdlib_paths": _stdlib_paths(),
+        "import_paths": [_absolute(path) for path in paths if isinstance(path, str)],
+        "own_paths": [package],
+    }
+
+
+def _absolute(path: str) -> str:
+    try:
+        return os.path.abspath(path or os.curdir)
+    except OSError:  # the current folder was deleted
+        return path
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # the folder was deleted
+        return ""
+
+
+def _stdlib_paths() -> list[str]:
+    """Folders of the standard library, told by modules that are loaded anyway: `sysconfig` would take milliseconds."""
+    folder = os.path.dirname(os.path.abspath(os.__file__))
+    return [folder, os.path.join(folder, "lib-dynload")]
+
+
+def _allocator() -> str:
+    """Tell which allocator Python uses for objects, as far as the environment decides it."""
+    if sys.flags.dev_mode:
+        return "pymalloc_debug"
+    chosen = "" if sys.flags.ignore_environment else os.environ.get("PYTHONMALLOC", "")
+    return (
+        chosen
+        if chosen and chosen not in ("default", "debug")
+        else "pymalloc" + ("_debug" if chosen == "debug" else "")
+    )
 
 
 def _after_fork_in_child() -> None:

@@ -11,8 +11,9 @@ import os
 import threading
 import time
 
-from heaptide import _native, capture_files, tracker
+from heaptide import _native
 from heaptide.messages import say_once
+from heaptide.recording import capture_files, tracker
 
 MAX_CALLS_PER_SECOND = 10_000
 DEFAULT_MODE = tracker.Tracker(os.devnull).mode()

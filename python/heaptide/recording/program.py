@@ -1,0 +1,56 @@
+"""Name, words and folder of the program that an interpreter runs, read from its command line."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def program_name(command: list[str] | None = None) -> str:
+    """What a program would be called: its script, its module, or where its code came from. By default this one."""
+    words = command_words(command)
+    if not words:
+        return "python"
+    if words[0] == "-m":
+        return words[1] if len(words) > 1 else "module"
+    if words[0] == "-c":
+        return "spawn" if "--multiprocessing-fork" in words else "string"
+    return "stdin" if words[0] == "-" else words[0]
+
+
+def main_folder() -> str:
+    """The folder that Python puts first on the import path for this command line, which it has not done yet."""
+    arguments = _after_options()
+    if not arguments or arguments[0] in ("-m", "-c", "-"):
+        return os.getcwd()
+    return os.path.dirname(os.path.realpath(arguments[0]))
+
+
+def command_words(command: list[str] | None = None) -> list[str]:
+    """A command line without interpreter and its options, the script without its folder: `airflow scheduler -n 3`."""
+    words = _after_options(command)
+    if words and words[0] not in ("-m", "-c", "-"):
+        words[0] = os.path.basename(words[0])
+    return words
+
+
+def _after_options(command: list[str] | None = None) -> list[str]:
+    """What follows the interpreter's own options; `-m` and `-c` stay in front as words of their own."""
+    words = list((sys.orig_argv if command is None else command)[1:])
+    while words:
+        word = words[0]
+        if word == "-" or not word.startswith("-"):
+            return words
+        if word.startswith("--"):
+            words = words[2:] if word == "--check-hash-based-pycs" else words[1:]
+            continue
+        for at, letter in enumerate(word[1:], 1):
+            rest = word[at + 1 :]
+            if letter in "mc":
+                return [f"-{letter}", *([rest] if rest else []), *words[1:]]
+            if letter in "WX":
+                words = words[1:] if rest else words[2:]
+                break
+        else:
+            words = words[1:]
+    return words
