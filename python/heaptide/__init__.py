@@ -26,8 +26,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` itself would be an import
     from heaptide import leaks, objects
     from heaptide._native import RecordingError, __version__
+    from heaptide.activation.components import component
     from heaptide.census import HeapCensus, heap_census
-    from heaptide.components import component
     from heaptide.heap_snapshots import HeapTaken, heap_snapshot
     from heaptide.heapy import heap, hpy
     from heaptide.line_profile import profile
@@ -64,7 +64,7 @@ _HOME_OF = {
     "Tracker": "recording.tracker",
     "__version__": "_native",
     "active": "recording.tracker",
-    "component": "components",
+    "component": "activation.components",
     "heap": "heapy",
     "heap_census": "census",
     "heap_snapshot": "heap_snapshots",

@@ -58,7 +58,7 @@ def _begin() -> None:
         joined = None
     component = ""
     if chosen.patterns:
-        from heaptide import components
+        from heaptide.activation import components
 
         component = components.matched(chosen)
     if joined is not None and joined.is_open and chosen.children:
@@ -103,9 +103,9 @@ def _finish(pid: int, quiet: bool) -> None:
     from heaptide.messages import say
     from heaptide.recording import from_settings
 
-    watch = sys.modules.get("heaptide.watch")
+    watch = sys.modules.get("heaptide.activation.triggers")
     if watch is not None:
-        watch.finish()
+        triggers.finish()
     recorded = from_settings.end() if os.getpid() == pid else None
     if recorded is not None and not quiet:
         say(f"recorded into {recorded.path}; look at it with: heaptide stats {recorded.path}")
@@ -144,12 +144,12 @@ def _control(chosen: Settings) -> None:
 
 
 def _signal(chosen: Settings) -> None:
-    from heaptide import watch
+    from heaptide.activation import triggers
 
-    watch.obey_signal(chosen)
+    triggers.obey_signal(chosen)
 
 
 def _control_file(chosen: Settings) -> None:
-    from heaptide import watch
+    from heaptide.activation import triggers
 
-    watch.obey_file(chosen)
+    triggers.obey_file(chosen)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from heaptide.configuration import Configuration
+    from heaptide.activation.config_files import Configuration
 
 YES = ("1", "t", "true", "y", "yes", "on")
 NO = ("0", "f", "false", "n", "no", "off", "")
@@ -369,7 +369,7 @@ class Settings:
 
 def load() -> Settings:
     """Read environment and files anew. Never raises."""
-    from heaptide.configuration import find
+    from heaptide.activation.config_files import find
 
     environment: Mapping[str, str] = {} if sys.flags.ignore_environment else os.environ
     return resolve(environment, find(environment))

@@ -83,9 +83,9 @@ def begin(
         session = Session(identity, os.getpid(), is_component, root, is_open=chosen.children)
         os.environ[settings.SESSION] = session.text()
     if chosen.max_size:
-        from heaptide import watch
+        from heaptide.activation import triggers
 
-        watch.start()
+        triggers.start()
     return _current
 
 

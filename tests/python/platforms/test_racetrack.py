@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from heaptide import configuration, settings
+from heaptide import settings
+from heaptide.activation import config_files
 from support.commands import REPOSITORY, heaptide
 from support.controlled_program import BASE, Job, ask, page_data
 
@@ -56,7 +57,7 @@ def leak(job: Job, calls: int = 3) -> None:
 
 def test_R1_values_that_mean_yes_in_any_case() -> None:
     for value in ["true", "T", "Yes", "y", "1", " on ", "TRUE"]:
-        chosen = settings.resolve({"MEMRAY_PROFILER": value}, configuration.Configuration())
+        chosen = settings.resolve({"MEMRAY_PROFILER": value}, config_files.Configuration())
         assert chosen.profiler is True, value
 
 

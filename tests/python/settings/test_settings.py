@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from heaptide import configuration, messages, plain_toml, settings
+from heaptide import messages, settings
+from heaptide.activation import config_files, toml_for_310
 from support.commands import REPOSITORY
 
 pytestmark = pytest.mark.once
@@ -48,7 +49,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def load(folder: Path, monkeypatch: pytest.MonkeyPatch, **environment: str) -> Any:
     monkeypatch.chdir(folder)
-    return settings.resolve(environment, configuration.find(environment))
+    return settings.resolve(environment, config_files.find(environment))
 
 
 @pytest.mark.parametrize("name", ["heaptide.toml", "heaptide.cfg", "pyproject.toml", "elsewhere.ini"])
@@ -58,7 +59,7 @@ def test_a_file_of_each_kind_says_the_same(
     text = TOML if name.endswith(".toml") else INI
     if name == "pyproject.toml":
         text = "[project]\nname = 'job'\n" + text.replace("[profiling]", "[tool.heaptide.profiling]").replace(
-            "[components]", "[tool.heaptide.components]"
+            "[components]", "[tool.heaptide.activation.components]"
         ).replace("title", "#title")
     (tmp_path / name).write_text(text)
     chosen = load(tmp_path, monkeypatch, **({"HEAPTIDE_CONFIG": name} if name == "elsewhere.ini" else {}))
@@ -143,7 +144,7 @@ DOCUMENTS = [
 def test_our_toml_reader_agrees_with_pythons_own(document: str) -> None:
     import tomllib
 
-    assert plain_toml.loads(document) == tomllib.loads(document)
+    assert toml_for_310.loads(document) == tomllib.loads(document)
 
 
 def test_our_toml_reader_steps_over_what_it_does_not_know() -> None:
@@ -159,12 +160,12 @@ keep = 2
 [tool.heaptide.profiling]
 keep = 3
 '''
-    tables = plain_toml.loads(document)["tool"]
+    tables = toml_for_310.loads(document)["tool"]
     assert tables["heaptide"] == {"profiling": {"keep": 3}}
     assert tables["other"] == {"text": None, "when": None, "ratio": None}
     for broken in ("[a", "a = ", "a = [1", "a = 'x", "= 1"):
         with pytest.raises(ValueError):
-            plain_toml.loads(broken)
+            toml_for_310.loads(broken)
 
 
 def test_airflows_own_names_count_after_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

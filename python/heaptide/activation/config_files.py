@@ -112,6 +112,6 @@ def _toml(path: str) -> dict[str, Any]:
     try:
         from tomllib import loads  # type: ignore[import-not-found, unused-ignore]
     except ImportError:  # before Python 3.11
-        from heaptide.plain_toml import loads
+        from heaptide.activation.toml_for_310 import loads
     tables: dict[str, Any] = loads(text)
     return tables

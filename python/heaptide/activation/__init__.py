@@ -1,0 +1,1 @@
+"""Activation: how configuration files, components, signals and control files start a recording."""
