@@ -38,18 +38,18 @@ def main() -> int:
         return outcome.run([sys.executable, *flags, "-m", "heaptide"])
     plan: Any = outcome
     if plan["command"] == "lines":
-        from heaptide.line_program import watch
+        from heaptide.commands.lines import watch
 
         return watch(plan)
     if plan["command"] == "serve":
-        from heaptide import serve
+        from heaptide.commands import serve
 
         return serve.serve(plan)
     if plan["command"] == "worker":
-        from heaptide import worker
+        from heaptide.commands import worker
 
         return worker.work(plan)
-    from heaptide.run import run
+    from heaptide.commands.run import run
 
     return run(plan)
 

@@ -103,8 +103,8 @@ def _finish(pid: int, quiet: bool) -> None:
     from heaptide.messages import say
     from heaptide.recording import from_settings
 
-    watch = sys.modules.get("heaptide.activation.triggers")
-    if watch is not None:
+    triggers = sys.modules.get("heaptide.activation.triggers")
+    if triggers is not None:
         triggers.finish()
     recorded = from_settings.end() if os.getpid() == pid else None
     if recorded is not None and not quiet:

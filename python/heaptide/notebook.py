@@ -15,7 +15,7 @@ from types import CodeType
 from typing import Any
 
 from heaptide import line_report
-from heaptide.line_program import Accumulated
+from heaptide.commands.lines import Accumulated
 from heaptide.line_recording import in_another_process
 from heaptide.messages import reason
 from heaptide.recording.tracker import Tracker

@@ -197,7 +197,7 @@ fn run_program(matches: &ArgMatches, program: &[&OsString]) -> Result<(), Failur
     ]);
     let interpreter = reinvoke::interpreter("heap");
     let error = std::process::Command::new(&interpreter)
-        .args(["-m", "heaptide.heap_program", &plan.to_string()])
+        .args(["-m", "heaptide.commands.heap_take", &plan.to_string()])
         .exec();
     Err(Failure::failed(format!(
         "{} cannot be started ({error}): run heaptide with the Python that has it installed",

@@ -11,13 +11,13 @@ import json
 import os
 import sys
 
+from heaptide.commands.run import run_program
 from heaptide.heap_snapshots import heap_snapshot
 from heaptide.messages import reason, say
-from heaptide.run import run_program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from heaptide.run import Target
+    from heaptide.commands.run import Target
 
     class HeapPlan(Target):
         """What the command line asks for."""

@@ -13,15 +13,15 @@ import threading
 from typing import Any
 
 from heaptide import line_report, timeline_functions
+from heaptide.commands.run import run_program
 from heaptide.line_profile import Profiled, wrap
 from heaptide.line_recording import Recording
 from heaptide.line_report import Call
 from heaptide.messages import reason, say
-from heaptide.run import run_program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from heaptide.run import Target
+    from heaptide.commands.run import Target
 
     class LinesPlan(Target):
         """What the command line asks for."""
