@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from heaptide import _native
-from heaptide.mounting import MAX_BODY_BYTES, Mounted, Unavailable, is_own, made_on_demand
+from heaptide.serving.mounted import MAX_BODY_BYTES, Mounted, Unavailable, is_own, made_on_demand
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -16,8 +16,9 @@ import sys
 import zlib
 from typing import Any
 
-from heaptide import _native, processes, settings
+from heaptide import _native, settings
 from heaptide.recording import tracker
+from heaptide.serving import process_group
 
 # The routes begin with this, below whatever prefix.
 BASE = "/api/v1/profiler"
@@ -134,12 +135,12 @@ def start(
     ):
         if not isinstance(number, int) or not least <= number <= sys.maxsize:
             raise ValueError(f"{what} is {number!r}: it must be a whole number from {least} on")
-    job = processes.Job.of_this_process()
+    program = process_group.ProcessGroup.of_this_process()
     options: dict[str, Any] = {
-        "name": name or job.name,
+        "name": name or program.name,
         "command": " ".join(sys.orig_argv),
-        "directory": os.path.realpath(directory) if directory else _directory(name or f"{job.name}-{job.key}"),
-        "group": processes.group_folder(),
+        "directory": os.path.realpath(directory) if directory else _directory(name or f"{program.name}-{program.key}"),
+        "group": process_group.group_folder(),
         "prefix": prefix.rstrip("/"),
         "token": token or None,
         "token_header": token_header,

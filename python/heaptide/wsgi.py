@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import Any
 
 from heaptide import _native
-from heaptide.mounting import MAX_BODY_BYTES, Mounted, Unavailable, is_own, made_on_demand
+from heaptide.serving.mounted import MAX_BODY_BYTES, Mounted, Unavailable, is_own, made_on_demand
 
 Environment = dict[str, Any]
 StartResponse = Callable[..., Any]

@@ -19,10 +19,10 @@ from types import FrameType
 from typing import TypedDict
 
 from heaptide import control, settings
-from heaptide.job_loading import NoJob, load
 from heaptide.messages import reason, say
 from heaptide.recording import tracker
-from heaptide.serve_http import JobServer
+from heaptide.serving.http import ProgramServer
+from heaptide.serving.loading import NoJob, load
 
 
 class Plan(TypedDict):
@@ -43,7 +43,7 @@ def serve(plan: Plan) -> int:
     chosen = settings.load()
     name = plan["name"] or _name(plan["job"])
     try:
-        server = JobServer((plan["host"], plan["port"]), name, plan["version"])
+        server = ProgramServer((plan["host"], plan["port"]), name, plan["version"])
     except OSError as error:
         say(f"the job cannot be served at {plan['host']}:{plan['port']} ({reason(error)}): choose another port")
         return 1
@@ -75,16 +75,16 @@ def serve(plan: Plan) -> int:
             server.control.stop()
 
 
-def _serve(server: JobServer, plan: Plan, ended: _Ended) -> int:
+def _serve(server: ProgramServer, plan: Plan, ended: _Ended) -> int:
     accepting = threading.Thread(target=server.serve_forever, name="accepting", daemon=True)
     accepting.start()
     try:
         try:
-            server.job = load(plan["job"], plan["entrypoint"])
+            server.program = load(plan["job"], plan["entrypoint"])
         except NoJob as error:
             say(str(error))
             return 1
-        print(f"serving {server.job_name} {server.version} at {server.url()}", flush=True)
+        print(f"serving {server.program_name} {server.version} at {server.url()}", flush=True)
         ended.wait()
         return 0
     finally:

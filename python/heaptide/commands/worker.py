@@ -14,9 +14,10 @@ import threading
 import traceback
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from heaptide import job_loading, settings
+from heaptide import settings
 from heaptide.job_tracer import JobTracer
 from heaptide.messages import reason, say
+from heaptide.serving import loading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -241,12 +242,12 @@ def _call(where: str, params: dict[str, Any]) -> Call:
     path, colon, name = where.partition(":")
     if path.endswith(".py"):
         try:
-            job = job_loading.load(path, name or None)
-        except job_loading.NoJob as error:
+            program = loading.load(path, name or None)
+        except loading.NoJob as error:
             raise NoSuchJob(str(error).replace("--entrypoint", "a colon and its name")) from None
         except Exception as error:
             raise NoSuchJob(f"{path} cannot be imported: {reason(error)}") from None
-        return Call(name or os.path.splitext(os.path.basename(path))[0], job.function, params)
+        return Call(name or os.path.splitext(os.path.basename(path))[0], program.function, params)
     if not colon:
         path, _, name = where.rpartition(".")
     if not path or not name:

@@ -11,10 +11,11 @@ from heaptide.control import BASE
 from heaptide.recording import tracker
 
 if TYPE_CHECKING:
-    from heaptide.serve_http import JobServer
+    from heaptide.serving.http import ProgramServer
+    from heaptide.serving.loading import ServedProgram
 
 
-def metrics(server: JobServer) -> str:
+def metrics(server: ProgramServer) -> str:
     """In the text form that Prometheus reads."""
     lines: list[str] = []
 
@@ -47,16 +48,16 @@ def _resident_bytes() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def openapi(server: JobServer, prefix: str) -> dict[str, Any]:
+def openapi(server: ProgramServer, prefix: str) -> dict[str, Any]:
     """The job's own routes, and those of the profiler behind them."""
     document: dict[str, Any] = {"openapi": "3.1.0", "servers": [{"url": prefix or "/"}], "paths": {}, "components": {}}
     if server.control is not None:
         document = json.loads(_read(server.control.handle("GET", f"{prefix}/openapi.json", trusted=True)))
-    job = server.job
+    program = server.program
     document["info"] = {
-        "title": f"{server.job_name} {server.version}",
+        "title": f"{server.program_name} {server.version}",
         "version": server.version,
-        "description": job.about if job else "The job is still being loaded.",
+        "description": program.about if program else "The job is still being loaded.",
     }
     schemas = document["components"].setdefault("schemas", {})
     text = {"type": "string"}
@@ -65,13 +66,15 @@ def openapi(server: JobServer, prefix: str) -> dict[str, Any]:
         "required": ["error", "type"],
         "properties": {"error": text, "type": text},
     }
-    document["paths"] = {**_own_paths(job), **document["paths"]}
+    document["paths"] = {**_own_paths(program), **document["paths"]}
     return document
 
 
-def _own_paths(job: Any) -> dict[str, Any]:
+def _own_paths(program: ServedProgram | None) -> dict[str, Any]:
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    arguments = {"schema": job.schema(), "example": job.example()} if job else {"schema": {"type": "object"}}
+    arguments = (
+        {"schema": program.schema(), "example": program.example()} if program else {"schema": {"type": "object"}}
+    )
     perform = {
         "tags": ["job"],
         "summary": "Call the job",

@@ -15,16 +15,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
-from heaptide import _native, serve_documents
+from heaptide import _native
 from heaptide.control import BASE as PROFILER
 from heaptide.control import Control
-from heaptide.job_loading import Job
+from heaptide.serving import documents
+from heaptide.serving.loading import ServedProgram
 
 PERFORM = "/api/v1/perform"
 MAX_BODY_BYTES = 64 << 20
 
 
-class JobServer(ThreadingHTTPServer):
+class ProgramServer(ThreadingHTTPServer):
     """The job, its doors, and its numbers."""
 
     daemon_threads = True
@@ -34,9 +35,9 @@ class JobServer(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], name: str, version: str) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Connection)
-        self.job_name = name
+        self.program_name = name
         self.version = version
-        self.job: Job | None = None
+        self.program: ServedProgram | None = None
         self.control: Control | None = None
         self.numbers = Numbers()
         self.is_draining = False
@@ -49,14 +50,14 @@ class JobServer(ThreadingHTTPServer):
         """Where the job is, by the name and version that platforms put in front."""
         host, port = self.server_address[:2]
         shown = f"[{host!s}]" if ":" in str(host) else str(host)
-        return f"http://{shown}:{port}/pub/job/{self.job_name}/{self.version}"
+        return f"http://{shown}:{port}/pub/job/{self.program_name}/{self.version}"
 
     def perform(self, arguments: dict[str, Any]) -> Any:
         """Call the job; an async one on the one event loop that all calls share."""
-        assert self.job is not None
-        if not self.job.is_async:
-            return self.job.function(**arguments)
-        result: Future[Any] = asyncio.run_coroutine_threadsafe(self.job.function(**arguments), self._event_loop())
+        assert self.program is not None
+        if not self.program.is_async:
+            return self.program.function(**arguments)
+        result: Future[Any] = asyncio.run_coroutine_threadsafe(self.program.function(**arguments), self._event_loop())
         return result.result()
 
     def _event_loop(self) -> asyncio.AbstractEventLoop:
@@ -123,7 +124,7 @@ class _Connection(BaseHTTPRequestHandler):
     sys_version = ""
     # An idle connection is given up after this.
     timeout = 60
-    server: JobServer
+    server: ProgramServer
 
     def setup(self) -> None:
         super().setup()
@@ -199,8 +200,8 @@ class _Connection(BaseHTTPRequestHandler):
         return self.rfile.read(length) if length else b""
 
     def _perform(self, body: bytes) -> None:
-        job = self.server.job
-        if job is None:
+        program = self.server.program
+        if program is None:
             self._error(503, "NotReady", "the job is still being loaded: try again", PERFORM, {"Retry-After": "1"})
             return
         try:
@@ -212,7 +213,7 @@ class _Connection(BaseHTTPRequestHandler):
             self._error(422, "ValueError", "the body must be a JSON object with the arguments", PERFORM)
             return
         try:
-            job.signature.bind(**arguments)
+            program.signature.bind(**arguments)
         except TypeError as error:
             self._error(422, "TypeError", f"the arguments do not fit the job: {error}", PERFORM)
             return
@@ -241,12 +242,12 @@ class _Connection(BaseHTTPRequestHandler):
         self._json(200, {"live": True}, "/live")
 
     def _ready(self) -> None:
-        is_ready = self.server.job is not None and not self.server.is_draining
+        is_ready = self.server.program is not None and not self.server.is_draining
         route = "/ready" if "ready" in self.path else "/health"
-        self._json(200 if is_ready else 503, {"ready": is_ready, "job": self.server.job_name}, route)
+        self._json(200 if is_ready else 503, {"ready": is_ready, "job": self.server.program_name}, route)
 
     def _metrics(self) -> None:
-        text = serve_documents.metrics(self.server)
+        text = documents.metrics(self.server)
         self._send(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8", "/metrics")
 
     def _docs(self) -> None:
@@ -254,7 +255,7 @@ class _Connection(BaseHTTPRequestHandler):
 
     def _openapi(self) -> None:
         prefix = urlsplit(self.path).path.removesuffix("/openapi.json")
-        self._json(200, serve_documents.openapi(self.server, prefix), "/openapi.json")
+        self._json(200, documents.openapi(self.server, prefix), "/openapi.json")
 
     def _json(self, status: int, value: Any, route: str) -> None:
         self._send(status, json.dumps(value).encode(), "application/json", route)

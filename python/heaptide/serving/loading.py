@@ -15,7 +15,7 @@ class NoJob(Exception):
     """The file holds nothing that can be served; the message says what it should hold."""
 
 
-class Job:
+class ServedProgram:
     """What is served: a callable with its signature, and how it likes to be called."""
 
     def __init__(self, function: Callable[..., Any], source: object) -> None:
@@ -49,25 +49,25 @@ class Job:
         }
 
 
-def load(path: str, entrypoint: str | None) -> Job:
+def load(path: str, entrypoint: str | None) -> ServedProgram:
     """Import the file and make the job. What the file itself raises is not caught."""
     module = _import(path)
     if entrypoint is not None:
         if not hasattr(module, entrypoint):
             raise NoJob(f"{path} has no {entrypoint}: name a class with a perform method, or a function")
-        return _job(getattr(module, entrypoint), path)
+        return _served(getattr(module, entrypoint), path)
     own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
     classes = [value for value in own if inspect.isclass(value) and callable(getattr(value, "perform", None))]
     if len(classes) > 1:
         names = ", ".join(value.__name__ for value in classes)
         raise NoJob(f"{path} has several jobs ({names}): choose one with --entrypoint")
     if classes:
-        return _job(classes[0], path)
+        return _served(classes[0], path)
     if callable(getattr(module, "perform", None)):
-        return _job(module.perform, path)
+        return _served(module.perform, path)
     functions = [value for value in own if inspect.isfunction(value) and not value.__name__.startswith("_")]
     if len(functions) == 1:
-        return _job(functions[0], path)
+        return _served(functions[0], path)
     raise NoJob(f"{path} has no job: write a class with a perform method or a function, or name one with --entrypoint")
 
 
@@ -85,16 +85,16 @@ def _import(path: str) -> ModuleType:
     return module
 
 
-def _job(value: Any, path: str) -> Job:
+def _served(value: Any, path: str) -> ServedProgram:
     if inspect.isclass(value):
         made = value()
         perform = getattr(made, "perform", None)
         if not callable(perform):
             raise NoJob(f"{value.__name__} in {path} has no method perform")
-        return Job(perform, made)
+        return ServedProgram(perform, made)
     if not callable(value):
         raise NoJob(f"{value!r} in {path} cannot be called: name a class with a perform method, or a function")
-    return Job(value, value)
+    return ServedProgram(value, value)
 
 
 def _is_plain(value: object) -> bool:

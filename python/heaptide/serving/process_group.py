@@ -29,7 +29,7 @@ def group_folder() -> str:
     return os.path.join(runtime_folder(), "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip("."))
 
 
-class Job:
+class ProcessGroup:
     """What all processes of a job agree on, and find again when the job is started anew."""
 
     def __init__(self, name: str, key: str) -> None:
@@ -39,7 +39,7 @@ class Job:
         self.key = key
 
     @classmethod
-    def of_this_process(cls) -> Job:
+    def of_this_process(cls) -> ProcessGroup:
         """By the command that began the job, and the folder in which it did."""
         group = os.environ.get("HEAPTIDE_GROUP")
         if group:
