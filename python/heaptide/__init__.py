@@ -30,11 +30,11 @@ if TYPE_CHECKING:  # `typing` itself would be an import
     from heaptide.census import HeapCensus, heap_census
     from heaptide.heap_snapshots import HeapTaken, heap_snapshot
     from heaptide.heapy import heap, hpy
-    from heaptide.line_profile import profile
+    from heaptide.lines.profile import profile
+    from heaptide.lines.usage import memory_usage
     from heaptide.notebook import load_ipython_extension
     from heaptide.recording.decorator import memray_profiling, profile_memory
     from heaptide.recording.tracker import Tracker, active
-    from heaptide.usage import memory_usage
 
 __all__ = [
     "HeapCensus",
@@ -70,9 +70,9 @@ _HOME_OF = {
     "heap_snapshot": "heap_snapshots",
     "hpy": "heapy",
     "load_ipython_extension": "notebook",
-    "memory_usage": "usage",
+    "memory_usage": "lines.usage",
     "memray_profiling": "recording.decorator",
-    "profile": "line_profile",
+    "profile": "lines.profile",
     "profile_memory": "recording.decorator",
 }
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
-from heaptide import line_report
 from heaptide.commands.lines import Accumulated
-from heaptide.line_recording import in_another_process
+from heaptide.lines import report
+from heaptide.lines.recording import in_another_process
+from heaptide.lines.usage import memory_usage
 from heaptide.messages import reason
 from heaptide.recording.tracker import Tracker
-from heaptide.usage import memory_usage
 
 MEMIT_HELP = """Measure the memory of a statement; as a cell magic, of a cell, with the first line as setup.
 
@@ -201,8 +201,8 @@ class Magics:
         finally:
             for restore in restored:
                 restore()
-        functions = [line_report.described(profiled.code, call) for profiled, call in accumulated.calls()]
-        text = line_report.render_all(functions, 1, ())
+        functions = [report.described(profiled.code, call) for profiled, call in accumulated.calls()]
+        text = report.render_all(functions, 1, ())
         if not functions:
             text = "None of the functions was called.\n"
         self._page(text)

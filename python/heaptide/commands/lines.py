@@ -12,11 +12,11 @@ import sys
 import threading
 from typing import Any
 
-from heaptide import line_report, timeline_functions
 from heaptide.commands.run import run_program
-from heaptide.line_profile import Profiled, wrap
-from heaptide.line_recording import Recording
-from heaptide.line_report import Call
+from heaptide.lines import brackets, report
+from heaptide.lines.profile import Profiled, wrap
+from heaptide.lines.recording import LineRecording
+from heaptide.lines.report import Call
 from heaptide.messages import reason, say
 
 TYPE_CHECKING = False
@@ -67,7 +67,7 @@ def watch(plan: LinesPlan) -> int:
     page = plan["html"] and os.path.abspath(plan["html"])
 
     def begin() -> bool:
-        recording = Recording.begin(plan["target"]) if plan["columns"] else None
+        recording = LineRecording.begin(plan["target"]) if plan["columns"] else None
         # Registered before anything of the program's, so that it runs after everything of the program's.
         atexit.register(_report, accumulated, plan, output, page, recording, os.getpid())
         builtins.profile = _Builtin(accumulated.profile)  # type: ignore[attr-defined]
@@ -79,7 +79,7 @@ def watch(plan: LinesPlan) -> int:
 class _Builtin:
     """``profile`` as a program finds it: a decorator, and a maker of brackets."""
 
-    timestamp = timeline_functions.timestamp
+    timestamp = brackets.timestamp
 
     def __init__(self, decorate: Any) -> None:
         self._decorate = decorate
@@ -93,7 +93,7 @@ def _report(
     plan: LinesPlan,
     output: str | None,
     page: str | None,
-    recording: Recording | None,
+    recording: LineRecording | None,
     pid: int,
 ) -> None:
     if os.getpid() != pid:
@@ -108,17 +108,17 @@ def _report(
         for profiled, call in calls:
             call.heap = recording.lines(profiled.code)
         recording.remove()
-    functions = [line_report.described(profiled.code, call) for profiled, call in calls]
+    functions = [report.described(profiled.code, call) for profiled, call in calls]
     precision, columns = plan["precision"], plan["columns"]
     if page:
-        line_report.save_page(page, functions, precision, columns)
+        report.save_page(page, functions, precision, columns)
         print(f"Wrote {page}", flush=True)
-    text = line_report.render_all(functions, precision, columns)
+    text = report.render_all(functions, precision, columns)
     try:
         if output:
-            line_report.append(output, text)
+            report.append(output, text)
         else:
-            line_report.deliver(text, None, "the program")
+            report.deliver(text, None, "the program")
             sys.stdout.flush()
     except OSError as error:
         say(f"the tables could not be written to {output} ({reason(error)}): check the folder and the space left")

@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from heaptide import line_report, timeline_functions
-from heaptide.line_profile import profile as _profile
-from heaptide.line_profile import user_function
-from heaptide.line_report import Call
-from heaptide.line_watch import BACKENDS, Entered, Watched
+from heaptide.lines import brackets, report
+from heaptide.lines.monitor import BACKENDS, Entered, Watched
+from heaptide.lines.profile import profile as _profile
+from heaptide.lines.profile import user_function
+from heaptide.lines.report import Call
+from heaptide.lines.usage import memory_usage
 from heaptide.notebook import Magics as MemoryProfilerMagics
 from heaptide.notebook import MemitResult, load_ipython_extension
-from heaptide.usage import memory_usage
 
 if TYPE_CHECKING:
     from heaptide._native import LineWatch
@@ -53,7 +53,7 @@ def profile(func: Any = None, stream: Any = None, precision: int = 1, backend: s
     return decorate if func is None else decorate(func)
 
 
-profile.timestamp = timeline_functions.timestamp  # type: ignore[attr-defined]
+profile.timestamp = brackets.timestamp  # type: ignore[attr-defined]
 
 
 class LineProfiler:
@@ -166,17 +166,17 @@ class CodeMap:
     def items(self) -> Iterator[tuple[str, Iterator[tuple[int, tuple[float, float, int] | None]]]]:
         """Return files with their lines."""
         for watched, call in self._profiler.calls():
-            lines = line_report.source(watched.code, call)
+            lines = report.source(watched.code, call)
             yield (
-                line_report.file_name(watched.code),
+                report.file_name(watched.code),
                 iter([(line, seen and (seen[2] / _MIB, seen[1] / _MIB, seen[0])) for line, _, seen, _ in lines]),
             )
 
 
 def show_results(prof: LineProfiler, stream: TextIO | None = None, precision: int = 1) -> None:
     """Write the tables of a profiler."""
-    functions = [line_report.described(watched.code, call) for watched, call in prof.calls()]
-    text = line_report.render_all(functions, precision, ())
+    functions = [report.described(watched.code, call) for watched, call in prof.calls()]
+    text = report.render_all(functions, precision, ())
     (sys.stdout if stream is None else stream).write(text)
 
 
@@ -243,7 +243,7 @@ def _main() -> int:
     if options.timestamp:
         import os
 
-        os.environ[timeline_functions.VARIABLE] = options.output or "/dev/stdout"
+        os.environ[brackets.VARIABLE] = options.output or "/dev/stdout"
     output = ["-o", options.output] if options.output and not options.timestamp else []
     words = ["lines", "-p", str(options.precision), "--backend", options.backend, *output, *options.program]
     sys.argv = [sys.argv[0], *words]

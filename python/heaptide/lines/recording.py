@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Heap = dict[int, tuple[int, int, int, int]]
 
 
-class Recording:
+class LineRecording:
     """A recording of one call, in a file of its own that is gone when it has been read."""
 
     def __init__(self, folder: tempfile.TemporaryDirectory[str], tracker: Tracker, path: str) -> None:
@@ -28,7 +28,7 @@ class Recording:
         self._path = path
 
     @classmethod
-    def begin(cls, name: str) -> Recording | None:
+    def begin(cls, name: str) -> LineRecording | None:
         """Begin to record, or say why the columns stay empty."""
         if _native.active() is not None:
             say_once(

@@ -16,10 +16,11 @@ import types
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from heaptide import _native, line_report, timeline_functions
-from heaptide.line_recording import Recording
-from heaptide.line_report import Call
-from heaptide.line_watch import Watched, check_backend
+from heaptide import _native
+from heaptide.lines import brackets, report
+from heaptide.lines.monitor import Watched, check_backend
+from heaptide.lines.recording import LineRecording
+from heaptide.lines.report import Call
 from heaptide.messages import say
 
 if TYPE_CHECKING:
@@ -68,11 +69,9 @@ def profile(
     def decorate(function: Any, full: bool = True) -> Any:
         def finish(profiled: Profiled, call: Call) -> None:
             if html is not None:
-                line_report.write_page(os.fspath(html), profiled.code, call, precision, columns)
-            text = line_report.render(
-                profiled.code, call, full=full, precision=precision, columns=columns, layout=layout
-            )
-            line_report.deliver(text, stream, profiled.name)
+                report.write_page(os.fspath(html), profiled.code, call, precision, columns)
+            text = report.render(profiled.code, call, full=full, precision=precision, columns=columns, layout=layout)
+            report.deliver(text, stream, profiled.name)
 
         return wrap(function, backend, finish, record=bool(columns))
 
@@ -266,7 +265,7 @@ class Profiled:
         self._n_calls += 1
         return self._watched.watch(from_nothing)
 
-    def end(self, watch: LineWatch, started: float, elapsed: float, recording: Recording | None) -> None:
+    def end(self, watch: LineWatch, started: float, elapsed: float, recording: LineRecording | None) -> None:
         """Hand over what was seen. Never raises."""
         before = _native.resident_bytes()
         try:
@@ -290,17 +289,17 @@ class _Seen:
         self._profiled = profiled
 
     def __enter__(self) -> LineWatch:
-        self._bracket = timeline_functions.begin(self._profiled.full_name)
-        self._recording = Recording.begin(self._profiled.name) if self._profiled.record else None
+        self._bracket = brackets.begin(self._profiled.full_name)
+        self._recording = LineRecording.begin(self._profiled.name) if self._profiled.record else None
         self._watch = self._profiled.begin()
-        self._started, self._ticks = line_report.now()
+        self._started, self._ticks = report.now()
         return self._watch
 
     def __exit__(self, *_: object) -> None:
-        elapsed = line_report.now()[1] - self._ticks
+        elapsed = report.now()[1] - self._ticks
         if self._recording is not None:
             self._recording.end()
-        timeline_functions.end(self._bracket)
+        brackets.end(self._bracket)
         self._profiled.end(self._watch, self._started, elapsed, self._recording)
 
 
@@ -310,4 +309,4 @@ def _awaited(steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
 
 
 # As in memory_profiler: a named block in the timeline.
-profile.timestamp = timeline_functions.timestamp  # type: ignore[attr-defined]
+profile.timestamp = brackets.timestamp  # type: ignore[attr-defined]

@@ -46,7 +46,7 @@ def end(bracket: Bracket | None) -> None:
     numbers = (*bracket.began, *_reading())
     line = f"FUNC {bracket.name} " + " ".join(f"{number:.4f}" for number in numbers) + f" {bracket.level}\n"
     try:
-        from heaptide.line_report import append
+        from heaptide.lines.report import append
 
         append(bracket.path, line)
     except OSError as error:

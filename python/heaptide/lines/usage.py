@@ -10,7 +10,7 @@ from math import ceil, inf
 from typing import Any, TextIO
 
 from heaptide import _native
-from heaptide.line_watch import BACKENDS, check_backend
+from heaptide.lines.monitor import BACKENDS, check_backend
 
 _MIB = 1 << 20
 
