@@ -1,4 +1,4 @@
-//! The accounts of jobs, for `heaptide.job_accounts`.
+//! The accounts of jobs, for `heaptide.leaks.accounts`.
 
 use heaptide_agent::cpython::interpreter;
 use heaptide_agent::jobs::accounts::Whose;

@@ -15,7 +15,7 @@ import traceback
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from heaptide import settings
-from heaptide.job_tracer import JobTracer
+from heaptide.leaks.tracer import JobTracer
 from heaptide.messages import reason, say
 from heaptide.serving import loading
 

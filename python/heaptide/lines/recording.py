@@ -81,7 +81,7 @@ def in_another_process(*arguments: str) -> subprocess.CompletedProcess[str]:
 
     # Whoever records everything by a variable does not mean our report.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HEAPTIDE")}
-    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [home, environment.get("PYTHONPATH")]))
     return subprocess.run(
         [sys.executable, "-m", "heaptide", *arguments],

@@ -14,8 +14,8 @@ import inspect
 import itertools
 from typing import TYPE_CHECKING
 
-from heaptide.interpreter_caches import clear_caches
-from heaptide.job_tracer import Frame, GrownType, Job, JobTracer, Rest, Site
+from heaptide.leaks.caches import clear_caches
+from heaptide.leaks.tracer import Frame, GrownType, Job, JobTracer, Rest, Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO
 
-    from heaptide.job_tracer import Frame, GrownType, Job, JobTracer, Rest, Site
+    from heaptide.leaks.tracer import Frame, GrownType, Job, JobTracer, Rest, Site
 
-_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _COMMAND = _OWN_FOLDER + "__main__.py"
 _SHOWN_SITES = 10
 _SHOWN_FRAMES = 4

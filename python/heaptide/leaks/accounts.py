@@ -13,7 +13,7 @@ import warnings
 from typing import Any
 
 from heaptide import _native
-from heaptide.job_children import Inheritance
+from heaptide.leaks.inheritance import Inheritance
 
 _lock = threading.Lock()
 _n_users = 0

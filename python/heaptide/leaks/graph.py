@@ -8,12 +8,13 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from heaptide import _native, graph_drawing, job_accounts, object_graph, objects
+from heaptide import _native, graph_drawing, object_graph, objects
+from heaptide.leaks import accounts
 from heaptide.messages import reason, say
 from heaptide.object_boxes import Boxes
 
 if TYPE_CHECKING:
-    from heaptide.job_tracer import Job, JobTracer
+    from heaptide.leaks.tracer import Job, JobTracer
 
 MAX_EXAMPLES = 3
 MAX_DEPTH = 20
@@ -58,14 +59,14 @@ def _is_root(each: Any) -> bool:
 
 def _examples(name: str, job: Job) -> tuple[list[Any], int]:
     """Some objects of the type that the job left, those first that were allocated first, and how many there are."""
-    kinds = job_accounts.all_types()
-    headers = job_accounts.with_headers(kinds)
+    kinds = accounts.all_types()
+    headers = accounts.with_headers(kinds)
     found: list[Any] = []
     n_left = 0
     for number, kind in enumerate(kinds):
-        if name not in (job_accounts.type_name(kind), type.__getattribute__(kind, "__name__")):
+        if name not in (accounts.type_name(kind), type.__getattribute__(kind, "__name__")):
             continue
-        wanted = (number, job_accounts.is_collected(kind))
+        wanted = (number, accounts.is_collected(kind))
         rest = _native.job_rest(job._account, headers, 0, wanted)
         if rest is not None:
             n_left += len(rest.examples)

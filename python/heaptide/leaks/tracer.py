@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from heaptide import _native, job_accounts, job_report
-from heaptide.interpreter_caches import clear_caches
+from heaptide import _native
+from heaptide.leaks import accounts, report
+from heaptide.leaks.caches import clear_caches
 from heaptide.messages import say
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class Job:
 
     def report(self) -> str:
         """What the job left, as lines of text."""
-        return job_report.of_job(self)
+        return report.of_job(self)
 
     def __repr__(self) -> str:
         state = "running" if self._is_running else f"{self.retained_bytes:,} bytes left"
@@ -214,7 +215,7 @@ class JobTracer:
     ) -> None:
         if max_memory is not None and not max_memory > 0:
             raise ValueError(f"max_memory must be a number of MiB above 0, not {max_memory}")
-        self.trace_type = job_accounts.type_name(trace_type) if isinstance(trace_type, type) else trace_type
+        self.trace_type = accounts.type_name(trace_type) if isinstance(trace_type, type) else trace_type
         self.output_dir = os.path.abspath(output_dir or os.curdir)
         self.max_memory = max_memory
         self.should_stop = False
@@ -246,20 +247,20 @@ class JobTracer:
             job.number = self.n_jobs
             if key is not None:
                 self._by_key[key] = job
-        job_accounts.look_around()
+        accounts.look_around()
         if self._collect:
             clear_caches()
-        job._outer = job_accounts.current.get(None)
+        job._outer = accounts.current.get(None)
         job._account = _native.job_begin(job) or 0
         job._is_running = True
         # From here on the hooks find the job, so nothing may come between this and the job itself.
-        job._reset = job_accounts.current.set(job)
+        job._reset = accounts.current.set(job)
         return job
 
     def after(self, job: Job | Hashable = None, error: BaseException | None = None) -> Job:
         """End a job: the one given, or the one begun under that key, or the one that runs here."""
         if not isinstance(job, Job):
-            found = job_accounts.current.get(None) if job is None else self._by_key.get(job)
+            found = accounts.current.get(None) if job is None else self._by_key.get(job)
             if found is None:
                 raise LookupError(f"no job has begun under {job!r}" if job is not None else "no job runs here")
             job = cast("Job", found)
@@ -270,9 +271,9 @@ class JobTracer:
             clear_caches()  # before anything of ours takes what the job put on the interpreter's lists of free objects
         job._is_running = False
         try:
-            job_accounts.current.reset(job._reset)
+            accounts.current.reset(job._reset)
         except ValueError:  # begun in another context, as signals of a framework may do
-            job_accounts.current.set(job._outer)
+            accounts.current.set(job._outer)
         job._reset = job._outer = None
         with self._lock:
             if job._key is not None:
@@ -297,7 +298,7 @@ class JobTracer:
 
     def report(self) -> str:
         """What all jobs so far have left, as lines of text."""
-        return job_report.of_all(self)
+        return report.of_all(self)
 
     def close(self) -> None:
         """Settle what is not settled yet, and let go of the accounts."""
@@ -316,8 +317,8 @@ class JobTracer:
     def _open(self) -> None:
         with self._lock:
             if self._close is None:
-                job_accounts.open_accounts()
-                self._close = weakref.finalize(self, job_accounts.close_accounts)
+                accounts.open_accounts()
+                self._close = weakref.finalize(self, accounts.close_accounts)
 
     def _take_unsettled(self) -> list[Job]:
         with self._lock:
@@ -335,25 +336,25 @@ class JobTracer:
                 self._unsettled.remove(job)
             job._rest = self._look(job)
             if self.trace_type is not None:
-                from heaptide import job_graph
+                from heaptide.leaks import graph
 
-                job.graph = job_graph.write(self, job)
+                job.graph = graph.write(self, job)
             _native.job_settle(job._account)
         if self._report is not None:
-            job_report.deliver(self._report, job)
+            report.deliver(self._report, job)
         self._check_memory()
         return job._rest
 
     def _look(self, job: Job | None) -> Rest:
-        types = job_accounts.all_types()
-        headers = job_accounts.with_headers(types)
+        types = accounts.all_types()
+        headers = accounts.with_headers(types)
         of_all = _native.job_rest(None, headers, MAX_SITES, None)
         rest = of_all if job is None else _native.job_rest(job._account, headers, MAX_SITES, None)
         if rest is None or of_all is None:
             raise RuntimeError("the accounts of jobs are closed; look at a job before its tracer is closed")
         counts = {number: count for number, _, count in of_all.types}
         grown = [
-            GrownType(job_accounts.type_name(types[number]), counts.get(number, 0), count, n_bytes)
+            GrownType(accounts.type_name(types[number]), counts.get(number, 0), count, n_bytes)
             for number, n_bytes, count in rest.types[:MAX_TYPES]
         ]
         sites = [Site(size, count, tuple(Frame(*frame) for frame in frames)) for size, count, frames in rest.sites]
@@ -374,7 +375,7 @@ class JobTracer:
         if self.max_memory is None or self.should_stop or resident is None or resident <= self.max_memory * _MIB:
             return
         self.should_stop = True
-        text = job_report.of_stop(self, resident)
+        text = report.of_stop(self, resident)
         path = os.path.join(self.output_dir, f"heaptide-grown.{os.getpid()}.txt")
         try:
             os.makedirs(self.output_dir, exist_ok=True)
