@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from heaptide.object_graph import is_a, names_of_type
+from heaptide.objects.references import is_a, names_of_type
 
 if TYPE_CHECKING:
     from heaptide._native import HeapSet, HeapView

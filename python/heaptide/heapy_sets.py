@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, cast
 from heaptide.heapy_kinds import RELATIONS, Kind, Relation, type_name
 from heaptide.heapy_stat import Stat, StatDifference
 from heaptide.heapy_tables import N_ROWS, Paths, ReferencePattern, Rows
-from heaptide.object_graph import is_a, short_name
 
 # Loaded now: later it would be among what came since the session looked first.
 from heaptide.objects import at, at_addrs
+from heaptide.objects.references import is_a, short_name
 
 if TYPE_CHECKING:
     import os

@@ -8,10 +8,11 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from heaptide import _native, graph_drawing, object_graph, objects
+from heaptide import _native, objects
 from heaptide.leaks import accounts
 from heaptide.messages import reason, say
-from heaptide.object_boxes import Boxes
+from heaptide.objects import drawing, references
+from heaptide.objects.boxes import Boxes
 
 if TYPE_CHECKING:
     from heaptide.leaks.tracer import Job, JobTracer
@@ -39,9 +40,9 @@ def _write(tracer: JobTracer, job: Job) -> str | None:
         say(f"job {job.name} left no objects of type {tracer.trace_type}, so there is no graph")
         return None
     chains: list[list[Any]] = []
-    referrers = object_graph.Referrers([examples, chains, sys._getframe()])
+    referrers = references.Referrers([examples, chains, sys._getframe()])
     for example in examples:
-        chains.append(object_graph.chain_back(example, _is_root, MAX_DEPTH, referrers))
+        chains.append(references.chain_back(example, _is_root, MAX_DEPTH, referrers))
     graph = Boxes(None, None, None, False, False, None, ()).chains(chains)
     os.makedirs(tracer.output_dir, exist_ok=True)
     name = re.sub(r"[^\w.-]+", "_", f"{tracer.trace_type}-{job.name}-{job.number}")
@@ -49,7 +50,7 @@ def _write(tracer: JobTracer, job: Job) -> str | None:
     title = f"job {job.name}: {len(examples)} of {n_left} objects of type {tracer.trace_type} that it left"
     for form in ("svg", "dot", "html"):
         with open(f"{path}.{form}", "w", encoding="utf-8") as file:
-            file.write(graph_drawing.draw(graph, form, title))
+            file.write(drawing.draw(graph, form, title))
     return f"{path}.svg"
 
 

@@ -16,15 +16,15 @@ import tempfile
 import types
 from typing import TYPE_CHECKING, Any
 
-from heaptide import graph_drawing, object_graph
-from heaptide.object_boxes import Boxes, long_name_of, short_name_of
-from heaptide.object_graph import is_proper_module
+from heaptide.objects import drawing, references
+from heaptide.objects.boxes import Boxes, long_name_of, short_name_of
+from heaptide.objects.references import is_proper_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from typing import TextIO
 
-    from heaptide.graph_drawing import Graph
+    from heaptide.objects.drawing import Graph
 
 __all__ = [
     "at",
@@ -58,7 +58,7 @@ def _name_function(typename: str) -> Callable[[object], str]:
 def count(typename: str, objects: Iterable[Any] | None = None) -> int:
     """How many objects there are of a type; a name with a dot in it is taken with its module."""
     name = _name_function(typename)
-    return sum(1 for each in (object_graph.all_objects() if objects is None else objects) if name(each) == typename)
+    return sum(1 for each in (references.all_objects() if objects is None else objects) if name(each) == typename)
 
 
 def typestats(
@@ -66,7 +66,7 @@ def typestats(
 ) -> dict[str, int]:
     """How many objects there are of each type."""
     name = short_name_of if shortnames else long_name_of
-    found = object_graph.all_objects() if objects is None else objects
+    found = references.all_objects() if objects is None else objects
     return dict(collections.Counter(name(each) for each in found if filter is None or filter(each)))
 
 
@@ -111,7 +111,7 @@ def growth(
     peaks = _peaks if peak_stats is None else peak_stats
     gc.collect()
     rows = []
-    present = typestats(object_graph.all_objects([peaks]), shortnames, filter)
+    present = typestats(references.all_objects([peaks]), shortnames, filter)
     for name, number in present.items():
         before = peaks.get(name, 0)
         if number > before:
@@ -156,7 +156,7 @@ def get_new_ids(
     gc.collect()
     name = short_name_of if shortnames or shortnames is None else long_name_of
     present: dict[str, set[int]] = {}
-    for each in object_graph.all_objects([_ids, *_ids.values()]):
+    for each in references.all_objects([_ids, *_ids.values()]):
         present.setdefault(name(each), set()).add(id(each))
     rows: list[tuple[str, tuple[int, int, int, int]]] = []
     new_ids = {}
@@ -189,10 +189,10 @@ def get_leaking_objects(objects: Iterable[Any] | None = None) -> list[Any]:
     referred: set[int] = set()
     for each in found:
         if id(each) not in own:
-            referred.update(map(id, object_graph.referents(each)))
-    running = set(map(id, object_graph.running_frames()))
-    for frame in object_graph.running_frames():
-        referred.update(map(id, object_graph.referents(frame)))
+            referred.update(map(id, references.referents(each)))
+    running = set(map(id, references.running_frames()))
+    for frame in references.running_frames():
+        referred.update(map(id, references.referents(frame)))
     return [
         each
         for each in found
@@ -207,18 +207,18 @@ def get_leaking_objects(objects: Iterable[Any] | None = None) -> list[Any]:
 def by_type(typename: str, objects: Iterable[Any] | None = None) -> list[Any]:
     """All objects of a type; a name with a dot in it is taken with its module."""
     name = _name_function(typename)
-    return [each for each in (object_graph.all_objects() if objects is None else objects) if name(each) == typename]
+    return [each for each in (references.all_objects() if objects is None else objects) if name(each) == typename]
 
 
 def at(addr: int) -> Any | None:
     """The object at an address, as `id` gives it, or None."""
-    return next((each for each in object_graph.all_objects() if id(each) == addr), None)
+    return next((each for each in references.all_objects() if id(each) == addr), None)
 
 
 def at_addrs(address_set: Collection[int]) -> list[Any]:
     """The objects at these addresses."""
     wanted = set(address_set)
-    return [each for each in object_graph.all_objects() if id(each) in wanted]
+    return [each for each in references.all_objects() if id(each) in wanted]
 
 
 def find_ref_chain(
@@ -226,7 +226,7 @@ def find_ref_chain(
 ) -> list[Any]:
     """The shortest way from `obj` to something for which the predicate is true; `[obj]` if there is none."""
     ignored = at_addrs(set(extra_ignore)) if extra_ignore else []
-    return object_graph.chain_forward(obj, predicate, max_depth, ignored)
+    return references.chain_forward(obj, predicate, max_depth, ignored)
 
 
 def find_backref_chain(
@@ -234,8 +234,8 @@ def find_backref_chain(
 ) -> list[Any]:
     """The shortest way from something for which the predicate is true to `obj`; `[obj]` if there is none."""
     ignored = at_addrs(set(extra_ignore)) if extra_ignore else []
-    referrers = object_graph.Referrers([*ignored, sys._getframe(), sys._getframe(1)])
-    return object_graph.chain_back(obj, predicate, max_depth, referrers)
+    referrers = references.Referrers([*ignored, sys._getframe(), sys._getframe(1)])
+    return references.chain_back(obj, predicate, max_depth, referrers)
 
 
 def _drawer(name: str, doc: str, is_backwards: bool) -> Callable[..., str | None]:
@@ -255,7 +255,7 @@ def _drawer(name: str, doc: str, is_backwards: bool) -> Callable[..., str | None
         output: TextIO | None = None,
         extra_node_attrs: Callable[[Any], dict[str, str]] | None = None,
     ) -> str | None:
-        starts = objs if object_graph.is_a(objs, (list, tuple)) else [objs]
+        starts = objs if references.is_a(objs, (list, tuple)) else [objs]
         look = Boxes(filter, highlight, extra_info, refcounts, shortnames, extra_node_attrs, extra_ignore)
         if is_backwards:
             # Those who ask refer to the objects, too. No variable refers to this very frame: that would be garbage.
@@ -316,7 +316,7 @@ def show_chain(
 def _write(graph: Graph, filename: str | os.PathLike[str] | None, output: TextIO | None) -> str | None:
     """Draw into a file, or as dot text into one that is open."""
     if output is not None:
-        output.write(graph_drawing.draw(graph, "dot"))
+        output.write(drawing.draw(graph, "dot"))
         return None
     if filename is None:
         handle, path = tempfile.mkstemp(".svg", "heaptide-objects-")
@@ -330,7 +330,7 @@ def _write(graph: Graph, filename: str | os.PathLike[str] | None, output: TextIO
         path, form = f"{stem}.svg", "svg"
     if form not in _FORMATS:
         raise ValueError(f"{path} does not say what to write; let its name end in .svg, .html or .dot")
-    text = graph_drawing.draw(graph, form, os.path.basename(path))
+    text = drawing.draw(graph, form, os.path.basename(path))
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
     print(f"Graph written to {path} ({len(graph.nodes)} nodes)")

@@ -10,9 +10,9 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from heaptide import object_graph
-from heaptide.graph_drawing import Graph, Node
-from heaptide.object_graph import is_proper_module
+from heaptide.objects import references
+from heaptide.objects.drawing import Graph, Node
+from heaptide.objects.references import is_proper_module
 
 if TYPE_CHECKING:
     import collections
@@ -24,12 +24,12 @@ _IMMORTAL = 1 << 29
 
 def short_name_of(each: object) -> str:
     """The name of an object's type."""
-    return object_graph.short_name(type(each))
+    return references.short_name(type(each))
 
 
 def long_name_of(each: object) -> str:
     """The name of an object's type, with its module."""
-    return object_graph.long_name(type(each))
+    return references.long_name(type(each))
 
 
 class Boxes:
@@ -60,7 +60,7 @@ class Boxes:
 
     def backwards(self, starts: list[Any], max_depth: int, too_many: int, own: list[Any]) -> Graph:
         """What refers to the objects, row by row, from the bottom to the top."""
-        referrers = object_graph.Referrers([*own, own, starts, self._numbers, self._objects, self.__dict__])
+        referrers = references.Referrers([*own, own, starts, self._numbers, self._objects, self.__dict__])
         level = starts
         for each in starts:
             self._box(each, 0, "start")
@@ -70,7 +70,7 @@ class Boxes:
             for each in level:
                 around = [other for other in found.get(id(each), []) if other is not level and self._wanted(other)]
                 # Modules first: there the search ends, so they are the last to be left out.
-                around = sorted(object_graph.sorted_by_name(around), key=_is_no_module)
+                around = sorted(references.sorted_by_name(around), key=_is_no_module)
                 for other in around[:too_many]:
                     if id(other) not in self._numbers:
                         self._box(other, -depth)
@@ -93,7 +93,7 @@ class Boxes:
         for depth in range(1, max_depth + 1):
             following: list[Any] = []
             for each in level:
-                around = [other for other in _distinct(object_graph.referents(each)) if self._wanted(other)]
+                around = [other for other in _distinct(references.referents(each)) if self._wanted(other)]
                 for other in around[:too_many]:
                     if id(other) not in self._numbers:
                         self._box(other, depth)
@@ -103,7 +103,7 @@ class Boxes:
                 self._more(each, len(around) - too_many, depth, "reference", is_source=False)
             level = following
         for each in _distinct(level):
-            self._beyond(each, _distinct(object_graph.referents(each)), is_backwards=False)
+            self._beyond(each, _distinct(references.referents(each)), is_backwards=False)
         return self._named()
 
     def chains(self, chains: list[list[Any]]) -> Graph:
@@ -138,11 +138,11 @@ class Boxes:
             return
         self._numbers[id(each)] = len(self._graph.nodes)
         self._objects.append(each)
-        lines = [self._name(each), object_graph.short_repr(each)]
+        lines = [self._name(each), references.short_repr(each)]
         if self._extra_info is not None:
             lines.append(str(self._extra_info(each) or ""))
         node = Node(
-            [line for line in lines if line], kind or self._kind(each), row, object_graph.has_finalizer(type(each))
+            [line for line in lines if line], kind or self._kind(each), row, references.has_finalizer(type(each))
         )
         if self._attributes is not None:
             node.attributes = dict(self._attributes(each))
@@ -166,7 +166,7 @@ class Boxes:
         of_objects = {number for number, node in enumerate(self._graph.nodes) if node.kind != "more"}
         for at, (source, target, _) in enumerate(self._graph.edges):
             if source in of_objects and target in of_objects:
-                label = object_graph.edge_label(self._objects[source], self._objects[target])
+                label = references.edge_label(self._objects[source], self._objects[target])
                 self._graph.edges[at] = (source, target, label)
         return self._graph
 
