@@ -42,7 +42,7 @@ Measured = tuple[Callable[[], Any], Callable[[], int] | None]
 def ours(question: str, orders: list[Order]) -> Measured:
     """As this product answers."""
     import heaptide
-    from heaptide.heap_snapshots import heap_now
+    from heaptide.inspection.snapshots import heap_now
 
     view = heap_now() if question in ("via", "dominators") else None
     folder = tempfile.TemporaryDirectory(prefix="heaptide-bench-")

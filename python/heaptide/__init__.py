@@ -27,9 +27,9 @@ if TYPE_CHECKING:  # `typing` itself would be an import
     from heaptide import leaks, objects
     from heaptide._native import RecordingError, __version__
     from heaptide.activation.components import component
-    from heaptide.census import HeapCensus, heap_census
-    from heaptide.heap_snapshots import HeapTaken, heap_snapshot
-    from heaptide.heapy import heap, hpy
+    from heaptide.inspection.census import HeapCensus, heap_census
+    from heaptide.inspection.heapy import heap, hpy
+    from heaptide.inspection.snapshots import HeapTaken, heap_snapshot
     from heaptide.lines.profile import profile
     from heaptide.lines.usage import memory_usage
     from heaptide.notebook import load_ipython_extension
@@ -58,17 +58,17 @@ __all__ = [
 ]
 
 _HOME_OF = {
-    "HeapCensus": "census",
-    "HeapTaken": "heap_snapshots",
+    "HeapCensus": "inspection.census",
+    "HeapTaken": "inspection.snapshots",
     "RecordingError": "_native",
     "Tracker": "recording.tracker",
     "__version__": "_native",
     "active": "recording.tracker",
     "component": "activation.components",
-    "heap": "heapy",
-    "heap_census": "census",
-    "heap_snapshot": "heap_snapshots",
-    "hpy": "heapy",
+    "heap": "inspection.heapy",
+    "heap_census": "inspection.census",
+    "heap_snapshot": "inspection.snapshots",
+    "hpy": "inspection.heapy",
     "load_ipython_extension": "notebook",
     "memory_usage": "lines.usage",
     "memray_profiling": "recording.decorator",

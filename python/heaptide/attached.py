@@ -96,7 +96,7 @@ def take_heap(wish: HeapWish) -> list[str]:
     """Write down every object. Returns the snapshot's path, for how many milliseconds all stood still, and its home."""
     _native.leave_out_thread()
     # Loaded here, because whoever only records does not need it.
-    from heaptide.heap_snapshots import heap_snapshot
+    from heaptide.inspection.snapshots import heap_snapshot
 
     taken = heap_snapshot(
         wish["path"],

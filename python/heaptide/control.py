@@ -259,7 +259,7 @@ def _stop_recording() -> None:
 
 def _take_heap(path: str, values: bool, redact: list[str], fork: bool) -> float:
     """For how many milliseconds the program stood still."""
-    from heaptide.heap_snapshots import heap_snapshot
+    from heaptide.inspection.snapshots import heap_snapshot
 
     try:
         taken = heap_snapshot(path, values=values, redact=redact, fork=fork)

@@ -20,7 +20,7 @@ type Row = (u64, u64, u64, u64, u64, u64, u64, u64);
 /// Name, objects and bytes of each kind, and what is said of the look itself.
 type Counted = (Vec<(String, u64, u64)>, u64, u64, Vec<String>);
 
-/// What the walk is asked for, as `heaptide.heap_snapshots` spells it.
+/// What the walk is asked for, as `heaptide.inspection.snapshots` spells it.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Request {

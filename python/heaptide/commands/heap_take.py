@@ -12,7 +12,7 @@ import os
 import sys
 
 from heaptide.commands.run import run_program
-from heaptide.heap_snapshots import heap_snapshot
+from heaptide.inspection.snapshots import heap_snapshot
 from heaptide.messages import reason, say
 
 TYPE_CHECKING = False

@@ -1,5 +1,5 @@
 """guppy's heapy on our engine: ``HEAPTIDE_COMPAT=guppy`` lets ``from guppy import hpy`` find it."""
 
-from heaptide.heapy import hpy
+from heaptide.inspection.heapy import hpy
 
 __all__ = ["hpy"]

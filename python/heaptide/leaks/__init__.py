@@ -20,7 +20,7 @@ from heaptide.leaks.tracer import Frame, GrownType, Job, JobTracer, Rest, Site
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from heaptide.heapy_sets import IdentitySet
+    from heaptide.inspection.sets import IdentitySet
 
 __all__ = ["Frame", "GrownType", "Job", "JobTracer", "Rest", "Site", "around", "clear_caches"]
 
@@ -31,7 +31,7 @@ def around(work: Callable[[], object], warmup: int = 10, runs: int = 1000) -> Id
     Python's own caches are emptied before both looks at the heap. What comes back prints as heapy's table; an index and
     ``byvia``, ``referrers``, ``shpaths`` lead on from there (see :func:`heaptide.hpy`).
     """
-    from heaptide.heapy import Heapy
+    from heaptide.inspection.heapy import Heapy
 
     if inspect.iscoroutinefunction(work):
         raise TypeError("work is async, and nobody would await it: give a function that runs it, such as asyncio.run")

@@ -58,7 +58,7 @@ def test_a_census_counts_what_a_snapshot_holds(tmp_path: Path) -> None:
         tmp_path,
         """
         import heaptide
-        from heaptide.heap_snapshots import heap_now
+        from heaptide.inspection.snapshots import heap_now
 
         kept = make(1000)
         gc.collect()
@@ -77,7 +77,7 @@ def test_a_census_counts_what_a_snapshot_holds(tmp_path: Path) -> None:
     assert counted.keys() ^ held.keys() == set()
     # The instance by which reading is proved grows smaller as its class learns how many attributes there are, and the
     # frames are those of two different functions.
-    compared = counted.keys() - of_the_answer - {"heaptide.heap_snapshots._Instance", "types.FrameType"}
+    compared = counted.keys() - of_the_answer - {"heaptide.inspection.snapshots._Instance", "types.FrameType"}
     assert {name: (counted[name], held[name]) for name in compared if counted[name] != held[name]} == {}
     for name in of_the_answer:
         assert abs(counted[name][0] - held[name][0]) < 3 * len(counted), name
@@ -141,7 +141,7 @@ def test_every_difference_from_guppy3_is_explained(tmp_path: Path) -> None:
         """
         from guppy import hpy
         import heaptide
-        from heaptide.heap_snapshots import heap_now
+        from heaptide.inspection.snapshots import heap_now
 
         kept = make(300)
         hp = hpy()

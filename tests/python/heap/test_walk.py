@@ -26,7 +26,7 @@ def test_looking_neither_makes_nor_frees_objects(tmp_path: Path) -> None:
         tmp_path,
         """
         import gc, json, sys
-        from heaptide.heap_snapshots import heap_snapshot
+        from heaptide.inspection.snapshots import heap_snapshot
 
         class Plain:
             def __init__(self):
@@ -105,7 +105,7 @@ def test_attributes_stay_where_they_are_and_have_their_names(tmp_path: Path) -> 
         tmp_path,
         """
         import gc, json, sys
-        from heaptide.heap_snapshots import heap_now
+        from heaptide.inspection.snapshots import heap_now
 
         class Order:
             def __init__(self):
@@ -142,7 +142,7 @@ def test_sizes_are_those_of_getsizeof(tmp_path: Path) -> None:
         tmp_path,
         """
         import array, collections, gc, io, json, sys
-        from heaptide.heap_snapshots import heap_now
+        from heaptide.inspection.snapshots import heap_now
 
         class Plain: pass
         class Ordered(collections.OrderedDict): pass
@@ -189,7 +189,7 @@ def test_everything_the_collector_knows_is_found(tmp_path: Path) -> None:
         """
         import gc, json
         import decimal, email.message, logging, xml.dom.minidom
-        from heaptide.heap_snapshots import heap_now
+        from heaptide.inspection.snapshots import heap_now
 
         gc.collect()
         gc.disable()
@@ -206,7 +206,7 @@ def test_garbage_is_told_apart_from_what_c_code_holds(tmp_path: Path) -> None:
         tmp_path,
         """
         import ctypes, gc, json
-        from heaptide.heap_snapshots import heap_now
+        from heaptide.inspection.snapshots import heap_now
 
         gc.collect()
         gc.disable()
@@ -237,7 +237,7 @@ def test_objects_that_the_collector_does_not_follow_are_found(tmp_path: Path) ->
         tmp_path,
         """
         import json
-        from heaptide.heap_snapshots import heap_now
+        from heaptide.inspection.snapshots import heap_now
 
         text = "".join(["only ", "here"])
         number = 10**40
@@ -256,7 +256,7 @@ def test_local_variables_of_running_functions_are_roots_with_names(tmp_path: Pat
         tmp_path,
         """
         import json, threading
-        from heaptide.heap_snapshots import heap_now
+        from heaptide.inspection.snapshots import heap_now
 
         def work(begun, may_end, ids):
             in_a_thread = object()
@@ -293,7 +293,7 @@ def test_constants_of_the_running_script_are_held_by_its_code(tmp_path: Path) ->
         tmp_path,
         """
         import json
-        from heaptide.heap_snapshots import heap_now
+        from heaptide.inspection.snapshots import heap_now
 
         text = b"a constant that only the code of this script has"
         numbers = (2.5e7, 3.5e7, "inside a constant")
@@ -317,7 +317,7 @@ def test_interned_strings_that_only_their_table_keeps_are_found(tmp_path: Path) 
         """
         import gc, json, sys
         import heaptide
-        from heaptide.heap_snapshots import heap_now
+        from heaptide.inspection.snapshots import heap_now
 
         def stays(text):
             # A count of references as large as this belongs to an object that is never freed.
@@ -441,7 +441,7 @@ def test_nasty_types_do_not_stop_the_walk(tmp_path: Path, extension: Callable[..
         """
         import json, sys
         import unusual_types
-        from heaptide.heap_snapshots import heap_now
+        from heaptide.inspection.snapshots import heap_now
 
         kept = unusual_types.make()
         class Lies(dict):
@@ -471,7 +471,7 @@ def test_buffers_of_arrays_are_counted_with_their_owners(tmp_path: Path) -> None
         tmp_path,
         """
         import array, json, sys
-        from heaptide.heap_snapshots import heap_now
+        from heaptide.inspection.snapshots import heap_now
 
         n = 1_000_000
         owners = {"bytearray": bytearray(n), "array": array.array("d", bytes(n))}
@@ -503,7 +503,7 @@ def test_columns_of_a_data_frame_are_counted_once(tmp_path: Path) -> None:
         """
         import gc, json
         import numpy, pandas
-        from heaptide.heap_snapshots import heap_now
+        from heaptide.inspection.snapshots import heap_now
 
         def frame():
             return pandas.DataFrame({"number": numpy.arange(250_000), "half": numpy.arange(250_000) / 2})
@@ -528,7 +528,7 @@ def test_static_types_are_roots_under_their_names(tmp_path: Path) -> None:
         tmp_path,
         """
         import json
-        from heaptide.heap_snapshots import heap_now
+        from heaptide.inspection.snapshots import heap_now
 
         view = heap_now()
         # A builtin type is kept by itself: the shortest way to it is none.

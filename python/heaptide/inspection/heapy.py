@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 from heaptide import _native
 from heaptide._native import HeapView
-from heaptide.heap_snapshots import HeapTaken, _Instance, _request, heap_snapshot
-from heaptide.heapy_kinds import Relation
-from heaptide.heapy_sets import IdentitySet, of_view
-from heaptide.heapy_stat import Stat, read
+from heaptide.inspection.kinds import Relation
+from heaptide.inspection.sets import IdentitySet, of_view
+from heaptide.inspection.snapshots import HeapTaken, _Instance, _request, heap_snapshot
+from heaptide.inspection.stat import Stat, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from heaptide._native import HeapSet
 
 _OWN_KINDS = (
-    "heaptide.heapy.Heapy",
-    "heaptide.heapy._Named",
-    "heaptide.heapy_sets.IdentitySet",
-    "heaptide.heapy_tables.Rows",
-    "heaptide.heapy_tables.Paths",
-    "heaptide.heapy_tables.ReferencePattern",
-    "heaptide.heapy_sets.MappingProxy",
-    "heaptide.heapy_kinds.Kind",
-    "heaptide.heapy_kinds.Relation",
-    "heaptide.heapy_stat.Stat",
-    "heaptide.heapy_stat.StatDifference",
+    "heaptide.inspection.heapy.Heapy",
+    "heaptide.inspection.heapy._Named",
+    "heaptide.inspection.sets.IdentitySet",
+    "heaptide.inspection.tables.Rows",
+    "heaptide.inspection.tables.Paths",
+    "heaptide.inspection.tables.ReferencePattern",
+    "heaptide.inspection.sets.MappingProxy",
+    "heaptide.inspection.kinds.Kind",
+    "heaptide.inspection.kinds.Relation",
+    "heaptide.inspection.stat.Stat",
+    "heaptide.inspection.stat.StatDifference",
     "heaptide._native.HeapView",
     "heaptide._native.HeapSet",
     "heaptide._native.HeapPartition",

@@ -7,7 +7,7 @@ times quicker than a snapshot, which also knows who refers to whom.
 from __future__ import annotations
 
 from heaptide import _native
-from heaptide.heap_snapshots import known_instance
+from heaptide.inspection.snapshots import known_instance
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

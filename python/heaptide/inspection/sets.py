@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, cast
 
-from heaptide.heapy_kinds import RELATIONS, Kind, Relation, type_name
-from heaptide.heapy_stat import Stat, StatDifference
-from heaptide.heapy_tables import N_ROWS, Paths, ReferencePattern, Rows
+from heaptide.inspection.kinds import RELATIONS, Kind, Relation, type_name
+from heaptide.inspection.stat import Stat, StatDifference
+from heaptide.inspection.tables import N_ROWS, Paths, ReferencePattern, Rows
 
 # Loaded now: later it would be among what came since the session looked first.
 from heaptide.objects import at, at_addrs
@@ -379,7 +379,7 @@ class MappingProxy:
         return self._ask(lambda each: each[key])
 
     def _ask(self, question: Callable[[Any], object]) -> IdentitySet:
-        from heaptide.heapy import of_objects
+        from heaptide.inspection.heapy import of_objects
 
         answers = []
         for each in at_addrs(self._of.nodes):

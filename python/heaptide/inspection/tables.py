@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from heaptide._native import HeapSet
-    from heaptide.heapy_sets import IdentitySet
+    from heaptide.inspection.sets import IdentitySet
 
 N_ROWS = 10
 
