@@ -59,7 +59,7 @@ def test_a_file_of_each_kind_says_the_same(
     text = TOML if name.endswith(".toml") else INI
     if name == "pyproject.toml":
         text = "[project]\nname = 'job'\n" + text.replace("[profiling]", "[tool.heaptide.profiling]").replace(
-            "[components]", "[tool.heaptide.activation.components]"
+            "[components]", "[tool.heaptide.components]"
         ).replace("title", "#title")
     (tmp_path / name).write_text(text)
     chosen = load(tmp_path, monkeypatch, **({"HEAPTIDE_CONFIG": name} if name == "elsewhere.ini" else {}))
