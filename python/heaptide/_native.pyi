@@ -1,3 +1,5 @@
+"""Signatures of the extension module, which crates/extension implements."""
+
 from collections.abc import Callable
 from contextvars import Context, ContextVar
 from os import PathLike

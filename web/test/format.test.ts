@@ -1,3 +1,4 @@
+/** Numbers, sizes and durations are formatted as pages show them. */
 import { expect, test } from 'vitest';
 import { bytes, duration, percent, shortFile, whole } from '../src/model/format.ts';
 

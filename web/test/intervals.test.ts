@@ -1,3 +1,4 @@
+/** Amounts within an interval of bins: kept, released, and the difference of two moments. */
 import { describe, expect, test } from 'vitest';
 import { type Data, unpack } from '../src/model/data.ts';
 import { aliveAt, edgesAround, entryAmounts, type Kind } from '../src/model/intervals.ts';

@@ -1,3 +1,4 @@
+/** Rows of the table: grouping, sorting and CSV. */
 import { expect, test } from 'vitest';
 import { buildRows, csv, type Cut, sorted } from '../src/model/rows.ts';
 import { smallData } from './small-data.ts';

@@ -1,3 +1,4 @@
+/** The call tree that flame graphs are drawn from. */
 import { describe, expect, test } from 'vitest';
 import { CUT, type Data, NO_FRAMES } from '../src/model/data.ts';
 import { label } from '../src/model/format.ts';

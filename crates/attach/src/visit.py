@@ -1,3 +1,4 @@
+# Runs in the attached process: loads Heaptide from its folder and carries out one request. Sent as text.
 def act(wish):
     import sys
 

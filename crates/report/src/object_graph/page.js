@@ -1,3 +1,4 @@
+// Moves and scales the drawing of an object graph by pointer, wheel and keys.
 (() => {
   const view = document.getElementById('view');
   const picture = view.querySelector('svg');

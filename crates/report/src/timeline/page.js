@@ -1,5 +1,5 @@
+// Shows values under the pointer, and hides curves by their names.
 "use strict";
-// Values under the pointer, and curves that can be hidden by their names.
 const data = JSON.parse(document.getElementById("data").textContent);
 const chart = document.getElementById("chart");
 const svg = chart.querySelector("svg");
