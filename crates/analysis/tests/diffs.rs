@@ -1,10 +1,10 @@
 //! Two recordings beside each other.
 
-use crate::support::{capture_bytes, header};
 use heaptide_analysis::Measure;
 use heaptide_analysis::model::Diff;
 use heaptide_analysis::{Comparison, FlameLimits, Session, load};
 use heaptide_capture::{Capture, Header};
+use heaptide_testkit::{capture_bytes, header};
 
 fn session(header: &Header, scripts: &[&str]) -> Session {
     let captures = scripts.iter().map(|script| {

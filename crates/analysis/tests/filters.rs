@@ -1,6 +1,5 @@
 //! Filters: every view is of the same part, and nothing else changes.
 
-use crate::support::{capture, capture_bytes, header};
 use heaptide_analysis::aggregate::{FlameLimits, GroupBy, TreeLimits, TreeShape};
 use heaptide_analysis::filter::{NoMatch, Pattern};
 use heaptide_analysis::model::NodeContent;
@@ -8,6 +7,7 @@ use heaptide_analysis::{
     Filter, Measure, Request, Session, flame, load_with, stacks, stats, summary, tree,
 };
 use heaptide_capture::Capture;
+use heaptide_testkit::{capture, capture_bytes, header};
 
 const SCRIPT: &str = "
     alloc a 1000 at main@/srv/job/job.py:3 > load@/srv/job/etl/load.py:7

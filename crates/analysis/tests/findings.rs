@@ -1,11 +1,11 @@
 //! What stands out, and what does not.
 
-use crate::support::{capture, capture_bytes, header};
 use heaptide_analysis::aggregate::FlameLimits;
 use heaptide_analysis::model::findings::{Finding, FindingKind};
 use heaptide_analysis::model::flame::FlameContent;
 use heaptide_analysis::{Request, Session, findings, flame, load_with, stats};
 use heaptide_capture::Capture;
+use heaptide_testkit::{capture, capture_bytes, header};
 
 fn session(script: &str) -> Session {
     let request = Request {

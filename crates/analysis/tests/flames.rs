@@ -1,12 +1,12 @@
 //! The tree of the pages: nothing gets lost in it, and what is cut is said.
 
-use crate::support::{capture, capture_bytes, header};
 use heaptide_analysis::Measure;
 use heaptide_analysis::aggregate::FlameLimits;
 use heaptide_analysis::model::Flame;
 use heaptide_analysis::model::flame::FlameContent;
 use heaptide_analysis::{Request, Session, flame, load, load_with, stats};
 use heaptide_capture::{Capture, Header};
+use heaptide_testkit::{capture, capture_bytes, header};
 
 fn session(scripts: &[&str]) -> Session {
     let captures = scripts.iter().map(|script| capture(script)).collect();

@@ -1,9 +1,9 @@
 //! The same bytes in other groups and other trees.
 
-use crate::support::capture;
 use heaptide_analysis::aggregate::{GroupBy, TreeLimits, TreeShape};
 use heaptide_analysis::model::NodeContent;
 use heaptide_analysis::{Measure, Session, load, summary, tree};
+use heaptide_testkit::capture;
 
 const SCRIPT: &str = "
     alloc a 100 at main:3 > load:7

@@ -3,9 +3,8 @@
 use heaptide_analysis::heap::diff::{diff, leaked, only_in};
 use heaptide_analysis::heap::pattern::{Flag, reference_pattern};
 use heaptide_analysis::heap::{By, Heap, ObjectSet, Partition};
-use heaptide_capture::heap::{EdgeKind, HeapBuilder, Label, Objects, RootKind};
-
-use crate::support::heaps::shop;
+use heaptide_capture::heap::{EdgeKind, Label, Objects, RootKind};
+use heaptide_testkit::{HeapBuilder, shop};
 
 fn rows(heap: &Heap, set: &ObjectSet, by: By) -> Vec<(String, u64, u64)> {
     let partition = Partition::of(heap, set, by);

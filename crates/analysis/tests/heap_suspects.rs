@@ -3,10 +3,10 @@
 use heaptide_analysis::heap::suspects::{Shape, Suspect, suspects};
 use heaptide_analysis::heap::waste::{WasteCategory, waste};
 use heaptide_analysis::heap::{Heap, ObjectSet};
-use heaptide_capture::heap::build::Added;
 use heaptide_capture::heap::{
-    AllocationFrame, AllocationStacks, EdgeKind, HeapBuilder, Label, Objects, RootKind,
+    AllocationFrame, AllocationStacks, EdgeKind, Label, Objects, RootKind,
 };
+use heaptide_testkit::{Added, HeapBuilder};
 
 const N_LEAKED: usize = 200;
 

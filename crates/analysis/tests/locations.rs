@@ -1,9 +1,9 @@
 //! Where: locations, modules, and the shape of the tree.
 
-use crate::support::capture;
 use heaptide_analysis::aggregate::{TreeLimits, TreeShape};
 use heaptide_analysis::model::{NodeContent, Stats};
 use heaptide_analysis::{Measure, Session, load, stats, tree};
+use heaptide_testkit::capture;
 
 fn session(script: &str) -> Session {
     load(vec![capture(script)], &mut |_| {})

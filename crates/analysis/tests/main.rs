@@ -12,4 +12,3 @@ mod line_tables;
 mod locations;
 mod peaks;
 mod sessions;
-mod support;

@@ -1,8 +1,8 @@
 //! What was alive, when, and what is left.
 
-use crate::support::capture;
 use heaptide_analysis::aggregate::GroupBy;
 use heaptide_analysis::{Measure, Session, load, stats, summary};
+use heaptide_testkit::capture;
 
 fn session(script: &str) -> Session {
     load(vec![capture(script)], &mut |_| {})
@@ -99,10 +99,10 @@ fn mapped_file_is_counted_beside_the_heap() {
 
 #[test]
 fn sampled_blocks_are_weighed_and_carry_an_error_bar() {
-    let mut header = crate::support::header();
+    let mut header = heaptide_testkit::header();
     header.mode.sample_bytes = 1 << 19;
     let script = "alloc a 1024 at main; alloc b 100000000 at main";
-    let bytes = crate::support::capture_bytes(&header, script);
+    let bytes = heaptide_testkit::capture_bytes(&header, script);
     let capture = heaptide_capture::Capture::from_bytes(bytes).expect("a capture");
     let stats = stats(&load(vec![capture], &mut |_| {}), 5);
     assert_eq!(stats.n_allocations, 513 + 1);

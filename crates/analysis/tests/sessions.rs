@@ -1,9 +1,9 @@
 //! Several processes in one report.
 
-use crate::support::{capture_bytes, header};
 use heaptide_analysis::aggregate::GroupBy;
 use heaptide_analysis::{Filter, Measure, Request, Session, load, load_with, stats, summary};
 use heaptide_capture::Capture;
+use heaptide_testkit::{capture_bytes, header};
 
 /// Processes with the time at which each began, in microseconds after the first.
 fn session(processes: &[(u64, &str)]) -> Session {

@@ -4,9 +4,10 @@ use std::io::Cursor;
 use std::path::PathBuf;
 
 use heaptide_capture::heap::{
-    AllocationFrame, AllocationStacks, EdgeKind, HeapBuilder, HeapError, HeapFailure, HeapSnapshot,
-    Label, NO_OBJECT, RecordingPosition, RootKind, write_heap,
+    AllocationFrame, AllocationStacks, EdgeKind, HeapError, HeapFailure, HeapSnapshot, Label,
+    NO_OBJECT, RecordingPosition, RootKind, write_heap,
 };
+use heaptide_testkit::HeapBuilder;
 use proptest::prelude::*;
 
 fn bytes_of(snapshot: &HeapSnapshot) -> Vec<u8> {

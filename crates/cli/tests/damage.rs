@@ -1,6 +1,6 @@
 //! Files that are damaged, cut, or no captures at all; and captures that lack something.
 
-use crate::{Folder, error_text, printed, support};
+use crate::{Folder, error_text, printed};
 
 #[test]
 fn foreign_missing_and_empty_files_are_one_clear_sentence() {
@@ -34,7 +34,7 @@ fn foreign_missing_and_empty_files_are_one_clear_sentence() {
 fn damaged_capture_is_reported_as_far_as_it_goes() {
     let folder = Folder::new();
     let script = "alloc a 100 at main; thread 2 pool; alloc b 50 at work";
-    let mut bytes = support::capture_bytes(&support::header(), script);
+    let mut bytes = heaptide_testkit::capture_bytes(&heaptide_testkit::header(), script);
     let last = bytes.len() - 10;
     bytes[last] ^= 0xff;
     folder.write("job.tide", &bytes);
@@ -55,10 +55,13 @@ fn damaged_capture_is_reported_as_far_as_it_goes() {
 #[test]
 fn loss_and_sampling_are_said_in_every_report() {
     let folder = Folder::new();
-    let mut header = support::header();
+    let mut header = heaptide_testkit::header();
     header.mode.sample_bytes = 512 << 10;
     let script = "alloc a 10000000 at main; alloc b 100000 at main; lost 7; end 10";
-    folder.write("job.tide", &support::capture_bytes(&header, script));
+    folder.write(
+        "job.tide",
+        &heaptide_testkit::capture_bytes(&header, script),
+    );
     for command in ["stats", "summary", "tree"] {
         let text = printed(&folder.heaptide(&format!("{command} job.tide")));
         assert!(

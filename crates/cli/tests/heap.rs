@@ -1,9 +1,8 @@
 //! What `heaptide heap` prints of a small heap.
 
-use heaptide_capture::heap::build::Added;
-use heaptide_capture::heap::{EdgeKind, HeapBuilder, write_heap};
+use heaptide_capture::heap::{EdgeKind, write_heap};
+use heaptide_testkit::{Added, HeapBuilder, shop};
 
-use crate::support::heaps::shop;
 use crate::{Folder, error_text, printed};
 
 pub fn write(folder: &Folder, name: &str, heap: HeapBuilder) {

@@ -1,6 +1,6 @@
 //! The reports, letter by letter.
 
-use crate::{Folder, printed, support};
+use crate::{Folder, printed};
 
 const PROGRAM: &str = "
     alloc config 1500 calloc at <module>:40 > main:3
@@ -294,11 +294,11 @@ fn tree_of_leaks_depth_and_threshold() {
 fn captures_of_different_runs_are_told_to_be_so() {
     let folder = Folder::new();
     for (name, session) in [("a.tide", 1), ("b.tide", 2), ("c.tide", 2)] {
-        let mut header = support::header();
+        let mut header = heaptide_testkit::header();
         header.session[0] = session;
         folder.write(
             name,
-            &support::capture_bytes(&header, "alloc a 100 at main; end 10"),
+            &heaptide_testkit::capture_bytes(&header, "alloc a 100 at main; end 10"),
         );
     }
     let said = "these captures are of 2 different runs";
@@ -314,11 +314,11 @@ fn captures_of_different_runs_are_told_to_be_so() {
 fn several_captures_become_one_report() {
     let folder = Folder::new();
     for (name, pid) in [("a.tide", 1), ("b.tide", 2)] {
-        let mut header = support::header();
+        let mut header = heaptide_testkit::header();
         header.pid = pid;
         folder.write(
             name,
-            &support::capture_bytes(&header, "alloc a 100 at main; end 10"),
+            &heaptide_testkit::capture_bytes(&header, "alloc a 100 at main; end 10"),
         );
     }
     let text = printed(&folder.heaptide("stats a.tide b.tide"));

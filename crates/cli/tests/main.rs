@@ -1,8 +1,5 @@
 //! What the command prints and how it ends. The command is the example `heaptide`, which `cargo test` builds.
 
-#[path = "../../analysis/tests/support/mod.rs"]
-mod support;
-
 mod conventions;
 mod damage;
 mod diff;
@@ -39,7 +36,10 @@ impl Folder {
     }
 
     pub fn capture(&self, name: &str, script: &str) {
-        self.write(name, &support::capture_bytes(&support::header(), script));
+        self.write(
+            name,
+            &heaptide_testkit::capture_bytes(&heaptide_testkit::header(), script),
+        );
     }
 
     /// Runs the command in this folder. Arguments are divided at blanks.

@@ -119,7 +119,8 @@ fn matches(pattern: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heaptide_capture::heap::{HeapBuilder, Label};
+    use heaptide_capture::heap::Label;
+    use heaptide_testkit::HeapBuilder;
 
     #[test]
     fn patterns_have_stars_and_question_marks() {

@@ -6,14 +6,12 @@
 //!
 //! Absent here, on purpose: interpreters (the walk knows those), answers (the analysis has them), and trust in a file.
 
-pub mod build;
 mod column;
 pub mod label;
 mod names;
 pub mod read;
 pub mod write;
 
-pub use build::HeapBuilder;
 pub use label::{EdgeKind, Label};
 pub use names::Names;
 pub use read::{HeapError, HeapFailure, looks_like_heap};

@@ -1,9 +1,10 @@
-//! Heaps that are written down by hand.
+//! Heap snapshots that several tests share.
 
-use heaptide_capture::heap::build::Added;
-use heaptide_capture::heap::{EdgeKind, HeapBuilder, Label, RootKind};
+use heaptide_capture::heap::{EdgeKind, Label, RootKind};
 
-/// A module `job` with a cache of two orders, each with a price in its `__dict__`; the first order is in a set too.
+use crate::{Added, HeapBuilder};
+
+/// A module `job` with a cache of two orders, each with a price in its `__dict__`; the first order is also in a set.
 pub fn shop() -> HeapBuilder {
     let mut heap = HeapBuilder::new();
     heap.header().pid = 7;

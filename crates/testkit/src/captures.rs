@@ -1,21 +1,18 @@
-//! Captures from text, for tests: what a program did, a statement a line.
+//! Captures written as text: one statement per line for each thing that a program did.
 //!
 //! ```text
-//! alloc x 64 at main:3 > load:7      64 bytes under the name x; frames from the root on, with their lines
+//! alloc x 64 at main:3 > load:7      64 bytes, named x; outermost frame first, with lines
 //! alloc m 8192 mmap at main          another allocator
 //! alloc y 10                         without a Python frame
 //! free x
 //! unmap m+4096 4096                  a range of it
-//! refuse                             the thread's previous release did not happen
-//! thread 2 worker                    what follows happens in this thread, which has this name
+//! refuse                             the thread's previous free did not happen
+//! thread 2 worker                    the following statements happen in this thread, which has this name
 //! time 1500                          microseconds since the start
 //! part LibcFree 4096                 a part of the process's memory
 //! resident 70000 · limit 1000000 · own 5000 · lost 3 · end 2000
 //! ```
-//! A frame is `function[@file][:line]`; the file is `/srv/job/job.py` unless it is given.
-#![allow(dead_code)]
-
-pub mod heaps;
+//! A frame is `function[@file][:line]`; the file is `/srv/job/job.py` by default.
 
 use std::collections::HashMap;
 
@@ -44,7 +41,7 @@ pub fn header() -> Header {
     }
 }
 
-/// The bytes of a capture of this program.
+/// Returns the bytes of a capture of this program.
 pub fn capture_bytes(header: &Header, script: &str) -> Vec<u8> {
     let mut builder = Builder::new();
     for statement in script.split(['\n', ';', '·']).map(str::trim) {

@@ -1,21 +1,20 @@
-//! Snapshots made by hand: objects and references in any order, put in order at the end. For tests, and for whoever
-//! makes a snapshot of something else than a walk.
+//! A heap snapshot built by hand: objects and references may be added in any order.
 
 use std::collections::HashMap;
 
-use super::{
+use heaptide_capture::heap::{
     EdgeKind, HeapHeader, HeapSnapshot, Label, NO_OBJECT, Objects, Root, RootKind, TypeInfo, Value,
 };
 
-/// An object that was added: its number is final after [`HeapBuilder::finish`] only if objects were added in the order
-/// of their addresses, as [`HeapBuilder::object`] does.
+/// The number of an added object. [`HeapBuilder::finish`] renumbers objects unless they were added in the order of their
+/// addresses, as [`HeapBuilder::object`] does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Added(pub u32);
 
 #[derive(Default)]
 pub struct HeapBuilder {
     snapshot: HeapSnapshot,
-    /// Per object, in the order of adding.
+    /// By object, in the order of adding.
     edges: Vec<Vec<(u32, Label)>>,
     types: HashMap<String, u32>,
     names: HashMap<String, u32>,
@@ -30,7 +29,7 @@ impl HeapBuilder {
         &mut self.snapshot.header
     }
 
-    /// The number of a name, added if it is new.
+    /// Returns the number of a name; adds it if it is new.
     pub fn name(&mut self, name: &str) -> u32 {
         if name.is_empty() {
             return 0;
@@ -43,7 +42,7 @@ impl HeapBuilder {
         number
     }
 
-    /// The number of a type by its full name (`module.name`, or a builtin's name), added if it is new.
+    /// Returns the number of a type by its full name (`module.name`, or a builtin's name); adds it if it is new.
     pub fn type_number(&mut self, full_name: &str) -> u32 {
         if let Some(&number) = self.types.get(full_name) {
             return number;
@@ -63,14 +62,14 @@ impl HeapBuilder {
         number
     }
 
-    /// An object of a type, at an address behind all others so far.
+    /// Adds an object at an address after all others so far.
     pub fn object(&mut self, full_type_name: &str, size: u64) -> Added {
         let last = self.snapshot.objects.addresses.iter().max();
         let address = last.map_or(0x1000, |last| last + 16);
         self.object_at(address, full_type_name, size)
     }
 
-    /// An object at an address that no other has.
+    /// Adds an object at an address that no other object has.
     pub fn object_at(&mut self, address: u64, full_type_name: &str, size: u64) -> Added {
         let number = self.type_number(full_type_name);
         let objects = &mut self.snapshot.objects;
@@ -83,26 +82,27 @@ impl HeapBuilder {
         Added(self.edges.len() as u32 - 1)
     }
 
+    /// Sets the bytes of an object outside its own block.
     pub fn extra(&mut self, object: Added, bytes: u64) {
-        if let Some(place) = self.snapshot.objects.extras.get_mut(object.0 as usize) {
-            *place = bytes;
+        if let Some(slot) = self.snapshot.objects.extras.get_mut(object.0 as usize) {
+            *slot = bytes;
         }
     }
 
     /// Replaces the flags of an object.
     pub fn flags(&mut self, object: Added, flags: u8) {
-        if let Some(place) = self.snapshot.objects.flags.get_mut(object.0 as usize) {
-            *place = flags;
+        if let Some(slot) = self.snapshot.objects.flags.get_mut(object.0 as usize) {
+            *slot = flags;
         }
     }
 
-    /// A reference whose kind has a name.
+    /// Adds a reference of a kind that has a name.
     pub fn named(&mut self, from: Added, to: Added, kind: EdgeKind, name: &str) {
         let number = self.name(name);
         self.edge(from, to, Label::new(kind, number));
     }
 
-    /// A reference whose kind has a position, or nothing.
+    /// Adds a reference of a kind that has a position, or neither.
     pub fn edge(&mut self, from: Added, to: Added, label: Label) {
         if let Some(edges) = self.edges.get_mut(from.0 as usize) {
             edges.push((to.0, label));
@@ -125,7 +125,7 @@ impl HeapBuilder {
         });
     }
 
-    /// The snapshot, with objects in the order of their addresses.
+    /// Returns the snapshot, with objects in the order of their addresses.
     pub fn finish(self) -> HeapSnapshot {
         let HeapBuilder {
             mut snapshot,

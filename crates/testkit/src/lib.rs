@@ -1,0 +1,12 @@
+//! Support for the tests of several crates: captures written as text, and heap snapshots built object by object.
+//!
+//! A dev-dependency only: no shipped crate depends on it.
+#![forbid(unsafe_code)]
+
+mod captures;
+mod heap_builder;
+mod heaps;
+
+pub use captures::{capture, capture_bytes, header};
+pub use heap_builder::{Added, HeapBuilder};
+pub use heaps::shop;
