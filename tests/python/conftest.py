@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from support.commands import PROGRAMS, Finished, compile_library, heaptide
-from support.controlled_program import Job, obedient
+from support.controlled_program import ControlledProgram, start_program
 from support.hermetic import become_hermetic
 
 become_hermetic()
@@ -26,7 +26,7 @@ def heaptide_run(tmp_path: Path) -> Callable[..., Finished]:
     """Run a program, given as text or as a path, under `heaptide run` with further options.
 
     `args` go to the program, `env` is added to the environment. With `check` (the default) a program that does not end
-    with 0 fails the test. Each call in a test has a capture of its own.
+    with 0 fails the test. Each call within a test writes a separate capture.
     """
     count = 0
 
@@ -58,7 +58,7 @@ def heaptide_run(tmp_path: Path) -> Callable[..., Finished]:
 
 @pytest.fixture
 def stats() -> Callable[..., dict[str, Any]]:
-    """Read a capture's statistics, as `heaptide stats --json` gives them."""
+    """Read a capture's statistics with `heaptide stats --json`."""
 
     def read(capture: Path, *options: str) -> dict[str, Any]:
         result: dict[str, Any] = json.loads(heaptide("stats", "--json", *options, capture).stdout)
@@ -69,16 +69,16 @@ def stats() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def parse() -> Callable[[Path], list[str]]:
-    """Read every record of a capture, as the lines of `heaptide parse`."""
+    """Read every record of a capture as the lines of `heaptide parse`."""
     return lambda capture: heaptide("parse", capture).stdout.splitlines()
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
-    """A job that does what it is told, with its doors open."""
-    job = obedient(tmp_path)
-    yield job
-    job.stop()
+def program(tmp_path: Path) -> Iterator[ControlledProgram]:
+    """A program that evaluates its input and serves the control API."""
+    program = start_program(tmp_path)
+    yield program
+    program.stop()
 
 
 @pytest.fixture(scope="session")
@@ -86,7 +86,7 @@ def extension(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Compile tests/programs/<name>.c once and return the library's path; further arguments go to the compiler.
 
     A source that includes Python.h becomes an importable module: put the folder of the result on `sys.path`. Any other
-    becomes a plain shared library for ctypes. Without a compiler, or without headers where they are needed, the test is
+    source becomes a plain shared library for ctypes. Without a compiler, or without the headers it needs, the test is
     skipped.
     """
     built: dict[tuple[str, ...], Path] = {}

@@ -1,6 +1,6 @@
-"""`heaptide attach` and `heaptide detach`: a process that runs already is recorded, and goes on as if nothing had been.
+"""Tests that `heaptide attach` and `heaptide detach` record a running process without disturbing it.
 
-Where the kernel's settings do not let us enter another process, these tests are skipped with what the command says.
+Where the kernel's settings forbid attaching, these tests are skipped with the message of the command.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from support.attached_process import (
     blocked,
     detach,
     end,
-    left_behind,
     n_asked,
     output,
     refused,
+    remaining_folders,
     running,
 )
 from support.commands import PROGRAMS, heaptide
@@ -33,16 +33,16 @@ from support.commands import PROGRAMS, heaptide
 once = pytest.mark.once
 
 
-def test_busy_program_with_eight_threads_is_entered_again_and_again(tmp_path: Path) -> None:
+def test_busy_program_with_eight_threads_can_be_attached_repeatedly(tmp_path: Path) -> None:
     with running(sys.executable, PROGRAMS / "busy_with_eight_threads.py") as process:
         lines = [output(process).readline()]
         for number in range(2):
             capture = tmp_path / f"{number}.tide"
             attach(process, "-o", capture)
-            # Each line stands for fifty rounds of one thread.
+            # Each line means fifty rounds of one thread.
             lines += [output(process).readline() for _ in range(20)]
             detach(process)
-            # Each round makes a block of 3000 bytes and some.
+            # Each round allocates a block of about 3,000 bytes.
             assert "one_round:" in heaptide("stats", "--json", "-n", "1000", capture).stdout
         assert process.stdin is not None
         process.stdin.close()
@@ -50,28 +50,28 @@ def test_busy_program_with_eight_threads_is_entered_again_and_again(tmp_path: Pa
         assert process.wait() == 0
     expected = [f"{number}\n" for number in range(len(lines) - 1)]
     assert lines == [*expected, f"right {len(expected)} True\n"]
-    assert left_behind(process) == []
+    assert remaining_folders(process) == []
 
 
-def test_program_blocked_in_a_system_call_is_entered_and_its_call_goes_on(
+def test_attach_to_a_blocked_program_does_not_interrupt_its_system_call(
     tmp_path: Path, stats: Callable[..., dict[str, Any]]
 ) -> None:
     with blocked() as process:
         ask(process, 1)
         for number in range(3):
             capture = tmp_path / f"{number}.tide"
-            said = attach(process, "-o", capture, *(["--objects"] if number == 1 else []))
-            assert re.search(r"attaching took [\d.]+ ms, of which it stood still for [\d.]+ ms", said)
+            message = attach(process, "-o", capture, *(["--objects"] if number == 1 else []))
+            assert re.search(r"attaching took [\d.]+ ms, of which it stood still for [\d.]+ ms", message)
             for n_letters in (5, 0, 77):
                 ask(process, n_letters)
             assert "recorded into" in detach(process)
-            ask(process, 3)  # not recorded any more
+            ask(process, 3)  # no longer recorded
             assert n_asked(capture) == 3
             sizes = {found["location"]: found["size"] for found in stats(capture)["top_allocations_by_size"]}
-            place = f"<module>:{PROGRAMS / 'blocked_in_a_read.py'}:"
-            assert max(size for name, size in sizes.items() if name.startswith(place)) >= 300_003
+            location = f"<module>:{PROGRAMS / 'blocked_in_a_read.py'}:"
+            assert max(size for name, size in sizes.items() if name.startswith(location)) >= 300_003
         end(process)
-    assert left_behind(process) == []
+    assert remaining_folders(process) == []
 
 
 def test_capture_is_completed_if_the_program_ends_first(tmp_path: Path, stats: Callable[..., dict[str, Any]]) -> None:
@@ -85,27 +85,28 @@ def test_capture_is_completed_if_the_program_ends_first(tmp_path: Path, stats: C
 
 
 @once
-def test_every_report_says_what_was_there_before(tmp_path: Path, stats: Callable[..., dict[str, Any]]) -> None:
+def test_reports_state_that_earlier_allocations_are_missing(
+    tmp_path: Path, stats: Callable[..., dict[str, Any]]
+) -> None:
     capture = tmp_path / "x.tide"
     with blocked() as process:
-        said = attach(process, "-o", capture)
+        message = attach(process, "-o", capture)
         detach(process)
         end(process)
-    assert "what it allocated before is not in the capture" in said
+    assert "what it allocated before is not in the capture" in message
     [found] = stats(capture)["heaptide"]["processes"]
     assert found["attached_at_bytes"] > 1_000_000
     for command in ("stats", "summary", "tree"):
-        said = " ".join(heaptide(command, capture).stdout.split())
-        assert f"attached to process {process.pid} when " in said
-        assert "what it allocated before is not in the capture" in said
+        report = " ".join(heaptide(command, capture).stdout.split())
+        assert f"attached to process {process.pid} when " in report
+        assert "what it allocated before is not in the capture" in report
 
 
 @once
-def test_recording_of_a_given_duration_ends_by_itself(tmp_path: Path, stats: Callable[..., dict[str, Any]]) -> None:
+def test_recording_ends_after_its_duration(tmp_path: Path, stats: Callable[..., dict[str, Any]]) -> None:
     capture = tmp_path / "x.tide"
     with blocked() as process:
-        said = attach(process, "-o", capture, "--duration", "0.2")
-        assert f"recorded into {capture}" in said
+        assert f"recorded into {capture}" in attach(process, "-o", capture, "--duration", "0.2")
         assert refused(process.pid, command="detach") == "the process is not attached: there is nothing to end"
         end(process)
     [found] = stats(capture)["heaptide"]["processes"]
@@ -113,29 +114,29 @@ def test_recording_of_a_given_duration_ends_by_itself(tmp_path: Path, stats: Cal
 
 
 @once
-@pytest.mark.parametrize("way", ["Ctrl-C", "heaptide detach"])
-def test_a_recording_of_a_given_duration_can_be_ended_earlier(tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize("how", ["Ctrl-C", "heaptide detach"])
+def test_recording_with_a_duration_can_be_stopped_earlier(tmp_path: Path, how: str) -> None:
     capture = tmp_path / "x.tide"
     with blocked() as process:
-        attach(process, "-o", tmp_path / "first.tide")  # skips where it is not permitted
+        attach(process, "-o", tmp_path / "first.tide")  # skips the test where attaching is forbidden
         detach(process)
         words = ["attach", str(process.pid), "-o", str(capture), "--duration", "86400"]
         with subprocess.Popen([sys.executable, "-m", "heaptide", *words], stderr=subprocess.PIPE, text=True) as command:
             assert command.stderr is not None
             assert "recording process" in command.stderr.readline()
-            if way == "Ctrl-C":
+            if how == "Ctrl-C":
                 command.send_signal(signal.SIGINT)
             else:
                 detach(process)
-            said = command.stderr.read()
+            message = command.stderr.read()
         assert command.returncode == 0
-        assert f"recorded into {capture}" in said and "Traceback" not in said
-        assert ("somebody else ended the recording" in said) == (way != "Ctrl-C")
+        assert f"recorded into {capture}" in message and "Traceback" not in message
+        assert ("somebody else ended the recording" in message) == (how != "Ctrl-C")
         end(process)
 
 
 @once
-def test_capture_has_a_name_of_its_own_and_is_not_overwritten(tmp_path: Path) -> None:
+def test_default_capture_name_has_program_and_pid_and_is_not_overwritten(tmp_path: Path) -> None:
     with blocked() as process:
         done = subprocess.run(
             [sys.executable, "-m", "heaptide", "attach", "-q", str(process.pid)],
@@ -158,7 +159,7 @@ def test_capture_has_a_name_of_its_own_and_is_not_overwritten(tmp_path: Path) ->
         end(process)
 
 
-HAS_HEAPTIDE = """
+USES_HEAPTIDE = """
 import sys
 import heaptide
 from heaptide.recording import tracker
@@ -171,11 +172,9 @@ print(sys.modules["heaptide.recording.tracker"] is tracker, heaptide.active(), f
 
 
 @once
-def test_program_that_uses_heaptide_itself_is_attached_and_then_records_itself(
-    tmp_path: Path, stats: Callable[..., dict[str, Any]]
-) -> None:
+def test_program_can_record_itself_after_it_was_attached(tmp_path: Path, stats: Callable[..., dict[str, Any]]) -> None:
     own = tmp_path / "own.tide"
-    with running(sys.executable, "-c", HAS_HEAPTIDE, own) as process:
+    with running(sys.executable, "-c", USES_HEAPTIDE, own) as process:
         assert output(process).readline() == "ready\n"
         attach(process, "-o", tmp_path / "x.tide")
         detach(process)
@@ -192,17 +191,17 @@ def test_attached_process_shows_its_native_functions(tmp_path: Path) -> None:
         end(process)
     text = heaptide("transform", "csv", "--total", "-o", "-", capture).stdout
     [row] = [row for row in csv.DictReader(text.splitlines()) if 100_000 < int(row["size"]) < 100_100]
-    # The functions that make a bytearray, innermost first, then the line of the program that asks for it.
+    # Native functions that create a bytearray come first, then the line of the program that calls them.
     assert row["frame_kinds"].startswith("n") and "p" in row["frame_kinds"]
     innermost = row["stack_trace"].split("|")[row["frame_kinds"].index("p")]
     assert innermost.startswith(f"<module>;{PROGRAMS / 'blocked_in_a_read.py'};")
 
 
 @once
-def test_process_is_shown_live_and_left_alone_afterwards(tmp_path: Path) -> None:
-    terminal = pytest.importorskip("terminal_screen")
+def test_live_view_attaches_to_a_process_and_detaches_at_exit(tmp_path: Path) -> None:
+    terminal = pytest.importorskip("support.terminal_screen")
     with blocked() as process:
-        attach(process, "-o", tmp_path / "x.tide")  # skips where it is not permitted
+        attach(process, "-o", tmp_path / "x.tide")  # skips the test where attaching is forbidden
         detach(process)
         environment = {"TMPDIR": str(tmp_path)}
         command = (sys.executable, "-m", "heaptide", "attach", str(process.pid), "--live")
@@ -226,7 +225,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @once
-def test_capture_of_an_attached_process_that_is_killed_can_be_read(tmp_path: Path) -> None:
+def test_capture_of_a_killed_attached_process_can_be_read(tmp_path: Path) -> None:
     capture = tmp_path / "x.tide"
     with running(sys.executable, "-c", KILLED) as process:
         assert output(process).readline() == "ready\n"

@@ -1,4 +1,4 @@
-"""`heaptide heap` of a process that does not expect us: entered as `heaptide attach` does, and left as it was."""
+"""Tests that `heaptide heap` attaches to a running process, takes a snapshot and leaves the process unchanged."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import json
 from pathlib import Path
 
 import pytest
-from support.attached_process import ask, attach, blocked, detach, end, left_behind, snapshot
+from support.attached_process import ask, attach, blocked, detach, end, remaining_folders, snapshot
 from support.commands import PROGRAMS, heaptide
 
 once = pytest.mark.once
 
 
-def test_process_that_does_not_expect_us_is_entered_for_a_heap_snapshot(tmp_path: Path) -> None:
+def test_heap_snapshot_of_a_running_process_holds_its_objects(tmp_path: Path) -> None:
     path = tmp_path / "of.heap"
     with blocked() as process:
         for _ in range(7):
             ask(process, 3)
-        said = snapshot(process, "take", "-o", path).stderr
-        assert "stood still for" in said and str(path) in said
-        ask(process, 4)  # goes on as before
-        assert not left_behind(process)
+        message = snapshot(process, "take", "-o", path).stderr
+        assert "stood still for" in message and str(path) in message
+        ask(process, 4)  # works as before
+        assert not remaining_folders(process)
         end(process)
     rows = json.loads(heaptide("heap", "types", "--json", "-n", "0", path).stdout)["rows"]
     buffers = next(row for row in rows if row["label"] == "bytearray")
@@ -30,7 +30,7 @@ def test_process_that_does_not_expect_us_is_entered_for_a_heap_snapshot(tmp_path
 
 
 @once
-def test_heap_of_a_process_is_taken_and_shown_in_one_go(tmp_path: Path) -> None:
+def test_one_command_takes_and_shows_the_heap_of_a_process(tmp_path: Path) -> None:
     with blocked() as process:
         ask(process, 3)
         done = snapshot(process, "-o", tmp_path / "of.heap", "--fork")
@@ -42,7 +42,7 @@ def test_heap_of_a_process_is_taken_and_shown_in_one_go(tmp_path: Path) -> None:
 
 
 @once
-def test_snapshot_of_an_attached_process_says_where_objects_were_allocated(tmp_path: Path) -> None:
+def test_snapshot_of_an_attached_process_has_allocation_sites(tmp_path: Path) -> None:
     with blocked() as process:
         attach(process, "--objects", "-o", tmp_path / "of.tide")
         for _ in range(5):

@@ -1,4 +1,4 @@
-"""`heaptide attach` across borders: another namespace, another user."""
+"""Tests `heaptide attach` to processes of other namespaces and other users."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from support.attached_process import ask, attach, blocked, detach, end, left_behind, n_asked
+from support.attached_process import ask, attach, blocked, detach, end, n_asked, remaining_folders
 from support.commands import heaptide
 
 pytestmark = pytest.mark.once
 
 
-def test_process_in_another_pid_and_mount_namespace_is_recorded_without_heaptide_in_it(tmp_path: Path) -> None:
+def test_process_in_other_namespaces_is_recorded_without_heaptide_installed_there(tmp_path: Path) -> None:
     unshare = shutil.which("unshare")
     flags = ["--mount", "--pid", "--fork", "--mount-proc", "--propagation", "private"]
     if unshare is None or subprocess.run([unshare, *flags, "true"], capture_output=True).returncode != 0:
-        pytest.skip("namespaces cannot be made here")
+        pytest.skip("namespaces cannot be created here")
     inside = tmp_path / "inside"
     inside.mkdir()
-    # Its temporary folder is a file system of its own, and our package is hidden from it.
+    # The process has a separate temporary file system and cannot see the heaptide package.
     package = subprocess.run(
         [sys.executable, "-c", "import heaptide; print(heaptide.__path__[0])"], capture_output=True, text=True
     ).stdout.strip()
@@ -42,32 +42,32 @@ def test_process_in_another_pid_and_mount_namespace_is_recorded_without_heaptide
         ask(outer, 8)
         heaptide("detach", str(pid))
         assert os.listdir(f"/proc/{pid}/root{inside}") == []
-        # What the first visit had not loaded comes from the copy that is made for the next one.
+        # Modules that attach did not load come from the copy that is made for this command.
         heaptide("heap", "take", "--pid", str(pid), "-o", tmp_path / "x.heap")
         assert "bytearray" in heaptide("heap", "types", tmp_path / "x.heap").stdout
         assert os.listdir(f"/proc/{pid}/root{inside}") == []
-        # Once more, now that the library is loaded there.
+        # Attach again, now that the process has loaded the library.
         heaptide("attach", str(pid), "-f", "--native", "-o", capture)
         ask(outer, 9)
         assert f"recorded into {capture}" in heaptide("detach", str(pid)).stderr
         assert os.listdir(f"/proc/{pid}/root{inside}") == []
         end(outer)
     assert n_asked(capture) == 1
-    # Names were looked up in its own files while these could be seen.
+    # Detach resolved the names in the files of the process, so none is left to add.
     assert "names of 0 addresses added" in heaptide("symbols", "bundle", capture).stdout
-    # Its own number, not ours.
+    # The capture holds the process ID inside the namespace.
     assert json.loads(heaptide("stats", "--json", capture).stdout)["metadata"]["pid"] != pid
 
 
 def test_process_of_another_user_is_recorded_by_root() -> None:
     setpriv = shutil.which("setpriv")
     if os.geteuid() != 0 or setpriv is None:
-        pytest.skip("setpriv and root are needed to become somebody else")
+        pytest.skip("setpriv and root are needed to switch to another user")
     reader = ["--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search"]
     other = [setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", *reader]
     if subprocess.run([*other, sys.executable, "-c", ""], capture_output=True).returncode != 0:
-        pytest.skip("nobody else can run the interpreter here")
-    # A folder that the process can enter, but not write.
+        pytest.skip("other users cannot run the interpreter here")
+    # A folder that the process can enter but not write to.
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         Path(folder).chmod(0o755)
         capture = Path(folder) / "x.tide"
@@ -78,4 +78,4 @@ def test_process_of_another_user_is_recorded_by_root() -> None:
             end(process)
         assert capture.stat().st_uid == 65534
         assert n_asked(capture) == 1
-    assert left_behind(process) == []
+    assert remaining_folders(process) == []

@@ -1,4 +1,4 @@
-"""What `heaptide attach` refuses: one sentence each that says what to do, and a process that is left as it was."""
+"""Tests that `heaptide attach` refuses with one sentence of advice, and leaves the process unchanged."""
 
 from __future__ import annotations
 
@@ -10,22 +10,33 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.attached_process import SETTINGS, ask, attach, blocked, detach, end, left_behind, output, refused, running
+from support.attached_process import (
+    SETTINGS,
+    ask,
+    attach,
+    blocked,
+    detach,
+    end,
+    output,
+    refused,
+    remaining_folders,
+    running,
+)
 from support.commands import heaptide
 
 pytestmark = pytest.mark.once
 
 
-def test_what_cannot_be_entered_is_refused_with_one_sentence_each(tmp_path: Path) -> None:
-    nobody = 2**22 + 1
-    assert refused(nobody) == f"there is no process {nobody}: check the number, as ps shows it"
+def test_processes_that_cannot_be_attached_are_refused_with_one_sentence(tmp_path: Path) -> None:
+    missing = 2**22 + 1
+    assert refused(missing) == f"there is no process {missing}: check the number, as ps shows it"
     sleep = shutil.which("sleep")
     assert sleep is not None
     with running(sleep, "600") as process:
         assert refused(process.pid) == (
             f"process {process.pid} (sleep) is not a CPython interpreter: name the process that runs Python"
         )
-    # Programs that call themselves Python.
+    # Other programs named like Python.
     for name, expected in (
         ("python3.9", "runs Python 3.9, and heaptide knows 3.10"),
         ("python3.12", "without symbols"),
@@ -65,30 +76,30 @@ sys.stdin.read()
 
 def test_process_under_a_debugger_is_refused() -> None:
     with blocked() as process, running(sys.executable, "-c", TRACER, str(process.pid)) as tracer:
-        said = output(tracer).readline()
-        if said != "traced\n":
-            pytest.skip(f"ptrace is not permitted here: errno {said.strip()}")
+        result = output(tracer).readline()
+        if result != "traced\n":
+            pytest.skip(f"ptrace is not permitted here: errno {result.strip()}")
         expected = f"process {process.pid} is traced by process {tracer.pid}, a debugger or strace: end that first"
         assert refused(process.pid) == expected
         tracer.communicate()
         end(process)
 
 
-def test_process_of_another_user_or_with_more_rights_is_refused() -> None:
+def test_process_of_another_user_or_with_more_capabilities_is_refused() -> None:
     setpriv = shutil.which("setpriv")
     if os.geteuid() != 0 or setpriv is None:
-        pytest.skip("setpriv and root are needed to become somebody else")
+        pytest.skip("setpriv and root are needed to switch to another user")
     command = [sys.executable, "-m", "heaptide", "attach"]
     with blocked() as process:
-        # Another user who may read every file, so that the interpreter can be started wherever it lies.
+        # Another user who may read every file, so that the interpreter can be started from any folder.
         reader = ["--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search"]
         other = [setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", *reader]
         done = subprocess.run([*other, *command, str(process.pid)], capture_output=True, text=True)
         if done.returncode not in (0, 1) or "setpriv" in done.stderr or "Traceback" in done.stderr:
-            pytest.skip(f"nobody else can run the interpreter here: {done.stderr.strip()[-200:]}")
+            pytest.skip(f"other users cannot run the interpreter here: {done.stderr.strip()[-200:]}")
         expected = f"process {process.pid} belongs to another user (uid 0): attach as that user or as root"
         assert done.stderr == f"heaptide: {expected}\n"
-        # The same user, but with fewer capabilities than the process has.
+        # The same user with fewer capabilities than the process.
         fewer = [setpriv, "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"]
         done = subprocess.run([*fewer, *command, str(process.pid)], capture_output=True, text=True)
         assert done.returncode == 1 and f"process {process.pid} " in done.stderr
@@ -96,14 +107,14 @@ def test_process_of_another_user_or_with_more_rights_is_refused() -> None:
         end(process)
 
 
-def test_process_that_cannot_write_says_so_and_can_be_entered_again(tmp_path: Path) -> None:
+def test_failed_attach_is_reported_and_can_be_repeated(tmp_path: Path) -> None:
     with blocked() as process:
         assert "could not create /proc/x.tide" in attach(process, "-o", "/proc/x.tide", check=False)
         ask(process, 4)
         attach(process, "-o", tmp_path / "x.tide")
         detach(process)
         end(process)
-    assert left_behind(process) == []
+    assert remaining_folders(process) == []
 
 
 RECORDS_ITSELF = """
@@ -115,7 +126,7 @@ with heaptide.Tracker(sys.argv[1]):
 """
 
 
-def test_recording_that_attach_did_not_begin_is_not_ended_by_detach(tmp_path: Path) -> None:
+def test_detach_does_not_stop_a_recording_that_the_program_started(tmp_path: Path) -> None:
     capture = tmp_path / "own.tide"
     with running(sys.executable, "-c", RECORDS_ITSELF, capture) as process:
         assert output(process).readline() == "ready\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import PROGRAMS, heaptide
-from support.memray_comparison import Amount, Stack, memray, memray_run, numbers_of_memray, numbers_of_ours, summed
+from support.memray_comparison import Amount, Stack, heaptide_numbers, memray, memray_numbers, memray_run, summed
 
 PROGRAM = PROGRAMS / "deterministic_allocations.py"
 
@@ -34,21 +34,21 @@ def aggregated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     reason="the libffi of these interpreters maps a page over its own mapping: memray counts it twice, and we once",
 )
 def test_every_stack_has_the_numbers_that_memray_shows(recorded: Path) -> None:
-    assert numbers_of_ours(recorded) == numbers_of_memray(recorded)
+    assert heaptide_numbers(recorded) == memray_numbers(recorded)
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("options", [["--native"], ["--trace-python-allocators"], ["--no-compress"]], ids="".join)
 def test_every_kind_of_full_capture_is_read(tmp_path: Path, options: list[str]) -> None:
     capture = memray_run(tmp_path, PROGRAM, *options)
-    assert numbers_of_ours(capture) == numbers_of_memray(capture)
+    assert heaptide_numbers(capture) == memray_numbers(capture)
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("is_native", [False, True])
 def test_aggregated_capture_has_the_same_peak_and_leaks(aggregated: Path, tmp_path: Path, is_native: bool) -> None:
     capture = memray_run(tmp_path, PROGRAM, "--aggregate", "--native", "--no-compress") if is_native else aggregated
-    ours, theirs = numbers_of_ours(capture), numbers_of_memray(capture)
+    ours, theirs = heaptide_numbers(capture), memray_numbers(capture)
 
     def sizes(sums: dict[Stack, Amount]) -> dict[Stack, int]:
         # Only bytes: memray counts one for each merged record, however many blocks that is (its defect 1).
@@ -122,7 +122,7 @@ def test_captures_of_forked_children_are_read_together(tmp_path: Path) -> None:
     assert found["parent"] == (3 << 20) + 1
     assert found["child"] == (5 << 20) + 1
     child = next(path for path in captures if path != capture)
-    assert numbers_of_ours(child) == numbers_of_memray(child)
+    assert heaptide_numbers(child) == memray_numbers(child)
 
 
 @pytest.mark.once
@@ -138,8 +138,8 @@ def test_capture_of_a_killed_program_is_read_to_its_last_whole_record(tmp_path: 
     done = subprocess.run(command, cwd=tmp_path, capture_output=True)
     assert done.returncode < 0
     capture = tmp_path / "killed.bin"
-    ours = numbers_of_ours(capture)
-    assert ours == numbers_of_memray(capture)
+    ours = heaptide_numbers(capture)
+    assert ours == memray_numbers(capture)
     assert sum(size for size, _ in ours.leaked.values()) > 10 << 20
     said = heaptide("stats", capture).stdout
     assert "did not end its recording" in said

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import PROGRAMS, heaptide
-from support.memray_comparison import Amount, Stack, by_location, memray_run, numbers_of_memray, numbers_of_ours
+from support.memray_comparison import Amount, Stack, by_location, heaptide_numbers, memray_numbers, memray_run
 
 # One interpreter is enough: that frames, lines and hooks are right on each of them is tested elsewhere.
 pytestmark = [
@@ -50,7 +50,7 @@ def own_lines(sums: Mapping[Stack, Amount] | None, program: Path) -> dict[tuple[
 def same_everywhere(folder: Path, program: Path, ours: list[str], theirs: list[str]) -> None:
     """Total, peak and leaks of every line agree."""
     our_capture, their_capture = recorded(folder, program, ours, theirs)
-    mine, memrays = numbers_of_ours(our_capture), numbers_of_memray(their_capture)
+    mine, memrays = heaptide_numbers(our_capture), memray_numbers(their_capture)
     for what in ("total", "peak", "leaked"):
         expected = own_lines(getattr(memrays, what), program)
         assert expected, what

@@ -1,4 +1,4 @@
-"""What control refuses, to whom, and what it leaves alone."""
+"""Tests what the control API refuses: wrong limits, unusable paths, missing tokens, and foreign origins."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 from support.commands import heaptide
-from support.controlled_program import BASE, Job, ask, obedient
+from support.controlled_program import BASE, ControlledProgram, ask, start_program
+from support.messages import one_sentence
 
 pytestmark = pytest.mark.once
 
 
 @pytest.mark.parametrize("words", ["keep_sessions=-1", "keep_bytes='1G'", "keep_bytes=2**70", "requests_per_second=0"])
-def test_a_limit_that_is_none_is_refused_in_one_sentence(tmp_path: Path, words: str) -> None:
+def test_invalid_limit_is_refused_in_one_sentence(tmp_path: Path, words: str) -> None:
     text = f"import heaptide.control\nheaptide.control.start('0', {words})"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=tmp_path)
     name = words.partition("=")[0]
@@ -25,101 +26,104 @@ def test_a_limit_that_is_none_is_refused_in_one_sentence(tmp_path: Path, words: 
     )
 
 
-def test_a_file_where_the_socket_should_be_is_left_alone(tmp_path: Path) -> None:
+def test_file_at_the_path_of_the_socket_is_not_replaced(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("mine")
     env = {**os.environ, "HEAPTIDE_CONTROL": f"unix:{file}", "HEAPTIDE_RUNTIME_DIR": str(tmp_path / "run")}
     done = subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True, text=True, env=env)
     assert (done.returncode, done.stdout, file.read_text()) == (0, "1\n", "mine")
-    said = f"control cannot listen at unix:{file} (there is something that is not a socket); the program goes on"
-    assert done.stderr == f"heaptide: {said}\n"
+    message = f"control cannot listen at unix:{file} (there is something that is not a socket); the program goes on"
+    assert done.stderr == f"heaptide: {message}\n"
 
 
-def test_a_folder_that_cannot_be_used_is_named_and_the_program_goes_on(tmp_path: Path) -> None:
+def test_unusable_runtime_folder_is_reported_and_the_program_continues(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     env = {**os.environ, "HEAPTIDE_CONTROL": "0", "HEAPTIDE_RUNTIME_DIR": str(tmp_path / "file" / "run")}
     done = subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True, text=True, env=env)
     assert (done.returncode, done.stdout) == (0, "1\n")
-    (said,) = done.stderr.splitlines()
-    assert said.startswith(f"heaptide: the folder {tmp_path}/file/run/")
-    assert "of this job's processes cannot be used (Not a directory" in said and said.endswith("; the program goes on")
+    message = one_sentence(done.stderr)
+    assert message.startswith(f"the folder {tmp_path}/file/run/")
+    assert "of this job's processes cannot be used (Not a directory" in message
+    assert message.endswith("; the program goes on")
 
 
-def test_no_path_in_a_request_reaches_the_file_system(job: Job, tmp_path: Path) -> None:
+def test_no_path_in_a_request_reaches_the_file_system(program: ControlledProgram, tmp_path: Path) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "session.json").write_text("{}")
     (tmp_path / "secret" / "1.tide").write_text("x")
-    job.post("start")
+    program.post("start")
     for name in ["..%2fsecret", "../secret", "%2e%2e/secret", ".", "..", "%00", "sessions"]:
         for route in ["", "/report", "/stats"]:
-            answer = job.ask("GET", f"{BASE}/sessions/{name}{route}")
+            answer = program.ask("GET", f"{BASE}/sessions/{name}{route}")
             assert answer.status in (404, 400), (name, route)
     for query in ["output=/tmp/x", "o=/tmp/x", "--output=/tmp/x", "captures=/etc/passwd", "process=/etc/passwd"]:
-        answer = job.ask("GET", f"stats?{query}")
+        answer = program.ask("GET", f"stats?{query}")
         assert answer.status in (400, 404), query
-    assert job.ask("GET", "diff?base=/etc/passwd").status == 404
+    assert program.ask("GET", "diff?base=/etc/passwd").status == 404
 
 
-def test_redirects_stay_on_this_server(job: Job) -> None:
-    leads = {
+def test_redirects_stay_on_this_server(program: ControlledProgram) -> None:
+    redirects = {
         "/": "/docs",
         "//evil.example/": "/evil.example/docs",
         "/\\evil.example/": "/evil.example/docs",
         f"//evil.example{BASE}/status/": f"/evil.example{BASE}/status",
     }
-    for path, location in leads.items():
-        answer = job.ask("GET", path)
+    for path, location in redirects.items():
+        answer = program.ask("GET", path)
         assert (answer.status, answer.headers["Location"]) == (307, location)
-    # As a framework hands it over, percent signs undone.
-    told = job.tell("control.handle('GET', '/a\\r\\nSet-Cookie: b/').headers")
-    assert "/a%0D%0ASet-Cookie:%20b/docs" in told
+    # A framework passes the path with its percent escapes decoded.
+    headers = program.evaluate("control.handle('GET', '/a\\r\\nSet-Cookie: b/').headers")
+    assert "/a%0D%0ASet-Cookie:%20b/docs" in headers
 
 
-def test_requests_that_are_too_large_are_refused(job: Job) -> None:
-    assert job.ask("POST", "start", b" " * 70_000).status == 413
-    assert job.ask("GET", "status", X_Long="x" * 20_000).status == 431
+def test_too_large_requests_are_refused(program: ControlledProgram) -> None:
+    assert program.ask("POST", "start", b" " * 70_000).status == 413
+    assert program.ask("GET", "status", X_Long="x" * 20_000).status == 431
 
 
-def test_more_requests_than_allowed_are_told_to_wait(tmp_path: Path) -> None:
-    job = obedient(tmp_path, "'0', requests_per_second=1")
-    answers = [job.ask("GET", "sessions") for _ in range(200)]
+def test_requests_beyond_the_rate_limit_get_429_with_retry_after(tmp_path: Path) -> None:
+    program = start_program(tmp_path, "'0', requests_per_second=1")
+    answers = [program.ask("GET", "sessions") for _ in range(200)]
     refused = [answer for answer in answers if answer.status != 200]
     assert refused and all(answer.status == 429 for answer in refused)
     assert refused[0].headers["Retry-After"] == "1"
-    job.stop()
+    program.stop()
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
-def test_an_address_that_others_can_reach_needs_a_token(tmp_path: Path, address: str) -> None:
+def test_listening_on_all_addresses_needs_a_token(tmp_path: Path, address: str) -> None:
     script = f"import heaptide.control\nheaptide.control.start({address!r})"
     done = heaptide("run", "-q", "-c", script, check=False, cwd=tmp_path)
     assert done.returncode == 1
     assert "set a token" in done.stderr
 
 
-def test_token_is_asked_for_and_never_told(tmp_path: Path) -> None:
-    job = obedient(tmp_path, "'0', token='s3cret-token', token_header='X-Job-Auth'")
-    refused = job.ask("GET", "status")
+def test_token_is_required_and_never_disclosed(tmp_path: Path) -> None:
+    program = start_program(tmp_path, "'0', token='s3cret-token', token_header='X-Job-Auth'")
+    refused = program.ask("GET", "status")
     assert refused.status == 401 and refused.headers["Www-Authenticate"] == "Bearer"
-    assert job.ask("GET", "status", Authorization="Bearer wrong").status == 401
-    assert job.ask("GET", "status", Authorization="Bearer s3cret-token").status == 200
-    answer = job.ask("GET", "status", X_Job_Auth="s3cret-token")
+    assert program.ask("GET", "status", Authorization="Bearer wrong").status == 401
+    assert program.ask("GET", "status", Authorization="Bearer s3cret-token").status == 200
+    answer = program.ask("GET", "status", X_Job_Auth="s3cret-token")
     assert answer.status == 200
-    # The list of routes is for everybody, and has no secrets.
+    # The list of routes is public and contains no secrets.
     for path in ["/docs", "/openapi.json"]:
-        shown = job.ask("GET", path)
+        shown = program.ask("GET", path)
         assert shown.status == 200 and b"s3cret" not in shown.body
-    assert "s3cret" not in answer.text + job.stderr()
-    schemes = job.ask("GET", "/openapi.json").json()["components"]["securitySchemes"]
+    assert "s3cret" not in answer.text + program.stderr()
+    schemes = program.ask("GET", "/openapi.json").json()["components"]["securitySchemes"]
     assert schemes["header"] == {"type": "apiKey", "in": "header", "name": "X-Job-Auth"}
     (tmp_path / "token").write_text(" s3cret-token\n")
     env = {**os.environ, "HEAPTIDE_TOKEN_FILE": str(tmp_path / "token")}
-    assert '"pid"' in heaptide("ctl", "--url", job.address, "status", env=env).stdout
-    job.stop()
+    assert '"pid"' in heaptide("ctl", "--url", program.address, "status", env=env).stdout
+    program.stop()
 
 
-@pytest.mark.parametrize(("content", "said"), [("\n", "holds no token"), (None, "cannot be read (No such file")])
-def test_a_token_file_without_a_token_opens_no_door(tmp_path: Path, content: str | None, said: str) -> None:
+@pytest.mark.parametrize(("content", "message"), [("\n", "holds no token"), (None, "cannot be read (No such file")])
+def test_token_file_without_a_token_keeps_the_control_api_closed(
+    tmp_path: Path, content: str | None, message: str
+) -> None:
     if content is not None:
         (tmp_path / "token").write_text(content)
     env = {**os.environ, "HEAPTIDE_TOKEN_FILE": "token", "HEAPTIDE_RUNTIME_DIR": str(tmp_path / "run")}
@@ -127,7 +131,7 @@ def test_a_token_file_without_a_token_opens_no_door(tmp_path: Path, content: str
     for host in ("0.0.0.0", "127.0.0.1"):
         serving = ["serve", "job.py", "--host", host, "--port", "0"]
         done = heaptide(*serving, check=False, cwd=tmp_path, env={**env, "HEAPTIDE_PROFILER": "yes"})
-        assert done.returncode == 1 and said in done.stderr and "Traceback" not in done.stderr
+        assert done.returncode == 1 and message in done.stderr and "Traceback" not in done.stderr
     done = subprocess.run(
         [sys.executable, "-c", "from heaptide import control; print(control._controls)"],
         cwd=tmp_path,
@@ -135,36 +139,36 @@ def test_a_token_file_without_a_token_opens_no_door(tmp_path: Path, content: str
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stdout) == (0, "[]\n") and said in done.stderr
+    assert (done.returncode, done.stdout) == (0, "[]\n") and message in done.stderr
 
 
-def test_pages_of_other_origins_and_foreign_names_are_turned_away(job: Job, tmp_path: Path) -> None:
-    assert job.ask("POST", "start", Origin="http://evil.example").status == 403
-    assert job.ask("GET", "status", Host="evil.example").status == 403
-    assert job.ask("GET", "status", Origin=job.address).status == 200
-    assert "Access-Control-Allow-Origin" not in job.ask("OPTIONS", "start").headers
+def test_requests_from_other_origins_and_host_names_are_refused(program: ControlledProgram, tmp_path: Path) -> None:
+    assert program.ask("POST", "start", Origin="http://evil.example").status == 403
+    assert program.ask("GET", "status", Host="evil.example").status == 403
+    assert program.ask("GET", "status", Origin=program.address).status == 200
+    assert "Access-Control-Allow-Origin" not in program.ask("OPTIONS", "start").headers
     (tmp_path / "other").mkdir()
     arguments = "'0', cors_origin='http://friend.example', token='x', token_header='X-Job-Auth'"
-    open_job = obedient(tmp_path / "other", arguments)
-    answer = open_job.ask("GET", "status", Origin="http://friend.example", X_Job_Auth="x")
+    open_program = start_program(tmp_path / "other", arguments)
+    answer = open_program.ask("GET", "status", Origin="http://friend.example", X_Job_Auth="x")
     assert answer.status == 200
     assert answer.headers["Access-Control-Allow-Origin"] == "http://friend.example"
-    # A browser asks before it sends a token, and without one.
-    first = open_job.ask("OPTIONS", "start", Origin="http://friend.example")
-    assert first.status == 204 and "X-Job-Auth" in first.headers["Access-Control-Allow-Headers"]
-    assert "POST" in first.headers["Access-Control-Allow-Methods"]
-    assert open_job.ask("OPTIONS", "start", Origin="http://evil.example").status == 403
-    open_job.stop()
+    # A browser's preflight request carries no token.
+    preflight = open_program.ask("OPTIONS", "start", Origin="http://friend.example")
+    assert preflight.status == 204 and "X-Job-Auth" in preflight.headers["Access-Control-Allow-Headers"]
+    assert "POST" in preflight.headers["Access-Control-Allow-Methods"]
+    assert open_program.ask("OPTIONS", "start", Origin="http://evil.example").status == 403
+    open_program.stop()
 
 
-def test_control_on_a_socket_belongs_to_this_user_alone(tmp_path: Path) -> None:
-    job = obedient(tmp_path, "'unix:control.sock'")
+def test_unix_socket_is_private_to_the_user_and_removed_at_exit(tmp_path: Path) -> None:
+    program = start_program(tmp_path, "'unix:control.sock'")
     path = tmp_path / "control.sock"
-    assert job.address == "unix:control.sock"
+    assert program.address == "unix:control.sock"
     assert path.stat().st_mode & 0o077 == 0
-    assert ask(f"unix:{path}", "GET", f"{BASE}/status").json()["pid"] == job.process.pid
-    assert job.process.stdin is not None
-    job.process.stdin.close()
-    job.process.wait()
+    assert ask(f"unix:{path}", "GET", f"{BASE}/status").json()["pid"] == program.process.pid
+    assert program.process.stdin is not None
+    program.process.stdin.close()
+    program.process.wait()
     assert not path.exists()
-    job.stop()
+    program.stop()

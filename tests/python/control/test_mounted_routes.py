@@ -1,4 +1,4 @@
-"""The profiler's routes inside the job's own web server, with one worker and with several (rows R12 and R13)."""
+"""Tests the profiler's routes mounted in a program's own web server, with one worker process and with several."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import heaptide
-from support.controlled_program import BASE, Answer, ask, obedient
+from support.controlled_program import BASE, Answer, ask, start_program
 from support.waiting import NEVER, wait_until
 
 pytestmark = pytest.mark.once
@@ -77,7 +77,7 @@ PLAIN = """
 
 
 def needs(*names: str) -> None:
-    """Skip where a package is missing."""
+    """Skip the test if a package is missing."""
     for name in names:
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed")
@@ -85,7 +85,7 @@ def needs(*names: str) -> None:
 
 @contextmanager
 def served(folder: Path, program: str, command: list[str]) -> Iterator[str]:
-    """A web server with an application, on a socket; yields its address."""
+    """Run a web server with an application on a Unix socket, and yield its address."""
     (folder / "application.py").write_text(textwrap.dedent(LEAK) + textwrap.dedent(program))
     environment = {
         **os.environ,
@@ -113,17 +113,17 @@ def served(folder: Path, program: str, command: list[str]) -> Iterator[str]:
         server.wait()
 
 
-# Both servers end workers that seem to hang; on a busy machine a worker that does its work may seem so for a while.
+# Both servers kill workers that seem to hang. On a busy machine a working one may seem so, hence the long timeouts.
 
 
 def uvicorn(workers: int) -> list[str]:
-    patience = ["--timeout-worker-healthcheck", str(NEVER)]
-    return ["uvicorn", "application:app", "--uds", "web.sock", "--workers", str(workers), *patience]
+    timeout = ["--timeout-worker-healthcheck", str(NEVER)]
+    return ["uvicorn", "application:app", "--uds", "web.sock", "--workers", str(workers), *timeout]
 
 
 def gunicorn(workers: int, *options: str) -> list[str]:
-    patience = ["--timeout", str(NEVER)]
-    return ["gunicorn", "application:app", "-b", "unix:web.sock", "-w", str(workers), *patience, *options]
+    timeout = ["--timeout", str(NEVER)]
+    return ["gunicorn", "application:app", "-b", "unix:web.sock", "-w", str(workers), *timeout, *options]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def gunicorn(workers: int, *options: str) -> list[str]:
         ("uvicorn", PLAIN, uvicorn(1), ""),
     ],
 )
-def test_R13_routes_are_part_of_the_jobs_own_server(
+def test_routes_are_served_by_the_programs_own_web_server(
     tmp_path: Path, package: str, program: str, server: list[str], prefix: str
 ) -> None:
     needs(package, server[0])
@@ -162,12 +162,14 @@ def test_R13_routes_are_part_of_the_jobs_own_server(
         assert "paths" in ask(address, "GET", f"{prefix}{BASE}/openapi.json").json()
 
 
-def test_R13_stand_alone_side_port_needs_no_framework(tmp_path: Path) -> None:
-    job = obedient(tmp_path)
-    loaded = job.tell("[name for name in ('fastapi', 'starlette', 'flask', 'asyncio', 'http') if name in sys.modules]")
+def test_separate_port_needs_no_web_framework(tmp_path: Path) -> None:
+    program = start_program(tmp_path)
+    loaded = program.evaluate(
+        "[name for name in ('fastapi', 'starlette', 'flask', 'asyncio', 'http') if name in sys.modules]"
+    )
     assert loaded == "[]"
-    assert job.get("status").json()["state"] == "stopped"
-    job.stop()
+    assert program.get("status").json()["state"] == "stopped"
+    program.stop()
 
 
 UNUSABLE = """
@@ -188,19 +190,19 @@ UNUSABLE = """
 
     sync_app, async_app = heaptide.wsgi.mount(job), heaptide.asgi.mount(async_job)
     for path in ("/api/v1/profilers", "/api/v1/profiler/status"):
-        said, sent = [], []
+        statuses, sent = [], []
 
         async def send(message):
             sent.append(message)
 
         environment = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "wsgi.input": io.BytesIO()}
-        body = b"".join(sync_app(environment, lambda status, headers: said.append(status)))
+        body = b"".join(sync_app(environment, lambda status, headers: statuses.append(status)))
         asyncio.run(async_app({"type": "http", "method": "GET", "path": path, "headers": []}, receive, send))
-        print(said[0], body == sent[1 if len(sent) > 1 else 0]["body"], body.decode(), sep="|")
+        print(statuses[0], body == sent[1 if len(sent) > 1 else 0]["body"], body.decode(), sep="|")
 """
 
 
-def test_a_server_whose_profiler_cannot_be_opened_serves_the_job(tmp_path: Path) -> None:
+def test_application_is_served_when_the_profiler_cannot_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "app.py").write_text(textwrap.dedent(UNUSABLE))
     env = {**os.environ, "HEAPTIDE_RUNTIME_DIR": str(tmp_path / "file" / "run")}
@@ -222,23 +224,23 @@ SPAWNING = """
 
     if __name__ == "__main__":
         context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        workers = [context.Process(target=work, args=(theirs,)) for _ in range(2)]
+        sender, receiver = context.Pipe()
+        workers = [context.Process(target=work, args=(receiver,)) for _ in range(2)]
         for worker in workers:
             worker.start()
         sys.stdin.read()
         for worker in workers:
-            ours.send(None)
+            sender.send(None)
         for worker in workers:
             worker.join()
 """
 
 
-def test_R12_workers_that_were_spawned_are_one_job_without_a_word_of_where_sessions_are_kept(tmp_path: Path) -> None:
+def test_spawned_workers_form_one_group_without_configuration(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(textwrap.dedent(SPAWNING))
     socket = f"unix:{tmp_path / 'control.sock'}"
     env = {**os.environ, "HEAPTIDE_RUNTIME_DIR": str(tmp_path / "run"), "TMPDIR": str(tmp_path)}
-    job = subprocess.Popen(
+    program = subprocess.Popen(
         [sys.executable, "job.py"], cwd=tmp_path, env={**env, "HEAPTIDE_CONTROL": socket}, stdin=subprocess.PIPE
     )
 
@@ -249,17 +251,17 @@ def test_R12_workers_that_were_spawned_are_one_job_without_a_word_of_where_sessi
             return set()
         return {process["pid"] for process in processes}
 
-    wait_until(lambda: len(pids()) == 3, "the door of each worker")
+    wait_until(lambda: len(pids()) == 3, "the control socket of each worker")
     started = ask(socket, "POST", f"{BASE}/start").json()
     assert (started["result"], started["warnings"]) == ("started", [])
     assert set(started["pids"]) == pids()
     stopped = ask(socket, "POST", f"{BASE}/stop").json()
     assert len(stopped["processes"]) == 3 and stopped["warnings"] == []
     status = ask(socket, "GET", f"{BASE}/status").json()
-    # Named after the program, and apart from other jobs of that name.
+    # The folder is named after the program, with a suffix that separates programs of the same name.
     assert status["name"] == "job.py" and Path(status["directory"]).name.startswith("job.py-")
-    job.communicate(b"")
-    assert job.returncode == 0
+    program.communicate(b"")
+    assert program.returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -271,7 +273,7 @@ def test_R12_workers_that_were_spawned_are_one_job_without_a_word_of_where_sessi
     ],
     ids=["gunicorn", "gunicorn-preload", "uvicorn"],
 )
-def test_R12_a_request_to_any_worker_acts_on_all(tmp_path: Path, program: str, server: list[str], prefix: str) -> None:
+def test_request_to_any_worker_acts_on_all(tmp_path: Path, program: str, server: list[str], prefix: str) -> None:
     needs(server[0], *(["flask"] if program is FLASK else []))
     with served(tmp_path, program, server) as address:
 
@@ -284,7 +286,7 @@ def test_R12_a_request_to_any_worker_acts_on_all(tmp_path: Path, program: str, s
         started = ask(address, "POST", f"{prefix}{BASE}/start").json()
         assert started["warnings"] == []
         assert set(started["pids"]) == workers()
-        # Any worker may take a request: the one that took the first is stopped, so that another takes the second.
+        # Any worker may take a request. Stopping the one that took the first makes another take the second.
         ask(address, "POST", "/leak")
         first = ask(address, "GET", f"{prefix}{BASE}/status?scope=process").json()["pid"]
         os.kill(first, signal.SIGSTOP)
@@ -307,8 +309,8 @@ def test_R12_a_request_to_any_worker_acts_on_all(tmp_path: Path, program: str, s
             archive.extractall(tmp_path / "elsewhere", filter="data")
         captures = sorted((tmp_path / "elsewhere").rglob("*.tide"))
         assert "leak" in heaptide("stats", *captures).stdout
-        told = ask(address, "GET", f"{prefix}{BASE}/stats").text
-        assert "leak" in told and "different runs" not in told
+        stats = ask(address, "GET", f"{prefix}{BASE}/stats").text
+        assert "leak" in stats and "different runs" not in stats
         (only,) = ask(address, "GET", f"{prefix}{BASE}/sessions").json()["sessions"]
         assert only["id"] == started["session"]
 
@@ -320,8 +322,8 @@ DROPPING = """
     import heaptide
     import heaptide.control
 
-    # As servers do that begin as root: workers become another user, and open their control then. What a worker imports
-    # lazily it may not be able to read any more.
+    # Like servers that start as root: workers switch to another user before they start their control API. Modules are
+    # imported here because that user may not be able to read them.
     with heaptide.Tracker("before.tide"):
         pass
     os.environ["HEAPTIDE_GROUP"] = "before"
@@ -369,10 +371,10 @@ DROPPING = """
 """
 
 
-def test_R12_workers_that_became_another_user_are_one_job() -> None:
+def test_workers_that_switched_to_another_user_form_one_group() -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
-    # Not a folder of pytest's, which are closed to other users.
+    # Other users cannot enter the folders of pytest.
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -387,28 +389,28 @@ def test_R12_workers_that_became_another_user_are_one_job() -> None:
         }
         done = subprocess.run([sys.executable, "job.py"], cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    told = done.stdout.splitlines()
-    assert told[:1] == ["2 []"], done.stderr
-    assert told[1:5] == ["[[True, 'recording']]", "409"] * 2
-    assert told[5:] == ["stopped True []", "['finished']"]
+    printed = done.stdout.splitlines()
+    assert printed[:1] == ["2 []"], done.stderr
+    assert printed[1:5] == ["[[True, 'recording']]", "409"] * 2
+    assert printed[5:] == ["stopped True []", "['finished']"]
 
 
-def test_every_answer_is_what_the_openapi_document_says(tmp_path: Path) -> None:
-    """Made-up requests for every route, checked against the document by schemathesis."""
+def test_responses_conform_to_the_openapi_document(tmp_path: Path) -> None:
+    """Generate requests for every route with schemathesis, and check the responses against the document."""
     needs("schemathesis")
-    job = obedient(tmp_path, "'0', requests_per_second=100000")
-    job.post("start")
-    job.tell("leak(1)")
-    command = [sys.executable, "-m", "schemathesis.cli", "run", f"{job.address}/openapi.json"]
-    # Each report costs a process: one of each kind is enough.
+    program = start_program(tmp_path, "'0', requests_per_second=100000")
+    program.post("start")
+    program.evaluate("leak(1)")
+    command = [sys.executable, "-m", "schemathesis.cli", "run", f"{program.address}/openapi.json"]
+    # Each report starts a process, so only one of each type is requested.
     others = "(flamegraph|table|summary|tree|timeline)$|sessions/.*/|memray/stats$"
     options = ["--max-examples", "2", "--seed", "1", "--phases", "coverage,fuzzing", "--workers", "2"]
-    # How long an answer takes is not what is tested.
+    # The time of a response is not tested.
     options += ["--exclude-path-regex", others, "--request-timeout", str(NEVER), "--suppress-health-check", "all"]
     checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
     done = subprocess.run(
         [*command, *options, "--checks", checks, "--no-color"], capture_output=True, text=True, cwd=tmp_path
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert job.get("status").json()["pid"] == job.process.pid
-    job.stop()
+    assert program.get("status").json()["pid"] == program.process.pid
+    program.stop()

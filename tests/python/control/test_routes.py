@@ -1,4 +1,4 @@
-"""HTTP in the running job: what each route answers, and that the job does not notice."""
+"""Tests the routes of the control API in a running program, and that they do not disturb the program."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from typing import Any
 
 import pytest
 from support.commands import heaptide
-from support.controlled_program import BASE, Job, obedient
+from support.controlled_program import BASE, ControlledProgram, start_program
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.once
 
 
-def test_status_tells_what_is_recorded(job: Job) -> None:
-    before = job.get("status").json()
-    assert (before["state"], before["session"], before["pid"]) == ("stopped", None, job.process.pid)
-    started = job.post("start")
-    during = job.get("status").json()
+def test_status_reports_the_current_recording(program: ControlledProgram) -> None:
+    before = program.get("status").json()
+    assert (before["state"], before["session"], before["pid"]) == ("stopped", None, program.process.pid)
+    started = program.post("start")
+    during = program.get("status").json()
     assert (during["state"], during["session"]) == ("recording", started["session"])
     assert during["output"] == started["output"]
-    assert [process["pid"] for process in during["processes"]] == [job.process.pid]
+    assert [process["pid"] for process in during["processes"]] == [program.process.pid]
 
 
-def test_routes_answer_while_the_job_holds_the_gil(job: Job) -> None:
-    job.post("start")
-    job.tell("leak(3)")
-    assert job.process.stdin is not None
-    # Reads two bytes inside C without letting go of the GIL: no other Python code runs until they come.
-    job.process.stdin.write("__import__('ctypes').PyDLL(None).read(0, b'  ', 2)\n")
-    job.process.stdin.flush()
-    assert job.get("status").json()["state"] == "recording"
-    assert "job.py" in job.get("stats").text
-    assert job.get("sessions").json()["sessions"][0]["state"] == "recording"
-    assert job.tell(".") == "2"
+def test_routes_answer_while_the_program_holds_the_gil(program: ControlledProgram) -> None:
+    program.post("start")
+    program.evaluate("leak(3)")
+    assert program.process.stdin is not None
+    # Reads two bytes in C without releasing the GIL: no other Python code runs until they arrive.
+    program.process.stdin.write("__import__('ctypes').PyDLL(None).read(0, b'  ', 2)\n")
+    program.process.stdin.flush()
+    assert program.get("status").json()["state"] == "recording"
+    assert "job.py" in program.get("stats").text
+    assert program.get("sessions").json()["sessions"][0]["state"] == "recording"
+    assert program.evaluate(".") == "2"
 
 
-# Reads inside C without letting go of the GIL, as a library does that forgets to: until something is written.
-HELD = """
+# Blocks in C without releasing the GIL, like a library that forgets to release it, until a byte is written.
+HOLDS_THE_GIL = """
     import ctypes
     import os
     import sys
@@ -56,139 +56,145 @@ HELD = """
 """
 
 
-def test_a_job_that_holds_the_gil_is_answered_for_with_pending_and_follows(tmp_path: Path) -> None:
-    (tmp_path / "job.py").write_text(textwrap.dedent(HELD))
-    hold, let_go = os.pipe()
+def test_start_and_stop_are_pending_while_the_program_holds_the_gil(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(textwrap.dedent(HOLDS_THE_GIL))
+    hold, release = os.pipe()
     os.set_inheritable(hold, True)
-    job = Job([sys.executable, tmp_path / "job.py"], tmp_path, close_fds=False)
-    assert job.process.stdin is not None
+    program = ControlledProgram([sys.executable, tmp_path / "job.py"], tmp_path, close_fds=False)
+    assert program.process.stdin is not None
     for action, state in (("start", "recording"), ("stop", "stopped")):
-        job.process.stdin.write(f"{hold}\n")
-        job.process.stdin.flush()
-        wait_until(lambda: waits_for(job.process.pid, hold), "the job's call that holds the GIL")
-        answer = job.ask("POST", action)
+        program.process.stdin.write(f"{hold}\n")
+        program.process.stdin.flush()
+        wait_until(lambda: waits_for(program.process.pid, hold), "the call that holds the GIL")
+        answer = program.ask("POST", action)
         assert (answer.status, answer.json()["result"]) == (202, "pending")
-        # As it was, and everything else is answered.
-        assert job.get("status").json()["state"] != state
-        assert job.get("sessions").status == 200
-        os.write(let_go, b".")
-        assert job.line() == "1"
-        wait_until(lambda wanted=state: job.get("status").json()["state"] == wanted, f"the {action} that was pending")
-    (session,) = job.get("sessions").json()["sessions"]
+        # The state has not changed yet, and other routes answer.
+        assert program.get("status").json()["state"] != state
+        assert program.get("sessions").status == 200
+        os.write(release, b".")
+        assert program.line() == "1"
+        wait_until(
+            lambda wanted=state: program.get("status").json()["state"] == wanted, f"the {action} that was pending"
+        )
+    (session,) = program.get("sessions").json()["sessions"]
     assert session["state"] == "finished"
-    assert "Total allocations" in job.get("stats").text
-    job.stop()
+    assert "Total allocations" in program.get("stats").text
+    program.stop()
     os.close(hold)
-    os.close(let_go)
+    os.close(release)
 
 
 def waits_for(pid: int, descriptor: int) -> bool:
-    """Whether the main thread of a process sleeps in a system call on this descriptor."""
+    """Whether the main thread of a process is blocked in a system call on this descriptor."""
     try:
         call = Path(f"/proc/{pid}/syscall").read_text().split()
     except OSError:
-        pytest.skip("the kernel does not say where a process waits")
+        pytest.skip("the kernel does not show in which system call a process is blocked")
     return len(call) > 2 and int(call[1], 16) == descriptor
 
 
-def test_start_takes_modes_and_refuses_what_it_does_not_know(job: Job) -> None:
-    started = job.post("start", {"mode": "objects", "interval_ms": 100, "follow_fork": True})
-    session = job.get(f"sessions/{started['session']}").json()
+def test_start_takes_modes_and_refuses_unknown_options(program: ControlledProgram) -> None:
+    started = program.post("start", {"mode": "objects", "interval_ms": 100, "follow_fork": True})
+    session = program.get(f"sessions/{started['session']}").json()
     assert session["options"]["mode"] == "objects"
     assert session["options"]["follow_fork"] is True
     for body, status in [({"mode": "fast"}, 422), ({"objects": True}, 422), ([], 422), (b"{", 400)]:
-        answer = job.ask("POST", "start", body)
+        answer = program.ask("POST", "start", body)
         assert answer.status == status
         assert set(answer.json()) == {"error", "type"}
 
 
-def test_a_value_that_the_command_refuses_is_answered_with_its_sentence_alone(job: Job) -> None:
-    job.post("start")
-    refused = job.ask("GET", "stats?from=abc")
+def test_value_refused_by_the_command_is_answered_with_its_sentence_alone(program: ControlledProgram) -> None:
+    program.post("start")
+    refused = program.ask("GET", "stats?from=abc")
     sentence = "invalid value 'abc' for '--from <TIME>': a time is a number of seconds, or a number with ms, s, m or h"
     assert (refused.status, refused.json()) == (400, {"error": sentence, "type": "ArgumentError"})
 
 
-def test_options_of_the_commands_are_query_parameters_which_the_command_checks(job: Job) -> None:
-    job.post("start")
-    job.tell("leak(1)")
-    assert "leak" in job.get("tree?biggest-allocs=1&leaks=true").text
-    assert len(job.get("stats?format=json&num_largest=1").json()["top_allocations_by_size"]) == 1
-    wrong = job.ask("GET", "tree?depth=many")
+def test_query_parameters_are_options_checked_by_the_command(program: ControlledProgram) -> None:
+    program.post("start")
+    program.evaluate("leak(1)")
+    assert "leak" in program.get("tree?biggest-allocs=1&leaks=true").text
+    assert len(program.get("stats?format=json&num_largest=1").json()["top_allocations_by_size"]) == 1
+    wrong = program.ask("GET", "tree?depth=many")
     assert wrong.status == 400 and "many" in wrong.json()["error"]
-    unknown = job.ask("GET", "tree?colour=red")
+    unknown = program.ask("GET", "tree?colour=red")
     assert unknown.status == 400 and "biggest-allocs" in unknown.json()["error"]
 
 
-def test_native_functions_are_shown_or_not_and_scope_is_not_guessed(job: Job) -> None:
-    job.post("start", {"native": True})
-    job.tell("leak(1)")
-    refused = job.ask("POST", "stop?scope=proces")
+def test_native_functions_can_be_hidden_and_an_unknown_scope_is_refused(program: ControlledProgram) -> None:
+    program.post("start", {"native": True})
+    program.evaluate("leak(1)")
+    refused = program.ask("POST", "stop?scope=proces")
     assert (refused.status, refused.json()["type"]) == (400, "ArgumentError")
-    assert job.get("status").json()["state"] == "recording"
-    job.post("stop")
-    shown, hidden = job.get("tree?native=1").text, job.get("tree?native=0").text
+    assert program.get("status").json()["state"] == "recording"
+    program.post("stop")
+    shown, hidden = program.get("tree?native=1").text, program.get("tree?native=0").text
     assert shown != hidden and "job.py" in hidden
-    assert "not 'x'" in job.ask("GET", "stats?native=x").json()["error"].replace('"', "'")
-    nobody = job.ask("GET", "stats?thread=nobody").json()
+    assert "not 'x'" in program.ask("GET", "stats?native=x").json()["error"].replace('"', "'")
+    nobody = program.ask("GET", "stats?thread=nobody").json()
     assert nobody["error"].startswith("no thread is called that")
 
 
-def test_links_have_the_prefix_that_a_proxy_takes_off(tmp_path: Path) -> None:
-    job = obedient(tmp_path, env={"HEAPTIDE_PREFIX": "/pub/job/x/1/"})
+def test_links_start_with_the_prefix_that_a_proxy_strips(tmp_path: Path) -> None:
+    program = start_program(tmp_path, env={"HEAPTIDE_PREFIX": "/pub/job/x/1/"})
     for asked in (BASE, f"/pub/job/x/1{BASE}"):
-        assert job.ask("GET", f"{asked}/status").json()["links"]["stats"] == f"/pub/job/x/1{BASE}/stats"
-    assert job.ask("GET", "/openapi.json").json()["servers"] == [{"url": "/pub/job/x/1"}]
-    job.stop()
+        assert program.ask("GET", f"{asked}/status").json()["links"]["stats"] == f"/pub/job/x/1{BASE}/stats"
+    assert program.ask("GET", "/openapi.json").json()["servers"] == [{"url": "/pub/job/x/1"}]
+    program.stop()
 
 
-def test_threads_of_control_are_not_in_the_recording(job: Job, stats: Callable[..., dict[str, Any]]) -> None:
-    session = job.post("start")
+def test_threads_of_the_control_api_are_not_recorded(
+    program: ControlledProgram, stats: Callable[..., dict[str, Any]]
+) -> None:
+    session = program.post("start")
     for _ in range(20):
-        job.get("status")
-        job.get("sessions")
-    job.get("stats")
-    job.post("stop")
+        program.get("status")
+        program.get("sessions")
+    program.get("stats")
+    program.post("stop")
     numbers = stats(Path(session["output"]))
-    # The job itself only waited for a line.
+    # The program itself only waited for a line of input.
     assert numbers["total_bytes_allocated"] < 100_000
     assert "heaptide" not in str(numbers["top_allocations_by_size"])
 
 
-def test_forked_child_has_its_own_door_and_the_parents_stays_the_parents(job: Job) -> None:
+def test_forked_child_gets_its_own_socket_and_the_parent_keeps_its_own(program: ControlledProgram) -> None:
     code = "(lambda os: [pid := os.fork(), pid or [__import__('time').sleep(600)]][0])(__import__('os'))"
-    pid = int(job.tell(code))
+    pid = int(program.evaluate(code))
     try:
-        both = {f"{job.process.pid}.sock", f"{pid}.sock"}
-        # The child's socket is there as soon as `fork` has returned in the child.
-        wait_until(lambda: {path.name for path in (job.folder / "run").rglob("*.sock")} == both, "the child's socket")
-        started = job.post("start")
-        assert sorted(started["pids"]) == sorted([job.process.pid, pid])
+        both = {f"{program.process.pid}.sock", f"{pid}.sock"}
+        # The child's socket exists once `fork` has returned in the child.
+        wait_until(
+            lambda: {path.name for path in (program.folder / "run").rglob("*.sock")} == both, "the child's socket"
+        )
+        started = program.post("start")
+        assert sorted(started["pids"]) == sorted([program.process.pid, pid])
     finally:
         os.kill(pid, 9)
-    assert job.get("status").json()["pid"] == job.process.pid
+    assert program.get("status").json()["pid"] == program.process.pid
 
 
-def test_a_job_that_ends_during_requests_ends_as_it_would_without(tmp_path: Path) -> None:
-    job = obedient(tmp_path)
-    job.post("start")
-    job.tell("leak(1)")
-    assert job.process.stdin is not None
+def test_program_that_ends_during_requests_ends_normally(tmp_path: Path) -> None:
+    program = start_program(tmp_path)
+    program.post("start")
+    program.evaluate("leak(1)")
+    assert program.process.stdin is not None
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        asking = [pool.submit(lambda: job.ask("POST", "stop")) for _ in range(4)]
-        job.process.stdin.close()
-        code = job.process.wait()
+        asking = [pool.submit(lambda: program.ask("POST", "stop")) for _ in range(4)]
+        program.process.stdin.close()
+        code = program.process.wait()
         for request in asking:
-            # Answered or cut off: both are fine, hanging is not.
+            # A request may be answered or cut off, but must not hang.
             request.exception()
-    assert code == 0, job.stderr()
-    assert job.stderr() == ""
+    assert code == 0, program.stderr()
+    assert program.stderr() == ""
     capture = next((tmp_path / "sessions").glob("*/*.tide"))
     assert "leak" in heaptide("stats", capture).stdout
-    job.stop()
+    program.stop()
 
 
-def test_python_imports_for_control_are_few(tmp_path: Path) -> None:
+def test_control_imports_no_large_modules(tmp_path: Path) -> None:
     script = "import sys, heaptide.control; print(*sorted(sys.modules))"
     done = heaptide("run", "-q", "-o", tmp_path / "x.tide", "-c", script)
     loaded = set(done.stdout.split())

@@ -1,4 +1,4 @@
-"""The sessions of a job that is controlled: begun, listed, kept and removed."""
+"""Tests how sessions of the control API are started, listed, kept and removed."""
 
 from __future__ import annotations
 
@@ -9,97 +9,99 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from support.controlled_program import Job, obedient
+from support.controlled_program import ControlledProgram, start_program
 
 pytestmark = pytest.mark.once
 
 
-def test_snapshot_keeps_what_is_alive_now_and_the_recording_goes_on(job: Job) -> None:
-    assert job.ask("POST", "snapshot").status == 409
-    session = job.post("start")["session"]
-    job.tell("leak(2)")
-    snapshot = job.post("snapshot")
-    job.tell("leak(3)")
+def test_snapshot_holds_the_live_blocks_and_the_recording_continues(program: ControlledProgram) -> None:
+    assert program.ask("POST", "snapshot").status == 409
+    session = program.post("start")["session"]
+    program.evaluate("leak(2)")
+    snapshot = program.post("snapshot")
+    program.evaluate("leak(3)")
     assert (snapshot["kind"], snapshot["of"]) == ("snapshot", session)
-    assert job.get("status").json()["session"] == session
-    then = job.get(f"sessions/{snapshot['id']}/tree?leaks=1").text
-    now = job.get("tree?leaks=1").text
+    assert program.get("status").json()["session"] == session
+    then = program.get(f"sessions/{snapshot['id']}/tree?leaks=1").text
+    now = program.get("tree?leaks=1").text
     assert "16.000MB" in then and "40.000MB" in now
-    stopped = job.post("stop")
+    stopped = program.post("stop")
     assert stopped["session"] == session and stopped["peak_bytes"] >= 40_000_000
-    listed = [entry["id"] for entry in job.get("sessions").json()["sessions"]]
+    listed = [entry["id"] for entry in program.get("sessions").json()["sessions"]]
     assert listed == [snapshot["id"], session]
 
 
-def test_sessions_can_be_listed_shown_and_deleted_once_they_have_ended(job: Job) -> None:
-    session = job.post("start")["session"]
-    job.tell("leak(1)")
-    assert job.ask("DELETE", f"sessions/{session}").status == 409
-    job.post("stop")
-    shown = job.get(f"sessions/{session}").json()
+def test_ended_sessions_can_be_listed_shown_and_deleted(program: ControlledProgram) -> None:
+    session = program.post("start")["session"]
+    program.evaluate("leak(1)")
+    assert program.ask("DELETE", f"sessions/{session}").status == 409
+    program.post("stop")
+    shown = program.get(f"sessions/{session}").json()
     assert shown["state"] == "finished"
     assert shown["bytes"] == Path(shown["processes"][0]["output"]).stat().st_size
     assert shown["peak_bytes"] >= 8_000_000 and shown["duration_ms"] >= 0
-    assert job.ask("DELETE", f"sessions/{session}").json() == {"deleted": session}
-    assert job.get("sessions").json()["sessions"] == []
+    assert program.ask("DELETE", f"sessions/{session}").json() == {"deleted": session}
+    assert program.get("sessions").json()["sessions"] == []
     assert not Path(shown["processes"][0]["output"]).exists()
 
 
-def test_old_sessions_go_when_there_are_too_many_or_they_are_too_large(tmp_path: Path) -> None:
-    job = obedient(tmp_path, "'0', keep_sessions=2")
+def test_oldest_sessions_are_removed_beyond_the_limits(tmp_path: Path) -> None:
+    program = start_program(tmp_path, "'0', keep_sessions=2")
     sessions = []
     for _ in range(3):
-        sessions.append(job.post("start")["session"])
-        job.post("stop")
-    kept = job.get("sessions").json()
+        sessions.append(program.post("start")["session"])
+        program.post("stop")
+    kept = program.get("sessions").json()
     assert [entry["id"] for entry in kept["sessions"]] == sessions[:0:-1]
     assert kept["keep"]["sessions"] == 2
-    job.stop()
-    tight = obedient(tmp_path, "'0', keep_bytes=1")
+    program.stop()
+    tight = start_program(tmp_path, "'0', keep_bytes=1")
     last = tight.post("start")["session"]
     assert [entry["id"] for entry in tight.get("sessions").json()["sessions"]] == [last]
     tight.stop()
 
 
 @pytest.mark.parametrize(("limit", "n_kept"), [("25MB", 3), ("0", 1), ("all", 5)])
-def test_room_for_sessions_is_what_the_environment_says_and_the_running_one_stays(
+def test_size_limit_for_sessions_comes_from_the_environment_and_spares_the_running_one(
     tmp_path: Path, limit: str, n_kept: int
 ) -> None:
-    job = obedient(tmp_path, env={"HEAPTIDE_KEEP_BYTES": limit})
+    program = start_program(tmp_path, env={"HEAPTIDE_KEEP_BYTES": limit})
     sessions = []
     for _ in range(4):
-        # Of known sizes: so that two of them have room.
-        sessions.append(job.post("start")["session"])
-        job.post("stop")
+        # Sets a known size, so that two old sessions fit into 25 MB.
+        sessions.append(program.post("start")["session"])
+        program.post("stop")
         for session in os.listdir(tmp_path / "sessions"):
             (capture,) = (tmp_path / "sessions" / session).glob("*.tide")
             os.truncate(capture, 10_000_000)
-    sessions.append(job.post("start")["session"])
-    listed = job.get("sessions").json()["sessions"]
+    sessions.append(program.post("start")["session"])
+    listed = program.get("sessions").json()["sessions"]
     assert [entry["id"] for entry in listed] == sessions[: -n_kept - 1 : -1]
     assert sorted(os.listdir(tmp_path / "sessions")) == sessions[-n_kept:]
     assert [entry["state"] for entry in listed] == ["recording"] + ["finished"] * (n_kept - 1)
-    job.stop()
+    program.stop()
 
 
-def test_a_recording_that_somebody_else_began_can_be_looked_at(job: Job, tmp_path: Path) -> None:
+def test_recording_started_by_the_program_can_be_reported_and_stopped(
+    program: ControlledProgram, tmp_path: Path
+) -> None:
     path = tmp_path / "own.tide"
-    job.tell(f"[tracker := heaptide.Tracker({str(path)!r}), tracker.start()][1]")
-    job.tell("leak(1)")
-    assert job.post("start")["result"] == "already_running"
-    status = job.get("status").json()
+    program.evaluate(f"[tracker := heaptide.Tracker({str(path)!r}), tracker.start()][1]")
+    program.evaluate("leak(1)")
+    assert program.post("start")["result"] == "already_running"
+    status = program.get("status").json()
     assert (status["session"], status["output"]) == ("current", str(path))
-    assert "leak" in job.get("stats").text
-    assert job.post("stop")["result"] == "stopped"
+    assert "leak" in program.get("stats").text
+    assert program.post("stop")["result"] == "stopped"
     assert path.exists()
 
 
-def test_jobs_that_keep_their_sessions_in_one_folder_show_their_own(tmp_path: Path) -> None:
-    first, second = (obedient(tmp_path), obedient(tmp_path))
+def test_programs_sharing_a_folder_show_their_own_latest_session(tmp_path: Path) -> None:
+    first, second = (start_program(tmp_path), start_program(tmp_path))
     of_second = second.post("start")["session"]
-    second.tell("leak(1)")
+    second.evaluate("leak(1)")
     second.post("stop")
-    # It has none of its own yet: the last one of all.
+    # The first program has no session yet, so it shows the latest of the folder.
     assert first.get("sessions/latest").json()["id"] == of_second
     of_first = first.post("start")["session"]
     first.post("stop")
@@ -110,8 +112,8 @@ def test_jobs_that_keep_their_sessions_in_one_folder_show_their_own(tmp_path: Pa
     second.stop()
 
 
-def test_folders_of_jobs_that_have_ended_are_removed_by_the_next(tmp_path: Path) -> None:
-    first = obedient(tmp_path)
+def test_runtime_folders_of_ended_programs_are_removed_by_the_next(tmp_path: Path) -> None:
+    first = start_program(tmp_path)
     (left_over,) = (tmp_path / "run").iterdir()
     first.process.kill()
     first.stop()
@@ -119,37 +121,37 @@ def test_folders_of_jobs_that_have_ended_are_removed_by_the_next(tmp_path: Path)
     (tmp_path / "run" / "named").mkdir()
     for folder in (tmp_path / "run").iterdir():
         os.utime(folder, (0, 0))
-    second = obedient(tmp_path)
+    second = start_program(tmp_path)
     assert not left_over.exists()
     assert len(list((tmp_path / "run").iterdir())) == 2 and second.get("status").status == 200
-    (lives,) = [folder for folder in (tmp_path / "run").iterdir() if folder.name != "named"]
-    os.utime(lives, (0, 0))
-    third = obedient(tmp_path)
+    (in_use,) = [folder for folder in (tmp_path / "run").iterdir() if folder.name != "named"]
+    os.utime(in_use, (0, 0))
+    third = start_program(tmp_path)
     assert second.get("status").status == 200 and len(list((tmp_path / "run").iterdir())) == 3
     second.stop()
     third.stop()
 
 
-def test_captures_of_several_processes_come_as_one_archive(job: Job) -> None:
-    job.post("start", {"follow_fork": True})
+def test_captures_of_several_processes_are_sent_as_one_archive(program: ControlledProgram) -> None:
+    program.post("start", {"follow_fork": True})
     code = "(lambda os: [pid := os.fork(), pid or (leak(1), os._exit(0)), os.waitpid(pid, 0)][0])(__import__('os'))"
-    pid = int(job.tell(code))
-    job.post("stop")
-    answer = job.get("report")
+    pid = int(program.evaluate(code))
+    program.post("stop")
+    answer = program.get("report")
     assert answer.headers["Content-Type"] == "application/x-tar"
     with tarfile.open(fileobj=BytesIO(answer.body)) as archive:
         names = sorted(Path(name).name for name in archive.getnames())
-    assert names == sorted([f"{job.process.pid}.tide", f"{job.process.pid}.tide.{pid}"])
-    one = job.get(f"report?process={pid}")
+    assert names == sorted([f"{program.process.pid}.tide", f"{program.process.pid}.tide.{pid}"])
+    one = program.get(f"report?process={pid}")
     assert one.headers["Content-Type"] == "application/octet-stream"
-    assert job.ask("GET", "report?process=1").status == 404
+    assert program.ask("GET", "report?process=1").status == 404
 
 
-def test_fifty_starts_at_once_make_one_session(job: Job) -> None:
+def test_fifty_concurrent_starts_make_one_session(program: ControlledProgram) -> None:
     with concurrent.futures.ThreadPoolExecutor(50) as pool:
-        answers = list(pool.map(lambda _: job.ask("POST", "start"), range(50)))
+        answers = list(pool.map(lambda _: program.ask("POST", "start"), range(50)))
     assert {answer.status for answer in answers} == {200}
     results = [answer.json() for answer in answers]
     assert sorted(result["result"] for result in results).count("started") == 1
     assert len({result["session"] for result in results}) == 1
-    assert len(job.get("sessions").json()["sessions"]) == 1
+    assert len(program.get("sessions").json()["sessions"]) == 1

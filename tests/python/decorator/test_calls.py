@@ -1,7 +1,4 @@
-"""The decorator on every kind of function: each call is recorded to its end, however it ends and whatever runs beside it.
-
-The rows are those of Flyte's checklist.
-"""
+"""Tests that the decorator records each call of every type of function until the call ends, also beside others."""
 
 from __future__ import annotations
 
@@ -15,8 +12,8 @@ from support.decorated_program import n_blocks, run
 
 
 @pytest.mark.once
-def test_F5_exceptions_are_unchanged_and_the_report_is_made(tmp_path: Path) -> None:
-    captures, pages, said = run(
+def test_exceptions_are_unchanged_and_the_report_is_written(tmp_path: Path) -> None:
+    captures, pages, stderr = run(
         tmp_path,
         """
         import asyncio, inspect, heaptide
@@ -45,12 +42,12 @@ def test_F5_exceptions_are_unchanged_and_the_report_is_made(tmp_path: Path) -> N
         assert not heaptide.active()
         """,
     )
-    assert len(captures) == len(pages) == 2 and said == ""
+    assert len(captures) == len(pages) == 2 and stderr == ""
     assert n_blocks(captures[0]) == 1
 
 
-def test_F6_every_kind_of_function_is_recorded_to_its_end(tmp_path: Path) -> None:
-    captures, pages, said = run(
+def test_every_type_of_function_is_recorded_until_it_ends(tmp_path: Path) -> None:
+    captures, pages, stderr = run(
         tmp_path,
         """
         import asyncio, inspect, heaptide
@@ -107,7 +104,7 @@ def test_F6_every_kind_of_function_is_recorded_to_its_end(tmp_path: Path) -> Non
     )
     names = {capture.name.partition(".")[0]: capture for capture in captures}
     assert set(names) == {"coroutine", "generator", "async_generator", "method", "of_class", "of_none"}
-    assert len(pages) == len(names) and said == ""
+    assert len(pages) == len(names) and stderr == ""
     assert {name: n_blocks(capture) for name, capture in names.items()} == {
         **dict.fromkeys(names, 1),
         "generator": 3,
@@ -116,8 +113,8 @@ def test_F6_every_kind_of_function_is_recorded_to_its_end(tmp_path: Path) -> Non
 
 
 @pytest.mark.once
-def test_F6_calls_that_end_early_are_reported(tmp_path: Path) -> None:
-    captures, pages, said = run(
+def test_calls_that_end_early_are_reported(tmp_path: Path) -> None:
+    captures, pages, stderr = run(
         tmp_path,
         """
         import asyncio, inspect, heaptide
@@ -156,12 +153,12 @@ def test_F6_calls_that_end_early_are_reported(tmp_path: Path) -> None:
         asyncio.run(main())
         """,
     )
-    assert len(captures) == len(pages) == 3 and said == ""
+    assert len(captures) == len(pages) == 3 and stderr == ""
 
 
 @pytest.mark.once
-def test_calls_within_each_other_and_at_the_same_time_share_a_recording(tmp_path: Path) -> None:
-    captures, pages, said = run(
+def test_nested_and_concurrent_calls_share_a_recording(tmp_path: Path) -> None:
+    captures, pages, stderr = run(
         tmp_path,
         """
         import threading, heaptide
@@ -196,11 +193,11 @@ def test_calls_within_each_other_and_at_the_same_time_share_a_recording(tmp_path
         threads = [threading.Thread(target=together) for _ in range(3)]
         for thread in threads: thread.start()
         for thread in threads: thread.join()
-        for _ in range(3): inner()  # within one second, more or less
+        for _ in range(3): inner()  # about within one second, so that file names could collide
         assert not heaptide.active()
         """,
     )
-    assert said == ""
+    assert stderr == ""
     count = dict.fromkeys(("depth", "tree", "outer", "inner", "together"), 0)
     for capture in captures:
         count[capture.name.partition(".")[0]] += 1
@@ -213,8 +210,8 @@ def test_calls_within_each_other_and_at_the_same_time_share_a_recording(tmp_path
 
 
 @pytest.mark.once
-def test_a_call_within_another_recording_is_reported_from_it(tmp_path: Path) -> None:
-    captures, pages, said = run(
+def test_call_within_another_recording_is_reported_from_that_recording(tmp_path: Path) -> None:
+    captures, pages, stderr = run(
         tmp_path,
         """
         import heaptide
@@ -227,13 +224,13 @@ def test_a_call_within_another_recording_is_reported_from_it(tmp_path: Path) -> 
             assert heaptide.active()
         """,
     )
-    assert len(captures) == len(pages) == 1 and said == ""
+    assert len(captures) == len(pages) == 1 and stderr == ""
     assert n_blocks(captures[0]) == 1 and "task" in page_data(pages[0].read_text())
 
 
 @pytest.mark.once
-def test_F7_forked_children_are_merged_into_the_same_report(tmp_path: Path) -> None:
-    _, pages, said = run(
+def test_forked_children_are_part_of_the_same_report(tmp_path: Path) -> None:
+    _, pages, stderr = run(
         tmp_path,
         """
         import multiprocessing, heaptide
@@ -250,19 +247,19 @@ def test_F7_forked_children_are_merged_into_the_same_report(tmp_path: Path) -> N
         task()
         """,
     )
-    assert said == "" and len(list((tmp_path / "memray_bin").glob("*.bin.*"))) == 1
+    assert stderr == "" and len(list((tmp_path / "memray_bin").glob("*.bin.*"))) == 1
     assert "in_child" in page_data(pages[0].read_text())
 
 
 @pytest.mark.once
-def test_rendering_leaves_the_event_loop_free(tmp_path: Path) -> None:
+def test_rendering_does_not_block_the_event_loop(tmp_path: Path) -> None:
     run(
         tmp_path,
         """
         import asyncio, os, heaptide
         from heaptide import reports
 
-        # The report is not made before something else has run.
+        # The report waits until another task has run.
         wait = "import os, time; n = 0\\nwhile not os.path.exists('other ran') and n < 30000: time.sleep(0.01); n += 1\\n"
         reports._COMMAND = wait + reports._COMMAND
         done = []
@@ -276,11 +273,11 @@ def test_rendering_leaves_the_event_loop_free(tmp_path: Path) -> None:
         async def task(): done.append(True)
 
         async def main():
-            beside = asyncio.ensure_future(other())
+            concurrent = asyncio.ensure_future(other())
             await asyncio.sleep(0)
             await task()
-            assert os.path.exists("other ran"), "nothing else ran while the report was made"
-            await beside
+            assert os.path.exists("other ran"), "no other task ran while the report was written"
+            await concurrent
 
         asyncio.run(main())
         """,
@@ -288,7 +285,7 @@ def test_rendering_leaves_the_event_loop_free(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
-def test_kinds_of_functions_are_still_told_apart() -> None:
+def test_inspect_still_recognizes_the_type_of_a_decorated_function() -> None:
     @package.profile_memory
     async def coroutine() -> None: ...
 

@@ -1,7 +1,4 @@
-"""The decorator's looks and reports: its parameters, the names of its files, its sinks, and what it does about failures.
-
-The rows are those of Flyte's checklist.
-"""
+"""Tests the decorator's parameters, the names of its files, its report sinks, and how it handles failures."""
 
 from __future__ import annotations
 
@@ -16,12 +13,13 @@ import pytest
 from support.commands import heaptide
 from support.controlled_program import page_data
 from support.decorated_program import n_blocks, run
+from support.messages import one_sentence
 from support.resident_readings import GROW_AND_SHRINK, shortest_time_of_three_readings
 from support.waiting import wait_until
 
 
 @pytest.mark.once
-def test_F1_seven_parameters_and_their_defaults() -> None:
+def test_memray_profiling_has_seven_parameters_with_their_defaults() -> None:
     parameters = inspect.signature(package.memray_profiling).parameters.values()
     assert [(parameter.name, parameter.default) for parameter in parameters] == [
         ("task_function", None),
@@ -38,7 +36,7 @@ def test_F1_seven_parameters_and_their_defaults() -> None:
 @pytest.mark.parametrize(
     "decorate", [package.memray_profiling, package.memray_profiling(), package.profile_memory(sample=True)]
 )
-def test_F1_a_decorated_function_looks_as_before(decorate: object) -> None:
+def test_decorated_function_keeps_its_signature_and_attributes(decorate: object) -> None:
     def load(path: str, *, deep: bool = False) -> list[int]:
         """Load it."""
         return []
@@ -52,7 +50,7 @@ def test_F1_a_decorated_function_looks_as_before(decorate: object) -> None:
 
 
 @pytest.mark.once
-def test_F2_wrong_reporters_and_options_are_refused_when_decorating() -> None:
+def test_wrong_reporters_and_options_are_refused_when_decorating() -> None:
     for reporter in ("flame", "tree", "Table", ""):
         with pytest.raises(ValueError, match="no reporter"):
             package.memray_profiling(memray_html_reporter=reporter)
@@ -77,8 +75,8 @@ def test_F2_wrong_reporters_and_options_are_refused_when_decorating() -> None:
 
 
 @pytest.mark.once
-def test_F3_capture_and_page_have_their_documented_names(tmp_path: Path) -> None:
-    captures, pages, said = run(
+def test_capture_and_page_have_their_documented_names(tmp_path: Path) -> None:
+    captures, pages, stderr = run(
         tmp_path,
         """
         from heaptide import memray_profiling
@@ -92,13 +90,13 @@ def test_F3_capture_and_page_have_their_documented_names(tmp_path: Path) -> None
     )
     (capture,), (page,) = captures, pages
     stamp = re.fullmatch(r"my_task\.(\d{14})\.bin", capture.name)
-    assert stamp and page.name == f"table.my_task.{stamp[1]}.html" and said == ""
+    assert stamp and page.name == f"table.my_task.{stamp[1]}.html" and stderr == ""
     assert n_blocks(capture) == 1
     assert page.read_text().startswith("<!") and "my_task" in page_data(page.read_text())
 
 
 @pytest.mark.once
-def test_F3_report_goes_to_the_sink_that_was_set(tmp_path: Path) -> None:
+def test_report_goes_to_the_configured_sink(tmp_path: Path) -> None:
     _, pages, _ = run(
         tmp_path,
         """
@@ -126,7 +124,7 @@ def test_F3_report_goes_to_the_sink_that_was_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
-def test_F9_interval_governs_the_resident_curve_and_leaks_the_first_view(tmp_path: Path) -> None:
+def test_interval_sets_the_resident_readings_and_options_set_the_modes(tmp_path: Path) -> None:
     program = GROW_AND_SHRINK + textwrap.dedent("""
         import heaptide
 
@@ -156,19 +154,19 @@ def test_F9_interval_governs_the_resident_curve_and_leaks_the_first_view(tmp_pat
         end_after_three_readings("often", 0.19)
         wait_until(lambda: running.done() or not (tmp_path / "enough").exists(), "the next function")
         end_after_three_readings("seldom", 60)
-        captures, pages, said = running.result()
+        captures, pages, stderr = running.result()
     often, seldom = (heaptide("parse", path).stdout.splitlines() for path in captures)
-    # Times in the file are exact to a millisecond.
+    # Times in the file are rounded to a millisecond.
     assert shortest_time("often") < 0.19 and shortest_time("seldom") > 0.198
     assert " objects=true " in seldom[0] and " objects=false " in often[0]
     assert " native=false " in seldom[0] and " native=true " in often[0]
-    assert said == ""
+    assert stderr == ""
     assert len(pages) == 2
 
 
 @pytest.mark.once
-def test_F10_failing_reporter_leaves_a_page_that_says_so_and_the_result_alone(tmp_path: Path) -> None:
-    captures, pages, said = run(
+def test_failing_reporter_writes_an_error_page_and_keeps_the_result(tmp_path: Path) -> None:
+    captures, pages, stderr = run(
         tmp_path,
         """
         import heaptide
@@ -184,12 +182,12 @@ def test_F10_failing_reporter_leaves_a_page_that_says_so_and_the_result_alone(tm
     )
     assert len(captures) == len(pages) == 1
     assert "the &lt;reporter&gt; is broken" in pages[0].read_text() and captures[0].name in pages[0].read_text()
-    assert said == "heaptide: task: no flamegraph could be made: the <reporter> is broken\n"
+    assert stderr == "heaptide: task: no flamegraph could be made: the <reporter> is broken\n"
 
 
 @pytest.mark.once
-def test_F10_names_of_any_kind_are_safe_and_a_broken_folder_stops_nothing(tmp_path: Path) -> None:
-    captures, pages, said = run(
+def test_any_function_name_is_safe_and_an_unusable_folder_stops_nothing(tmp_path: Path) -> None:
+    captures, pages, stderr = run(
         tmp_path,
         """
         import functools, heaptide
@@ -215,5 +213,5 @@ def test_F10_names_of_any_kind_are_safe_and_a_broken_folder_stops_nothing(tmp_pa
     assert {path.name.rpartition(".")[0].rpartition(".")[0] for path in captures} == {
         *("a", "bin", "_.._up", "x_y", "-o", "naïve_name", "_lambda_", "partial", "é" * 64)
     }
-    assert said.startswith("heaptide: task: ") and said.count("\n") == 1
+    assert one_sentence(stderr).startswith("task: ")
     assert not list(tmp_path.parent.glob("up*"))

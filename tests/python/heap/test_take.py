@@ -1,4 +1,4 @@
-"""Heap snapshots of other processes: through a job's control, and of a program that is run for it."""
+"""Tests heap snapshots of other processes: through the control API, and of a program that `heap take` runs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 from support.commands import heaptide
-from support.controlled_program import Job
+from support.controlled_program import ControlledProgram
 
 pytestmark = pytest.mark.once
 
 
 @pytest.mark.parametrize("options", [{}, {"fork": True}])
-def test_a_job_sends_its_heap_and_goes_on(job: Job, tmp_path: Path, options: dict[str, bool]) -> None:
+def test_program_sends_its_heap_and_continues(
+    program: ControlledProgram, tmp_path: Path, options: dict[str, bool]
+) -> None:
     mark = "[kept.append(kind()) for kind in [type('Mark', (), {})] for _ in range(77)]"
-    assert job.tell(f"len({mark})") == "77"
-    answer = job.ask("POST", "heap", options)
+    assert program.evaluate(f"len({mark})") == "77"
+    answer = program.ask("POST", "heap", options)
     assert answer.status == 200
     assert float(answer.headers["X-Heaptide-Stood-Still-Ms"]) > 0
     snapshot = tmp_path / "job.heap"
@@ -24,29 +26,28 @@ def test_a_job_sends_its_heap_and_goes_on(job: Job, tmp_path: Path, options: dic
     shown = heaptide("heap", "show", "-n", "0", snapshot).stdout
     assert " Mark" in shown or ".Mark" in shown
     assert "77" in shown
-    assert job.tell("len(kept)") == "77"
-    assert not list(tmp_path.rglob(".*.heap")), "what was sent is not kept"
+    assert program.evaluate("len(kept)") == "77"
+    assert not list(tmp_path.rglob(".*.heap")), "the snapshot file was not removed"
 
 
-def test_options_that_nobody_knows_are_refused(job: Job) -> None:
+def test_unknown_options_are_refused(program: ControlledProgram) -> None:
     for body, status in [({"value": True}, 422), ({"fork": 1}, 422), ([], 422), (b"{", 400)]:
-        answer = job.ask("POST", "heap", body)
+        answer = program.ask("POST", "heap", body)
         assert (answer.status, set(answer.json())) == (status, {"error", "type"})
 
 
-def test_heap_take_names_the_job_by_its_process(job: Job, tmp_path: Path) -> None:
+def test_heap_take_finds_the_program_by_its_process_id(program: ControlledProgram, tmp_path: Path) -> None:
     snapshot = tmp_path / "taken.heap"
-    words = ("heap", "take", "--pid", str(job.process.pid), "-o", snapshot)
+    words = ("heap", "take", "--pid", str(program.process.pid), "-o", snapshot)
     env = {**os.environ, "HEAPTIDE_RUNTIME_DIR": str(tmp_path / "run")}
-    said = heaptide(*words, env=env).stderr
-    assert "stood still for" in said
+    assert "stood still for" in heaptide(*words, env=env).stderr
     assert "module" in heaptide("heap", "show", snapshot).stdout
     again = heaptide(*words, check=False, env=env)
     assert again.returncode != 0
     assert "taken.heap" in again.stderr
 
 
-def test_heap_take_runs_a_program_and_keeps_its_end(tmp_path: Path) -> None:
+def test_heap_take_runs_a_program_and_keeps_its_exit_code(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(
         "import sys\n"
@@ -62,7 +63,7 @@ def test_heap_take_runs_a_program_and_keeps_its_end(tmp_path: Path) -> None:
     assert any("Order" in line and "123" in line for line in shown.splitlines()), shown
 
 
-def test_without_a_job_or_a_program_the_sentence_says_what_to_do(tmp_path: Path) -> None:
+def test_missing_control_socket_is_refused_with_advice(tmp_path: Path) -> None:
     done = heaptide("heap", "take", "--url", f"unix:{tmp_path}/none.sock", check=False)
     assert done.returncode == 1
     assert "does the job run?" in done.stderr

@@ -1,4 +1,4 @@
-"""Functions that a program looks up by name, as `ctypes` does, are recorded like those it was linked with."""
+"""Tests that functions found by `dlsym`, as `ctypes` does, are recorded like those a program is linked with."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from support.commands import python
 
 Run = Callable[..., Any]
 
-# The functions of libc as ctypes has them, looked up when this runs.
+# Resolves libc's functions through ctypes at run time.
 LIBC = """
 import ctypes, json, sys
 
-def looked_up(library=None):
+def resolve(library=None):
     libc = ctypes.CDLL(library)
     def function(name, *types, result=ctypes.c_void_p):
         found = libc[name]
@@ -37,9 +37,9 @@ def looked_up(library=None):
 EVERYTHING = (
     LIBC
     + """
-f = looked_up()
-place = ctypes.c_void_p()
-assert f.posix_memalign(ctypes.byref(place), 64, 707_041) == 0
+f = resolve()
+block = ctypes.c_void_p()
+assert f.posix_memalign(ctypes.byref(block), 64, 707_041) == 0
 made = {
     "malloc": (707_003, f.malloc(707_003)),
     "valloc": (707_011, f.valloc(707_011)),
@@ -50,7 +50,7 @@ made = {
     "realloc": (707_033, f.realloc(f.malloc(17), 707_033)),
     "reallocarray": (707_039, f.reallocarray(f.malloc(19), 1, 707_039)),
     "realloc of nothing": (707_053, f.realloc(None, 707_053)),
-    "posix_memalign": (707_041, place.value),
+    "posix_memalign": (707_041, block.value),
     "mmap": (708_608, f.mmap(None, 708_608, 3, 0x22, -1, 0)),
 }
 for name, (size, address) in made.items():
@@ -63,9 +63,7 @@ print(json.dumps(made))
 )
 
 
-def test_every_function_that_ctypes_looks_up_is_recorded_with_its_size_and_its_end(
-    heaptide_run: Run, parse: Run
-) -> None:
+def test_every_function_resolved_by_ctypes_is_recorded_with_size_and_release(heaptide_run: Run, parse: Run) -> None:
     done = heaptide_run(EVERYTHING)
     lines = parse(done.capture)
     for name, (size, address) in json.loads(done.stdout).items():
@@ -76,14 +74,14 @@ def test_every_function_that_ctypes_looks_up_is_recorded_with_its_size_and_its_e
         assert bool(ends) == (name != "malloc"), name
 
 
-def test_functions_of_a_library_asked_by_its_name_are_recorded(heaptide_run: Run, parse: Run) -> None:
-    done = heaptide_run(LIBC + "print(looked_up('libc.so.6').malloc(707_003))")
+def test_functions_resolved_in_a_named_library_are_recorded(heaptide_run: Run, parse: Run) -> None:
+    done = heaptide_run(LIBC + "print(resolve('libc.so.6').malloc(707_003))")
     address = int(done.stdout)
     assert any(f" address={address:#x} size=707003 allocator=malloc" in line for line in parse(done.capture))
 
 
 @pytest.mark.parametrize("later", ["", "objects=True", "sample=1"])
-def test_a_function_looked_up_in_one_recording_is_right_in_the_next_and_between_them(
+def test_function_resolved_in_one_recording_works_after_it_and_in_the_next(
     parse: Run, tmp_path: Path, later: str
 ) -> None:
     program = (
@@ -91,7 +89,7 @@ def test_a_function_looked_up_in_one_recording_is_right_in_the_next_and_between_
         + f"""
 import heaptide
 with heaptide.Tracker("first.tide"):
-    f = looked_up()
+    f = resolve()
     f.free(f.malloc(707_003))
 f.free(f.malloc(707_011))
 with heaptide.Tracker("second.tide", {later}):
@@ -112,16 +110,16 @@ f.free(kept)
     assert seen("second.tide") == [707_017, 707_027]
 
 
-def test_what_a_wrapper_of_malloc_finds_behind_itself_is_not_the_hook(heaptide_run: Run) -> None:
-    # RTLD_NEXT is -1.
+def test_rtld_next_does_not_return_the_hook(heaptide_run: Run) -> None:
+    # RTLD_DEFAULT is 0 and RTLD_NEXT is -1.
     done = heaptide_run(
         """
 import ctypes
 dlsym = ctypes.CDLL(None).dlsym
 dlsym.restype, dlsym.argtypes = ctypes.c_void_p, [ctypes.c_ssize_t, ctypes.c_char_p]
 malloc = ctypes.CDLL(None).malloc
-ours = ctypes.cast(malloc, ctypes.c_void_p).value
-print(dlsym(0, b"malloc") == ours, dlsym(-1, b"malloc") in (ours, None))
+hook = ctypes.cast(malloc, ctypes.c_void_p).value
+print(dlsym(0, b"malloc") == hook, dlsym(-1, b"malloc") in (hook, None))
 print(dlsym(0, b"no such function"), dlsym(0, b"strlen") is not None)
 """
     )

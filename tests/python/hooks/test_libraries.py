@@ -1,4 +1,4 @@
-"""Libraries loaded while recording: all of them are recorded, and none can tell that somebody watches its loading."""
+"""Tests that libraries loaded during a recording are recorded, and that loading them works as without Heaptide."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Parse = Callable[[Path], list[str]]
 
 
 def sizes_of(lines: Sequence[str], allocator: str = "malloc") -> list[int]:
-    """Sizes of all recorded allocations by this function, in order."""
+    """Return the sizes of all recorded allocations by this function, in order."""
     ending = f" allocator={allocator}"
     return [int(line.split(" size=")[1].split()[0]) for line in lines if line.endswith(ending)]
 
 
 @pytest.fixture
 def build(tmp_path: Path) -> Callable[..., Path]:
-    """Compile tests/programs/<name>.c into a folder; the library is known to others by its file name alone."""
+    """Compile tests/programs/<name>.c into a folder; other libraries refer to it by its file name alone."""
 
     def compile_into(folder: str, name: str, *flags: str) -> Path:
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
@@ -34,13 +34,13 @@ def build(tmp_path: Path) -> Callable[..., Path]:
     return compile_into
 
 
-def plain(program: str, *arguments: Path) -> Any:
-    """What a program prints without us."""
+def run_plain(program: str, *arguments: Path) -> Any:
+    """Return the JSON that a program prints without Heaptide."""
     command = [sys.executable, "-c", program, *map(str, arguments)]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-def test_a_library_loaded_later_by_ctypes_is_recorded_with_its_dependency(
+def test_library_loaded_by_ctypes_is_recorded_with_its_dependency(
     build: Callable[..., Path], heaptide_run: Run, parse: Parse
 ) -> None:
     dependency = build("libraries", "dependency")
@@ -58,7 +58,7 @@ def test_a_library_loaded_later_by_ctypes_is_recorded_with_its_dependency(
     assert (sizes.count(100_003), sizes.count(100_019)) == (1, 1)
 
 
-def test_an_extension_module_imported_later_is_recorded_with_its_dependency(
+def test_imported_extension_module_is_recorded_with_its_dependency(
     build: Callable[..., Path], heaptide_run: Run, parse: Parse
 ) -> None:
     dependency = build("libraries", "dependency")
@@ -78,7 +78,7 @@ def test_an_extension_module_imported_later_is_recorded_with_its_dependency(
 
 
 @pytest.mark.parametrize("tags", ["--disable-new-dtags", "--enable-new-dtags"])
-def test_a_library_finds_its_plugin_through_its_own_run_path(
+def test_library_finds_its_plugin_through_its_own_run_path(
     build: Callable[..., Path], heaptide_run: Run, parse: Parse, tags: str
 ) -> None:
     loader = build("loader", "plugin_loader", f"-Wl,{tags}", "-Wl,-rpath,$ORIGIN/plugins")
@@ -96,13 +96,13 @@ print(json.dumps([complaint and complaint.decode(), missing.decode(), found]))
 """
     done = heaptide_run(program, args=[str(loader)])
     answers = json.loads(done.stdout)
-    assert answers == plain(program, loader)
+    assert answers == run_plain(program, loader)
     assert answers[0] is None
     assert answers[2] is True
     assert sizes_of(parse(done.capture)).count(100_057) == 1
 
 
-def test_dlsym_sees_its_true_caller(build: Callable[..., Path], heaptide_run: Run) -> None:
+def test_dlsym_resolves_names_for_its_real_caller(build: Callable[..., Path], heaptide_run: Run) -> None:
     dependency = build("libraries", "dependency")
     library = build("libraries", "dependent", str(dependency), "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed")
     program = """
@@ -114,14 +114,14 @@ answers = [library.who_is_next(), library.who_is_first(), library.complaint_abou
 print(json.dumps([answer.decode() for answer in answers]))
 """
     answers = json.loads(heaptide_run(program, args=[str(library)]).stdout)
-    assert answers == plain(program, library)
+    assert answers == run_plain(program, library)
     assert answers[:2] == ["dependency", "dependent"]
 
 
-def test_a_library_that_was_closed_is_recorded_when_it_is_loaded_again(
+def test_library_is_recorded_when_it_is_closed_and_loaded_again(
     build: Callable[..., Path], heaptide_run: Run, parse: Parse
 ) -> None:
-    """Two libraries take turns at the same addresses."""
+    # Two libraries alternate at the same addresses.
     first, second = build("one", "dependency"), build("two", "dependency", "-DANOTHER")
     done = heaptide_run(
         """
@@ -143,10 +143,10 @@ def test_a_library_that_was_closed_is_recorded_when_it_is_loaded_again(
 
 @pytest.mark.parametrize("bind_now", ["", "1"])
 @pytest.mark.parametrize("binding", ["lazy", "now"])
-def test_slots_are_recorded_whenever_they_are_bound(
+def test_calls_are_recorded_whether_import_slots_are_bound_lazily_or_at_load(
     build: Callable[..., Path], heaptide_run: Run, parse: Parse, binding: str, bind_now: str
 ) -> None:
-    """The library is loaded before the recording begins; none of its slots has been used."""
+    # The library is loaded before the recording starts, and none of its slots has been used.
     library = build("libraries", "import_slots", f"-Wl,-z,{binding}", "-Wl,-z,relro")
     program = """
 import ctypes, sys, heaptide
@@ -167,7 +167,7 @@ library.release(library.allocate(100_109))
     command = [sys.executable, "-c", program, str(library), str(capture)]
     environment = {"LD_BIND_NOW": bind_now} if bind_now else {}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout == "True\n", "the pages of the library's slots have another protection than before"
+    assert done.stdout == "True\n", "the protection of the pages with the library's slots has changed"
     lines = parse(capture)
     sizes = sizes_of(lines)
     assert (sizes.count(100_069), sizes.count(100_103), sizes.count(100_109)) == (1, 1, 0)
@@ -176,7 +176,7 @@ library.release(library.allocate(100_109))
 
 
 @pytest.mark.parametrize("flags", [[], ["-DVISIBLE", "-Wl,-Bsymbolic"]])
-def test_a_library_with_a_malloc_of_its_own_goes_on_calling_it(
+def test_library_with_its_own_malloc_keeps_calling_it(
     build: Callable[..., Path], heaptide_run: Run, parse: Parse, flags: list[str]
 ) -> None:
     library = build("libraries", "own_malloc", *flags)
@@ -192,7 +192,7 @@ def test_a_library_with_a_malloc_of_its_own_goes_on_calling_it(
     assert 30_011 not in sizes_of(parse(done.capture))
 
 
-def test_a_library_bound_to_its_dependencys_malloc_goes_on_calling_it(
+def test_library_bound_to_its_dependencys_malloc_keeps_calling_it(
     build: Callable[..., Path], heaptide_run: Run, parse: Parse
 ) -> None:
     dependency = build("libraries", "own_malloc", "-DVISIBLE", "-Wl,-Bsymbolic")
@@ -226,13 +226,13 @@ for thread in threads: thread.start()
 
 @pytest.fixture
 def slow_libraries(build: Callable[..., Path]) -> list[str]:
-    """Thirty libraries, each long under the linker's hands before its slots are filled and made read-only."""
+    """Thirty libraries for each of which the linker needs long to fill the slots and make them read-only."""
     library = build("libraries", "slow_to_load", "-Wl,-z,now", "-Wl,-z,relro")
     return [str(shutil.copy(library, library.with_name(f"slow-{n}.so"))) for n in range(30)]
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
-def test_a_library_is_left_alone_until_the_linker_is_done_and_recorded_from_then_on(
+def test_library_is_hooked_only_after_the_linker_has_finished_loading_it(
     slow_libraries: list[str], heaptide_run: Run, parse: Parse, n_threads: int
 ) -> None:
     done = heaptide_run(LOADING, "--interval", "1", args=[str(n_threads), *slow_libraries], check=False)
@@ -241,7 +241,7 @@ def test_a_library_is_left_alone_until_the_linker_is_done_and_recorded_from_then
     assert sorted(sizes) == list(range(300_000, 300_030))
 
 
-def test_recordings_can_begin_and_end_while_another_thread_loads_libraries(
+def test_recordings_can_start_and_stop_while_another_thread_loads_libraries(
     slow_libraries: list[str], tmp_path: Path
 ) -> None:
     program = (

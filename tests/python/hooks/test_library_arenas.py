@@ -1,4 +1,4 @@
-"""Allocators inside libraries: what they map is named, and where they can be asked to, they tell of each block."""
+"""Tests allocators bundled in libraries: their arenas are named, and jemalloc's blocks are recorded one by one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ needs_polars = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("options", [(), ("--native",), ("--aggregate",), ("--objects",)], ids=" ".join)
-def test_maps_of_an_allocator_inside_a_library_stand_below_a_frame_that_names_it(
+def test_arena_of_a_bundled_allocator_has_a_frame_that_names_its_library(
     heaptide_run: Run, extension: Extension, options: tuple[str, ...]
 ) -> None:
     library = extension("bundled_allocator")
@@ -70,16 +70,16 @@ for number, name in enumerate(("first", "second")):
 
 
 def bytes_below(function: str, capture: Path, which: str = "--total") -> int:
-    """What was allocated below a function of the program; skips the test if polars hides it."""
+    """Sum the bytes allocated below a function of the program; skip the test if polars' allocator hides them."""
     text = heaptide("transform", "csv", which, "-o", "-", capture).stdout
     rows = list(csv.DictReader(text.splitlines()))
     if any("opaque arena of" in row["stack_trace"] for row in rows):
-        pytest.skip("this polars has no jemalloc that can be asked for its blocks")
+        pytest.skip("this polars has no jemalloc whose blocks can be recorded")
     return sum(int(row["size"]) for row in rows if f"{function};" in row["stack_trace"])
 
 
 @needs_polars
-def test_blocks_of_polars_are_recorded_with_the_lines_that_made_them(heaptide_run: Run) -> None:
+def test_blocks_of_polars_are_recorded_with_their_call_stacks(heaptide_run: Run) -> None:
     program = """
         import polars
         def fill_and_keep():
@@ -97,7 +97,7 @@ def test_blocks_of_polars_are_recorded_with_the_lines_that_made_them(heaptide_ru
 
 
 @needs_polars
-def test_polars_is_left_alone_when_a_recording_has_ended(tmp_path: Path) -> None:
+def test_blocks_of_polars_are_not_recorded_between_recordings(tmp_path: Path) -> None:
     program = """
 import heaptide, polars
 def fill(size):

@@ -1,7 +1,7 @@
-"""A program with another allocator in front of the C library's: its blocks are recorded once each, and it runs on.
+"""Tests programs whose allocator is replaced with LD_PRELOAD: each block is recorded once, and the program works.
 
-The allocators are those of the system's packages (`libjemalloc2` and `libmimalloc2.0` in Debian); a test whose package is
-not installed is skipped.
+The allocators come from system packages (`libjemalloc2` and `libmimalloc2.0` in Debian). Tests are skipped if their
+package is not installed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from support.commands import Finished, heaptide
 pytestmark = pytest.mark.once
 Run = Callable[..., Finished]
 
-# Blocks of sizes that nobody else asks for, by each of the allocator's functions; then what keeps it busy.
+# Allocates blocks of unique sizes with each of the allocator's functions, then keeps it busy from several threads.
 PROGRAM = """
     import ctypes, sys, threading
 
@@ -33,7 +33,7 @@ PROGRAM = """
         for number in range(20):
             block = bytearray(90_000 + number)
 
-    def of_each_kind():
+    def call_each_function():
         blocks = [raw.PyMem_RawMalloc(123_457) for _ in range(6)]
         for block in blocks[:4]:
             raw.PyMem_RawFree(block)
@@ -49,7 +49,7 @@ PROGRAM = """
         function.restype, function.argtypes = ctypes.c_void_p, [ctypes.c_size_t] * n_words
     kept = keep()
     drop()
-    of_each_kind()
+    call_each_function()
     threads = [threading.Thread(target=churn) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -62,7 +62,7 @@ PROGRAM = """
 
 @pytest.fixture(params=["jemalloc", "mimalloc"])
 def preload(request: pytest.FixtureRequest) -> dict[str, str]:
-    """The environment that puts an allocator in front."""
+    """Environment variables that preload an allocator."""
     library = ctypes.util.find_library(request.param)
     if library is None:
         pytest.skip(f"no lib{request.param}: install its package to run this test")
@@ -74,12 +74,12 @@ def preload(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 def sizes(capture: Path) -> Counter[int]:
-    """How often each size was allocated."""
+    """Count the allocations of each size."""
     return Counter(int(size) for size in re.findall(r"\bsize=(\d+)", heaptide("parse", capture).stdout))
 
 
 def live(capture: Path) -> str:
-    """What is alive at the end, with its stacks."""
+    """Return the live blocks at the end with their stacks, as CSV."""
     return heaptide("transform", "csv", "--leaks", "-o", "-", capture).stdout
 
 
@@ -97,19 +97,21 @@ def test_blocks_of_a_preloaded_allocator_are_recorded_once_with_their_sizes(
         assert found[70_001 + number] == found[90_001 + number] == 1
     left = live(done.capture)
     assert "keep;" in left and "drop;" not in left
-    # What it takes from the kernel is the same memory once more.
+    # The allocator's mappings hold the same memory, which must not be counted twice.
     assert "opaque arena" not in left
 
 
-def test_sampled_program_with_a_preloaded_allocator_is_estimated(heaptide_run: Run, preload: dict[str, str]) -> None:
+def test_sampling_records_large_blocks_of_a_preloaded_allocator(heaptide_run: Run, preload: dict[str, str]) -> None:
     program = "kept = [bytearray(1_000_000) for _ in range(200)]\nprint(len(kept))\n"
     done = heaptide_run(program, "--sample=16k", env=preload)
     assert done.stdout == "200\n"
-    # Blocks much larger than the distance between two samples are all taken.
+    # Blocks much larger than the sampling distance are all sampled.
     assert sizes(done.capture)[1_000_001] == 200
 
 
-def test_process_with_a_preloaded_allocator_is_attached_to_and_left(tmp_path: Path, preload: dict[str, str]) -> None:
+def test_process_with_a_preloaded_allocator_can_be_attached_and_detached(
+    tmp_path: Path, preload: dict[str, str]
+) -> None:
     environment = {**os.environ, **preload}
     with blocked(env=environment) as process:
         for number in range(2):
@@ -118,6 +120,6 @@ def test_process_with_a_preloaded_allocator_is_attached_to_and_left(tmp_path: Pa
             for n_letters in (5, 0, 77):
                 ask(process, n_letters)
             detach(process)
-            ask(process, 3)  # not recorded any more
+            ask(process, 3)  # no longer recorded
             assert n_asked(capture) == 3
         end(process)

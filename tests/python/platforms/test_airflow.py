@@ -1,6 +1,6 @@
-"""Components of a service: selected by configuration, recorded under their documented name, never stopped by us.
+"""Tests how components of Airflow are selected and recorded, and that a failing profiler never stops them.
 
-The rows are those of Airflow's checklist; the program below is built as Airflow's components are.
+The program below is built like Airflow's components.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import heaptide, python
+from support.messages import one_sentence
 
 SIZE = 3_000_000 + sys.getsizeof(b"")
 
@@ -28,11 +29,11 @@ def run(value: int) -> int:
 print(run(5), "heaptide._native" in sys.modules, run.__name__, run.__doc__)
 """
 ENV = "AIRFLOW__PROFILING__MEMRAY_TRACE_COMPONENTS"
-OURS = "HEAPTIDE__PROFILING__TRACE_COMPONENTS"
+HEAPTIDE_ENV = "HEAPTIDE__PROFILING__TRACE_COMPONENTS"
 
 
 def component(folder: Path, name: str, check: bool = True, **env: str) -> tuple[bool, str]:
-    """Run a component. Returns whether the native part was loaded, and what was said."""
+    """Run a component. Returns whether the extension module was loaded, and the standard error."""
     (folder / "service.py").write_text(PROGRAM)
     done = python("service.py", name, cwd=folder, check=check, **env)
     value, loaded, *rest = done.stdout.split()
@@ -41,12 +42,13 @@ def component(folder: Path, name: str, check: bool = True, **env: str) -> tuple[
 
 
 def has_block(capture: Path) -> bool:
+    """Whether a capture holds the block of the program."""
     return f" size={SIZE} " in heaptide("parse", capture).stdout
 
 
 @pytest.mark.once
-def test_A1_exactly_the_selected_components_are_recorded(tmp_path: Path) -> None:
-    for env in ({ENV: " scheduler , api"}, {OURS: "scheduler,api"}):
+def test_exactly_the_selected_components_are_recorded(tmp_path: Path) -> None:
+    for env in ({ENV: " scheduler , api"}, {HEAPTIDE_ENV: "scheduler,api"}):
         assert component(tmp_path, "scheduler", AIRFLOW_HOME=str(tmp_path), **env)[0]
         assert component(tmp_path, "dag_processor", AIRFLOW_HOME=str(tmp_path), **env) == (False, "")
     (tmp_path / "airflow.cfg").write_text("[profiling]\nmemray_trace_components = triggerer\n")
@@ -55,31 +57,33 @@ def test_A1_exactly_the_selected_components_are_recorded(tmp_path: Path) -> None
 
 
 @pytest.mark.once
-def test_A1_unknown_names_are_told_once_each_and_ignored(tmp_path: Path) -> None:
-    loaded, said = component(tmp_path, "scheduler", **{ENV: "Scheduler,dag-processor,,api"}, AIRFLOW_HOME=str(tmp_path))
-    assert not loaded and said.count("\n") == 3
+def test_unknown_components_are_reported_once_each_and_ignored(tmp_path: Path) -> None:
+    loaded, stderr = component(
+        tmp_path, "scheduler", **{ENV: "Scheduler,dag-processor,,api"}, AIRFLOW_HOME=str(tmp_path)
+    )
+    assert not loaded and stderr.count("\n") == 3
     for name in ("'Scheduler'", "'dag-processor'", "''"):
-        assert said.count(f"trace_components names {name}, which is no component") == 1, said
-    assert "api, dag_processor, scheduler, triggerer" in said
+        assert stderr.count(f"trace_components names {name}, which is no component") == 1, stderr
+    assert "api, dag_processor, scheduler, triggerer" in stderr
 
 
 @pytest.mark.once
-def test_A1_unset_means_the_profiler_is_never_imported(tmp_path: Path) -> None:
+def test_profiler_is_not_imported_unless_configured(tmp_path: Path) -> None:
     assert component(tmp_path, "scheduler") == (False, "")
     assert sorted(os.listdir(tmp_path)) == ["service.py"]
 
 
 @pytest.mark.parametrize("name", ["scheduler", "dag_processor", "api", "triggerer"])
-def test_A2_capture_lies_in_the_home_under_its_documented_name(name: str, tmp_path: Path) -> None:
+def test_capture_is_in_airflow_home_under_its_documented_name(name: str, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    _, said = component(tmp_path, name, **{ENV: name}, AIRFLOW_HOME=str(home))
+    _, stderr = component(tmp_path, name, **{ENV: name}, AIRFLOW_HOME=str(home))
     capture = home / f"{name}_memory.bin"
     assert os.listdir(home) == [capture.name] and has_block(capture)
-    assert said == f"heaptide: component {name}: recording into {capture}\n"
+    assert stderr == f"heaptide: component {name}: recording into {capture}\n"
 
 
 @pytest.mark.once
-def test_A3_detailed_tracing_records_every_object_and_native_functions(tmp_path: Path) -> None:
+def test_detailed_tracing_records_every_object_and_native_functions(tmp_path: Path) -> None:
     for word, objects in (("True", "true"), ("f", "false")):
         env = {ENV: "api", "AIRFLOW__PROFILING__MEMRAY_DETAILED_TRACING": word}
         component(tmp_path, "api", AIRFLOW_HOME=str(tmp_path), **env)
@@ -88,47 +92,47 @@ def test_A3_detailed_tracing_records_every_object_and_native_functions(tmp_path:
 
 
 @pytest.mark.once
-def test_A4_whatever_fails_the_component_runs(tmp_path: Path) -> None:
+def test_component_runs_when_its_capture_or_settings_fail(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    _, said = component(tmp_path, "api", **{ENV: "api"}, AIRFLOW_HOME=str(tmp_path / "file" / "home"))
-    assert said.startswith("heaptide: component api: ") and said.count("\n") == 1
+    _, stderr = component(tmp_path, "api", **{ENV: "api"}, AIRFLOW_HOME=str(tmp_path / "file" / "home"))
+    assert one_sentence(stderr).startswith("component api: ")
     (tmp_path / "folder" / "api_memory.bin").mkdir(parents=True)
-    _, said = component(tmp_path, "api", **{ENV: "api"}, AIRFLOW_HOME=str(tmp_path / "folder"))
-    assert "it runs without being recorded" in said and said.count("\n") == 1
-    _, said = component(tmp_path, "api", **{ENV: "api"}, AIRFLOW_HOME=str(tmp_path), HEAPTIDE_OBJECTS="perhaps")
-    assert "HEAPTIDE_OBJECTS is 'perhaps'" in said and has_block(tmp_path / "api_memory.bin")
+    _, stderr = component(tmp_path, "api", **{ENV: "api"}, AIRFLOW_HOME=str(tmp_path / "folder"))
+    assert "it runs without being recorded" in one_sentence(stderr)
+    _, stderr = component(tmp_path, "api", **{ENV: "api"}, AIRFLOW_HOME=str(tmp_path), HEAPTIDE_OBJECTS="perhaps")
+    assert "HEAPTIDE_OBJECTS is 'perhaps'" in stderr and has_block(tmp_path / "api_memory.bin")
 
 
 @pytest.mark.once
-def test_A4_profiler_that_cannot_be_loaded_is_a_warning(tmp_path: Path) -> None:
+def test_component_runs_with_a_warning_when_the_profiler_cannot_be_loaded(tmp_path: Path) -> None:
     broken = "import sys; sys.modules['heaptide._native'] = None"
     (tmp_path / "sitecustomize.py").write_text(broken)
-    loaded = component(tmp_path, "api", **{ENV: "api"}, AIRFLOW_HOME=str(tmp_path), PYTHONPATH=str(tmp_path))
-    assert "component api: " in loaded[1] and loaded[1].count("\n") == 1
+    _, stderr = component(tmp_path, "api", **{ENV: "api"}, AIRFLOW_HOME=str(tmp_path), PYTHONPATH=str(tmp_path))
+    assert one_sentence(stderr).startswith("component api: ")
 
 
 @pytest.mark.once
-def test_A4_full_disk_does_not_stop_the_component(tmp_path: Path) -> None:
-    _, said = component(tmp_path, "api", **{ENV: "api"}, HEAPTIDE_OUT="/dev/full")
-    assert "it runs without being recorded" in said
+def test_full_disk_does_not_stop_the_component(tmp_path: Path) -> None:
+    _, stderr = component(tmp_path, "api", **{ENV: "api"}, HEAPTIDE_OUT="/dev/full")
+    assert "it runs without being recorded" in stderr
 
 
 @pytest.mark.once
-def test_A5_second_start_keeps_the_first_capture_under_a_time_stamp(tmp_path: Path) -> None:
+def test_restart_keeps_earlier_captures_under_a_time_stamp(tmp_path: Path) -> None:
     seen = set()
     for n_starts in range(1, 5):
         component(tmp_path, "api", **{ENV: "api"}, AIRFLOW_HOME=str(tmp_path), HEAPTIDE_KEEP="2")
         names = sorted(name for name in os.listdir(tmp_path) if name.endswith(".bin"))
         assert "api_memory.bin" in names and len(names) == min(n_starts, 3)
         seen.update(names)
-    assert len(seen) == 4  # the latest, and the three that made room for it
+    assert len(seen) == 4  # the latest, and three earlier ones that were renamed
     assert all(has_block(tmp_path / name) for name in names)
     component(tmp_path, "api", **{ENV: "api"}, AIRFLOW_HOME=str(tmp_path), HEAPTIDE_KEEP="0")
     assert [name for name in os.listdir(tmp_path) if name.endswith(".bin")] == ["api_memory.bin"]
 
 
 @pytest.mark.once
-def test_A11_reports_of_a_component_lie_beside_its_capture(tmp_path: Path) -> None:
+def test_reports_of_a_component_are_written_next_to_its_capture(tmp_path: Path) -> None:
     component(tmp_path, "scheduler", **{ENV: "scheduler"}, AIRFLOW_HOME=str(tmp_path))
     capture = tmp_path / "scheduler_memory.bin"
     for report in ("flamegraph", "table"):

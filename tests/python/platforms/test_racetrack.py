@@ -1,6 +1,6 @@
-"""Checklist R: a job served over HTTP whose profiler its developer switches on and off, row by row.
+"""Tests a job of Racetrack, served over HTTP, whose developer starts and stops the profiler.
 
-The example is that of the document this was asked for from: a job that leaks eight million bytes with each call.
+The example is the one in Racetrack's documentation: a job that leaks eight million bytes with each call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pytest
 from heaptide import settings
 from heaptide.activation import config_files
 from support.commands import REPOSITORY, heaptide
-from support.controlled_program import BASE, Job, ask, page_data
+from support.controlled_program import BASE, Answer, ControlledProgram, ask, page_data
 
 pytestmark = pytest.mark.once
 
@@ -32,37 +32,37 @@ MEMRAY = f"{PREFIX}{BASE}/memray"
 PERFORM = f"{PREFIX}/api/v1/perform"
 
 
-def serve(folder: Path, job: Path = EXAMPLE, *options: str, **env: str) -> Job:
-    """The job behind HTTP, at any free port."""
-    served = Job([sys.executable, "-m", "heaptide", "serve", "--port", "0", *options, job], folder, env)
-    said = served.address
-    assert said.startswith("serving "), said
-    served.address = said.rpartition(" at ")[2].partition("/pub/")[0]
+def serve(folder: Path, job: Path = EXAMPLE, *options: str, **env: str) -> ControlledProgram:
+    """Serve a job over HTTP, on any free port."""
+    served = ControlledProgram([sys.executable, "-m", "heaptide", "serve", "--port", "0", *options, job], folder, env)
+    line = served.address
+    assert line.startswith("serving "), line
+    served.address = line.rpartition(" at ")[2].partition("/pub/")[0]
     return served
 
 
 @pytest.fixture
-def leaking(tmp_path: Path) -> Iterator[Job]:
-    """The example, with its profiler."""
+def leaking(tmp_path: Path) -> Iterator[ControlledProgram]:
+    """The example, served with its profiler on."""
     job = serve(tmp_path, MEMRAY_PROFILER="true")
     yield job
     job.stop()
 
 
-def leak(job: Job, calls: int = 3) -> None:
-    """Call the job, as the document does."""
+def leak(job: ControlledProgram, calls: int = 3) -> None:
+    """Call the job, as Racetrack's documentation does."""
     for _ in range(calls):
         assert job.ask("POST", PERFORM, {}).status == 200
 
 
-def test_R1_values_that_mean_yes_in_any_case() -> None:
+def test_every_spelling_of_yes_enables_the_profiler() -> None:
     for value in ["true", "T", "Yes", "y", "1", " on ", "TRUE"]:
         chosen = settings.resolve({"MEMRAY_PROFILER": value}, config_files.Configuration())
         assert chosen.profiler is True, value
 
 
 @pytest.mark.parametrize("value", ["true", " On "])
-def test_R1_profiling_is_on_before_the_code_is_imported(tmp_path: Path, value: str) -> None:
+def test_profiling_starts_before_the_job_is_imported(tmp_path: Path, value: str) -> None:
     script = tmp_path / "job.py"
     script.write_text("kept = [None] * 2_000_000\ndef perform(): return len(kept)\n")
     job = serve(tmp_path, script, MEMRAY_PROFILER=value)
@@ -71,7 +71,9 @@ def test_R1_profiling_is_on_before_the_code_is_imported(tmp_path: Path, value: s
 
 
 @pytest.mark.parametrize(("value", "is_warned"), [("false", False), ("maybe", True)])
-def test_R1_other_values_leave_it_off_and_unknown_ones_are_told(tmp_path: Path, value: str, is_warned: bool) -> None:
+def test_other_values_leave_the_profiler_off_and_unknown_ones_are_reported(
+    tmp_path: Path, value: str, is_warned: bool
+) -> None:
     job = serve(tmp_path, MEMRAY_PROFILER=value)
     for route in ["status", "memray/start", "memray/stats"]:
         assert job.ask("GET", route).status == 404
@@ -79,13 +81,13 @@ def test_R1_other_values_leave_it_off_and_unknown_ones_are_told(tmp_path: Path, 
     assert job.stop() == 0
 
 
-def test_R1_our_own_name_works_equally(tmp_path: Path) -> None:
+def test_heaptide_profiler_takes_precedence_over_memray_profiler(tmp_path: Path) -> None:
     job = serve(tmp_path, HEAPTIDE_PROFILER="true", MEMRAY_PROFILER="false")
     assert job.get("status").json()["state"] == "recording"
     assert job.stop() == 0
 
 
-def test_R2_start_is_idempotent_and_loses_nothing(leaking: Job) -> None:
+def test_start_is_idempotent_and_loses_nothing(leaking: ControlledProgram) -> None:
     running = leaking.get("status").json()["session"]
     leak(leaking, 1)
     again = leaking.post(f"{MEMRAY}/start")
@@ -98,7 +100,7 @@ def test_R2_start_is_idempotent_and_loses_nothing(leaking: Job) -> None:
     assert fresh["result"] == "started" and fresh["session"] != running
 
 
-def test_R2_fifty_parallel_starts_make_one_session(leaking: Job) -> None:
+def test_fifty_concurrent_starts_make_one_session(leaking: ControlledProgram) -> None:
     leaking.post(f"{MEMRAY}/stop")
     before = len(leaking.get("sessions").json()["sessions"])
     with concurrent.futures.ThreadPoolExecutor(50) as pool:
@@ -109,7 +111,9 @@ def test_R2_fifty_parallel_starts_make_one_session(leaking: Job) -> None:
     assert len(leaking.get("sessions").json()["sessions"]) == before + 1
 
 
-def test_R3_stop_completes_the_file_and_tells_its_numbers(leaking: Job, stats: Callable[..., dict[str, Any]]) -> None:
+def test_stop_completes_the_capture_and_returns_its_numbers(
+    leaking: ControlledProgram, stats: Callable[..., dict[str, Any]]
+) -> None:
     leak(leaking)
     stopped = leaking.post(f"{MEMRAY}/stop")
     assert stopped["result"] == "stopped"
@@ -121,7 +125,9 @@ def test_R3_stop_completes_the_file_and_tells_its_numbers(leaking: Job, stats: C
     assert leaking.post(f"{MEMRAY}/stop")["result"] == "already_stopped"
 
 
-def test_R4_report_is_the_capture_whole_and_in_parts(leaking: Job, tmp_path: Path, stats: Callable[..., Any]) -> None:
+def test_report_is_the_capture_whole_or_in_ranges(
+    leaking: ControlledProgram, tmp_path: Path, stats: Callable[..., Any]
+) -> None:
     leak(leaking)
     partial = leaking.get(f"{MEMRAY}/report")
     (tmp_path / "partial.tide").write_bytes(partial.body)
@@ -143,12 +149,12 @@ def test_R4_report_is_the_capture_whole_and_in_parts(leaking: Job, tmp_path: Pat
     assert leaking.ask("GET", f"{MEMRAY}/report", If_None_Match=tag).status == 304
 
 
-def test_R4_large_captures_do_not_grow_the_job(leaking: Job, tmp_path: Path) -> None:
+def test_large_captures_do_not_grow_the_job(leaking: ControlledProgram, tmp_path: Path) -> None:
     leak(leaking)
     stopped = leaking.post("stop")
     capture = Path(stopped["processes"][0]["output"])
-    # Behind its last area a capture may hold zeros, which readers step over: 2 GB of them cost the disk nothing.
-    # A capture of that many real events would take minutes to make here; what is streamed is the same.
+    # A capture may end with zeros, which readers skip: 2 GB of them take no disk space.
+    # Recording 2 GB of events would take minutes; sending them works the same.
     size = 2 << 30
     with capture.open("r+b") as file:
         file.truncate(size)
@@ -159,7 +165,7 @@ def test_R4_large_captures_do_not_grow_the_job(leaking: Job, tmp_path: Path) -> 
     assert leaking.get("status").json()["resident_bytes"] - before <= 16 << 20
 
 
-def test_R5_flame_graph_opens_offline_and_shows_the_leaking_line(leaking: Job) -> None:
+def test_flame_graph_opens_offline_and_shows_the_leaking_line(leaking: ControlledProgram) -> None:
     leak(leaking)
     leaking.post(f"{MEMRAY}/stop")
     page = leaking.get(f"{MEMRAY}/flamegraph")
@@ -174,7 +180,7 @@ def test_R5_flame_graph_opens_offline_and_shows_the_leaking_line(leaking: Job) -
     assert leaking.ask("GET", f"{MEMRAY}/flamegraph?leaks=perhaps").status == 400
 
 
-def test_R5_leaks_can_be_the_default(tmp_path: Path) -> None:
+def test_leaks_can_be_the_default_view(tmp_path: Path) -> None:
     job = serve(tmp_path, MEMRAY_PROFILER="true", MEMRAY_LEAKS="true")
     leak(job, 1)
     job.post("stop")
@@ -183,7 +189,7 @@ def test_R5_leaks_can_be_the_default(tmp_path: Path) -> None:
     job.stop()
 
 
-def test_R6_stats_name_the_leaking_line_with_its_exact_bytes(leaking: Job) -> None:
+def test_stats_name_the_leaking_line_with_its_exact_bytes(leaking: ControlledProgram) -> None:
     leak(leaking)
     leaking.post(f"{MEMRAY}/stop")
     text = leaking.get(f"{MEMRAY}/stats")
@@ -197,46 +203,66 @@ def test_R6_stats_name_the_leaking_line_with_its_exact_bytes(leaking: Job) -> No
     assert first["size"] == 24_000_000 and first["location"].endswith("memory-leak/job.py:7")
 
 
-def test_R7_errors_are_json_with_their_status(tmp_path: Path) -> None:
-    job = serve(tmp_path, MEMRAY_PROFILER="true")
-    session = job.post("stop")["session"]
-    capture = next((tmp_path / "sessions" / session).glob("*.tide"))
+def error_of(answer: Answer) -> tuple[int, str, str]:
+    """Check that an answer is an error in JSON, and return its status, its type and its sentence."""
+    assert answer.headers["Content-Type"] == "application/json"
+    body = answer.json()
+    assert set(body) == {"error", "type"} and body["error"]
+    return answer.status, body["type"], body["error"]
+
+
+@pytest.mark.parametrize("route", ["memray/flamegraph", "memray/stats", "tree"])
+def test_report_of_a_damaged_capture_is_answered_with_500_and_its_path(leaking: ControlledProgram, route: str) -> None:
+    session = leaking.post("stop")["session"]
+    capture = next((leaking.folder / "sessions" / session).glob("*.tide"))
     capture.write_bytes(b"this is no capture")
-    for route in ["memray/flamegraph", "memray/stats", "tree"]:
-        broken = job.ask("GET", route)
-        assert broken.status == 500 and broken.json()["type"] == "CommandError"
-        assert str(capture) in broken.json()["error"]
-    assert job.ask("DELETE", f"sessions/{session}").status == 200
-    for route in ["report", "flamegraph", "stats"]:
-        assert job.ask("GET", route).status == 404
-        theirs = job.ask("GET", f"memray/{route}")
-        assert theirs.status == 400 and theirs.json()["type"] == "ValueError"
-    wrong = job.ask("GET", "memray/start")
-    assert (wrong.status, wrong.headers["Allow"]) == (405, "POST, OPTIONS")
-    wrong = job.ask("POST", "memray/report")
-    assert wrong.status == 405 and "GET" in wrong.headers["Allow"]
-    moved = job.ask("GET", f"{BASE}/memray/stats/")
-    assert (moved.status, moved.headers["Location"]) == (307, f"{BASE}/memray/stats")
-    job.stop()
+    status, type_, sentence = error_of(leaking.ask("GET", route))
+    assert (status, type_) == (500, "CommandError")
+    assert str(capture) in sentence
+
+
+@pytest.mark.parametrize("route", ["report", "flamegraph", "stats"])
+def test_reports_without_a_session_are_404_and_on_memrays_routes_400(leaking: ControlledProgram, route: str) -> None:
+    session = leaking.post("stop")["session"]
+    assert leaking.ask("DELETE", f"sessions/{session}").status == 200
+    assert error_of(leaking.ask("GET", route))[0] == 404
+    assert error_of(leaking.ask("GET", f"memray/{route}"))[:2] == (400, "ValueError")
+
+
+@pytest.mark.parametrize(
+    ("method", "route", "allowed"),
+    [("GET", "memray/start", "POST, OPTIONS"), ("POST", "memray/report", "GET, HEAD, OPTIONS")],
+)
+def test_wrong_method_is_answered_with_405_and_the_allowed_methods(
+    leaking: ControlledProgram, method: str, route: str, allowed: str
+) -> None:
+    answer = leaking.ask(method, route)
+    assert error_of(answer)[0] == 405
+    assert answer.headers["Allow"] == allowed
+
+
+def test_route_with_a_trailing_slash_is_redirected(leaking: ControlledProgram) -> None:
+    answer = leaking.ask("GET", f"{BASE}/memray/stats/")
+    assert (answer.status, answer.headers["Location"]) == (307, f"{BASE}/memray/stats")
 
 
 @pytest.mark.parametrize("prefix", ["", PREFIX, "/pub/fatman/x/y", "/a"])
-def test_R8_all_routes_are_found_below_any_prefix(leaking: Job, prefix: str) -> None:
+def test_all_routes_work_below_any_prefix(leaking: ControlledProgram, prefix: str) -> None:
     assert leaking.ask("POST", f"{prefix}/api/v1/perform", {}).status == 200
     assert leaking.ask("GET", f"{prefix}{BASE}/memray/stats").status == 200
     document = leaking.ask("GET", f"{prefix}/openapi.json").json()
     assert document["servers"] == [{"url": prefix or "/"}]
     memray = {path: methods for path, methods in document["paths"].items() if "/memray/" in path}
     assert len(memray) == 5
-    kinds = {
+    media_types = {
         path.rpartition("/")[2]: set(operation["responses"]["200"]["content"])
         for path, methods in memray.items()
         for operation in methods.values()
     }
-    assert kinds["flamegraph"] == {"text/html"}
-    assert kinds["stats"] == {"text/plain", "application/json"}
-    assert "application/octet-stream" in kinds["report"]
-    assert kinds["start"] == kinds["stop"] == {"application/json"}
+    assert media_types["flamegraph"] == {"text/html"}
+    assert media_types["stats"] == {"text/plain", "application/json"}
+    assert "application/octet-stream" in media_types["report"]
+    assert media_types["start"] == media_types["stop"] == {"application/json"}
     for methods in memray.values():
         for operation in methods.values():
             error = operation["responses"]["405"]["content"]["application/json"]["schema"]
@@ -250,7 +276,7 @@ def test_R8_all_routes_are_found_below_any_prefix(leaking: Job, prefix: str) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_R9_signals_finish_the_capture_and_the_next_start_keeps_it(
+def test_signals_complete_the_capture_and_the_next_start_keeps_it(
     tmp_path: Path, number: signal.Signals, stats: Callable[..., Any]
 ) -> None:
     job = serve(tmp_path, MEMRAY_PROFILER="true")
@@ -269,7 +295,7 @@ def test_R9_signals_finish_the_capture_and_the_next_start_keeps_it(
     again.stop()
 
 
-def test_R9_kill_leaves_a_readable_capture(tmp_path: Path, stats: Callable[..., Any]) -> None:
+def test_killed_job_leaves_a_readable_capture(tmp_path: Path, stats: Callable[..., Any]) -> None:
     job = serve(tmp_path, MEMRAY_PROFILER="true")
     leak(job)
     output = job.get("status").json()["output"]
@@ -279,7 +305,7 @@ def test_R9_kill_leaves_a_readable_capture(tmp_path: Path, stats: Callable[..., 
     assert stats(Path(output))["top_allocations_by_size"][0]["size"] == 24_000_000
 
 
-def test_R9_a_call_that_runs_is_finished_before_the_end(tmp_path: Path) -> None:
+def test_running_call_is_finished_before_the_job_ends(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(
         "import pathlib, sys\ndef perform():\n print('begun', flush=True)\n pathlib.Path('go').read_text()\n return 7\n"
@@ -297,7 +323,7 @@ def test_R9_a_call_that_runs_is_finished_before_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["tree", "stats", "summary", "table", "flamegraph"])
-def test_R10_report_is_analysable_elsewhere(leaking: Job, tmp_path: Path, command: str) -> None:
+def test_downloaded_report_works_with_every_command(leaking: ControlledProgram, tmp_path: Path, command: str) -> None:
     leak(leaking, 1)
     leaking.post(f"{MEMRAY}/stop")
     report = tmp_path / "elsewhere" / "memray-report.bin"
@@ -308,26 +334,28 @@ def test_R10_report_is_analysable_elsewhere(leaking: Job, tmp_path: Path, comman
     assert "perform" in (pages or [done.stdout])[0]
 
 
-def test_R11_status_further_reports_snapshot_and_diff(leaking: Job) -> None:
+def test_status_other_reports_snapshot_and_diff_are_served(leaking: ControlledProgram) -> None:
     leak(leaking, 1)
     snapshot = leaking.post("snapshot")["id"]
     leak(leaking, 2)
     assert leaking.get("status").json()["state"] == "recording"
-    for route, kind in [
+    for route, media_type in [
         ("table", "text/html"),
         ("summary", "text/plain"),
         ("tree", "text/plain"),
         ("timeline", "text/html"),
     ]:
         answer = leaking.get(route)
-        assert answer.headers["Content-Type"].startswith(kind)
+        assert answer.headers["Content-Type"].startswith(media_type)
     change = leaking.get(f"diff?base={snapshot}&format=json").json()
     assert "16000000" in json.dumps(change)
     assert leaking.ask("GET", "diff").status == 400
 
 
-def test_R11_reports_are_made_by_another_process_with_low_priority_and_bounded_memory(leaking: Job) -> None:
-    """The renderer is told to show its own limits by the words it cannot understand."""
+def test_reports_are_rendered_in_another_process_with_low_priority_and_limited_memory(
+    leaking: ControlledProgram,
+) -> None:
+    # The script replaces the command by a function that prints its priority and memory limit.
     script = (
         "import os, resource, sys\n"
         "from heaptide import _native, rendering\n"
@@ -339,7 +367,7 @@ def test_R11_reports_are_made_by_another_process_with_low_priority_and_bounded_m
         "sys.argv = ['x', '123456789012', 'stats']\n"
         "rendering.main()\n"
     )
-    done = Job([sys.executable, "-c", script], leaking.folder)
+    done = ControlledProgram([sys.executable, "-c", script], leaking.folder)
     nice, limit, words = done.address.split(maxsplit=2)
     assert (int(nice), int(limit), words) == (min(os.nice(0) + 10, 19), 123456789012, "['stats']")
     done.stop()
@@ -348,7 +376,7 @@ def test_R11_reports_are_made_by_another_process_with_low_priority_and_bounded_m
     assert Path(f"/proc/{leaking.process.pid}/task/{leaking.process.pid}/children").read_text().split() == children
 
 
-def test_R11_a_token_is_asked_for_where_one_is_set(tmp_path: Path) -> None:
+def test_token_protects_the_profiler_but_not_the_job(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("s3cret\n")
     job = serve(tmp_path, EXAMPLE, MEMRAY_PROFILER="true", HEAPTIDE_TOKEN_FILE=str(tmp_path / "token"))
     assert job.ask("POST", PERFORM, {}).status == 200
@@ -364,7 +392,7 @@ def test_R11_a_token_is_asked_for_where_one_is_set(tmp_path: Path) -> None:
     assert refused.returncode == 1 and "HEAPTIDE_TOKEN" in refused.stderr
 
 
-def test_the_example_of_the_document_word_for_word(tmp_path: Path) -> None:
+def test_example_of_racetracks_documentation_works_unchanged(tmp_path: Path) -> None:
     curl = shutil.which("curl")
     if curl is None:
         pytest.skip("no curl")
@@ -395,7 +423,7 @@ def test_the_example_of_the_document_word_for_word(tmp_path: Path) -> None:
     assert job.stop() == 0
 
 
-def test_jobs_of_every_kind_are_served_and_their_errors_told(tmp_path: Path) -> None:
+def test_functions_and_classes_are_served_and_their_errors_returned(tmp_path: Path) -> None:
     script = tmp_path / "adder.py"
     script.write_text(
         "async def add(a: int, b: int = 2):\n    if a < 0:\n        raise ValueError('negative')\n    return a + b\n"
@@ -420,8 +448,8 @@ def test_jobs_of_every_kind_are_served_and_their_errors_told(tmp_path: Path) -> 
     chosen.stop()
 
 
-def test_a_busy_job_loses_no_request_and_no_session_while_profiling_goes_on_and_off(tmp_path: Path) -> None:
-    """A short run of bench/load.py: many callers at once, profiling switched on and off twice."""
+def test_busy_job_loses_no_request_and_no_session_while_profiling_restarts(tmp_path: Path) -> None:
+    """Run bench/load.py briefly: many concurrent callers while profiling is started and stopped twice."""
     sys.path.insert(0, str(REPOSITORY / "bench"))
     try:
         import load
@@ -434,7 +462,9 @@ def test_a_busy_job_loses_no_request_and_no_session_while_profiling_goes_on_and_
     assert figures["sessions"] == 2
 
 
-def test_heaptide_ctl_finds_the_job_and_does_what_the_routes_do(leaking: Job, tmp_path: Path) -> None:
+def test_heaptide_ctl_finds_the_job_and_offers_the_same_actions_as_the_routes(
+    leaking: ControlledProgram, tmp_path: Path
+) -> None:
     env = {**os.environ, "HEAPTIDE_RUNTIME_DIR": str(leaking.folder / "run")}
 
     def ctl(*words: str, check: bool = True) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from support.commands import PROGRAMS, Finished
-from support.replay import replayed
+from support.replay import replay
 
 Run = Callable[..., Finished]
 Parse = Callable[[Path], list[str]]
@@ -40,7 +40,7 @@ def test_a_hundred_threads_with_a_hundred_allocations_are_counted_exactly_and_na
         args=[str(extension("threads"))],
     )
     tids = json.loads(done.stdout)
-    told = replayed(parse(done.capture))
+    told = replay(parse(done.capture))
     found = Counter((told.threads[each.thread], each.size) for each in told.allocations if 50_000 <= each.size < 50_100)
     assert found == {((tids[n], f"worker number {n}"), 50_000 + n): 100 for n in range(100)}
 
@@ -60,7 +60,7 @@ def test_allocations_of_a_python_thread_have_its_stack(
         """,
         args=[str(extension("threads"))],
     )
-    allocations = [each for each in replayed(parse(done.capture)).allocations if 40_000 <= each.size < 40_008]
+    allocations = [each for each in replay(parse(done.capture)).allocations if 40_000 <= each.size < 40_008]
     assert len(allocations) == 80
     for each in allocations:
         functions = [place.split(":")[0] for place in each.stack]
@@ -89,7 +89,7 @@ print(thread.native_id)
     capture = tmp_path / "capture.tide"
     command = [sys.executable, "-c", program, str(extension("threads")), str(capture)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    told = replayed(parse(capture))
+    told = replay(parse(capture))
     allocations = told.of_size(60_013)
     assert len(allocations) == 7
     assert {told.threads[each.thread] for each in allocations} == {(int(done.stdout), "an old hand")}
@@ -109,7 +109,7 @@ def test_threads_without_python_frames_are_recorded_with_an_empty_stack(
         args=[str(extension("threads"))],
     )
     tids = json.loads(done.stdout)
-    told = replayed(parse(done.capture))
+    told = replay(parse(done.capture))
     found = Counter(
         (told.threads[each.thread][0], each.size, each.stack)
         for each in told.allocations
@@ -132,7 +132,7 @@ def test_destructors_of_a_thread_that_allocate_are_recorded_and_freed(
         args=[str(extension("threads"))],
     )
     tids = json.loads(done.stdout)
-    told = replayed(parse(done.capture))
+    told = replay(parse(done.capture))
     for size in range(35_000, 35_005):
         assert len(told.of_size(size)) == 50, size
     assert told.of_size(35_005) == []
@@ -159,7 +159,7 @@ def test_thread_local_objects_that_allocate_when_they_die_are_recorded_and_freed
         """,
         args=[str(library)],
     )
-    told = replayed(parse(done.capture))
+    told = replay(parse(done.capture))
     assert (len(told.of_size(36_007)), len(told.of_size(36_008))) == (30, 30)
     assert len({each.thread for each in told.of_size(36_007)}) == 30
     assert not leaked(told, (36_007, 36_008))
@@ -176,7 +176,7 @@ for n in range(12):
         allocate(100, 37_003, 5)
 """
     subprocess.run([sys.executable, "-c", program, str(extension("threads"))], check=True, cwd=tmp_path)
-    counts = [len(replayed(parse(tmp_path / f"{n}.tide")).of_size(37_003)) for n in range(12)]
+    counts = [len(replay(parse(tmp_path / f"{n}.tide")).of_size(37_003)) for n in range(12)]
     assert counts == [100 * 5] * 12
 
 

@@ -151,7 +151,7 @@ def test_the_numbers_on_the_screen_are_those_of_the_reports(
     screen.wait_for("ended")
     screen.type("q")
     assert screen.finish() == 0
-    assert screen.is_as_before()
+    assert screen.is_restored()
 
 
 def test_functions_are_sorted_searched_and_shown_by_thread_and_the_picture_can_be_paused(
@@ -194,7 +194,7 @@ def test_a_program_is_shown_in_its_own_terminal_and_its_output_and_exit_code_are
     screen.wait_for("what the program prints", "holding", "and more")
     screen.type("q")
     assert screen.finish() == 3
-    assert screen.is_as_before()
+    assert screen.is_restored()
     assert "holding" in screen.text() and "and more" in screen.text()
     assert not list(tmp_path.glob("*.tide"))
 
@@ -224,7 +224,7 @@ def test_ctrl_c_interrupts_the_program_and_q_leaves_it_running(
     screen.type("\x03")
     assert screen.finish() == 5
     assert "interrupted" in screen.text()
-    assert screen.is_as_before()
+    assert screen.is_restored()
 
 
 def test_a_signal_to_the_view_reaches_the_program_and_gives_the_terminal_back(
@@ -235,7 +235,7 @@ def test_a_signal_to_the_view_reaches_the_program_and_gives_the_terminal_back(
     screen.wait_for("running", "3.0")
     screen.process.send_signal(signal.SIGTERM)
     assert screen.finish() == -signal.SIGTERM
-    assert screen.is_as_before()
+    assert screen.is_restored()
 
 
 def test_a_program_is_watched_from_another_terminal(
@@ -393,7 +393,7 @@ def test_a_small_terminal_is_enough_to_leave(
     capture = tmp_path / "program.tide"
     heaptide("run", "-q", "-o", capture, "-c", "kept = bytearray(2_000_000)")
     screen = terminal("live", capture, columns=2, lines=1)
-    screen.wait_until_it_fills_the_screen()
+    screen.wait_for_full_screen()
     screen.resize(9, 3)
     screen.type("oat<>/x\rp")
     screen.resize(80, 24)
@@ -403,7 +403,7 @@ def test_a_small_terminal_is_enough_to_leave(
     screen.wait_for("paused")
     screen.type("q")
     assert screen.finish() == 0
-    assert screen.is_as_before()
+    assert screen.is_restored()
 
 
 # Threads release each other's blocks, and addresses go from hand to hand.

@@ -67,7 +67,7 @@ def test_the_tree_opens_at_what_holds_most_and_shows_the_numbers_of_the_printed_
     assert re.search(rf"{expected[1]} +{expected[2]} %.*large", seen), seen
     screen.type("q")
     assert screen.finish() == 0
-    assert screen.is_as_before()
+    assert screen.is_restored()
 
 
 def test_calls_are_opened_closed_searched_and_sorted(capture: Path, terminal: Callable[..., TerminalScreen]) -> None:
@@ -110,7 +110,7 @@ def test_a_signal_gives_the_terminal_back_and_ends_the_command(
     screen.wait_for("<ROOT>")
     screen.process.send_signal(number)
     assert screen.finish() == -number
-    assert screen.is_as_before()
+    assert screen.is_restored()
 
 
 def test_a_terminal_that_goes_away_ends_the_command(capture: Path, terminal: Callable[..., TerminalScreen]) -> None:
@@ -124,14 +124,14 @@ def test_small_terminals_and_changing_sizes_are_survived(
     capture: Path, terminal: Callable[..., TerminalScreen]
 ) -> None:
     screen = terminal("tree", capture, columns=1, lines=1)
-    screen.wait_until_it_fills_the_screen()
+    screen.wait_for_full_screen()
     screen.resize(3, 2)
     screen.type("jjek/x\r")
     screen.resize(70, 30)
     screen.wait_for("<ROOT>", "q leave")
     screen.type("q")
     assert screen.finish() == 0
-    assert screen.is_as_before()
+    assert screen.is_restored()
 
 
 def test_the_summary_fits_80_columns_with_a_line_for_each_function(

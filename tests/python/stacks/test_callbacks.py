@@ -47,7 +47,7 @@ def test_builtins_that_call_back_stand_between_caller_and_callback_without_a_fra
     assert recorded.stack(1_000_003) == ["<module>@call", "work@map", "key@key"]
     assert recorded.stack(1_000_004) == ["<module>@call", "work@reduce", "add@add", "key@key"]
     assert recorded.stack(1_000_005) == ["<module>@call", "work@partial", "key@key"]
-    assert recorded.own_stack(1_000_006) == ["<module>@call", "work@sub", "replace@replace", "key@key"]
+    assert recorded.script_stack(1_000_006) == ["<module>@call", "work@sub", "replace@replace", "key@key"]
     assert [call.name for call in recorded.of(1_000_006)[0].stack] == ["<module>", "work", "sub", "replace", "key"]
 
 

@@ -164,7 +164,7 @@ def test_compiled_text_keeps_the_file_name_it_was_given(record: Callable[..., Re
     assert innermost(recorded, 1_000_002) == ("<module>", shown, 2)
     assert innermost(recorded, 1_000_003) == ("größe_данные", shown, 2)
     [allocation] = recorded.of(1_000_003)
-    assert recorded.tell(allocation.stack[0]) == "<module>@def"
+    assert recorded.describe(allocation.stack[0]) == "<module>@def"
     assert [(call.name, call.line) for call in allocation.stack[1:]] == [("<module>", 3), ("größe_данные", 2)]
 
 

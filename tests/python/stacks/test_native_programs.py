@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import Finished, heaptide
-from support.native_frames import Place, functions, lost, names, stacks
+from support.native_frames import Frame, functions, lost, names, stacks
 
 Run = Callable[..., Finished]
 Extension = Callable[..., Path]
@@ -57,7 +57,7 @@ WANDERING = """
 """
 
 
-def python_part(places: list[Place]) -> list[tuple[str, int]]:
+def python_part(places: list[Frame]) -> list[tuple[str, int]]:
     """Functions and lines of the program itself."""
     return [(place.function, place.line) for place in places if place.file.endswith(".py")]
 

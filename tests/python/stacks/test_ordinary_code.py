@@ -251,9 +251,9 @@ def test_context_managers_have_the_lines_of_entry_body_and_exit(record: Callable
     assert recorded.stack(1_000_001) == ["<module>@call", "work@with", "__enter__@enter"]
     assert recorded.stack(1_000_002) == ["<module>@call", "work@body"]
     assert recorded.stack(1_000_003) == ["<module>@call", "work@with", "__exit__@exit"]
-    assert recorded.own_stack(1_000_004) == ["<module>@call", "work@generator", "manager@before"]
+    assert recorded.script_stack(1_000_004) == ["<module>@call", "work@generator", "manager@before"]
     assert recorded.stack(1_000_005) == ["<module>@call", "work@within"]
-    assert recorded.own_stack(1_000_006) == ["<module>@call", "work@generator", "manager@behind"]
+    assert recorded.script_stack(1_000_006) == ["<module>@call", "work@generator", "manager@behind"]
     assert [call.name for call in recorded.of(1_000_006)[0].stack] == ["<module>", "work", "__exit__", "manager"]
 
 
@@ -298,7 +298,7 @@ def test_a_list_comprehension_is_a_call_of_its_own_up_to_3_11_and_part_of_its_fu
     """)
     [one] = recorded.of(1_000_001)
     assert [call.name for call in one.stack] == ["<module>", "work"] + ["<listcomp>"] * (sys.version_info < (3, 12))
-    assert recorded.tell(one.stack[-1]).endswith("@item")
+    assert recorded.describe(one.stack[-1]).endswith("@item")
     [two] = recorded.of(1_000_002)
     assert [call.name for call in two.stack] == ["<module>", "work"] + ["<listcomp>"] * 2 * (sys.version_info < (3, 12))
-    assert recorded.tell(two.stack[-1]).endswith("@condition")
+    assert recorded.describe(two.stack[-1]).endswith("@condition")

@@ -140,14 +140,14 @@ def test_awaited_coroutines_and_interleaved_tasks_have_their_own_chains(record: 
     run = "<module>@run"
     for base in (1_000_000, 2_000_000):
         for n in range(5):
-            assert recorded.own_stack(base + n) == [run, "task@task"]
-            assert recorded.own_stack(base + 10 + n) == [run, "task@await", "middle@middle", "leaf@leaf"]
-    assert recorded.own_stack(3_000_000) == [run, "middle@middle", "leaf@leaf"]
-    assert recorded.own_stack(4_000_000) == [run, "main@for", "stream@stream"]
-    assert recorded.own_stack(4_000_001) == [run, "main@for", "stream@resumed"]
+            assert recorded.script_stack(base + n) == [run, "task@task"]
+            assert recorded.script_stack(base + 10 + n) == [run, "task@await", "middle@middle", "leaf@leaf"]
+    assert recorded.script_stack(3_000_000) == [run, "middle@middle", "leaf@leaf"]
+    assert recorded.script_stack(4_000_000) == [run, "main@for", "stream@stream"]
+    assert recorded.script_stack(4_000_001) == [run, "main@for", "stream@resumed"]
     inline = [] if sys.version_info >= (3, 12) else ["<listcomp>@comprehension"]
-    assert recorded.own_stack(5_000_000) == [run, "main@comprehension", *inline, "stream@stream"]
-    assert recorded.own_stack(5_000_001) == [run, "main@comprehension", *inline, "stream@resumed"]
+    assert recorded.script_stack(5_000_000) == [run, "main@comprehension", *inline, "stream@stream"]
+    assert recorded.script_stack(5_000_001) == [run, "main@comprehension", *inline, "stream@resumed"]
     assert [call.name for call in recorded.of(1_000_000)[0].stack][:2] == ["<module>", "run"]
     assert [call.name for call in recorded.of(1_000_000)[0].stack][-2:] == ["_run", "task"]
 
@@ -218,9 +218,9 @@ def test_gevent_tasks_and_pools_have_the_frames_of_their_own_greenlet(record: Ca
     """)
     for base in (1_000_000, 2_000_000, 3_000_000):
         for n in range(5):
-            assert recorded.own_stack(base + n) == ["task@task", "leaf@leaf"]
+            assert recorded.script_stack(base + n) == ["task@task", "leaf@leaf"]
     for n in range(4_000_000, 4_000_010):
-        assert recorded.own_stack(n) == ["item@item", "leaf@leaf"]
+        assert recorded.script_stack(n) == ["item@item", "leaf@leaf"]
 
 
 def test_threads_have_stacks_and_numbers_of_their_own(record: Callable[..., Recording]) -> None:
@@ -249,7 +249,7 @@ def test_threads_have_stacks_and_numbers_of_their_own(record: Callable[..., Reco
     numbers = set()
     for base in (1_000_000, 2_000_000, 3_000_000):
         found = [recorded.of(base + n) for n in range(20)]
-        assert all(recorded.own_stack(base + n) == ["work@work", "leaf@leaf"] for n in range(20))
+        assert all(recorded.script_stack(base + n) == ["work@work", "leaf@leaf"] for n in range(20))
         assert [call.name for call in found[0][0].stack] == ["_bootstrap", "_bootstrap_inner", "run", "work", "leaf"]
         assert len({one.thread for [one] in found}) == 1
         numbers.add(found[0][0].thread)

@@ -149,9 +149,9 @@ def test_threads_older_than_the_recording_are_told_whole(track: Callable[[str], 
     """)
     for base, depth in ((1_000_000, 3), (2_000_000, 30)):
         for n in range(10):
-            assert recorded.own_stack(base + n) == ["entry@entry"] + ["deep@deep"] * depth + ["deep@bottom"]
+            assert recorded.script_stack(base + n) == ["entry@entry"] + ["deep@deep"] * depth + ["deep@bottom"]
     assert [call.name for call in recorded.of(1_000_000)[0].stack][:3] == ["_bootstrap", "_bootstrap_inner", "run"]
-    assert recorded.own_stack(3_000_000) == ["<lambda>@lambda", "generate@yield"]
+    assert recorded.script_stack(3_000_000) == ["<lambda>@lambda", "generate@yield"]
 
 
 def test_a_second_recording_of_the_same_process_is_as_exact_as_the_first(

@@ -1,6 +1,6 @@
-"""A process to attach to: started, asked to work, entered and left, and ended as it would have ended alone.
+"""Starts a process to attach to, makes it allocate, attaches and detaches, and checks that it ends normally.
 
-Where the kernel's settings do not let us enter another process, tests are skipped with what the command says.
+Where the kernel's settings forbid attaching, tests are skipped with the message of the command.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import IO, Any
 import pytest
 
 from support.commands import PROGRAMS, heaptide
+from support.messages import one_sentence
 
 SETTINGS = ("ptrace_scope", "CAP_SYS_PTRACE", "not dumpable")
 
 
 def attach(process: subprocess.Popen[str], *options: str | Path, check: bool = True) -> str:
-    """Attach, and return what was said; skip the test where the kernel forbids it."""
+    """Attach, and return the command's standard error; skip the test where the kernel forbids attaching."""
     done = heaptide("attach", str(process.pid), *options, check=False)
     if done.returncode == 1 and any(setting in done.stderr for setting in SETTINGS):
         pytest.skip(done.stderr.strip())
@@ -34,21 +35,20 @@ def attach(process: subprocess.Popen[str], *options: str | Path, check: bool = T
 
 
 def detach(process: subprocess.Popen[str]) -> str:
-    """Detach, and return what was said."""
+    """Detach, and return the command's standard error."""
     return heaptide("detach", str(process.pid)).stderr
 
 
 def refused(pid: int, *options: str | Path, command: str = "attach") -> str:
-    """The one sentence with which it is refused."""
+    """Return the one sentence with which the command refuses the process."""
     done = heaptide(command, str(pid), *options, check=False)
     assert done.returncode == 1 and done.stdout == "", done
-    assert done.stderr.startswith("heaptide: ") and done.stderr.count("\n") == 1, done.stderr
-    return done.stderr.removeprefix("heaptide: ").rstrip("\n")
+    return one_sentence(done.stderr)
 
 
 @contextmanager
 def running(*command: str | Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """A process for the length of a block; one that still runs then is killed."""
+    """Run a process for the length of a block, and kill it at the end if it still runs."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HEAPTIDE")}
     process = subprocess.Popen(
         [str(word) for word in command],
@@ -68,20 +68,20 @@ def running(*command: str | Path, **options: Any) -> Iterator[subprocess.Popen[s
 
 @contextmanager
 def blocked(*python: str | Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """The program that waits in a system call, once it does."""
+    """Start the program that blocks in a system call, and wait until it has started."""
     with running(*(python or (sys.executable,)), PROGRAMS / "blocked_in_a_read.py", **options) as process:
         assert output(process).readline() == "ready\n"
         yield process
 
 
 def output(process: subprocess.Popen[str]) -> IO[str]:
-    """What the process prints."""
+    """Return the process's standard output."""
     assert process.stdout is not None
     return process.stdout
 
 
 def ask(process: subprocess.Popen[str], n_letters: int) -> None:
-    """Have the blocked program work once: it allocates 100 000 bytes that it keeps."""
+    """Make the blocked program allocate and keep 100,000 bytes."""
     assert process.stdin is not None
     process.stdin.write("x" * n_letters + "\n")
     process.stdin.flush()
@@ -89,25 +89,25 @@ def ask(process: subprocess.Popen[str], n_letters: int) -> None:
 
 
 def n_asked(capture: Path) -> int:
-    """How often the blocked program was asked while this capture was written: by blocks of 100 000 bytes and a header."""
+    """Count the calls of `ask` in a capture: each left a block of 100,000 bytes and a header."""
     return len(re.findall(r" size=1000\d\d ", heaptide("parse", capture).stdout))
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """The blocked program ends as it would have without us."""
-    said, _ = process.communicate()
-    assert said == "threading imported: False\nmain thread: True\n"
+    """Check that the blocked program ends as it would without Heaptide."""
+    printed, _ = process.communicate()
+    assert printed == "threading imported: False\nmain thread: True\n"
     assert process.returncode == 0
 
 
-def left_behind(process: subprocess.Popen[str]) -> list[str]:
-    """Folders of ours that are still there."""
+def remaining_folders(process: subprocess.Popen[str]) -> list[str]:
+    """Return the temporary folders of Heaptide for this process that still exist."""
     folders = {Path(os.environ.get("TMPDIR", "/tmp")), Path("/tmp")}
     return [str(path) for folder in folders for path in folder.glob(f"heaptide-{process.pid}-*")]
 
 
 def snapshot(process: subprocess.Popen[str], *words: str | Path) -> subprocess.CompletedProcess[str]:
-    """Ask for a process's objects; skip the test where the kernel forbids it."""
+    """Run a `heaptide heap` command on the process; skip the test where the kernel forbids attaching."""
     done = heaptide("heap", *words, "--pid", str(process.pid), check=False)
     if done.returncode == 1 and any(setting in done.stderr for setting in SETTINGS):
         pytest.skip(done.stderr.strip())

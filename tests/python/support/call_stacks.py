@@ -1,8 +1,8 @@
-"""The call stack of every allocation, rebuilt from the lines of `heaptide parse`, in words that tests can compare.
+"""Rebuilds the call stack of every allocation from the lines of `heaptide parse`, in a form that tests can compare.
 
-A program under test allocates with `bytes(n)`, which asks the C library for `n` bytes and a fixed head in all supported
-versions, so that one `n` finds one allocation. A line of the program that ends with `# @word` is called `@word` in
-stacks, any other line by its number: `["<module>@start", "load@read"]` is a whole stack, outermost call first.
+A program under test allocates with `bytes(n)`. In all supported versions this asks the C library for `n` bytes and a
+fixed header, so one `n` identifies one allocation. A line that ends with `# @word` appears in stacks as `@word`, any
+other line by its number: `["<module>@start", "load@read"]` is a whole stack, outermost call first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MARK = re.compile(r"# (@\S+)$")
 
 
 class Call(NamedTuple):
-    """One frame."""
+    """One frame of a call stack."""
 
     name: str
     qualified_name: str
@@ -34,7 +34,7 @@ class Call(NamedTuple):
 
 
 class Allocation(NamedTuple):
-    """One allocation and the calls that led to it, outermost first."""
+    """One allocation and its call stack, outermost call first."""
 
     size: int
     allocator: str
@@ -43,7 +43,7 @@ class Allocation(NamedTuple):
 
 
 def read_allocations(lines: Iterable[str], at_least: int = 1_000_000) -> Iterator[Allocation]:
-    """Rebuild the stacks of allocations from the lines of `heaptide parse`; smaller ones are passed over."""
+    """Rebuild the stacks of allocations of at least `at_least` bytes from the lines of `heaptide parse`."""
     codes: dict[str, tuple[str, str, str]] = {}
     stacks: dict[str, list[Call]] = {}
     stack: list[Call] = []
@@ -69,7 +69,7 @@ def read_allocations(lines: Iterable[str], at_least: int = 1_000_000) -> Iterato
 
 @dataclass(frozen=True)
 class Recording:
-    """What was recorded of a program, to be asked by the sizes it allocated."""
+    """The recorded allocations of a program, found by their sizes."""
 
     script: Path
     stdout: str
@@ -77,39 +77,39 @@ class Recording:
     allocations: list[Allocation]
 
     def of(self, n: int) -> list[Allocation]:
-        """All allocations made by `bytes(n)`, in order."""
-        found = self.by_size.get(n + bytes.__basicsize__, [])
-        return [allocation for allocation in found if allocation.allocator.endswith("calloc")]
+        """Return all allocations made by `bytes(n)`, in order."""
+        candidates = self.by_size.get(n + bytes.__basicsize__, [])
+        return [allocation for allocation in candidates if allocation.allocator.endswith("calloc")]
 
     @functools.cached_property
     def by_size(self) -> dict[int, list[Allocation]]:
-        """Allocations by size, in order."""
+        """The allocations by size, in order."""
         result: dict[int, list[Allocation]] = {}
         for allocation in self.allocations:
             result.setdefault(allocation.size, []).append(allocation)
         return result
 
     def stack(self, n: int) -> list[str]:
-        """The whole stack of the one `bytes(n)` there is."""
+        """Return the whole stack of the only `bytes(n)`."""
         [allocation] = self.of(n)
-        return [self.tell(call) for call in allocation.stack]
+        return [self.describe(call) for call in allocation.stack]
 
     def stacks(self, n: int) -> list[list[str]]:
-        """The whole stack of each `bytes(n)`, in order."""
-        return [[self.tell(call) for call in allocation.stack] for allocation in self.of(n)]
+        """Return the whole stack of each `bytes(n)`, in order."""
+        return [[self.describe(call) for call in allocation.stack] for allocation in self.of(n)]
 
-    def own_stack(self, n: int) -> list[str]:
-        """The part of the one stack that lies in the program's own file: libraries on the way are left out."""
+    def script_stack(self, n: int) -> list[str]:
+        """Return the frames of the only `bytes(n)` that lie in the script, without those of libraries."""
         [allocation] = self.of(n)
-        return [self.tell(call) for call in allocation.stack if call.file == str(self.script)]
+        return [self.describe(call) for call in allocation.stack if call.file == str(self.script)]
 
     def qualified_names(self, n: int) -> list[str]:
-        """The calls of the one `bytes(n)` by qualified name."""
+        """Return the qualified names in the stack of the only `bytes(n)`."""
         [allocation] = self.of(n)
         return [call.qualified_name for call in allocation.stack]
 
-    def tell(self, call: Call) -> str:
-        """A call in short: by mark or line in the program, with the file's name elsewhere."""
+    def describe(self, call: Call) -> str:
+        """Describe a call by its name and its mark or line; calls outside the script also by file name."""
         if call.file != str(self.script):
             return f"{call.name}:{Path(call.file).name}:{call.line}"
         line = self.script.read_text(encoding="utf-8").splitlines()[call.line - 1]
@@ -120,7 +120,7 @@ class Recording:
 def recorder(
     heaptide_run: Callable[..., Any], parse: Callable[[Path], list[str]], folder: Path
 ) -> Callable[..., Recording]:
-    """A function that records a program given as text, in `folder`, and reads what came out."""
+    """Return a function that records a program, given as text or path, and reads its capture."""
     count = 0
 
     def record(program: str | Path, *options: str, at_least: int = 1_000_000, **more: Any) -> Recording:

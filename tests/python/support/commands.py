@@ -20,7 +20,7 @@ PROGRAMS = REPOSITORY / "tests" / "programs"
 
 @dataclass(frozen=True)
 class Finished:
-    """A program that has ended, and the capture it left."""
+    """The result of a program that has ended, and the path of its capture."""
 
     returncode: int
     stdout: str
@@ -29,7 +29,7 @@ class Finished:
 
 
 def heaptide(*arguments: str | Path, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the heaptide command of the interpreter under test; a failure shows what it said."""
+    """Run the heaptide command of the interpreter under test; a failure prints its output."""
     command = [sys.executable, "-m", "heaptide", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, **options)
     if check and done.returncode != 0:
@@ -38,14 +38,14 @@ def heaptide(*arguments: str | Path, check: bool = True, **options: Any) -> subp
 
 
 def session_id(capture: Path) -> bytes:
-    """The field of the header that all captures of a session share: tag 1, 16 bytes, right behind the prefix."""
+    """Return the session ID in the header of a capture: tag 1, 16 bytes, right after the prefix."""
     start = capture.read_bytes()[24:42]
     assert start[:2] == b"\x01\x10"
     return start[2:]
 
 
 def python(*arguments: str | Path, cwd: Path, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run the interpreter under test in a folder, with `env` added to the environment."""
+    """Run the interpreter under test in the folder `cwd`, with `env` added to the environment."""
     command = [sys.executable, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **env})
     if check and done.returncode != 0:
@@ -54,7 +54,7 @@ def python(*arguments: str | Path, cwd: Path, check: bool = True, **env: str) ->
 
 
 def compile_library(source: Path, folder: Path, flags: Sequence[str]) -> Path:
-    """One C source to one shared library, for the interpreter that runs the tests."""
+    """Compile one C source into a shared library for the interpreter that runs the tests."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler: install gcc to run this test")

@@ -1,4 +1,4 @@
-"""Jobs with control, driven from outside over HTTP as a developer would."""
+"""Programs that serve the control API, driven over HTTP from another process as a developer would."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BASE = "/api/v1/profiler"
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """A response."""
 
     status: int
     headers: Mapping[str, str]
@@ -40,7 +40,7 @@ class Answer:
 
 
 class UnixConnection(http.client.HTTPConnection):
-    """HTTP over a socket in the file system."""
+    """An HTTP connection over a Unix socket."""
 
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=300)
@@ -54,7 +54,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 def connect(address: str) -> http.client.HTTPConnection:
-    """To `http://host:port` or `unix:path`."""
+    """Connect to `http://host:port` or `unix:path`."""
     if address.startswith("unix:"):
         return UnixConnection(address.removeprefix("unix:"))
     parts = urlsplit(address)
@@ -69,7 +69,7 @@ def ask(
     body: Any = None,
     headers: Mapping[str, str] | None = None,
 ) -> Answer:
-    """Send one request. A body that is not bytes goes as JSON."""
+    """Send one request. A body that is not bytes is sent as JSON."""
     connection = connect(address)
     sent = dict(headers or {})
     if body is not None and not isinstance(body, bytes):
@@ -83,8 +83,8 @@ def ask(
         connection.close()
 
 
-class Job:
-    """A process that answers. Its first line of output tells where; `stop` waits for its end."""
+class ControlledProgram:
+    """A process that serves the control API at the address in its first line of output."""
 
     def __init__(
         self,
@@ -115,43 +115,43 @@ class Job:
         self.address = self.line()
 
     def line(self) -> str:
-        """The next line of output; a job that ended instead fails the test with what it said."""
+        """Return the next line of output; if the program ended instead, fail with its standard error."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline().strip()
-        assert line, f"the job ended with {self.process.wait()}: {self.stderr()}"
+        assert line, f"the program ended with {self.process.wait()}: {self.stderr()}"
         return line
 
     def stderr(self) -> str:
-        """What the job said on standard error so far."""
+        """Return what the program has written to standard error."""
         return (self.folder / "stderr.txt").read_text()
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """Send one request; a path that begins with a slash is whole, any other is below the profiler's routes."""
+        """Send one request. A path without a leading slash is relative to the profiler's routes."""
         whole = path if path.startswith("/") else f"{BASE}/{path}"
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return ask(self.address, method, whole, body, named)
 
     def get(self, path: str, **headers: str) -> Answer:
-        """GET, answered with 200."""
+        """Send a GET request that must be answered with 200."""
         return self._good(self.ask("GET", path, **headers), path)
 
     def post(self, path: str, body: Any = None) -> Any:
-        """POST, answered with 200 and JSON."""
+        """Send a POST request that must be answered with 200, and return the JSON body."""
         return self._good(self.ask("POST", path, body), path).json()
 
     def _good(self, answer: Answer, path: str) -> Answer:
         assert answer.status == 200, f"{path}: {answer.status} {answer.body[:2000]!r}\n{self.stderr()}"
         return answer
 
-    def tell(self, line: str) -> str:
-        """Give the job a line of input, and return the line that it answers."""
+    def evaluate(self, line: str) -> str:
+        """Send a line of input to the program, and return the line it prints in reply."""
         assert self.process.stdin is not None
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
         return self.line()
 
     def stop(self) -> int:
-        """End it in order, if it has not ended."""
+        """Terminate the program if it still runs, wait for its end, and return its exit code."""
         if self.process.poll() is None:
             self.process.terminate()
         code = self.process.wait()
@@ -161,8 +161,8 @@ class Job:
         return code
 
 
-# Listens at `address`, then does what it is told, line by line, until its input ends.
-OBEDIENT = """
+# Serves the control API as `arguments` say, then evaluates its input line by line until the input ends.
+EVALUATING_PROGRAM = """
     import sys
     import heaptide.control
 
@@ -180,15 +180,15 @@ OBEDIENT = """
 """
 
 
-def obedient(folder: Path, arguments: str = "'0'", env: Mapping[str, str] | None = None) -> Job:
-    """A job that evaluates the lines it is told."""
+def start_program(folder: Path, arguments: str = "'0'", env: Mapping[str, str] | None = None) -> ControlledProgram:
+    """Start a program that evaluates the lines of its input."""
     script = folder / "job.py"
-    script.write_text(textwrap.dedent(OBEDIENT.format(arguments=arguments)))
-    return Job([sys.executable, script], folder, env)
+    script.write_text(textwrap.dedent(EVALUATING_PROGRAM.format(arguments=arguments)))
+    return ControlledProgram([sys.executable, script], folder, env)
 
 
 def page_data(page: str) -> str:
-    """What a page shows, as JSON."""
+    """Return the data of a report page as JSON."""
     found = re.search(r'id="data">([^<]*)<', page)
     assert found is not None
     return zlib.decompress(base64.b64decode(found[1]), -zlib.MAX_WBITS).decode()

@@ -1,7 +1,7 @@
-"""The world in which the tests and all programs under test run: the same, whoever started them.
+"""Makes the tests and all programs under test run in the same environment, however the tests were started.
 
-A shell, a service manager or a CI gives its children an environment, ignored signals, limits and a home with settings
-in it. Each of these changes what a program prints or how it ends, so none of them is passed on.
+A shell, a service manager or a CI passes on an environment, ignored signals, limits and a home folder with settings.
+Each of these can change what a program prints or how it ends, so the tests reset all of them.
 """
 
 from __future__ import annotations
@@ -12,25 +12,24 @@ import resource
 import signal
 import tempfile
 
-# Where programs are, who we are and where files may go.
 _KEPT = {"PATH", "USER", "LOGNAME", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONDONTWRITEBYTECODE"}
-# By these, people tell the tests themselves what to use.
-_OF_THE_TESTS = "HEAPTIDE_TEST_"
-_OF_RUST = ("RUSTUP_HOME", "CARGO_HOME")
+# Variables with this prefix configure the tests themselves.
+_TEST_PREFIX = "HEAPTIDE_TEST_"
+_RUST_HOMES = ("RUSTUP_HOME", "CARGO_HOME")
 _PR_SET_THP_DISABLE = 41
 
 
 def become_hermetic() -> None:
-    """Change this process; its children inherit that."""
-    # Rust's tools lie below the home that is left here.
-    tools = {name: os.environ.get(name) or os.path.expanduser(f"~/.{name[:-5].lower()}") for name in _OF_RUST}
+    """Reset environment, signals and limits of this process; its children inherit them."""
+    # Rust's tools are installed in the home folder that is replaced below.
+    tools = {name: os.environ.get(name) or os.path.expanduser(f"~/.{name[:-5].lower()}") for name in _RUST_HOMES}
     for name in list(os.environ):
-        if name not in _KEPT and not name.startswith(_OF_THE_TESTS):
+        if name not in _KEPT and not name.startswith(_TEST_PREFIX):
             del os.environ[name]
-    # The readline that pytest loads sets these where `os.environ` does not see it, and children would inherit them.
+    # The readline that pytest loads sets these without `os.environ` noticing, and children would inherit them.
     for name in ("COLUMNS", "LINES"):
         os.unsetenv(name)
-    # Removed when the process ends, with whatever a program put there.
+    # Removed with its content when the process ends.
     global _home
     _home = tempfile.TemporaryDirectory(prefix="heaptide-home-")
     os.environ.update(HOME=_home.name, LANG="C.UTF-8", TERM="dumb", **tools)
@@ -38,16 +37,16 @@ def become_hermetic() -> None:
 
     # A shell that starts the tests in the background ignores SIGINT, `nohup` SIGHUP, and some runners SIGCHLD.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # these two Python itself ignores
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # Python itself ignores these two
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    # No core file beside what a test looks for, and stacks and open files as on most machines.
-    for kind, wanted in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_STACK, 8 << 20), (resource.RLIMIT_NOFILE, 4096)):
-        _, hard = resource.getrlimit(kind)
+    # A core file would appear among the files a test lists; the other two limits are those of most machines.
+    for limit, wanted in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_STACK, 8 << 20), (resource.RLIMIT_NOFILE, 4096)):
+        _, hard = resource.getrlimit(limit)
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(kind, (soft, hard))
+        resource.setrlimit(limit, (soft, hard))
 
-    # Resident sizes grow by pages of 4 KiB and not, where the kernel likes it, by two MiB at once.
+    # Without huge pages, resident sizes grow by 4 KiB instead of 2 MiB at a time.
     ctypes.CDLL(None).prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)

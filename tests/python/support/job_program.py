@@ -31,7 +31,7 @@ def keep_nothing():
 
 
 def run(tmp_path: Path, body: str) -> Any:
-    """Run a program that prints one JSON document, and return that."""
+    """Run a program that starts with `HEAD` and prints one JSON document, and return the document."""
     program = tmp_path / "program.py"
     program.write_text(HEAD + textwrap.dedent(body))
     return json.loads(python(program, cwd=tmp_path).stdout.splitlines()[-1])

@@ -1,4 +1,4 @@
-"""Programs with `@profile`, run with plain Python."""
+"""Runs programs with `@profile` under plain Python."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ FIRST_REPORT = "import heaptide, io; heaptide.profile(stream=io.StringIO())(lamb
 
 @pytest.fixture
 def python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a program, given as text, with plain Python; where sizes are compared, a first report is made beforehand.
+    """Run a program, given as text, under plain Python.
 
-    With the first report, code is loaded and tables are made, which belongs to no line of the program.
+    With `warm`, the program makes a report before its first line. The first report imports code and allocates tables;
+    where a test compares sizes, they must not be counted for a line of the program.
     """
 
     def run(
@@ -33,7 +34,7 @@ def python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             capture_output=True,
             text=True,
             cwd=tmp_path,
-            # Every large block is a mapping of its own, so that releasing one always shows.
+            # Every large block is a separate mapping, so freeing one always lowers the resident size.
             env={**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", **(env or {})},
         )
         assert done.returncode == code, done.stderr

@@ -1,4 +1,4 @@
-"""Reads the tables that `@profile`, `heaptide lines` and memory_profiler print."""
+"""Parses the tables that `@profile`, `heaptide lines` and memory_profiler print."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One line of a report; sizes in MiB, None where the line was not run."""
+    """One line of a report; sizes are in MiB, and None if the line did not run."""
 
     line: int
     usage: float | None
@@ -17,24 +17,24 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """One function of a report."""
+    """The table of one function."""
 
     file: str
     rows: list[Row]
 
     def row(self, text: str) -> Row:
-        """The one row whose line contains `text`."""
+        """Return the only row whose line contains `text`."""
         (row,) = [row for row in self.rows if text in row.text]
         return row
 
 
 CELLS = re.compile(r" *(-?[\d.]+) MiB +(-?[\d.]+) MiB +(\d+)$")
-# Where the text of a line begins.
+# The column where the text of a line begins.
 TEXT_AT = 47
 
 
 def tables(report: str) -> list[Table]:
-    """Read what `@profile` or memory_profiler printed."""
+    """Parse the output of `@profile` or memory_profiler."""
     found = []
     for part in report.split("Filename: ")[1:]:
         file, _, head, rule, *lines = part.split("\n")

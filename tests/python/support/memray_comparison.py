@@ -1,4 +1,4 @@
-"""The same program under memray and under us, and both sets of numbers in one form: bytes and blocks by call stack."""
+"""Reads memray's and Heaptide's numbers of the same program in one form: bytes and blocks by call stack."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ memray = pytest.importorskip("memray", reason="memray has no wheel for this inte
 
 @dataclass(frozen=True)
 class Numbers:
-    """What a profiler says of a program, by call stack; `total` is None if the capture does not tell."""
+    """The numbers of a profiler by call stack; `total` is None if the capture does not contain it."""
 
     total: Mapping[Stack, Amount] | None
     peak: Mapping[Stack, Amount]
@@ -41,8 +41,8 @@ def memray_run(folder: Path, program: Path, *options: str) -> Path:
     return capture
 
 
-def numbers_of_memray(capture: Path) -> Numbers:
-    """As memray itself reads its capture."""
+def memray_numbers(capture: Path) -> Numbers:
+    """Read a capture of memray with memray itself."""
     with memray.FileReader(capture) as reader:
         is_aggregated = reader.metadata.file_format == memray.FileFormat.AGGREGATED_ALLOCATIONS
         total = None if is_aggregated else summed(reader.get_allocation_records())
@@ -52,7 +52,7 @@ def numbers_of_memray(capture: Path) -> Numbers:
 
 
 def summed(records: Iterable[Any]) -> dict[Stack, Amount]:
-    """Sums by call stack of memray's records; releases are not counted."""
+    """Sum memray's records by call stack, without releases."""
     releases = {memray.AllocatorType.FREE, memray.AllocatorType.MUNMAP, memray.AllocatorType.PYMALLOC_FREE}
     sums: dict[Stack, Amount] = defaultdict(lambda: (0, 0))
     for record in records:
@@ -63,8 +63,8 @@ def summed(records: Iterable[Any]) -> dict[Stack, Amount]:
     return dict(sums)
 
 
-def numbers_of_ours(capture: Path) -> Numbers:
-    """As we read a capture, whoever wrote it."""
+def heaptide_numbers(capture: Path) -> Numbers:
+    """Read a capture of Heaptide or memray with Heaptide."""
     model = json.loads(heaptide("transform", "json", "-o", "-", capture).stdout)
     frames = [(frame["function"], frame["file"], frame["line"]) for frame in model["frames"]]
 
@@ -87,7 +87,7 @@ def numbers_of_ours(capture: Path) -> Numbers:
 
 
 def by_location(sums: Mapping[Stack, Amount], is_wanted: Callable[[str], bool]) -> dict[tuple[str, int], Amount]:
-    """Sums by function and line of the innermost frame, of files that are wanted."""
+    """Sum by function and line of the innermost frame, for the files that are wanted."""
     found: dict[tuple[str, int], Amount] = defaultdict(lambda: (0, 0))
     for stack, (size, count) in sums.items():
         if stack and is_wanted(stack[0][1]):

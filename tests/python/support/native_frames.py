@@ -1,4 +1,4 @@
-"""Stacks with native functions, read from what reports say of them."""
+"""Reads stacks with native functions from reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from support.commands import PROGRAMS, heaptide
 
 
-class Place(NamedTuple):
+class Frame(NamedTuple):
     """One frame of a report."""
 
     function: str
@@ -18,34 +18,34 @@ class Place(NamedTuple):
     line: int
 
 
-def stacks(capture: Path, *options: str, which: str = "--total") -> dict[int, list[Place]]:
-    """The stack of each block that no other was made with, by its size, outermost frame first, as the CSV has it."""
+def stacks(capture: Path, *options: str, which: str = "--total") -> dict[int, list[Frame]]:
+    """Return the stack of each block whose stack is unique, by the block's size, outermost frame first."""
     text = heaptide("transform", "csv", which, "-o", "-", *options, capture).stdout
     found = {}
     for row in csv.DictReader(text.splitlines()):
-        places = []
-        for frame in row["stack_trace"].split("|"):
-            function, _, rest = frame.partition(";")
+        frames = []
+        for text in row["stack_trace"].split("|"):
+            function, _, rest = text.partition(";")
             file, _, line = rest.rpartition(";")
-            places.append(Place(function, file, int(line or 0)))
+            frames.append(Frame(function, file, int(line or 0)))
         if row["num_allocations"] == "1":
-            found[int(row["size"])] = places[::-1]
+            found[int(row["size"])] = frames[::-1]
     return found
 
 
-def names(places: list[Place], *folders: Path) -> list[str]:
-    """Functions of the files in these folders, and of the sources of our extensions."""
+def names(frames: list[Frame], *folders: Path) -> list[str]:
+    """Return the functions whose files lie in these folders or among the test programs."""
     wanted = (*map(str, folders), str(PROGRAMS))
-    return [place.function for place in places if place.file.startswith(wanted)]
+    return [frame.function for frame in frames if frame.file.startswith(wanted)]
 
 
 def lost(capture: Path) -> list[dict[str, Any]]:
-    """What is missing from a capture."""
+    """Return the counters of records that are missing from a capture."""
     found: list[dict[str, Any]] = json.loads(heaptide("stats", "--json", capture).stdout)["heaptide"]["lost"]
     return found
 
 
 def functions(capture: Path, *options: str, which: str = "--total") -> dict[int, list[str]]:
-    """The same, names of functions alone."""
+    """Return the same stacks as `stacks`, as names of functions."""
     found = stacks(capture, *options, which=which)
-    return {size: [place.function for place in places] for size, places in found.items()}
+    return {size: [frame.function for frame in frames] for size, frames in found.items()}

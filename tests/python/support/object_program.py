@@ -21,7 +21,7 @@ class Node:
 
 
 def run(tmp_path: Path, body: str) -> Any:
-    """Run a program that prints one JSON document last, and return that."""
+    """Run a program that starts with `HEAD` and prints a JSON document last, and return the document."""
     program = tmp_path / "program.py"
     program.write_text(HEAD + textwrap.dedent(body))
     return json.loads(python(program, cwd=tmp_path).stdout.splitlines()[-1])

@@ -1,7 +1,7 @@
-"""How often a recording read the resident size.
+"""Measures how often a recording read the resident size.
 
-A reading may come late on a busy machine, but the next one is due an interval after the last was due, or later. So there are
-never three readings within less than one interval, and sooner or later there are three within little more than two.
+A reading may come late on a busy machine, but the next one is due at least an interval after the last was due. So three
+readings never take less than one interval, and sooner or later three of them take little more than two.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from support.commands import heaptide
 
-# A program's part: its size changes all the time, so that every reading is in the file, until a file named `enough` appears.
+# The size changes all the time, so that every reading is written, until a file named `enough` appears.
 GROW_AND_SHRINK = """
 import os, time
 def grow_and_shrink():
@@ -23,7 +23,7 @@ def grow_and_shrink():
 
 
 def shortest_time_of_three_readings(capture: Path) -> float:
-    """In seconds; infinite as long as there are fewer than three, or no capture."""
+    """Return the shortest time in seconds in which three readings lie; infinite if there are fewer than three."""
     if not capture.exists():
         return float("inf")
     parsed = heaptide("parse", capture, check=False).stdout

@@ -1,4 +1,4 @@
-"""A program run twice, without and with us: one must not be able to tell the difference."""
+"""Runs a program twice, without and with Heaptide, and checks that its output and exit code are the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def write(path: Path, text: str) -> Path:
-    """Put an indented text into a file, and make the folders it needs."""
+    """Write an indented text into a file, and create the folders it needs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(textwrap.dedent(text), encoding="utf-8")
     return path
@@ -26,17 +26,17 @@ def run_twice(
     stdin: bytes = b"a\nb\n",
     records: bool = True,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run `python arguments…` and `python -m heaptide run arguments…` in `folder`, and return how the first one went.
+    """Run `python arguments…` and `python -m heaptide run arguments…` in `folder`, and return the result of the first.
 
-    Both must print the same bytes and end in the same way. The capture goes into a folder beside, so that the program
-    cannot see it; unless `records` is false there must be one.
+    Both must print the same bytes and exit with the same code. The capture is written outside `folder`, so that the
+    program cannot find it; unless `records` is false there must be one.
     """
     captures = folder.parent / f"{folder.name} captures"
     captures.mkdir(exist_ok=True)
     capture = captures / f"{len(os.listdir(captures))}.tide"
     outcomes = []
-    for ours in ([], ["-m", "heaptide", "run", "-q", "-o", str(capture)]):
-        command = [sys.executable, *flags, *ours, *map(str, arguments)]
+    for prefix in ([], ["-m", "heaptide", "run", "-q", "-o", str(capture)]):
+        command = [sys.executable, *flags, *prefix, *map(str, arguments)]
         environment = {**os.environ, **(env or {})}
         outcomes.append(subprocess.run(command, cwd=folder, env=environment, input=stdin, capture_output=True))
     plain, recorded = outcomes

@@ -1,6 +1,6 @@
-"""A terminal for tests: a program runs on a pty of a given size, and what it draws can be read as lines of text.
+"""A terminal for tests: a program runs on a pty of a given size, and the screen can be read as lines of text.
 
-Waiting is for something to appear, never for time to pass: each read blocks until the program draws again or ends.
+Tests wait for text to appear, never for time to pass: each read blocks until the program draws again or ends.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ import pytest
 
 from support.waiting import NEVER
 
-pyte = pytest.importorskip("pyte", reason="pyte, which plays the terminal, is not installed")
+pyte = pytest.importorskip("pyte", reason="pyte, which emulates the terminal, is not installed")
 
 
 class TerminalScreen:
-    """A program on a terminal of its own."""
+    """A program that runs on an emulated terminal."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class TerminalScreen:
 
         pipes = {"stdin": slave, "stdout": slave, "stderr": slave, **popen}
         self.process = subprocess.Popen(command, cwd=cwd, env=environment, preexec_fn=become_foreground, **pipes)
-        # Kept open, so that the terminal's settings can be looked at after the program has gone.
+        # Kept open, so that the terminal's settings can be read after the program has ended.
         self._slave = slave
 
     def resize(self, columns: int, lines: int) -> None:
@@ -67,15 +67,15 @@ class TerminalScreen:
         os.write(self._master, keys.encode())
 
     def lines(self) -> list[str]:
-        """Return what can be seen now."""
+        """Return the lines on the screen."""
         return [line.rstrip() for line in self.screen.display]
 
     def text(self) -> str:
-        """Return what can be seen now as one text."""
+        """Return the screen as one text."""
         return "\n".join(self.lines())
 
     def wait(self, until: Callable[[str], Any], what: str = "") -> str:
-        """Wait until what can be seen is as wanted, and return it."""
+        """Wait until the text on the screen fulfils a condition, and return it."""
         limit = time.monotonic() + NEVER
         while not until(self.text()):
             assert time.monotonic() < limit, f"never showed {what or until}:\n{self.text()}"
@@ -83,11 +83,11 @@ class TerminalScreen:
         return self.text()
 
     def wait_for(self, *texts: str) -> str:
-        """Wait until all of these can be seen."""
+        """Wait until all of these texts are on the screen."""
         return self.wait(lambda seen: all(text in seen for text in texts), repr(texts))
 
-    def wait_until_it_fills_the_screen(self) -> None:
-        """Wait until keys go to the program as they are typed."""
+    def wait_for_full_screen(self) -> None:
+        """Wait until the program has switched to the full screen and reads single keys."""
         self.wait(lambda _: b"\x1b[?1049h" in self.written, "a full screen")
 
     def finish(self) -> int:
@@ -100,21 +100,21 @@ class TerminalScreen:
             pass
         return self.process.returncode
 
-    def is_as_before(self) -> bool:
-        """Tell whether the terminal has been given back: its settings, its screen and its cursor."""
+    def is_restored(self) -> bool:
+        """Whether the program has restored the terminal: settings, screen and cursor."""
         same_settings = termios.tcgetattr(self._slave) == self.settings_before
         left_full_screen = self.written.rfind(b"\x1b[?1049l") > self.written.rfind(b"\x1b[?1049h")
         return same_settings and left_full_screen and not self.screen.cursor.hidden
 
     def _read(self) -> bool:
         ready, _, _ = select.select([self._master], [], [], NEVER)
-        assert ready, f"nothing happens any more:\n{self.text()}"
+        assert ready, f"the program stopped drawing:\n{self.text()}"
         try:
             data = os.read(self._master, 1 << 16)
         except OSError:
             return False
         self.written += data
-        # The terminal that plays here has one screen: entering and leaving the full-screen one both clear it.
+        # pyte emulates one screen only, so entering and leaving the full screen both clear it.
         for part in re.split(rb"(\x1b\[\?1049[hl])", data):
             if part.startswith(b"\x1b[?1049"):
                 self.screen.reset()
@@ -122,7 +122,7 @@ class TerminalScreen:
         return bool(data)
 
     def close(self) -> None:
-        """End the program if it still runs, and take the terminal away."""
+        """Kill the program if it still runs, and close the terminal."""
         if self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(signal.SIGCONT)
@@ -131,7 +131,7 @@ class TerminalScreen:
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Take the terminal away, as closing its window would."""
+        """Close the terminal, as closing its window would."""
         for fd in (self._master, self._slave):
             with contextlib.suppress(OSError):
                 os.close(fd)

@@ -1,4 +1,4 @@
-"""Helpers of the tests of timelines: run the commands, and read what they print and write."""
+"""Runs the timeline commands, and reads what they print and write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.commands import PROGRAMS, heaptide
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """The environment with what a test adds, and with `timeline_waiting` for its programs."""
+    """Return the environment with the variables of `more`, in which programs can import `timeline_waiting`."""
     return {**os.environ, "PYTHONPATH": str(PROGRAMS), **more}
 
 
@@ -23,12 +23,12 @@ def record(folder: Path, *arguments: str | Path, **options: Any) -> subprocess.C
 
 
 def peaks(path: Path) -> tuple[float, dict[int, float]]:
-    """What `heaptide peak` prints: the whole, and each child."""
+    """Return the peaks that `heaptide peak` prints: of the whole run, and of each child."""
     return parse_peaks(heaptide("peak", path).stdout)
 
 
 def parse_peaks(text: str) -> tuple[float, dict[int, float]]:
-    """The same from text, which may be mprof's: the forms are equal."""
+    """Parse the output of `heaptide peak` or `mprof peak`, which have the same form."""
     lines = text.splitlines()
     whole = re.fullmatch(r".*\t(\d+\.\d{3}) MiB", lines[0])
     assert whole, lines

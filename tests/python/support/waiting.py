@@ -1,4 +1,4 @@
-"""Waiting for something that must come: looked for again and again, with a bound that only a failure reaches."""
+"""Waits for a condition by polling, with a limit that only a failure reaches."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
-# Seconds: far beyond what the slowest machine needs for anything that a test waits for.
+# Seconds: far more than the slowest machine needs for anything that a test waits for.
 NEVER = 300
 
 
-def wait_until(look: Callable[[], Found], what: str) -> Found:
-    """Look until there is something to see, and return it; `what` says what never came."""
+def wait_until(poll: Callable[[], Result], what: str) -> Result:
+    """Call `poll` until its result is true, and return that; `what` names it in the failure message."""
     limit = time.monotonic() + NEVER
-    while not (found := look()):
+    while not (result := poll()):
         assert time.monotonic() < limit, f"{what} did not come within {NEVER} seconds"
         time.sleep(0.01)
-    return found
+    return result
