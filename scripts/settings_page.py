@@ -20,7 +20,7 @@ A setting is read, first found first taken, from the environment, from the confi
 - The **configuration file** is the one that `HEAPTIDE_CONFIG` names, or else the first of `heaptide.toml`,
   `heaptide.cfg` (INI) and `pyproject.toml` in the current folder, then in `HEAPTIDE_HOME`. Settings stand in the
   section `[profiling]` (`[tool.heaptide.profiling]` in `pyproject.toml`); the section `[components]` names
-  [components](../guide/components.md) by their command lines.
+  [components](../guide/activation.md) by their command lines.
 - `python -E` and `python -I` ignore all of it.
 
 A value that is not understood is told in one line on standard error and left out of account. Nothing here stops a
