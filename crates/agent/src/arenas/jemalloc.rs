@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use heaptide_capture::Allocator;
 
 use super::elf_file::{ElfFile, Function};
-use crate::hooks::{self, EXACT, JOBS, Kind, SAMPLED};
+use crate::hooks::{EXACT, HookMode, JOBS, SAMPLED, record_allocation, record_release};
 
 type Mallctl =
     unsafe extern "C" fn(*const libc::c_char, *mut c_void, *mut usize, *mut c_void, usize) -> c_int;
@@ -96,7 +96,12 @@ impl Jemalloc {
     }
 
     /// Has the jemalloc of a library that is loaded at `base` call us. `None` if it does not do what is expected.
-    pub fn hook(path: &[u8], base: usize, functions: Functions, kind: Kind) -> Option<Jemalloc> {
+    pub fn hook(
+        path: &[u8],
+        base: usize,
+        functions: Functions,
+        mode: HookMode,
+    ) -> Option<Jemalloc> {
         let library = pin(path, base)?;
         let jemalloc = Jemalloc {
             functions,
@@ -107,10 +112,10 @@ impl Jemalloc {
             jemalloc.unpin();
             return None;
         };
-        let calls = match kind {
-            Kind::Exact => recording::<EXACT>(shift),
-            Kind::Sampled => recording::<SAMPLED>(shift),
-            Kind::Jobs => recording::<JOBS>(shift),
+        let calls = match mode {
+            HookMode::Exact => recording::<EXACT>(shift),
+            HookMode::Sampled => recording::<SAMPLED>(shift),
+            HookMode::Jobs => recording::<JOBS>(shift),
         };
         match jemalloc.install(calls) {
             Some(calls) => Some(Jemalloc { calls, ..jemalloc }),
@@ -215,27 +220,24 @@ fn pin(path: &[u8], base: usize) -> Option<usize> {
 }
 
 /// `shift`: by how much the numbers behind the first ones are greater than in older releases.
-fn recording<const KIND: u8>(shift: usize) -> Calls {
+fn recording<const MODE: u8>(shift: usize) -> Calls {
     Calls {
-        alloc: on_alloc::<KIND>,
-        release: on_release::<KIND>,
-        resize: on_resize::<KIND>,
+        alloc: on_alloc::<MODE>,
+        release: on_release::<MODE>,
+        resize: on_resize::<MODE>,
         extra: shift as *mut c_void,
     }
 }
 
 /// # Safety
 /// The calls below come from jemalloc: a block's address, and the arguments of the call that it was made by, three or more.
-unsafe extern "C" fn on_alloc<const KIND: u8>(
+unsafe extern "C" fn on_alloc<const MODE: u8>(
     shift: *mut c_void,
     number: c_int,
     block: usize,
     _: usize,
     arguments: *const usize,
 ) {
-    if block == 0 {
-        return;
-    }
     // SAFETY: as the contract of these calls says.
     let argument = |n: usize| unsafe { arguments.add(n).read() };
     let number = match number {
@@ -252,26 +254,26 @@ unsafe extern "C" fn on_alloc<const KIND: u8>(
         MALLOCX => (Allocator::Malloc, argument(0)),
         _ => (Allocator::Realloc, argument(1)),
     };
-    hooks::allocated::<KIND>(allocator, size, block);
+    record_allocation::<MODE>(allocator, size, block as *mut c_void, None);
 }
 
 /// # Safety
 /// As [`on_alloc`]; the block is not released yet. None of the pointers is followed.
-unsafe extern "C" fn on_release<const KIND: u8>(
+unsafe extern "C" fn on_release<const MODE: u8>(
     _: *mut c_void,
     _: c_int,
     block: usize,
     _: *const usize,
 ) {
     if block != 0 {
-        hooks::releasing::<KIND>(block);
+        record_release::<MODE>(block, false);
     }
 }
 
 /// # Safety
 /// As [`on_alloc`]; the block is the caller's before and after, so nobody else is given its address meanwhile. None of the
 /// pointers is followed.
-unsafe extern "C" fn on_resize<const KIND: u8>(
+unsafe extern "C" fn on_resize<const MODE: u8>(
     _: *mut c_void,
     _: c_int,
     block: usize,
@@ -280,8 +282,8 @@ unsafe extern "C" fn on_resize<const KIND: u8>(
     _: usize,
     _: *const usize,
 ) {
-    hooks::releasing::<KIND>(block);
-    hooks::allocated::<KIND>(Allocator::Realloc, new_bytes, block);
+    record_release::<MODE>(block, false);
+    record_allocation::<MODE>(Allocator::Realloc, new_bytes, block as *mut c_void, None);
 }
 
 /// # Safety

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use heaptide_capture::{Code, Entry, Frame};
 
-use crate::hooks::{self, Kind};
+use crate::hooks::{self, HookMode};
 use crate::host::locks::ForkMutex;
 use crate::record::codes;
 use crate::{libraries, session};
@@ -193,7 +193,12 @@ fn hook(
         // In a forked child the parent's hooks are still there, and those of another kind may have been.
         remove();
     }
-    match Jemalloc::hook(&candidate.path, candidate.base, functions, Kind::chosen()) {
+    match Jemalloc::hook(
+        &candidate.path,
+        candidate.base,
+        functions,
+        HookMode::installed(),
+    ) {
         Some(jemalloc) => {
             {
                 let mut arenas = ARENAS.lock();

@@ -1,131 +1,67 @@
-//! What a hook says of its call: a block was handed out, is about to be released, or was not released after all.
+//! One event of a hook: an allocation, a release, or a release that failed.
 //!
-//! Each goes where the hook's kind wants it: into the capture, past the sampler, or to the accounts of jobs as well. The
-//! kind is a constant, so a hook has in it only what its kind does.
+//! The hook's mode decides where the event goes: to the capture, through the sampler, or to the accounts of jobs. The mode is
+//! a constant, so a compiled hook contains only the code of its own mode.
 
-use heaptide_capture::{Allocator, Frame, Lost};
+use heaptide_capture::{Allocator, Frame};
 
-use super::{EXACT, JOBS, SAMPLED, traced};
+use super::{EXACT, JOBS, Pointer, SAMPLED, job_events};
 use crate::record::{self, sampler, threads};
-use crate::session;
 
-/// A block was handed out.
+/// Records that `block` was allocated, unless it is null. `arena` is one more frame below the innermost one.
 #[inline(always)]
-pub fn allocated<const KIND: u8>(allocator: Allocator, size: usize, address: usize) {
-    allocated_below::<KIND>(allocator, size, address, None);
-}
-
-/// The same, with one more frame below the innermost.
-#[inline(always)]
-pub fn allocated_below<const KIND: u8>(
+pub fn record_allocation<const MODE: u8>(
     allocator: Allocator,
     size: usize,
-    address: usize,
-    frame: Option<Frame>,
+    block: Pointer,
+    arena: Option<Frame>,
 ) {
+    if block.is_null() {
+        return;
+    }
     let state = threads::enter();
     if state.is_null() {
         return;
     }
-    // SAFETY: `state` is this thread's, marked busy until `leave`.
+    let address = block as usize;
+    // SAFETY: `enter` returned this thread's state, which stays busy until `leave`.
     unsafe {
-        if KIND == JOBS {
-            traced::allocated(state, allocator, size, address, frame);
-        } else {
-            note_allocated::<KIND>(state, allocator, size, address, frame);
+        match MODE {
+            EXACT => record::alloc(state, allocator, size, address, arena),
+            SAMPLED => record::alloc_if_sampled(state, allocator, size, address, arena),
+            _ => job_events::allocated(state, allocator, size, address, arena),
         }
         threads::leave(state);
     }
 }
 
-/// Writes a block into the capture, if the sampler takes it.
-///
-/// # Safety
-/// `state` comes from `threads::enter` on this thread.
+/// Records that the block at `address` is about to be released. Returns whether that was recorded. `is_pythons`: the block
+/// belongs to one of Python's own allocators.
 #[inline(always)]
-pub unsafe fn note_allocated<const KIND: u8>(
-    state: *mut threads::ThreadState,
-    allocator: Allocator,
-    size: usize,
-    address: usize,
-    frame: Option<Frame>,
-) {
-    // SAFETY: as the caller says.
-    unsafe {
-        if KIND == EXACT {
-            record::alloc(state, allocator, size, address, frame);
-        } else if (*state).sampler.takes(size) {
-            note_sampled(state, allocator, size, address, frame);
-        }
+pub fn record_release<const MODE: u8>(address: usize, is_pythons: bool) -> bool {
+    match MODE {
+        SAMPLED => sampler::may_follow(address) && release_sampled(address),
+        _ => release::<MODE>(address, is_pythons),
     }
 }
 
-/// Out of the way of all those that are not sampled.
-///
-/// # Safety
-/// As [`note_allocated`].
+/// Kept out of line: few releases are of sampled blocks.
 #[cold]
 #[inline(never)]
-unsafe fn note_sampled(
-    state: *mut threads::ThreadState,
-    allocator: Allocator,
-    size: usize,
-    address: usize,
-    frame: Option<Frame>,
-) {
-    if sampler::follow(address) {
-        // SAFETY: as the caller says.
-        unsafe { record::alloc(state, allocator, size, address, frame) };
-    } else {
-        session::count_lost(Lost::SampleTableFull, 1);
-    }
-}
-
-/// A block is about to be released. Returns whether that was recorded.
-#[inline(always)]
-pub fn releasing<const KIND: u8>(address: usize) -> bool {
-    releasing_of::<KIND, false>(address)
-}
-
-/// The same; `PYTHONS`: a block of Python's own allocators.
-#[inline(always)]
-pub fn releasing_of<const KIND: u8, const PYTHONS: bool>(address: usize) -> bool {
-    if KIND == SAMPLED {
-        return sampler::may_follow(address) && releasing_sampled(address);
-    }
-    noting_release::<KIND, PYTHONS>(address)
-}
-
-/// A block is about to be made longer or shorter; at address 0 there is none, and a new one will be made. Returns whether
-/// the old one's release was recorded.
-#[inline(always)]
-pub fn resizing<const KIND: u8, const PYTHONS: bool>(old: usize) -> bool {
-    if old != 0 {
-        return releasing_of::<KIND, PYTHONS>(old);
-    }
-    if KIND == JOBS {
-        traced::releasing_nothing();
-    }
-    false
-}
-
-/// Out of the way of all those that were not sampled.
-#[cold]
-#[inline(never)]
-fn releasing_sampled(address: usize) -> bool {
-    sampler::unfollow(address) && noting_release::<SAMPLED, false>(address)
+fn release_sampled(address: usize) -> bool {
+    sampler::unfollow(address) && release::<SAMPLED>(address, false)
 }
 
 #[inline(always)]
-fn noting_release<const KIND: u8, const PYTHONS: bool>(address: usize) -> bool {
+fn release<const MODE: u8>(address: usize, is_pythons: bool) -> bool {
     let state = threads::enter();
     if state.is_null() {
         return false;
     }
-    // SAFETY: as in `allocated`.
+    // SAFETY: `enter` returned this thread's state, which stays busy until `leave`.
     unsafe {
-        if KIND == JOBS {
-            traced::releasing(state, address, PYTHONS);
+        if MODE == JOBS {
+            job_events::releasing(state, address, is_pythons);
         } else {
             record::free(state, address);
         }
@@ -134,19 +70,32 @@ fn noting_release<const KIND: u8, const PYTHONS: bool>(address: usize) -> bool {
     true
 }
 
-/// The pages of an address range are about to be released.
+/// Records that the block at `old` is about to be resized, which releases it. Returns whether that was recorded. Address 0
+/// is no block: the call will allocate a new one.
 #[inline(always)]
-pub fn releasing_range<const KIND: u8>(address: usize, length: usize) -> bool {
+pub fn record_resize<const MODE: u8>(old: usize, is_pythons: bool) -> bool {
+    if old != 0 {
+        return record_release::<MODE>(old, is_pythons);
+    }
+    if MODE == JOBS {
+        job_events::releasing_nothing();
+    }
+    false
+}
+
+/// Records that the pages of an address range are about to be released. Returns whether that was recorded.
+#[inline(always)]
+pub fn record_range_release<const MODE: u8>(address: usize, length: usize) -> bool {
     // The kernel releases whole pages, of 4096 bytes at least.
     let length = length.checked_next_multiple_of(4096).unwrap_or(length);
     let state = threads::enter();
     if state.is_null() {
         return false;
     }
-    // SAFETY: as in `allocated`.
+    // SAFETY: `enter` returned this thread's state, which stays busy until `leave`.
     unsafe {
-        if KIND == JOBS {
-            traced::releasing_range(state, address, length);
+        if MODE == JOBS {
+            job_events::releasing_range(state, address, length);
         } else {
             record::free_range(state, address, length);
         }
@@ -155,28 +104,28 @@ pub fn releasing_range<const KIND: u8>(address: usize, length: usize) -> bool {
     true
 }
 
-/// The release that was recorded last did not happen.
+/// Takes back the release of the block at `address`, which this thread recorded last: the real call failed.
 #[cold]
-pub fn not_released<const KIND: u8>(address: usize) {
-    if KIND == SAMPLED {
+pub fn undo_release<const MODE: u8>(address: usize) {
+    if MODE == SAMPLED {
         sampler::follow(address);
     }
-    take_back::<KIND>(address, true);
+    undo::<MODE>(address, true);
 }
 
-/// The same of a range, which no sampler follows.
+/// Takes back the release of a range, as [`undo_release`] does for a block. The sampler does not follow ranges.
 #[cold]
-pub fn not_released_range<const KIND: u8>(address: usize) {
-    take_back::<KIND>(address, false);
+pub fn undo_range_release<const MODE: u8>(address: usize) {
+    undo::<MODE>(address, false);
 }
 
-fn take_back<const KIND: u8>(address: usize, follows: bool) {
+fn undo<const MODE: u8>(address: usize, is_block: bool) {
     let state = threads::enter();
     if !state.is_null() {
-        // SAFETY: as in `allocated`.
+        // SAFETY: `enter` returned this thread's state, which stays busy until `leave`.
         unsafe {
-            if KIND == JOBS {
-                traced::not_released(state, address, follows);
+            if MODE == JOBS {
+                job_events::not_released(state, address, is_block);
             } else {
                 record::unfree(state);
             }

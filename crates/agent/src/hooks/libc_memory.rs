@@ -1,217 +1,231 @@
-//! Stand-ins for the C library's allocation functions: call the real one, record, return its answer.
+//! Hooks of the C library's allocation functions: each calls the real function, records the event and returns the result.
 //!
-//! A release is recorded before it happens, an allocation after (see [`crate::record`]). A call that fails leaves no record,
-//! or takes back the one it made. What the caller gets, `errno` included, is exactly what the real function gave.
+//! A release is recorded before it happens and an allocation after it (see [`crate::record`]). A call that fails leaves no
+//! record, or takes back the one it made. The caller sees exactly the results of the real function, `errno` included.
+//!
+//! Each hook has the type that the list in [`super`] declares for its function.
 
-use std::ffi::{c_int, c_void};
-use std::mem::transmute;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ffi::c_int;
 
 use heaptide_capture::{Allocator, Frame};
 
 use super::events::{
-    allocated, allocated_below, not_released, not_released_range, releasing, releasing_range,
-    resizing,
+    record_allocation, record_range_release, record_release, record_resize, undo_range_release,
+    undo_release,
 };
-use super::real;
+use super::{Mmap, Pointer, real};
 use crate::arenas::{self, Treatment};
 use crate::native::modules;
-use crate::record::threads;
+use crate::record::threads::Nested;
 
-type Pointer = *mut c_void;
-
-/// The real function as a callable of the type that the context asks for.
-macro_rules! real {
-    ($name:ident as $type:ty) => {{
-        let address = load(&real::$name);
-        // SAFETY: the place holds the address of the C library's function of this name, whose type this is; a hook
-        // runs only after its function was found.
-        unsafe { transmute::<usize, $type>(address) }
-    }};
-}
-
-#[inline(always)]
-fn load(place: &AtomicUsize) -> usize {
-    place.load(Ordering::Relaxed)
-}
-
-#[inline(always)]
-fn handed_out<const KIND: u8>(allocator: Allocator, size: usize, block: Pointer) -> Pointer {
-    if !block.is_null() {
-        allocated::<KIND>(allocator, size, block as usize);
-    }
+pub unsafe extern "C" fn malloc<const MODE: u8>(size: usize) -> Pointer {
+    let block = real::malloc.get()(size);
+    record_allocation::<MODE>(Allocator::Malloc, size, block, None);
     block
 }
 
-pub unsafe extern "C" fn malloc<const KIND: u8>(size: usize) -> Pointer {
-    let block = real!(malloc as extern "C" fn(usize) -> Pointer)(size);
-    handed_out::<KIND>(Allocator::Malloc, size, block)
-}
-
-pub unsafe extern "C" fn calloc<const KIND: u8>(n_items: usize, item_len: usize) -> Pointer {
-    let block = real!(calloc as extern "C" fn(usize, usize) -> Pointer)(n_items, item_len);
+pub unsafe extern "C" fn calloc<const MODE: u8>(n_items: usize, item_len: usize) -> Pointer {
+    let block = real::calloc.get()(n_items, item_len);
     // The product cannot overflow where the real function succeeded.
-    handed_out::<KIND>(Allocator::Calloc, n_items.wrapping_mul(item_len), block)
+    let size = n_items.wrapping_mul(item_len);
+    record_allocation::<MODE>(Allocator::Calloc, size, block, None);
+    block
 }
 
 #[inline(always)]
-fn resized<const KIND: u8>(
+fn resize<const MODE: u8>(
     allocator: Allocator,
     old: Pointer,
     size: usize,
     call: impl FnOnce() -> Pointer,
 ) -> Pointer {
-    let released = resizing::<KIND, false>(old as usize);
+    let released = record_resize::<MODE>(old as usize, false);
     let new = call();
     if !new.is_null() {
-        allocated::<KIND>(allocator, size, new as usize);
+        record_allocation::<MODE>(allocator, size, new, None);
     } else if released && size != 0 {
-        // It failed, and the old block lives on. (With size 0 the answer null means that it was freed.)
-        not_released::<KIND>(old as usize);
+        // The call failed, and the old block stays allocated. (With size 0, null means that the block was freed.)
+        undo_release::<MODE>(old as usize);
     }
     new
 }
 
-pub unsafe extern "C" fn realloc<const KIND: u8>(old: Pointer, size: usize) -> Pointer {
-    resized::<KIND>(Allocator::Realloc, old, size, || {
-        real!(realloc as extern "C" fn(Pointer, usize) -> Pointer)(old, size)
+pub unsafe extern "C" fn realloc<const MODE: u8>(old: Pointer, size: usize) -> Pointer {
+    resize::<MODE>(Allocator::Realloc, old, size, || {
+        real::realloc.get()(old, size)
     })
 }
 
-pub unsafe extern "C" fn reallocarray<const KIND: u8>(
+pub unsafe extern "C" fn reallocarray<const MODE: u8>(
     old: Pointer,
     n_items: usize,
     item_len: usize,
 ) -> Pointer {
-    // A product that overflows makes the real function fail, which is not the same as a size of 0.
+    // A product that overflows makes the real function fail, which differs from a size of 0.
     let size = n_items.saturating_mul(item_len);
-    resized::<KIND>(Allocator::Reallocarray, old, size, || {
-        // glibc's function is a call of `realloc` through an import slot, which is hooked too.
-        let _inner = threads::Inner::begin();
-        real!(reallocarray as extern "C" fn(Pointer, usize, usize) -> Pointer)(
-            old, n_items, item_len,
-        )
+    resize::<MODE>(Allocator::Reallocarray, old, size, || {
+        // glibc's function calls `realloc` through an import slot, which is hooked.
+        let _nested = Nested::begin();
+        real::reallocarray.get()(old, n_items, item_len)
     })
 }
 
-pub unsafe extern "C" fn free<const KIND: u8>(block: Pointer) {
+pub unsafe extern "C" fn free<const MODE: u8>(block: Pointer) {
     if !block.is_null() {
-        releasing::<KIND>(block as usize);
+        record_release::<MODE>(block as usize, false);
     }
-    real!(free as extern "C" fn(Pointer))(block);
+    real::free.get()(block);
 }
 
-pub unsafe extern "C" fn posix_memalign<const KIND: u8>(
-    place: *mut Pointer,
+/// From C23, like the next one. The real function may call `free` through an import slot, which is hooked.
+pub unsafe extern "C" fn free_sized<const MODE: u8>(block: Pointer, size: usize) {
+    if !block.is_null() {
+        record_release::<MODE>(block as usize, false);
+    }
+    let _nested = Nested::begin();
+    real::free_sized.get()(block, size);
+}
+
+pub unsafe extern "C" fn free_aligned_sized<const MODE: u8>(
+    block: Pointer,
+    align: usize,
+    size: usize,
+) {
+    if !block.is_null() {
+        record_release::<MODE>(block as usize, false);
+    }
+    let _nested = Nested::begin();
+    real::free_aligned_sized.get()(block, align, size);
+}
+
+pub unsafe extern "C" fn posix_memalign<const MODE: u8>(
+    block: *mut Pointer,
     align: usize,
     size: usize,
 ) -> c_int {
-    let result = real!(posix_memalign as extern "C" fn(*mut Pointer, usize, usize) -> c_int)(
-        place, align, size,
-    );
+    let result = real::posix_memalign.get()(block, align, size);
     if result == 0 {
-        // SAFETY: the real function has just written the block's address there.
-        handed_out::<KIND>(Allocator::PosixMemalign, size, unsafe { *place });
+        // SAFETY: the real function succeeded, so it has just written the block's address there.
+        let block = unsafe { *block };
+        record_allocation::<MODE>(Allocator::PosixMemalign, size, block, None);
     }
     result
 }
 
-pub unsafe extern "C" fn aligned_alloc<const KIND: u8>(align: usize, size: usize) -> Pointer {
-    let block = real!(aligned_alloc as extern "C" fn(usize, usize) -> Pointer)(align, size);
-    handed_out::<KIND>(Allocator::AlignedAlloc, size, block)
+pub unsafe extern "C" fn aligned_alloc<const MODE: u8>(align: usize, size: usize) -> Pointer {
+    let block = real::aligned_alloc.get()(align, size);
+    record_allocation::<MODE>(Allocator::AlignedAlloc, size, block, None);
+    block
 }
 
-pub unsafe extern "C" fn memalign<const KIND: u8>(align: usize, size: usize) -> Pointer {
-    let block = real!(memalign as extern "C" fn(usize, usize) -> Pointer)(align, size);
-    handed_out::<KIND>(Allocator::Memalign, size, block)
+pub unsafe extern "C" fn memalign<const MODE: u8>(align: usize, size: usize) -> Pointer {
+    let block = real::memalign.get()(align, size);
+    record_allocation::<MODE>(Allocator::Memalign, size, block, None);
+    block
 }
 
-pub unsafe extern "C" fn valloc<const KIND: u8>(size: usize) -> Pointer {
-    let block = real!(valloc as extern "C" fn(usize) -> Pointer)(size);
-    handed_out::<KIND>(Allocator::Valloc, size, block)
+pub unsafe extern "C" fn valloc<const MODE: u8>(size: usize) -> Pointer {
+    let block = real::valloc.get()(size);
+    record_allocation::<MODE>(Allocator::Valloc, size, block, None);
+    block
 }
 
-pub unsafe extern "C" fn pvalloc<const KIND: u8>(size: usize) -> Pointer {
-    let block = real!(pvalloc as extern "C" fn(usize) -> Pointer)(size);
-    handed_out::<KIND>(Allocator::Pvalloc, size, block)
+pub unsafe extern "C" fn pvalloc<const MODE: u8>(size: usize) -> Pointer {
+    let block = real::pvalloc.get()(size);
+    record_allocation::<MODE>(Allocator::Pvalloc, size, block, None);
+    block
 }
 
-#[inline(always)]
-fn mapped<const KIND: u8>(
-    address: Pointer,
-    length: usize,
-    flags: c_int,
-    frame: Option<Frame>,
-    call: impl FnOnce() -> Pointer,
-) -> Pointer {
-    // A mapping at a fixed place takes the place of whatever was there.
-    let replaces =
-        flags & libc::MAP_FIXED != 0 && releasing_range::<KIND>(address as usize, length);
-    let mapping = call();
-    if mapping != libc::MAP_FAILED {
-        let allocator = if flags & libc::MAP_ANONYMOUS != 0 {
-            Allocator::Mmap
-        } else {
-            Allocator::MmapFile
-        };
-        allocated_below::<KIND>(allocator, length, mapping as usize, frame);
-    } else if replaces {
-        not_released_range::<KIND>(address as usize);
-    }
-    mapping
-}
-
-type MmapFunction = extern "C" fn(Pointer, usize, c_int, c_int, c_int, i64) -> Pointer;
-
-/// In place of the number of a library: it has no allocator of its own.
-pub const NO_ARENA: usize = usize::MAX;
-
-/// Both `mmap` and `mmap64`, which differ in their names alone where a pointer has 64 bits.
-pub unsafe extern "C" fn mmap<const KIND: u8, const ARENA: usize, const IS_64: bool>(
+/// The arguments of `mmap` and of `mmap64`, which differ in their names alone where a pointer has 64 bits.
+#[derive(Clone, Copy)]
+struct MapRequest {
     address: Pointer,
     length: usize,
     protection: c_int,
     flags: c_int,
     fd: c_int,
     offset: i64,
-) -> Pointer {
-    let real = if IS_64 {
-        real!(mmap64 as MmapFunction)
-    } else {
-        real!(mmap as MmapFunction)
-    };
-    let call = || real(address, length, protection, flags, fd, offset);
-    let treatment = if ARENA == NO_ARENA {
-        Treatment::Plain
-    } else {
-        arenas::treatment(ARENA, length, flags)
-    };
-    match treatment {
-        Treatment::Plain => mapped::<KIND>(address, length, flags, None, call),
-        Treatment::Below(frame) => mapped::<KIND>(address, length, flags, Some(frame), call),
-        Treatment::Not => call(),
+}
+
+impl MapRequest {
+    #[inline(always)]
+    fn call(self, real: Mmap) -> Pointer {
+        let MapRequest {
+            address,
+            length,
+            protection,
+            flags,
+            fd,
+            offset,
+        } = self;
+        real(address, length, protection, flags, fd, offset)
+    }
+
+    #[inline(always)]
+    fn record<const MODE: u8>(self, real: Mmap, arena: Option<Frame>) -> Pointer {
+        // A mapping at a fixed address replaces the pages that were there.
+        let replaces = self.flags & libc::MAP_FIXED != 0
+            && record_range_release::<MODE>(self.address as usize, self.length);
+        let mapping = self.call(real);
+        if mapping != libc::MAP_FAILED {
+            let allocator = if self.flags & libc::MAP_ANONYMOUS != 0 {
+                Allocator::Mmap
+            } else {
+                Allocator::MmapFile
+            };
+            record_allocation::<MODE>(allocator, self.length, mapping, arena);
+        } else if replaces {
+            undo_range_release::<MODE>(self.address as usize);
+        }
+        mapping
     }
 }
 
-pub unsafe extern "C" fn munmap<const KIND: u8>(address: Pointer, length: usize) -> c_int {
-    let released = releasing_range::<KIND>(address as usize, length);
-    let result = real!(munmap as extern "C" fn(Pointer, usize) -> c_int)(address, length);
+/// Defines a hook of `mmap` or `mmap64`.
+macro_rules! map_hook {
+    ($(#[$doc:meta])* $name:ident<$(const $constant:ident: $type:ty),*>, $request:ident => $body:expr) => {
+        $(#[$doc])*
+        pub unsafe extern "C" fn $name<$(const $constant: $type),*>(
+            address: Pointer,
+            length: usize,
+            protection: c_int,
+            flags: c_int,
+            fd: c_int,
+            offset: i64,
+        ) -> Pointer {
+            let $request = MapRequest { address, length, protection, flags, fd, offset };
+            $body
+        }
+    };
+}
+
+map_hook!(mmap<const MODE: u8>, request => request.record::<MODE>(real::mmap.get(), None));
+map_hook!(mmap64<const MODE: u8>, request => request.record::<MODE>(real::mmap64.get(), None));
+map_hook!(
+    /// The hook of both functions for the library with this number, which bundles an allocator.
+    mmap_by_library<const MODE: u8, const LIBRARY: usize, const IS_64: bool>,
+    request => {
+        let real = if IS_64 { real::mmap64.get() } else { real::mmap.get() };
+        match arenas::treatment(LIBRARY, request.length, request.flags) {
+            Treatment::Plain => request.record::<MODE>(real, None),
+            Treatment::Below(frame) => request.record::<MODE>(real, Some(frame)),
+            Treatment::Not => request.call(real),
+        }
+    }
+);
+
+pub unsafe extern "C" fn munmap<const MODE: u8>(address: Pointer, length: usize) -> c_int {
+    let released = record_range_release::<MODE>(address as usize, length);
+    let result = real::munmap.get()(address, length);
     if result != 0 && released {
-        not_released_range::<KIND>(address as usize);
+        undo_range_release::<MODE>(address as usize);
     }
     result
 }
 
-/// Not recorded, but what stands at the addresses of a library may be something else from now on.
-pub unsafe extern "C" fn dlclose(library: Pointer) -> c_int {
-    let result = real!(dlclose as extern "C" fn(Pointer) -> c_int)(library);
-    modules::on_unload();
-    result
-}
-
-/// The C function takes its last argument only with MREMAP_FIXED; passing it always is what the calling convention
-/// of a variadic function with integer arguments allows on both architectures.
-pub unsafe extern "C" fn mremap<const KIND: u8>(
+/// The C function takes its last argument only with MREMAP_FIXED. Passing it always is right on both architectures: they
+/// pass the integer arguments of a variadic function as those of any other.
+pub unsafe extern "C" fn mremap<const MODE: u8>(
     old: Pointer,
     old_length: usize,
     new_length: usize,
@@ -219,17 +233,23 @@ pub unsafe extern "C" fn mremap<const KIND: u8>(
     target: Pointer,
 ) -> Pointer {
     let moves_away = old_length != 0 && flags & libc::MREMAP_DONTUNMAP == 0;
-    let released = moves_away && releasing_range::<KIND>(old as usize, old_length);
-    let real = real!(mremap as unsafe extern "C" fn(Pointer, usize, usize, c_int, ...) -> Pointer);
-    // SAFETY: the arguments are the caller's own.
-    let new = unsafe { real(old, old_length, new_length, flags, target) };
+    let released = moves_away && record_range_release::<MODE>(old as usize, old_length);
+    // SAFETY: the program called `mremap` with these arguments, and the call passes them on unchanged.
+    let new = unsafe { real::mremap.get()(old, old_length, new_length, flags, target) };
     if new == libc::MAP_FAILED {
         if released {
-            not_released_range::<KIND>(old as usize);
+            undo_range_release::<MODE>(old as usize);
         }
         return new;
     }
-    // A fixed target replaces what was there; readers know that of every mapping.
-    allocated::<KIND>(Allocator::Mremap, new_length, new as usize);
+    // A fixed target replaces the pages that were there; readers know that of every mapping.
+    record_allocation::<MODE>(Allocator::Mremap, new_length, new, None);
     new
+}
+
+/// Records nothing, but the addresses of the closed library may belong to another one from now on.
+pub unsafe extern "C" fn dlclose(library: Pointer) -> c_int {
+    let result = real::dlclose.get()(library);
+    modules::on_unload();
+    result
 }

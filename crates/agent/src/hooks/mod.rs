@@ -1,197 +1,281 @@
-//! The one list of hooked functions, and putting the hooks in place.
+//! The list of hooked functions, and installing their hooks.
 //!
-//! A function is recorded if and only if it stands in [`HOOKS`]; look-up, patching and restoring all read that list.
-//! For each there is a hook that records everything, one that samples and one that keeps the accounts of jobs; which of
-//! them is installed is decided once a session, so the hooks themselves never ask.
+//! [`HOOKS`] is the one list: it declares each function's type, the allocators that its blocks carry in a capture, and through
+//! [`named`] what lookups and import slots are compared with. Tests compare the list with the documentation.
+//!
+//! Each function has one hook per [`HookMode`]. A session decides once which of them it installs, so a hook never has to
+//! check the mode.
 
 mod events;
+mod job_events;
 mod libc_memory;
 mod pymem;
 mod symbol_lookup;
-mod traced;
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+#[cfg(test)]
+use heaptide_capture::Allocator;
+use heaptide_capture::Mode;
 
 use crate::cpython::Symbols;
 use crate::session::error::StartError;
 use crate::{arenas, jobs, libraries, session};
 
+pub use self::events::{record_allocation, record_release};
+
+/// The type of `void *`.
+type Pointer = *mut c_void;
+type Mmap = extern "C" fn(Pointer, usize, c_int, c_int, c_int, i64) -> Pointer;
+
+/// Declares the hooked functions: their real addresses in [`real`] and their entries in [`HOOKS`].
+///
+/// `memory` functions record. Each is `name: type = [allocators that its blocks carry]`, and `libc_memory` has a hook of the
+/// same name, compiled for each mode. `library` functions follow the loading of libraries and have one hook.
+macro_rules! hooks {
+    (
+        memory { $($name:ident: $type:ty = [$($allocator:ident),*] $(by library $is_64:literal)?;)* }
+        library { $($other:ident: $other_type:ty = $hook:expr;)* }
+    ) => {
+        /// The real functions, by name.
+        pub mod real {
+            use super::*;
+
+            $( hooks!(@real $name: $type); )*
+            $( hooks!(@real $other: $other_type); )*
+        }
+
+        pub static HOOKS: &[Hook] = &[
+            $( Hook {
+                name: hooks!(@name $name),
+                real: &real::$name.address,
+                #[cfg(test)]
+                allocators: &[$(Allocator::$allocator),*],
+                by_mode: [
+                    || libc_memory::$name::<EXACT> as *const () as usize,
+                    || libc_memory::$name::<SAMPLED> as *const () as usize,
+                    || libc_memory::$name::<JOBS> as *const () as usize,
+                ],
+                by_library: hooks!(@by_library $($is_64)?),
+            }, )*
+            $( Hook {
+                name: hooks!(@name $other),
+                real: &real::$other.address,
+                #[cfg(test)]
+                allocators: &[],
+                by_mode: [|| $hook as *const () as usize; 3],
+                by_library: &[],
+            }, )*
+        ];
+    };
+    (@real $name:ident: $type:ty) => {
+        #[allow(non_upper_case_globals, reason = "named like the function whose address it holds")]
+        pub static $name: Real<$type> = Real { address: AtomicUsize::new(0), function: PhantomData };
+    };
+    (@name $name:ident) => {
+        match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            Ok(name) => name,
+            Err(_) => panic!("a function's name holds a null byte"),
+        }
+    };
+    (@by_library) => { &[] };
+    (@by_library $is_64:literal) => {
+        &[
+            hooks!(@by_library $is_64 EXACT 0 1 2 3 4 5 6 7),
+            hooks!(@by_library $is_64 SAMPLED 0 1 2 3 4 5 6 7),
+            hooks!(@by_library $is_64 JOBS 0 1 2 3 4 5 6 7),
+        ]
+    };
+    (@by_library $is_64:literal $mode:ident $($number:literal)*) => {
+        [$(|| libc_memory::mmap_by_library::<{ $mode }, $number, $is_64> as *const () as usize),*]
+    };
+}
+
+hooks! {
+    memory {
+        malloc: extern "C" fn(usize) -> Pointer = [Malloc];
+        calloc: extern "C" fn(usize, usize) -> Pointer = [Calloc];
+        realloc: extern "C" fn(Pointer, usize) -> Pointer = [Realloc];
+        reallocarray: extern "C" fn(Pointer, usize, usize) -> Pointer = [Reallocarray];
+        free: extern "C" fn(Pointer) = [];
+        free_sized: extern "C" fn(Pointer, usize) = [];
+        free_aligned_sized: extern "C" fn(Pointer, usize, usize) = [];
+        posix_memalign: extern "C" fn(*mut Pointer, usize, usize) -> c_int = [PosixMemalign];
+        aligned_alloc: extern "C" fn(usize, usize) -> Pointer = [AlignedAlloc];
+        memalign: extern "C" fn(usize, usize) -> Pointer = [Memalign];
+        valloc: extern "C" fn(usize) -> Pointer = [Valloc];
+        pvalloc: extern "C" fn(usize) -> Pointer = [Pvalloc];
+        mmap: Mmap = [Mmap, MmapFile] by library false;
+        mmap64: Mmap = [Mmap, MmapFile] by library true;
+        munmap: extern "C" fn(Pointer, usize) -> c_int = [];
+        mremap: unsafe extern "C" fn(Pointer, usize, usize, c_int, ...) -> Pointer = [Mremap];
+    }
+    library {
+        dlsym: extern "C" fn(Pointer, *const c_char) -> Pointer = symbol_lookup::hook();
+        dlclose: extern "C" fn(Pointer) -> c_int = libc_memory::dlclose;
+    }
+}
+
+/// The address of a real function of type `F`.
+pub struct Real<F> {
+    address: AtomicUsize,
+    function: PhantomData<F>,
+}
+
+impl<F: Copy> Real<F> {
+    /// The function. A hook calls this, and a hook is reachable only after [`prepare`] has found its function.
+    #[inline(always)]
+    fn get(&self) -> F {
+        const { assert!(size_of::<F>() == size_of::<usize>()) };
+        let address = self.address.load(Ordering::Relaxed);
+        // SAFETY: `F` is the type that [`hooks`] declares for the function whose address `prepare` stored here, and an
+        // address has the size and the bits of a function pointer.
+        unsafe { std::mem::transmute_copy(&address) }
+    }
+
+    /// The function, if [`prepare`] has found it.
+    pub fn get_if_found(&self) -> Option<F> {
+        (self.address.load(Ordering::Relaxed) != 0).then(|| self.get())
+    }
+}
+
+/// One hooked function.
 pub struct Hook {
     pub name: &'static CStr,
     real: &'static AtomicUsize,
-    /// By `Kind as usize`.
-    ours: [fn() -> usize; 3],
-    /// Of functions that a library with an allocator of its own has a hook of its own for: by kind and by number.
-    arenas: &'static [[fn() -> usize; arenas::N_LIBRARIES]],
+    /// The allocators that blocks of this function carry in a capture; tests compare them with the format's numbers.
+    #[cfg(test)]
+    allocators: &'static [Allocator],
+    /// The hooks, by `HookMode as usize`.
+    by_mode: [fn() -> usize; 3],
+    /// Hooks for libraries with a bundled allocator, by mode and by the number that `arenas` gave the library. Empty for
+    /// functions that do not map memory.
+    by_library: &'static [[fn() -> usize; arenas::N_LIBRARIES]],
 }
 
-/// What a hook does with an event. As numbers, because a hook is compiled for each.
+/// What a hook does with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum HookMode {
+    /// Records every event.
     Exact = EXACT,
+    /// Records a sample.
     Sampled = SAMPLED,
-    /// Who allocated what is kept in `jobs`; it goes into a capture as well if a recording runs, too.
+    /// Updates the accounts of jobs, and records if a session runs at the same time.
     Jobs = JOBS,
 }
 
+// As numbers, because hooks are compiled for each mode and a const parameter cannot be an enum.
 pub const EXACT: u8 = 0;
 pub const SAMPLED: u8 = 1;
 pub const JOBS: u8 = 2;
 
-static CHOSEN: AtomicU8 = AtomicU8::new(EXACT);
+/// The mode of the hooks that were installed last.
+static INSTALLED_MODE: AtomicU8 = AtomicU8::new(EXACT);
+/// The [`SessionMode`] as bits; 0 without a session.
+static SESSION_MODE: AtomicU8 = AtomicU8::new(0);
 
-/// How the session records: [`Recorded`] in two bits and one that says that there is one.
-static RECORDED: AtomicU8 = AtomicU8::new(0);
-
-/// What a session asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recorded {
-    /// Exact or sampled.
-    pub kind: Kind,
-    /// Python's own allocators, too.
+/// The part of the present session's mode that hooks for jobs must know.
+#[derive(Clone, Copy)]
+pub struct SessionMode {
+    pub sampled: bool,
     pub objects: bool,
 }
 
-/// What the present session asked for, for hooks that do not know it.
-#[inline]
-pub fn recorded() -> Option<Recorded> {
-    let bits = RECORDED.load(Ordering::Relaxed);
-    (bits & 1 != 0).then_some(Recorded {
-        kind: if bits & 2 != 0 {
-            Kind::Sampled
-        } else {
-            Kind::Exact
-        },
-        objects: bits & 4 != 0,
-    })
+impl SessionMode {
+    const ACTIVE: u8 = 1;
+    const SAMPLED: u8 = 2;
+    const OBJECTS: u8 = 4;
+
+    /// The present session's mode; `None` without a session.
+    #[inline]
+    fn current() -> Option<SessionMode> {
+        let bits = SESSION_MODE.load(Ordering::Relaxed);
+        (bits & Self::ACTIVE != 0).then_some(SessionMode {
+            sampled: bits & Self::SAMPLED != 0,
+            objects: bits & Self::OBJECTS != 0,
+        })
+    }
+
+    fn set(mode: &Mode) {
+        let mut bits = Self::ACTIVE;
+        if mode.sample_bytes > 0 {
+            bits |= Self::SAMPLED;
+        }
+        if mode.objects {
+            bits |= Self::OBJECTS;
+        }
+        SESSION_MODE.store(bits, Ordering::Release);
+    }
 }
 
-impl Kind {
-    /// That of the hooks which were put in place last.
-    pub fn chosen() -> Kind {
-        match CHOSEN.load(Ordering::Relaxed) {
-            SAMPLED => Kind::Sampled,
-            JOBS => Kind::Jobs,
-            _ => Kind::Exact,
+impl HookMode {
+    /// The mode of the hooks that were installed last.
+    pub fn installed() -> HookMode {
+        match INSTALLED_MODE.load(Ordering::Relaxed) {
+            SAMPLED => HookMode::Sampled,
+            JOBS => HookMode::Jobs,
+            _ => HookMode::Exact,
         }
     }
 }
 
-/// The program's `malloc`.
+/// The address of the program's `malloc`.
 pub fn real_malloc() -> usize {
-    real::malloc.load(Ordering::Relaxed)
+    real::malloc.address.load(Ordering::Relaxed)
 }
 
 impl Hook {
-    /// The function itself; 0 if the C library has none of that name.
+    /// The address of the function itself; 0 if the process has none of that name.
     pub fn real(&self) -> usize {
         self.real.load(Ordering::Relaxed)
     }
 
-    /// What is to be called instead in this session, by a library with or without an allocator of its own.
-    pub fn chosen(&self, arena: Option<usize>) -> usize {
-        let kind = usize::from(CHOSEN.load(Ordering::Relaxed));
-        match (arena, self.arenas.get(kind)) {
+    /// The hook that import slots hold in this session. `library` is the number of a library with a bundled allocator.
+    pub fn installed(&self, library: Option<usize>) -> usize {
+        let mode = usize::from(INSTALLED_MODE.load(Ordering::Relaxed));
+        match (library, self.by_library.get(mode)) {
             (Some(number), Some(hooks)) => (hooks[number])(),
-            _ => (self.ours[kind])(),
+            _ => (self.by_mode[mode])(),
         }
     }
 
-    /// What whoever looks the function up by name is given, and may keep longer than this session lasts: the hook that asks
-    /// what is recorded each time.
+    /// The address `dlsym` returns for this function. Callers may keep it after the session ends, so this is the hook that
+    /// checks on every call what is recorded.
     pub fn for_any_session(&self) -> usize {
-        (self.ours[usize::from(JOBS)])()
+        (self.by_mode[usize::from(JOBS)])()
     }
 
-    pub fn is_ours(&self, address: usize) -> bool {
-        let mut all = self.ours.iter().chain(self.arenas.iter().flatten());
-        all.any(|ours| address == ours())
+    /// Whether `address` is one of this function's hooks.
+    pub fn has_hook_at(&self, address: usize) -> bool {
+        let mut all = self.by_mode.iter().chain(self.by_library.iter().flatten());
+        all.any(|hook| address == hook())
     }
 
-    /// Whether it takes memory from the kernel.
+    /// Whether the function takes memory from the kernel.
     pub fn maps(&self) -> bool {
-        !self.arenas.is_empty()
+        !self.by_library.is_empty()
     }
 }
 
-/// Where the real functions are, by name.
-pub mod real {
-    use std::sync::atomic::AtomicUsize;
-    macro_rules! places {
-        ($($name:ident)*) => { $(
-            #[allow(non_upper_case_globals, reason = "named like the function whose address it holds")]
-            pub static $name: AtomicUsize = AtomicUsize::new(0);
-        )* };
+/// The first letters of all hooked functions, as bits from `a`.
+const FIRST_LETTERS: u32 = {
+    let mut letters = 0;
+    let mut i = 0;
+    while i < HOOKS.len() {
+        letters |= 1 << (HOOKS[i].name.to_bytes()[0] - b'a');
+        i += 1;
     }
-    places! { malloc calloc realloc reallocarray free posix_memalign aligned_alloc memalign valloc pvalloc
-    mmap mmap64 munmap mremap dlsym dlclose }
-}
-
-macro_rules! hooks {
-    (@arenas) => { &[] };
-    (@arenas $arenas:expr) => { $arenas };
-    ($($name:ident => $exact:expr, $sampled:expr, $jobs:expr $(, $arenas:expr)?;)*) => {
-        pub static HOOKS: &[Hook] = &[ $( Hook {
-            name: match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => panic!("a function's name holds a null byte"),
-            },
-            real: &real::$name,
-            ours: [
-                || $exact as *const () as usize,
-                || $sampled as *const () as usize,
-                || $jobs as *const () as usize,
-            ],
-            arenas: hooks!(@arenas $($arenas)?),
-        } ),* ];
-    };
-}
-
-pub use events::{allocated, releasing};
-use libc_memory as hook;
-use libc_memory::NO_ARENA;
-
-/// Hooks of `mmap` or `mmap64` for libraries with an allocator of their own.
-macro_rules! arena_hooks {
-    ($is_64:literal) => {
-        &[
-            arena_hooks!($is_64 EXACT 0 1 2 3 4 5 6 7),
-            arena_hooks!($is_64 SAMPLED 0 1 2 3 4 5 6 7),
-            arena_hooks!($is_64 JOBS 0 1 2 3 4 5 6 7),
-        ]
-    };
-    ($is_64:literal $kind:ident $($number:literal)*) => {
-        [$(|| hook::mmap::<{ $kind }, $number, $is_64> as *const () as usize),*]
-    };
-}
-hooks! {
-    malloc => hook::malloc::<EXACT>, hook::malloc::<SAMPLED>, hook::malloc::<JOBS>;
-    calloc => hook::calloc::<EXACT>, hook::calloc::<SAMPLED>, hook::calloc::<JOBS>;
-    realloc => hook::realloc::<EXACT>, hook::realloc::<SAMPLED>, hook::realloc::<JOBS>;
-    reallocarray => hook::reallocarray::<EXACT>, hook::reallocarray::<SAMPLED>, hook::reallocarray::<JOBS>;
-    free => hook::free::<EXACT>, hook::free::<SAMPLED>, hook::free::<JOBS>;
-    posix_memalign => hook::posix_memalign::<EXACT>, hook::posix_memalign::<SAMPLED>, hook::posix_memalign::<JOBS>;
-    aligned_alloc => hook::aligned_alloc::<EXACT>, hook::aligned_alloc::<SAMPLED>, hook::aligned_alloc::<JOBS>;
-    memalign => hook::memalign::<EXACT>, hook::memalign::<SAMPLED>, hook::memalign::<JOBS>;
-    valloc => hook::valloc::<EXACT>, hook::valloc::<SAMPLED>, hook::valloc::<JOBS>;
-    pvalloc => hook::pvalloc::<EXACT>, hook::pvalloc::<SAMPLED>, hook::pvalloc::<JOBS>;
-    mmap => hook::mmap::<EXACT, NO_ARENA, false>, hook::mmap::<SAMPLED, NO_ARENA, false>, hook::mmap::<JOBS, NO_ARENA, false>,
-        arena_hooks!(false);
-    mmap64 => hook::mmap::<EXACT, NO_ARENA, true>, hook::mmap::<SAMPLED, NO_ARENA, true>, hook::mmap::<JOBS, NO_ARENA, true>,
-        arena_hooks!(true);
-    munmap => hook::munmap::<EXACT>, hook::munmap::<SAMPLED>, hook::munmap::<JOBS>;
-    mremap => hook::mremap::<EXACT>, hook::mremap::<SAMPLED>, hook::mremap::<JOBS>;
-    dlsym => symbol_lookup::hook(), symbol_lookup::hook(), symbol_lookup::hook();
-    dlclose => hook::dlclose, hook::dlclose, hook::dlclose;
-}
+    letters
+};
 
 /// The hook of a function that the process has.
 pub fn named(name: &CStr) -> Option<&'static Hook> {
-    // Nearly all names end here, without being compared.
-    let first = name.to_bytes().first()?;
-    if !matches!(first, b'a' | b'c' | b'd' | b'f' | b'm' | b'p' | b'r' | b'v') {
+    // Rejects most names without comparing them: every lookup and every import slot of the process comes here.
+    let letter = name.to_bytes().first()?.wrapping_sub(b'a');
+    if letter >= 26 || FIRST_LETTERS >> letter & 1 == 0 {
         return None;
     }
     HOOKS
@@ -208,10 +292,10 @@ pub fn prepare() -> Result<(), StartError> {
         }
     }
     for (real, name) in [
-        (&real::malloc, "malloc"),
-        (&real::free, "free"),
-        (&real::mmap, "mmap"),
-        (&real::dlsym, "dlsym"),
+        (&real::malloc.address, "malloc"),
+        (&real::free.address, "free"),
+        (&real::mmap.address, "mmap"),
+        (&real::dlsym.address, "dlsym"),
     ] {
         if real.load(Ordering::Relaxed) == 0 {
             return Err(StartError::NoAllocator(name));
@@ -221,49 +305,54 @@ pub fn prepare() -> Result<(), StartError> {
     Ok(())
 }
 
-/// Puts the hooks of a session in place. While jobs are traced, those are there already and do both.
+/// Installs the hooks of a session. While jobs are traced, their hooks are installed already and serve both.
 ///
 /// # Safety
-/// The calling thread holds the GIL, and [`prepare`] went well.
-pub unsafe fn install(symbols: &Symbols, wanted: Recorded) {
-    let bits = 1 | u8::from(wanted.kind == Kind::Sampled) << 1 | u8::from(wanted.objects) << 2;
-    RECORDED.store(bits, Ordering::Release);
+/// The calling thread holds the GIL, and [`prepare`] succeeded.
+pub unsafe fn install(symbols: &Symbols, mode: &Mode) {
+    SessionMode::set(mode);
     let is_traced = jobs::is_active();
-    let kind = if is_traced { Kind::Jobs } else { wanted.kind };
-    // SAFETY: as the caller says.
-    unsafe { put(symbols, kind, wanted.objects || is_traced) };
+    let hook_mode = match mode.sample_bytes {
+        _ if is_traced => HookMode::Jobs,
+        0 => HookMode::Exact,
+        _ => HookMode::Sampled,
+    };
+    // SAFETY: the caller's promises are those of `put`.
+    unsafe { put(symbols, hook_mode, mode.objects || is_traced) };
 }
 
-/// Puts the hooks for the accounts of jobs in place, in that of a session's if there are such.
+/// Installs the hooks for the accounts of jobs, in place of a session's if there is one.
 ///
 /// # Safety
-/// As [`install`].
+/// As for [`install`].
 pub unsafe fn install_for_jobs(symbols: &Symbols) {
-    // SAFETY: as the caller says.
-    unsafe { put(symbols, Kind::Jobs, true) };
+    // SAFETY: the caller's promises are those of `put`.
+    unsafe { put(symbols, HookMode::Jobs, true) };
 }
 
-unsafe fn put(symbols: &Symbols, kind: Kind, objects: bool) {
-    CHOSEN.store(kind as u8, Ordering::Release);
+/// # Safety
+/// As for [`install`].
+unsafe fn put(symbols: &Symbols, mode: HookMode, objects: bool) {
+    INSTALLED_MODE.store(mode as u8, Ordering::Release);
     libraries::install();
     if objects {
-        // SAFETY: as the caller says.
-        unsafe { pymem::install(symbols, kind) };
+        // SAFETY: the caller holds the GIL.
+        unsafe { pymem::install(symbols, mode) };
     }
 }
 
-/// A session ends, or the tracing of jobs does; the hooks stay if the other goes on.
+/// Ends a session, or the tracing of jobs. The hooks stay if the other one continues.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
-pub unsafe fn remove(symbols: &Symbols, other_goes_on: bool) {
+pub unsafe fn remove(symbols: &Symbols, other_continues: bool) {
     if !session::is_active() {
-        RECORDED.store(0, Ordering::Release);
+        SESSION_MODE.store(0, Ordering::Release);
     }
-    if other_goes_on {
+    if other_continues {
         return;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller holds the GIL.
     unsafe { pymem::remove(symbols) };
     libraries::remove();
     arenas::remove();
@@ -271,17 +360,120 @@ pub unsafe fn remove(symbols: &Symbols, other_goes_on: bool) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+    use std::path::{Path, PathBuf};
+
     use super::*;
 
+    fn names() -> Vec<&'static str> {
+        HOOKS.iter().map(|it| it.name.to_str().unwrap()).collect()
+    }
+
+    /// The Markdown files below a folder, each as one line of text.
+    fn documents(folder: &Path) -> Vec<String> {
+        let mut folders: Vec<PathBuf> = vec![folder.join("docs")];
+        let mut files = vec![folder.join("README.md")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|end| end == "md") {
+                    files.push(path);
+                }
+            }
+        }
+        let texts = files
+            .iter()
+            .map(|file| std::fs::read_to_string(file).unwrap());
+        texts
+            .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect()
+    }
+
+    fn root() -> &'static Path {
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+    }
+
     #[test]
-    fn no_function_stands_twice_in_the_list_and_every_one_has_its_own_hook() {
-        let mut names: Vec<_> = HOOKS.iter().map(|hook| hook.name).collect();
-        let mut addresses: Vec<_> = HOOKS.iter().map(|hook| (hook.ours[0])()).collect();
-        names.sort();
-        names.dedup();
-        addresses.sort();
-        addresses.dedup();
-        assert_eq!(names.len(), HOOKS.len());
-        assert!(addresses.iter().all(|&address| address != 0));
+    fn every_function_is_listed_once() {
+        let unique: HashSet<_> = names().into_iter().collect();
+        assert_eq!(unique.len(), HOOKS.len());
+    }
+
+    #[test]
+    fn every_hook_of_every_function_has_its_own_address() {
+        let mut addresses = HashSet::new();
+        let mut n_hooks = 0;
+        for hook in HOOKS {
+            let follows_libraries = ["dlsym", "dlclose"].contains(&hook.name.to_str().unwrap());
+            let n_modes = if follows_libraries { 1 } else { 3 };
+            for address in hook.by_mode[..n_modes]
+                .iter()
+                .chain(hook.by_library.iter().flatten())
+            {
+                assert_ne!(address(), 0);
+                assert!(hook.has_hook_at(address()));
+                addresses.insert(address());
+                n_hooks += 1;
+            }
+        }
+        assert_eq!(addresses.len(), n_hooks);
+    }
+
+    #[test]
+    fn lookup_by_name_finds_every_function_that_the_process_has() {
+        prepare().unwrap();
+        for hook in HOOKS {
+            let found = named(hook.name).map(|found| found.name);
+            assert_eq!(found.is_some(), hook.real() != 0, "{:?}", hook.name);
+            assert!(found.is_none_or(|name| name == hook.name));
+        }
+        assert!(named(c"malloc").is_some());
+        for name in [c"mallo", c"malloc2", c"sbrk", c"", c"Malloc"] {
+            assert!(named(name).is_none());
+        }
+    }
+
+    #[test]
+    fn allocators_carry_the_names_of_their_functions() {
+        let mut covered = HashSet::new();
+        for hook in HOOKS {
+            let name = hook.name.to_str().unwrap().trim_end_matches("64");
+            for (position, allocator) in hook.allocators.iter().enumerate() {
+                let suffix = if position == 0 { "" } else { "_FILE" };
+                assert_eq!(allocator.name(), name.to_uppercase() + suffix);
+                covered.insert(*allocator);
+            }
+        }
+        for allocator in Allocator::ALL {
+            let is_pythons = allocator.name().starts_with("PYMALLOC_");
+            assert!(is_pythons != covered.contains(&allocator), "{allocator:?}");
+        }
+    }
+
+    #[test]
+    fn documentation_lists_every_recorded_function() {
+        let recorded = names().into_iter().filter(|name| !name.starts_with("dl"));
+        let list = recorded
+            .map(|name| format!("`{name}`"))
+            .collect::<Vec<_>>()
+            .join(", ");
+        let is_listed = documents(root()).iter().any(|text| text.contains(&list));
+        assert!(
+            is_listed,
+            "neither README.md nor docs/ has this list: {list}"
+        );
+    }
+
+    #[test]
+    fn format_description_lists_every_allocator_with_its_number() {
+        let list = Allocator::ALL.map(|it| format!("{} {}", it as u8, it.name().to_lowercase()));
+        let list = format!("Allocators: {}.", list.join(", "));
+        let is_listed = documents(root()).iter().any(|text| text.contains(&list));
+        assert!(
+            is_listed,
+            "the description of the capture format lacks: {list}"
+        );
     }
 }

@@ -1,36 +1,36 @@
-//! Python's own allocators, recorded when a session asks for objects: the raw, mem and object domains.
+//! Hooks of Python's own allocators (raw, mem and object domain), which sessions with objects record.
 //!
-//! The hooks stand between the interpreter and whatever allocators it has (pymalloc, malloc, debug hooks); what those
-//! ask of libc meanwhile is part of the same allocation and not recorded again.
+//! A hook calls the allocator that the interpreter had before (pymalloc, malloc, debug hooks). The calls to the C library that
+//! this allocator makes meanwhile belong to the same allocation and are not recorded again.
 
 use std::cell::UnsafeCell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use heaptide_capture::Allocator;
 
-use super::events::{allocated, not_released, releasing_of, resizing};
-use super::traced;
-use super::{EXACT, JOBS, Kind, SAMPLED};
+use super::events::{record_allocation, record_release, record_resize, undo_release};
+use super::job_events::NestedForJobs;
+use super::{EXACT, HookMode, JOBS, Pointer, SAMPLED};
 use crate::cpython::{MemAllocator, Symbols};
-use crate::record::threads::Inner;
-
-type Pointer = *mut c_void;
+use crate::record::threads::Nested;
 
 const N_DOMAINS: usize = 3;
 
-/// The allocators that ours stand before.
+/// The allocators that the hooks replaced, by domain.
 struct Originals(UnsafeCell<[Option<MemAllocator>; N_DOMAINS]>);
 
-// SAFETY: written by `install` before the hooks that read it are in place, and only with the GIL held.
+// SAFETY: `install` writes it with the GIL held, and before it installs the hooks that read it.
 unsafe impl Sync for Originals {}
 
 static ORIGINALS: Originals = Originals(UnsafeCell::new([None; N_DOMAINS]));
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
+/// Installs the hooks of a mode, in place of those of another mode if there are any.
+///
 /// # Safety
 /// The calling thread holds the GIL.
-pub unsafe fn install(symbols: &Symbols, kind: Kind) {
+pub unsafe fn install(symbols: &Symbols, mode: HookMode) {
     for domain in 0..N_DOMAINS {
         let mut present = MemAllocator {
             ctx: std::ptr::null_mut(),
@@ -39,24 +39,26 @@ pub unsafe fn install(symbols: &Symbols, kind: Kind) {
             realloc: None,
             free: None,
         };
-        // SAFETY: the caller holds the GIL; `present` is a valid place.
+        // SAFETY: the caller holds the GIL, and the function fills the struct it is given.
         unsafe { (symbols.get_allocator)(domain as c_int, &mut present) };
-        // Hooks of another kind are replaced by those of this one; what they stand before stays.
-        if !is_ours(&present) {
-            // SAFETY: see `Originals`.
+        // If a hook of another mode is installed, its original stays the original.
+        if !is_hook(&present) {
+            // SAFETY: the caller holds the GIL, so no other thread writes, and no hook of this domain is installed yet.
             unsafe { (*ORIGINALS.0.get())[domain] = Some(present) };
         }
-        let mut ours = match kind {
-            Kind::Exact => hooks::<EXACT>(domain),
-            Kind::Sampled => hooks::<SAMPLED>(domain),
-            Kind::Jobs => hooks::<JOBS>(domain),
+        let mut hooks = match mode {
+            HookMode::Exact => hooks::<EXACT>(domain),
+            HookMode::Sampled => hooks::<SAMPLED>(domain),
+            HookMode::Jobs => hooks::<JOBS>(domain),
         };
-        // SAFETY: as above.
-        unsafe { (symbols.set_allocator)(domain as c_int, &mut ours) };
+        // SAFETY: the caller holds the GIL, and the hooks have the types that the interpreter expects.
+        unsafe { (symbols.set_allocator)(domain as c_int, &mut hooks) };
     }
     INSTALLED.store(true, Ordering::Release);
 }
 
+/// Puts the interpreter's allocators back.
+///
 /// # Safety
 /// The calling thread holds the GIL.
 pub unsafe fn remove(symbols: &Symbols) {
@@ -65,29 +67,29 @@ pub unsafe fn remove(symbols: &Symbols) {
     }
     for domain in 0..N_DOMAINS {
         let mut present = hooks::<EXACT>(domain);
-        // SAFETY: the caller holds the GIL.
+        // SAFETY: the caller holds the GIL, and the function fills the struct it is given.
         unsafe { (symbols.get_allocator)(domain as c_int, &mut present) };
-        // SAFETY: see `Originals`.
+        // SAFETY: the caller holds the GIL, so no other thread writes.
         let original = unsafe { (*ORIGINALS.0.get())[domain] };
-        // If somebody else stands before ours, ours must stay: it only passes calls on from now.
-        if let (true, Some(mut original)) = (is_ours(&present), original) {
-            // SAFETY: as above.
+        // If another tool has hooked this domain since, it calls these hooks, which must stay: they only pass calls on.
+        if let (true, Some(mut original)) = (is_hook(&present), original) {
+            // SAFETY: the caller holds the GIL, and the interpreter had this allocator before.
             unsafe { (symbols.set_allocator)(domain as c_int, &mut original) };
         }
     }
 }
 
-fn hooks<const KIND: u8>(domain: usize) -> MemAllocator {
+fn hooks<const MODE: u8>(domain: usize) -> MemAllocator {
     MemAllocator {
         ctx: domain as Pointer,
-        malloc: Some(malloc::<KIND>),
-        calloc: Some(calloc::<KIND>),
-        realloc: Some(realloc::<KIND>),
-        free: Some(free::<KIND>),
+        malloc: Some(malloc::<MODE>),
+        calloc: Some(calloc::<MODE>),
+        realloc: Some(realloc::<MODE>),
+        free: Some(free::<MODE>),
     }
 }
 
-fn is_ours(allocator: &MemAllocator) -> bool {
+fn is_hook(allocator: &MemAllocator) -> bool {
     let free_address = allocator
         .free
         .map_or(0, |function| function as *const () as usize);
@@ -99,41 +101,40 @@ fn is_ours(allocator: &MemAllocator) -> bool {
     .contains(&free_address)
 }
 
-/// The allocator behind the hook of this domain.
+/// The allocator that the hooks of this domain replaced.
 #[inline(always)]
 fn original(domain: Pointer) -> Option<&'static MemAllocator> {
-    // SAFETY: see `Originals`; a hook is only called after `install` has stored what it stands before.
+    // SAFETY: `install` stores the original before a hook of its domain can be called, and changes it only while no hook of
+    // that domain is installed.
     unsafe { (*ORIGINALS.0.get()).get(domain as usize)?.as_ref() }
 }
 
-/// Marks the time inside the allocator behind a hook.
+/// Marks the time inside the original allocator.
 #[inline(always)]
-fn inside<const KIND: u8>() -> (Option<Inner>, Option<traced::Inside>) {
-    if KIND == JOBS {
-        (None, Some(traced::Inside::begin()))
+fn nested<const MODE: u8>() -> (Option<Nested>, Option<NestedForJobs>) {
+    if MODE == JOBS {
+        (None, Some(NestedForJobs::begin()))
     } else {
-        (Some(Inner::begin()), None)
+        (Some(Nested::begin()), None)
     }
 }
 
-unsafe extern "C" fn malloc<const KIND: u8>(domain: Pointer, size: usize) -> Pointer {
+unsafe extern "C" fn malloc<const MODE: u8>(domain: Pointer, size: usize) -> Pointer {
     let Some(real) = original(domain) else {
         return std::ptr::null_mut();
     };
     let Some(call) = real.malloc else {
         return std::ptr::null_mut();
     };
-    let inner = inside::<KIND>();
-    // SAFETY: called as the interpreter called us.
+    let nested = nested::<MODE>();
+    // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
     let block = unsafe { call(real.ctx, size) };
-    drop(inner);
-    if !block.is_null() {
-        allocated::<KIND>(Allocator::PymallocMalloc, size, block as usize);
-    }
+    drop(nested);
+    record_allocation::<MODE>(Allocator::PymallocMalloc, size, block, None);
     block
 }
 
-unsafe extern "C" fn calloc<const KIND: u8>(
+unsafe extern "C" fn calloc<const MODE: u8>(
     domain: Pointer,
     n_items: usize,
     item_len: usize,
@@ -144,21 +145,17 @@ unsafe extern "C" fn calloc<const KIND: u8>(
     let Some(call) = real.calloc else {
         return std::ptr::null_mut();
     };
-    let inner = inside::<KIND>();
-    // SAFETY: called as the interpreter called us.
+    let nested = nested::<MODE>();
+    // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
     let block = unsafe { call(real.ctx, n_items, item_len) };
-    drop(inner);
-    if !block.is_null() {
-        allocated::<KIND>(
-            Allocator::PymallocCalloc,
-            n_items.wrapping_mul(item_len),
-            block as usize,
-        );
-    }
+    drop(nested);
+    // The product cannot overflow where the original succeeded.
+    let size = n_items.wrapping_mul(item_len);
+    record_allocation::<MODE>(Allocator::PymallocCalloc, size, block, None);
     block
 }
 
-unsafe extern "C" fn realloc<const KIND: u8>(
+unsafe extern "C" fn realloc<const MODE: u8>(
     domain: Pointer,
     old: Pointer,
     size: usize,
@@ -169,26 +166,26 @@ unsafe extern "C" fn realloc<const KIND: u8>(
     let Some(call) = real.realloc else {
         return std::ptr::null_mut();
     };
-    let released = resizing::<KIND, true>(old as usize);
-    let inner = inside::<KIND>();
-    // SAFETY: called as the interpreter called us.
+    let released = record_resize::<MODE>(old as usize, true);
+    let nested = nested::<MODE>();
+    // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
     let new = unsafe { call(real.ctx, old, size) };
-    drop(inner);
+    drop(nested);
     if !new.is_null() {
-        allocated::<KIND>(Allocator::PymallocRealloc, size, new as usize);
+        record_allocation::<MODE>(Allocator::PymallocRealloc, size, new, None);
     } else if released {
-        not_released::<KIND>(old as usize);
+        undo_release::<MODE>(old as usize);
     }
     new
 }
 
-unsafe extern "C" fn free<const KIND: u8>(domain: Pointer, block: Pointer) {
+unsafe extern "C" fn free<const MODE: u8>(domain: Pointer, block: Pointer) {
     let Some(real) = original(domain) else { return };
     let Some(call) = real.free else { return };
     if !block.is_null() {
-        releasing_of::<KIND, true>(block as usize);
+        record_release::<MODE>(block as usize, true);
     }
-    let _inner = inside::<KIND>();
-    // SAFETY: called as the interpreter called us.
+    let _nested = nested::<MODE>();
+    // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
     unsafe { call(real.ctx, block) };
 }

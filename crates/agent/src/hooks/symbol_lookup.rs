@@ -28,7 +28,8 @@ pub fn prepare() {
         libraries::on_symbol_lookup as *const () as usize,
         Ordering::Release,
     );
-    HEAPTIDE_REAL_DLSYM.store(real::dlsym.load(Ordering::Acquire), Ordering::Release);
+    let real = real::dlsym.address.load(Ordering::Acquire);
+    HEAPTIDE_REAL_DLSYM.store(real, Ordering::Release);
 }
 
 // On entry the stack is 8 bytes off its 16-byte alignment; three pushes make it right for the call.

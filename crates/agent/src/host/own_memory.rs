@@ -65,52 +65,42 @@ fn from_reserve(layout: Layout) -> *mut u8 {
     (reserve + used).next_multiple_of(align) as *mut u8
 }
 
-/// The C library's own functions. In an executable at a fixed address even our calls of `malloc` would otherwise go through
-/// the executable's import slot, where our hook stands.
-mod real {
+/// The C library's functions, called directly. In an executable at a fixed address even Heaptide's own calls of `malloc` would
+/// go through the executable's import slot, which holds the hook.
+mod libc_heap {
     use std::alloc::{GlobalAlloc, Layout, System};
-    use std::ffi::{c_int, c_void};
-    use std::mem::transmute;
-    use std::sync::atomic::Ordering;
 
-    use crate::hooks::real as place;
+    use crate::hooks::real;
 
-    /// What libc aligns every block to.
+    /// The C library aligns every block to this.
     const ALIGN: usize = 16;
 
+    /// # Safety
+    /// As for [`GlobalAlloc::alloc`].
     pub unsafe fn alloc(layout: Layout) -> *mut u8 {
-        let (malloc, align) = (
-            place::malloc.load(Ordering::Relaxed),
-            place::posix_memalign.load(Ordering::Relaxed),
-        );
-        if malloc == 0 || align == 0 {
+        let (Some(malloc), Some(posix_memalign)) = (
+            real::malloc.get_if_found(),
+            real::posix_memalign.get_if_found(),
+        ) else {
             // SAFETY: the caller keeps the contract of `alloc`.
             return unsafe { System.alloc(layout) };
-        }
+        };
         if layout.align() <= ALIGN {
-            // SAFETY: the place holds the address of the C library's `malloc`.
-            let malloc: extern "C" fn(usize) -> *mut c_void = unsafe { transmute(malloc) };
             return malloc(layout.size()).cast();
         }
-        // SAFETY: as above, of `posix_memalign`.
-        let align: unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int =
-            unsafe { transmute(align) };
         let mut block = std::ptr::null_mut();
-        // SAFETY: `block` is a valid place, and the alignment of a layout is a power of two, here above 16.
-        unsafe { align(&mut block, layout.align(), layout.size()) };
+        posix_memalign(&mut block, layout.align(), layout.size());
         block.cast()
     }
 
+    /// # Safety
+    /// As for [`GlobalAlloc::dealloc`].
     pub unsafe fn free(pointer: *mut u8, layout: Layout) {
-        let free = place::free.load(Ordering::Relaxed);
-        if free == 0 {
-            // SAFETY: the caller keeps the contract of `dealloc`; System's blocks are libc's.
-            return unsafe { System.dealloc(pointer, layout) };
+        match real::free.get_if_found() {
+            Some(free) => free(pointer.cast()),
+            // SAFETY: the caller keeps the contract of `dealloc`, and System's blocks are those of the C library.
+            None => unsafe { System.dealloc(pointer, layout) },
         }
-        // SAFETY: the place holds the address of the C library's `free`, and the block is from its `malloc`.
-        let free: unsafe extern "C" fn(*mut c_void) = unsafe { transmute(free) };
-        // SAFETY: as above.
-        unsafe { free(pointer.cast()) };
     }
 }
 
@@ -123,7 +113,7 @@ unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size());
         // SAFETY: the caller keeps the contract of `alloc`.
-        let block = unsafe { real::alloc(layout) };
+        let block = unsafe { libc_heap::alloc(layout) };
         if block.is_null() {
             from_reserve(layout)
         } else {
@@ -135,7 +125,7 @@ unsafe impl GlobalAlloc for Counted {
         remove(layout.size());
         if !is_reserve(pointer) {
             // SAFETY: the caller keeps the contract of `dealloc`, and the block is the system's.
-            unsafe { real::free(pointer, layout) }
+            unsafe { libc_heap::free(pointer, layout) }
         }
     }
 

@@ -9,8 +9,8 @@
 //! hook → which job? → allocation: table[address] = (size, job, stack), account.kept += size
 //!                   → release:    owner's account.kept −= size; if the owner is over: own account.released += size
 //! ```
-//! The hooks are compiled for this kind of work separately (`hooks::Kind::Jobs`), so recording alone pays nothing for it. If a
-//! recording runs as well, these hooks write for both (`hooks::traced`); either may begin and end first.
+//! The hooks are compiled for this kind of work separately (`hooks::HookMode::Jobs`), so recording alone pays nothing for it. If a
+//! recording runs as well, these hooks write for both (`hooks::job_events`); either may begin and end first.
 //!
 //! Runs on: any thread. Allocates: past the hooks. Locks: `ACCOUNTS`, for each event; held across a fork. During
 //! fork: a child goes on with a copy.

@@ -235,13 +235,13 @@ impl Library {
     ) -> Option<usize> {
         let real = hook.real();
         match task {
-            Task::Remove => hook.is_ours(value).then_some(real),
+            Task::Remove => hook.has_hook_at(value).then_some(real),
             Task::Install(_) => {
                 let not_looked_up =
                     kind == relocation::JUMP_SLOT && symbol.st_shndx == 0 && self.contains(value);
-                let chosen = hook.chosen(arena);
-                (value == real || not_looked_up || (hook.is_ours(value) && value != chosen))
-                    .then_some(chosen)
+                let installed = hook.installed(arena);
+                (value == real || not_looked_up || (hook.has_hook_at(value) && value != installed))
+                    .then_some(installed)
             }
         }
     }

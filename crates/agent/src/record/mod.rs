@@ -131,6 +131,47 @@ pub unsafe fn alloc(
     }
 }
 
+/// Records one allocation if the sampler takes it.
+///
+/// # Safety
+/// As for [`alloc`].
+#[inline(always)]
+pub unsafe fn alloc_if_sampled(
+    state: *mut ThreadState,
+    allocator: Allocator,
+    size: usize,
+    address: usize,
+    below: Option<Frame>,
+) {
+    // SAFETY: a busy state is used by its thread alone; the rest is as the caller promises.
+    unsafe {
+        if (*state).sampler.takes(size) {
+            alloc_sampled(state, allocator, size, address, below);
+        }
+    }
+}
+
+/// Kept out of line: few allocations are sampled.
+///
+/// # Safety
+/// As for [`alloc`].
+#[cold]
+#[inline(never)]
+unsafe fn alloc_sampled(
+    state: *mut ThreadState,
+    allocator: Allocator,
+    size: usize,
+    address: usize,
+    below: Option<Frame>,
+) {
+    if sampler::follow(address) {
+        // SAFETY: the caller's promise is that of `alloc`.
+        unsafe { alloc(state, allocator, size, address, below) };
+    } else {
+        session::count_lost(Lost::SampleTableFull, 1);
+    }
+}
+
 /// A block is about to be released. The calling thread's `state` is busy.
 ///
 /// # Safety

@@ -320,7 +320,7 @@ impl Drop for Unrecorded {
 
 /// Marks the time a thread spends inside an allocator that is recorded as a whole. A thread that
 /// has not recorded yet gets its state first.
-pub struct Inner(*mut ThreadState);
+pub struct Nested(*mut ThreadState);
 
 /// The calling thread's own state, made if there is none yet; null if it is not to be recorded.
 #[inline(always)]
@@ -340,24 +340,24 @@ pub fn own_state() -> *mut ThreadState {
     word as *mut ThreadState
 }
 
-impl Inner {
+impl Nested {
     #[inline(always)]
     pub fn begin() -> Self {
         let state = own_state();
         if state.is_null() {
-            return Inner(state);
+            return Nested(state);
         }
         // SAFETY: this thread's own state.
         let busy = unsafe { &(*state).busy };
         if busy.load(Ordering::Relaxed) != IDLE {
-            return Inner(null_mut());
+            return Nested(null_mut());
         }
         busy.store(NESTED, Ordering::Relaxed);
-        Inner(state)
+        Nested(state)
     }
 }
 
-impl Drop for Inner {
+impl Drop for Nested {
     #[inline(always)]
     fn drop(&mut self) {
         if !self.0.is_null() {

@@ -170,13 +170,7 @@ unsafe fn start_as(
         if interpreter::layout().is_some() {
             codes::watch_deaths(&symbols);
         }
-        let kind = if session.config.mode.sample_bytes > 0 {
-            hooks::Kind::Sampled
-        } else {
-            hooks::Kind::Exact
-        };
-        let objects = session.config.mode.objects;
-        hooks::install(&symbols, hooks::Recorded { kind, objects });
+        hooks::install(&symbols, &session.config.mode);
     }
     *running = Some(Running { keeper, symbols });
     Ok(warning)

@@ -1,0 +1,147 @@
+//! Events of hooks while jobs are traced: they go to the accounts of jobs, and to the capture if a session records.
+//!
+//! The accounts count the blocks of Python's allocators as such. A session without objects records instead what those
+//! allocators request from the C library; meanwhile the accounts pause ([`NestedForJobs`]). If the tracing ends before the
+//! session does, these hooks stay installed.
+
+use heaptide_capture::{Allocator, Frame};
+
+use super::SessionMode;
+use crate::record::sampler;
+use crate::record::threads::{self, Nested, ThreadState};
+use crate::{jobs, record, session};
+
+/// Adds an allocation to the accounts and to the capture.
+///
+/// # Safety
+/// `state` comes from `threads::enter` on this thread.
+pub unsafe fn allocated(
+    state: *mut ThreadState,
+    allocator: Allocator,
+    size: usize,
+    address: usize,
+    arena: Option<Frame>,
+) {
+    // SAFETY: every function below asks for what the caller promises.
+    unsafe {
+        if jobs::looks(state) {
+            jobs::allocated(state, allocator, size, address);
+        }
+        let is_pythons = matches!(
+            allocator,
+            Allocator::PymallocMalloc | Allocator::PymallocCalloc | Allocator::PymallocRealloc
+        );
+        match recording(is_pythons) {
+            Some(mode) if mode.sampled => {
+                record::alloc_if_sampled(state, allocator, size, address, arena);
+            }
+            Some(_) => record::alloc(state, allocator, size, address, arena),
+            None => {}
+        }
+    }
+}
+
+/// Adds the coming release of a block to the accounts and to the capture.
+///
+/// # Safety
+/// As for [`allocated`].
+pub unsafe fn releasing(state: *mut ThreadState, address: usize, is_pythons: bool) {
+    // SAFETY: every function below asks for what the caller promises.
+    unsafe {
+        if jobs::looks(state) {
+            jobs::releasing(state, address);
+        }
+        let is_noted = match recording(is_pythons) {
+            Some(mode) => !mode.sampled || sampler::unfollow(address),
+            None => false,
+        };
+        if is_noted {
+            record::free(state, address);
+        }
+        jobs::remember_noted(state, is_noted);
+    }
+}
+
+/// Makes the accounts forget the last release: the coming allocation resizes no block, and must not be taken for the new
+/// version of the block that was released last.
+pub fn releasing_nothing() {
+    let state = threads::enter();
+    if state.is_null() {
+        return;
+    }
+    // SAFETY: `enter` returned this thread's state, which stays busy until `leave`.
+    unsafe {
+        if jobs::looks(state) {
+            jobs::forget_released(state);
+        }
+        threads::leave(state);
+    }
+}
+
+/// Adds the coming release of a range to the accounts and to the capture.
+///
+/// # Safety
+/// As for [`allocated`].
+pub unsafe fn releasing_range(state: *mut ThreadState, address: usize, length: usize) {
+    // SAFETY: every function below asks for what the caller promises.
+    unsafe {
+        if jobs::looks(state) {
+            jobs::releasing_range(state, address, length);
+        }
+        let is_noted = recording(false).is_some();
+        if is_noted {
+            record::free_range(state, address, length);
+        }
+        jobs::remember_noted(state, is_noted);
+    }
+}
+
+/// Takes the last release back: the real call failed. `is_block`: it was a block, which the sampler may follow, not a range.
+///
+/// # Safety
+/// As for [`allocated`].
+pub unsafe fn not_released(state: *mut ThreadState, address: usize, is_block: bool) {
+    // SAFETY: every function below asks for what the caller promises.
+    unsafe {
+        if jobs::looks(state) {
+            jobs::not_released(state);
+        }
+        if !jobs::is_noted(state) {
+            return;
+        }
+        if is_block && SessionMode::current().is_some_and(|mode| mode.sampled) {
+            sampler::follow(address);
+        }
+        record::unfree(state);
+    }
+}
+
+/// The mode of the session that records an event, if one does.
+#[inline]
+fn recording(is_pythons: bool) -> Option<SessionMode> {
+    if !session::is_active() {
+        return None;
+    }
+    SessionMode::current().filter(|mode| mode.objects || !is_pythons)
+}
+
+/// Marks the time that a thread spends inside Python's allocators.
+#[expect(dead_code, reason = "held for what happens when they are dropped")]
+pub enum NestedForJobs {
+    /// The accounts and the session count the block alone.
+    Whole(Nested),
+    /// The accounts pause; the session records the calls to the C library.
+    AccountsPause(jobs::LookAway),
+}
+
+impl NestedForJobs {
+    pub fn begin() -> NestedForJobs {
+        let is_recorded_below =
+            session::is_active() && SessionMode::current().is_some_and(|mode| !mode.objects);
+        if is_recorded_below {
+            NestedForJobs::AccountsPause(jobs::LookAway::begin())
+        } else {
+            NestedForJobs::Whole(Nested::begin())
+        }
+    }
+}
