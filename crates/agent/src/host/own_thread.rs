@@ -38,7 +38,7 @@ pub fn spawn(stack_bytes: usize, work: Work) -> io::Result<Handle> {
 }
 
 extern "C" fn body(work: *mut c_void) -> *mut c_void {
-    threads::claim_as_ours();
+    threads::claim_as_own();
     // SAFETY: names the calling thread alone; the name is a C string of fewer than 16 bytes.
     unsafe { libc::pthread_setname_np(libc::pthread_self(), c"heaptide".as_ptr()) };
     // SAFETY: `spawn` handed the work over.

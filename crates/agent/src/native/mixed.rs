@@ -159,7 +159,7 @@ fn write_change(
         is_full: false,
         room,
     };
-    writer.next = stack.first_behind(writer.count);
+    writer.next = stack.first_not_written(writer.count);
     let is_cut = native.is_cut;
     let cut_id = if is_cut { native.cut_id() } else { 0 };
     if is_cut {

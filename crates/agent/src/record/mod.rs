@@ -1,16 +1,16 @@
-//! From an event to bytes in the thread's chunk.
+//! Writes an event as bytes into the calling thread's chunk.
 //!
-//! An event is written as up to four records — switch, time, change of stack, the event itself — and counts only
-//! when all of them are there: then the slot's `committed` moves. A kill in between loses this one event.
+//! An event consists of up to four records: thread switch, time, change of stack, and the event itself. The slot's
+//! `committed` moves only after all of them are written, so a kill in between loses this one event.
 //!
-//! **Order between threads.** One shared word names the thread that recorded last and carries a number. A thread that
-//! finds its own name there just goes on writing. One that does not takes the next number, puts its name there and
-//! writes a switch record. A release is recorded before it happens and an allocation after, so when two threads pass a
-//! block on through the allocator, the allocator's own synchronisation makes the second see the first one's name: causally
-//! related events always come out in order, and a program with one thread pays a load and a comparison.
+//! **Order between threads.** One shared word names the thread that recorded last and holds a sequence number. A thread that
+//! finds its own name there just continues to write. Any other thread takes the next number, stores its name and writes a
+//! switch record. A release is recorded before it happens and an allocation after it. So when a block passes from one thread
+//! to another through the allocator, the allocator's own synchronisation makes the second thread see the first one's name.
+//! Causally related events are therefore always in order, and a program with one thread pays a load and a comparison.
 //!
-//! Runs on: the thread whose event it is. Allocates: never. Locks: when a chunk is full. During fork/exit: the order
-//! word is wiped in a child, which sends every thread into `switch`, where it ends.
+//! Runs on: the thread whose event it is. Allocates: never. Locks: when a chunk is full. During fork/exit: the kernel
+//! wipes the order word in a child, so the next event of the child enters `switch`, which records nothing.
 
 pub(crate) mod clock;
 pub(crate) mod codes;
@@ -34,10 +34,10 @@ use crate::native;
 use crate::record::threads::{NO_TOKEN, ThreadState};
 use crate::session::{self, ORDER, TOKEN_MASK};
 
-/// Room that an event with an unchanged stack needs, with much to spare.
+/// More bytes than any event with an unchanged stack needs.
 const EVENT_ROOM: usize = 512;
 
-/// The unwritten rest of a chunk, with the tables that its records are written by.
+/// The unwritten rest of a chunk, with the tables that encode its records.
 pub struct Room<'a> {
     tables: &'a mut Tables,
     out: Writer<'a>,
@@ -50,7 +50,7 @@ impl<'a> Room<'a> {
     #[inline(always)]
     unsafe fn new(tables: &'a mut Tables, position: *mut u8, end: *mut u8) -> Self {
         let len = end as usize - position as usize;
-        // SAFETY: as the caller says.
+        // SAFETY: the caller promises that nobody else uses these bytes.
         let out = Writer::new(unsafe { std::slice::from_raw_parts_mut(position, len) });
         Room { tables, out, len }
     }
@@ -71,8 +71,7 @@ impl<'a> Room<'a> {
     }
 }
 
-/// A block was handed out. The calling thread's `state` is busy. `below`: a frame that stands behind the innermost one for
-/// this event alone.
+/// Records one allocation. `below` is one more frame below the innermost one, for this event alone.
 ///
 /// # Safety
 /// `state` comes from `threads::enter` on this thread.
@@ -84,20 +83,20 @@ pub unsafe fn alloc(
     address: usize,
     below: Option<Frame>,
 ) {
-    // SAFETY: a busy state is used by its thread alone.
+    // SAFETY: `enter` marked the state busy, and a busy state is used by its thread alone.
     let state = unsafe { &mut *state };
-    // SAFETY: as the caller says.
-    if !unsafe { begin(state) } {
+    if !begin(state) {
         return;
     }
     loop {
         let Some(slot) = state.slot else { return };
         let start = state.position;
-        // SAFETY: from the position to the slot's end the chunk is this thread's.
+        // SAFETY: only this thread uses its slot from the position to the end.
         let mut room = unsafe { Room::new(&mut state.tables, start, slot.end()) };
         let synced = if state.native.is_null() {
             match interpreter::layout() {
-                // SAFETY: `interpreter::thread_state` gives this thread's own state or 0, under a layout that was checked.
+                // SAFETY: `interpreter::thread_state` returns this thread's own state or 0, and `interpreter::layout` only a
+                // layout that was checked against this interpreter.
                 Some(layout) => unsafe {
                     state
                         .stack
@@ -106,7 +105,7 @@ pub unsafe fn alloc(
                 None => true,
             }
         } else {
-            // SAFETY: both stacks are this thread's own, and nobody else refers to them.
+            // SAFETY: both stacks belong to this busy state, so nothing else refers to them.
             unsafe { native::mixed::sync(&mut *state.native, &mut state.stack, &mut room) }
         };
         let needed = if below.is_some() { 3 } else { 1 } * MAX_RECORD_BYTES;
@@ -120,11 +119,11 @@ pub unsafe fn alloc(
                 room.pop(1);
             }
             let n_bytes = room.out.len();
-            // SAFETY: the writer stays within the room.
+            // SAFETY: the writer stays within the room, which ends where the slot ends.
             unsafe { commit(state, start.add(n_bytes)) };
             return;
         }
-        // Nothing of this attempt is committed; the new chunk writes the whole stack.
+        // Nothing of this attempt is committed, and the new chunk starts with the whole stack.
         if !roll(state) {
             return;
         }
@@ -143,7 +142,7 @@ pub unsafe fn alloc_if_sampled(
     address: usize,
     below: Option<Frame>,
 ) {
-    // SAFETY: a busy state is used by its thread alone; the rest is as the caller promises.
+    // SAFETY: `enter` marked the state busy, so its thread alone uses it; the caller's promise is that of `alloc_sampled`.
     unsafe {
         if (*state).sampler.takes(size) {
             alloc_sampled(state, allocator, size, address, below);
@@ -172,22 +171,22 @@ unsafe fn alloc_sampled(
     }
 }
 
-/// A block is about to be released. The calling thread's `state` is busy.
+/// Records that a block is about to be released.
 ///
 /// # Safety
 /// `state` comes from `threads::enter` on this thread.
 #[inline(always)]
 pub unsafe fn free(state: *mut ThreadState, address: usize) {
-    // SAFETY: as the caller says; the room that `begin` leaves is enough for any one record.
+    // SAFETY: the caller's promise is that of `one_record`.
     unsafe { one_record(state, |tables, out| tables.write_free(out, address as u64)) };
 }
 
-/// An address range is about to be released.
+/// Records that an address range is about to be released.
 ///
 /// # Safety
-/// As [`free`].
+/// As for [`free`].
 pub unsafe fn free_range(state: *mut ThreadState, address: usize, length: usize) {
-    // SAFETY: as `free`.
+    // SAFETY: the caller's promise is that of `one_record`.
     unsafe {
         one_record(state, |tables, out| {
             tables.write_free_range(out, address as u64, length as u64)
@@ -195,36 +194,39 @@ pub unsafe fn free_range(state: *mut ThreadState, address: usize, length: usize)
     };
 }
 
-/// The release that this thread recorded last did not happen.
+/// Takes back the release that this thread recorded last: the real call failed.
 ///
 /// # Safety
-/// As [`free`].
+/// As for [`free`].
 pub unsafe fn unfree(state: *mut ThreadState) {
-    // SAFETY: as `free`.
+    // SAFETY: the caller's promise is that of `one_record`.
     unsafe { one_record(state, |tables, out| tables.write_unfree(out)) };
 }
 
+/// Records an event that `write` encodes as one record. `begin` leaves enough room for any one record.
+///
+/// # Safety
+/// As for [`free`].
 #[inline(always)]
 unsafe fn one_record(state: *mut ThreadState, write: impl FnOnce(&mut Tables, &mut Writer)) {
-    // SAFETY: a busy state is used by its thread alone.
+    // SAFETY: `enter` marked the state busy, and a busy state is used by its thread alone.
     let state = unsafe { &mut *state };
-    // SAFETY: as the caller says.
-    if !unsafe { begin(state) } {
+    if !begin(state) {
         return;
     }
     let Some(slot) = state.slot else { return };
     let start = state.position;
-    // SAFETY: from the position to the slot's end the chunk is this thread's.
+    // SAFETY: only this thread uses its slot from the position to the end.
     let mut room = unsafe { Room::new(&mut state.tables, start, slot.end()) };
     write(room.tables, &mut room.out);
     let n_bytes = room.out.len();
-    // SAFETY: the writer stays within the room.
+    // SAFETY: the writer stays within the room, which ends where the slot ends.
     unsafe { commit(state, start.add(n_bytes)) };
 }
 
-/// Makes sure that this thread may write, has room, and that the clock is right.
+/// Makes this thread the one that recorded last, makes room and writes the time. Returns `false` if nothing can be recorded.
 #[inline(always)]
-unsafe fn begin(state: &mut ThreadState) -> bool {
+fn begin(state: &mut ThreadState) -> bool {
     let word = ORDER.word.load(Ordering::Acquire);
     if word & TOKEN_MASK != state.token && !switch(state) {
         return false;
@@ -233,9 +235,9 @@ unsafe fn begin(state: &mut ThreadState) -> bool {
         return false;
     }
     let now = clock::ticks() >> session::tick_shift();
-    // Counters of two processors may differ by a hair; time never runs backwards in a stream.
+    // The counters of two processors may differ slightly; time never runs backwards in a stream.
     if now > state.tables.time() {
-        // SAFETY: the position lies `EVENT_ROOM` before the slot's end, or more.
+        // SAFETY: the position is below the limit, which lies `EVENT_ROOM` before the slot's end.
         let mut room = unsafe {
             Room::new(
                 &mut state.tables,
@@ -245,12 +247,14 @@ unsafe fn begin(state: &mut ThreadState) -> bool {
         };
         room.tables.write_time(&mut room.out, now);
         let n_bytes = room.out.len();
-        // SAFETY: within the slot.
+        // SAFETY: the writer stays within its room, which lies in the slot.
         state.position = unsafe { state.position.add(n_bytes) };
     }
     true
 }
 
+/// Makes the event complete: readers see everything up to `position`.
+///
 /// # Safety
 /// `position` lies within the state's slot.
 #[inline(always)]
@@ -262,14 +266,14 @@ unsafe fn commit(state: &mut ThreadState, position: *mut u8) {
     }
 }
 
-/// Another thread recorded last, or this one has not joined the session: takes the next number.
+/// Takes the next sequence number, because another thread recorded last or this one has not joined the session yet.
 #[cold]
 #[inline(never)]
 fn switch(state: &mut ThreadState) -> bool {
     let _errno = KeepErrno::now();
     let mut word = ORDER.word.load(Ordering::Acquire);
     if word == 0 {
-        // Nothing is recorded any more, and the session may be gone.
+        // The recording has ended, and the session may have been freed.
         return false;
     }
     let Some(session) = session::current() else {
@@ -295,14 +299,14 @@ fn switch(state: &mut ThreadState) -> bool {
     };
     state.token = token;
     if state.position >= state.limit {
-        // The chunk that begins now carries the number in its head.
+        // The head of the chunk that begins now holds the number.
         let time = state.tables.time();
         state
             .tables
             .reset(sequence, time.max(clock::ticks() >> session::tick_shift()));
         return roll(state);
     }
-    // SAFETY: the position lies `EVENT_ROOM` before the slot's end, or more.
+    // SAFETY: the position is below the limit, which lies `EVENT_ROOM` before the slot's end.
     let mut room = unsafe {
         Room::new(
             &mut state.tables,
@@ -312,11 +316,12 @@ fn switch(state: &mut ThreadState) -> bool {
     };
     room.tables.write_switch(&mut room.out, sequence);
     let n_bytes = room.out.len();
-    // SAFETY: within the slot.
+    // SAFETY: the writer stays within its room, which lies in the slot.
     state.position = unsafe { state.position.add(n_bytes) };
     true
 }
 
+/// Prepares a thread's state for its first event in a session.
 fn join(state: &mut ThreadState, session: &session::Session) {
     state.session = session.number;
     state.stream = session.next_stream();
@@ -333,19 +338,16 @@ fn join(state: &mut ThreadState, session: &session::Session) {
             state.native_memory = native::new_stack();
         }
         state.native = state.native_memory;
-        // SAFETY: memory of this state's own, or null.
+        // SAFETY: null, or memory that only this busy state refers to and that is never unmapped.
         match unsafe { state.native.as_mut() } {
             Some(native) => native.join_session(),
             None => session::count_lost(Lost::CutNativeStack, 1),
         }
     }
-    // SAFETY: the reference is a state's.
-    session.announce_thread(state.stream, unsafe {
-        crate::record::threads::os_id(state)
-    });
+    session.announce_thread(state.stream, state.os_id);
 }
 
-/// Leaves the full chunk to the keeper and begins the next one.
+/// Hands the full chunk over to the keeper and begins the next one. Returns `false` if the recording has failed.
 #[cold]
 #[inline(never)]
 pub fn roll(state: &mut ThreadState) -> bool {
@@ -370,18 +372,18 @@ pub fn roll(state: &mut ThreadState) -> bool {
     state.n_events = 0;
     state.slot = Some(slot);
     state.position = slot.payload();
-    // SAFETY: a slot is much longer than EVENT_ROOM.
+    // SAFETY: every slot is longer than `EVENT_ROOM`, so the result lies in it.
     state.limit = unsafe { slot.end().sub(EVENT_ROOM) };
     state.tables.reset(sequence, time);
     state.stack.forget();
-    // SAFETY: memory of this state's own, or null.
+    // SAFETY: null, or memory that only this busy state refers to and that is never unmapped.
     if let Some(native) = unsafe { state.native.as_mut() } {
         native.forget();
     }
     true
 }
 
-/// Gives the thread's slot back to the store, filled or empty.
+/// Returns the thread's slot to the store, filled or empty.
 pub fn hand_over(state: &mut ThreadState, session: &session::Session) {
     if let Some(slot) = state.slot.take() {
         session.store.leave(Filled {

@@ -1,19 +1,18 @@
-//! The Python stack of the calling thread, read when an event is recorded, written as what changed since the last one.
+//! The Python stack of the calling thread, read at each recorded event and written as the change since the last one.
 //!
-//! A frame's address is used again by the next call, so "the same address" proves nothing: the whole chain is compared
-//! each time, as (frame, code, instruction). What makes that cheap: as soon as a frame's pointer to its caller equals
-//! the remembered address, the next loads can take their addresses from memory that is already at hand, so they do not
-//! wait for one another. A comparison costs about a nanosecond a frame.
+//! The next call uses a frame's address again, so an equal address proves nothing: each event compares the whole chain, as
+//! (frame, code, instruction). This is cheap because the addresses to load next come from the remembered entries, not from
+//! the frames, so the loads do not wait for one another. A comparison costs about a nanosecond per frame.
 //!
 //! ```text
 //! remembered:   main  load  parse           now:  main  load  emit      written: pop 1, push emit
-//!                 ▲ equal ▲   ✗                     leaf is found by its address in `places`
+//!                 ▲ equal ▲   ✗                     `hints` finds remembered frames by their address
 //! ```
-//! A remembered frame is only read after a live frame has pointed to it, so a frame that has been freed is never
-//! touched. No reference is taken and nothing of Python is called: the frames of a thread that is executing this very
-//! function cannot go away meanwhile, with or without the GIL.
+//! A remembered frame is read only after a live frame has pointed to it, so a freed frame is never read. This code takes no
+//! references and calls nothing of Python: the frames of a thread that is executing this very function cannot be freed
+//! meanwhile, with or without the GIL.
 //!
-//! Runs on: the thread whose stack it is. Allocates: never. Locks: only to learn a new code object. During fork/exit:
+//! Runs on: the thread whose stack it is. Allocates: never. Locks: only to number a new code object. During fork/exit:
 //! nothing to do.
 
 use heaptide_capture::Frame;
@@ -26,9 +25,9 @@ use crate::session;
 
 /// Frames that are remembered and written. A chunk must hold a push for each.
 pub const MAX_DEPTH: usize = 4096;
-/// Of a deeper stack: so many innermost frames are kept, and the outermost ones; the middle is left out.
+/// A deeper stack keeps this many innermost frames, and outermost frames up to `MAX_DEPTH`; it loses those in between.
 const KEPT_INNERMOST: usize = 64;
-const N_PLACES: usize = 256;
+const N_HINTS: usize = 256;
 const N_CACHED_CODES: usize = 256;
 
 /// One remembered frame.
@@ -58,40 +57,43 @@ struct Change {
     n_fresh: usize,
 }
 
-/// What one thread remembers. Zero bytes are the empty stack.
+/// The stack of one thread as of its last event. Zero bytes are the empty stack.
 #[repr(C)]
 pub struct Stack {
-    /// Entries in force, outermost first.
+    /// Number of valid entries, outermost first.
     depth: usize,
-    /// Deaths of known code objects that have been taken into account.
+    /// The value of `codes::n_deaths` for which `codes` and `entries` are valid.
     deaths_seen: u64,
-    /// A stack deeper than `MAX_DEPTH` is remembered with a hole and never compared entry by entry.
+    /// The stack was deeper than `MAX_DEPTH`, so frames are missing: it is never compared entry by entry.
     has_hole: bool,
-    /// Where a frame was seen last, by a hash of its address; a hint that is checked before it is used.
-    places: [u16; N_PLACES],
+    /// The index of a frame's entry, by a hash of the frame's address. May be stale: checked before it is used.
+    hints: [u16; N_HINTS],
     codes: [CachedCode; N_CACHED_CODES],
     entries: [Entry; MAX_DEPTH],
-    /// Frames of the present chain that are not known to be remembered, innermost first.
+    /// Frames of the present chain that no hint found, innermost first.
     fresh: [usize; MAX_DEPTH],
 }
 
+/// # Safety
+/// A live struct of the interpreter lies at `address` and has a word at `offset`.
 #[inline(always)]
 unsafe fn word(address: usize, offset: usize) -> usize {
-    // SAFETY: the caller knows that a live interpreter struct stands at `address` with a word at `offset`.
+    // SAFETY: the caller promises a readable, aligned word there.
     unsafe { (address.wrapping_add(offset) as *const usize).read() }
 }
 
 #[inline(always)]
-fn place_of(frame: usize) -> usize {
-    ((frame >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) % N_PLACES
+fn hint_of(frame: usize) -> usize {
+    ((frame >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) % N_HINTS
 }
 
 impl Stack {
-    /// Forgets everything: the next event writes its whole stack. Needed where a chunk begins.
+    /// Makes the next event write its whole stack, as the first event of a chunk must.
     pub fn forget(&mut self) {
         self.depth = 0;
     }
 
+    /// Frames written for the outermost `depth` entries.
     pub fn n_written(&self, depth: usize) -> u32 {
         if depth == 0 {
             0
@@ -100,35 +102,35 @@ impl Stack {
         }
     }
 
-    /// Writes what changed in the calling thread's stack since the last event. `false`: the chunk is full; begin a
-    /// new one and ask again.
+    /// Writes the change of the calling thread's stack since the last event. Returns `false` if the chunk is full: the caller
+    /// must begin a new one and call again.
     ///
     /// # Safety
     /// `thread_state` is 0 or the calling thread's own `PyThreadState`, and `layout` fits the interpreter.
     #[inline(always)]
     pub unsafe fn sync(&mut self, layout: &Layout, thread_state: usize, room: &mut Room) -> bool {
         if codes::n_deaths() != self.deaths_seen {
-            self.take_deaths_into_account(room);
+            self.pop_all_and_forget_codes(room);
         }
-        // SAFETY: as our caller says.
+        // SAFETY: the caller's promise about `thread_state` and `layout` is that of `find_change`.
         let change = unsafe { self.find_change(layout, thread_state) };
         if change.first_changed == self.depth && change.n_fresh == 0 {
             return true;
         }
-        // SAFETY: entries below `known` are in the live chain, and so are the fresh frames.
+        // SAFETY: `find_change` has just found the entries below `known` and the fresh frames in the live chain.
         unsafe { self.write_change(layout, change, room) }
     }
 
     /// Compares the calling thread's stack with the remembered one.
     ///
     /// # Safety
-    /// As [`Stack::sync`].
+    /// As for [`Stack::sync`].
     #[inline(always)]
     unsafe fn find_change(&mut self, layout: &Layout, thread_state: usize) -> Change {
-        // SAFETY: a thread state points to its innermost frame, directly or through one more struct.
+        // SAFETY: the caller's promise about `thread_state` and `layout` is that of `innermost`.
         let leaf = unsafe { innermost(layout, thread_state) };
 
-        // The part that is new: up from the leaf until a frame that is remembered.
+        // The new part: from the leaf up to the first frame that is remembered.
         let mut n_fresh = 0;
         let mut frame = leaf;
         let known;
@@ -137,13 +139,13 @@ impl Stack {
                 known = 0;
                 break;
             }
-            let place = usize::from(self.places[place_of(frame)]);
-            if place < self.depth && self.entries[place].frame == frame {
-                known = place + 1;
+            let hint = usize::from(self.hints[hint_of(frame)]);
+            if hint < self.depth && self.entries[hint].frame == frame {
+                known = hint + 1;
                 break;
             }
             if n_fresh == MAX_DEPTH {
-                // SAFETY: as our caller says.
+                // SAFETY: `innermost` returned the leaf of the calling thread.
                 return unsafe { self.whole_chain(layout, leaf) };
             }
             self.fresh[n_fresh] = frame;
@@ -152,18 +154,18 @@ impl Stack {
             frame = unsafe { word(frame, layout.frame_previous) };
         }
         if self.has_hole || known + n_fresh > MAX_DEPTH {
-            // SAFETY: as our caller says.
+            // SAFETY: `innermost` returned the leaf of the calling thread.
             return unsafe { self.whole_chain(layout, leaf) };
         }
 
-        // The part that is remembered: each frame must still have the caller, the code and the instruction it had.
+        // The remembered part: each frame must still have the caller, the code and the instruction it had.
         let mut first_changed = known;
         let mut i = known;
         while i > 0 {
             i -= 1;
             let entry = &self.entries[i];
-            // SAFETY: the first of these was found in the live chain; each following one is the caller of the one
-            // before, as the comparison below has just shown.
+            // SAFETY: the first of these frames was found in the live chain. Each later one is the caller of the one before
+            // it, as the comparison below has just shown.
             let (previous, code, instruction) = unsafe {
                 (
                     word(entry.frame, layout.frame_previous),
@@ -176,8 +178,8 @@ impl Stack {
             }
             let expected = if i == 0 { 0 } else { self.entries[i - 1].frame };
             if previous != expected {
-                // A generator that was resumed by somebody else, for example.
-                // SAFETY: as our caller says.
+                // For example a generator that another function resumed.
+                // SAFETY: `innermost` returned the leaf of the calling thread.
                 return unsafe { self.whole_chain(layout, leaf) };
             }
         }
@@ -188,12 +190,12 @@ impl Stack {
         }
     }
 
-    /// Pops down to `first_changed`, then writes the frames from there to the leaf.
+    /// Pops down to `first_changed`, then writes the frames from there to the leaf. Returns `false` if the chunk is full.
     ///
     /// # Safety
     /// The chain is `entries[..known]` followed by `fresh[..n_fresh]` backwards, and all of it is live.
     unsafe fn write_change(&mut self, layout: &Layout, change: Change, room: &mut Room) -> bool {
-        // SAFETY: as our caller says.
+        // SAFETY: the caller's promise about the chain is that of `narrow`.
         let (first_changed, depth) = unsafe { self.narrow(layout, &change) };
         let known = change.known;
         let n_before = self.n_written(self.depth);
@@ -211,7 +213,7 @@ impl Stack {
             if room.left() < 2 * MAX_RECORD_BYTES {
                 return false;
             }
-            // SAFETY: the frame is live.
+            // SAFETY: the frame belongs to the chain, which the caller promises to be live.
             unsafe { self.remember(layout, frame, i) };
             if let Some(written) = self.frame_to_write(layout, i) {
                 room.push(written);
@@ -223,10 +225,10 @@ impl Stack {
         true
     }
 
-    /// The first entry that is to be written anew, and the depth of the new chain.
+    /// The first entry that must be written again, and the depth of the new chain.
     ///
     /// # Safety
-    /// As [`Stack::write_change`].
+    /// As for [`Stack::write_change`].
     #[inline(always)]
     unsafe fn narrow(&self, layout: &Layout, change: &Change) -> (usize, usize) {
         let Change {
@@ -234,13 +236,13 @@ impl Stack {
             known,
             n_fresh,
         } = *change;
-        // A frame that only the hint failed to find is not new; and what was called again from the same place in the
-        // same code at the same address is the same frame for us.
+        // A fresh frame may be an old one that its hint missed. A new call may also equal the entry in address, code and
+        // instruction; then nothing needs to be written for it either.
         let depth = known + n_fresh;
         while first_changed >= known && first_changed < depth && first_changed < self.depth {
             let frame = self.fresh[depth - 1 - first_changed];
             let entry = &self.entries[first_changed];
-            // SAFETY: fresh frames are live.
+            // SAFETY: fresh frames belong to the chain, which the caller promises to be live.
             let same = entry.frame == frame
                 && unsafe { word(frame, layout.frame_code) } == entry.code
                 && unsafe { word(frame, layout.frame_instr) } == entry.instruction;
@@ -252,21 +254,21 @@ impl Stack {
         (first_changed, depth)
     }
 
-    /// Brings the entries up to date without writing: what is written is decided together with the native frames. The
-    /// first entry that changed, or `None`.
+    /// Updates the entries without writing, for stacks with native frames, which `native::mixed` writes. Returns the first
+    /// entry that changed, or `None`.
     ///
     /// # Safety
-    /// As [`Stack::sync`].
+    /// As for [`Stack::sync`].
     pub unsafe fn refresh(&mut self, layout: &Layout, thread_state: usize) -> Option<usize> {
         if codes::n_deaths() != self.deaths_seen {
             self.forget_codes();
         }
-        // SAFETY: as our caller says.
+        // SAFETY: the caller's promise about `thread_state` and `layout` is that of `find_change`.
         let change = unsafe { self.find_change(layout, thread_state) };
         if change.first_changed == self.depth && change.n_fresh == 0 {
             return None;
         }
-        // SAFETY: the change was just found.
+        // SAFETY: `find_change` has just found this change in the live chain.
         let (first_changed, depth) = unsafe { self.narrow(layout, &change) };
         for i in first_changed..depth {
             let frame = if i < change.known {
@@ -274,7 +276,7 @@ impl Stack {
             } else {
                 self.fresh[depth - 1 - i]
             };
-            // SAFETY: the frame is live.
+            // SAFETY: `find_change` has just found the frame in the live chain.
             unsafe { self.remember(layout, frame, i) };
         }
         self.depth = depth;
@@ -293,8 +295,8 @@ impl Stack {
         self.entries[i].n_written = n_written;
     }
 
-    /// The first entry that is not among the first `n_written` frames that were written, shims before it included.
-    pub fn first_behind(&self, n_written: u32) -> usize {
+    /// The first entry after those of the first `n_written` written frames; shims right before it count as part of it.
+    pub fn first_not_written(&self, n_written: u32) -> usize {
         let entries = &self.entries[..self.depth];
         let mut at = entries.partition_point(|entry| entry.n_written <= n_written);
         while at > 0 && entries[at - 1].is_shim && entries[at - 1].n_written == n_written {
@@ -306,10 +308,10 @@ impl Stack {
     /// Remembers one frame as entry `i`.
     ///
     /// # Safety
-    /// `frame` is in the calling thread's chain.
+    /// `frame` is in the calling thread's live chain.
     #[inline(always)]
     unsafe fn remember(&mut self, layout: &Layout, frame: usize, i: usize) {
-        // SAFETY: the frame is live, and these are its fields.
+        // SAFETY: the caller promises a live frame, and the layout gives the offsets of its fields.
         let (raw_code, instruction) = unsafe {
             (
                 word(frame, layout.frame_code),
@@ -327,7 +329,7 @@ impl Stack {
                 owner >= layout.first_shim_owner
             }),
         };
-        self.places[place_of(frame)] = i as u16;
+        self.hints[hint_of(frame)] = i as u16;
     }
 
     /// Whether entry `i` is a shim between C and Python.
@@ -335,7 +337,7 @@ impl Stack {
         self.entries[i].is_shim
     }
 
-    /// What is written for entry `i`; `None` for a shim. The entry's code object is alive.
+    /// The frame to write for entry `i`, whose code object is alive; `None` for a shim.
     #[inline(always)]
     pub fn frame_to_write(&mut self, layout: &Layout, i: usize) -> Option<Frame> {
         let Entry {
@@ -378,10 +380,11 @@ impl Stack {
         id
     }
 
-    /// A code object that had been recorded was freed: its address may mean another one now.
+    /// Drops everything that is remembered by address, because a recorded code object was freed: its address may belong to
+    /// another one now.
     #[cold]
     #[inline(never)]
-    fn take_deaths_into_account(&mut self, room: &mut Room) {
+    fn pop_all_and_forget_codes(&mut self, room: &mut Room) {
         let n_written = self.n_written(self.depth);
         if n_written > 0 {
             room.pop(n_written as usize);
@@ -397,7 +400,7 @@ impl Stack {
         self.depth = 0;
     }
 
-    /// The general way: walks the whole chain; what is equal at its outer end is found later.
+    /// Treats the whole chain as fresh. `narrow` finds later how much of its outer end is unchanged.
     ///
     /// # Safety
     /// `leaf` is 0 or the calling thread's innermost frame.
@@ -421,7 +424,7 @@ impl Stack {
                 n_fresh += 1;
             }
             i += 1;
-            // SAFETY: as above.
+            // SAFETY: the frame is in the live chain.
             frame = unsafe { word(frame, layout.frame_previous) };
         }
         if n_left_out > 0 {
@@ -436,6 +439,8 @@ impl Stack {
     }
 }
 
+/// The innermost frame of a thread; 0 if it has none.
+///
 /// # Safety
 /// `thread_state` is 0 or a live thread state of the interpreter that `layout` describes.
 #[inline(always)]
@@ -444,33 +449,34 @@ unsafe fn innermost(layout: &Layout, thread_state: usize) -> usize {
         return 0;
     }
     match layout.current_frame {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller promises a live thread state, and the layout gives the offset of this field.
         CurrentFrame::Direct(offset) => unsafe { word(thread_state, offset) },
         CurrentFrame::ViaCFrame {
             cframe,
             current_frame,
         } => {
-            // SAFETY: a live thread state always has a C frame record.
+            // SAFETY: the caller promises a live thread state, and the layout gives the offset of this field.
             let record = unsafe { word(thread_state, cframe) };
             if record == 0 {
                 return 0;
             }
-            // SAFETY: as above.
+            // SAFETY: a C frame record that a live thread state points to is live.
             unsafe { word(record, current_frame) }
         }
     }
 }
 
-/// Writes the code object and the raw instruction of the innermost frames, shims left out. Returns how many there are.
+/// Fills `out` with the code object and the raw instruction of the innermost frames, without shims. Returns how many frames
+/// it wrote.
 ///
 /// # Safety
-/// As `Stack::sync`.
+/// As for [`Stack::sync`].
 pub unsafe fn innermost_frames(
     layout: &Layout,
     thread_state: usize,
     out: &mut [(usize, usize)],
 ) -> usize {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller's promise about `thread_state` and `layout` is that of `innermost`.
     let mut frame = unsafe { innermost(layout, thread_state) };
     let mut n_frames = 0;
     while frame != 0 && n_frames < out.len() {

@@ -1,14 +1,14 @@
-//! What the agent keeps for each thread: its place in the file, its tables, its remembered stack.
+//! The state of each thread: its position in the file, its tables, its remembered stack.
 //!
-//! The thread's word (`tls.rs`) is a pointer to a [`ThreadState`], or one of three small numbers. States are never
-//! freed, only used again: a thread that ends gives its state back, and a stale pointer can never dangle.
+//! The thread's word ([`tls`]) is a pointer to a [`ThreadState`], or one of three small numbers. States are never freed, only
+//! reused: a thread that ends returns its state to the pool, so a stale pointer never dangles.
 //!
 //! ```text
 //! word = 0 ── first event ──► state ── last round of thread-exit destructors ──► EXITED
-//! word = OURS from the start: the keeper's own thread, which is never recorded
+//! word = OWN from the start: one of Heaptide's own threads, which are never recorded
 //! ```
-//! Destructors of other libraries may allocate after ours ran, so ours asks to be called again until libc stops asking;
-//! what comes later still is recorded through one shared state, whose `busy` field serves as its lock.
+//! Destructors of other libraries may allocate after Heaptide's destructor has run. So that destructor requests another call
+//! in every round that the C library allows. Later events are recorded through one shared state, whose `busy` field is its lock.
 //!
 //! Runs on: any thread. Allocates: whole pages from the kernel. Locks: `POOL` when a thread begins or ends. During
 //! fork: `POOL` is held across it; in the child all states but the caller's return to the pool.
@@ -29,24 +29,24 @@ use crate::record::stack::Stack;
 use crate::record::tls;
 use crate::{jobs, session};
 
-/// The thread is beyond its destructors.
+/// The thread's destructors have run.
 const EXITED: usize = 1;
-/// The thread is the agent's own.
-const OURS: usize = 2;
+/// The thread is one of Heaptide's own.
+const OWN: usize = 2;
 const FIRST_POINTER: usize = 16;
 
-/// Nobody records in this thread at the moment.
+/// The thread records nothing at the moment.
 pub const IDLE: u32 = 0;
-/// An event of the thread is being recorded; another one can only come from a signal handler.
+/// The thread is recording an event; another one can only come from a signal handler.
 pub const RECORDING: u32 = 1;
-/// The thread is inside an allocator that is itself being recorded; what it asks of libc is part of that.
+/// The thread is inside an allocator whose blocks are recorded; its calls to the C library are part of the same allocation.
 pub const NESTED: u32 = 2;
 
-/// In the order word a thread is named by 16 bits.
+/// The order word names a thread with 16 bits.
 const MAX_STATES: usize = 0xffff;
-/// No thread has this token: the state has not joined the session yet.
+/// The token of a state that has not joined the session yet. No thread has it.
 pub const NO_TOKEN: u64 = u64::MAX;
-/// libc runs thread-exit destructors in at most this many rounds.
+/// The C library runs thread-exit destructors in at most this many rounds.
 const DESTRUCTOR_ROUNDS: u32 = 4;
 
 /// Zero bytes are a valid, unused state.
@@ -55,14 +55,14 @@ pub struct ThreadState {
     pub busy: AtomicU32,
     /// Events in the chunk being filled.
     pub n_events: u32,
-    /// What the order word's low bits must be for this thread to go on writing; `NO_TOKEN` before it joined.
+    /// The low bits of the order word while this thread is the one that recorded last; `NO_TOKEN` before it joined.
     pub token: u64,
-    /// Where the next record goes; null before the first chunk.
+    /// The address of the next record; null before the first chunk.
     pub position: *mut u8,
     /// Beyond this a new chunk is needed before an event begins.
     pub limit: *mut u8,
     pub slot: Option<Slot>,
-    /// The native stack, in a session that has them; null otherwise.
+    /// The native stack, in a session that records native frames; null otherwise.
     pub native: *mut NativeStack,
     pub tables: Tables,
     pub sampler: Sampler,
@@ -71,9 +71,10 @@ pub struct ThreadState {
     pub stream: u32,
     /// Chunks begun in this session.
     pub n_chunks: u32,
-    /// Place in `STATES`, and from 1 the thread's name in the order word.
+    /// Index in `STATES`. Plus 1, it is the thread's name in the order word.
     pub index: u32,
-    os_id: u32,
+    /// The operating system's number of the thread.
+    pub os_id: u32,
     exit_rounds: u32,
     next_free: *mut ThreadState,
     pub jobs: ThreadMemory,
@@ -88,12 +89,12 @@ static FREE: AtomicPtr<ThreadState> = AtomicPtr::new(null_mut());
 static N_STATES: AtomicUsize = AtomicUsize::new(0);
 static STATES: [AtomicPtr<ThreadState>; MAX_STATES] =
     [const { AtomicPtr::new(null_mut()) }; MAX_STATES];
-/// Shared by threads that are beyond their destructors.
+/// The state that threads share after their destructors have run.
 static ORPHANS: AtomicPtr<ThreadState> = AtomicPtr::new(null_mut());
 /// The pthread key whose destructor ends a thread, plus 1; 0 before it exists.
 static EXIT_KEY: AtomicU32 = AtomicU32::new(0);
 
-/// Begins recording an event of this thread: its state, marked busy; or null if nothing is to be recorded.
+/// Begins an event: marks this thread's state busy and returns it; null if the event must not be recorded.
 #[inline(always)]
 pub fn enter() -> *mut ThreadState {
     let word = tls::get();
@@ -101,13 +102,13 @@ pub fn enter() -> *mut ThreadState {
         return enter_slowly(word);
     }
     let state = word as *mut ThreadState;
-    // SAFETY: states are never unmapped, and this one belongs to this thread.
+    // SAFETY: a word that is no small number points to this thread's state, and states are never unmapped.
     let busy = unsafe { &(*state).busy };
     match busy.load(Ordering::Relaxed) {
         IDLE => {
             busy.store(RECORDING, Ordering::Relaxed);
-            // Keeps the compiler from moving the look at the order word before the mark; `session::stop` makes
-            // the processor keep it with a barrier on all threads.
+            // Keeps the compiler from moving the load of the order word before this store. `session::stop` makes the
+            // processor keep the order with a barrier on all threads.
             std::sync::atomic::compiler_fence(Ordering::SeqCst);
             state
         }
@@ -119,20 +120,20 @@ pub fn enter() -> *mut ThreadState {
     }
 }
 
-/// Ends what [`enter`] began.
+/// Ends the event that [`enter`] began.
 ///
 /// # Safety
 /// `state` comes from `enter` on this thread and is not used afterwards.
 #[inline(always)]
 pub unsafe fn leave(state: *mut ThreadState) {
-    // SAFETY: as the caller says.
+    // SAFETY: `enter` returned a state, and states are never unmapped.
     unsafe { &(*state).busy }.store(IDLE, Ordering::Release);
 }
 
 #[cold]
 #[inline(never)]
 fn enter_slowly(word: usize) -> *mut ThreadState {
-    if word == OURS || !(session::is_active() || jobs::is_active()) {
+    if word == OWN || !(session::is_active() || jobs::is_active()) {
         return null_mut();
     }
     let _errno = sys::KeepErrno::now();
@@ -156,17 +157,17 @@ fn enter_slowly(word: usize) -> *mut ThreadState {
         session::count_lost(heaptide_capture::Lost::NoThreadState, 1);
         return state;
     }
-    // Marked and in place before libc is asked for anything: `pthread_setspecific` may allocate.
+    // The state is busy and stored before the call below, because `pthread_setspecific` may allocate.
     tls::set(state as usize);
     let key = EXIT_KEY.load(Ordering::Acquire);
     if key != 0 {
-        // SAFETY: the key exists from the first session on and is never deleted.
+        // SAFETY: `prepare` created the key, and nothing deletes it.
         unsafe { libc::pthread_setspecific((key - 1) as libc::pthread_key_t, state.cast()) };
     }
     state
 }
 
-/// A state from the pool, busy, named, not in any session.
+/// Takes a state from the pool: busy, with this thread's number, in no session. Null if there is no memory for one.
 fn take_state() -> *mut ThreadState {
     let _guard = POOL.lock();
     let mut state = FREE.load(Ordering::Relaxed);
@@ -180,18 +181,18 @@ fn take_state() -> *mut ThreadState {
             return null_mut();
         }
         own_memory::add(THREAD_STATE_TOUCHED);
-        // SAFETY: fresh zeroed memory of the right size and page alignment, not shared yet.
+        // SAFETY: fresh zeroed memory of the right size and page alignment, which no other thread knows yet.
         unsafe { (*state).index = index as u32 };
         STATES[index].store(state, Ordering::Release);
         N_STATES.store(index + 1, Ordering::Release);
     } else {
-        // SAFETY: a state in the free list belongs to the pool, whose lock we hold.
+        // SAFETY: a state in the free list belongs to the pool, whose lock this thread holds.
         FREE.store(unsafe { (*state).next_free }, Ordering::Relaxed);
     }
-    // SAFETY: the state is ours now.
+    // SAFETY: the state is out of the pool, so it belongs to this thread alone.
     unsafe {
         (*state).busy.store(RECORDING, Ordering::Relaxed);
-        // Session and slot stay as they are: if the last owner ended while a stop was under way, the stop needs them.
+        // Session and slot stay unchanged: if the last owner ended during a stop, that stop still needs them.
         (*state).token = NO_TOKEN;
         (*state).exit_rounds = 0;
         (*state).os_id = sys::thread_id();
@@ -199,7 +200,7 @@ fn take_state() -> *mut ThreadState {
     state
 }
 
-/// What a state really occupies: the deep end of its stack is untouched in most threads.
+/// Bytes of a state that most threads touch; the rest is the deep end of its stack.
 const THREAD_STATE_TOUCHED: usize = 24 * 1024;
 
 fn orphans() -> *mut ThreadState {
@@ -211,20 +212,20 @@ fn orphans() -> *mut ThreadState {
     if state.is_null() {
         return state;
     }
-    // SAFETY: just taken, known to nobody else.
+    // SAFETY: `take_state` has just given this state to this thread alone.
     unsafe { (*state).busy.store(IDLE, Ordering::Relaxed) };
     match ORPHANS.compare_exchange(null_mut(), state, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => state,
         Err(winner) => {
-            give_back(state);
+            return_to_pool(state);
             winner
         }
     }
 }
 
-fn give_back(state: *mut ThreadState) {
+fn return_to_pool(state: *mut ThreadState) {
     let _guard = POOL.lock();
-    // SAFETY: the caller owns the state and lets go of it here.
+    // SAFETY: both callers own the state and do not use it after this call.
     unsafe {
         (*state).next_free = FREE.load(Ordering::Relaxed);
         (*state).busy.store(IDLE, Ordering::Release);
@@ -232,11 +233,11 @@ fn give_back(state: *mut ThreadState) {
     FREE.store(state, Ordering::Relaxed);
 }
 
-/// Called by libc when a thread ends.
+/// The C library calls this when a thread ends.
 extern "C" fn on_thread_exit(state: *mut libc::c_void) {
     let _errno = sys::KeepErrno::now();
     let state: *mut ThreadState = state.cast();
-    // SAFETY: the value of the key is the state of the thread that ends, which is this one.
+    // SAFETY: `enter_slowly` stored this thread's own state under the key.
     unsafe {
         (*state).exit_rounds += 1;
         if (*state).exit_rounds < DESTRUCTOR_ROUNDS {
@@ -248,16 +249,16 @@ extern "C" fn on_thread_exit(state: *mut libc::c_void) {
         session::thread_ended(state);
     }
     tls::set(EXITED);
-    give_back(state);
+    return_to_pool(state);
 }
 
-/// Once per process, before the first session.
+/// Creates the key whose destructor ends a thread, once per process. Returns `false` if the process has no keys left.
 pub fn prepare() -> bool {
     if EXIT_KEY.load(Ordering::Acquire) != 0 {
         return true;
     }
     let mut key: libc::pthread_key_t = 0;
-    // SAFETY: `key` is a valid place; the destructor stays loaded for ever, as the library is never unloaded.
+    // SAFETY: `key` is a live variable, and the destructor stays loaded, because this library is never unloaded.
     let created = unsafe { libc::pthread_key_create(&mut key, Some(on_thread_exit)) } == 0;
     if created {
         EXIT_KEY.store(key as u32 + 1, Ordering::Release);
@@ -265,12 +266,12 @@ pub fn prepare() -> bool {
     created
 }
 
-/// Declares the calling thread to be the agent's own, never to be recorded.
-pub fn claim_as_ours() {
-    tls::set(OURS);
+/// Declares the calling thread, which has just started, to be one of Heaptide's own: it is never recorded.
+pub fn claim_as_own() {
+    tls::set(OWN);
 }
 
-/// The calling thread is not recorded from now on, though it may have been: it does our work until it ends.
+/// Stops recording the calling thread, which works for Heaptide until it ends.
 pub fn leave_out_for_good() {
     std::mem::forget(Unrecorded::begin());
 }
@@ -282,7 +283,7 @@ pub fn for_each_state(mut visit: impl FnMut(*mut ThreadState)) {
     }
 }
 
-/// Stops recording in this thread until the guard goes: for the agent's own work on a thread of the program.
+/// Stops recording in this thread until the guard is dropped, while Heaptide works on a thread of the program.
 pub struct Unrecorded {
     state: *mut ThreadState,
     before: u32,
@@ -293,7 +294,7 @@ impl Unrecorded {
         let word = tls::get();
         if word < FIRST_POINTER {
             if word == 0 {
-                tls::set(OURS);
+                tls::set(OWN);
             }
             return Unrecorded {
                 state: null_mut(),
@@ -301,7 +302,7 @@ impl Unrecorded {
             };
         }
         let state = word as *mut ThreadState;
-        // SAFETY: this thread's own state.
+        // SAFETY: the word points to this thread's state, and states are never unmapped.
         let before = unsafe { &(*state).busy }.swap(NESTED, Ordering::Relaxed);
         Unrecorded { state, before }
     }
@@ -312,24 +313,23 @@ impl Drop for Unrecorded {
         if self.state.is_null() {
             tls::set(self.before as usize);
         } else {
-            // SAFETY: this thread's own state; guards do not leave their thread.
+            // SAFETY: `begin` stored this thread's state, and a raw pointer keeps the guard on its thread.
             unsafe { &(*self.state).busy }.store(self.before, Ordering::Relaxed);
         }
     }
 }
 
-/// Marks the time a thread spends inside an allocator that is recorded as a whole. A thread that
-/// has not recorded yet gets its state first.
+/// Marks the time that a thread spends inside an allocator whose blocks are recorded as a whole.
 pub struct Nested(*mut ThreadState);
 
-/// The calling thread's own state, made if there is none yet; null if it is not to be recorded.
+/// The calling thread's state, taken from the pool if it has none yet; null if the thread is not recorded.
 #[inline(always)]
 pub fn own_state() -> *mut ThreadState {
     let mut word = tls::get();
     if word == 0 {
         let state = enter();
         if !state.is_null() {
-            // SAFETY: just entered on this thread.
+            // SAFETY: `enter` has just returned this state on this thread.
             unsafe { leave(state) };
         }
         word = tls::get();
@@ -347,7 +347,7 @@ impl Nested {
         if state.is_null() {
             return Nested(state);
         }
-        // SAFETY: this thread's own state.
+        // SAFETY: `own_state` returned this thread's state, and states are never unmapped.
         let busy = unsafe { &(*state).busy };
         if busy.load(Ordering::Relaxed) != IDLE {
             return Nested(null_mut());
@@ -361,19 +361,20 @@ impl Drop for Nested {
     #[inline(always)]
     fn drop(&mut self) {
         if !self.0.is_null() {
-            // SAFETY: this thread's own state, marked by `begin`.
+            // SAFETY: `begin` stored this thread's state, and a raw pointer keeps the guard on its thread.
             unsafe { &(*self.0).busy }.store(IDLE, Ordering::Relaxed);
         }
     }
 }
 
-/// In the child only the calling thread exists: the states of all others return to the pool. `POOL` is held.
+/// Returns the states of all other threads to the pool in a forked child, where only the calling thread exists. The caller
+/// holds `POOL`.
 pub fn after_fork_in_child() {
     let own = tls::get() as *mut ThreadState;
     FREE.store(null_mut(), Ordering::Relaxed);
     ORPHANS.store(null_mut(), Ordering::Relaxed);
     for_each_state(|state| {
-        // SAFETY: the threads that owned the other states do not exist in this process.
+        // SAFETY: states are never unmapped, and the threads that owned the other ones do not exist in this process.
         unsafe {
             (*state).token = NO_TOKEN;
             (*state).session = 0;
@@ -389,13 +390,4 @@ pub fn after_fork_in_child() {
             }
         }
     });
-}
-
-/// The state's thread by the operating system's number.
-///
-/// # Safety
-/// `state` is a state.
-pub unsafe fn os_id(state: *mut ThreadState) -> u32 {
-    // SAFETY: as the caller says.
-    unsafe { (*state).os_id }
 }
