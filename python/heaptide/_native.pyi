@@ -6,6 +6,8 @@ from os import PathLike
 from types import CodeType
 from typing import Any, final
 
+from heaptide.recording.tracker import RecordingOptions
+
 __all__ = [
     "DEFAULT_SAMPLE_BYTES",
     "Control",
@@ -72,14 +74,9 @@ class RecordingError(RuntimeError): ...
 
 def start(
     path: str | PathLike[str],
+    options: RecordingOptions,
     *,
     overwrite: bool,
-    objects: bool,
-    sample_bytes: int,
-    aggregate: bool,
-    native: bool,
-    follow_fork: bool,
-    interval_ms: int,
     whole_program: bool,
     attached: bool,
     session: bytes | None,
@@ -200,7 +197,7 @@ class Control:
         render_environment: list[tuple[str, str]],
         render_seconds: float,
         leaks: bool,
-        start: Callable[[str, bool, int, bool, bool, bool, int], str | None],
+        start: Callable[[str, dict[str, Any]], str | None],
         stop: Callable[[], None],
         heap: Callable[[str, bool, list[str], bool], float],
     ) -> Control: ...

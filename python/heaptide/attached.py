@@ -76,14 +76,14 @@ def attach(wish: Wish) -> list[str]:
         raise _native.RecordingError(f"the process is being recorded into {active} already")
     warning = tracker.start(
         wish["path"],
+        tracker.RecordingOptions(
+            objects=wish["objects"],
+            native=wish["native"],
+            sample_bytes=wish["sample_bytes"],
+            aggregate=wish["aggregate"],
+            interval_ms=wish["interval_ms"],
+        ),
         overwrite=wish["overwrite"],
-        objects=wish["objects"],
-        native=wish["native"],
-        sample_bytes=wish["sample_bytes"],
-        aggregate=wish["aggregate"],
-        follow_fork=False,
-        interval_ms=wish["interval_ms"],
-        whole_program=False,
         command=sys.orig_argv[1:],
         attached=True,
     )

@@ -227,22 +227,10 @@ def _render_environment() -> list[tuple[str, str]]:
     return [(key, value) for key, value in os.environ.items() if not key.startswith(unwanted)]
 
 
-def _start_recording(
-    path: str, objects: bool, sample_bytes: int, aggregate: bool, native: bool, follow_fork: bool, interval_ms: int
-) -> str | None:
+def _start_recording(path: str, options: dict[str, Any]) -> str | None:
     try:
-        return tracker.start(
-            path,
-            overwrite=False,
-            objects=objects,
-            sample_bytes=sample_bytes,
-            aggregate=aggregate,
-            native=native,
-            follow_fork=follow_fork,
-            interval_ms=interval_ms,
-            whole_program=False,
-            session=_identity(os.path.basename(os.path.dirname(path))),
-        )
+        session = _identity(os.path.basename(os.path.dirname(path)))
+        return tracker.start(path, tracker.RecordingOptions(**options), session=session)
     except OSError as error:
         raise RuntimeError(str(error.args[-1])) from None
 

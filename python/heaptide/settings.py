@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 YES = ("1", "t", "true", "y", "yes", "on")
 NO = ("0", "f", "false", "n", "no", "off", "")
-DEFAULT_SAMPLE_BYTES = 512 * 1024
 KEEP_ALL = sys.maxsize
 
 
@@ -75,11 +74,11 @@ def whole(text: str) -> int:
         raise ValueError("it is not a whole number") from None
 
 
-def sample(text: str) -> int:
-    """A size, or yes for the usual one, or no."""
+def sample(text: str) -> int | bool:
+    """A size, or yes for the default size (`True`: only the native module knows it), or no."""
     word = text.strip().lower()
     if word in YES and word != "1":
-        return DEFAULT_SAMPLE_BYTES
+        return True
     return 0 if word in NO else size(text)
 
 

@@ -6,6 +6,8 @@ use heaptide_cli::{LinesPlan, Outcome, RunPlan, ServePlan, Target, WorkerPlan};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::recording::RecordingOptions;
+
 /// A program that is to be shown while it runs.
 #[pyclass(frozen)]
 pub struct Watched(heaptide_cli::LivePlan);
@@ -41,12 +43,15 @@ fn plan_to_dict(py: Python<'_>, plan: RunPlan) -> PyResult<Bound<'_, PyDict>> {
     )?;
     dict.set_item("force", plan.force)?;
     dict.set_item("quiet", plan.quiet)?;
-    dict.set_item("objects", plan.objects)?;
-    dict.set_item("native", plan.native)?;
-    dict.set_item("sample_bytes", plan.sample_bytes.unwrap_or(0))?;
-    dict.set_item("aggregate", plan.aggregate)?;
-    dict.set_item("follow_fork", plan.follow_fork)?;
-    dict.set_item("interval_ms", plan.interval_ms)?;
+    let options = RecordingOptions {
+        objects: plan.objects,
+        native: plan.native,
+        sample_bytes: plan.sample_bytes.unwrap_or(0),
+        aggregate: plan.aggregate,
+        follow_fork: plan.follow_fork,
+        interval_ms: plan.interval_ms,
+    };
+    dict.set_item("options", options.to_dict(py)?)?;
     Ok(dict)
 }
 

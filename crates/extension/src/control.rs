@@ -20,6 +20,8 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::recording::RecordingOptions;
+
 /// Address space, touched only as far as needed; Python code runs on these threads too.
 const STACK_BYTES: usize = 1 << 20;
 
@@ -53,16 +55,18 @@ impl Recorder for Process {
     }
 
     fn start(&self, path: &Path, options: &Options) -> Result<Option<String>, String> {
-        let options = (
-            path.as_os_str(),
-            options.objects,
-            options.sample_bytes,
-            options.aggregate,
-            options.native,
-            options.follow_fork,
-            options.interval_ms(),
-        );
-        self.with_python(|py| self.start.call1(py, options)?.extract(py))
+        let options = RecordingOptions {
+            objects: options.objects,
+            native: options.native,
+            sample_bytes: options.sample_bytes,
+            aggregate: options.aggregate,
+            follow_fork: options.follow_fork,
+            interval_ms: options.interval_ms(),
+        };
+        self.with_python(|py| {
+            let arguments = (path.as_os_str(), options.to_dict(py)?);
+            self.start.call1(py, arguments)?.extract(py)
+        })
     }
 
     fn stop(&self) -> Result<(), String> {

@@ -13,6 +13,7 @@ use heaptide_capture::Mode;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyFileExistsError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 /// What the operating system calls "exists already".
 const EEXIST: i32 = 17;
@@ -24,22 +25,52 @@ create_exception!(
     "Recording could not begin; the message says why and what to do."
 );
 
+/// The options of a recording, as `heaptide.recording.tracker.RecordingOptions` holds them.
+#[derive(FromPyObject)]
+pub struct RecordingOptions {
+    pub objects: bool,
+    pub native: bool,
+    pub sample_bytes: u64,
+    pub aggregate: bool,
+    pub follow_fork: bool,
+    pub interval_ms: u32,
+}
+
+impl RecordingOptions {
+    fn mode(&self) -> Mode {
+        Mode {
+            objects: self.objects,
+            sample_bytes: self.sample_bytes,
+            aggregate: self.aggregate,
+            follow_fork: self.follow_fork,
+            native: self.native,
+        }
+    }
+
+    /// The keyword arguments that make the same options in Python.
+    pub fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("objects", self.objects)?;
+        dict.set_item("native", self.native)?;
+        dict.set_item("sample_bytes", self.sample_bytes)?;
+        dict.set_item("aggregate", self.aggregate)?;
+        dict.set_item("follow_fork", self.follow_fork)?;
+        dict.set_item("interval_ms", self.interval_ms)?;
+        Ok(dict)
+    }
+}
+
 /// Begins to record this process. Returns a sentence if Python stacks cannot be read.
 #[pyfunction]
-#[pyo3(signature = (path, *, overwrite, objects, sample_bytes, aggregate, native, follow_fork, interval_ms, whole_program, attached, session, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths))]
+#[pyo3(signature = (path, options, *, overwrite, whole_program, attached, session, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths))]
 #[allow(
     clippy::too_many_arguments,
     reason = "keyword arguments, each with its name at the only caller"
 )]
 pub fn start(
     path: PathBuf,
+    options: RecordingOptions,
     overwrite: bool,
-    objects: bool,
-    sample_bytes: u64,
-    aggregate: bool,
-    native: bool,
-    follow_fork: bool,
-    interval_ms: u32,
     whole_program: bool,
     attached: bool,
     session: Option<[u8; 16]>,
@@ -56,14 +87,8 @@ pub fn start(
     let config = Config {
         path,
         overwrite,
-        mode: Mode {
-            objects,
-            sample_bytes,
-            aggregate,
-            native,
-            follow_fork,
-        },
-        interval_ms,
+        mode: options.mode(),
+        interval_ms: options.interval_ms,
         whole_program,
         attached,
         session,

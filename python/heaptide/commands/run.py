@@ -37,12 +37,7 @@ if TYPE_CHECKING:
         output: str | None
         force: bool
         quiet: bool
-        objects: bool
-        native: bool
-        sample_bytes: int
-        aggregate: bool
-        follow_fork: bool
-        interval_ms: int
+        options: dict[str, Any]
 
 
 def run(plan: Plan) -> int:
@@ -88,13 +83,8 @@ def _start_recording(plan: Plan) -> bool:
         atexit.register(_finish, path, os.getpid(), plan["quiet"])
         warning = tracker.start(
             path,
+            tracker.RecordingOptions(**plan["options"]),
             overwrite=plan["force"],
-            objects=plan["objects"],
-            native=plan["native"],
-            sample_bytes=plan["sample_bytes"],
-            aggregate=plan["aggregate"],
-            follow_fork=plan["follow_fork"],
-            interval_ms=plan["interval_ms"],
             whole_program=True,
             command=_command(plan),
         )

@@ -26,7 +26,7 @@ from heaptide.messages import reason, say
 from heaptide.reports import Report, Sink, deliver, render
 
 if TYPE_CHECKING:
-    from heaptide.recording.tracker import Mode
+    from heaptide.recording.tracker import RecordingOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -76,9 +76,15 @@ def profile_memory(
     Decorates functions, async functions, generators, async generators and methods. Calls that overlap share one
     recording, and each has a report of it; a call of the function within itself has none of its own.
     """
-    profile = Profile(
-        "Memory", objects, native, sample, aggregate, follow_fork, interval_ms, reporter, reporter_args, folder, sink
+    options = check_options(
+        objects=objects,
+        native=native,
+        sample=sample,
+        aggregate=aggregate,
+        follow_fork=follow_fork,
+        interval_ms=interval_ms,
     )
+    profile = Profile("Memory", options, reporter, reporter_args, folder, sink)
     return profile if function is None else profile(function)
 
 
@@ -92,19 +98,13 @@ def memray_profiling(
     memray_reporter_args: list[str] | None = None,
 ) -> Any:
     """:func:`profile_memory` under the names and with the defaults of Flyte's plugin for memray."""
-    profile = Profile(
-        "Memray",
-        trace_python_allocators,
-        native_traces,
-        None,
-        False,
-        follow_fork,
-        memory_interval_ms,
-        memray_html_reporter,
-        memray_reporter_args,
-        FOLDER,
-        None,
+    options = check_options(
+        objects=trace_python_allocators,
+        native=native_traces,
+        follow_fork=follow_fork,
+        interval_ms=memory_interval_ms,
     )
+    profile = Profile("Memray", options, memray_html_reporter, memray_reporter_args, FOLDER, None)
     return profile if task_function is None else profile(task_function)
 
 
@@ -114,12 +114,7 @@ class Profile:
     def __init__(
         self,
         family: str,
-        objects: bool,
-        native: bool,
-        sample: int | bool | None,
-        aggregate: bool,
-        follow_fork: bool,
-        interval_ms: int,
+        options: RecordingOptions | None,
         reporter: str,
         reporter_args: Sequence[str] | None,
         folder: str | os.PathLike[str],
@@ -130,7 +125,7 @@ class Profile:
         self.title = f"{family} {reporter.capitalize()}"
         self.folder = os.fspath(folder)
         self.sink = sink
-        self.mode = check_mode(objects, native, sample, aggregate, follow_fork, interval_ms)
+        self.options = options
 
     def __call__(self, function: Function) -> Function:
         if isinstance(function, (staticmethod, classmethod)):
@@ -267,7 +262,7 @@ class Call:
         try:
             from heaptide.recording import shared
 
-            self.place = shared.enter(profile.folder, self.name, profile.reporter, profile.mode)
+            self.place = shared.enter(profile.folder, self.name, profile.reporter, profile.options)
         except Exception as error:
             say(f"{self.name}: {reason(error)}; it runs without being recorded")
 
@@ -337,20 +332,10 @@ def check_reporter(reporter: str, arguments: Sequence[str] | None) -> list[str]:
     return list(arguments)
 
 
-def check_mode(
-    objects: bool, native: bool, sample: int | bool | None, aggregate: bool, follow_fork: bool, interval_ms: int
-) -> Mode | None:
-    """How to record, checked as :class:`heaptide.Tracker` checks it."""
+def check_options(**options: Any) -> RecordingOptions | None:
+    """Return the options of :class:`heaptide.Tracker`, checked; None if the native module cannot be loaded."""
     try:
-        from heaptide.recording.tracker import Tracker
+        from heaptide.recording.tracker import RecordingOptions
     except ImportError:
-        return None  # told when the function is called
-    return Tracker(
-        os.devnull,
-        objects=objects,
-        native=native,
-        sample=sample,
-        aggregate=aggregate,
-        follow_fork=follow_fork,
-        interval_ms=interval_ms,
-    ).mode()
+        return None  # reported when the function is called: the profiler must not stop a program
+    return RecordingOptions.checked(**options)

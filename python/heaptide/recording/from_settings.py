@@ -61,14 +61,16 @@ def begin(
         capture_files.make_room(path, chosen.keep)
     warning = tracker.start(
         path,
+        tracker.RecordingOptions.checked(
+            objects=chosen.objects or (is_component and chosen.detailed_tracing),
+            native=chosen.native or (is_component and chosen.detailed_tracing),
+            sample=chosen.sample or None,
+            aggregate=chosen.aggregate,
+            follow_fork=chosen.follow_fork,
+            interval_ms=chosen.interval,
+        ),
         # The name was just made free; if another process has taken it meanwhile, the later one is the latest.
         overwrite=True,
-        objects=chosen.objects or (is_component and chosen.detailed_tracing),
-        native=chosen.native or (is_component and chosen.detailed_tracing),
-        sample_bytes=chosen.sample,
-        aggregate=chosen.aggregate,
-        follow_fork=chosen.follow_fork,
-        interval_ms=chosen.interval,
         whole_program=whole_program,
         command=None if not whole_program else sys.orig_argv[1:],
         session=None if joined is None else joined.id,

@@ -16,7 +16,6 @@ from heaptide.messages import say_once
 from heaptide.recording import capture_files, tracker
 
 MAX_CALLS_PER_SECOND = 10_000
-DEFAULT_MODE = tracker.Tracker(os.devnull).mode()
 
 
 class Shared:
@@ -49,7 +48,7 @@ _lock = threading.Lock()
 _shared: Shared | None = None
 
 
-def enter(folder: str, function: str, reporter: str, mode: tracker.Mode | None) -> Place:
+def enter(folder: str, function: str, reporter: str, options: tracker.RecordingOptions | None) -> Place:
     """A call begins. Raises what can go wrong."""
     global _shared
     folder = os.path.abspath(folder)
@@ -67,7 +66,7 @@ def enter(folder: str, function: str, reporter: str, mode: tracker.Mode | None) 
                 continue
             try:
                 if source is None:
-                    warning = tracker.start(capture, overwrite=False, whole_program=False, **(mode or DEFAULT_MODE))
+                    warning = tracker.start(capture, options or tracker.RecordingOptions())
                     if warning is not None:
                         say_once(f"{warning}; Python stacks are left out of the captures")
                     _shared = Shared(capture)

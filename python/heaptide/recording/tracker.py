@@ -19,16 +19,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    class Mode(TypedDict):
-        """How to record."""
-
-        objects: bool
-        native: bool
-        sample_bytes: int
-        aggregate: bool
-        follow_fork: bool
-        interval_ms: int
-
     class Program(TypedDict):
         """Facts for the header of a capture."""
 
@@ -43,7 +33,6 @@ if TYPE_CHECKING:
         own_paths: list[str]
 
 
-DEFAULT_SAMPLE_BYTES = 512 * 1024
 MAX_SAMPLE_BYTES = 1 << 50
 MAX_INTERVAL_MS = 86_400_000
 
@@ -53,6 +42,38 @@ _lifecycle = allocate_lock()
 def active() -> bool:
     """Tell whether this process is being recorded."""
     return _native.active() is not None
+
+
+class RecordingOptions:
+    """How to record, passed whole from every entry point to :func:`start`. The attributes are those `_native` reads."""
+
+    def __init__(
+        self,
+        *,
+        objects: bool = False,
+        native: bool = False,
+        sample_bytes: int = 0,
+        aggregate: bool = False,
+        follow_fork: bool = False,
+        interval_ms: int = 10,
+    ) -> None:
+        self.objects = objects
+        self.native = native
+        # Mean bytes between two recorded allocations; 0 records every allocation.
+        self.sample_bytes = sample_bytes
+        self.aggregate = aggregate
+        self.follow_fork = follow_fork
+        self.interval_ms = interval_ms
+
+    @classmethod
+    def checked(cls, *, sample: int | bool | None = None, interval_ms: int = 10, **flags: bool) -> RecordingOptions:
+        """Return the options that a user chose; an invalid number raises TypeError or ValueError."""
+        if sample is True:
+            sample = _native.DEFAULT_SAMPLE_BYTES
+        if sample is not None and sample is not False:
+            _check("sample", sample, "a number of bytes", MAX_SAMPLE_BYTES)
+        _check("interval_ms", interval_ms, "a number", MAX_INTERVAL_MS)
+        return cls(sample_bytes=int(sample or 0), interval_ms=interval_ms, **flags)
 
 
 class Tracker:
@@ -83,38 +104,24 @@ class Tracker:
         overwrite: bool = False,
         native_traces: bool = False,
     ) -> None:
-        if sample is True:
-            sample = DEFAULT_SAMPLE_BYTES
-        if sample is not None and sample is not False:
-            _check("sample", sample, "a number of bytes", MAX_SAMPLE_BYTES)
-        _check("interval_ms", interval_ms, "a number", MAX_INTERVAL_MS)
+        self._options = RecordingOptions.checked(
+            objects=objects,
+            native=native or native_traces,
+            sample=sample,
+            aggregate=aggregate,
+            follow_fork=follow_fork,
+            interval_ms=interval_ms,
+        )
         self._path = os.path.abspath(destination)
-        self._objects = objects
-        self._native = native or native_traces
-        self._sample_bytes = int(sample or 0)
-        self._aggregate = aggregate
-        self._follow_fork = follow_fork
-        self._interval_ms = interval_ms
         self._overwrite = overwrite
         self._is_recording = False
-
-    def mode(self) -> Mode:
-        """How this tracker records, in the words of :func:`start`."""
-        return {
-            "objects": self._objects,
-            "native": self._native,
-            "sample_bytes": self._sample_bytes,
-            "aggregate": self._aggregate,
-            "follow_fork": self._follow_fork,
-            "interval_ms": self._interval_ms,
-        }
 
     def start(self) -> None:
         """Begin to record."""
         self._start()
 
     def _start(self) -> None:
-        warning = start(self._path, overwrite=self._overwrite, whole_program=False, **self.mode())
+        warning = start(self._path, self._options, overwrite=self._overwrite)
         self._is_recording = True
         if warning is not None:
             import warnings
@@ -152,15 +159,10 @@ def _check(name: str, value: object, what: str, largest: int) -> None:
 
 def start(
     path: str,
+    options: RecordingOptions,
     *,
-    overwrite: bool,
-    objects: bool,
-    native: bool,
-    sample_bytes: int,
-    aggregate: bool,
-    follow_fork: bool,
-    interval_ms: int,
-    whole_program: bool,
+    overwrite: bool = False,
+    whole_program: bool = False,
     command: list[str] | None = None,
     session: bytes | None = None,
     first_import_path: str | None = None,
@@ -176,13 +178,8 @@ def start(
         thread_names.prepare()
         warning = _native.start(
             path,
+            options,
             overwrite=overwrite,
-            objects=objects,
-            native=native,
-            sample_bytes=sample_bytes,
-            aggregate=aggregate,
-            follow_fork=follow_fork,
-            interval_ms=interval_ms,
             whole_program=whole_program,
             attached=attached,
             session=session,

@@ -104,7 +104,7 @@ def test_a_file_that_cannot_be_read_is_told_and_left_out(
 def test_sizes_and_words_are_read_as_people_write_them() -> None:
     sizes = {"4096": 4096, "512k": 524_288, "1MiB": 1 << 20, "1.5M": 3 << 19, "2kB": 2000, "1g": 1 << 30, "0": 0}
     assert {text: settings.size(text) for text in sizes} == sizes
-    assert settings.sample("yes") == settings.DEFAULT_SAMPLE_BYTES and settings.sample("off") == 0
+    assert settings.sample("yes") is True and settings.sample("off") == 0
     assert settings.run("run") and settings.run("1") and not settings.run("off")
     assert settings.words(" a ,,b") == ["a", "", "b"] and settings.words("  ") == []
     for text in ("", "k", "inf", "nan", "-1", "99999999g"):

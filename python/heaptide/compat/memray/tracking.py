@@ -86,14 +86,13 @@ class Tracker:
             self._overwrite = destination.overwrite
             path = os.fspath(destination.path)
         self._path = os.path.abspath(path)
-        self._mode = tracker.Tracker(
-            self._path,
+        self._options = tracker.RecordingOptions.checked(
             objects=trace_python_allocators,
             native=native_traces,
             aggregate=FileFormat(file_format) is FileFormat.AGGREGATED_ALLOCATIONS,
             follow_fork=follow_fork,
             interval_ms=memory_interval_ms,
-        ).mode()
+        )
         self._is_used = False
         self._is_recording = False
 
@@ -105,7 +104,7 @@ class Tracker:
         if self._path != os.devnull:
             if self._keeps_earlier:
                 capture_files.make_room(self._path, KEEP_EARLIER)
-            warning = tracker.start(self._path, overwrite=self._overwrite, whole_program=False, **self._mode)
+            warning = tracker.start(self._path, self._options, overwrite=self._overwrite)
             if warning is not None:
                 say_once(f"{warning}; Python stacks are left out of the captures")
             self._is_recording = True
