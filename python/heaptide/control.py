@@ -16,7 +16,7 @@ import sys
 import zlib
 from typing import Any
 
-from heaptide import _native, settings
+from heaptide import _native, command_process, settings
 from heaptide.recording import tracker
 from heaptide.serving import process_group
 
@@ -31,7 +31,6 @@ _PATIENCE_SECONDS = 30.0
 _RENDER_SECONDS = 300.0
 _RENDER_BYTES = 4 << 30
 _CLOSING_SECONDS = 3.0
-_RENDERER = "import sys; sys.path.insert(0, sys.argv.pop(1)); from heaptide.rendering import main; main()"
 
 # In the order in which they were made.
 _controls: list[Control] = []
@@ -149,8 +148,8 @@ def start(
         "keep_bytes": keep_bytes,
         "requests_per_second": min(requests_per_second, _MOST_REQUESTS_PER_SECOND),
         "patience_seconds": _PATIENCE_SECONDS,
-        "render_command": _render_command(),
-        "render_environment": _render_environment(),
+        "render_command": command_process.command(_RENDER_BYTES),
+        "render_environment": list(command_process.environment().items()),
         "render_seconds": _RENDER_SECONDS,
         "leaks": leaks,
     }
@@ -210,21 +209,6 @@ def _directory(name: str) -> str:
                     errno.EACCES, f"{folder} belongs to somebody else: choose another directory for sessions"
                 ) from None
     return os.path.realpath(os.path.join(own, "sessions", plain or "job"))
-
-
-def _render_command() -> list[str]:
-    """The interpreter that this package runs in; a server with an interpreter inside is none."""
-    python = sys.executable or ""
-    if not os.path.basename(python).startswith("python"):
-        python = os.path.join(sys.prefix, "bin", "python3")
-    packages = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    return [python, "-I", "-S", "-c", _RENDERER, packages, str(_RENDER_BYTES)]
-
-
-def _render_environment() -> list[tuple[str, str]]:
-    """The environment without what is meant for the job alone."""
-    unwanted = ("HEAPTIDE", "MEMRAY", "PYTHON", "LD_PRELOAD", "COLUMNS", "LINES")
-    return [(key, value) for key, value in os.environ.items() if not key.startswith(unwanted)]
 
 
 def _start_recording(path: str, options: dict[str, Any]) -> str | None:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
+from heaptide import command_process
 from heaptide.commands.lines import Accumulated
 from heaptide.lines import report
-from heaptide.lines.recording import in_another_process
 from heaptide.lines.usage import memory_usage
 from heaptide.messages import reason
 from heaptide.recording.tracker import Tracker
@@ -260,9 +260,9 @@ class Magics:
             finally:
                 # What led to a failure is worth seeing, too: a cell that ran out of memory above all.
                 leaks = ["--leaks"] if options.has("leaks") else []
-                done = in_another_process("flamegraph", *leaks, "-o", page, capture)
+                done = command_process.run("flamegraph", *leaks, "-o", page, capture)
                 if done.returncode != 0:
-                    raise RuntimeError(done.stderr.strip().removeprefix("heaptide: ") or "the page could not be made")
+                    raise RuntimeError(done.stderr.removeprefix("heaptide: ") or "the page could not be made")
                 with open(page, encoding="utf-8") as file:
                     text = file.read()
                 if options.has("o"):

@@ -8,19 +8,10 @@ made reaches the sink, too: its page says why.
 from __future__ import annotations
 
 import html
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 
+from heaptide import command_process
 from heaptide.messages import reason
-
-# Lower than the program's own: it is the program that is in a hurry.
-NICENESS = 10
-
-# Isolated from the program's folder and environment, with this very package in front.
-_COMMAND = "import sys; sys.path.insert(0, sys.argv.pop(1)); from heaptide.__main__ import main; sys.exit(main())"
-_PACKAGES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Report:
@@ -76,10 +67,9 @@ def deliver(report: Report, sink: Sink | None) -> None:
 def render(report: Report, arguments: Sequence[str], captures: Sequence[str]) -> None:
     """Make the page in another process; if that fails, a page that says so. Never raises."""
     try:
-        report.error = _run([report.reporter, "-o", report.path, *arguments, "--", *captures])
-        if report.error is None and not os.path.exists(report.path):
-            # A program that waits for all children alike takes the exit code away from us.
-            report.error = "the reporter left no page"
+        done = command_process.run(report.reporter, "-o", report.path, *arguments, "--", *captures)
+        if done.returncode != 0:
+            report.error = (done.stderr.splitlines() or [f"the reporter ended with {done.returncode}"])[-1]
     except Exception as error:
         report.error = reason(error)
     if report.error is not None:
@@ -88,32 +78,6 @@ def render(report: Report, arguments: Sequence[str], captures: Sequence[str]) ->
                 file.write(_apology(report, report.error))
         except OSError:
             pass
-
-
-def command(words: Sequence[str]) -> list[str]:
-    """What to run for the words of a heaptide command."""
-    if not sys.executable:
-        raise OSError("there is no interpreter to make the report with")
-    return [sys.executable, "-I", "-c", _COMMAND, _PACKAGES, *words]
-
-
-def _run(words: list[str]) -> str | None:
-    process = subprocess.Popen(
-        command(words),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-    )
-    try:
-        os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
-    except OSError:
-        pass
-    _, said = process.communicate()
-    if process.returncode == 0:
-        return None
-    return (said.strip().splitlines() or [f"the reporter ended with {process.returncode}"])[-1]
 
 
 def _apology(report: Report, error: str) -> str:

@@ -41,7 +41,7 @@ impl Config {
     }
 }
 
-/// How the process that makes a report is started. It is niced and bounded by `heaptide.rendering`.
+/// How the process that makes a report is started. It is niced and bounded by `heaptide.command_process`.
 #[derive(Clone, Debug)]
 pub struct RenderConfig {
     /// The words before the report's own.

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 from types import CodeType
-from typing import TYPE_CHECKING
 
-from heaptide import _native
+from heaptide import _native, command_process
 from heaptide.messages import reason, say_once
 from heaptide.recording.tracker import Tracker
-
-if TYPE_CHECKING:
-    import subprocess
 
 Heap = dict[int, tuple[int, int, int, int]]
 
@@ -61,7 +56,7 @@ class LineRecording:
 
 def recorded_lines(path: str, code: CodeType) -> Heap:
     """Ask a capture for the lines of a function."""
-    done = in_another_process("lines", "--json", "--function", code.co_name, "--from", path)
+    done = command_process.run("lines", "--json", "--function", code.co_name, "--from", path)
     if done.returncode != 0 or not done.stdout:
         # A function that allocated nothing is in no capture.
         return {}
@@ -73,21 +68,3 @@ def recorded_lines(path: str, code: CodeType) -> Heap:
         for row in table["lines"]
         if code.co_firstlineno <= row["line"] <= last and row["allocations"]
     }
-
-
-def in_another_process(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the heaptide command beside this program, which pays nothing for it."""
-    import subprocess
-
-    # Whoever records everything by a variable does not mean our report.
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("HEAPTIDE")}
-    home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [home, environment.get("PYTHONPATH")]))
-    return subprocess.run(
-        [sys.executable, "-m", "heaptide", *arguments],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env=environment,
-        stdin=subprocess.DEVNULL,
-    )

@@ -358,14 +358,14 @@ def test_reports_are_rendered_in_another_process_with_low_priority_and_limited_m
     # The script replaces the command by a function that prints its priority and memory limit.
     script = (
         "import os, resource, sys\n"
-        "from heaptide import _native, rendering\n"
+        "from heaptide import _native, command_process\n"
         "def main(words):\n"
         "    print(os.nice(0), resource.getrlimit(resource.RLIMIT_AS)[0], words)\n"
         "    return 0\n"
-        "rendering._native = _native\n"
+        "command_process._native = _native\n"
         "sys.modules['heaptide._native'].main = main\n"
         "sys.argv = ['x', '123456789012', 'stats']\n"
-        "rendering.main()\n"
+        "command_process.main()\n"
     )
     done = ControlledProgram([sys.executable, "-c", script], leaking.folder)
     nice, limit, words = done.address.split(maxsplit=2)

@@ -7,13 +7,11 @@ import datetime
 import enum
 import json
 import os
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from heaptide.reports import command
+from heaptide import command_process
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -161,12 +159,8 @@ def _frame(text: str) -> Frame:
 
 
 def _output(*words: str) -> str:
-    """What our command prints; its complaint becomes the exception that memray raises for a bad file."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as out:
-        done = subprocess.run(
-            command([*words]), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, text=True
-        )
-        if done.returncode != 0:
-            raise OSError((done.stderr.strip().splitlines() or ["the capture cannot be read"])[-1])
-        out.seek(0)
-        return out.read()
+    """Return the output of our command; its message becomes the exception that memray raises for a bad file."""
+    done = command_process.run(*words)
+    if done.returncode != 0:
+        raise OSError((done.stderr.splitlines() or ["the capture cannot be read"])[-1])
+    return done.stdout

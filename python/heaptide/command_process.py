@@ -1,0 +1,84 @@
+"""Runs the heaptide command in another process: a report must not grow the program that asks for it.
+
+The process has low priority and, on request, bounded memory. It is isolated from the program: it imports nothing from
+the program's folders and sees no variable that is meant for the program, so it is never recorded itself.
+
+The last line on standard error states the exit code. The exit status itself may never arrive: a program that waits for
+all of its children takes it away.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import subprocess
+
+_NICENESS = 10
+_PACKAGES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_CODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from heaptide.command_process import main; main()"
+# `crates/control/src/render.rs` reads the same line.
+_ENDED = "\nheaptide-ended: "
+# Variables that begin with these are meant for the program, or describe its terminal.
+_UNWANTED = ("HEAPTIDE", "MEMRAY", "PYTHON", "LD_PRELOAD", "COLUMNS", "LINES")
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run ``heaptide WORDS`` and return its exit code, output and messages."""
+    import subprocess
+
+    done = subprocess.run(
+        [*command(), *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        env=environment(),
+    )
+    messages, is_stated, code = done.stderr.rpartition(_ENDED)
+    # Without the line the process was killed, even if the status says 0 because the program took the real one away.
+    done.returncode = int(code) if is_stated else done.returncode or 1
+    done.stderr = (messages if is_stated else code).strip()
+    return done
+
+
+def command(memory_limit: int = 0) -> list[str]:
+    """Return the start of a command line that the words of a heaptide command follow; a limit of 0 is none."""
+    python = sys.executable or ""
+    if not os.path.basename(python).startswith("python"):
+        # A web server with an embedded interpreter is not an interpreter.
+        python = os.path.join(sys.prefix, "bin", "python3")
+    return [python, "-I", "-S", "-c", _CODE, _PACKAGES, str(memory_limit)]
+
+
+def environment() -> dict[str, str]:
+    """Return the program's environment without the variables that are meant for the program alone."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_UNWANTED)}
+
+
+def main() -> None:
+    """Run the command in this process, which :func:`command` describes, and state how it ended."""
+    from heaptide import _native
+
+    memory_limit, *words = sys.argv[1:]
+    _yield_to_program(int(memory_limit))
+    outcome = _native.main(words)
+    code = outcome if isinstance(outcome, int) else 2
+    sys.stdout.flush()
+    os.write(2, f"{_ENDED}{code}\n".encode())
+    os._exit(code)
+
+
+def _yield_to_program(memory_limit: int) -> None:
+    import resource
+
+    try:
+        os.nice(_NICENESS)
+        if memory_limit:
+            soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+            bounds = [bound for bound in (memory_limit, soft, hard) if bound != resource.RLIM_INFINITY]
+            resource.setrlimit(resource.RLIMIT_AS, (min(bounds), hard))
+    except (OSError, ValueError):  # a sandbox may forbid it; the report is made all the same
+        pass
