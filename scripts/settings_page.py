@@ -40,15 +40,18 @@ Only in the environment:
 
 def page() -> str:
     """The whole page."""
-    from heaptide import settings
+    from heaptide import platforms, settings
+
+    known = platforms.all_platforms()
 
     rows = []
     for setting in settings.ALL:
-        names = ", ".join(f"`{name}`" for name in (setting.short, setting.other) if name)
+        names = ", ".join(f"`{name}`" for name in setting.environment_names(known)[1:])
         default = setting.shown_default or {False: "no", True: "yes", "": ""}.get(setting.default, str(setting.default))
         rows.append(f"| `{setting.name}` | {names} | {setting.kind} | {default} | {setting.help} |")
-    only = [f"| `{name}` | {meaning} |" for name, meaning in settings.ENVIRONMENT_ONLY.items()]
-    return HEAD + "\n".join(rows) + "\n" + BETWEEN + "\n".join(only) + "\n"
+    only = {**settings.ENVIRONMENT_ONLY, **{name: text for each in known for name, text in each.documented.items()}}
+    lines = [f"| `{name}` | {meaning} |" for name, meaning in only.items()]
+    return HEAD + "\n".join(rows) + "\n" + BETWEEN + "\n".join(lines) + "\n"
 
 
 def main() -> int:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:  # `typing` itself would be an import
     from heaptide.lines.profile import profile
     from heaptide.lines.usage import memory_usage
     from heaptide.notebook import load_ipython_extension
-    from heaptide.recording.decorator import memray_profiling, profile_memory
+    from heaptide.platforms.flyte import memray_profiling
+    from heaptide.recording.decorator import profile_memory
     from heaptide.recording.tracker import Tracker, active
 
 __all__ = [
@@ -71,7 +72,7 @@ _HOME_OF = {
     "hpy": "inspection.heapy",
     "load_ipython_extension": "notebook",
     "memory_usage": "lines.usage",
-    "memray_profiling": "recording.decorator",
+    "memray_profiling": "platforms.flyte",
     "profile": "lines.profile",
     "profile_memory": "recording.decorator",
 }

@@ -17,14 +17,16 @@ from __future__ import annotations
 import os
 import sys
 
+from heaptide import platforms
 from heaptide.messages import say_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
     from heaptide.activation.config_files import Configuration
+    from heaptide.platforms import Platform
 
 YES = ("1", "t", "true", "y", "yes", "on")
 NO = ("0", "f", "false", "n", "no", "off", "")
@@ -129,7 +131,7 @@ def plain(text: str) -> str:
 class Setting:
     """One line of the list."""
 
-    __slots__ = ("default", "file_alias", "help", "kind", "name", "other", "parse", "short", "shown_default")
+    __slots__ = ("default", "help", "kind", "name", "parse", "short", "shown_default")
 
     def __init__(
         self,
@@ -140,8 +142,6 @@ class Setting:
         *,
         kind: str,
         short: str = "",
-        other: str = "",
-        file_alias: str = "",
         shown_default: str = "",
     ) -> None:
         self.name = name
@@ -149,11 +149,8 @@ class Setting:
         self.default = default
         self.help = help
         self.kind = kind
-        # Names in the environment: the short one, and a platform's own.
+        # The short name in the environment, if it has one.
         self.short = short
-        self.other = other
-        # What it is called in a platform's own configuration file.
-        self.file_alias = file_alias
         self.shown_default = shown_default
 
     @property
@@ -161,9 +158,10 @@ class Setting:
         """The name in the environment that every setting has."""
         return f"HEAPTIDE__PROFILING__{self.name.upper()}"
 
-    def environment_names(self) -> list[str]:
+    def environment_names(self, platforms: list[Platform]) -> list[str]:
         """All names in the environment, the first found wins."""
-        return [name for name in (self.long, self.short, self.other) if name]
+        others = [platform.variables.get(self.name, "") for platform in platforms]
+        return [name for name in (self.long, self.short, *others) if name]
 
 
 ALL = (
@@ -200,11 +198,11 @@ ALL = (
     Setting(
         "profiler", boolean, False, "`heaptide serve` records the job from before its import, and has the profiler's "
         "routes",
-        kind="yes or no", short="HEAPTIDE_PROFILER", other="MEMRAY_PROFILER",
+        kind="yes or no", short="HEAPTIDE_PROFILER",
     ),
     Setting(
         "leaks", boolean, False, "flame graphs made by control first show what is still alive",
-        kind="yes or no", short="HEAPTIDE_LEAKS", other="MEMRAY_LEAKS",
+        kind="yes or no", short="HEAPTIDE_LEAKS",
     ),
     Setting(
         "sessions", plain, "", "folder for the sessions that control starts",
@@ -225,7 +223,7 @@ ALL = (
     ),
     Setting(
         "home", plain, "", "folder in which captures lie whose name has no folder",
-        kind="path", short="HEAPTIDE_HOME", other="AIRFLOW_HOME",
+        kind="path", short="HEAPTIDE_HOME",
         shown_default="the current folder",
     ),
     Setting(
@@ -291,37 +289,36 @@ ALL = (
     ),
     Setting(
         "trace_components", words, (), "components that are recorded when they run",
-        kind="names and commas", other="AIRFLOW__PROFILING__MEMRAY_TRACE_COMPONENTS",
-        file_alias="memray_trace_components", shown_default="none",
+        kind="names and commas", shown_default="none",
     ),
     Setting(
         "detailed_tracing", boolean, False, "record every object of the components, and the C, C++ and Rust functions "
         "between, as `objects` and `native` do for all",
-        kind="yes or no", other="AIRFLOW__PROFILING__MEMRAY_DETAILED_TRACING", file_alias="memray_detailed_tracing",
+        kind="yes or no",
     ),
     Setting(
         "trace_memory", boolean, False, "`heaptide worker` tells after each job what it left behind",
-        kind="yes or no", short="HEAPTIDE_TRACE_MEMORY", other="MRQ_TRACE_MEMORY",
+        kind="yes or no", short="HEAPTIDE_TRACE_MEMORY",
     ),
     Setting(
         "trace_memory_type", plain, "", "`heaptide worker` draws what holds objects of this type that a job left",
-        kind="name", short="HEAPTIDE_TRACE_MEMORY_TYPE", other="MRQ_TRACE_MEMORY_TYPE",
+        kind="name", short="HEAPTIDE_TRACE_MEMORY_TYPE",
     ),
     Setting(
         "trace_memory_output_dir", plain, "memory_traces", "folder for these graphs",
-        kind="path", short="HEAPTIDE_TRACE_MEMORY_OUTPUT_DIR", other="MRQ_TRACE_MEMORY_OUTPUT_DIR",
+        kind="path", short="HEAPTIDE_TRACE_MEMORY_OUTPUT_DIR",
     ),
     Setting(
         "greenlets", positive, 1, "so many jobs of `heaptide worker` run at a time",
-        kind="number", short="HEAPTIDE_GREENLETS", other="MRQ_GREENLETS", shown_default="1",
+        kind="number", short="HEAPTIDE_GREENLETS", shown_default="1",
     ),
     Setting(
         "max_jobs", count, 0, "`heaptide worker` ends after so many jobs",
-        kind="number", short="HEAPTIDE_MAX_JOBS", other="MRQ_MAX_JOBS", shown_default="10, or each job of a file once",
+        kind="number", short="HEAPTIDE_MAX_JOBS", shown_default="10, or each job of a file once",
     ),
     Setting(
         "max_memory", count, 0, "`heaptide worker` ends when its process is larger than so many MB",
-        kind="number of MB; 0 is no limit", short="HEAPTIDE_MAX_MEMORY", other="MRQ_MAX_MEMORY",
+        kind="number of MB; 0 is no limit", short="HEAPTIDE_MAX_MEMORY",
         shown_default="no limit",
     ),
 )  # fmt: skip
@@ -332,9 +329,6 @@ ENVIRONMENT_ONLY = {
     "HEAPTIDE_GROUP": "processes with the same name here are one job: what HTTP asks of one is done by all",
     "HEAPTIDE_RUNTIME_DIR": "folder of the sockets by which processes of a job, and `heaptide ctl`, find each other",
     "HEAPTIDE_PROFILING_FILE": "`heaptide.profile` appends its line-by-line reports to this file",
-    "COMPSS_PROFILING_FILE": "the same, under the name that COMPSs uses",
-    "COMPSS_WORKER_PROFILE_PATH": "folder for timelines of many nodes, as `HEAPTIDE_OUT` is for `heaptide record`",
-    "AIRFLOW_CONFIG": "Airflow's own configuration file, instead of `airflow.cfg` in `AIRFLOW_HOME`",
     "NO_COLOR": "if it is set, no command colours what it prints",
     "HEAPTIDE_RANK": "the rank of this process in a run of many, where the launcher does not say it",
     "HEAPTIDE_SIZE": "how many ranks there are in all; set by `heaptide launch`",
@@ -352,12 +346,14 @@ CONTROL_HOLDER = "HEAPTIDE_CONTROL_HOLDER"
 class Settings:
     """What holds for this process, as attributes named like the settings."""
 
-    def __init__(self, values: Mapping[str, Any], patterns: Mapping[str, str], chosen: set[str]) -> None:
+    def __init__(
+        self, values: Mapping[str, Any], patterns: Mapping[str, str], platforms: Mapping[str, Platform]
+    ) -> None:
         self._values = values
-        # Component → command lines that are it.
+        # Component → pattern of its command lines.
         self.patterns = patterns
-        # Where a value came from Airflow's own names: its home has another default.
-        self.chosen_by_platform = chosen
+        # Setting → the platform whose variable or configuration file chose its value.
+        self.platforms = platforms
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -376,30 +372,40 @@ def load() -> Settings:
 
 def resolve(environment: Mapping[str, str], configuration: Configuration) -> Settings:
     """The values of all settings, given where they stand."""
+    in_use = platforms.in_use(environment)
     values: dict[str, Any] = {}
-    by_platform: set[str] = set()
+    chosen_by: dict[str, Platform] = {}
     for setting in ALL:
         values[setting.name] = setting.default
-        for place, text in _found(setting, environment, configuration):
+        for name, text, platform in _given(setting, environment, configuration, in_use):
             try:
                 values[setting.name] = setting.parse(text)
             except ValueError as error:
-                say_once(f"{place} is {text!r}, which is not understood ({error}); it is left out of account")
+                say_once(f"{name} is {text!r}, which is not understood ({error}); it is left out of account")
                 continue
-            if place == setting.other or place.endswith(setting.file_alias or "\0"):
-                by_platform.add(setting.name)
+            if platform is not None:
+                chosen_by[setting.name] = platform
             break
     for section, name in configuration.unknown({setting.name for setting in ALL}):
-        say_once(f"{configuration.path}: [{section}] has no setting {name}; see docs/reference/settings.md")
-    return Settings(values, configuration.components, by_platform)
+        say_once(f"{configuration.path}: [{section}] has no setting {name}; see docs/settings.md")
+    patterns = {name: pattern for platform in in_use for name, pattern in platform.components.items() if pattern}
+    return Settings(values, {**patterns, **configuration.components}, chosen_by)
 
 
-def _found(setting: Setting, environment: Mapping[str, str], configuration: Configuration) -> list[tuple[str, str]]:
-    found = [(name, environment[name]) for name in setting.environment_names() if name in environment]
+def _given(
+    setting: Setting, environment: Mapping[str, str], configuration: Configuration, in_use: list[Platform]
+) -> Iterator[tuple[str, str, Platform | None]]:
+    """Every name under which a value is given, the value, and the platform that uses the name; the first one counts."""
+    for name in (setting.long, setting.short):
+        if name in environment:
+            yield name, environment[name], None
+    for platform in in_use:
+        name = platform.variables.get(setting.name, "")
+        if name in environment:
+            yield name, environment[name], platform
     if setting.name in configuration.profiling:
-        found.append((f"{configuration.path}: {setting.name}", configuration.profiling[setting.name]))
-    if setting.file_alias in configuration.platform:
-        found.append(
-            (f"{configuration.platform_path}: {setting.file_alias}", configuration.platform[setting.file_alias])
-        )
-    return found
+        yield f"{configuration.path}: {setting.name}", configuration.profiling[setting.name], None
+    for platform, path, values in configuration.platforms:
+        name = platform.config_names.get(setting.name, "")
+        if name in values:
+            yield f"{path}: {name}", values[name], platform

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Airflow's; a configuration and the program itself name others.
-WELL_KNOWN = ("scheduler", "dag_processor", "api", "triggerer")
-
 _named_by_program: set[str] = set()
 
 
@@ -77,14 +74,20 @@ class component:
 
 def selected(chosen: Settings) -> list[str]:
     """The components to record. A name that nobody knows is told once and left out."""
-    known = {*WELL_KNOWN, *chosen.patterns, *_named_by_program}
     names = []
     for name in chosen.trace_components:
-        if name in known:
+        if name in _named_by_program or name in chosen.patterns:
+            names.append(name)
+            continue
+        from heaptide import platforms
+
+        of_platforms = {component for platform in platforms.all_platforms() for component in platform.components}
+        if name in of_platforms:
             names.append(name)
         else:
+            known = sorted({*of_platforms, *chosen.patterns, *_named_by_program})
             say_once(
-                f"trace_components names {name!r}, which is no component; known are {', '.join(sorted(known))}; "
+                f"trace_components names {name!r}, which is no component; known are {', '.join(known)}; "
                 "others are declared in the section [components]"
             )
     return names

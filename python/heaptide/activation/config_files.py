@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 
+from heaptide import platforms
 from heaptide.messages import reason, say_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
+
+    from heaptide.platforms import Platform
 
 NAMES = ("heaptide.toml", "heaptide.cfg", "pyproject.toml")
 
@@ -27,9 +30,8 @@ class Configuration:
         self.profiling: dict[str, str] = {}
         # Component → command lines that are it, as a pattern.
         self.components: dict[str, str] = {}
-        # The same section of a platform's own file.
-        self.platform_path = ""
-        self.platform: dict[str, str] = {}
+        # Platforms with a configuration file, its path, and its section about profiling.
+        self.platforms: list[tuple[Platform, str, dict[str, str]]] = []
 
     def unknown(self, known: set[str]) -> Iterator[tuple[str, str]]:
         """Settings in our own file that nobody declared."""
@@ -47,14 +49,14 @@ def find(environment: Mapping[str, str]) -> Configuration:
         folders = [folder for folder in ("", environment.get("HEAPTIDE_HOME")) if folder is not None]
         candidates = (os.path.join(folder, name) for folder in folders for name in NAMES)
         any(_read(path, configuration) for path in candidates if os.path.isfile(path))
-    home = environment.get("AIRFLOW_HOME")
-    platform_file = environment.get("AIRFLOW_CONFIG") or (os.path.join(home, "airflow.cfg") if home else "")
-    if platform_file and os.path.isfile(platform_file):
-        try:
-            configuration.platform = _texts(_ini(platform_file).get("profiling", {}))
-            configuration.platform_path = platform_file
-        except (OSError, ValueError) as error:
-            say_once(f"{platform_file} cannot be read ({_why(error)}); it is left out of account")
+    for platform in platforms.in_use(environment):
+        path = platform.config_file(environment) if platform.config_file else ""
+        if path and os.path.isfile(path):
+            try:
+                values = _texts(_ini(path).get(platform.config_section, {}))
+                configuration.platforms.append((platform, path, values))
+            except (OSError, ValueError) as error:
+                say_once(f"{path} cannot be read ({_why(error)}); it is left out of account")
     return configuration
 
 

@@ -14,7 +14,7 @@ import threading
 import traceback
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from heaptide import settings
+from heaptide import platforms, settings
 from heaptide.leaks.tracer import JobTracer
 from heaptide.messages import reason, say
 from heaptide.serving import loading
@@ -273,7 +273,8 @@ def _callable(where: str, found: Any, params: dict[str, Any]) -> Call:
     made: Any = found()
     if callable(getattr(made, "perform", None)):
         return Call(where, made.perform, params)
-    if callable(getattr(made, "run", None)):
-        # As MRQ calls its tasks: with one dict.
-        return Call(where, made.run, {"params": params})
+    for platform in platforms.all_platforms():
+        for method, parameter in platform.task_methods.items():
+            if callable(getattr(made, method, None)):
+                return Call(where, getattr(made, method), {parameter: params})
     raise NoSuchJob(f"{where} has no method perform or run: name a function, or a class with one of them")

@@ -11,13 +11,12 @@ from collections.abc import Iterable, Sequence
 from types import CodeType
 from typing import Any, TextIO
 
-from heaptide import _native
+from heaptide import _native, platforms
 from heaptide.messages import reason, say
+from heaptide.platforms import compss
 
-# Both name a file that all reports are appended to; the second is COMPSs's name for it.
-PROFILING_FILES = ("HEAPTIDE_PROFILING_FILE", "COMPSS_PROFILING_FILE")
-
-MIB = 1 << 20
+# Names a file that all reports are appended to; platforms have other names for it.
+PROFILING_FILE = "HEAPTIDE_PROFILING_FILE"
 
 # Line, visits, most bytes, increment in bytes: as the native part counts them.
 Rows = Iterable[tuple[int, int, int, int]]
@@ -86,29 +85,10 @@ def _texts(code: CodeType, visited: list[int]) -> list[tuple[int, str]]:
 def render(code: CodeType, call: Call, *, full: bool, precision: int, columns: Sequence[str], layout: str) -> str:
     """Write the report, as one of two layouts has it: memory_profiler's (`plain`) or COMPSs 3.3's (`compss`)."""
     if layout == "compss" and not full:
-        words = [
-            f"{call.started:.6f}",
-            job_name(),
-            file_name(code),
-            code.co_name,
-            f"{call.elapsed:.6f}",
-            f"{call.first_bytes / MIB:.{precision}f}",
-            f"{call.last_bytes / MIB:.{precision}f}",
-            f"{call.peak_bytes / MIB:.{precision}f}",
-            "MiB",
-        ]
-        return " ".join(words) + "\n"
+        return compss.one_line(call, file_name(code), code.co_name, precision)
     form = "table" if full else "one line"
     text = _native.render_lines([described(code, call)], precision=precision, columns=list(columns), form=form)
-    if layout == "compss":
-        text += (
-            f"Job name: {job_name()}\n"
-            f"Start time: {call.started:.6f}\n"
-            f"Elapsed time: {call.elapsed:.6f}\n"
-            f"Initial memory: {call.first_bytes / MIB:.{precision}f} MiB\n"
-            f"Final memory: {call.last_bytes / MIB:.{precision}f} MiB\n"
-        )
-    return text
+    return text + compss.lines_after_table(call, precision) if layout == "compss" else text
 
 
 _pages: dict[str, list[tuple[str, str, list[SourceLine]]]] = {}
@@ -147,19 +127,16 @@ def file_name(code: CodeType) -> str:
     return name[:-1] if name.endswith((".pyc", ".pyo")) else name
 
 
-def job_name() -> str:
-    """Return COMPSs's name of a job: that of the file which standard output goes to, or ``master``."""
-    try:
-        target = os.readlink(f"/proc/self/fd/{sys.stdout.fileno()}")
-    except (OSError, ValueError, AttributeError):
-        return "master"
-    return os.path.basename(target).partition(".")[0] if os.path.isfile(target) else "master"
+def profiling_file() -> str | None:
+    """Return the file that reports are appended to, if a variable names one."""
+    others = [platform.variables.get("profiling_file", "") for platform in platforms.in_use(os.environ)]
+    return next(filter(None, map(os.environ.get, [PROFILING_FILE, *others])), None)
 
 
 def deliver(text: str, stream: Any, what: str) -> None:
     """Write a report where it belongs. Never raises: the program goes on whatever happens to its reports."""
     try:
-        path = next(filter(None, map(os.environ.get, PROFILING_FILES)), None)
+        path = profiling_file()
         if stream is not None:
             _write(stream, text)
         elif path:

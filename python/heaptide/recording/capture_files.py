@@ -68,9 +68,8 @@ def home(settings: Settings) -> str:
     """The folder for captures whose name has none."""
     if settings.home:
         return os.path.expanduser(str(settings.home))
-    if "trace_components" in settings.chosen_by_platform:
-        return os.path.expanduser(os.path.join("~", "airflow"))
-    return ""
+    platform = settings.platforms.get("trace_components")
+    return os.path.expanduser(platform.home) if platform is not None else ""
 
 
 def make_room(path: str, keep: int) -> None:

@@ -9,7 +9,7 @@
     async def serve(): ...
 
 The function's result, its exceptions and its looks stay its own. Whatever fails, the function runs, and one line on
-standard error says what failed. `memray_profiling` is the same under the names of Flyte's plugin for memray.
+standard error says what failed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from heaptide.messages import reason, say
+from heaptide.platforms.flyte import FOLDER
 from heaptide.reports import Report, Sink, deliver, render
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-FOLDER = "memray_bin"
 REPORTERS = ("flamegraph", "table")
 
 
@@ -86,26 +86,6 @@ def profile_memory(
     )
     profile = Profile("Memory", options, reporter, reporter_args, folder, sink)
     return profile if function is None else profile(function)
-
-
-def memray_profiling(
-    task_function: Callable[..., Any] | None = None,
-    native_traces: bool = False,
-    trace_python_allocators: bool = False,
-    follow_fork: bool = False,
-    memory_interval_ms: int = 10,
-    memray_html_reporter: str = "flamegraph",
-    memray_reporter_args: list[str] | None = None,
-) -> Any:
-    """:func:`profile_memory` under the names and with the defaults of Flyte's plugin for memray."""
-    options = check_options(
-        objects=trace_python_allocators,
-        native=native_traces,
-        follow_fork=follow_fork,
-        interval_ms=memory_interval_ms,
-    )
-    profile = Profile("Memray", options, memray_html_reporter, memray_reporter_args, FOLDER, None)
-    return profile if task_function is None else profile(task_function)
 
 
 class Profile:

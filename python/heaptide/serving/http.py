@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from heaptide import _native
 from heaptide.control import BASE as PROFILER
 from heaptide.control import Control
+from heaptide.platforms import racetrack
 from heaptide.serving import documents
 from heaptide.serving.loading import ServedProgram
 
@@ -50,7 +51,7 @@ class ProgramServer(ThreadingHTTPServer):
         """Where the job is, by the name and version that platforms put in front."""
         host, port = self.server_address[:2]
         shown = f"[{host!s}]" if ":" in str(host) else str(host)
-        return f"http://{shown}:{port}/pub/job/{self.program_name}/{self.version}"
+        return f"http://{shown}:{port}{racetrack.public_path(self.program_name, self.version)}"
 
     def perform(self, arguments: dict[str, Any]) -> Any:
         """Call the job; an async one on the one event loop that all calls share."""

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from heaptide.platforms import racetrack
+
 
 class NoJob(Exception):
     """The file holds nothing that can be served; the message says what it should hold."""
@@ -27,7 +29,7 @@ class ServedProgram:
 
     def example(self) -> dict[str, Any]:
         """Arguments to try it with: those of `docs_input_example`, or the defaults."""
-        told = getattr(self._source, "docs_input_example", None)
+        told = getattr(self._source, racetrack.EXAMPLE_METHOD, None)
         if callable(told):
             given = told()
             if isinstance(given, dict):

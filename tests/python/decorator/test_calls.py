@@ -257,11 +257,11 @@ def test_rendering_does_not_block_the_event_loop(tmp_path: Path) -> None:
         tmp_path,
         """
         import asyncio, os, heaptide
-        from heaptide import reports
+        from heaptide import command_process
 
         # The report waits until another task has run.
         wait = "import os, time; n = 0\\nwhile not os.path.exists('other ran') and n < 30000: time.sleep(0.01); n += 1\\n"
-        reports._COMMAND = wait + reports._COMMAND
+        command_process._CODE = wait + command_process._CODE
         done = []
 
         async def other():

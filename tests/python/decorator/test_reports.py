@@ -170,11 +170,11 @@ def test_failing_reporter_writes_an_error_page_and_keeps_the_result(tmp_path: Pa
         tmp_path,
         """
         import heaptide
-        from heaptide import reports
+        from heaptide import command_process
 
         @heaptide.memray_profiling
         def task():
-            reports._COMMAND = "import sys; sys.exit('the <reporter> is broken')"
+            command_process._CODE = "import sys; sys.exit('the <reporter> is broken')"
             return 5
 
         assert task() == 5

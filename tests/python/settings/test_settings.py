@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from heaptide import messages, settings
+from heaptide import messages, platforms, settings
 from heaptide.activation import config_files, toml_for_310
 from support.commands import REPOSITORY
 
@@ -113,8 +113,10 @@ def test_sizes_and_words_are_read_as_people_write_them() -> None:
 
 
 def test_every_name_is_declared_once() -> None:
-    names = [name for setting in settings.ALL for name in setting.environment_names()]
+    known = platforms.all_platforms()
+    names = [name for setting in settings.ALL for name in setting.environment_names(known)]
     names += settings.ENVIRONMENT_ONLY
+    names += [name for platform in known for name in platform.documented]
     assert len(names) == len(set(names))
     sources = [*(REPOSITORY / "python").rglob("*.py"), *REPOSITORY.glob("crates/*/src/**/*.rs")]
     shape = re.compile(r"\"((?:HEAPTIDE|MEMRAY|COMPSS|AIRFLOW|MRQ|FLYTE)_[A-Z_]+|HEAPTIDE|NO_COLOR)\"")

@@ -1,0 +1,13 @@
+"""Racetrack: its names for the profiler of a served program, and the paths and methods that it expects."""
+
+from heaptide.platforms import Platform
+
+PLATFORM = Platform(variables={"profiler": "MEMRAY_PROFILER", "leaks": "MEMRAY_LEAKS"})
+
+# The method by which a program offers arguments to try it with.
+EXAMPLE_METHOD = "docs_input_example"
+
+
+def public_path(name: str, version: str) -> str:
+    """Return the path that Racetrack's gateway puts before all routes of a program."""
+    return f"/pub/job/{name}/{version}"
