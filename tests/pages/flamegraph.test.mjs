@@ -197,8 +197,8 @@ describe('the flame graph', () => {
     const finding = {
       kind: 'holds_most',
       what: 'parse:/srv/lib/parse.py:5 holds most at the peak',
-      evidence: ['6.000MB in 1 block at the peak: 60 % of all that was alive then'],
-      advice: 'to lower the peak, hold less at a time here',
+      evidence: ['6.000MB in one block, 60 % of the heap at the peak'],
+      advice: 'process smaller batches here, or free the data sooner',
       place: { function: 'parse', file: '/srv/lib/parse.py', line: 5 },
       caller: null,
       node: 3,
@@ -207,7 +207,7 @@ describe('the flame graph', () => {
     const head = { findings: [finding, churn, { ...finding, what: 'the whole', place: null, node: null }] };
     const { page, errors, close } = await small({ hash: '#measure=total&thread=1' }, { head });
     const findings = page.locator('.findings ol > li');
-    assert.match(await findings.first().innerText(), /parse:.*parse\.py:5 holds most at the peak\s+6\.000MB in 1 block[\s\S]*hold less/);
+    assert.match(await findings.first().innerText(), /parse:.*parse\.py:5 holds most at the peak\s+6\.000MB in one block[\s\S]*smaller batches/);
     await findings.first().getByRole('button').click();
     assert.match(await hashOf(page), /^#zoom=0\.1\.2$/);
     assert.match(await hover(page, 0.5, 3), /parse[\s\S]*6\.00 MB/);

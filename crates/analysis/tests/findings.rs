@@ -1,8 +1,8 @@
-//! What stands out, and what does not.
+//! Which findings a session has, and which it does not.
 
 use heaptide_analysis::aggregate::FlameLimits;
-use heaptide_analysis::model::findings::{Finding, FindingKind};
 use heaptide_analysis::model::flame::FlameContent;
+use heaptide_analysis::model::{Finding, Number};
 use heaptide_analysis::{Request, Session, findings, flame, load_with, stats};
 use heaptide_capture::Capture;
 use heaptide_testkit::{capture, capture_bytes, header};
@@ -16,12 +16,26 @@ fn session(script: &str) -> Session {
     load_with(vec![capture(script)], request, &mut |_| {}).expect("no filter")
 }
 
-fn about<'a>(found: &'a [Finding], function: &str) -> Vec<&'a FindingKind> {
+fn about<'a>(findings: &'a [Finding], function: &str) -> Vec<&'a Finding> {
     let is_it = |finding: &&Finding| {
-        let place = finding.place.as_ref();
-        place.is_some_and(|at| &*at.function == function)
+        let location = finding.location.as_ref();
+        location.is_some_and(|at| &*at.function == function)
     };
-    found.iter().filter(is_it).map(|it| &it.what).collect()
+    findings.iter().filter(is_it).collect()
+}
+
+fn named<'a>(findings: &'a [Finding], name: &str) -> Vec<&'a Finding> {
+    let all = findings.iter();
+    all.filter(|finding| finding.name == name).collect()
+}
+
+/// Values of a finding by their JSON keys.
+fn numbers<const N: usize>(finding: &Finding, keys: [&str; N]) -> [Number; N] {
+    keys.map(|key| {
+        let mut all = finding.numbers.iter();
+        let number = all.find(|(known, _)| *known == key);
+        number.unwrap_or_else(|| panic!("no {key}")).1
+    })
 }
 
 /// A service of two seconds: a cache that grows, a table that is loaded once, a buffer that comes and goes.
@@ -39,19 +53,26 @@ fn service() -> String {
 }
 
 #[test]
-fn growing_place_is_found_and_the_others_are_not() {
+fn growing_line_is_reported_and_the_others_are_not() {
     let session = session(&service());
-    let found = findings(&session);
-    // It holds most, too.
-    let kinds = about(&found, "remember");
-    let [FindingKind::Grows(grows), FindingKind::HoldsMost(_)] = kinds[..] else {
-        panic!("{kinds:?}")
+    let all = findings(&session);
+    let [grows, largest] = about(&all, "remember")[..] else {
+        panic!("{all:?}")
     };
-    assert!((95_000.0..105_000.0).contains(&grows.bytes_per_second));
-    assert!(grows.confidence > 0.99);
-    assert_eq!((grows.released_bytes, grows.n_falls), (0, 0));
-    assert!(about(&found, "load").is_empty());
-    assert!(about(&found, "work").is_empty());
+    assert_eq!((grows.name, largest.name), ("grows", "holds_most"));
+    let [Number::Real(per_second), Number::Real(confidence)] =
+        numbers(grows, ["bytes_per_second", "confidence"])
+    else {
+        panic!("{grows:?}")
+    };
+    assert!((95_000.0..105_000.0).contains(&per_second));
+    assert!(confidence > 0.99);
+    assert_eq!(
+        numbers(grows, ["released_bytes", "num_falls"]),
+        [0u64, 0].map(Number::from)
+    );
+    assert!(about(&all, "load").is_empty());
+    assert!(about(&all, "work").is_empty());
 }
 
 #[test]
@@ -65,8 +86,8 @@ fn finding_of_a_page_leads_to_its_frame() {
             panic!("no frame")
         };
         let function = &page.texts[page.locations[at as usize].function as usize];
-        let place = finding.place.as_ref().expect("a place");
-        assert_eq!(function, &place.function);
+        let location = finding.location.as_ref().expect("a location");
+        assert_eq!(function, &location.function);
     }
 }
 
@@ -78,36 +99,34 @@ fn churn_is_found_with_the_line_of_the_program_that_leads_to_it() {
             "alloc t{n} 64 at main:4 > dumps@/usr/lib/python3.12/json/encoder.py:20; free t{n}; "
         );
     }
-    let found = findings(&session(&script));
-    let churns = found.iter().find_map(|finding| match &finding.what {
-        FindingKind::Churns(churns) => Some((finding, churns)),
-        _ => None,
-    });
-    let (finding, churns) = churns.expect("churn");
+    let all = findings(&session(&script));
+    let [finding] = named(&all, "churns")[..] else {
+        panic!("{all:?}")
+    };
     assert_eq!(
-        (churns.count, churns.n_allocations, churns.n_whole),
-        (1_500, 1_500, 1_501)
+        numbers(finding, ["temporary_count", "count", "whole_count"]),
+        [1_500u64, 1_500, 1_501].map(Number::from)
     );
-    assert_eq!(churns.bytes, 96_000);
-    assert_eq!(churns.mean_lifetime_ns, Some(0));
+    assert_eq!(
+        numbers(finding, ["temporary_bytes", "mean_lifetime_ns"]),
+        [96_000u64, 0].map(Number::from)
+    );
     let caller = finding.caller.as_ref().expect("the program");
     assert_eq!((&*caller.function, caller.line), ("main", 4));
 }
 
 #[test]
-fn small_program_has_nothing_to_say_but_its_largest_place() {
-    let found = findings(&session(
+fn small_program_has_one_finding_its_largest_line() {
+    let all = findings(&session(
         "alloc a 100 at main:3; alloc b 10 at other:4; free a; end 500",
     ));
-    let [finding] = &found[..] else {
-        panic!("{found:?}")
+    let [finding] = &all[..] else {
+        panic!("{all:?}")
     };
-    let FindingKind::HoldsMost(most) = &finding.what else {
-        panic!("{found:?}")
-    };
+    assert_eq!(finding.name, "holds_most");
     assert_eq!(
-        (most.bytes, most.whole_bytes, most.leaked_bytes),
-        (100, 110, 0)
+        numbers(finding, ["peak_bytes", "whole_peak_bytes", "leaked_bytes"]),
+        [100u64, 110, 0].map(Number::from)
     );
     assert!(findings(&session("end 5")).is_empty());
 }
@@ -122,16 +141,14 @@ fn ledger_adds_up_to_the_resident_size_and_names_what_libc_keeps() {
     assert_eq!(ledger.resident_bytes, 99_000_000);
     assert_eq!(ledger.mapped_bytes, 20_000_000);
     assert_eq!(ledger.native_bytes, 5_000_000);
-    // 9 MB given out by libc: 5 recorded, 2 ours.
+    // 9 MB in use in libc: 5 recorded, 2 of Heaptide's own.
     assert_eq!(ledger.earlier_bytes, 2_000_000);
     assert_eq!(
         (ledger.files_bytes, ledger.own_bytes),
         (8_000_000, 3_000_000)
     );
     assert_eq!(ledger.unexplained_bytes, 21_000_000);
-    let found = findings(&session);
-    let is_it = |finding: &&Finding| matches!(finding.what, FindingKind::KeptFree(_));
-    assert_eq!(found.iter().filter(is_it).count(), 1);
+    assert_eq!(named(&findings(&session), "kept_free").len(), 1);
     let killed = load_with(
         vec![capture("alloc a 5 at main")],
         Request::default(),
@@ -145,7 +162,7 @@ fn ledger_adds_up_to_the_resident_size_and_names_what_libc_keeps() {
 }
 
 #[test]
-fn child_of_a_fork_that_copied_its_inheritance_is_told() {
+fn forked_child_that_copied_its_inheritance_is_reported() {
     let process = |pid: u32, parent_pid: u32, script: &str| {
         let mut header = header();
         (header.pid, header.parent_pid) = (pid, parent_pid);
@@ -166,15 +183,14 @@ fn child_of_a_fork_that_copied_its_inheritance_is_told() {
         ),
     ];
     let session = load_with(captures, Request::default(), &mut |_| {}).expect("no filter");
-    let found = findings(&session);
-    let unshared: Vec<_> = found
-        .iter()
-        .filter_map(|finding| match &finding.what {
-            FindingKind::Unshared(it) => Some((it.pid, it.inherited_bytes, it.shared_bytes)),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(unshared, [(11, 60_000_000, 10_000_000)]);
+    let all = findings(&session);
+    let [unshared] = named(&all, "unshared")[..] else {
+        panic!("{all:?}")
+    };
+    assert_eq!(
+        numbers(unshared, ["pid", "inherited_bytes", "shared_bytes"]),
+        [11u64, 60_000_000, 10_000_000].map(Number::from)
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@
 
 pub mod allocator;
 pub mod area;
+pub mod calendar;
 pub mod damage;
 pub mod decode;
 pub mod event;

@@ -73,11 +73,11 @@ fn stats_are_laid_out_as_memray_lays_them_out() {
 \t- less than 15 ms: one block, 600.000kB
 \t- alive at the end: 5 blocks, 4.050MB
 
-🔎 What stands out:
+🔎 Findings:
 	- load:/srv/job/job.py:7 holds most at the peak
-	  3.000MB in one block at the peak: 65 % of all that was alive then
-	  3.000MB were still there at the end
-	  to lower the peak, hold less at a time here, or let go of it earlier
+	  3.000MB in one block, 65 % of the heap at the peak
+	  3.000MB were still alive at the end
+	  process smaller batches here, or free the data sooner
 
 🏠 Peak resident size:
 \t70.000MB of 512.000MB allowed

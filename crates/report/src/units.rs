@@ -1,5 +1,7 @@
 //! Sizes, shares and times as people read them.
 
+use heaptide_capture::calendar::date_and_time;
+
 /// A size with SI prefixes and three decimals: `41.810MB`.
 pub fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
@@ -58,8 +60,7 @@ pub fn change_percent(before: u64, change: i64) -> String {
 pub fn timestamp(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let micros = unix_ns % 1_000_000_000 / 1_000;
-    let (year, month, day) = date(seconds / 86_400);
-    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    let [year, month, day, hour, minute, second] = date_and_time(seconds);
     let fraction = if micros == 0 {
         String::new()
     } else {
@@ -68,21 +69,17 @@ pub fn timestamp(unix_ns: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}{fraction}+00:00")
 }
 
-/// The Gregorian date of a day, counted from 1 January 1970.
-fn date(day: u64) -> (u64, u64, u64) {
-    // Counted from 1 March 0000, leap days come last in a year, and 400 years have the same length.
-    let day = day + 719_468;
-    let (era, day) = (day / 146_097, day % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day_of_month = day_of_year - (153 * month + 2) / 5 + 1;
-    let (month, next_year) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
+/// `sys.hexversion` as Python prints it: `3.12.1`, `3.15.0rc2`.
+pub fn python_version(hexversion: u32) -> String {
+    let [major, minor, micro, release] = hexversion.to_be_bytes();
+    let serial = release & 0xf;
+    let stage = match release >> 4 {
+        0xa => format!("a{serial}"),
+        0xb => format!("b{serial}"),
+        0xc => format!("rc{serial}"),
+        _ => String::new(),
     };
-    (era * 400 + year + next_year, month, day_of_month)
+    format!("{major}.{minor}.{micro}{stage}")
 }
 
 /// Two digits a byte, as identifiers are written.
@@ -119,6 +116,12 @@ mod tests {
         assert_eq!(change_percent(10, 990), "× 100");
         assert_eq!(change_percent(0, 4), "new");
         assert_eq!(change_percent(0, 0), "0 %");
+    }
+
+    #[test]
+    fn python_versions_have_their_stage_of_release() {
+        assert_eq!(python_version(0x030c_01f0), "3.12.1");
+        assert_eq!(python_version(0x030f_00c2), "3.15.0rc2");
     }
 
     #[test]

@@ -8,12 +8,11 @@ use rustc_hash::FxHashMap;
 use super::stacks;
 use super::timeline::timeline;
 use crate::load::Session;
-use crate::model::findings::{Finding, FindingKind};
 use crate::model::flame::{
     Flame, FlameContent, FlameLife, FlameLives, FlameLocation, FlameNode, FlameProcess,
     FlameThread, Measured, Origin, Own,
 };
-use crate::model::{Location, Measure, SiteSum, StackModel};
+use crate::model::{Finding, Location, Measure, SiteSum, StackModel};
 use crate::symbols::{Modules, Sources, is_import_system};
 
 /// How much of the tree a page gets.
@@ -99,23 +98,17 @@ pub fn flame(session: &Session, limits: FlameLimits) -> Flame {
     }
 }
 
-/// The node of the finding's place that has most of what the finding is about.
+/// The node at the finding's location that is largest by the finding's measure.
 fn node_of<'a>(
     finding: &Finding,
     nodes: &[FlameNode],
     own: &[Own],
     location: impl Fn(u32) -> &'a Location,
 ) -> Option<u32> {
-    let measure = match finding.what {
-        FindingKind::HoldsMost(_) => Measure::Peak,
-        FindingKind::Grows(_) => Measure::Leaked,
-        FindingKind::Churns(_) => Measure::Temporary,
-        // About the whole process.
-        FindingKind::KeptFree(_) | FindingKind::Unshared(_) => return None,
-    };
+    let measure = finding.measure?;
     let is_there = |own: &&Own| match nodes[own.node as usize].content {
-        FlameContent::Frame(at) => Some(location(at)) == finding.place.as_ref(),
-        FlameContent::NoFrames => finding.place.is_none(),
+        FlameContent::Frame(at) => Some(location(at)) == finding.location.as_ref(),
+        FlameContent::NoFrames => finding.location.is_none(),
         _ => false,
     };
     let there = own.iter().filter(is_there);

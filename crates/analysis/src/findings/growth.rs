@@ -1,25 +1,121 @@
-//! Does what a place holds grow steadily, or did it just become large?
+//! A line whose memory grows steadily, as opposed to one that only became large.
 //!
-//! Programs load things when they begin and let go of them when they end, so the first quarter of the run and its last reading
-//! do not count. What is left has to follow a straight line, and to rise in most parts of the time: a single step is no
+//! Programs load data when they begin and free it when they end, so the first quarter of the run and the last reading do not
+//! count. The readings in between must follow a straight line and rise in most parts of the time: a single step is no
 //! growth, however high it is.
 
-use crate::model::findings::Grows;
+use super::MAX_PER_SORT;
+use super::site_groups::{SiteGroup, SiteGroups};
+use crate::load::Session;
+use crate::model::finding::Number::{Real, Unsigned};
+use crate::model::finding::SentenceValue::{Bytes, Count, Location, Nanoseconds, Percent};
+use crate::model::{Finding, Measure, Sentence};
 
-/// Of the readings, the first so many are warming up.
+/// The share of the readings that counts as warming up.
 const WARM_UP_SHARE: f64 = 0.25;
-/// Fewer say nothing.
+/// Fewer readings prove nothing.
 const MIN_READINGS: usize = 16;
-/// The time is divided into so many parts, and in so many of them there has to be growth.
+/// The readings are divided into this many parts, and this many of them must rise.
 const N_PARTS: usize = 8;
 const MIN_RISING_PARTS: usize = 6;
-/// Of the change, as much as the line has to explain.
+/// The straight line must explain at least this share of the variance.
 const MIN_CONFIDENCE: f64 = 0.8;
-/// Of the peak, as much as the growth has to be.
+/// The growth must be at least this share of the peak.
 const MIN_PEAK_SHARE: f64 = 0.02;
 
-/// `curve` and `released` have a value for each edge: what was held there, and what was released since the edge before.
-pub fn find(curve: &[i64], released: &[i64], edges_ns: &[u64], peak_bytes: u64) -> Option<Grows> {
+#[derive(Clone, Debug, PartialEq)]
+struct Growth {
+    from_ns: u64,
+    to_ns: u64,
+    /// Bytes held at `from_ns` and `to_ns`.
+    from_bytes: u64,
+    to_bytes: u64,
+    /// The slope of the straight line that fits best.
+    bytes_per_second: f64,
+    /// How much of the variance that line explains, from 0 to 1.
+    confidence: f64,
+    /// Evidence against a leak: how many of the readings were lower than the one before.
+    n_falls: u64,
+    n_readings: u64,
+    /// Evidence against a leak: bytes that were freed in that time.
+    released_bytes: u64,
+}
+
+pub fn find(session: &Session, groups: &SiteGroups) -> Vec<Finding> {
+    let peak_bytes = groups.all().map(|group| group.peak.bytes).sum();
+    let mut growing: Vec<(&SiteGroup, Growth)> = groups
+        .all()
+        .filter_map(|group| {
+            let growth = growth(&group.curve, &group.released, groups.edges_ns(), peak_bytes)?;
+            Some((group, growth))
+        })
+        .collect();
+    growing.sort_by(|(_, one), (_, other)| other.bytes_per_second.total_cmp(&one.bytes_per_second));
+    growing.truncate(MAX_PER_SORT);
+    growing
+        .into_iter()
+        .map(|(group, growth)| finding(session, group, &growth))
+        .collect()
+}
+
+fn finding(session: &Session, group: &SiteGroup, growth: &Growth) -> Finding {
+    let (location, caller) = group.locations(session);
+    let per_hour = growth.bytes_per_second * 3600.0;
+    Finding {
+        name: "grows",
+        headline: Sentence::new(
+            "memory allocated at {} grows steadily",
+            [Location(location.clone())],
+        ),
+        location,
+        caller,
+        evidence: vec![
+            Sentence::new(
+                "from {} after {} to {} after {}: {} per second, {} per hour",
+                [
+                    Bytes(growth.from_bytes),
+                    Nanoseconds(growth.from_ns),
+                    Bytes(growth.to_bytes),
+                    Nanoseconds(growth.to_ns),
+                    Bytes(growth.bytes_per_second.round() as u64),
+                    Bytes(per_hour.round() as u64),
+                ],
+            ),
+            Sentence::new(
+                "a straight line explains {} of the change",
+                [Percent(growth.confidence, 1.0)],
+            ),
+            if growth.n_falls > 0 || growth.released_bytes > 0 {
+                Sentence::new(
+                    "against a leak: {} were freed meanwhile, and {} of {} readings fell",
+                    [
+                        Bytes(growth.released_bytes),
+                        Count(growth.n_falls),
+                        Count(growth.n_readings),
+                    ],
+                )
+            } else {
+                Sentence::new("nothing of it was freed meanwhile", [])
+            },
+        ],
+        advice: "find what keeps it alive: an unbounded cache, a growing list, a callback that is never removed",
+        numbers: vec![
+            ("from_ns", Unsigned(growth.from_ns)),
+            ("to_ns", Unsigned(growth.to_ns)),
+            ("from_bytes", Unsigned(growth.from_bytes)),
+            ("to_bytes", Unsigned(growth.to_bytes)),
+            ("bytes_per_second", Real(growth.bytes_per_second)),
+            ("confidence", Real(growth.confidence)),
+            ("num_falls", Unsigned(growth.n_falls)),
+            ("num_readings", Unsigned(growth.n_readings)),
+            ("released_bytes", Unsigned(growth.released_bytes)),
+        ],
+        measure: Some(Measure::Leaked),
+    }
+}
+
+/// `curve` and `released` have a value for each edge: the bytes held there, and the bytes freed since the edge before.
+fn growth(curve: &[i64], released: &[i64], edges_ns: &[u64], peak_bytes: u64) -> Option<Growth> {
     let n_readings = curve.len().min(edges_ns.len()).checked_sub(1)?;
     let first = (n_readings as f64 * WARM_UP_SHARE).ceil() as usize;
     let held = curve.get(first..n_readings)?;
@@ -41,7 +137,7 @@ pub fn find(curve: &[i64], released: &[i64], edges_ns: &[u64], peak_bytes: u64) 
     }
     let falls = held.windows(2).filter(|pair| pair[1] < pair[0]);
     let released = released.get(first + 1..n_readings).unwrap_or_default();
-    Some(Grows {
+    Some(Growth {
         from_ns: times[0],
         to_ns: times[times.len() - 1],
         from_bytes: held[0].max(0) as u64,
@@ -54,7 +150,7 @@ pub fn find(curve: &[i64], released: &[i64], edges_ns: &[u64], peak_bytes: u64) 
     })
 }
 
-/// The slope of the straight line that fits best, in bytes a second, and how much of the variance it explains.
+/// The slope of the straight line that fits best, in bytes per second, and how much of the variance it explains.
 fn line(times_ns: &[u64], held: &[i64]) -> (f64, f64) {
     let n = held.len() as f64;
     let seconds = |ns: u64| (ns - times_ns[0]) as f64 / 1e9;
@@ -80,11 +176,11 @@ mod tests {
     const MIB: i64 = 1 << 20;
 
     /// 100 readings, one a second.
-    fn grows(held: impl Fn(i64) -> i64) -> Option<Grows> {
+    fn grows(held: impl Fn(i64) -> i64) -> Option<Growth> {
         let curve: Vec<i64> = (0..=100).map(held).collect();
         let edges: Vec<u64> = (0..=100).map(|n| n * 1_000_000_000).collect();
         let peak = curve.iter().copied().max().unwrap_or(0);
-        find(&curve, &[0; 101], &edges, peak as u64)
+        growth(&curve, &[0; 101], &edges, peak as u64)
     }
 
     #[test]
@@ -94,26 +190,26 @@ mod tests {
         assert!(found.confidence > 0.999);
         assert_eq!((found.n_falls, found.n_readings), (0, 75));
         assert_eq!(found.from_bytes, 35 * MIB as u64);
-        // What is let go at the end does not hide it.
+        // Memory that is freed at the end does not hide it.
         assert!(grows(|n| if n == 100 { 0 } else { n * MIB }).is_some());
     }
 
     #[test]
-    fn growth_with_falls_says_so() {
+    fn falls_are_counted_as_evidence_against_a_leak() {
         let found = grows(|n| n * MIB - if n % 10 == 0 { 8 * MIB } else { 0 }).expect("growth");
         assert!(found.n_falls >= 7, "{}", found.n_falls);
         assert!(found.confidence < 0.999);
     }
 
     #[test]
-    fn what_only_became_large_does_not_grow() {
+    fn steps_saws_and_warm_up_are_no_growth() {
         assert_eq!(grows(|_| 100 * MIB), None);
         assert_eq!(
             grows(|n| if n < 60 { 0 } else { 100 * MIB }),
             None,
             "a step"
         );
-        assert_eq!(grows(|n| n.min(10) * MIB), None, "warming up");
+        assert_eq!(grows(|n| n.min(10) * MIB), None, "warm-up");
         assert_eq!(grows(|n| (n % 20) * MIB), None, "a saw");
         assert_eq!(grows(|n| (100 - n) * MIB), None, "shrinking");
         assert_eq!(grows(|n| 1000 * MIB + n), None, "far too little");

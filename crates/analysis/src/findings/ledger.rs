@@ -1,12 +1,11 @@
-//! Where a process's resident memory was at the end: what the capture knows of its blocks, set against what the kernel and
-//! libc said.
+//! Splits a process's resident memory at the end into parts: the capture's blocks against the numbers of the kernel and libc.
 
 use heaptide_capture::{Allocator, MemoryPart, Registry};
 
 use crate::load::Process;
-use crate::model::findings::{Ledger, Unshared};
+use crate::model::Ledger;
 
-/// `None` if recording was not ended in order, or the kernel did not say.
+/// `None` if the recording did not end in order, or the kernel did not report the sizes.
 pub fn ledger(process: &Process) -> Option<Ledger> {
     let memory = &process.registry.memory;
     let known = |part: MemoryPart| memory.get(&part).copied().unwrap_or(0);
@@ -35,13 +34,22 @@ pub fn ledger(process: &Process) -> Option<Ledger> {
         own_bytes: own_heap.saturating_add(own_mapped.min(files)),
         unexplained_bytes: 0,
     };
-    let explained: i128 = ledger.rows().iter().map(|&bytes| i128::from(bytes)).sum();
+    let explained = [
+        ledger.python_bytes,
+        ledger.mapped_bytes,
+        ledger.native_bytes,
+        ledger.earlier_bytes,
+        ledger.libc_free_bytes,
+        ledger.files_bytes,
+        ledger.own_bytes,
+    ];
+    let explained: i128 = explained.into_iter().map(i128::from).sum();
     let rest = i128::from(resident_bytes) - explained;
     ledger.unexplained_bytes = i64::try_from(rest).unwrap_or(0);
     Some(ledger)
 }
 
-/// How large the process was when recording ended; `None` as above.
+/// The resident size when the recording ended; `None` if it did not end in order.
 fn resident_at_end(registry: &Registry) -> Option<u64> {
     let part = |part: MemoryPart| registry.memory.get(&part).copied();
     let own = part(MemoryPart::Anonymous)?;
@@ -50,7 +58,7 @@ fn resident_at_end(registry: &Registry) -> Option<u64> {
     Some(own.saturating_add(files).saturating_add(shared))
 }
 
-/// The largest size that was seen: the last look is the one at the end, behind the last sample.
+/// The largest resident size. The size at the end counts also, because the process may have grown after the last sample.
 pub fn resident_peak(registry: &Registry) -> Option<u64> {
     let samples = registry.resident.iter().map(|sample| sample.bytes);
     samples.chain(resident_at_end(registry)).max()
@@ -59,37 +67,4 @@ pub fn resident_peak(registry: &Registry) -> Option<u64> {
 fn is_python(allocator: Allocator) -> bool {
     use Allocator::{PymallocCalloc, PymallocMalloc, PymallocRealloc};
     matches!(allocator, PymallocMalloc | PymallocCalloc | PymallocRealloc)
-}
-
-impl Ledger {
-    /// What is explained.
-    pub(super) fn rows(&self) -> [u64; 7] {
-        [
-            self.python_bytes,
-            self.mapped_bytes,
-            self.native_bytes,
-            self.earlier_bytes,
-            self.libc_free_bytes,
-            self.files_bytes,
-            self.own_bytes,
-        ]
-    }
-}
-
-/// What a fork shared, if this is the child of one that was recorded, too.
-pub fn unshared(process: &Process, all: &[Process]) -> Option<Unshared> {
-    let parent_pid = process.header.parent_pid;
-    let mut parents = all.iter();
-    let parent = parents.find(|parent| parent.header.pid == parent_pid)?;
-    // A process that was started by another program begins with nothing of its parent's.
-    let is_fork = parent.header.mode.follow_fork && parent.header.session == process.header.session;
-    let memory = &process.registry.memory;
-    let inherited_bytes = *memory.get(&MemoryPart::AnonymousAtStart)?;
-    let shared_bytes = *memory.get(&MemoryPart::SharedAnonymous)?;
-    is_fork.then_some(Unshared {
-        pid: process.header.pid,
-        parent_pid,
-        inherited_bytes,
-        shared_bytes: shared_bytes.min(inherited_bytes),
-    })
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use heaptide_capture::{Allocator, Mode};
 
 use super::Measure;
-use super::findings::Finding;
+use super::finding::Finding;
 use super::quality::Quality;
 
 #[derive(Clone, Debug)]

@@ -1,9 +1,10 @@
-//! What reports show: plain data with names resolved and bytes as bytes. No behaviour, no rounding, no colours.
+//! The data that reports show: plain structs with resolved names and sizes in bytes. No rounding, no colours.
 
 pub mod chart;
 pub mod diff;
-pub mod findings;
+pub mod finding;
 pub mod flame;
+pub mod ledger;
 pub mod lines;
 pub mod live;
 pub mod quality;
@@ -13,8 +14,9 @@ pub mod summary;
 pub mod tree;
 
 pub use diff::{Change, Diff, DiffSide, DiffStack, Estimate};
-pub use findings::Finding;
+pub use finding::{Finding, Number, Sentence, SentenceValue};
 pub use flame::Flame;
+pub use ledger::Ledger;
 pub use lines::{LineHeap, LineRow, LineTable, LineVisits, Lines};
 pub use live::Live;
 pub use quality::{ProcessSummary, Quality, Sampling};

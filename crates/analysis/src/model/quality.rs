@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use heaptide_capture::{Damage, Lost};
 
 use super::Measure;
-use super::findings::Ledger;
+use super::ledger::Ledger;
 
 #[derive(Clone, Debug, Default)]
 pub struct Quality {

@@ -4,7 +4,7 @@ use heaptide_capture::{Allocator, Mode};
 use heaptide_tally::{Amount, Lifetimes};
 
 use super::Measure;
-use super::findings::Finding;
+use super::finding::Finding;
 use super::quality::Quality;
 
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use heaptide_capture::Allocator;
 
-use super::findings::Finding;
+use super::finding::Finding;
 use super::quality::Quality;
 
 #[derive(Clone, Debug)]

@@ -152,7 +152,7 @@ fn write(
     };
     output.write(|out| {
         if matches.get_flag("json") {
-            json::diff(diff).write(out)
+            json::write(out, &json::diff(diff))
         } else if matches.get_flag("html") {
             page(out, matches, comparison, diff)
         } else {

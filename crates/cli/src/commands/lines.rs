@@ -251,7 +251,7 @@ fn from_captures(matches: &ArgMatches, first: &PathBuf, rest: &Rest) -> Result<(
     let mut output = Output::open(matches)?;
     output.write(|out| {
         if matches.get_flag("json") {
-            json::lines(&lines).write(out)
+            json::write(out, &json::lines(&lines))
         } else {
             print(out, &lines, &options)
         }

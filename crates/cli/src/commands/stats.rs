@@ -47,7 +47,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let style = output.style();
     output.write(|out| {
         if matches.get_flag("json") {
-            json::stats(&stats).write(out)
+            json::write(out, &json::stats(&stats))
         } else {
             text::stats::stats(out, &stats, n_largest, style)
         }

@@ -37,7 +37,7 @@ fn fit(heap: &Heap, diff: Option<&HeapDiff>, file: &str, max_bytes: usize) -> io
     loop {
         let found = explore(heap, diff, limits);
         let mut packer = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
-        data_of(heap, diff, &found, file).write(&mut packer)?;
+        serde_json::to_writer(&mut packer, &data_of(heap, diff, &found, file))?;
         let packed = packer.finish()?;
         if packed.len().div_ceil(3) * 4 <= max_bytes || limits.per_kind <= MIN_PER_KIND {
             return Ok(packed);

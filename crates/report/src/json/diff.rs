@@ -2,84 +2,70 @@
 
 use heaptide_analysis::Measure;
 use heaptide_analysis::model::{Change, Diff, DiffSide, DiffStack};
+use serde_json::{Value, json};
 
-use super::Json;
+use super::number;
 use crate::shell::command_line;
 use crate::text::notes;
 
-pub fn diff(diff: &Diff) -> Json {
+pub fn diff(diff: &Diff) -> Value {
     let whole = Measure::ALL.into_iter().map(|measure| {
         let known = diff.knows(measure);
         let whole = || change(&diff.whole(measure));
-        (measure.name(), if known { whole() } else { Json::Null })
+        (measure.name(), if known { whole() } else { Value::Null })
     });
-    Json::Object(vec![
-        ("format", 1u64.into()),
-        ("measure", diff.measure.name().into()),
-        ("by_line", diff.by_line.into()),
-        ("before", side(&diff.before)),
-        ("after", side(&diff.after)),
-        ("whole", Json::Object(whole.collect())),
-        (
-            "stacks",
-            diff.stacks.iter().map(|row| stack(diff, row)).collect(),
-        ),
-    ])
+    json!({
+        "format": 1,
+        "measure": diff.measure.name(),
+        "by_line": diff.by_line,
+        "before": side(&diff.before),
+        "after": side(&diff.after),
+        "whole": whole.collect::<Value>(),
+        "stacks": diff.stacks.iter().map(|row| stack(diff, row)).collect::<Value>(),
+    })
 }
 
-pub(super) fn side(side: &DiffSide) -> Json {
+pub(super) fn side(side: &DiffSide) -> Value {
     let processes = side.quality.processes.iter();
     let processes = processes.map(|process| {
-        Json::Object(vec![
-            ("file", process.path.display().to_string().into()),
-            ("pid", process.pid.into()),
-            ("command_line", command_line(&process.command).into()),
-        ])
+        json!({
+            "file": process.path.display().to_string(),
+            "pid": process.pid,
+            "command_line": command_line(&process.command),
+        })
     });
-    let warnings = notes::warnings(&side.quality).into_iter().map(Json::from);
-    Json::Object(vec![
-        ("duration_ns", side.duration_ns.into()),
-        ("num_allocations", side.total.count.into()),
-        ("resident_peak_bytes", side.resident_peak_bytes.into()),
-        (
-            "sampled_every_bytes",
-            side.quality
-                .sampling
-                .map(|sampling| sampling.mean_bytes)
-                .into(),
-        ),
-        ("processes", processes.collect()),
-        ("warnings", warnings.collect()),
-    ])
+    json!({
+        "duration_ns": side.duration_ns,
+        "num_allocations": side.total.count,
+        "resident_peak_bytes": side.resident_peak_bytes,
+        "sampled_every_bytes": side.quality.sampling.map(|sampling| sampling.mean_bytes),
+        "processes": processes.collect::<Value>(),
+        "warnings": notes::warnings(&side.quality),
+    })
 }
 
-pub(super) fn change(change: &Change) -> Json {
-    Json::Object(vec![
-        ("before_bytes", change.before.bytes.into()),
-        ("after_bytes", change.after.bytes.into()),
-        ("change_bytes", change.bytes().into()),
-        ("before_blocks", change.before.count.into()),
-        ("after_blocks", change.after.count.into()),
-        ("error_bytes", Json::Fraction(change.error_bytes().round())),
-        ("is_noise", change.is_noise().into()),
-    ])
+pub(super) fn change(change: &Change) -> Value {
+    json!({
+        "before_bytes": change.before.bytes,
+        "after_bytes": change.after.bytes,
+        "change_bytes": change.bytes(),
+        "before_blocks": change.before.count,
+        "after_blocks": change.after.count,
+        "error_bytes": number(change.error_bytes().round()),
+        "is_noise": change.is_noise(),
+    })
 }
 
-fn stack(diff: &Diff, row: &DiffStack) -> Json {
+fn stack(diff: &Diff, row: &DiffStack) -> Value {
     let frames = row.frames.iter().map(|&number| {
         let at = &diff.locations[number as usize];
-        let mut frame = vec![
-            ("function", (*at.function).into()),
-            ("file", (*at.file).into()),
-        ];
+        let mut frame = json!({ "function": &*at.function, "file": &*at.file });
         if diff.by_line {
-            frame.push(("line", i64::from(at.line).into()));
+            frame["line"] = at.line.into();
         }
-        Json::Object(frame)
+        frame
     });
-    let Json::Object(mut members) = change(&row.change) else {
-        return Json::Null;
-    };
-    members.push(("frames", frames.collect()));
-    Json::Object(members)
+    let mut stack = change(&row.change);
+    stack["frames"] = frames.collect();
+    stack
 }

@@ -4,85 +4,67 @@ use heaptide_analysis::heap::Heap;
 use heaptide_analysis::heap::diff::HeapDiff;
 use heaptide_analysis::heap::explore::Exploration;
 use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
 
-use super::Json;
 use crate::shell::command_line;
 use crate::text::heap as words;
 use crate::units;
 
 /// All that the page knows.
-pub fn explore(heap: &Heap, diff: Option<&HeapDiff>, found: &Exploration, file: &str) -> Json {
-    Json::Object(vec![
-        ("head", head(heap, diff, found, file)),
-        ("kinds", kinds(found, diff)),
-        ("objects", objects(heap, found)),
-        ("stacks", stacks(heap, found)),
-    ])
+pub fn explore(heap: &Heap, diff: Option<&HeapDiff>, found: &Exploration, file: &str) -> Value {
+    json!({
+        "head": head(heap, diff, found, file),
+        "kinds": kinds(found, diff),
+        "objects": objects(heap, found),
+        "stacks": stacks(heap, found),
+    })
 }
 
-fn head(heap: &Heap, diff: Option<&HeapDiff>, found: &Exploration, file: &str) -> Json {
+fn head(heap: &Heap, diff: Option<&HeapDiff>, found: &Exploration, file: &str) -> Value {
     let header = &heap.snapshot.header;
-    let version = header.python_version;
-    let python = format!(
-        "{}.{}.{}",
-        version >> 24,
-        version >> 16 & 255,
-        version >> 8 & 255
-    );
     let unreachable = heap.unreachable();
-    let notes = header.notes.iter().map(|note| note.as_str().into());
     let suspects = found.suspects.suspects.iter().zip(&found.suspect_places);
     let suspects = suspects.map(|(suspect, &place)| {
-        let evidence = words::evidence(heap, suspect).into_iter().map(Json::from);
-        Json::Object(vec![
-            (
-                "what",
-                words::headline(heap, &found.suspects, suspect).into(),
-            ),
-            ("evidence", evidence.collect()),
-            ("advice", words::advice(suspect).into()),
-            ("bytes", suspect.bytes.into()),
-            ("object", place.into()),
-        ])
+        json!({
+            "what": words::headline(heap, &found.suspects, suspect),
+            "evidence": words::evidence(heap, suspect),
+            "advice": words::advice(suspect),
+            "bytes": suspect.bytes,
+            "object": place,
+        })
     });
-    let mut members = vec![
-        ("format", 1u64.into()),
-        ("file", file.into()),
-        ("command_line", command_line(&header.command).into()),
-        ("pid", header.pid.into()),
-        ("host", header.host.as_str().into()),
-        ("python", python.into()),
-        ("taken", units::timestamp(header.taken_unix_ns).into()),
-        ("stood_still_ns", header.stood_still_ns.into()),
-        ("count", (heap.n_objects() as u64).into()),
-        ("bytes", heap.snapshot.total_bytes().into()),
-        ("unreachable_count", (unreachable.len() as u64).into()),
-        ("unreachable_bytes", heap.bytes_of(&unreachable).into()),
-        ("has_stacks", heap.stacks().is_some().into()),
-        ("warnings", notes.collect()),
-        ("suspects", suspects.collect()),
-        (
-            "tops",
-            found.tops.iter().map(|&top| Json::from(top)).collect(),
-        ),
-        ("num_tops", (found.n_tops as u64).into()),
-    ];
+    let mut head = json!({
+        "format": 1,
+        "file": file,
+        "command_line": command_line(&header.command),
+        "pid": header.pid,
+        "host": header.host.as_str(),
+        "python": units::python_version(header.python_version),
+        "taken": units::timestamp(header.taken_unix_ns),
+        "stood_still_ns": header.stood_still_ns,
+        "count": heap.n_objects(),
+        "bytes": heap.snapshot.total_bytes(),
+        "unreachable_count": unreachable.len(),
+        "unreachable_bytes": heap.bytes_of(&unreachable),
+        "has_stacks": heap.stacks().is_some(),
+        "warnings": header.notes,
+        "suspects": suspects.collect::<Value>(),
+        "tops": found.tops,
+        "num_tops": found.n_tops,
+    });
     if let Some(diff) = diff {
-        members.push((
-            "before",
-            Json::Object(vec![
-                ("count", diff.before.count.into()),
-                ("bytes", diff.before.bytes.into()),
-                ("same_process", diff.is_same_process.into()),
-                ("num_new", (diff.new.len() as u64).into()),
-                ("num_gone", (diff.gone.len() as u64).into()),
-            ]),
-        ));
+        head["before"] = json!({
+            "count": diff.before.count,
+            "bytes": diff.before.bytes,
+            "same_process": diff.is_same_process,
+            "num_new": diff.new.len(),
+            "num_gone": diff.gone.len(),
+        });
     }
-    Json::Object(members)
+    head
 }
 
-fn kinds(found: &Exploration, diff: Option<&HeapDiff>) -> Json {
+fn kinds(found: &Exploration, diff: Option<&HeapDiff>) -> Value {
     let changes: FxHashMap<&str, usize> = diff
         .into_iter()
         .flat_map(|diff| diff.rows.iter().enumerate())
@@ -90,16 +72,13 @@ fn kinds(found: &Exploration, diff: Option<&HeapDiff>) -> Json {
         .collect();
     let mut gone = Vec::new();
     let rows = found.kinds.iter().map(|kind| {
-        let mut members = vec![
-            ("label", kind.row.label.as_str().into()),
-            ("count", kind.row.count.into()),
-            ("bytes", kind.row.bytes.into()),
-            ("retained", kind.row.retained.into()),
-            (
-                "objects",
-                kind.objects.iter().map(|&one| Json::from(one)).collect(),
-            ),
-        ];
+        let mut row = json!({
+            "label": kind.row.label.as_str(),
+            "count": kind.row.count,
+            "bytes": kind.row.bytes,
+            "retained": kind.row.retained,
+            "objects": kind.objects,
+        });
         if let Some(diff) = diff {
             let change = changes.get(kind.row.label.as_str());
             let change = change.map(|&at| &diff.rows[at]);
@@ -108,89 +87,71 @@ fn kinds(found: &Exploration, diff: Option<&HeapDiff>) -> Json {
                 // What did not change was the same before.
                 None => (kind.row.count, kind.row.bytes),
             };
-            members.push(("before_count", count.into()));
-            members.push(("before_bytes", bytes.into()));
-            members.push(("new", change.map_or(0, |change| change.new.count).into()));
-            members.push(("gone", change.map_or(0, |change| change.gone.count).into()));
+            row["before_count"] = count.into();
+            row["before_bytes"] = bytes.into();
+            row["new"] = change.map_or(0, |change| change.new.count).into();
+            row["gone"] = change.map_or(0, |change| change.gone.count).into();
         }
-        Json::Object(members)
+        row
     });
-    let mut rows: Vec<Json> = rows.collect();
+    let mut rows: Vec<Value> = rows.collect();
     for change in diff.into_iter().flat_map(|diff| &diff.rows) {
         if change.after.count == 0 {
-            gone.push(Json::Object(vec![
-                ("label", change.label.as_str().into()),
-                ("count", 0u64.into()),
-                ("bytes", 0u64.into()),
-                ("retained", 0u64.into()),
-                ("objects", Json::Array(Vec::new())),
-                ("before_count", change.before.count.into()),
-                ("before_bytes", change.before.bytes.into()),
-                ("new", 0u64.into()),
-                ("gone", change.gone.count.into()),
-            ]));
+            gone.push(json!({
+                "label": change.label.as_str(),
+                "count": 0,
+                "bytes": 0,
+                "retained": 0,
+                "objects": [],
+                "before_count": change.before.count,
+                "before_bytes": change.before.bytes,
+                "new": 0,
+                "gone": change.gone.count,
+            }));
         }
     }
     rows.append(&mut gone);
-    Json::Array(rows)
+    Value::Array(rows)
 }
 
-fn objects(heap: &Heap, found: &Exploration) -> Json {
+fn objects(heap: &Heap, found: &Exploration) -> Value {
     let shown = &found.objects;
-    let column = |make: &dyn Fn(usize) -> Json| (0..shown.len()).map(make).collect::<Json>();
+    let column = |make: &dyn Fn(usize) -> Value| (0..shown.len()).map(make).collect::<Value>();
     let kinds: FxHashMap<&str, u32> = found
         .kinds
         .iter()
         .enumerate()
         .map(|(at, kind)| (kind.row.label.as_str(), at as u32))
         .collect();
-    let number = |place: Option<u32>| Json::Signed(place.map_or(-1, i64::from));
+    let number = |place: Option<u32>| Value::from(place.map_or(-1, i64::from));
     let stacks = heap.stacks();
-    Json::Object(vec![
-        (
-            "kind",
-            column(&|at| {
-                let kind = heap.kind(shown[at].object);
-                kinds.get(kind).copied().unwrap_or(0).into()
-            }),
-        ),
-        (
-            "address",
-            column(&|at| heap.address(shown[at].object).into()),
-        ),
-        ("name", column(&|at| name(heap, shown[at].object).into())),
-        ("bytes", column(&|at| heap.bytes(shown[at].object).into())),
-        (
-            "retained",
-            column(&|at| heap.retained()[shown[at].object as usize].into()),
-        ),
-        ("dominator", column(&|at| number(shown[at].dominator))),
-        ("children", column(&|at| shown[at].n_children.into())),
-        ("before", column(&|at| number(shown[at].before))),
-        ("via", column(&|at| shown[at].via.as_str().into())),
-        ("num_referrers", column(&|at| shown[at].n_referrers.into())),
-        (
-            "referrers",
-            column(&|at| {
-                let pairs = shown[at].referrers.iter();
-                pairs
-                    .flat_map(|(from, text)| [Json::from(*from), text.as_str().into()])
-                    .collect()
-            }),
-        ),
-        ("is_new", column(&|at| u32::from(shown[at].is_new).into())),
-        (
-            "is_reachable",
-            column(&|at| u32::from(shown[at].is_reachable).into()),
-        ),
-        (
-            "stack",
-            column(&|at| {
-                let of = stacks.and_then(|all| all.of_objects.get(shown[at].object as usize));
-                of.copied().unwrap_or(0).into()
-            }),
-        ),
-    ])
+    json!({
+        "kind": column(&|at| {
+            let kind = heap.kind(shown[at].object);
+            kinds.get(kind).copied().unwrap_or(0).into()
+        }),
+        "address": column(&|at| heap.address(shown[at].object).into()),
+        "name": column(&|at| name(heap, shown[at].object).into()),
+        "bytes": column(&|at| heap.bytes(shown[at].object).into()),
+        "retained": column(&|at| heap.retained()[shown[at].object as usize].into()),
+        "dominator": column(&|at| number(shown[at].dominator)),
+        "children": column(&|at| shown[at].n_children.into()),
+        "before": column(&|at| number(shown[at].before)),
+        "via": column(&|at| shown[at].via.as_str().into()),
+        "num_referrers": column(&|at| shown[at].n_referrers.into()),
+        "referrers": column(&|at| {
+            let pairs = shown[at].referrers.iter();
+            pairs
+                .flat_map(|(from, text)| [Value::from(*from), text.as_str().into()])
+                .collect()
+        }),
+        "is_new": column(&|at| u32::from(shown[at].is_new).into()),
+        "is_reachable": column(&|at| u32::from(shown[at].is_reachable).into()),
+        "stack": column(&|at| {
+            let of = stacks.and_then(|all| all.of_objects.get(shown[at].object as usize));
+            of.copied().unwrap_or(0).into()
+        }),
+    })
 }
 
 /// What tells an object from others, without its address, which stands beside it.
@@ -209,9 +170,9 @@ fn name(heap: &Heap, object: u32) -> String {
 }
 
 /// The stacks of objects in the page, by number.
-fn stacks(heap: &Heap, found: &Exploration) -> Json {
+fn stacks(heap: &Heap, found: &Exploration) -> Value {
     let Some(stacks) = heap.stacks() else {
-        return Json::Array(Vec::new());
+        return Value::Array(Vec::new());
     };
     let mut used: Vec<u32> = found
         .objects
@@ -225,16 +186,13 @@ fn stacks(heap: &Heap, found: &Exploration) -> Json {
         let frames = stacks.stacks.get(number as usize).into_iter().flatten();
         let frames = frames.filter_map(|&frame| stacks.frames.get(frame as usize));
         let frames = frames.map(|frame| {
-            Json::Object(vec![
-                ("function", frame.function.as_str().into()),
-                ("file", frame.file.as_str().into()),
-                ("line", frame.line.into()),
-            ])
+            json!({
+                "function": frame.function.as_str(),
+                "file": frame.file.as_str(),
+                "line": frame.line,
+            })
         });
-        Json::Object(vec![
-            ("number", number.into()),
-            ("frames", frames.collect()),
-        ])
+        json!({ "number": number, "frames": frames.collect::<Value>() })
     });
     used.collect()
 }

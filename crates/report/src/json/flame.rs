@@ -16,13 +16,14 @@ use heaptide_analysis::model::flame::{
 };
 use heaptide_analysis::model::{Diff, Measure, ProcessSummary, Quality};
 use heaptide_capture::Mode;
+use serde_json::{Value, json};
 
-use super::Json;
 use super::diff::{change, side};
 use super::findings::{finding, ledger};
+use super::{number, write_text};
 use crate::shell::command_line;
 use crate::text::notes;
-use crate::units::{binary_size, timestamp};
+use crate::units::{binary_size, python_version, timestamp};
 
 /// Raised when an older page would misread the data.
 const FORMAT: u32 = 1;
@@ -52,7 +53,7 @@ pub fn flame(
     sides: Option<Sides>,
 ) -> io::Result<()> {
     out.write_all(b"{\"head\":")?;
-    head(flame, first, sides).write(out)?;
+    serde_json::to_writer(&mut *out, &head(flame, first, sides))?;
     out.write_all(b",\"timeline\":{")?;
     write!(out, "\"bin_ns\":{},\"together\":", flame.timeline.bin_ns)?;
     curves(out, &flame.timeline.all_processes)?;
@@ -166,7 +167,7 @@ fn place(content: FlameContent) -> i64 {
     }
 }
 
-fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Json {
+fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Value {
     let quality = &flame.quality;
     let remarks = match sides {
         None => remarks(quality),
@@ -181,78 +182,47 @@ fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Json {
     };
     let processes = flame.processes.iter().zip(&quality.processes);
     let threads = flame.threads.iter().map(|thread| {
-        Json::Object(vec![
-            ("process", thread.process.into()),
-            ("os_id", thread.os_id.into()),
-            (
-                "name",
-                thread.name.as_deref().map_or(Json::Null, Json::from),
-            ),
-            ("is_main", thread.is_main.into()),
-        ])
+        json!({
+            "process": thread.process,
+            "os_id": thread.os_id,
+            "name": thread.name,
+            "is_main": thread.is_main,
+        })
     });
-    let mut head = vec![
-        ("format", FORMAT.into()),
-        ("profiler", env!("CARGO_PKG_VERSION").into()),
-        ("start_time", timestamp(flame.start_unix_ns).into()),
-        ("start_unix_ms", (flame.start_unix_ns / 1_000_000).into()),
-        (
-            "duration_ns",
-            flame.end_unix_ns.saturating_sub(flame.start_unix_ns).into(),
-        ),
-        ("peak_bytes", flame.peak_bytes.into()),
-        ("min_share", Json::Fraction(flame.min_share)),
-        (
-            "measures",
-            Measure::ALL
-                .into_iter()
-                .filter(|&measure| quality.knows(measure))
-                .map(|measure| measure.name().into())
-                .collect(),
-        ),
-        (
-            "findings",
-            flame
-                .findings
-                .iter()
-                .map(|(it, node)| finding(it, Some(*node)))
-                .collect(),
-        ),
-        (
-            "filters",
-            quality
-                .filters
-                .iter()
-                .map(|it| it.as_str().into())
-                .collect(),
-        ),
-        (
-            "first_view",
-            Json::Object(vec![
-                ("measure", first.measure.name().into()),
-                ("inverted", first.inverted.into()),
-                ("split_threads", first.split_threads.into()),
-                ("by_line", first.by_line.into()),
-            ]),
-        ),
-        (
-            "warnings",
-            notes::warnings(quality)
-                .into_iter()
-                .map(Json::from)
-                .collect(),
-        ),
-        ("remarks", remarks.into_iter().map(Json::from).collect()),
-        (
-            "processes",
-            processes
-                .map(|(more, known)| process(more, known))
-                .collect(),
-        ),
-        ("threads", threads.collect()),
-    ];
-    head.extend(sides.map(|sides| ("diff", diff_head(sides))));
-    Json::Object(head)
+    let measures = Measure::ALL.into_iter();
+    let measures = measures.filter(|&measure| quality.knows(measure));
+    let findings = flame.findings.iter();
+    let findings = findings.map(|(it, node)| {
+        let mut finding = finding(it);
+        finding["node"] = (*node).into();
+        finding
+    });
+    let mut head = json!({
+        "format": FORMAT,
+        "profiler": env!("CARGO_PKG_VERSION"),
+        "start_time": timestamp(flame.start_unix_ns),
+        "start_unix_ms": flame.start_unix_ns / 1_000_000,
+        "duration_ns": flame.end_unix_ns.saturating_sub(flame.start_unix_ns),
+        "peak_bytes": flame.peak_bytes,
+        "min_share": number(flame.min_share),
+        "measures": measures.map(Measure::name).collect::<Value>(),
+        "findings": findings.collect::<Value>(),
+        "filters": quality.filters,
+        "first_view": {
+            "measure": first.measure.name(),
+            "inverted": first.inverted,
+            "split_threads": first.split_threads,
+            "by_line": first.by_line,
+        },
+        "warnings": notes::warnings(quality),
+        "remarks": remarks,
+        "processes": processes.map(|(more, known)| process(more, known)).collect::<Value>(),
+        "threads": threads.collect::<Value>(),
+    });
+    if let Some(sides) = sides {
+        head["diff"] = diff_head(sides);
+    }
+    head
 }
 
 /// What is good to know of everything, and of what was alive at the peak.
@@ -267,63 +237,45 @@ fn remarks(quality: &Quality) -> Vec<String> {
         .collect()
 }
 
-fn diff_head(sides: Sides) -> Json {
+fn diff_head(sides: Sides) -> Value {
     let diff = sides.diff;
     let whole = Measure::ALL
         .into_iter()
         .map(|measure| (measure.name(), change(&diff.whole(measure))));
-    Json::Object(vec![
-        ("n_before", (sides.n_before as u64).into()),
-        ("before", side(&diff.before)),
-        ("after", side(&diff.after)),
-        ("whole", Json::Object(whole.collect())),
-    ])
+    json!({
+        "n_before": sides.n_before,
+        "before": side(&diff.before),
+        "after": side(&diff.after),
+        "whole": whole.collect::<Value>(),
+    })
 }
 
-fn process(more: &FlameProcess, known: &ProcessSummary) -> Json {
-    Json::Object(vec![
-        ("file", known.path.display().to_string().into()),
-        ("pid", known.pid.into()),
-        ("parent_pid", known.parent_pid.into()),
-        ("command_line", command_line(&known.command).into()),
-        ("executable", more.executable.as_str().into()),
-        ("working_directory", more.working_directory.as_str().into()),
-        ("host", more.host.as_str().into()),
-        ("python", python(more.python_version).into()),
-        ("python_allocator", more.python_allocator.as_str().into()),
-        ("mode", mode(more.mode).into()),
-        ("start_ns", more.start_ns.into()),
-        ("end_ns", more.end_ns.into()),
-        ("peak_ns", more.peak_ns.into()),
-        ("num_allocations", known.n_allocations.into()),
-        ("total_bytes", known.total_bytes.into()),
-        ("peak_bytes", known.peak_bytes.into()),
-        ("live_bytes", known.live_bytes.into()),
-        ("resident_peak_bytes", known.resident_peak_bytes.into()),
-        ("limit_bytes", known.limit_bytes.into()),
-        ("own_memory_bytes", known.own_memory_bytes.into()),
-        ("ended_in_order", known.ended_in_order.into()),
-        ("joined_late", known.joined_late.into()),
-        (
-            "ledger",
-            known
-                .ledger
-                .as_ref()
-                .map_or(Json::Null, |it| Json::Object(ledger(it))),
-        ),
-    ])
-}
-
-/// `sys.hexversion` as people write it: `3.12.1`, `3.15.0rc2`.
-fn python(hexversion: u32) -> String {
-    let [major, minor, micro, release] = hexversion.to_be_bytes();
-    let level = match release >> 4 {
-        0xa => format!("a{}", release & 15),
-        0xb => format!("b{}", release & 15),
-        0xc => format!("rc{}", release & 15),
-        _ => String::new(),
-    };
-    format!("{major}.{minor}.{micro}{level}")
+fn process(more: &FlameProcess, known: &ProcessSummary) -> Value {
+    json!({
+        "file": known.path.display().to_string(),
+        "pid": known.pid,
+        "parent_pid": known.parent_pid,
+        "command_line": command_line(&known.command),
+        "executable": more.executable.as_str(),
+        "working_directory": more.working_directory.as_str(),
+        "host": more.host.as_str(),
+        "python": python_version(more.python_version),
+        "python_allocator": more.python_allocator.as_str(),
+        "mode": mode(more.mode),
+        "start_ns": more.start_ns,
+        "end_ns": more.end_ns,
+        "peak_ns": more.peak_ns,
+        "num_allocations": known.n_allocations,
+        "total_bytes": known.total_bytes,
+        "peak_bytes": known.peak_bytes,
+        "live_bytes": known.live_bytes,
+        "resident_peak_bytes": known.resident_peak_bytes,
+        "limit_bytes": known.limit_bytes,
+        "own_memory_bytes": known.own_memory_bytes,
+        "ended_in_order": known.ended_in_order,
+        "joined_late": known.joined_late,
+        "ledger": known.ledger.as_ref().map(ledger),
+    })
 }
 
 fn mode(mode: Mode) -> String {
@@ -387,7 +339,12 @@ fn list<T: std::fmt::Display>(
 }
 
 fn texts<'a>(out: &mut dyn Write, texts: impl Iterator<Item = &'a str>) -> io::Result<()> {
-    texts.map(Json::from).collect::<Json>().write(out)
+    out.write_all(b"[")?;
+    for (number, text) in texts.enumerate() {
+        comma(out, number)?;
+        write_text(out, text)?;
+    }
+    out.write_all(b"]")
 }
 
 fn comma(out: &mut dyn Write, n_before: usize) -> io::Result<()> {
@@ -400,12 +357,6 @@ fn comma(out: &mut dyn Write, n_before: usize) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn version_is_written_as_python_writes_it() {
-        assert_eq!(python(0x030c_01f0), "3.12.1");
-        assert_eq!(python(0x030f_00c2), "3.15.0rc2");
-    }
 
     #[test]
     fn mode_names_everything_that_was_chosen() {

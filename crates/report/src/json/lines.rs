@@ -1,31 +1,30 @@
 //! Functions line by line, for other programs.
 
 use heaptide_analysis::model::{LineTable, Lines};
+use serde_json::{Value, json};
 
-use super::Json;
-
-pub fn lines(lines: &Lines) -> Json {
-    Json::Object(vec![
-        ("functions", lines.tables.iter().map(table).collect()),
-        ("function_count", (lines.n_functions as u64).into()),
-    ])
+pub fn lines(lines: &Lines) -> Value {
+    json!({
+        "functions": lines.tables.iter().map(table).collect::<Value>(),
+        "function_count": lines.n_functions,
+    })
 }
 
-fn table(table: &LineTable) -> Json {
+fn table(table: &LineTable) -> Value {
     let rows = table.rows.iter().map(|row| {
         let heap = row.heap.unwrap_or_default();
-        Json::Object(vec![
-            ("line", row.number.into()),
-            ("text", row.text.as_str().into()),
-            ("allocated_bytes", heap.total_bytes.into()),
-            ("allocations", heap.n_allocations.into()),
-            ("peak_bytes", heap.peak_bytes.into()),
-            ("alive_bytes", heap.leaked_bytes.into()),
-        ])
+        json!({
+            "line": row.number,
+            "text": row.text.as_str(),
+            "allocated_bytes": heap.total_bytes,
+            "allocations": heap.n_allocations,
+            "peak_bytes": heap.peak_bytes,
+            "alive_bytes": heap.leaked_bytes,
+        })
     });
-    Json::Object(vec![
-        ("file", table.file.as_str().into()),
-        ("function", table.function.as_str().into()),
-        ("lines", rows.collect()),
-    ])
+    json!({
+        "file": table.file.as_str(),
+        "function": table.function.as_str(),
+        "lines": rows.collect::<Value>(),
+    })
 }

@@ -3,75 +3,45 @@
 use heaptide_analysis::model::{
     Histogram, LifetimeClass, LocationSum, ModuleSum, ProcessSummary, Stats,
 };
+use serde_json::{Value, json};
 
-use super::Json;
 use super::findings::{findings, ledger};
+use super::{damage, lost, sampling};
 use crate::shell::command_line;
 use crate::text::stats::location;
 use crate::units::{hexadecimal, timestamp};
 
-pub fn stats(stats: &Stats) -> Json {
+pub fn stats(stats: &Stats) -> Value {
     let allocators = stats.allocators.iter();
-    let allocators = allocators.map(|&(allocator, count)| (allocator.name(), count.into()));
-    Json::Object(vec![
-        (
-            "total_num_allocations",
-            total(stats.quality.lacks_totals, stats.n_allocations),
-        ),
-        (
-            "total_bytes_allocated",
-            total(stats.quality.lacks_totals, stats.total_bytes),
-        ),
-        (
-            "allocation_size_histogram",
-            stats
-                .histogram
-                .as_ref()
-                .map_or(Json::Array(Vec::new()), histogram),
-        ),
-        (
-            "allocator_type_distribution",
-            Json::Object(allocators.collect()),
-        ),
-        (
-            "top_allocations_by_size",
-            stats
-                .top_by_size
-                .iter()
-                .map(|sum| place(sum, "size", sum.bytes))
-                .collect(),
-        ),
-        (
-            "top_allocations_by_count",
-            stats
-                .top_by_count
-                .iter()
-                .map(|sum| place(sum, "count", sum.count))
-                .collect(),
-        ),
-        (
-            "top_modules_by_allocation_size",
-            stats.modules_by_size.iter().map(module).collect(),
-        ),
-        (
-            "top_modules_by_allocation_count",
-            stats.modules_by_count.iter().map(module).collect(),
-        ),
-        ("metadata", metadata(stats)),
-        ("heaptide", beside(stats)),
-    ])
+    let allocators = allocators.map(|&(allocator, count)| (allocator.name(), count));
+    let by_size = stats.top_by_size.iter();
+    let by_size = by_size.map(|sum| location_sum(sum, "size", sum.bytes));
+    let by_count = stats.top_by_count.iter();
+    let by_count = by_count.map(|sum| location_sum(sum, "count", sum.count));
+    json!({
+        "total_num_allocations": total(stats.quality.lacks_totals, stats.n_allocations),
+        "total_bytes_allocated": total(stats.quality.lacks_totals, stats.total_bytes),
+        "allocation_size_histogram": stats.histogram.as_ref().map_or(json!([]), histogram),
+        "allocator_type_distribution": allocators.collect::<Value>(),
+        "top_allocations_by_size": by_size.collect::<Value>(),
+        "top_allocations_by_count": by_count.collect::<Value>(),
+        "top_modules_by_allocation_size": stats.modules_by_size.iter().map(module).collect::<Value>(),
+        "top_modules_by_allocation_count": stats.modules_by_count.iter().map(module).collect::<Value>(),
+        "metadata": metadata(stats),
+        "heaptide": additions(stats),
+    })
 }
 
 /// A number that the capture may not tell.
-fn total(is_lacking: bool, number: u64) -> Json {
+fn total(is_lacking: bool, number: u64) -> Value {
     if is_lacking {
-        Json::Null
+        Value::Null
     } else {
         number.into()
     }
 }
 
-fn histogram(histogram: &Histogram) -> Json {
+fn histogram(histogram: &Histogram) -> Value {
     let last = histogram.bins.len().saturating_sub(1);
     let bins = histogram.bins.iter().enumerate();
     bins.map(|(at, bin)| {
@@ -81,151 +51,83 @@ fn histogram(histogram: &Histogram) -> Json {
         } else {
             bin.to.saturating_sub(1)
         };
-        Json::Object(vec![
-            ("min_bytes", bin.from.into()),
-            ("max_bytes", max.into()),
-            ("count", bin.count.into()),
-        ])
+        json!({ "min_bytes": bin.from, "max_bytes": max, "count": bin.count })
     })
     .collect()
 }
 
-fn place(sum: &LocationSum, key: &'static str, number: u64) -> Json {
-    Json::Object(vec![
-        ("location", location(sum.location.as_ref()).into()),
-        (key, number.into()),
-    ])
+fn location_sum(sum: &LocationSum, key: &'static str, number: u64) -> Value {
+    json!({ "location": location(sum.location.as_ref()), key: number })
 }
 
-fn module(sum: &ModuleSum) -> Json {
-    Json::Object(vec![
-        ("module", sum.module.as_str().into()),
-        ("num_allocations", sum.count.into()),
-        ("total_bytes", sum.bytes.into()),
-    ])
+fn module(sum: &ModuleSum) -> Value {
+    json!({
+        "module": sum.module.as_str(),
+        "num_allocations": sum.count,
+        "total_bytes": sum.bytes,
+    })
 }
 
-fn metadata(stats: &Stats) -> Json {
+fn metadata(stats: &Stats) -> Value {
     let metadata = &stats.metadata;
-    Json::Object(vec![
-        ("start_time", timestamp(metadata.start_unix_ns).into()),
-        ("end_time", timestamp(metadata.end_unix_ns).into()),
-        (
-            "total_allocations",
-            total(stats.quality.lacks_totals, stats.n_allocations),
-        ),
-        ("total_frames", metadata.n_frames.into()),
-        ("peak_memory", stats.peak_bytes.into()),
-        ("command_line", command_line(&metadata.command).into()),
-        ("pid", metadata.pid.into()),
-        ("main_thread_id", metadata.main_thread.into()),
-        (
-            "python_allocator",
-            metadata.python_allocator.as_str().into(),
-        ),
-        ("has_native_traces", metadata.native.into()),
-        ("trace_python_allocators", metadata.objects.into()),
-        ("file_format", u64::from(metadata.aggregate).into()),
-    ])
+    json!({
+        "start_time": timestamp(metadata.start_unix_ns),
+        "end_time": timestamp(metadata.end_unix_ns),
+        "total_allocations": total(stats.quality.lacks_totals, stats.n_allocations),
+        "total_frames": metadata.n_frames,
+        "peak_memory": stats.peak_bytes,
+        "command_line": command_line(&metadata.command),
+        "pid": metadata.pid,
+        "main_thread_id": metadata.main_thread,
+        "python_allocator": metadata.python_allocator.as_str(),
+        "has_native_traces": metadata.native,
+        "trace_python_allocators": metadata.objects,
+        "file_format": u64::from(metadata.aggregate),
+    })
 }
 
-/// What memray has no word for.
-fn beside(stats: &Stats) -> Json {
+/// The numbers that memray does not have.
+fn additions(stats: &Stats) -> Value {
     let quality = &stats.quality;
-    let sampling = quality.sampling.map(|sampling| {
-        Json::Object(vec![
-            ("mean_bytes", sampling.mean_bytes.into()),
-            (
-                "total_error_bytes_95",
-                Json::Fraction(sampling.total_error_bytes.round()),
-            ),
-            (
-                "peak_error_bytes_95",
-                Json::Fraction(sampling.peak_error_bytes.round()),
-            ),
-            (
-                "live_error_bytes_95",
-                Json::Fraction(sampling.live_error_bytes.round()),
-            ),
-        ])
-    });
-    let lost = quality.lost.iter().map(|&(reason, count)| {
-        Json::Object(vec![
-            ("what", reason.describe().into()),
-            ("count", count.into()),
-        ])
-    });
-    let damage = quality.damage.iter().map(|(path, damage)| {
-        Json::Object(vec![
-            ("file", path.display().to_string().into()),
-            ("offset", damage.offset.into()),
-            ("note", damage.to_string().into()),
-        ])
-    });
-    Json::Object(vec![
-        (
-            "filters",
-            quality
-                .filters
-                .iter()
-                .map(|it| it.as_str().into())
-                .collect(),
-        ),
-        ("sampling", sampling.unwrap_or(Json::Null)),
-        ("lost", lost.collect()),
-        ("damage", damage.collect()),
-        ("frees_of_unknown_blocks", quality.n_unknown_frees.into()),
-        ("allocations_over_live_blocks", quality.n_overlaps.into()),
-        ("mapped_files_peak_bytes", quality.mapped_files_bytes.into()),
-        (
-            "peak_is_of_processes_together",
-            quality.peak_is_aligned.into(),
-        ),
-        ("processes", quality.processes.iter().map(process).collect()),
-        ("lifetimes", stats.lifetimes.iter().map(lifetime).collect()),
-        ("findings", findings(&stats.findings)),
-    ])
+    json!({
+        "filters": quality.filters,
+        "sampling": sampling(quality, "live_error_bytes_95"),
+        "lost": lost(quality),
+        "damage": damage(quality),
+        "frees_of_unknown_blocks": quality.n_unknown_frees,
+        "allocations_over_live_blocks": quality.n_overlaps,
+        "mapped_files_peak_bytes": quality.mapped_files_bytes,
+        "peak_is_of_processes_together": quality.peak_is_aligned,
+        "processes": quality.processes.iter().map(process).collect::<Value>(),
+        "lifetimes": stats.lifetimes.iter().map(lifetime).collect::<Value>(),
+        "findings": findings(&stats.findings),
+    })
 }
 
-fn lifetime(class: &LifetimeClass) -> Json {
-    Json::Object(vec![
-        ("below_ns", class.below_ns.into()),
-        ("count", class.count.into()),
-        ("bytes", class.bytes.into()),
-    ])
+fn lifetime(class: &LifetimeClass) -> Value {
+    json!({ "below_ns": class.below_ns, "count": class.count, "bytes": class.bytes })
 }
 
-fn process(process: &ProcessSummary) -> Json {
-    Json::Object(vec![
-        ("file", process.path.display().to_string().into()),
-        (
-            "session",
-            process
-                .session
-                .map_or(Json::Null, |session| hexadecimal(&session).into()),
-        ),
-        ("pid", process.pid.into()),
-        ("parent_pid", process.parent_pid.into()),
-        ("command_line", command_line(&process.command).into()),
-        ("num_allocations", process.n_allocations.into()),
-        ("total_bytes", process.total_bytes.into()),
-        ("peak_bytes", process.peak_bytes.into()),
-        ("peak_time", timestamp(process.peak_unix_ns).into()),
-        ("live_bytes", process.live_bytes.into()),
-        ("resident_peak_bytes", process.resident_peak_bytes.into()),
-        ("limit_bytes", process.limit_bytes.into()),
-        ("own_memory_bytes", process.own_memory_bytes.into()),
-        ("num_threads", process.n_threads.into()),
-        ("num_events", process.n_events.into()),
-        ("ended_in_order", process.ended_in_order.into()),
-        ("joined_late", process.joined_late.into()),
-        ("attached_at_bytes", process.attached_at_bytes.into()),
-        (
-            "ledger",
-            process
-                .ledger
-                .as_ref()
-                .map_or(Json::Null, |it| Json::Object(ledger(it))),
-        ),
-    ])
+fn process(process: &ProcessSummary) -> Value {
+    json!({
+        "file": process.path.display().to_string(),
+        "session": process.session.map(|session| hexadecimal(&session)),
+        "pid": process.pid,
+        "parent_pid": process.parent_pid,
+        "command_line": command_line(&process.command),
+        "num_allocations": process.n_allocations,
+        "total_bytes": process.total_bytes,
+        "peak_bytes": process.peak_bytes,
+        "peak_time": timestamp(process.peak_unix_ns),
+        "live_bytes": process.live_bytes,
+        "resident_peak_bytes": process.resident_peak_bytes,
+        "limit_bytes": process.limit_bytes,
+        "own_memory_bytes": process.own_memory_bytes,
+        "num_threads": process.n_threads,
+        "num_events": process.n_events,
+        "ended_in_order": process.ended_in_order,
+        "joined_late": process.joined_late,
+        "attached_at_bytes": process.attached_at_bytes,
+        "ledger": process.ledger.as_ref().map(ledger),
+    })
 }

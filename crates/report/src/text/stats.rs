@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::model::{Finding, Histogram, LifetimeClass, Location, Stats};
 
-use super::findings::{blocks, ledger_rows, seconds, spoken};
+use super::findings::{blocks, evidence, ledger_rows, seconds, sentence};
 use super::{Style, notes};
 use crate::units::{signed_size, size};
 
@@ -83,7 +83,7 @@ pub fn stats(out: &mut dyn Write, stats: &Stats, n_largest: usize, style: Style)
         ))?;
     }
     page.findings(&stats.findings)?;
-    page.beside(stats)
+    page.additions(stats)
 }
 
 /// Classes of lifetimes with their names; those that have the same name, being too short to tell apart, are one.
@@ -163,20 +163,21 @@ impl Page<'_> {
 
     fn findings(&mut self, findings: &[Finding]) -> io::Result<()> {
         if !findings.is_empty() {
-            self.heading("🔎", "What stands out:")?;
+            self.heading("🔎", "Findings:")?;
         }
         for finding in findings {
-            let words = spoken(finding);
-            self.line(&format!("- {}", self.style.bold(&words.what)))?;
-            for line in words.evidence.iter().chain([&words.advice]) {
+            let headline = sentence(&finding.headline);
+            self.line(&format!("- {}", self.style.bold(&headline)))?;
+            for line in evidence(finding) {
                 self.line(&format!("  {line}"))?;
             }
+            self.line(&format!("  {}", finding.advice))?;
         }
         Ok(())
     }
 
-    /// What memray does not say: the process beside the heap, and how far the numbers can be trusted.
-    fn beside(&mut self, stats: &Stats) -> io::Result<()> {
+    /// The parts that memray does not have: the process outside the heap, and how far the numbers can be trusted.
+    fn additions(&mut self, stats: &Stats) -> io::Result<()> {
         let processes = &stats.quality.processes;
         let resident = processes.iter().filter_map(|process| {
             let peak = process.resident_peak_bytes?;
@@ -207,10 +208,7 @@ impl Page<'_> {
                 String::new()
             };
             let resident = size(ledger.resident_bytes);
-            self.heading(
-                "🧾",
-                &format!("Where {resident} resident{of} were at the end:"),
-            )?;
+            self.heading("🧾", &format!("Resident memory{of} at the end: {resident}"))?;
             for (name, bytes) in ledger_rows(ledger) {
                 self.line(&format!(
                     "{:>12} {name}",

@@ -5,20 +5,18 @@
 use std::io::{self, Write};
 
 use heaptide_analysis::model::{ProcessStacks, ProcessSummary, Reading, StackModel};
+use serde_json::{Value, json};
 
 use super::lines;
-use crate::json::Json;
+use crate::json::number;
 use crate::shell::command_line;
 use crate::units::timestamp;
 
 pub fn write(model: &StackModel, out: &mut dyn Write) -> io::Result<()> {
-    let other = Json::Object(vec![
-        (
-            "exporter",
-            format!("heaptide {}", env!("CARGO_PKG_VERSION")).into(),
-        ),
-        ("start_time", timestamp(model.start_unix_ns).into()),
-    ]);
+    let other = json!({
+        "exporter": format!("heaptide {}", env!("CARGO_PKG_VERSION")),
+        "start_time": timestamp(model.start_unix_ns),
+    });
     out.write_all(b"{\"displayTimeUnit\":\"ms\",\"otherData\":")?;
     lines::value(out, &other)?;
     out.write_all(b",\n\"traceEvents\":")?;
@@ -36,41 +34,35 @@ fn events<'a>(
     process: &'a ProcessStacks,
     summary: &'a ProcessSummary,
     offset_ns: u64,
-) -> impl Iterator<Item = Json> + 'a {
+) -> impl Iterator<Item = Value> + 'a {
     let pid = summary.pid;
-    let name = Json::Object(vec![
-        ("name", "process_name".into()),
-        ("ph", "M".into()),
-        ("pid", pid.into()),
-        (
-            "args",
-            Json::Object(vec![("name", command_line(&summary.command).into())]),
-        ),
-    ]);
-    let mark = Json::Object(vec![
-        ("name", "peak of the heap".into()),
-        ("ph", "i".into()),
-        ("s", "p".into()),
-        ("ts", micros(process.peak_elapsed_ns, offset_ns)),
-        ("pid", pid.into()),
-        ("tid", process.main_thread.into()),
-        (
-            "args",
-            Json::Object(vec![("bytes", process.peak.bytes.into())]),
-        ),
-    ]);
+    let name = json!({
+        "name": "process_name",
+        "ph": "M",
+        "pid": pid,
+        "args": { "name": command_line(&summary.command) },
+    });
+    let mark = json!({
+        "name": "peak of the heap",
+        "ph": "i",
+        "s": "p",
+        "ts": micros(process.peak_elapsed_ns, offset_ns),
+        "pid": pid,
+        "tid": process.main_thread,
+        "args": { "bytes": process.peak.bytes },
+    });
     let counters = |name: &'static str, readings: &'a [Reading]| {
         let changed = readings.iter().enumerate().filter(|&(at, reading)| {
             at + 1 == readings.len() || at == 0 || readings[at - 1].bytes != reading.bytes
         });
         changed.map(move |(_, reading)| {
-            Json::Object(vec![
-                ("name", name.into()),
-                ("ph", "C".into()),
-                ("ts", micros(reading.elapsed_ns, offset_ns)),
-                ("pid", pid.into()),
-                ("args", Json::Object(vec![("bytes", reading.bytes.into())])),
-            ])
+            json!({
+                "name": name,
+                "ph": "C",
+                "ts": micros(reading.elapsed_ns, offset_ns),
+                "pid": pid,
+                "args": { "bytes": reading.bytes },
+            })
         })
     };
     [name]
@@ -81,11 +73,7 @@ fn events<'a>(
 }
 
 /// The format counts in microseconds.
-fn micros(elapsed_ns: u64, offset_ns: u64) -> Json {
+fn micros(elapsed_ns: u64, offset_ns: u64) -> Value {
     let ns = elapsed_ns.saturating_add(offset_ns);
-    if ns % 1000 == 0 {
-        Json::Number(ns / 1000)
-    } else {
-        Json::Fraction(ns as f64 / 1000.0)
-    }
+    number(ns as f64 / 1000.0)
 }

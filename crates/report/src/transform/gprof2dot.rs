@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use heaptide_analysis::Measure;
 use heaptide_analysis::model::StackModel;
+use serde_json::{Value, json};
 
 use super::{NO_FRAMES, lines, merged};
-use crate::json::Json;
 
 pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::Result<()> {
     let (of_location, functions) = functions(model);
@@ -18,14 +18,11 @@ pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::R
     let stacks = merged::stacks(model, measure).into_iter();
     let events = stacks.map(|(stack, amount)| {
         let chain = merged::frames(model, stack).map(|frame| of_location[frame]);
-        let mut chain: Vec<Json> = chain.map(|function| Json::from(function as u64)).collect();
+        let mut chain: Vec<usize> = chain.collect();
         if chain.is_empty() {
-            chain.push(Json::from(functions.len() as u64));
+            chain.push(functions.len());
         }
-        Json::Object(vec![
-            ("callchain", Json::Array(chain)),
-            ("cost", Json::Array(vec![amount.bytes.into()])),
-        ])
+        json!({ "callchain": chain, "cost": [amount.bytes] })
     });
     lines::array(out, events)?;
     out.write_all(b",\n\"functions\":")?;
@@ -34,8 +31,8 @@ pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::R
     out.write_all(b"}\n")
 }
 
-fn function(name: &str, module: &str) -> Json {
-    Json::Object(vec![("name", name.into()), ("module", module.into())])
+fn function(name: &str, module: &str) -> Value {
+    json!({ "name": name, "module": module })
 }
 
 /// Name and file.

@@ -3,16 +3,19 @@
 //! Times are nanoseconds since a start that is given as text, because a number of JSON cannot hold all nanoseconds
 //! since 1970 everywhere. Members may be added in a later version of the same number; none is removed or changed.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use heaptide_analysis::model::{ProcessStacks, ProcessSummary, Quality, Reading, StackModel};
 use heaptide_tally::Amount;
 
+use serde_json::{Value, json};
+
 use super::lines;
-use crate::json::Json;
 use crate::json::findings::findings;
+use crate::json::{damage, location, lost, sampling};
 use crate::text::notes::{remarks, warnings};
-use crate::units::timestamp;
+use crate::units::{python_version, timestamp};
 
 const FORMAT: &str = "heaptide-model";
 const VERSION: u64 = 1;
@@ -27,12 +30,15 @@ pub fn write(model: &StackModel, out: &mut dyn Write) -> io::Result<()> {
         (",\n\"generator\":", generator.into()),
         (
             ",\n\"start_time\":",
-            Json::from(timestamp(model.start_unix_ns)),
+            Value::from(timestamp(model.start_unix_ns)),
         ),
         (",\"duration_ns\":", duration_ns.into()),
         (",\n\"peak_bytes\":", model.peak_bytes.into()),
         (",\n\"filters\":", texts(&quality.filters)),
-        (",\n\"sampling\":", sampling(quality)),
+        (
+            ",\n\"sampling\":",
+            sampling(quality, "leaked_error_bytes_95"),
+        ),
         (",\n\"lost\":", lost(quality)),
         (",\n\"damage\":", damage(quality)),
         (",\n\"notes\":", notes(quality)),
@@ -42,22 +48,12 @@ pub fn write(model: &StackModel, out: &mut dyn Write) -> io::Result<()> {
         lines::value(out, &value)?;
     }
     out.write_all(b",\n\"frames\":")?;
-    let frames = model.locations.iter().map(|at| {
-        Json::Object(vec![
-            ("function", (&*at.function).into()),
-            ("file", (&*at.file).into()),
-            ("line", u64::try_from(at.line).unwrap_or(0).into()),
-        ])
-    });
-    lines::array(out, frames)?;
+    lines::array(out, model.locations.iter().map(location))?;
     out.write_all(b",\n\"stacks\":")?;
-    let stacks = model.stacks.iter().map(|node| {
-        Json::Object(vec![
-            ("parent", index(node.parent)),
-            ("frame", index(Some(node.location))),
-        ])
-    });
-    lines::array(out, stacks)?;
+    lines::array_with(out, model.stacks.iter(), |out, node| {
+        let parent = or_null(node.parent);
+        write!(out, r#"{{"parent":{parent},"frame":{}}}"#, node.location)
+    })?;
     out.write_all(b",\n\"processes\":[")?;
     let processes = model.processes.iter().zip(&quality.processes);
     for (at, (process, summary)) in processes.enumerate() {
@@ -83,7 +79,10 @@ fn process(
             process.working_directory.as_str().into(),
         ),
         (",\"host\":", process.host.as_str().into()),
-        (",\n\"python_version\":", python_version(process).into()),
+        (
+            ",\n\"python_version\":",
+            python_version(process.python_version).into(),
+        ),
         (
             ",\"python_allocator\":",
             process.python_allocator.as_str().into(),
@@ -97,44 +96,47 @@ fn process(
         (",\"ended_in_order\":", summary.ended_in_order.into()),
         (",\"joined_late\":", summary.joined_late.into()),
         (",\"num_events\":", summary.n_events.into()),
-        (",\n\"total\":", amount(&process.total)),
-        (",\"peak\":", amount(&process.peak)),
-        (",\"peak_elapsed_ns\":", process.peak_elapsed_ns.into()),
-        (",\"leaked\":", amount(&process.leaked)),
-        (
-            ",\n\"resident_peak_bytes\":",
-            summary.resident_peak_bytes.into(),
-        ),
-        (",\"limit_bytes\":", summary.limit_bytes.into()),
-        (",\"own_memory_bytes\":", summary.own_memory_bytes.into()),
-        (",\n\"main_thread_id\":", process.main_thread.into()),
     ] {
         out.write_all(before.as_bytes())?;
         lines::value(out, &value)?;
     }
-    out.write_all(b",\n\"threads\":")?;
+    write!(
+        out,
+        ",\n\"total\":{},\"peak\":{},\"peak_elapsed_ns\":{},\"leaked\":{},\n\"resident_peak_bytes\":{},\
+         \"limit_bytes\":{},\"own_memory_bytes\":{},\n\"main_thread_id\":{},\n\"threads\":",
+        AmountJson(&process.total),
+        AmountJson(&process.peak),
+        process.peak_elapsed_ns,
+        AmountJson(&process.leaked),
+        or_null(summary.resident_peak_bytes),
+        or_null(summary.limit_bytes),
+        summary.own_memory_bytes,
+        process.main_thread,
+    )?;
     let threads = process.threads.iter().map(|thread| {
-        Json::Object(vec![
-            ("id", thread.os_id.into()),
-            ("name", thread.name.as_deref().into()),
-            ("started_ns", thread.started_ns.into()),
-        ])
+        json!({
+            "id": thread.os_id,
+            "name": thread.name.as_deref(),
+            "started_ns": thread.started_ns,
+        })
     });
     lines::array(out, threads)?;
     out.write_all(b",\n\"sites\":")?;
-    let sites = process.sites.iter().map(|site| {
-        Json::Object(vec![
-            ("stack", index(site.stack)),
-            ("thread", index(Some(site.thread))),
-            ("allocator", site.allocator.name().into()),
-            ("total", amount(&site.total)),
-            ("peak", amount(&site.peak)),
-            ("leaked", amount(&site.leaked)),
-            ("temporary", amount(&site.temporary)),
-            ("block_time_ns", site.block_time_ns.into()),
-        ])
-    });
-    lines::array(out, sites)?;
+    // Written directly: there can be millions of sites.
+    lines::array_with(out, process.sites.iter(), |out, site| {
+        write!(
+            out,
+            r#"{{"stack":{},"thread":{},"allocator":"{}","total":{},"peak":{},"leaked":{},"temporary":{},"block_time_ns":{}}}"#,
+            or_null(site.stack),
+            site.thread,
+            site.allocator.name(),
+            AmountJson(&site.total),
+            AmountJson(&site.peak),
+            AmountJson(&site.leaked),
+            AmountJson(&site.temporary),
+            or_null(site.block_time_ns),
+        )
+    })?;
     for (before, readings) in [
         (",\n\"heap\":", &process.heap),
         (",\n\"resident\":", &process.resident),
@@ -145,107 +147,58 @@ fn process(
     out.write_all(b"}")
 }
 
-fn index(index: Option<usize>) -> Json {
-    index.map(|at| at as u64).into()
+fn or_null(number: Option<impl fmt::Display>) -> String {
+    number.map_or_else(|| "null".to_owned(), |number| number.to_string())
 }
 
-/// The error is there only where it is not nothing: in sampled captures.
-fn amount(amount: &Amount) -> Json {
-    let mut members = vec![
-        ("bytes", Json::from(amount.bytes)),
-        ("count", amount.count.into()),
-    ];
-    if amount.variance > 0.0 {
-        let error = Json::Fraction(amount.error_bytes().round());
-        members.push(("error_bytes_95", error));
+/// The error is written only for sampled captures.
+struct AmountJson<'a>(&'a Amount);
+
+impl fmt::Display for AmountJson<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        let AmountJson(amount) = self;
+        write!(
+            out,
+            r#"{{"bytes":{},"count":{}"#,
+            amount.bytes, amount.count
+        )?;
+        if amount.variance > 0.0 {
+            let error = amount.error_bytes().round();
+            write!(out, r#","error_bytes_95":{error}"#)?;
+        }
+        out.write_str("}")
     }
-    Json::Object(members)
 }
 
 /// Two columns, because a list of pairs would be twice as long.
-fn series(readings: &[Reading]) -> Json {
+fn series(readings: &[Reading]) -> Value {
     let column = |number: fn(&Reading) -> u64| {
         let numbers = readings.iter().map(number);
-        numbers.map(Json::from).collect::<Json>()
+        numbers.map(Value::from).collect::<Value>()
     };
-    Json::Object(vec![
-        ("elapsed_ns", column(|reading| reading.elapsed_ns)),
-        ("bytes", column(|reading| reading.bytes)),
-    ])
+    json!({
+        "elapsed_ns": column(|reading| reading.elapsed_ns),
+        "bytes": column(|reading| reading.bytes),
+    })
 }
 
-fn texts(texts: &[String]) -> Json {
-    texts.iter().map(|text| text.as_str().into()).collect()
+fn texts(texts: &[String]) -> Value {
+    texts.iter().map(String::as_str).collect()
 }
 
-fn mode(process: &ProcessStacks) -> Json {
+fn mode(process: &ProcessStacks) -> Value {
     let mode = process.mode;
     let sample_bytes = (mode.sample_bytes > 0).then_some(mode.sample_bytes);
-    Json::Object(vec![
-        ("objects", mode.objects.into()),
-        ("sample_bytes", sample_bytes.into()),
-        ("native", mode.native.into()),
-        ("aggregate", mode.aggregate.into()),
-        ("follow_fork", mode.follow_fork.into()),
-    ])
+    json!({
+        "objects": mode.objects,
+        "sample_bytes": sample_bytes,
+        "native": mode.native,
+        "aggregate": mode.aggregate,
+        "follow_fork": mode.follow_fork,
+    })
 }
 
-/// `sys.hexversion` as people write it: `3.12.1`, `3.15.0b2`.
-fn python_version(process: &ProcessStacks) -> String {
-    let [major, minor, micro, level] = process.python_version.to_be_bytes();
-    let serial = level & 0xf;
-    let stage = match level >> 4 {
-        0xa => format!("a{serial}"),
-        0xb => format!("b{serial}"),
-        0xc => format!("rc{serial}"),
-        _ => String::new(),
-    };
-    format!("{major}.{minor}.{micro}{stage}")
-}
-
-fn sampling(quality: &Quality) -> Json {
-    let sampling = quality.sampling.map(|sampling| {
-        Json::Object(vec![
-            ("mean_bytes", sampling.mean_bytes.into()),
-            (
-                "total_error_bytes_95",
-                Json::Fraction(sampling.total_error_bytes.round()),
-            ),
-            (
-                "peak_error_bytes_95",
-                Json::Fraction(sampling.peak_error_bytes.round()),
-            ),
-            (
-                "leaked_error_bytes_95",
-                Json::Fraction(sampling.live_error_bytes.round()),
-            ),
-        ])
-    });
-    sampling.into()
-}
-
-fn lost(quality: &Quality) -> Json {
-    let lost = quality.lost.iter().map(|&(reason, count)| {
-        Json::Object(vec![
-            ("what", reason.describe().into()),
-            ("count", count.into()),
-        ])
-    });
-    lost.collect()
-}
-
-fn damage(quality: &Quality) -> Json {
-    let damage = quality.damage.iter().map(|(path, damage)| {
-        Json::Object(vec![
-            ("file", path.display().to_string().into()),
-            ("offset", damage.offset.into()),
-            ("note", damage.to_string().into()),
-        ])
-    });
-    damage.collect()
-}
-
-fn notes(quality: &Quality) -> Json {
+fn notes(quality: &Quality) -> Value {
     let notes = warnings(quality).into_iter().chain(remarks(quality));
-    notes.map(Json::from).collect()
+    notes.map(Value::from).collect()
 }

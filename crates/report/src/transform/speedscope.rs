@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use heaptide_analysis::Measure;
 use heaptide_analysis::model::StackModel;
+use serde_json::{Value, json};
 
 use super::{NO_FRAMES, lines, merged};
-use crate::json::Json;
 use crate::shell::command_line;
 
 /// The format is recognised by this name, which is not fetched.
@@ -24,7 +24,7 @@ pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::R
     for (before, value) in [
         ("{\"$schema\":", SCHEMA.into()),
         (",\n\"exporter\":", exporter().into()),
-        (",\n\"name\":", Json::from(name)),
+        (",\n\"name\":", Value::from(name)),
         (",\n\"activeProfileIndex\":", active.into()),
     ] {
         out.write_all(before.as_bytes())?;
@@ -48,18 +48,15 @@ fn exporter() -> String {
 }
 
 /// The locations, and behind them one for stacks without any.
-fn frames(model: &StackModel) -> impl Iterator<Item = Json> + '_ {
+fn frames(model: &StackModel) -> impl Iterator<Item = Value> + '_ {
     let named = model.locations.iter().map(|at| {
-        let mut members = vec![
-            ("name", Json::from(&*at.function)),
-            ("file", (&*at.file).into()),
-        ];
-        if let Ok(line @ 1..) = u64::try_from(at.line) {
-            members.push(("line", line.into()));
+        let mut frame = json!({ "name": &*at.function, "file": &*at.file });
+        if at.line > 0 {
+            frame["line"] = at.line.into();
         }
-        Json::Object(members)
+        frame
     });
-    named.chain([Json::Object(vec![("name", NO_FRAMES.into())])])
+    named.chain([json!({ "name": NO_FRAMES })])
 }
 
 /// Bytes, or else a number of allocations.
@@ -85,16 +82,16 @@ fn profile(
     )?;
     let samples = weighed.iter().map(|&(stack, _)| {
         let frames = merged::frames(model, stack);
-        let mut frames: Vec<Json> = frames.map(|frame| Json::from(frame as u64)).collect();
+        let mut frames: Vec<usize> = frames.collect();
         if frames.is_empty() {
-            frames.push(Json::from(model.locations.len() as u64));
+            frames.push(model.locations.len());
         }
         frames.reverse();
-        Json::Array(frames)
+        Value::from(frames)
     });
     lines::array(out, samples)?;
     out.write_all(b",\n\"weights\":")?;
-    let weights = weighed.iter().map(|&(_, weight)| Json::from(weight));
+    let weights = weighed.iter().map(|&(_, weight)| Value::from(weight));
     lines::value(out, &weights.collect())?;
     out.write_all(b"}")
 }

@@ -68,7 +68,7 @@ fn two(matches: &ArgMatches, before: &Heap, after: &Heap) -> Result<(), Failure>
     let mut output = Output::open(matches)?;
     output.write(|out| {
         if matches.get_flag("json") {
-            return json::heap::difference(&found, n_rows(matches)).write(out);
+            return json::write(out, &json::heap::difference(&found, n_rows(matches)));
         }
         text::difference(out, &found, by, n_rows(matches), More::Option)?;
         writeln!(out, "\n{}", identity(after, before, &found))
@@ -98,7 +98,7 @@ fn three(matches: &ArgMatches, baseline: &Heap, load: &Heap, after: &Heap) -> Re
     let mut output = Output::open(matches)?;
     output.write(|out| {
         if matches.get_flag("json") {
-            return json::heap::partition(&table, n_rows(matches)).write(out);
+            return json::write(out, &json::heap::partition(&table, n_rows(matches)));
         }
         writeln!(out, "Came with the load and stayed.")?;
         text::partition(out, &table, 0, n_rows(matches), More::Option)

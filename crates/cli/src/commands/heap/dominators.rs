@@ -69,7 +69,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut output = Output::open(matches)?;
     output.write(|out| {
         if matches.get_flag("json") {
-            json::heap::dominators(&heap, &branches).write(out)
+            json::write(out, &json::heap::dominators(&heap, &branches))
         } else {
             text::dominators(out, &heap, &branches)
         }

@@ -71,7 +71,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         let rows = reference_pattern(&heap, &objects, depth, &ObjectSet::default());
         output.write(|out| {
             if is_json {
-                json::heap::pattern(&heap, &rows).write(out)
+                json::write(out, &json::heap::pattern(&heap, &rows))
             } else {
                 text::pattern(out, &heap, &rows, 0, n_rows, More::Option)
             }
@@ -87,7 +87,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     output.write(|out| {
         if is_json {
-            return json::heap::paths(&heap, &found).write(out);
+            return json::write(out, &json::heap::paths(&heap, &found));
         }
         if !matches.get_flag("long") {
             return text::paths(out, &heap, &found);

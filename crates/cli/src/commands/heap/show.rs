@@ -62,7 +62,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut output = Output::open(matches)?;
     output.write(|out| {
         if matches.get_flag("json") {
-            json::heap::partition(&table, n_rows(matches)).write(out)
+            json::write(out, &json::heap::partition(&table, n_rows(matches)))
         } else {
             text::partition(out, &table, 0, n_rows(matches), More::Option)
         }

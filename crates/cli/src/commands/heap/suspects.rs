@@ -82,7 +82,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut output = Output::open(matches)?;
     output.write(|out| {
         if matches.get_flag("json") {
-            json::heap::suspects(&heap, &found).write(out)
+            json::write(out, &json::heap::suspects(&heap, &found))
         } else {
             text::suspects(out, &heap, &found)
         }

@@ -57,7 +57,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut output = Output::open(matches)?;
     output.write(|out| {
         if matches.get_flag("json") {
-            json::heap::kinds_table(&table, n_rows(matches)).write(out)
+            json::write(out, &json::heap::kinds_table(&table, n_rows(matches)))
         } else {
             text::kinds_table(out, &table, n_rows(matches), More::Option)
         }

@@ -30,7 +30,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut output = Output::open(matches)?;
     output.write(|out| {
         if matches.get_flag("json") {
-            json::heap::waste(&heap, &report, n_rows(matches)).write(out)
+            json::write(out, &json::heap::waste(&heap, &report, n_rows(matches)))
         } else {
             text::waste(out, &heap, &report, n_rows(matches), More::Option)
         }

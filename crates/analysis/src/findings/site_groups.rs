@@ -1,39 +1,39 @@
-//! Sites gathered by the line that allocated and the line of the program that led there, with what each held over time.
+//! Sites grouped by the line that allocated and the program's line that led there, with the bytes held over time.
 
 use heaptide_tally::{Amount, Lifetimes};
 use rustc_hash::FxHashMap;
 
 use crate::load::{Process, Session, innermost_of_program};
-use crate::model::findings::{Finding, FindingKind};
+use crate::model::Location;
 use crate::symbols::{LocationId, Modules};
 
 #[derive(Default)]
-pub struct Place {
+pub struct SiteGroup {
     at: Option<LocationId>,
     caller: Option<LocationId>,
     pub total: Amount,
     pub peak: Amount,
     pub live: Amount,
     pub temporary: Amount,
-    /// `None` if that is not known of all of it.
+    /// The lifetimes of all blocks added up; `None` if some are not known.
     pub block_time_ns: Option<u64>,
-    /// Bytes held at each edge, and bytes released in the bin before it.
+    /// Bytes held at each edge, and bytes freed in the bin before it.
     pub curve: Vec<i64>,
     pub released: Vec<i64>,
 }
 
-pub struct Places {
-    places: Vec<Place>,
+pub struct SiteGroups {
+    groups: Vec<SiteGroup>,
     edges_ns: Vec<u64>,
 }
 
-impl Places {
-    pub fn new(session: &Session) -> Places {
-        // Of several processes the one with the fewest bins decides.
+impl SiteGroups {
+    pub fn new(session: &Session) -> SiteGroups {
+        // All processes get as many bins as the one with the fewest.
         let n_bins = session.processes.iter();
         let n_bins = n_bins.map(|process| process.sums.lives.n_bins());
         let n_bins = n_bins.filter(|&n| n > 0).min().unwrap_or(0);
-        let mut places: Vec<Place> = Vec::new();
+        let mut groups: Vec<SiteGroup> = Vec::new();
         let mut known = FxHashMap::default();
         for process in &session.processes {
             let is_of_program = of_program(session, process);
@@ -45,49 +45,49 @@ impl Places {
                     .find(|id| is_of_program[id.0 as usize]);
                 let caller = caller.filter(|_| caller != at);
                 let number = *known.entry((at, caller)).or_insert_with(|| {
-                    places.push(Place {
+                    groups.push(SiteGroup {
                         at,
                         caller,
                         block_time_ns: Some(0),
                         curve: vec![0; n_bins + 1],
                         released: vec![0; n_bins + 1],
-                        ..Place::default()
+                        ..SiteGroup::default()
                     });
-                    places.len() - 1
+                    groups.len() - 1
                 });
                 number_of.push(number);
-                let place = &mut places[number];
-                place.total += site.total;
-                place.peak += site.peak;
-                place.live += site.live;
-                place.temporary += site.temporary;
+                let group = &mut groups[number];
+                group.total += site.total;
+                group.peak += site.peak;
+                group.live += site.live;
+                group.temporary += site.temporary;
                 let ns = site.block_time.map(|units| process.registry.span_ns(units));
-                place.block_time_ns = place
+                group.block_time_ns = group
                     .block_time_ns
                     .zip(ns)
                     .map(|(one, more)| one.saturating_add(more));
             }
-            add_lives(&mut places, &number_of, &process.sums.lives, n_bins);
+            add_lives(&mut groups, &number_of, &process.sums.lives, n_bins);
         }
-        for place in &mut places {
-            // Rises and falls so far: what is held is their sum.
+        for group in &mut groups {
+            // The curve holds changes so far; the bytes held are their running sum.
             let mut held = 0;
-            for change in &mut place.curve {
+            for change in &mut group.curve {
                 held += *change;
                 *change = held;
             }
         }
-        Places {
-            places,
+        SiteGroups {
+            groups,
             edges_ns: session.window.coarse(n_bins),
         }
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &Place> {
-        self.places.iter()
+    pub fn all(&self) -> impl Iterator<Item = &SiteGroup> {
+        self.groups.iter()
     }
 
-    /// As many as a curve has values; empty if there are no bins.
+    /// One for each value of a curve; empty if there are no bins.
     pub fn edges_ns(&self) -> &[u64] {
         &self.edges_ns
     }
@@ -100,7 +100,7 @@ fn of_program(session: &Session, process: &Process) -> Vec<bool> {
     names.map(|at| modules.of_location(at).is_some()).collect()
 }
 
-fn add_lives(places: &mut [Place], number_of: &[usize], lives: &Lifetimes, n_bins: usize) {
+fn add_lives(groups: &mut [SiteGroup], number_of: &[usize], lives: &Lifetimes, n_bins: usize) {
     if lives.n_bins() == 0 {
         return;
     }
@@ -109,27 +109,24 @@ fn add_lives(places: &mut [Place], number_of: &[usize], lives: &Lifetimes, n_bin
         coarse.get_or_insert_with(|| lives.clone()).halve();
     }
     for life in &coarse.as_ref().unwrap_or(lives).entries {
-        let place = &mut places[number_of[life.site as usize]];
+        let group = &mut groups[number_of[life.site as usize]];
         let (birth, death) = (usize::from(life.birth), usize::from(life.death));
         if death < n_bins {
-            place.released[death + 1] += life.bytes;
+            group.released[death + 1] += life.bytes;
         }
         if birth < death {
-            place.curve[birth + 1] += life.bytes;
+            group.curve[birth + 1] += life.bytes;
             if death < n_bins {
-                place.curve[death + 1] -= life.bytes;
+                group.curve[death + 1] -= life.bytes;
             }
         }
     }
 }
 
-impl Place {
-    pub fn finding(&self, session: &Session, what: FindingKind) -> Finding {
+impl SiteGroup {
+    /// The line that allocated, and the program's line that led there.
+    pub fn locations(&self, session: &Session) -> (Option<Location>, Option<Location>) {
         let name = |id: Option<LocationId>| id.map(|id| session.names.get(id).clone());
-        Finding {
-            place: name(self.at),
-            caller: name(self.caller),
-            what,
-        }
+        (name(self.at), name(self.caller))
     }
 }

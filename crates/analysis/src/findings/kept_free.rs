@@ -1,0 +1,47 @@
+//! Free memory that libc keeps instead of returning it to the kernel.
+
+use super::{MAX_PER_SORT, ledger};
+use crate::load::Session;
+use crate::model::finding::SentenceValue::{Bytes, Count, Percent};
+use crate::model::{Finding, Ledger, Sentence};
+
+/// Every allocator keeps some memory free: less than this share of the resident size, or less than this, is normal.
+const MIN_SHARE: f64 = 0.10;
+pub(super) const MIN_BYTES: u64 = 8 << 20;
+
+pub fn find(session: &Session) -> Vec<Finding> {
+    let ledgers = session.processes.iter().filter_map(ledger);
+    let is_much = |ledger: &Ledger| {
+        let share = ledger.libc_free_bytes as f64 / ledger.resident_bytes.max(1) as f64;
+        share >= MIN_SHARE && ledger.libc_free_bytes >= MIN_BYTES
+    };
+    let mut much: Vec<Ledger> = ledgers.filter(is_much).collect();
+    much.sort_by_key(|ledger| std::cmp::Reverse(ledger.libc_free_bytes));
+    much.truncate(MAX_PER_SORT);
+    much.iter().map(finding).collect()
+}
+
+fn finding(ledger: &Ledger) -> Finding {
+    let (free, resident) = (ledger.libc_free_bytes, ledger.resident_bytes);
+    Finding {
+        name: "kept_free",
+        location: None,
+        caller: None,
+        headline: Sentence::new(
+            "libc keeps free memory of process {}",
+            [Count(ledger.pid.into())],
+        ),
+        evidence: vec![Sentence::new(
+            "{} of {} resident at the end were free: {}",
+            [
+                Bytes(free),
+                Bytes(resident),
+                Percent(free as f64, resident as f64),
+            ],
+        )],
+        advice: "this is no leak: libc reuses it for later allocations that fit. To keep less, set MALLOC_ARENA_MAX=2 or a \
+                 lower MALLOC_TRIM_THRESHOLD_ in the environment, or call malloc_trim(0)",
+        numbers: ledger.numbers(),
+        measure: None,
+    }
+}
