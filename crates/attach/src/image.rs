@@ -4,8 +4,9 @@
 
 use std::io;
 
+use heaptide_procfs::Mapping;
+
 use crate::memory::{Memory, word_at};
-use crate::process::Mapping;
 
 const HEADER_LEN: usize = 64;
 const PROGRAM_HEADER_LEN: usize = 56;
@@ -183,7 +184,7 @@ fn small_at(bytes: &[u8], at: usize) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::mappings;
+    use heaptide_procfs::mappings;
 
     #[test]
     fn functions_of_a_loaded_library_are_found_in_memory() {

@@ -10,9 +10,10 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use heaptide_procfs::Status;
+
 use crate::memory::Memory;
 use crate::preflight::{Target, forbidden};
-use crate::process::Status;
 use crate::refusal::{Forbidding, Refusal};
 use crate::safe_point;
 use crate::tracee::{Caller, Tracee, Trouble};

@@ -1,8 +1,9 @@
 //! The Python and the C library of another process: which they are, and where the functions lie that we call there.
 
+use heaptide_procfs::{self as procfs, Mapping};
+
 use crate::image::{Image, NoImage, Symbol};
 use crate::memory::Memory;
-use crate::process::{self, Mapping};
 use crate::refusal::Refusal;
 
 /// The oldest Python that Heaptide records.
@@ -43,7 +44,7 @@ impl CLibrary {
 impl Interpreter {
     pub fn find(pid: u32, mappings: &[Mapping]) -> Result<Interpreter, Refusal> {
         let memory = Memory::of(pid);
-        let program = process::program(pid);
+        let program = procfs::program_name(pid);
         let executable = executable(pid, mappings);
         let is_library = |mapping: &&Mapping| file_name(&mapping.path).starts_with("libpython");
         let candidates = mappings.iter().filter(is_library).chain(executable);
@@ -150,9 +151,8 @@ fn file_name(path: &str) -> &str {
 }
 
 fn executable(pid: u32, mappings: &[Mapping]) -> Option<&Mapping> {
-    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let path = procfs::executable(pid)?;
     let path = path.to_string_lossy();
-    let path = path.strip_suffix(" (deleted)").unwrap_or(&path);
     mappings.iter().find(|mapping| mapping.path == path)
 }
 
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn program_that_is_not_python_is_told() {
         let pid = std::process::id();
-        let mappings = process::mappings(pid).expect("we may look at ourselves");
+        let mappings = procfs::mappings(pid).expect("we may look at ourselves");
         let found = Interpreter::find(pid, &mappings);
         assert!(matches!(found, Err(Refusal::NotPython { .. })), "{found:?}");
     }

@@ -10,7 +10,6 @@ pub mod interpreter;
 pub mod memory;
 pub mod place;
 pub mod preflight;
-pub mod process;
 pub mod refusal;
 pub mod remote_execution;
 pub mod visit;

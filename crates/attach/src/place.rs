@@ -11,8 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown, fchown, lchown};
 use std::path::{Path, PathBuf};
 
+use heaptide_procfs as procfs;
+
 use crate::preflight::Target;
-use crate::process;
 use crate::refusal::Refusal;
 
 /// Where processes may usually write, after what their environment says.
@@ -184,7 +185,7 @@ pub fn open_in_root(pid: u32, path: &Path) -> io::Result<File> {
         mode: u64,
         resolve: u64,
     }
-    let root = File::open(format!("/proc/{pid}/root"))?;
+    let root = File::open(procfs::root(pid))?;
     let name = CString::new(path.as_os_str().as_bytes())?;
     let how = How {
         flags: (libc::O_RDONLY | libc::O_CLOEXEC) as u64,
@@ -251,19 +252,17 @@ fn forbids_programs(folder: &File) -> bool {
 }
 
 fn temporary_folders(pid: u32) -> Vec<PathBuf> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    let mut variables = environment.split(|&byte| byte == 0);
-    let said = variables.find_map(|variable| variable.strip_prefix(b"TMPDIR="));
-    let said = said.map(|path| PathBuf::from(std::ffi::OsStr::from_bytes(path)));
-    let said = said.filter(|path| path.is_absolute());
-    said.into_iter()
+    let chosen = procfs::environment_variable(pid, "TMPDIR").map(PathBuf::from);
+    let chosen = chosen.filter(|path| path.is_absolute());
+    chosen
+        .into_iter()
         .chain(USUAL.into_iter().map(PathBuf::from))
         .collect()
 }
 
 /// The folder of the Python package that this code belongs to, if it is part of one.
 pub fn own_package() -> Option<PathBuf> {
-    let mappings = process::mappings(std::process::id()).ok()?;
+    let mappings = procfs::mappings(std::process::id()).ok()?;
     let here = own_package as *const () as u64;
     let own = mappings
         .iter()

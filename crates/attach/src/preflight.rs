@@ -1,12 +1,12 @@
 //! Whether a process can be entered, found out before anything is done to it.
 
-use std::fs;
 use std::io;
+
+use heaptide_procfs::{self as procfs, Mapping, Status};
 
 use crate::image::Image;
 use crate::interpreter::{CLibrary, Interpreter};
 use crate::memory::Memory;
-use crate::process::{self, Mapping, Status};
 use crate::refusal::{Forbidding, Refusal};
 
 /// The capability that lets a process enter others than its own user's.
@@ -27,7 +27,7 @@ impl Target {
     pub fn find(pid: u32) -> Result<Target, Refusal> {
         let status = Status::of(pid).map_err(|_| Refusal::NoSuchProcess(pid))?;
         judge(pid, &status, own_user(), has_capability())?;
-        let mappings = process::mappings(pid).map_err(|error| match error.kind() {
+        let mappings = procfs::mappings(pid).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => forbidden(pid, Forbidding::Undumpable),
             _ => Refusal::EndedMeanwhile(pid),
         })?;
@@ -82,7 +82,7 @@ fn judge(pid: u32, status: &Status, user: u32, may_all: bool) -> Result<(), Refu
 fn probe(pid: u32, mappings: &[Mapping]) -> Result<(), Refusal> {
     let Some(first) = mappings.iter().find(|mapping| mapping.is_readable) else {
         // A thread of the kernel.
-        let program = process::program(pid);
+        let program = procfs::program_name(pid);
         return Err(Refusal::NotPython { pid, program });
     };
     match Memory::of(pid).read(first.start, 8) {
@@ -96,9 +96,8 @@ fn probe(pid: u32, mappings: &[Mapping]) -> Result<(), Refusal> {
 
 /// Says which rule it is; `otherwise` if it is not Yama's.
 pub fn forbidden(pid: u32, otherwise: Forbidding) -> Refusal {
-    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
-    let scope = scope.ok().and_then(|text| text.trim().parse().ok());
-    let because = forbidding(scope.unwrap_or(0), has_capability(), otherwise);
+    let scope = procfs::ptrace_scope().unwrap_or(0);
+    let because = forbidding(scope, has_capability(), otherwise);
     Refusal::Forbidden { pid, because }
 }
 
@@ -116,11 +115,7 @@ fn own_user() -> u32 {
 }
 
 fn has_capability() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mut lines = status.lines();
-    let held = lines.find_map(|line| line.strip_prefix("CapEff:"));
-    let held = held.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
-    held.is_some_and(|bits| bits >> CAP_SYS_PTRACE & 1 == 1)
+    Status::of("self").is_ok_and(|status| status.capabilities >> CAP_SYS_PTRACE & 1 == 1)
 }
 
 #[cfg(test)]

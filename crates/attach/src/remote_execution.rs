@@ -4,11 +4,12 @@
 //! Where the words lie is published by the interpreter at the start of `_PyRuntime`; where each number of that stands is
 //! known for 3.14 and 3.15 and fixed within a minor version. Anything else is entered by the injector.
 
-use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
+
+use heaptide_procfs as procfs;
 
 use crate::memory::{Memory, word_at};
 use crate::preflight::Target;
@@ -117,8 +118,7 @@ impl RemoteExecution {
 
     /// How long it is worth waiting: not at all if the main thread waits for something outside and there is another way in.
     pub fn patience(&self) -> Duration {
-        let call = fs::read_to_string(format!("/proc/{0}/task/{0}/syscall", self.pid));
-        let call = call.unwrap_or_default();
+        let call = procfs::system_call(self.pid, self.pid);
         let number = call.split(' ').next().and_then(|word| word.parse().ok());
         // A lock is what it waits for if other threads run; that is soon over.
         let is_blocked = number.is_some_and(|number: libc::c_long| number != libc::SYS_futex);

@@ -3,10 +3,9 @@
 //! Two places are known to be such: inside the loop that evaluates Python code, and inside a system call that waits for
 //! something outside, made by the C library itself. A thread anywhere else is let go and looked at again.
 
-use std::fs;
+use heaptide_procfs as procfs;
 
 use crate::preflight::Target;
-use crate::process;
 use crate::tracee::Tracee;
 
 /// What the kernel returns inside from a system call that was interrupted by our stop, before it repeats it.
@@ -82,13 +81,11 @@ fn waits(number: u64, second_argument: u64) -> bool {
 
 /// The threads of a process, those first that notice a stop least. Ours are left out.
 pub fn candidates(pid: u32) -> Vec<u32> {
-    let threads = process::threads(pid).into_iter();
+    let threads = procfs::threads(pid).into_iter();
     let mut ranked: Vec<(u8, u32)> = threads
         .filter_map(|thread| {
-            let folder = format!("/proc/{pid}/task/{thread}");
-            let name = fs::read_to_string(format!("{folder}/comm")).ok()?;
-            // Some kernels do not say.
-            let call = fs::read_to_string(format!("{folder}/syscall")).unwrap_or_default();
+            let name = procfs::thread_name(pid, thread)?;
+            let call = procfs::system_call(pid, thread);
             (!is_ours(pid, thread, &name)).then(|| (rank(&call), thread))
         })
         .collect();
@@ -99,7 +96,7 @@ pub fn candidates(pid: u32) -> Vec<u32> {
 /// Whether a thread is one of ours by its name. The main thread never is: that of a program started by the command
 /// `heaptide` has the command's name.
 fn is_ours(pid: u32, thread: u32, name: &str) -> bool {
-    thread != pid && name.trim_end() == "heaptide"
+    thread != pid && name == "heaptide"
 }
 
 /// By what the kernel says of a thread: its system call and the arguments, or `running`.
@@ -136,8 +133,8 @@ mod tests {
 
     #[test]
     fn main_thread_of_a_program_that_heaptide_run_started_is_not_taken_for_ours() {
-        assert!(!is_ours(4711, 4711, "heaptide\n"));
-        assert!(is_ours(4711, 4712, "heaptide\n"));
-        assert!(!is_ours(4711, 4713, "python3\n"));
+        assert!(!is_ours(4711, 4711, "heaptide"));
+        assert!(is_ours(4711, 4712, "heaptide"));
+        assert!(!is_ours(4711, 4713, "python3"));
     }
 }

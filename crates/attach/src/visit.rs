@@ -14,9 +14,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use heaptide_procfs::{self as procfs, Status};
+
 use crate::place::{self, Place};
 use crate::preflight::Target;
-use crate::process::{self, Status};
 use crate::refusal::Refusal;
 use crate::remote_execution::RemoteExecution;
 
@@ -169,7 +170,7 @@ pub fn detach(target: &Target) -> Result<Visited, Refusal> {
 /// Whether the process can load our package from where it is.
 fn is_readable_there(target: &Target) -> bool {
     let [_, own, _, _] = Status::of(std::process::id()).map_or([u32::MAX; 4], |own| own.users);
-    process::sees_the_same_files(target.pid) && [own; 4] == target.status.users
+    procfs::sees_same_files(target.pid) && [own; 4] == target.status.users
 }
 
 fn visit(

@@ -14,6 +14,7 @@ pub mod damage;
 pub mod decode;
 pub mod event;
 pub mod foreign;
+pub mod glob;
 pub mod header;
 pub mod heap;
 pub mod line_table;

@@ -1,17 +1,15 @@
 //! How this command was called, to call it again in other processes, and the interpreter that belongs to it.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
+
+use heaptide_procfs as procfs;
 
 /// The words in front of the subcommand: `heaptide`, or an interpreter with its options and `-m heaptide`.
 ///
 /// The path of the running executable would not do: in a virtual environment it is the interpreter outside.
 pub fn command(subcommand: &str) -> Vec<OsString> {
-    let bytes = std::fs::read("/proc/self/cmdline").unwrap_or_default();
-    let words = bytes
-        .split(|&byte| byte == 0)
-        .map(|word| OsString::from_vec(word.to_vec()));
+    let words = procfs::arguments("self").unwrap_or_default().into_iter();
     let before: Vec<OsString> = words.take_while(|word| word != subcommand).collect();
     if before.is_empty() {
         return vec!["heaptide".into()];

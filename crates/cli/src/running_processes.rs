@@ -1,12 +1,12 @@
 //! Jobs of this machine that have control, found by their sockets.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use heaptide_control::json::Json;
 use heaptide_control::routes::BASE;
 use heaptide_control::{Address, group};
+use heaptide_procfs as procfs;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -64,7 +64,7 @@ fn job(group: &std::path::Path) -> Option<RunningProgram> {
 /// Whose a process is, if it is neither ours nor ours to ask.
 pub fn other_user(pid: u32) -> Option<u32> {
     let user = group::user();
-    let owner = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+    let owner = procfs::owner(pid)?;
     (user != 0 && owner != user).then_some(owner)
 }
 

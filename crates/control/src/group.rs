@@ -14,6 +14,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use heaptide_procfs as procfs;
+
 use crate::address::Address;
 use crate::client;
 use crate::json::Json;
@@ -60,9 +62,8 @@ pub(crate) fn owner(folder: &Path) -> Option<u32> {
 /// Within which the numbers of processes are told apart: this boot of this machine, and its container. `None` where that
 /// cannot be found out.
 pub(crate) fn pid_space() -> Option<String> {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let space = fs::read_link("/proc/self/ns/pid").ok()?;
-    Some(format!("{} {}", boot.trim(), space.display()))
+    let (boot, namespace) = (procfs::boot_id()?, procfs::pid_namespace()?);
+    Some(format!("{boot} {}", namespace.display()))
 }
 
 pub(crate) fn may_write(folder: &Path) -> bool {
@@ -124,7 +125,7 @@ fn is_named_after_a_process(group: &Path) -> bool {
 }
 
 fn has_gone(pid: u32, group: &Path) -> bool {
-    !Path::new(&format!("/proc/{pid}")).exists()
+    !procfs::exists(pid)
         && UnixStream::connect(socket_of(group, pid))
             .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }

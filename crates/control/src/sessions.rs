@@ -14,6 +14,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use heaptide_procfs as procfs;
+
 use crate::address::Address;
 use crate::calendar;
 use crate::group;
@@ -282,13 +284,10 @@ impl Capture {
 
     fn is_open_for_writing(&self) -> io::Result<bool> {
         let wanted = fs::metadata(&self.path)?;
-        for entry in fs::read_dir(format!("/proc/{}/fd", self.pid))?.flatten() {
+        for open in procfs::open_files(self.pid)? {
             let is_it =
                 |found: fs::Metadata| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino());
-            let fd = entry.file_name();
-            if fs::metadata(entry.path()).is_ok_and(is_it)
-                && is_for_writing(self.pid, &fd.to_string_lossy())?
-            {
+            if fs::metadata(&open.link).is_ok_and(is_it) && open.is_for_writing()? {
                 return Ok(true);
             }
         }
@@ -314,17 +313,6 @@ impl Capture {
     pub(crate) fn open(&self) -> io::Result<File> {
         File::open(&self.path)
     }
-}
-
-/// Whether a descriptor was opened for more than reading: a download of ours reads.
-fn is_for_writing(pid: u32, fd: &str) -> io::Result<bool> {
-    let info = match fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        info => info?,
-    };
-    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-    Ok(flags.is_some_and(|flags| flags & 0b11 != 0))
 }
 
 /// `4711.tide` → 4711; `4711.tide.4712`, a forked child's → 4712. Nothing else is a capture.

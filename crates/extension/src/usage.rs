@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use heaptide_watch::Backend;
+use heaptide_timeline::Backend;
 use heaptide_watch::samples::{Looker, Sample, Sampler, What};
 use pyo3::exceptions::{PyProcessLookupError, PyValueError};
 use pyo3::prelude::*;

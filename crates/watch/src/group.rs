@@ -6,21 +6,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use heaptide_procfs::{self as procfs, CgroupVersion};
+
 /// Where groups are mounted, on every machine that has any.
 pub const ROOT: &str = "/sys/fs/cgroup";
 
 /// What version 1 says instead of "no limit" is a number near the largest.
 const NO_LIMIT: u64 = 1 << 60;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
-    One,
-    Two,
-}
-
 pub struct Group {
     folder: PathBuf,
-    version: Version,
+    version: CgroupVersion,
     /// The group's folders from its own to the topmost.
     chain: Vec<PathBuf>,
     n_kills_before: u64,
@@ -29,31 +25,20 @@ pub struct Group {
 impl Group {
     /// The group that a process is in; `root` is where groups are mounted.
     pub fn of(pid: u32, root: &Path) -> Option<Group> {
-        let membership = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        Group::below(root, &membership)
+        Group::below(root, &procfs::cgroups(pid).ok()?)
     }
 
     pub fn below(root: &Path, membership: &str) -> Option<Group> {
-        let mut lines: Vec<(Version, PathBuf, &str)> = Vec::new();
-        for line in membership.lines() {
-            let mut parts = line.splitn(3, ':');
-            let (Some(_), Some(controllers), Some(path)) =
-                (parts.next(), parts.next(), parts.next())
-            else {
-                continue;
+        procfs::memory_cgroups(membership).find_map(|(version, path)| {
+            let base = match version {
+                CgroupVersion::One => root.join("memory"),
+                CgroupVersion::Two => root.to_owned(),
             };
-            if controllers.split(',').any(|name| name == "memory") {
-                lines.push((Version::One, root.join("memory"), path));
-            } else if controllers.is_empty() {
-                lines.push((Version::Two, root.to_owned(), path));
-            }
-        }
-        lines
-            .into_iter()
-            .find_map(|(version, base, path)| Group::open(version, &base, path))
+            Group::open(version, &base, path)
+        })
     }
 
-    fn open(version: Version, base: &Path, path: &str) -> Option<Group> {
+    fn open(version: CgroupVersion, base: &Path, path: &str) -> Option<Group> {
         let mut chain = Vec::new();
         // In a container the path may be the host's: then only the root is there.
         let mut part = path.trim_end_matches('/');
@@ -107,10 +92,10 @@ impl Group {
 
     fn n_kills_ever(&self) -> u64 {
         let file = match self.version {
-            Version::One => "memory.oom_control",
-            Version::Two => "memory.events",
+            CgroupVersion::One => "memory.oom_control",
+            CgroupVersion::Two => "memory.events",
         };
-        // Version 1 counts in the group itself, version 2 in all above as well: the largest is right for both.
+        // CgroupVersion 1 counts in the group itself, version 2 in all above as well: the largest is right for both.
         let counts = self
             .chain
             .iter()
@@ -119,28 +104,23 @@ impl Group {
     }
 }
 
-/// How often the kernel killed for lack of memory on the whole machine.
-pub fn n_kills_of_machine() -> u64 {
-    counter(Path::new("/proc/vmstat"), "oom_kill").unwrap_or(0)
-}
-
 fn counter(path: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let mut lines = text.lines().filter_map(|line| line.split_once(' '));
     lines.find(|(word, _)| *word == name)?.1.trim().parse().ok()
 }
 
-fn usage(version: Version, folder: &Path) -> Option<u64> {
+fn usage(version: CgroupVersion, folder: &Path) -> Option<u64> {
     number(&folder.join(match version {
-        Version::One => "memory.usage_in_bytes",
-        Version::Two => "memory.current",
+        CgroupVersion::One => "memory.usage_in_bytes",
+        CgroupVersion::Two => "memory.current",
     }))
 }
 
-fn limit(version: Version, folder: &Path) -> Option<u64> {
+fn limit(version: CgroupVersion, folder: &Path) -> Option<u64> {
     let name = match version {
-        Version::One => "memory.limit_in_bytes",
-        Version::Two => "memory.max",
+        CgroupVersion::One => "memory.limit_in_bytes",
+        CgroupVersion::Two => "memory.max",
     };
     number(&folder.join(name)).filter(|&limit| limit < NO_LIMIT)
 }

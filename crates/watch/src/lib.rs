@@ -7,18 +7,16 @@
 //! signals, waiting and local time.
 
 pub mod budget;
+mod command;
 pub mod functions;
 pub mod group;
 pub mod node;
-mod procfs;
 pub mod program;
 pub mod samples;
 mod sys;
 pub mod tree;
 mod watch;
 
-pub use heaptide_timeline::Backend;
-pub use procfs::{command_of, find_process};
 pub use program::{Program, Start, StartError, run_all};
 pub use sys::{die_of, local_stamp};
 pub use watch::{Finished, Plan, Target, watch};

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use heaptide_procfs as procfs;
+
 /// Where a launcher says the rank in the whole run; the first that is set counts.
 const RANKS: [&str; 8] = [
     "HEAPTIDE_RANK",
@@ -34,8 +36,7 @@ pub struct Node {
 
 impl Node {
     pub fn of_this_process() -> Node {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        Node::new(host.trim(), |name| std::env::var(name).ok())
+        Node::new(&procfs::host_name(), |name| std::env::var(name).ok())
     }
 
     fn new(host: &str, variable: impl Fn(&str) -> Option<String>) -> Node {

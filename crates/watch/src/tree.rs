@@ -7,10 +7,11 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use heaptide_procfs::{self as procfs, KeptFile, Rollup, Stat};
 use heaptide_timeline::{Backend, Memory};
 
 use crate::budget::Budget;
-use crate::procfs::{self, Kept};
+use crate::command::command_of;
 use crate::sys;
 
 /// For finding processes, and for the sizes that cost much: shares of one core. With what every tick costs for 64
@@ -36,7 +37,7 @@ pub struct Member {
     pub command: String,
     pub memory: Memory,
     start: u64,
-    statm: Option<Kept>,
+    statm: Option<KeptFile>,
     n_looks: u32,
     dear_at: Option<Instant>,
     /// It belongs to another user, and is counted as such.
@@ -60,7 +61,7 @@ pub struct Tree {
     listing: Vec<u32>,
     /// Pids that are or were ours.
     ours: HashSet<u32>,
-    loadavg: Option<Kept>,
+    loadavg: Option<KeptFile>,
     last_pid: Option<u64>,
     finding: Budget,
     dear: Budget,
@@ -79,7 +80,7 @@ impl Tree {
     /// was there before us; it may then lead a group of which others are part that it did not start, so its own group and
     /// session say nothing. `None` if there is no such process.
     pub fn new(root: u32, before: Vec<u32>, backend: Backend) -> Option<Tree> {
-        let stat = procfs::stat(root)?;
+        let stat = Stat::of(root)?;
         let mut tree = Tree {
             root,
             leads_others: before.is_empty(),
@@ -87,7 +88,7 @@ impl Tree {
             n_ever: 0,
             listing: before,
             ours: HashSet::from([root]),
-            loadavg: Kept::open("/proc/loadavg").ok(),
+            loadavg: KeptFile::loadavg().ok(),
             last_pid: None,
             finding: Budget::new(FINDING_SHARE),
             dear: Budget::new(match backend {
@@ -145,10 +146,10 @@ impl Tree {
     /// Only those that were not there at the last listing are asked who they are.
     fn find(&mut self) {
         let listing = procfs::pids();
-        let mut unknown: Vec<(u32, procfs::Stat)> = listing
+        let mut unknown: Vec<(u32, Stat)> = listing
             .iter()
             .filter(|pid| self.listing.binary_search(pid).is_err())
-            .filter_map(|&pid| Some((pid, procfs::stat(pid)?)))
+            .filter_map(|&pid| Some((pid, Stat::of(pid)?)))
             .collect();
         // Parents are older than their children; numbers may wrap round and say nothing.
         unknown.sort_by_key(|(pid, stat)| (stat.start, *pid));
@@ -171,9 +172,9 @@ impl Tree {
         self.ours.contains(&leader) && !(self.leads_others && leader == self.root)
     }
 
-    fn add(&mut self, pid: u32, stat: procfs::Stat) {
+    fn add(&mut self, pid: u32, stat: Stat) {
         let keeps = self.members.len() < MAX_KEPT;
-        let command = procfs::command_of(pid).unwrap_or_default();
+        let command = command_of(pid).unwrap_or_default();
         let is_fork = self
             .members
             .iter()
@@ -186,7 +187,7 @@ impl Tree {
             command,
             memory: self.first_memory(is_fork),
             start: stat.start,
-            statm: keeps.then(|| Kept::open(&statm_path(pid)).ok()).flatten(),
+            statm: keeps.then(|| KeptFile::statm(pid).ok()).flatten(),
             n_looks: 0,
             dear_at: None,
             is_closed: false,
@@ -235,11 +236,10 @@ impl Tree {
             if !LOOKS_AT_NAME.contains(&member.n_looks) || member.n_looks == 1 {
                 continue;
             }
-            let Some(stat) = procfs::stat(member.pid).filter(|stat| stat.start == member.start)
-            else {
+            let Some(stat) = Stat::of(member.pid).filter(|stat| stat.start == member.start) else {
                 continue;
             };
-            let command = procfs::command_of(member.pid).unwrap_or_default();
+            let command = command_of(member.pid).unwrap_or_default();
             if (&stat.name, &command) != (&member.name, &member.command) {
                 (member.name, member.command) = (stat.name, command);
                 news.named.push(member.number);
@@ -306,13 +306,13 @@ impl Member {
     /// Reads the sizes that cost much. Whether it was found to belong to another user, who alone may see them.
     fn read_dear(&mut self, now: Instant) -> bool {
         self.dear_at = Some(now);
-        if let Some([proportional, unique, swap]) = procfs::dear_sizes(self.pid) {
-            self.memory.proportional = Some(proportional);
-            self.memory.unique = Some(unique);
-            self.memory.swap = Some(swap);
+        if let Some(rollup) = Rollup::of(self.pid) {
+            self.memory.proportional = Some(rollup.proportional);
+            self.memory.unique = Some(rollup.unique);
+            self.memory.swap = Some(rollup.swapped);
             return false;
         }
-        let is_found = !self.is_closed && procfs::is_closed(self.pid);
+        let is_found = !self.is_closed && procfs::is_rollup_forbidden(self.pid);
         self.is_closed |= is_found;
         is_found
     }
@@ -322,13 +322,9 @@ impl Member {
         match &self.statm {
             Some(file) => procfs::resident_pages(file.read(&mut buffer).ok()?),
             None => {
-                let file = Kept::open(&statm_path(self.pid)).ok()?;
+                let file = KeptFile::statm(self.pid).ok()?;
                 procfs::resident_pages(file.read(&mut buffer).ok()?)
             }
         }
     }
-}
-
-fn statm_path(pid: u32) -> String {
-    format!("/proc/{pid}/statm")
 }

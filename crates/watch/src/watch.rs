@@ -6,11 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use heaptide_procfs as procfs;
 use heaptide_timeline::{Appeared, Backend, Ending, Form, Header, Memory, Recorder, Tick};
 
+use crate::command;
 use crate::functions::{self, Functions};
-use crate::group::{self, Group};
-use crate::procfs;
+use crate::group::Group;
 use crate::program::{Attached, Program, StartError};
 use crate::tree::Tree;
 
@@ -58,17 +59,17 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
         Target::Process(pid) => pid,
     };
     let group = Group::of(in_group, &plan.groups);
-    let n_kills_before = group::n_kills_of_machine();
+    let n_kills_before = procfs::oom_kills().unwrap_or(0);
     let (mut watched, root, command) = match &plan.target {
         Target::Command(words) => {
             let program =
                 Program::start(words, (functions::VARIABLE, functions.path().as_os_str()))?;
             let text = words.iter().map(|word| word.to_string_lossy().into_owned());
             let pid = program.pid;
-            (Watched::Program(program), pid, procfs::join(text))
+            (Watched::Program(program), pid, command::join(text))
         }
         Target::Process(pid) => {
-            let command = procfs::command_of(*pid).unwrap_or_default();
+            let command = command::command_of(*pid).unwrap_or_default();
             // It may have started any of them.
             before.clear();
             (Watched::Process(Attached::begin()), *pid, command)
@@ -247,7 +248,9 @@ impl Session {
     fn n_oom_kills(&self, ending: Ending) -> u64 {
         let in_group = self.group.as_ref().map_or(0, Group::n_kills);
         if in_group == 0 && ending == Ending::Signal(libc::SIGKILL) {
-            return group::n_kills_of_machine().saturating_sub(self.n_kills_before);
+            return procfs::oom_kills()
+                .unwrap_or(0)
+                .saturating_sub(self.n_kills_before);
         }
         in_group
     }

@@ -1,39 +1,41 @@
 //! Where the process's memory is, asked of the kernel and of libc when recording begins and ends: never on the way of an
 //! allocation. What cannot be had is left out.
 
-use std::fs;
-
 use heaptide_capture::MemoryPart;
+use heaptide_procfs::{self as procfs, kib_field};
 
 use super::libc_heap::LibcHeap;
 
 /// What is resident when recording begins: a child of a fork has all of it from its parent.
 pub fn at_start() -> Vec<(MemoryPart, u64)> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let bytes = field(&status, "RssAnon:");
+    let status = procfs::status_text("self").unwrap_or_default();
+    let bytes = kib_field(&status, "RssAnon");
     let part = |bytes| (MemoryPart::AnonymousAtStart, bytes);
     bytes.map(part).into_iter().collect()
 }
 
 /// What is resident when it ends, and how much of its memory libc has given out and keeps.
 pub fn at_end(own_mapped_bytes: u64) -> Vec<(MemoryPart, u64)> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = procfs::status_text("self").unwrap_or_default();
     // Walks the page tables once; only newer kernels have it.
-    let pages = fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
+    let pages = procfs::rollup_text("self").unwrap_or_default();
     let shared = [
-        field(&pages, "Shared_Clean:"),
-        field(&pages, "Shared_Dirty:"),
+        kib_field(&pages, "Shared_Clean"),
+        kib_field(&pages, "Shared_Dirty"),
     ];
     let heap = LibcHeap::read();
     let parts = [
-        (MemoryPart::Anonymous, field(&status, "RssAnon:")),
-        (MemoryPart::Files, field(&status, "RssFile:")),
-        (MemoryPart::SharedMemory, field(&status, "RssShmem:")),
+        (MemoryPart::Anonymous, kib_field(&status, "RssAnon")),
+        (MemoryPart::Files, kib_field(&status, "RssFile")),
+        (MemoryPart::SharedMemory, kib_field(&status, "RssShmem")),
         (
             MemoryPart::SharedPages,
             shared.into_iter().flatten().reduce(|a, b| a + b),
         ),
-        (MemoryPart::SharedAnonymous, field(&pages, "Shared_Dirty:")),
+        (
+            MemoryPart::SharedAnonymous,
+            kib_field(&pages, "Shared_Dirty"),
+        ),
         (MemoryPart::LibcInUse, heap.as_ref().map(|heap| heap.in_use)),
         (MemoryPart::LibcFree, heap.as_ref().map(|heap| heap.free)),
         (MemoryPart::OwnMapped, Some(own_mapped_bytes)),
@@ -42,14 +44,6 @@ pub fn at_end(own_mapped_bytes: u64) -> Vec<(MemoryPart, u64)> {
     known
         .filter_map(|(part, bytes)| Some((part, bytes?)))
         .collect()
-}
-
-/// A line like `RssAnon:     1234 kB`.
-fn field(text: &str, name: &str) -> Option<u64> {
-    let mut lines = text.lines();
-    let value = lines.find_map(|line| line.strip_prefix(name))?;
-    let number = value.split_whitespace().next()?;
-    Some(number.parse::<u64>().ok()?.saturating_mul(1024))
 }
 
 #[cfg(test)]
@@ -69,12 +63,5 @@ mod tests {
         if let Some(in_use) = of(MemoryPart::LibcInUse) {
             assert!(in_use >= block.len() as u64, "{in_use}");
         }
-    }
-
-    #[test]
-    fn fields_are_in_kibibytes() {
-        let text = "VmRSS:\t   9 kB\nRssAnon:\t     4 kB\n";
-        assert_eq!(field(text, "RssAnon:"), Some(4096));
-        assert_eq!(field(text, "RssFile:"), None);
     }
 }

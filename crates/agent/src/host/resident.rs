@@ -2,6 +2,8 @@
 
 use std::fs::{self, File};
 
+use heaptide_procfs::{self as procfs, CgroupVersion};
+
 use crate::host::own_file::OwnFile;
 use crate::host::sys;
 
@@ -39,28 +41,17 @@ impl Resident {
 
 /// The smallest memory limit of the control groups the process is in, version 1 or 2.
 pub fn limit() -> Option<u64> {
-    limit_below(
-        "/sys/fs/cgroup",
-        &fs::read_to_string("/proc/self/cgroup").ok()?,
-    )
+    limit_below("/sys/fs/cgroup", &procfs::cgroups("self").ok()?)
 }
 
 fn limit_below(root: &str, membership: &str) -> Option<u64> {
     /// What version 1 says instead of "no limit" is a number near the largest.
     const NO_LIMIT: u64 = 1 << 60;
     let mut smallest: Option<u64> = None;
-    for line in membership.lines() {
-        let mut parts = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
-        else {
-            continue;
-        };
-        let (folder, file) = if controllers.is_empty() {
-            (root.to_owned(), "memory.max")
-        } else if controllers.split(',').any(|name| name == "memory") {
-            (format!("{root}/memory"), "memory.limit_in_bytes")
-        } else {
-            continue;
+    for (version, path) in procfs::memory_cgroups(membership) {
+        let (folder, file) = match version {
+            CgroupVersion::One => (format!("{root}/memory"), "memory.limit_in_bytes"),
+            CgroupVersion::Two => (root.to_owned(), "memory.max"),
         };
         // A parent's limit holds for its children. In a container the path may be the host's: then only the root counts.
         let mut path = path.trim_end_matches('/');

@@ -4,9 +4,9 @@
 //! time of the cheapest page fault of this machine cannot have changed it, and the kernel is not asked: of a tight loop, a line costs a
 //! look at the processor's counter. Longer lines are asked for always, so nothing is guessed.
 
-use std::fs::File;
-use std::io::Read;
 use std::sync::OnceLock;
+
+use heaptide_procfs as procfs;
 
 use crate::host::resident::Resident;
 use crate::host::sys;
@@ -130,12 +130,7 @@ fn cheapest_fault() -> u64 {
 
 /// The sum of some lines of the kernel's summary of the process's mappings, in bytes.
 fn rollup(names: &[&str]) -> Option<u64> {
-    let mut text = String::new();
-    File::open("/proc/self/smaps_rollup")
-        .ok()?
-        .read_to_string(&mut text)
-        .ok()?;
-    Some(sum_of(&text, names))
+    Some(sum_of(&procfs::rollup_text("self").ok()?, names))
 }
 
 fn sum_of(text: &str, names: &[&str]) -> u64 {

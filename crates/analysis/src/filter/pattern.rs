@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use heaptide_capture::glob;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
@@ -42,8 +44,8 @@ impl Pattern {
             return true;
         }
         if self.is_wild {
-            return module.is_some_and(|module| is_like(&self.text, module))
-                || is_like(&self.text, file)
+            return module.is_some_and(|module| glob::matches(&self.text, module))
+                || glob::matches(&self.text, file)
                 || self.fits_part(file);
         }
         // A path is found from any folder on, a file with or without its ending.
@@ -55,7 +57,7 @@ impl Pattern {
 
     fn fits_part(&self, file: &str) -> bool {
         let mut parts = file.match_indices('/');
-        parts.any(|(at, _)| is_like(&self.text, &file[at + 1..]))
+        parts.any(|(at, _)| glob::matches(&self.text, &file[at + 1..]))
     }
 }
 
@@ -79,34 +81,6 @@ fn is_stem(file: &str, stem: &str) -> bool {
         },
     };
     !ending.contains('/')
-}
-
-/// Fits a text with `*` and `?`, without backtracking further than to the last `*`.
-fn is_like(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), text.chars().collect());
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                star = Some((p, t));
-                p += 1;
-            }
-            Some(&c) if c == '?' || c == text[t] => {
-                p += 1;
-                t += 1;
-            }
-            _ => {
-                let Some((at, from)) = star else {
-                    return false;
-                };
-                star = Some((at, from + 1));
-                (p, t) = (at + 1, from + 1);
-            }
-        }
-    }
-    pattern[p..].iter().all(|&c| c == '*')
 }
 
 #[cfg(test)]

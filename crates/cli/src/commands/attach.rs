@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_attach::visit::{self, Visited, Wish};
-use heaptide_attach::{Target, place, process};
+use heaptide_attach::{Target, place};
+use heaptide_procfs as procfs;
 use heaptide_report::units;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -126,7 +127,7 @@ fn caught_signals() -> Result<Signals, Failure> {
 
 /// Begins to record into `home`, which is known to be free.
 fn begin(matches: &ArgMatches, target: &Target, home: PathBuf) -> Result<Begun, Failure> {
-    let is_direct = process::sees_the_same_files(target.pid);
+    let is_direct = procfs::sees_same_files(target.pid);
     let made = is_direct
         && place::make_for(target, &home)
             .map_err(|error| Failure::writing(home.display(), &error))?;
@@ -202,7 +203,7 @@ fn wait_and_end(
     let deadline = Instant::now() + Duration::from_secs_f64(seconds);
     let mut came = None;
     let mut next_look = Instant::now() + LONG_PAUSE;
-    while came.is_none() && Instant::now() < deadline && find::is_running(target.pid) {
+    while came.is_none() && Instant::now() < deadline && procfs::is_running(target.pid) {
         std::thread::sleep(PAUSE.min(deadline.saturating_duration_since(Instant::now())));
         came = signals.pending().next();
         if Instant::now() >= next_look {
@@ -212,7 +213,7 @@ fn wait_and_end(
             next_look = Instant::now() + LONG_PAUSE;
         }
     }
-    let path = if find::is_running(target.pid) {
+    let path = if procfs::is_running(target.pid) {
         match detach::end(target) {
             Ok(path) => path,
             // Whoever detached it left the capture where we would have.
@@ -249,10 +250,10 @@ fn show(matches: &ArgMatches, target: &Target) -> Result<(), Failure> {
     let path = std::env::temp_dir().join(name);
     begin(matches, target, path)?;
     let left = find::capture_of(target.pid).and_then(|capture| {
-        let feed = Feed::follow(&capture, None, |pid| !find::is_running(pid));
+        let feed = Feed::follow(&capture, None, |pid| !procfs::is_running(pid));
         terminal::show_live(&feed, None, Paint::of_environment())
     });
-    if find::is_running(target.pid) {
+    if procfs::is_running(target.pid) {
         let path = detach::end(target)?;
         // Nobody asked for it to stay.
         let _ = fs::remove_file(path);
@@ -286,9 +287,9 @@ pub fn destination(matches: &ArgMatches, pid: u32, ending: &str) -> Result<PathB
 
 /// What the process runs: the first word behind the interpreter that is no option, or the module behind `-m`.
 fn program_name(pid: u32) -> String {
-    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let mut words = text.split('\0').skip(1);
+    let words = procfs::arguments(pid).unwrap_or_default();
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    let mut words = words.iter().map(|word| &**word).skip(1);
     let name = loop {
         match words.next() {
             Some("-m") => break words.next().unwrap_or("module"),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_attach::{Target, place, visit};
+use heaptide_procfs as procfs;
 
 use crate::commands::symbols;
 use crate::exit::Failure;
@@ -61,7 +62,7 @@ pub fn end(target: &Target) -> Result<PathBuf, Failure> {
     }
     fetch(target.pid, &ended.capture, &ended.home)?;
     // Its libraries can be read as long as it runs, and nowhere else; without their names the capture is worth having, too.
-    let root = PathBuf::from(format!("/proc/{}/root", target.pid));
+    let root = procfs::root(target.pid);
     if symbols::bundle_from(&root, &ended.home).is_err() {
         eprintln!(
             "heaptide: the names of its native functions could not be stored: run heaptide symbols bundle where it runs"

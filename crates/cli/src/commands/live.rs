@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_analysis::model::live::LiveOrder;
+use heaptide_procfs as procfs;
 use heaptide_report::text::live::{Options, live};
 
 use crate::exit::Failure;
@@ -89,7 +90,7 @@ fn feed(matches: &ArgMatches) -> Result<Feed, Failure> {
 }
 
 fn follow(path: &Path) -> Feed {
-    Feed::follow(path, None, |pid| !find::is_running(pid))
+    Feed::follow(path, None, |pid| !procfs::is_running(pid))
 }
 
 fn the_only_one() -> Result<u32, Failure> {

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use heaptide_procfs as procfs;
 use heaptide_report::{shell, units};
 use heaptide_timeline::{Backend, Ending, Form, Header};
 use heaptide_watch::group;
 use heaptide_watch::node::{self, Node};
-use heaptide_watch::{Finished, Plan, Target, find_process, watch};
+use heaptide_watch::{Finished, Plan, Target, watch};
 
 use crate::exit::Failure;
 use crate::{reinvoke, timeline_file};
@@ -216,17 +217,14 @@ fn attached(hint: &str) -> Result<u32, Failure> {
         ));
     }
     if hint.bytes().all(|byte| byte.is_ascii_digit()) {
-        let pid = hint
-            .parse::<u32>()
-            .ok()
-            .filter(|pid| Path::new(&format!("/proc/{pid}/statm")).exists());
+        let pid = hint.parse::<u32>().ok().filter(|&pid| procfs::exists(pid));
         return pid.ok_or_else(|| {
             Failure::failed(format!(
                 "there is no process {hint}: check the pid, it may have ended"
             ))
         });
     }
-    find_process(hint).ok_or_else(|| {
+    procfs::find_by_name(hint).ok_or_else(|| {
         Failure::failed(format!(
             "no process has {hint} in its name: check it with ps, or give a pid"
         ))

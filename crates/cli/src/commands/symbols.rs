@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{ArgMatches, Command};
 use heaptide_analysis::load::native_names;
 use heaptide_capture::{Capture, Entry, Symbol};
+use heaptide_procfs as procfs;
 
 use crate::exit::Failure;
 use crate::input;
@@ -114,5 +115,5 @@ fn keep_names(mut capture: Capture, root: Option<&Path>) -> Result<Kept, Failure
 
 /// Whether a process of this number runs here. A capture from elsewhere may name one that does by chance.
 fn is_running(pid: u32) -> bool {
-    pid != 0 && Path::new(&format!("/proc/{pid}")).exists()
+    pid != 0 && procfs::exists(pid)
 }

@@ -19,8 +19,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
 
+use heaptide_procfs::is_running;
+
 use super::feed::Feed;
-use super::find::is_running;
 use super::serve::Server;
 use crate::exit::Failure;
 use crate::run_summary;

@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 
 use heaptide_analysis::model::live::{Curve, Held, Live, LiveFunction, LiveThread};
 use heaptide_capture::Lost;
-use heaptide_capture::wire::Reader;
+use heaptide_capture::wire::{Reader, push_varint};
 
 pub const GREETING: &[u8; 8] = b"tideLIV1";
 /// Beyond this it is not ours.
@@ -64,12 +64,8 @@ pub fn receive(input: &mut impl Read) -> io::Result<Message> {
 struct Encoder<'a>(&'a mut Vec<u8>);
 
 impl Encoder<'_> {
-    fn number(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
+    fn number(&mut self, value: u64) {
+        push_varint(self.0, value);
     }
 
     fn option(&mut self, value: Option<u64>) {

@@ -1,5 +1,7 @@
 //! `GET /status`: which processes are being recorded.
 
+use heaptide_procfs as procfs;
+
 use super::{Handler, is_for_this_process, links};
 use crate::json::{Json, object};
 use crate::program::Member;
@@ -61,8 +63,5 @@ fn describe_member(member: &Member) -> Json {
 
 /// What the kernel says this process occupies.
 fn resident_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib * 1024)
+    procfs::kib_field(&procfs::status_text("self").ok()?, "VmRSS")
 }

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_attach::visit::{self, HeapWish};
-use heaptide_attach::{Target, place, process};
+use heaptide_attach::{Target, place};
 use heaptide_control::json::{Json, object};
+use heaptide_procfs as procfs;
 
 use crate::commands::{attach, ctl, detach};
 use crate::exit::Failure;
@@ -133,7 +134,7 @@ fn by_visit(matches: &ArgMatches, pid: u32) -> Result<PathBuf, Failure> {
     }
     let target = Target::find(pid).map_err(Failure::failed)?;
     let home = attach::destination(matches, pid, "heap")?;
-    let is_direct = process::sees_the_same_files(pid);
+    let is_direct = procfs::sees_same_files(pid);
     let made = is_direct
         && place::make_for(&target, &home)
             .map_err(|error| Failure::writing(home.display(), &error))?;

@@ -1,0 +1,24 @@
+//! Reads `/proc`: processes, their memory, their open files, and the machine.
+//!
+//! Parsed by hand and without dependencies: some of these files are read many times a second. Names and paths in them
+//! need not be valid text. Most functions allocate; code of `agent` that must not allocate reads `/proc` itself.
+#![forbid(unsafe_code)]
+
+mod descriptors;
+mod machine;
+mod memory;
+mod process;
+
+pub use descriptors::{OpenFile, open_files};
+pub use machine::{
+    CgroupVersion, boot_id, host_name, last_pid, memory_cgroups, oom_kills, ptrace_scope,
+};
+pub use memory::{
+    KeptFile, Mapping, Rollup, is_rollup_forbidden, kib_field, mappings, resident_pages,
+    rollup_text,
+};
+pub use process::{
+    Stat, Status, arguments, cgroups, environment_variable, executable, exists, find_by_name,
+    is_running, owner, pid_namespace, pids, program_name, root, sees_same_files, status_text,
+    system_call, thread_name, threads,
+};
