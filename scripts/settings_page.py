@@ -1,4 +1,4 @@
-"""Writes docs/reference/settings.md from the one list of settings; with --check only says whether the page is fresh."""
+"""Writes docs/reference/settings.md from the list of settings; with --check only reports whether the page is fresh."""
 
 from __future__ import annotations
 
@@ -13,27 +13,26 @@ HEAD = """\
 
 <!-- Written by scripts/settings_page.py from python/heaptide/settings.py; do not edit by hand. -->
 
-A setting is read, first found first taken, from the environment, from the configuration file, and from its default:
+Heaptide reads a setting from the environment, else from the configuration file, else uses its default:
 
-- In the **environment** every setting has a long name, `HEAPTIDE__PROFILING__` and the setting in capitals, and most
-  have the short one below.
+- In the **environment** every setting has a long name, `HEAPTIDE__PROFILING__` and the setting in capitals. Most also
+  have the short name below.
 - The **configuration file** is the one that `HEAPTIDE_CONFIG` names, or else the first of `heaptide.toml`,
-  `heaptide.cfg` (INI) and `pyproject.toml` in the current folder, then in `HEAPTIDE_HOME`. Settings stand in the
-  section `[profiling]` (`[tool.heaptide.profiling]` in `pyproject.toml`); the section `[components]` names
-  [components](../guide/activation.md) by their command lines.
+  `heaptide.cfg` (INI) and `pyproject.toml` in the current folder, then in `HEAPTIDE_HOME`. Settings belong in the
+  section `[profiling]` (`[tool.heaptide.profiling]` in `pyproject.toml`). The section `[components]` names
+  [components](../guide/activation.md#components-of-a-service) by their command lines.
 - `python -E` and `python -I` ignore all of it.
 
-A value that is not understood is told in one line on standard error and left out of account. Nothing here stops a
-program.
+An invalid value is reported in one line on standard error and ignored. No setting can stop a program.
 
-| setting | short name in the environment | value | default | what it does |
+| setting | short name in the environment | value | default | effect |
 |---|---|---|---|---|
 """
 
 BETWEEN = """
 Only in the environment:
 
-| variable | what it means |
+| variable | meaning |
 |---|---|
 """
 
@@ -60,7 +59,7 @@ def main() -> int:
         if PAGE.read_text() == page():
             return 0
         print(
-            "docs/reference/settings.md is not what heaptide/settings.py says; run scripts/settings_page.py",
+            "docs/reference/settings.md is not up to date with heaptide/settings.py; run scripts/settings_page.py",
             file=sys.stderr,
         )
         return 1
