@@ -5,8 +5,11 @@
 //! `output` is where they write, [`terminal`] what they show to people in front of one, [`exit`] what they return.
 #![forbid(unsafe_code)]
 
+mod arguments;
+mod command_line;
 mod command_schema;
 pub mod commands;
+mod control_client;
 mod destination;
 pub mod exit;
 mod filters;
@@ -30,9 +33,12 @@ use std::ffi::OsString;
 use clap::Command;
 use clap::error::ErrorKind;
 
+use command_line::CommandLine;
+
+pub use command_line::Target;
 pub use command_schema::{CommandOption, command_options};
 pub use commands::lines::LinesPlan;
-pub use commands::run::{RunPlan, Target};
+pub use commands::run::RunPlan;
 pub use commands::serve::ServePlan;
 pub use commands::worker::WorkerPlan;
 pub use exit::Failure;
@@ -95,41 +101,18 @@ fn command() -> Command {
 
 /// Understands and does what the arguments say. The first argument is the program's name.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> Outcome {
-    let (arguments, rest) = commands::run::split(arguments.collect());
-    let matches = match command().try_get_matches_from(&arguments) {
+    let mut command = command();
+    let line = CommandLine::split(arguments.collect(), &command);
+    let matches = match command.try_get_matches_from_mut(&line.own) {
         Ok(matches) => matches,
         Err(error) => return explain(&error),
     };
     let Some((name, matches)) = matches.subcommand() else {
         return Outcome::Exit(exit::USAGE);
     };
-    if name == commands::run::NAME {
-        match commands::run::live_plan(matches, &arguments, &rest) {
-            Ok(Some(plan)) => return Outcome::Live(plan),
-            Ok(None) => {}
-            Err(failure) => return failure.report(),
-        }
-        return match commands::run::plan(matches, rest) {
-            Ok(plan) => Outcome::Run(plan),
-            Err(failure) => failure.report(),
-        };
-    }
-    if name == commands::lines::NAME {
-        return match commands::lines::run(matches, rest) {
-            Ok(Some(plan)) => Outcome::Lines(plan),
-            Ok(None) => Outcome::Exit(exit::OK),
-            Err(failure) => failure.report(),
-        };
-    }
-    if name == commands::serve::NAME {
-        return Outcome::Serve(commands::serve::plan(matches));
-    }
-    if name == commands::worker::NAME {
-        return Outcome::Worker(commands::worker::plan(matches));
-    }
     let subcommand = commands::ALL.iter().find(|known| known.name == name);
-    match subcommand.map(|known| (known.run)(matches)) {
-        Some(Ok(())) => Outcome::Exit(exit::OK),
+    match subcommand.map(|known| (known.run)(matches, line)) {
+        Some(Ok(outcome)) => outcome,
         Some(Err(failure)) => failure.report(),
         None => Outcome::Exit(exit::USAGE),
     }

@@ -1,16 +1,17 @@
-//! Jobs of this machine that have control, found by their sockets.
+//! Running programs that have the control API, found by their sockets.
 
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use heaptide_control::json::Json;
 use heaptide_control::routes::BASE;
 use heaptide_control::{Address, group};
 use heaptide_procfs as procfs;
+use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A job: one process, or several that act together.
+/// A program: one process, or several that are controlled together.
 pub struct RunningProgram {
     pub name: String,
     pub command: String,
@@ -19,33 +20,42 @@ pub struct RunningProgram {
     pub addresses: Vec<Address>,
 }
 
-/// All that answer. What does not is left out; sockets of processes that have gone are removed on the way.
+impl fmt::Display for RunningProgram {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pids: Vec<String> = self.pids.iter().map(u32::to_string).collect();
+        write!(
+            formatter,
+            "  {}  {}  pid {}  {}",
+            self.name,
+            self.state,
+            pids.join(" "),
+            self.command
+        )
+    }
+}
+
+/// Returns all programs that answer. Removes the sockets of processes that have ended.
 pub fn list() -> Vec<RunningProgram> {
     let groups = folders().into_iter().flat_map(|folder| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.path())
     });
-    let mut jobs: Vec<RunningProgram> = groups.filter_map(|group| job(&group)).collect();
-    jobs.sort_by(|one, other| one.pids.cmp(&other.pids));
-    jobs
+    let mut programs: Vec<RunningProgram> = groups.filter_map(|group| query(&group)).collect();
+    programs.sort_by(|one, other| one.pids.cmp(&other.pids));
+    programs
 }
 
-fn job(group: &std::path::Path) -> Option<RunningProgram> {
+/// Returns the program whose sockets are in the folder `group`, if one of its processes answers.
+fn query(group: &Path) -> Option<RunningProgram> {
     let target = format!("{BASE}/status?scope=process");
-    let mut job: Option<RunningProgram> = None;
+    let mut program: Option<RunningProgram> = None;
     for (pid, address) in group::members(group) {
-        let Some(Ok((200, status))) = group::ask(&address, "GET", &target, &Json::Null, PATIENCE)
+        let Some(Ok((200, status))) = group::ask(&address, "GET", &target, &Value::Null, TIMEOUT)
         else {
             continue;
         };
-        let text = |key: &str| {
-            status
-                .get(key)
-                .and_then(Json::as_text)
-                .unwrap_or_default()
-                .to_owned()
-        };
-        let job = job.get_or_insert_with(|| RunningProgram {
+        let text = |key: &str| status[key].as_str().unwrap_or_default().to_owned();
+        let program = program.get_or_insert_with(|| RunningProgram {
             name: text("name"),
             command: text("command"),
             state: text("state"),
@@ -53,22 +63,22 @@ fn job(group: &std::path::Path) -> Option<RunningProgram> {
             addresses: Vec::new(),
         });
         if text("state") == "recording" {
-            job.state = text("state");
+            program.state = text("state");
         }
-        job.pids.push(pid);
-        job.addresses.push(address);
+        program.pids.push(pid);
+        program.addresses.push(address);
     }
-    job
+    program
 }
 
-/// Whose a process is, if it is neither ours nor ours to ask.
+/// Returns the owner of a process that this user may not query.
 pub fn other_user(pid: u32) -> Option<u32> {
     let user = group::user();
     let owner = procfs::owner(pid)?;
     (user != 0 && owner != user).then_some(owner)
 }
 
-/// Where jobs keep their sockets; root sees those of all users.
+/// Returns the folders that hold the sockets of programs: for root, those of all users.
 fn folders() -> Vec<PathBuf> {
     if let Some(chosen) =
         std::env::var_os("HEAPTIDE_RUNTIME_DIR").filter(|chosen| !chosen.is_empty())
@@ -80,7 +90,7 @@ fn folders() -> Vec<PathBuf> {
         return vec![format!("/tmp/heaptide-{user}/run").into()];
     }
     let entries = std::fs::read_dir("/tmp").into_iter().flatten().flatten();
-    let of_jobs =
+    let of_users =
         entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("heaptide-"));
-    of_jobs.map(|entry| entry.path().join("run")).collect()
+    of_users.map(|entry| entry.path().join("run")).collect()
 }

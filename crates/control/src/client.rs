@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use crate::address::Address;
-use crate::json::Json;
+use serde_json::Value;
 
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
@@ -30,9 +30,8 @@ impl Answer {
         Ok(bytes)
     }
 
-    pub fn json(self) -> io::Result<Json> {
-        let bytes = self.bytes(16 << 20)?;
-        Json::parse(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    pub fn json(self) -> io::Result<Value> {
+        Ok(serde_json::from_slice(&self.bytes(16 << 20)?)?)
     }
 }
 

@@ -18,7 +18,7 @@ use heaptide_procfs as procfs;
 
 use crate::address::Address;
 use crate::client;
-use crate::json::Json;
+use serde_json::Value;
 
 /// Held by whoever starts or stops the processes of a group.
 const LOCK: &str = "lock";
@@ -135,11 +135,11 @@ pub fn ask(
     address: &Address,
     method: &str,
     target: &str,
-    body: &Json,
+    body: &Value,
     timeout: Duration,
-) -> Option<Result<(u16, Json), String>> {
+) -> Option<Result<(u16, Value), String>> {
     let body = match body {
-        Json::Null => String::new(),
+        Value::Null => String::new(),
         body => body.to_string(),
     };
     let answer = client::call(address, method, target, &[], body.as_bytes(), timeout);

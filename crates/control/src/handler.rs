@@ -10,7 +10,6 @@ mod status;
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::json::Json;
 use crate::openapi;
 use crate::program::Program;
 use crate::recorder::{Options, Recorder};
@@ -19,6 +18,7 @@ use crate::request::Request;
 use crate::response::{Body, Response};
 use crate::routes::{self, BASE, Operation, ResolvedRoute};
 use crate::security::{self, EntryPoint, Rate};
+use serde_json::{Value, json};
 
 pub struct Handler {
     program: Program,
@@ -131,7 +131,7 @@ impl Handler {
         match operation {
             Operation::Status => self.status(prefix, request),
             Operation::Start => self.start(prefix, request),
-            Operation::MemrayStart => self.start_with(prefix, &Options::default()),
+            Operation::MemrayStart => self.start_all(prefix, &Options::default()),
             Operation::Stop => self.stop(prefix, request),
             Operation::MemrayStop => self.stop_all(prefix),
             Operation::Snapshot => self.snapshot(prefix),
@@ -209,11 +209,11 @@ pub(crate) fn docs() -> Response {
 }
 
 /// Returns the body of a request as JSON; an empty object if there is no body.
-fn json_body(request: &Request) -> Result<Json, Response> {
+fn json_body(request: &Request) -> Result<Value, Response> {
     if request.body.is_empty() {
-        return Ok(Json::Object(Vec::new()));
+        return Ok(json!({}));
     }
-    Json::parse(&request.body).map_err(|reason| {
+    serde_json::from_slice(&request.body).map_err(|reason| {
         let sentence = format!("the body is not JSON: {reason}");
         Response::error(400, "ValueError", sentence)
     })
@@ -223,7 +223,7 @@ fn is_for_this_process(request: &Request) -> bool {
     request.parameter("scope") == Some("process")
 }
 
-fn links(prefix: &str) -> Json {
+fn links(prefix: &str) -> Value {
     let names = ["status", "sessions"].into_iter();
     let names = names.chain(reports::of_one_session()).chain(["docs"]);
     reports::links(&format!("{prefix}{BASE}"), names)

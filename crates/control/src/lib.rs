@@ -18,7 +18,6 @@ pub mod config;
 mod deadline;
 pub mod group;
 mod handler;
-pub mod json;
 mod openapi;
 mod program;
 mod ranges;

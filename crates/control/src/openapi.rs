@@ -1,74 +1,64 @@
-//! The OpenAPI document: made of the list of routes and of the options that the commands declare.
+//! The OpenAPI document, generated from the table of routes and the options of the report commands.
 
 mod schemas;
 
-use crate::config::{Config, ReportOption};
-use crate::json::{Json, object};
-use crate::reports::{HIDE_NATIVE, NATIVE, Report, content_type, options_for_requests};
-use crate::routes::{self, BASE, Operation, Route};
-use schemas::{binary_schema, choice_schema, integer_schema, reference, schemas, text_schema};
+use serde_json::{Map, Value, json};
 
-pub(crate) fn document(config: &Config, prefix: &str) -> Json {
-    let mut paths: Vec<(String, Json)> = Vec::new();
+use crate::config::{Config, ReportOption};
+use crate::reports::{HIDE_NATIVE, NATIVE, Report, content_type, options_for_requests};
+use crate::response::reason;
+use crate::routes::{self, BASE, Operation, Route};
+use schemas::{binary, choice, positive, reference, schemas, text};
+
+const JSON: &str = "application/json";
+const BYTES: &str = "application/octet-stream";
+/// Statuses with which any route can refuse a request.
+const REFUSALS: &[u16] = &[400, 401, 403, 405, 408, 411, 413, 429, 431];
+
+pub(crate) fn document(config: &Config, prefix: &str) -> Value {
+    let mut paths = Map::new();
     for route in routes::all() {
-        if let Operation::Report(report) = route.operation {
-            if report.command(config).is_none() {
-                continue;
-            }
+        if matches!(route.operation, Operation::Report(report) if report.command(config).is_none())
+        {
+            continue;
         }
-        let path = format!("{BASE}{}", route.path);
-        let operation = operation(config, &route);
-        match paths.iter_mut().find(|known| known.0 == path) {
-            Some((_, methods)) => methods.set(&route.method.to_lowercase(), operation),
-            None => paths.push((path, object([(&route.method.to_lowercase(), operation)]))),
-        }
+        let methods = paths
+            .entry(format!("{BASE}{}", route.path))
+            .or_insert_with(|| json!({}));
+        methods[route.method.to_lowercase()] = operation(config, &route);
     }
     let server = if prefix.is_empty() { "/" } else { prefix };
-    let mut document = object([
-        ("openapi", "3.1.0".into()),
-        (
-            "info",
-            object([
-                ("title", format!("{}: memory profiler", config.name).into()),
-                ("version", env!("CARGO_PKG_VERSION").into()),
-                ("description", "Program the memory profiler of this job on and off, and look at what it recorded.".into()),
-            ]),
-        ),
-        ("servers", vec![object([("url", server.into())])].into()),
-        ("paths", Json::Object(paths)),
-        ("components", object([("schemas", schemas())])),
-    ]);
+    let mut document = json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": format!("{}: memory profiler", config.name),
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Start and stop the memory profiler of this program and read its reports.",
+        },
+        "servers": [{"url": server}],
+        "paths": paths,
+        "components": {"schemas": schemas()},
+    });
     if config.token.is_some() {
-        let bearer = object([("type", "http".into()), ("scheme", "bearer".into())]);
-        let mut schemes = object([("token", bearer)]);
+        let mut schemes = json!({"token": {"type": "http", "scheme": "bearer"}});
+        // A request needs only one of the two.
+        let mut security = vec![json!({"token": []})];
         if let Some(name) = &config.token_header {
-            let header = object([
-                ("type", "apiKey".into()),
-                ("in", "header".into()),
-                ("name", name.as_str().into()),
-            ]);
-            schemes.set("header", header);
+            schemes["header"] = json!({"type": "apiKey", "in": "header", "name": name});
+            security.push(json!({"header": []}));
         }
-        // One of them is enough.
-        let names = ["token", "header"].into_iter();
-        let needed: Vec<Json> = names
-            .filter(|name| schemes.get(name).is_some())
-            .map(|name| object([(name, Json::Array(Vec::new()))]))
-            .collect();
-        let mut components = object([("schemas", schemas())]);
-        components.set("securitySchemes", schemes);
-        document.set("components", components);
-        document.set("security", needed.into());
+        document["components"]["securitySchemes"] = schemes;
+        document["security"] = security.into();
     }
     document
 }
 
-fn operation(config: &Config, route: &Route) -> Json {
+fn operation(config: &Config, route: &Route) -> Value {
     let summary = match route.operation {
         Operation::Report(report) => report
             .command(config)
-            .map_or(String::new(), |command| command.about.clone()),
-        _ => route.summary.to_owned(),
+            .map_or("", |command| command.about.as_str()),
+        _ => route.summary,
     };
     let tag = if route.path.starts_with("/memray") {
         "memray"
@@ -77,29 +67,21 @@ fn operation(config: &Config, route: &Route) -> Json {
     };
     let mut parameters = Vec::new();
     if route.path.contains("{session}") {
-        let mut parameter = parameter("session", "a session's id, or latest", text_schema());
-        parameter.set("in", "path".into());
-        parameter.set("required", true.into());
-        parameters.push(parameter);
+        let mut session = parameter("session", "a session ID, or latest", text());
+        session["in"] = "path".into();
+        session["required"] = true.into();
+        parameters.push(session);
     }
-    let mut answer = object([
-        ("tags", vec![tag.into()].into()),
-        ("summary", summary.into()),
-        ("operationId", operation_id(route).into()),
-    ]);
-    let json = |name: &str| media("application/json", reference(name));
-    let (success, content, errors): (&[u16], Json, &[u16]) = match route.operation {
+    let mut body = None;
+    let json = |name: &str| media(JSON, reference(name));
+    let (success, content, errors): (&[u16], Value, &[u16]) = match route.operation {
         Operation::Status => {
             parameters.push(scope());
             (&[200], json("Status"), &[])
         }
         Operation::Start => {
             parameters.push(scope());
-            let content = media("application/json", reference("StartOptions"));
-            answer.set(
-                "requestBody",
-                object([("required", false.into()), ("content", content)]),
-            );
+            body = Some("StartOptions");
             (&[200, 202], json("Started"), &[400, 404, 422, 500])
         }
         Operation::MemrayStart => (&[200, 202], json("Started"), &[500]),
@@ -110,25 +92,17 @@ fn operation(config: &Config, route: &Route) -> Json {
         Operation::MemrayStop => (&[200, 202], json("Stopped"), &[500]),
         Operation::Snapshot => (&[200], json("Session"), &[409, 500]),
         Operation::Heap => {
-            let content = media("application/json", reference("HeapOptions"));
-            answer.set(
-                "requestBody",
-                object([("required", false.into()), ("content", content)]),
-            );
-            let content = media("application/octet-stream", binary_schema());
-            (&[200], content, &[400, 422, 500, 503])
+            body = Some("HeapOptions");
+            (&[200], media(BYTES, binary()), &[400, 422, 500, 503])
         }
         Operation::Sessions => (&[200], json("Sessions"), &[]),
         Operation::Session => (&[200], json("Session"), &[404]),
         Operation::DeleteSession => (&[200], json("Deleted"), &[404, 409, 500]),
         Operation::Download | Operation::MemrayDownload => {
-            parameters.push(parameter(
-                "process",
-                "the capture of this process alone",
-                integer_schema(),
-            ));
-            let mut content = media("application/octet-stream", binary_schema());
-            content.set("application/x-tar", object([("schema", binary_schema())]));
+            let help = "only the capture of this process";
+            parameters.push(parameter("process", help, positive()));
+            let mut content = media(BYTES, binary());
+            content["application/x-tar"] = json!({"schema": binary()});
             (&[200, 206], content, &[400, 404, 416, 500])
         }
         Operation::Report(report) | Operation::MemrayReport(report) => (
@@ -136,84 +110,80 @@ fn operation(config: &Config, route: &Route) -> Json {
             report_content(config, report, &mut parameters),
             &[400, 404, 500, 504],
         ),
-        Operation::Docs | Operation::OpenApi => (&[200], Json::Object(Vec::new()), &[]),
+        Operation::Docs | Operation::OpenApi => (&[200], json!({}), &[]),
     };
-    let mut responses = Json::Object(Vec::new());
+    let mut responses = json!({});
     for status in success {
-        let description = crate::response::reason(*status);
-        let response = object([
-            ("description", description.into()),
-            ("content", content.clone()),
-        ]);
-        responses.set(&status.to_string(), response);
+        responses[status.to_string()] = json!({"description": reason(*status), "content": content});
     }
     if matches!(
         route.operation,
         Operation::Download | Operation::MemrayDownload
     ) {
-        responses.set("304", object([("description", "Not Modified".into())]));
+        responses["304"] = json!({"description": reason(304)});
     }
-    for status in [&[400, 401, 403, 405, 408, 411, 413, 429, 431][..], errors].concat() {
-        let description = crate::response::reason(status);
-        let response = object([
-            ("description", description.into()),
-            ("content", json("Error")),
-        ]);
-        responses.set(&status.to_string(), response);
+    for status in REFUSALS.iter().chain(errors) {
+        responses[status.to_string()] =
+            json!({"description": reason(*status), "content": json("Error")});
     }
-    answer.set("parameters", parameters.into());
-    answer.set("responses", responses);
-    answer
+    let mut operation = json!({
+        "tags": [tag],
+        "summary": summary,
+        "operationId": operation_id(route),
+        "parameters": parameters,
+        "responses": responses,
+    });
+    if let Some(schema) = body {
+        operation["requestBody"] = json!({"required": false, "content": json(schema)});
+    }
+    operation
 }
 
-fn report_content(config: &Config, report: Report, parameters: &mut Vec<Json>) -> Json {
+fn report_content(config: &Config, report: Report, parameters: &mut Vec<Value>) -> Value {
     let Some(command) = report.command(config) else {
-        return Json::Object(Vec::new());
+        return json!({});
     };
     let formats = report.formats(command);
-    let mut content = Json::Object(Vec::new());
+    let mut content = json!({});
     for format in &formats {
         let schema = if *format == "json" {
-            object([("type", "object".into())])
+            json!({"type": "object"})
         } else {
-            text_schema()
+            text()
         };
-        let kind = content_type(format).split(';').next().unwrap_or_default();
-        content.set(kind, object([("schema", schema)]));
+        let media_type = content_type(format).split(';').next().unwrap_or_default();
+        content[media_type] = json!({"schema": schema});
     }
     if formats.len() > 1 {
         parameters.push(parameter(
             "format",
-            "what to answer with",
-            choice_schema(&formats),
+            "format of the answer",
+            choice(&formats),
         ));
     }
     if report.needs_base {
-        let mut base = parameter("base", "the session to compare with", text_schema());
-        base.set("required", true.into());
+        let mut base = parameter("base", "session to compare with", text());
+        base["required"] = true.into();
         parameters.push(base);
     }
-    parameters.push(parameter(
-        "process",
-        "what this process recorded alone",
-        integer_schema(),
-    ));
+    let help = "only the recording of this process";
+    parameters.push(parameter("process", help, positive()));
     for option in options_for_requests(command) {
         parameters.push(parameter(&option.name, &option.help, option_schema(option)));
         if option.name == HIDE_NATIVE {
-            let help = "0 does the same; 1, the default, shows those that were recorded";
+            let help = "0 hides native frames; 1 (default) shows them if they were recorded";
             parameters.push(parameter(NATIVE, help, option_schema(option)));
         }
     }
     content
 }
 
-fn option_schema(option: &ReportOption) -> Json {
+fn option_schema(option: &ReportOption) -> Value {
     let values: Vec<&str> = option.values.iter().map(String::as_str).collect();
     match (option.takes_value, values.is_empty()) {
-        (false, _) => choice_schema(&["1", "0", "true", "false"]),
-        (true, true) => text_schema(),
-        (true, false) => choice_schema(&values),
+        (false, _) => choice(&["1", "0", "true", "false"]),
+        (true, true) => text(),
+        (true, false) => choice(&values),
     }
 }
 
@@ -223,24 +193,24 @@ fn operation_id(route: &Route) -> String {
     format!("{}_{}", route.method.to_lowercase(), words.join("_"))
 }
 
-fn scope() -> Json {
+fn scope() -> Value {
     parameter(
         "scope",
-        "job: all processes of the job (the default); process: the one that answers",
-        choice_schema(&["job", "process"]),
+        "job: all processes of the program (default); process: only the answering process",
+        choice(&["job", "process"]),
     )
 }
 
-fn parameter(name: &str, help: &str, schema: Json) -> Json {
-    object([
-        ("name", name.into()),
-        ("in", "query".into()),
-        ("required", false.into()),
-        ("description", help.into()),
-        ("schema", schema),
-    ])
+fn parameter(name: &str, help: &str, schema: Value) -> Value {
+    json!({
+        "name": name,
+        "in": "query",
+        "required": false,
+        "description": help,
+        "schema": schema,
+    })
 }
 
-fn media(kind: &str, schema: Json) -> Json {
-    object([(kind, object([("schema", schema)]))])
+fn media(media_type: &str, schema: Value) -> Value {
+    json!({media_type: {"schema": schema}})
 }

@@ -15,12 +15,12 @@ use std::time::{Duration, SystemTime};
 use crate::calendar::unix_ms;
 use crate::config::Config;
 use crate::group;
-use crate::json::{Json, object};
 use crate::recorder::{HeapOptions, Options, Recorder};
 use crate::render::Renderer;
 use crate::routes::BASE;
 use crate::sessions::{CURRENT, Session, Sessions};
-pub(crate) use session_details::MAX_BYTES_IN_PASSING;
+use serde_json::{Map, Value};
+pub(crate) use session_details::MAX_BYTES_FOR_QUICK_STATS;
 use session_details::options_of;
 
 /// How long a sibling may take to say what it does.
@@ -34,9 +34,9 @@ pub(crate) struct Program {
 }
 
 /// What came of a request to start or stop.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Done {
-    Yes,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum StateChange {
+    Done,
     /// It was so already.
     Already,
     /// The interpreter is busy; it will be done as soon as it can be.
@@ -44,7 +44,7 @@ pub(crate) enum Done {
 }
 
 pub(crate) struct Started {
-    pub done: Done,
+    pub change: StateChange,
     pub session: String,
     pub output: PathBuf,
     pub warnings: Vec<String>,
@@ -103,12 +103,12 @@ impl Program {
         let target = format!("{BASE}/status?scope=process");
         others
             .filter_map(|(pid, address)| {
-                let answer = group::ask(&address, "GET", &target, &Json::Null, STATUS_TIMEOUT)?;
+                let answer = group::ask(&address, "GET", &target, &Value::Null, STATUS_TIMEOUT)?;
                 let (state, problem) = match answer {
                     Ok((_, state)) => (state, None),
-                    Err(problem) => (Json::Null, Some(problem)),
+                    Err(problem) => (Value::Null, Some(problem)),
                 };
-                let text = |key: &str| state.get(key).and_then(Json::as_text).map(str::to_owned);
+                let text = |key: &str| state.get(key).and_then(Value::as_str).map(str::to_owned);
                 Some(Member {
                     pid,
                     session: text("session"),
@@ -126,7 +126,7 @@ impl Program {
             return self.sessions.find(&id).or_else(|| Session::current(&path));
         }
         let mut sessions = self.sessions.list();
-        sessions.retain(|session| session.kind() == "session" && !session.captures.is_empty());
+        sessions.retain(|session| session.category() == "session" && !session.captures.is_empty());
         // Another job may keep its sessions in the same folder; those of an earlier life of this one are next best.
         let own = sessions
             .iter()
@@ -158,15 +158,15 @@ impl Program {
         }
         let (recorder, target, chosen) = (self.recorder.clone(), path.clone(), options.clone());
         let result = self.wait_for(move || recorder.start(&target, &chosen))?;
-        let done = match &result {
-            None => Done::Pending,
-            Some(Ok(_)) => Done::Yes,
+        let change = match &result {
+            None => StateChange::Pending,
+            Some(Ok(_)) => StateChange::Done,
             // Somebody else was faster, a tracker in the program for example.
             Some(Err(_)) if self.recorder.recording().is_some() => return Ok(self.already()),
             Some(Err(reason)) => return Err(reason.clone()),
         };
         Ok(Started {
-            done,
+            change,
             session: session.id.clone(),
             output: path,
             warnings: result.and_then(Result::ok).flatten().into_iter().collect(),
@@ -176,7 +176,7 @@ impl Program {
     fn already(&self) -> Started {
         let path = self.recorder.recording().unwrap_or_default();
         Started {
-            done: Done::Already,
+            change: StateChange::Already,
             session: self.session_of(&path),
             output: path,
             warnings: Vec::new(),
@@ -211,7 +211,7 @@ impl Program {
             }
         };
         let mut body = options.to_json();
-        body.set("session", session.id.as_str().into());
+        body["session"] = session.id.as_str().into();
         for sibling in siblings.iter().filter(|sibling| sibling.session.is_none()) {
             if let Err(problem) = self.tell(sibling.pid, "start", &body) {
                 started
@@ -219,47 +219,47 @@ impl Program {
                     .push(format!("process {}: {problem}", sibling.pid));
             }
         }
-        if was_running && started.done == Done::Yes {
-            started.done = Done::Already;
+        if was_running && started.change == StateChange::Done {
+            started.change = StateChange::Already;
         }
         self.sessions.prune(&session.id);
         Ok(started)
     }
 
     /// Ends the recording of this process.
-    pub(crate) fn stop_here(&self) -> Result<Done, String> {
+    pub(crate) fn stop_here(&self) -> Result<StateChange, String> {
         if self.recorder.recording().is_none() {
-            return Ok(Done::Already);
+            return Ok(StateChange::Already);
         }
         let recorder = self.recorder.clone();
         match self.wait_for(move || recorder.stop())? {
-            None => Ok(Done::Pending),
-            Some(result) => result.map(|()| Done::Yes),
+            None => Ok(StateChange::Pending),
+            Some(result) => result.map(|()| StateChange::Done),
         }
     }
 
     /// Ends the recording of all processes of the job. Returns the session that ended.
-    pub(crate) fn stop(&self) -> Result<(Done, Option<Session>, Vec<String>), String> {
+    pub(crate) fn stop(&self) -> Result<(StateChange, Option<Session>, Vec<String>), String> {
         let _lock = self.lock()?;
         let siblings = self.siblings();
         let sessions = siblings.iter().filter_map(|member| member.session.clone());
         let session = self.own_state().session.into_iter().chain(sessions).next();
         let recorded = session.as_deref().and_then(|id| self.find(id));
-        let mut done = self.stop_here()?;
+        let mut change = self.stop_here()?;
         let mut warnings = Vec::new();
         for sibling in siblings.iter().filter(|sibling| sibling.session.is_some()) {
-            match self.tell(sibling.pid, "stop", &Json::Null) {
-                Ok(()) if done == Done::Already => done = Done::Yes,
+            match self.tell(sibling.pid, "stop", &Value::Null) {
+                Ok(()) if change == StateChange::Already => change = StateChange::Done,
                 Ok(()) => {}
                 Err(problem) => warnings.push(format!("process {}: {problem}", sibling.pid)),
             }
         }
         // Read again: the captures are complete now.
         let session = session.and_then(|id| self.sessions.find(&id)).or(recorded);
-        Ok((done, session.or_else(|| self.latest()), warnings))
+        Ok((change, session.or_else(|| self.latest()), warnings))
     }
 
-    fn tell(&self, pid: u32, what: &str, body: &Json) -> Result<(), String> {
+    fn tell(&self, pid: u32, what: &str, body: &Value) -> Result<(), String> {
         let socket = group::socket_of(&self.config.group, pid);
         let address = crate::Address::Unix(socket);
         let target = format!("{BASE}/{what}?scope=process");
@@ -272,7 +272,7 @@ impl Program {
                 Err("its interpreter is busy; it follows as soon as it can".to_owned())
             }
             Some(Ok((_, answer))) => {
-                let reason = answer.get("error").and_then(Json::as_text);
+                let reason = answer.get("error").and_then(Value::as_str);
                 Err(reason.unwrap_or("it refused").to_owned())
             }
             Some(Err(reason)) => Err(reason),
@@ -346,21 +346,18 @@ impl Program {
 
     fn new_session<const N: usize>(
         &self,
-        kind: &str,
+        category: &str,
         options: &Options,
-        more: [(&str, Json); N],
+        more: [(&str, Value); N],
     ) -> Result<Session, String> {
-        let mut meta = object([
-            ("kind", kind.into()),
-            ("name", self.config.name.as_str().into()),
-            ("group", self.config.group_name().into()),
-            ("options", options.to_json()),
-        ]);
-        for (key, value) in more {
-            meta.set(key, value);
-        }
+        let mut meta = Map::new();
+        meta.insert("kind".into(), category.into());
+        meta.insert("name".into(), self.config.name.as_str().into());
+        meta.insert("group".into(), self.config.group_name().into());
+        meta.insert("options".into(), options.to_json());
+        meta.extend(more.map(|(key, value)| (key.to_owned(), value)));
         fs::create_dir_all(self.sessions.directory())
-            .and_then(|()| self.sessions.create(&mut meta))
+            .and_then(|()| self.sessions.create(meta))
             .map_err(|error| {
                 let folder = self.sessions.directory().display();
                 format!("no session can be kept in {folder} ({error}): choose another directory")

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use heaptide_capture::header::DEFAULT_SAMPLE_BYTES;
 
-use crate::json::{Json, object};
+use serde_json::{Value, json};
 
 const MAX_SAMPLE_BYTES: i64 = 1 << 50;
 const MAX_INTERVAL_MS: i64 = 86_400_000;
@@ -62,20 +62,20 @@ impl Options {
         }
     }
 
-    pub(crate) fn to_json(&self) -> Json {
-        object([
-            ("mode", self.mode().into()),
-            ("sample_bytes", self.sample_bytes.into()),
-            ("aggregate", self.aggregate.into()),
-            ("native", self.native.into()),
-            ("follow_fork", self.follow_fork.into()),
-            ("interval_ms", self.interval_ms().into()),
-        ])
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "mode": self.mode(),
+            "sample_bytes": self.sample_bytes,
+            "aggregate": self.aggregate,
+            "native": self.native,
+            "follow_fork": self.follow_fork,
+            "interval_ms": self.interval_ms(),
+        })
     }
 
     /// From the body of a request. A key nobody knows is refused: a misspelt option must not be ignored.
-    pub fn from_json(body: &Json) -> Result<Options, String> {
-        let Json::Object(pairs) = body else {
+    pub fn from_json(body: &Value) -> Result<Options, String> {
+        let Value::Object(pairs) = body else {
             return Err("the body must be a JSON object with options, or empty".to_owned());
         };
         let mut options = Options::default();
@@ -83,24 +83,22 @@ impl Options {
         let mut is_sampled = false;
         for (key, value) in pairs {
             let flag = || match value {
-                Json::Bool(value) => Ok(*value),
+                Value::Bool(value) => Ok(*value),
                 _ => Err(format!("{key} must be true or false")),
             };
             let number = |most: i64| {
-                let number = value
-                    .as_integer()
-                    .filter(|number| (1..=most).contains(number));
+                let number = value.as_i64().filter(|number| (1..=most).contains(number));
                 number.ok_or_else(|| format!("{key} must be a whole number from 1 to {most}"))
             };
             match key.as_str() {
-                "mode" => match value.as_text() {
+                "mode" => match value.as_str() {
                     Some("exact") => {}
                     Some("objects") => options.objects = true,
                     Some("sampled") => is_sampled = true,
                     _ => return Err("mode must be exact, objects or sampled".to_owned()),
                 },
                 // What status and sessions show for "every allocation" may be sent back.
-                "sample_bytes" if *value == Json::Integer(0) => {}
+                "sample_bytes" if *value == 0 => {}
                 "sample_bytes" => sample_bytes = Some(number(MAX_SAMPLE_BYTES)? as u64),
                 "aggregate" => options.aggregate = flag()?,
                 "native" | "native_traces" => options.native = flag()?,
@@ -139,22 +137,22 @@ pub struct HeapOptions {
 
 impl HeapOptions {
     /// From the body of a request. A key nobody knows is refused.
-    pub fn from_json(body: &Json) -> Result<HeapOptions, String> {
-        let Json::Object(pairs) = body else {
+    pub fn from_json(body: &Value) -> Result<HeapOptions, String> {
+        let Value::Object(pairs) = body else {
             return Err("the body must be a JSON object with options, or empty".to_owned());
         };
         let mut options = HeapOptions::default();
         for (key, value) in pairs {
             let flag = || match value {
-                Json::Bool(value) => Ok(*value),
+                Value::Bool(value) => Ok(*value),
                 _ => Err(format!("{key} must be true or false")),
             };
             match (key.as_str(), value) {
                 ("values", _) => options.values = flag()?,
                 ("fork", _) => options.fork = flag()?,
-                ("redact", Json::Array(patterns)) => {
+                ("redact", Value::Array(patterns)) => {
                     for pattern in patterns {
-                        let pattern = pattern.as_text().ok_or("redact must be a list of texts")?;
+                        let pattern = pattern.as_str().ok_or("redact must be a list of texts")?;
                         options.redact.push(pattern.to_owned());
                     }
                 }
@@ -175,12 +173,12 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Options, String> {
-        Options::from_json(&Json::parse(text.as_bytes()).unwrap())
+        Options::from_json(&serde_json::from_str(text).unwrap())
     }
 
     #[test]
     fn options_of_a_heap_snapshot_are_read_and_unknown_ones_refused() {
-        let read = |text: &str| HeapOptions::from_json(&Json::parse(text.as_bytes()).unwrap());
+        let read = |text: &str| HeapOptions::from_json(&serde_json::from_str(text).unwrap());
         assert_eq!(read("{}"), Ok(HeapOptions::default()));
         let all = read(r#"{"values":true,"fork":true,"redact":["*token*","x"]}"#).unwrap();
         assert!(all.values && all.fork);

@@ -7,11 +7,11 @@ use std::ffi::OsString;
 use std::fs::File;
 
 use crate::config::{Config, ReportCommand, ReportOption};
-use crate::json::Json;
 use crate::render::Renderer;
 use crate::request::Request;
 use crate::response::{Body, Response};
 use crate::sessions::Session;
+use serde_json::Value;
 
 /// A report that the control API serves: one command of the command line with two routes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,9 +59,9 @@ pub(crate) fn of_one_session() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns an object that maps names of routes to their paths below `base`.
-pub(crate) fn links(base: &str, names: impl Iterator<Item = &'static str>) -> Json {
-    let link = |name: &str| (name.to_owned(), Json::Text(format!("{base}/{name}")));
-    Json::Object(names.map(link).collect())
+pub(crate) fn links(base: &str, names: impl Iterator<Item = &'static str>) -> Value {
+    let link = |name: &str| (name.to_owned(), Value::from(format!("{base}/{name}")));
+    Value::Object(names.map(link).collect())
 }
 
 /// Options that say where a report goes or how the command ends: these are decided here.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 
-use crate::json::{Json, object};
+use serde_json::{Value, json};
 
 /// Read and written at a time.
 pub const PIECE_BYTES: usize = 64 * 1024;
@@ -45,17 +45,14 @@ impl Response {
         }
     }
 
-    pub(crate) fn json(status: u16, value: &Json) -> Response {
+    pub(crate) fn json(status: u16, value: &Value) -> Response {
         Response::new(status, "application/json", value.to_string())
     }
 
     /// `{error, type}`: every answer that is not what was asked for looks like this.
     pub fn error(status: u16, kind: &str, sentence: impl Into<String>) -> Response {
         let sentence: String = sentence.into();
-        Response::json(
-            status,
-            &object([("error", sentence.into()), ("type", kind.into())]),
-        )
+        Response::json(status, &json!({"error": sentence, "type": kind}))
     }
 
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Response {

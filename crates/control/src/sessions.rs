@@ -19,8 +19,8 @@ use heaptide_procfs as procfs;
 use crate::address::Address;
 use crate::calendar;
 use crate::group;
-use crate::json::Json;
 use crate::routes::BASE;
+use serde_json::{Map, Value, json};
 
 pub(crate) const META: &str = "session.json";
 pub(crate) const STATS: &str = "stats.json";
@@ -40,7 +40,7 @@ pub(crate) struct Session {
     /// `None` for a recording that was not started here.
     pub folder: Option<PathBuf>,
     pub captures: Vec<Capture>,
-    pub meta: Json,
+    pub meta: Value,
 }
 
 #[derive(Clone, Debug)]
@@ -101,10 +101,10 @@ impl Sessions {
     }
 
     fn read(&self, id: &str, folder: &Path) -> Option<Session> {
-        let meta = Json::parse(&fs::read(folder.join(META)).ok()?).ok()?;
-        let group = meta.get("group").and_then(Json::as_text);
+        let meta: Value = serde_json::from_slice(&fs::read(folder.join(META)).ok()?).ok()?;
+        let group = meta.get("group").and_then(Value::as_str);
         let group = group.and_then(|group| Some(self.runtime.as_ref()?.join(group)));
-        let space = meta.get(SPACE).and_then(Json::as_text);
+        let space = meta.get(SPACE).and_then(Value::as_str);
         let is_elsewhere = space.is_some_and(|space| group::pid_space().as_deref() != Some(space));
         let entries = fs::read_dir(folder).ok()?.flatten();
         let mut captures: Vec<Capture> = entries
@@ -131,22 +131,23 @@ impl Sessions {
     }
 
     /// A new, empty session.
-    pub(crate) fn create(&self, meta: &mut Json) -> io::Result<Session> {
+    pub(crate) fn create(&self, mut meta: Map<String, Value>) -> io::Result<Session> {
         let mut now = calendar::unix_ms(SystemTime::now());
         loop {
             let id = format!("{}-{}", calendar::stamp(now), std::process::id());
             let folder = self.directory.join(&id);
             match DirBuilder::new().mode(0o700).create(&folder) {
                 Ok(()) => {
-                    meta.set("id", id.clone().into());
-                    meta.set("started_unix_ms", now.into());
-                    meta.set(SPACE, group::pid_space().into());
+                    meta.insert("id".into(), id.as_str().into());
+                    meta.insert("started_unix_ms".into(), now.into());
+                    meta.insert(SPACE.into(), group::pid_space().into());
+                    let meta = Value::Object(meta);
                     fs::write(folder.join(META), meta.to_string())?;
                     return Ok(Session {
                         id,
                         folder: Some(folder),
                         captures: Vec::new(),
-                        meta: meta.clone(),
+                        meta,
                     });
                 }
                 // Two within a millisecond: the next millisecond is as good.
@@ -195,7 +196,7 @@ impl Session {
                 socket: None,
                 is_elsewhere: false,
             }],
-            meta: Json::Object(Vec::new()),
+            meta: json!({}),
         })
     }
 
@@ -204,7 +205,7 @@ impl Session {
     }
 
     pub(crate) fn is_running(&self) -> bool {
-        self.kind() == "session" && self.captures.iter().any(Capture::is_being_written)
+        self.category() == "session" && self.captures.iter().any(Capture::is_being_written)
     }
 
     /// Made a moment ago, and nothing is in it yet: its job, which may be another one with the same folder, is about to
@@ -216,25 +217,23 @@ impl Session {
     }
 
     /// `session` or `snapshot`.
-    pub(crate) fn kind(&self) -> &str {
-        let kind = self.meta.get("kind").and_then(Json::as_text);
-        kind.unwrap_or("session")
+    pub(crate) fn category(&self) -> &str {
+        let category = self.meta.get("kind").and_then(Value::as_str);
+        category.unwrap_or("session")
     }
 
     pub(crate) fn started_unix_ms(&self) -> Option<u64> {
-        let told = self.meta.get("started_unix_ms").and_then(Json::as_integer);
-        told.map(|ms| ms.max(0) as u64)
+        self.meta.get("started_unix_ms").and_then(Value::as_u64)
     }
 
     /// How long a snapshot's recording had run by then.
     pub(crate) fn recorded_ms(&self) -> Option<u64> {
-        let told = self.meta.get("recorded_ms").and_then(Json::as_integer);
-        told.map(|ms| ms.max(0) as u64)
+        self.meta.get("recorded_ms").and_then(Value::as_u64)
     }
 
     /// Whether the processes of this group made it.
     pub(crate) fn is_of(&self, group: &str) -> bool {
-        self.meta.get("group").and_then(Json::as_text) == Some(group)
+        self.meta.get("group").and_then(Value::as_str) == Some(group)
     }
 
     /// When the last of its captures was written to.
@@ -244,14 +243,14 @@ impl Session {
     }
 
     /// The numbers of a session that has ended, if they are known.
-    pub(crate) fn known_stats(&self) -> Option<Json> {
+    pub(crate) fn known_stats(&self) -> Option<Value> {
         let path = self.folder.as_ref()?.join(STATS);
         let newest = self.captures.iter().map(|capture| capture.modified).max()?;
         let metadata = fs::metadata(&path).ok()?;
         if metadata.modified().ok()? < newest {
             return None;
         }
-        Json::parse(&fs::read(path).ok()?).ok()
+        serde_json::from_slice(&fs::read(path).ok()?).ok()
     }
 }
 
@@ -301,9 +300,9 @@ impl Capture {
         };
         let address = Address::Unix(socket.clone());
         let target = format!("{BASE}/status?scope=process");
-        match group::ask(&address, "GET", &target, &Json::Null, PATIENCE) {
+        match group::ask(&address, "GET", &target, &Value::Null, PATIENCE) {
             Some(Ok((200, state))) => {
-                let output = state.get("output").and_then(Json::as_text);
+                let output = state.get("output").and_then(Value::as_str);
                 output.is_some_and(|output| Path::new(output) == self.path)
             }
             _ => true,
@@ -338,13 +337,13 @@ mod tests {
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir(&directory).unwrap();
         let sessions = Sessions::new(directory.clone(), 1, u64::MAX, None);
-        let new = || sessions.create(&mut Json::Object(Vec::new())).unwrap();
+        let new = || sessions.create(Map::new()).unwrap();
         let (of_another, own) = (new(), new());
         sessions.prune(&own.id);
         assert_eq!(sessions.list().len(), 2);
         let long_ago = of_another.started_unix_ms().unwrap() - BEGINNING_MS;
         let mut meta = of_another.meta.clone();
-        meta.set("started_unix_ms", long_ago.into());
+        meta["started_unix_ms"] = long_ago.into();
         fs::write(of_another.folder.unwrap().join(META), meta.to_string()).unwrap();
         sessions.prune(&own.id);
         let left: Vec<String> = sessions.list().into_iter().map(|it| it.id).collect();

@@ -1,6 +1,5 @@
 //! Whatever arrives, it is understood or refused; nothing panics, and nothing is larger than its bound.
 
-use heaptide_control::json::Json;
 use heaptide_control::request::{MAX_BODY_BYTES, MAX_HEAD_BYTES, Request, parse_query};
 use heaptide_control::routes;
 use proptest::prelude::*;
@@ -68,22 +67,6 @@ fn almost_requests() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
-fn values() -> impl Strategy<Value = Json> {
-    let leaf = prop_oneof![
-        Just(Json::Null),
-        any::<bool>().prop_map(Json::Bool),
-        any::<i64>().prop_map(Json::Integer),
-        any::<String>().prop_map(Json::Text),
-    ];
-    leaf.prop_recursive(4, 32, 6, |inner| {
-        prop_oneof![
-            proptest::collection::vec(inner.clone(), 0..6).prop_map(Json::Array),
-            proptest::collection::btree_map(any::<String>(), inner, 0..6)
-                .prop_map(|pairs| Json::Object(pairs.into_iter().collect())),
-        ]
-    })
-}
-
 proptest! {
     #[test]
     fn any_bytes_are_understood_or_refused(bytes in almost_requests()) {
@@ -98,19 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn json_survives_being_written_and_read(value in values()) {
-        prop_assert_eq!(Json::parse(value.to_string().as_bytes()), Ok(value));
-    }
-
-    #[test]
-    fn any_text_is_json_or_refused(text in "[\\[\\]{}\",:0-9eE.+\\\\u -]{0,60}") {
-        if let Ok(value) = Json::parse(text.as_bytes()) {
-            prop_assert!(Json::parse(value.to_string().as_bytes()).is_ok());
-        }
-    }
-
-    #[test]
-    fn any_path_leads_somewhere_or_nowhere(path in "(/(api|v1|profiler|sessions|docs|stats|[^?#]{0,5}))*") {
+    fn any_path_resolves_without_panic(path in "(/(api|v1|profiler|sessions|docs|stats|[^?#]{0,5}))*") {
         let _ = routes::resolve(&path);
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command};
 use heaptide_attach::visit::{self, Visited, Wish};
 use heaptide_attach::{Target, place};
 use heaptide_procfs as procfs;
@@ -13,7 +13,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-use super::{detach, record, run};
+use super::{detach, record};
+use crate::arguments::{self, flag};
 use crate::exit::Failure;
 use crate::live::{Feed, find};
 use crate::run_summary;
@@ -38,51 +39,26 @@ What was allocated before the attach is not in the capture. Processes in contain
 Exit codes: 0 done, 1 refused or failed: one sentence says why, and the process is as it was.";
 
 pub fn arguments() -> Command {
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .action(ArgAction::SetTrue)
-            .help(help)
-    };
     Command::new(NAME)
-        .about("Record a process that runs already, from now on")
+        .about("Record a running process from now on")
         .after_help(HELP)
+        .arg(arguments::pid())
+        .args(arguments::capture_file())
         .arg(
-            Arg::new("pid")
-                .value_name("PID")
-                .required(true)
-                .value_parser(value_parser!(u32).range(1..))
-                .help("the process, as ps shows it"),
+            flag(
+                "live",
+                "show allocations made after attaching in this terminal",
+            )
+            .conflicts_with_all(["output", "duration"]),
         )
-        .arg(
-            Arg::new("output")
-                .short('o')
-                .long("output")
-                .value_name("FILE")
-                .value_parser(value_parser!(PathBuf))
-                .help("the capture's name [default: heaptide-<script>.<pid>.tide here]"),
-        )
-        .arg(flag("force", "overwrite the capture if it exists").short('f'))
-        .arg(flag("quiet", "say nothing if all goes well").short('q'))
-        .arg(
-            flag("live", "show in this terminal what it holds of what it allocates from now on")
-                .conflicts_with_all(["output", "duration"]),
-        )
-        .arg(
-            flag("objects", "record Python's own allocators, too: every object")
-                .visible_alias("trace-python-allocators"),
-        )
-        .arg(flag("native", "show the C, C++ and Rust functions between the Python functions, too"))
-        .arg(run::sample())
-        .arg(flag("aggregate", "keep sums instead of every event: the file stays small however long it runs"))
+        .args(arguments::recording())
         .arg(
             Arg::new("duration")
                 .long("duration")
                 .value_name("SECONDS")
                 .value_parser(record::positive)
-                .help("detach after this; Ctrl-C detaches earlier [default: record until `heaptide detach`]"),
+                .help("detach after this time, or at Ctrl-C [default: at `heaptide detach`]"),
         )
-        .arg(run::interval())
 }
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {

@@ -1,84 +1,59 @@
-//! `heaptide lines`: memory line by line, of a program that is run now or of a capture that was made before.
+//! `heaptide lines`: memory by line, of a program that it runs or of a capture.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use heaptide_analysis::LineChoice;
 use heaptide_analysis::model::Lines;
 use heaptide_report::text::lines::{Column, Options};
 use heaptide_report::text::notes;
 use heaptide_report::{html, json, text};
 
-use super::run::{Rest, Target, target};
-use crate::exit::Failure;
+use crate::Outcome;
+use crate::arguments::{self, file, flag, force};
+use crate::command_line::{CommandLine, Target};
+use crate::exit::{self, Failure};
 use crate::filters;
 use crate::input;
 use crate::output::Output;
 
 pub const NAME: &str = "lines";
-/// For dividing the command line in front of the program.
-pub const LONG_WITH_VALUE: &[&[u8]] = &[
-    b"output",
-    b"precision",
-    b"backend",
-    b"columns",
-    b"html",
-    b"from",
-    b"function",
-    b"num-functions",
-    b"include",
-    b"exclude",
-    b"thread",
-    b"process",
-];
-pub const SHORT_WITH_VALUE: &[u8] = b"opn";
 
 const BACKENDS: [&str; 5] = ["psutil", "psutil_pss", "psutil_uss", "posix", "tracemalloc"];
 const COLUMNS: [&str; 4] = ["allocated", "peak", "alive", "allocations"];
 
-/// A program whose functions are to be watched.
+/// A program whose decorated functions are measured line by line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinesPlan {
     pub target: Target,
-    /// The program's own arguments.
+    /// The program's arguments.
     pub args: Vec<OsString>,
     pub precision: u8,
     pub backend: String,
-    /// Beyond memory_profiler's.
+    /// Columns in addition to memory_profiler's.
     pub columns: Vec<String>,
-    /// Reports are appended; `None` is standard output.
+    /// Tables are appended; `None` is standard output.
     pub output: Option<PathBuf>,
     pub html: Option<PathBuf>,
 }
 
 pub fn arguments() -> Command {
-    let path = |name: &'static str, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .value_name("FILE")
-            .value_parser(value_parser!(PathBuf))
-            .help(help)
-    };
     const OF_CAPTURES: &str = "With --from";
     Command::new(NAME)
-        .about("Show functions line by line: watch a program's @profile functions, or ask a capture")
+        .about("Show memory line by line, of a program or a capture")
         .long_about(
-            "Show functions line by line.\n\n\
-             With a program: runs it as Python would, with `profile` as a builtin. Functions decorated with @profile are \
-             watched, and shown when the program ends: the resident size after each line, what the line added, and how \
-             often it ran.\n\n\
-             With --from: shows the functions of a capture that `heaptide run` made, with what each line and what it \
-             called allocated. No function needs to be decorated, and nothing is run.",
+            "Show memory line by line, of a program or a capture.\n\n\
+             With a program: runs it with `profile` as a builtin. For each function decorated with @profile, prints at exit \
+             the resident size after each line, the increment of the line, and how often it ran.\n\n\
+             With --from: reads a capture of `heaptide run` and shows the bytes that each line allocated, including its \
+             callees. Functions need no decorator, and nothing is run.",
         )
         .override_usage(
             "heaptide lines [OPTIONS] (SCRIPT | -m MODULE | -c CODE | -) [ARGS]...\n       \
              heaptide lines --from CAPTURE [--function NAME] [OPTIONS]",
         )
-        .after_help(
-            "Everything behind the script, module or code is the program's own, options included.\n\
-             The exit code is the program's own, too.",
-        )
+        .after_help(arguments::PROGRAM_HELP)
         .arg(
             Arg::new("precision")
                 .short('p')
@@ -86,27 +61,18 @@ pub fn arguments() -> Command {
                 .value_name("N")
                 .value_parser(value_parser!(u8).range(0..=15))
                 .default_value("3")
-                .help("decimals of the sizes"),
+                .help("decimals of sizes"),
         )
-        .arg(
-            path("output", "write the tables into this file; those of programs are appended")
-                .short('o'),
-        )
-        .arg(path("html", "write a page with a bar for every line; of a program the tables are printed, too"))
-        .arg(
-            Arg::new("force")
-                .short('f')
-                .long("force")
-                .action(ArgAction::SetTrue)
-                .help("overwrite files that exist"),
-        )
+        .arg(arguments::output("file for the tables; a program's tables are appended"))
+        .arg(file("html", "HTML page with a bar for each line; a program's tables are also printed"))
+        .arg(force("overwrite existing files"))
         .arg(
             Arg::new("backend")
                 .long("backend")
                 .value_name("NAME")
                 .value_parser(BACKENDS)
                 .default_value("psutil")
-                .help("what is measured while a program runs"),
+                .help("measure of a running program"),
         )
         .arg(
             Arg::new("columns")
@@ -114,7 +80,7 @@ pub fn arguments() -> Command {
                 .value_name("NAMES")
                 .value_delimiter(',')
                 .value_parser(COLUMNS)
-                .help("further columns for a program, from a recording of its functions"),
+                .help("additional columns for a program, from a recording of its functions"),
         )
         .arg(
             Arg::new("capture")
@@ -122,7 +88,7 @@ pub fn arguments() -> Command {
                 .value_name("CAPTURE")
                 .value_parser(value_parser!(PathBuf))
                 .help_heading(OF_CAPTURES)
-                .help("a capture to make the tables from; further ones may follow"),
+                .help("capture to read; more can follow"),
         )
         .arg(
             Arg::new("function")
@@ -130,7 +96,7 @@ pub fn arguments() -> Command {
                 .value_name("NAME")
                 .requires("capture")
                 .help_heading(OF_CAPTURES)
-                .help("functions of this name alone, of whatever module"),
+                .help("only functions of this name, in any module"),
         )
         .arg(
             Arg::new("n_functions")
@@ -140,37 +106,19 @@ pub fn arguments() -> Command {
                 .value_parser(value_parser!(u32).range(1..))
                 .default_value("10")
                 .help_heading(OF_CAPTURES)
-                .help("so many functions, those that held most at the peak"),
+                .help("number of functions, largest at the peak first"),
         )
         .arg(
-            Arg::new("libraries")
-                .long("libraries")
-                .action(ArgAction::SetTrue)
+            flag("libraries", "also functions of installed packages and the standard library")
                 .requires("capture")
-                .help_heading(OF_CAPTURES)
-                .help("functions of installed packages and of the standard library, too"),
+                .help_heading(OF_CAPTURES),
         )
         .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
+            arguments::json()
                 .requires("capture")
-                .help_heading(OF_CAPTURES)
-                .help("print JSON for other programs"),
+                .help_heading(OF_CAPTURES),
         )
-        // These two are taken out before parsing; they stand here for the help.
-        .arg(
-            Arg::new("module")
-                .short('m')
-                .value_name("MODULE")
-                .help("run a module, as python -m does"),
-        )
-        .arg(
-            Arg::new("code")
-                .short('c')
-                .value_name("CODE")
-                .help("run code, as python -c does"),
-        )
+        .args(arguments::program())
         // Here `--from` names a capture, not a time.
         .args(
             filters::arguments()
@@ -179,16 +127,18 @@ pub fn arguments() -> Command {
         )
 }
 
-/// Makes the tables of a capture, or a plan for whoever has an interpreter.
-pub fn run(matches: &ArgMatches, rest: Rest) -> Result<Option<LinesPlan>, Failure> {
+/// Prints the tables of a capture, or returns a plan to run a program.
+pub fn run(matches: &ArgMatches, line: CommandLine) -> Result<Outcome, Failure> {
     match matches.get_one::<PathBuf>("capture") {
-        Some(first) => from_captures(matches, first, &rest).map(|()| None),
-        None => plan(matches, rest).map(Some),
+        Some(first) => {
+            from_captures(matches, first, line.program).map(|()| Outcome::Exit(exit::OK))
+        }
+        None => plan(matches, line).map(Outcome::Lines),
     }
 }
 
-fn plan(matches: &ArgMatches, rest: Rest) -> Result<LinesPlan, Failure> {
-    let (target, args) = target(rest.0)?;
+fn plan(matches: &ArgMatches, line: CommandLine) -> Result<LinesPlan, Failure> {
+    let (target, args) = line.target()?;
     if let Some(path) = matches.get_one::<PathBuf>("html") {
         Output::check_file(path, matches.get_flag("force"))?;
     }
@@ -211,13 +161,17 @@ fn precision(matches: &ArgMatches) -> u8 {
     matches.get_one::<u8>("precision").copied().unwrap_or(3)
 }
 
-fn from_captures(matches: &ArgMatches, first: &PathBuf, rest: &Rest) -> Result<(), Failure> {
+fn from_captures(
+    matches: &ArgMatches,
+    first: &PathBuf,
+    more: Vec<OsString>,
+) -> Result<(), Failure> {
     Output::check(matches)?;
     let page = matches.get_one::<PathBuf>("html");
     if let Some(path) = page {
         Output::check_file(path, matches.get_flag("force"))?;
     }
-    let more: Vec<PathBuf> = rest.0.iter().map(PathBuf::from).collect();
+    let more: Vec<PathBuf> = more.into_iter().map(PathBuf::from).collect();
     let captures = std::iter::once(first).chain(&more);
     let session = input::session_of(captures, filters::request(matches))?;
     let function = matches.get_one::<String>("function");
@@ -232,7 +186,7 @@ fn from_captures(matches: &ArgMatches, first: &PathBuf, rest: &Rest) -> Result<(
     drop(session);
     if let (Some(function), true) = (function, lines.tables.is_empty()) {
         return Err(Failure::failed(format!(
-            "no function {function} allocated anything in {}: see heaptide summary for those that did",
+            "no function {function} allocated memory in {}: heaptide summary lists those that did",
             first.display()
         )));
     }
@@ -266,7 +220,7 @@ fn print(out: &mut dyn std::io::Write, lines: &Lines, options: &Options) -> std:
     if lines.tables.is_empty() {
         writeln!(
             out,
-            "No function of the program's own allocated anything: --libraries shows those of others."
+            "No function of the program itself allocated memory: --libraries shows those of libraries."
         )?;
     }
     if lines.n_functions > lines.tables.len() {
@@ -286,19 +240,19 @@ fn print(out: &mut dyn std::io::Write, lines: &Lines, options: &Options) -> std:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Outcome, main};
+    use crate::main;
 
     #[test]
-    fn every_command_has_arguments_that_do_not_contradict_each_other() {
+    fn arguments_of_all_commands_are_consistent() {
         crate::command().debug_assert();
     }
 
     #[test]
-    fn what_follows_the_program_is_its_own_and_what_comes_before_is_ours() {
+    fn words_after_the_program_go_to_it_and_options_before_it_to_heaptide() {
         let words = "heaptide lines -p2 --columns allocated,alive -m package.job -p 9 --from x";
         let words = words.split(' ').map(OsString::from);
         let Outcome::Lines(plan) = main(words) else {
-            panic!("a program is a plan");
+            panic!("a program must become a plan");
         };
         assert_eq!(plan.target, Target::Module("package.job".into()));
         assert_eq!(plan.args, ["-p", "9", "--from", "x"].map(OsString::from));

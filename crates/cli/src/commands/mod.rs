@@ -1,4 +1,4 @@
-//! The subcommands, one file each. A new one is a file, a line in the module list and a line in [`ALL`].
+//! The subcommands, one file each. To add one, add a file, its line in the module list and its line in [`ALL`].
 
 pub mod attach;
 pub mod ctl;
@@ -28,148 +28,67 @@ pub mod worker;
 
 use clap::{ArgMatches, Command};
 
+use crate::Outcome;
+use crate::command_line::CommandLine;
 use crate::exit::Failure;
 
 pub struct Subcommand {
     pub name: &'static str,
     pub arguments: fn() -> Command,
-    pub run: fn(&ArgMatches) -> Result<(), Failure>,
+    pub run: fn(&ArgMatches, CommandLine) -> Result<Outcome, Failure>,
 }
 
-/// In the order in which help lists them.
+/// A command whose work is complete when it returns.
+macro_rules! complete {
+    ($name:expr, $arguments:path, $run:path) => {
+        $crate::commands::Subcommand {
+            name: $name,
+            arguments: $arguments,
+            run: |matches, _| $run(matches).map(|()| $crate::Outcome::Exit($crate::exit::OK)),
+        }
+    };
+}
+pub(crate) use complete;
+
+/// A command that also needs the whole command line, or leaves a program to its caller.
+const fn other(
+    name: &'static str,
+    arguments: fn() -> Command,
+    run: fn(&ArgMatches, CommandLine) -> Result<Outcome, Failure>,
+) -> Subcommand {
+    Subcommand {
+        name,
+        arguments,
+        run,
+    }
+}
+
+/// All subcommands, in the order of the help.
 pub const ALL: &[Subcommand] = &[
-    Subcommand {
-        name: run::NAME,
-        arguments: run::arguments,
-        // `run` needs an interpreter, which is not here: it becomes a plan instead.
-        run: |_| Ok(()),
-    },
-    Subcommand {
-        name: lines::NAME,
-        arguments: lines::arguments,
-        // Only a table from a capture is made here; a program to watch becomes a plan.
-        run: |_| Ok(()),
-    },
-    Subcommand {
-        name: live::NAME,
-        arguments: live::arguments,
-        run: live::run,
-    },
-    Subcommand {
-        name: attach::NAME,
-        arguments: attach::arguments,
-        run: attach::run,
-    },
-    Subcommand {
-        name: detach::NAME,
-        arguments: detach::arguments,
-        run: detach::run,
-    },
-    Subcommand {
-        name: serve::NAME,
-        arguments: serve::arguments,
-        // As above.
-        run: |_| Ok(()),
-    },
-    Subcommand {
-        name: worker::NAME,
-        arguments: worker::arguments,
-        // As above.
-        run: |_| Ok(()),
-    },
-    Subcommand {
-        name: "ctl",
-        arguments: ctl::arguments,
-        run: ctl::run,
-    },
-    Subcommand {
-        name: "heap",
-        arguments: heap::arguments,
-        run: heap::run,
-    },
-    Subcommand {
-        name: "flamegraph",
-        arguments: flamegraph::arguments,
-        run: flamegraph::run,
-    },
-    Subcommand {
-        name: "table",
-        arguments: table::arguments,
-        run: table::run,
-    },
-    Subcommand {
-        name: "stats",
-        arguments: stats::arguments,
-        run: stats::run,
-    },
-    Subcommand {
-        name: "summary",
-        arguments: summary::arguments,
-        run: summary::run,
-    },
-    Subcommand {
-        name: "tree",
-        arguments: tree::arguments,
-        run: tree::run,
-    },
-    Subcommand {
-        name: "timeline",
-        arguments: timeline::arguments,
-        run: timeline::run,
-    },
-    Subcommand {
-        name: "diff",
-        arguments: diff::arguments,
-        run: diff::run,
-    },
-    Subcommand {
-        name: "transform",
-        arguments: transform::arguments,
-        run: transform::run,
-    },
-    Subcommand {
-        name: "symbols",
-        arguments: symbols::arguments,
-        run: symbols::run,
-    },
-    Subcommand {
-        name: "parse",
-        arguments: parse::arguments,
-        run: parse::run,
-    },
-    Subcommand {
-        name: record::NAME,
-        arguments: record::arguments,
-        run: record::run,
-    },
-    Subcommand {
-        name: launch::NAME,
-        arguments: launch::arguments,
-        run: launch::run,
-    },
-    Subcommand {
-        name: "plot",
-        arguments: plot::arguments,
-        run: plot::run,
-    },
-    Subcommand {
-        name: "peak",
-        arguments: peak::arguments,
-        run: peak::run,
-    },
-    Subcommand {
-        name: "list",
-        arguments: list::arguments,
-        run: list::run,
-    },
-    Subcommand {
-        name: "rm",
-        arguments: rm::arguments,
-        run: rm::run,
-    },
-    Subcommand {
-        name: "clean",
-        arguments: rm::clean_arguments,
-        run: rm::clean,
-    },
+    other(run::NAME, run::arguments, run::run),
+    other(lines::NAME, lines::arguments, lines::run),
+    complete!(live::NAME, live::arguments, live::run),
+    complete!(attach::NAME, attach::arguments, attach::run),
+    complete!(detach::NAME, detach::arguments, detach::run),
+    other(serve::NAME, serve::arguments, serve::run),
+    other(worker::NAME, worker::arguments, worker::run),
+    complete!("ctl", ctl::arguments, ctl::run),
+    other("heap", heap::arguments, heap::run),
+    complete!("flamegraph", flamegraph::arguments, flamegraph::run),
+    complete!("table", table::arguments, table::run),
+    complete!("stats", stats::arguments, stats::run),
+    complete!("summary", summary::arguments, summary::run),
+    complete!("tree", tree::arguments, tree::run),
+    complete!("timeline", timeline::arguments, timeline::run),
+    complete!("diff", diff::arguments, diff::run),
+    complete!("transform", transform::arguments, transform::run),
+    complete!("symbols", symbols::arguments, symbols::run),
+    complete!("parse", parse::arguments, parse::run),
+    complete!(record::NAME, record::arguments, record::run),
+    complete!(launch::NAME, launch::arguments, launch::run),
+    complete!("plot", plot::arguments, plot::run),
+    complete!("peak", peak::arguments, peak::run),
+    complete!("list", list::arguments, list::run),
+    complete!("rm", rm::arguments, rm::run),
+    complete!("clean", rm::clean_arguments, rm::clean),
 ];

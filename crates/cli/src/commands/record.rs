@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use heaptide_procfs as procfs;
 use heaptide_report::{shell, units};
 use heaptide_timeline::{Backend, Ending, Form, Header};
@@ -12,6 +12,7 @@ use heaptide_watch::group;
 use heaptide_watch::node::{self, Node};
 use heaptide_watch::{Finished, Plan, Target, watch};
 
+use crate::arguments::{self, flag, force, quiet};
 use crate::exit::Failure;
 use crate::{reinvoke, timeline_file};
 
@@ -23,24 +24,18 @@ const ATTACH_TIMEOUT_S: f64 = 3600.0;
 const MIN_INTERVAL_S: f64 = 0.001;
 
 pub fn arguments() -> Command {
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .action(ArgAction::SetTrue)
-            .help(help)
-    };
     Command::new(NAME)
-        .about("Record the memory of a program and everything it starts over time, from outside")
+        .about("Record the memory of a process tree over time")
         .long_about(
-            "Record the memory of a program and everything it starts over time, from outside.\n\n\
-             Works on any program in any language and needs nothing inside it. Resident size is read at every tick, \
-             proportional and unique size and swap as often as 1 % of one core allows. Look at the result with \
-             heaptide plot and heaptide peak.",
+            "Record the memory of a process tree over time.\n\n\
+             Works on any program in any language; nothing needs to be installed in it. Samples the resident size at every \
+             interval, and the proportional size, unique size and swap as often as 1% of one core allows. View the result \
+             with heaptide plot and heaptide peak.",
         )
         .override_usage("heaptide record [OPTIONS] [--] COMMAND [ARGS]...\n       heaptide record [OPTIONS] --attach PID|NAME")
         .after_help(
-            "Everything behind the command is its own, options included; a name that ends in .py is run by Python.\n\
-             The exit code is the program's own, and so are its streams and signals.\n\n\
+            "Arguments after the command go to the command. A name that ends in .py is run by Python.\n\
+             Exit code, streams and signals of the command are unchanged.\n\n\
              Examples:\n  \
                heaptide record -- python app.py          then: heaptide plot\n  \
                heaptide record --dat -C -M app.py        a file for mprof, with children\n  \
@@ -56,17 +51,12 @@ pub fn arguments() -> Command {
                 .default_value("0.1")
                 .help("time between two samples"),
         )
-        .arg(flag("include-children", "in a .dat: the main curve is the sum of all processes (our own form has all anyway)").short('C'))
-        .arg(flag("multiprocess", "in a .dat: a curve for each process that the program starts").short('M'))
-        .arg(
-            Arg::new("output")
-                .short('o')
-                .long("output")
-                .value_name("FILE")
-                .value_parser(value_parser!(PathBuf))
-                .help("the file's name; one that ends in .dat is written for mprof [default: heaptide-<program>.<pid>.timeline here]"),
-        )
-        .arg(flag("force", "replace the file if it exists").short('f'))
+        .arg(flag("include-children", "in a .dat: add all processes to the main curve").short('C'))
+        .arg(flag("multiprocess", "in a .dat: one curve for each child process").short('M'))
+        .arg(arguments::output(
+            "timeline file; .dat for mprof's format [default: heaptide-<program>.<pid>.timeline]",
+        ))
+        .arg(force("replace an existing file"))
         .arg(
             Arg::new("backend")
                 .long("backend")
@@ -74,7 +64,7 @@ pub fn arguments() -> Command {
                 .value_parser(["rss", "pss", "uss", "psutil", "psutil_pss", "psutil_uss", "posix"])
                 .hide_possible_values(true)
                 .default_value("rss")
-                .help("what the main curve shows: rss (resident), pss (proportional) or uss (unique); mprof's names do as well"),
+                .help("measure of the main curve: rss (resident), pss (proportional), uss (unique), or mprof's name"),
         )
         .arg(
             Arg::new("attach")
@@ -82,7 +72,7 @@ pub fn arguments() -> Command {
                 .long("attach")
                 .value_name("PID|NAME")
                 .conflicts_with("command")
-                .help("watch a process that runs already, by its pid or a part of its name"),
+                .help("sample a running process, by process ID or part of its name"),
         )
         .arg(
             Arg::new("timeout")
@@ -90,18 +80,25 @@ pub fn arguments() -> Command {
                 .long("timeout")
                 .value_name("SECONDS")
                 .value_parser(positive)
-                .help("stop recording after this; the program goes on [default: none, with --attach an hour]"),
+                .help("stop recording after this time; the program continues [default: none; with --attach one hour]"),
         )
-        .arg(flag("dat", "write mprof's form, into mprofile_<YYYYmmddHHMMSS>.dat if there is no -o"))
+        .arg(flag("dat", "write mprof's format [default file: mprofile_<YYYYmmddHHMMSS>.dat]"))
         .arg(flag(
             "node",
-            "one part of a run of many: rank 0 writes mprofile_<YYYYmmddHHMMSS>.dat, others <host>.dat; \
-             HEAPTIDE_OUT or COMPSS_WORKER_PROFILE_PATH names the folder",
+            "name the file by rank: mprofile_<YYYYmmddHHMMSS>.dat for rank 0, <host>.dat for others; \
+             HEAPTIDE_OUT or COMPSS_WORKER_PROFILE_PATH sets the folder",
         ))
-        .arg(flag("python", "run the command by Python even if its name does not end in .py"))
-        .arg(flag("nopython", "run the command itself even if its name ends in .py").conflicts_with("python"))
-        .arg(flag("exit-code", "as mprof has it; the exit code is always the program's own").short('E').hide(true))
-        .arg(flag("quiet", "say nothing but what the program says").short('q'))
+        .arg(flag("python", "run the command with Python even if its name does not end in .py"))
+        .arg(
+            flag("nopython", "run the command directly even if its name ends in .py")
+                .conflicts_with("python"),
+        )
+        .arg(
+            flag("exit-code", "accepted for mprof; the exit code is always the command's")
+                .short('E')
+                .hide(true),
+        )
+        .arg(quiet())
         .arg(
             Arg::new("command")
                 .value_name("COMMAND")
@@ -109,7 +106,7 @@ pub fn arguments() -> Command {
                 .trailing_var_arg(true)
                 .allow_hyphen_values(true)
                 .value_parser(value_parser!(OsString))
-                .help("the program and its arguments"),
+                .help("command and its arguments"),
         )
 }
 

@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
+use crate::Outcome;
+use crate::command_line::CommandLine;
+use crate::exit::Failure;
+
 pub const NAME: &str = "serve";
 
 /// A job, and where it answers.
@@ -69,9 +73,9 @@ pub fn arguments() -> Command {
         )
 }
 
-pub fn plan(matches: &ArgMatches) -> ServePlan {
+pub fn run(matches: &ArgMatches, _: CommandLine) -> Result<Outcome, Failure> {
     let text = |name: &str| matches.get_one::<String>(name).cloned();
-    ServePlan {
+    Ok(Outcome::Serve(ServePlan {
         job: matches
             .get_one::<PathBuf>("job")
             .cloned()
@@ -83,5 +87,5 @@ pub fn plan(matches: &ArgMatches) -> ServePlan {
         version: text("version").unwrap_or_default(),
         grace_seconds: matches.get_one("grace").copied().unwrap_or(30),
         guarded_elsewhere: matches.get_flag("guarded_elsewhere"),
-    }
+    }))
 }

@@ -5,6 +5,10 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
 
+use crate::Outcome;
+use crate::command_line::CommandLine;
+use crate::exit::Failure;
+
 pub const NAME: &str = "worker";
 
 /// A job and how to run it. What is `None` was not said, and settings decide.
@@ -81,9 +85,9 @@ pub fn arguments() -> Command {
         )
 }
 
-pub fn plan(matches: &ArgMatches) -> WorkerPlan {
+pub fn run(matches: &ArgMatches, _: CommandLine) -> Result<Outcome, Failure> {
     let text = |name: &str| matches.get_one::<String>(name).cloned();
-    WorkerPlan {
+    Ok(Outcome::Worker(WorkerPlan {
         job: text("job").unwrap_or_default(),
         params: text("params"),
         trace_memory: text("trace_memory")
@@ -95,5 +99,5 @@ pub fn plan(matches: &ArgMatches) -> WorkerPlan {
         greenlets: matches.get_one("greenlets").copied(),
         max_jobs: matches.get_one("max_jobs").copied(),
         max_memory: matches.get_one("max_memory").copied(),
-    }
+    }))
 }

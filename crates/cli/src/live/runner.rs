@@ -39,7 +39,7 @@ pub struct LivePlan {
     /// What `heaptide run` gets, without what is about watching.
     pub options: Vec<OsString>,
     /// The program and its arguments.
-    pub rest: Vec<OsString>,
+    pub program: Vec<OsString>,
     /// Where the capture is to stay; `None`: it is not wanted afterwards.
     pub output: Option<PathBuf>,
     pub quiet: bool,
@@ -93,7 +93,7 @@ fn command(plan: &LivePlan, python: &[OsString], capture: &Path) -> Command {
             command.arg("--aggregate");
         }
     }
-    command.args(&plan.rest);
+    command.args(&plan.program);
     command
 }
 

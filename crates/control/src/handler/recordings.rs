@@ -1,8 +1,9 @@
-//! What was recorded: sessions, their captures, and the reports that can be made of them.
+//! Sessions: list, show, download and delete them, and make reports of them.
+
+use serde_json::{Value, json};
 
 use super::{Handler, Style};
-use crate::json::{Json, object};
-use crate::program::MAX_BYTES_IN_PASSING;
+use crate::program::MAX_BYTES_FOR_QUICK_STATS;
 use crate::reports::Report;
 use crate::request::Request;
 use crate::response::Response;
@@ -12,46 +13,40 @@ use crate::sessions::Session;
 impl Handler {
     pub(super) fn sessions(&self, prefix: &str) -> Response {
         let mut sessions = self.program.sessions.list();
-        // A recording that was not started here has no folder, but it is there.
+        // A recording that the program itself started has no folder, but is listed.
         sessions.splice(0..0, self.program.find(crate::sessions::CURRENT));
-        // One that ended with its process was not looked through yet.
+        // Sessions that ended with their process have no stored numbers yet: they are computed here up to a limit.
         let mut n_bytes = 0;
-        let sessions: Vec<Json> = sessions
+        let sessions: Vec<Value> = sessions
             .iter()
             .map(|session| {
-                let known = session.known_stats();
-                let stats = known.or_else(|| {
+                let stats = session.known_stats().or_else(|| {
                     n_bytes += session.bytes();
-                    let is_quick = n_bytes <= MAX_BYTES_IN_PASSING && !session.is_running();
+                    let is_quick = n_bytes <= MAX_BYTES_FOR_QUICK_STATS && !session.is_running();
                     is_quick.then(|| self.program.stats(session)).flatten()
                 });
                 self.program.describe(session, stats.as_ref(), prefix)
             })
             .collect();
-        // No limit is no number.
-        let limit = |most: u64| (most < i64::MAX as u64).then_some(most).into();
-        let keep = object([
-            ("sessions", limit(self.config().keep_sessions as u64)),
-            ("bytes", limit(self.config().keep_bytes)),
-        ]);
-        let answer = object([("sessions", sessions.into()), ("keep", keep)]);
-        Response::json(200, &answer)
+        // No limit is null.
+        let limit = |most: u64| (most < i64::MAX as u64).then_some(most);
+        let keep = json!({
+            "sessions": limit(self.config().keep_sessions as u64),
+            "bytes": limit(self.config().keep_bytes),
+        });
+        Response::json(200, &json!({"sessions": sessions, "keep": keep}))
     }
 
     pub(super) fn delete(&self, id: &str) -> Response {
         self.with_session(id, Style::Heaptide, |session| {
             if session.is_running() || session.folder.is_none() {
-                let sentence = format!(
-                    "the session {} is being recorded: stop it first",
-                    session.id
-                );
+                let sentence = format!("session {} is being recorded: stop it first", session.id);
                 return Response::error(409, "StillRecording", sentence);
             }
             match self.program.sessions.delete(session) {
-                Ok(()) => Response::json(200, &object([("deleted", session.id.as_str().into())])),
+                Ok(()) => Response::json(200, &json!({"deleted": session.id})),
                 Err(error) => {
-                    let sentence =
-                        format!("the session {} cannot be deleted ({error})", session.id);
+                    let sentence = format!("cannot delete session {} ({error})", session.id);
                     Response::error(500, "CommandError", sentence)
                 }
             }
@@ -69,7 +64,7 @@ impl Handler {
             let base = match (report.needs_base, request.parameter("base")) {
                 (false, _) => None,
                 (true, None) => {
-                    let sentence = "say what to compare with: ?base=SESSION";
+                    let sentence = "name the session to compare with: ?base=SESSION";
                     return Response::error(400, "ArgumentError", sentence);
                 }
                 (true, Some(base)) => match self.program.find(base) {

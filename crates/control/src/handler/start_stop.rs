@@ -1,8 +1,9 @@
-//! On and off: what is recorded, start, stop, snapshot, and every object at once.
+//! `POST /start`, `/stop` and `/snapshot`.
+
+use serde_json::{Value, json};
 
 use super::{Handler, Style, is_for_this_process, json_body, links};
-use crate::json::{Json, object};
-use crate::program::{Done, Started};
+use crate::program::{Started, StateChange};
 use crate::recorder::Options;
 use crate::request::Request;
 use crate::response::Response;
@@ -13,19 +14,19 @@ impl Handler {
             Ok(body) => body,
             Err(refusal) => return refusal,
         };
-        let session = body.get("session").cloned();
-        if let Json::Object(pairs) = &mut body {
-            pairs.retain(|pair| pair.0 != "session");
-        }
+        let session = match &mut body {
+            Value::Object(options) => options.remove("session"),
+            _ => None,
+        };
         let options = match Options::from_json(&body) {
             Ok(options) => options,
             Err(reason) => return Response::error(422, "ValueError", reason),
         };
         if !is_for_this_process(request) && session.is_none() {
-            return self.start_with(prefix, &options);
+            return self.start_all(prefix, &options);
         }
-        let Some(id) = session.as_ref().and_then(Json::as_text) else {
-            let sentence = "a start of one process needs the session that it joins";
+        let Some(id) = session.as_ref().and_then(Value::as_str) else {
+            let sentence = "scope=process needs the session to join: add \"session\" to the body";
             return Response::error(422, "ValueError", sentence);
         };
         if let Some(reason) = self.program.changed_user(&self.config().directory) {
@@ -36,43 +37,33 @@ impl Handler {
         })
     }
 
-    pub(super) fn start_with(&self, prefix: &str, options: &Options) -> Response {
+    pub(super) fn start_all(&self, prefix: &str, options: &Options) -> Response {
         self.started(prefix, self.program.start(options))
     }
 
-    pub(super) fn started(&self, prefix: &str, result: Result<Started, String>) -> Response {
+    fn started(&self, prefix: &str, result: Result<Started, String>) -> Response {
         let started = match result {
             Ok(started) => started,
             Err(reason) => return Response::error(500, "RecordingError", reason),
         };
         let session = self.program.find(&started.session);
-        let pids = session.as_ref().map_or(Vec::new(), |session| {
-            session
-                .captures
-                .iter()
-                .map(|capture| Json::from(capture.pid))
-                .collect()
-        });
-        let (status, result) = match started.done {
-            Done::Yes => (200, "started"),
-            Done::Already => (200, "already_running"),
-            Done::Pending => (202, "pending"),
+        let captures = session.iter().flat_map(|session| &session.captures);
+        let pids: Vec<u32> = captures.map(|capture| capture.pid).collect();
+        let result = match started.change {
+            StateChange::Done => "started",
+            StateChange::Already => "already_running",
+            StateChange::Pending => "pending",
         };
-        let warnings = started
-            .warnings
-            .into_iter()
-            .map(Json::Text)
-            .collect::<Vec<_>>();
-        let answer = object([
-            ("result", result.into()),
-            ("session", started.session.into()),
-            ("pid", std::process::id().into()),
-            ("pids", pids.into()),
-            ("output", started.output.display().to_string().into()),
-            ("warnings", warnings.into()),
-            ("links", links(prefix)),
-        ]);
-        Response::json(status, &answer)
+        let answer = json!({
+            "result": result,
+            "session": started.session,
+            "pid": std::process::id(),
+            "pids": pids,
+            "output": started.output.display().to_string(),
+            "warnings": started.warnings,
+            "links": links(prefix),
+        });
+        Response::json(status(started.change), &answer)
     }
 
     pub(super) fn stop(&self, prefix: &str, request: &Request) -> Response {
@@ -80,39 +71,28 @@ impl Handler {
             return self.stop_all(prefix);
         }
         match self.program.stop_here() {
-            Ok(done) => {
-                let status = if done == Done::Pending { 202 } else { 200 };
-                Response::json(status, &object([("result", stopped(&done).into())]))
-            }
+            Ok(change) => Response::json(status(change), &json!({"result": stopped(change)})),
             Err(reason) => Response::error(500, "RecordingError", reason),
         }
     }
 
     pub(super) fn stop_all(&self, prefix: &str) -> Response {
-        let (done, session, warnings) = match self.program.stop() {
+        let (change, session, warnings) = match self.program.stop() {
             Ok(stopped) => stopped,
             Err(reason) => return Response::error(500, "RecordingError", reason),
         };
-        let mut answer = object([("result", stopped(&done).into())]);
+        let mut answer = json!({"result": stopped(change)});
         if let Some(session) = &session {
             let stats = self.program.quick_stats(session);
-            let description = self.program.describe(session, stats.as_ref(), prefix);
+            let mut description = self.program.describe(session, stats.as_ref(), prefix);
             for key in ["bytes", "peak_bytes", "duration_ms", "processes"] {
-                answer.set(key, description.get(key).cloned().unwrap_or(Json::Null));
+                answer[key] = description[key].take();
             }
         }
-        answer.set("session", session.map(|session| session.id).into());
-        answer.set(
-            "warnings",
-            warnings
-                .into_iter()
-                .map(Json::Text)
-                .collect::<Vec<_>>()
-                .into(),
-        );
-        answer.set("links", links(prefix));
-        let status = if done == Done::Pending { 202 } else { 200 };
-        Response::json(status, &answer)
+        answer["session"] = session.map(|session| session.id).into();
+        answer["warnings"] = warnings.into();
+        answer["links"] = links(prefix);
+        Response::json(status(change), &answer)
     }
 
     pub(super) fn snapshot(&self, prefix: &str) -> Response {
@@ -134,10 +114,17 @@ impl Handler {
     }
 }
 
-fn stopped(done: &Done) -> &'static str {
-    match done {
-        Done::Yes => "stopped",
-        Done::Already => "already_stopped",
-        Done::Pending => "pending",
+fn status(change: StateChange) -> u16 {
+    match change {
+        StateChange::Done | StateChange::Already => 200,
+        StateChange::Pending => 202,
+    }
+}
+
+fn stopped(change: StateChange) -> &'static str {
+    match change {
+        StateChange::Done => "stopped",
+        StateChange::Already => "already_stopped",
+        StateChange::Pending => "pending",
     }
 }

@@ -1,247 +1,161 @@
-//! The forms of what is sent and answered.
+//! JSON schemas of the bodies that the control API accepts and returns.
 
-use crate::json::{Json, object};
+use serde_json::{Value, json};
 
-pub(super) fn reference(name: &str) -> Json {
-    object([("$ref", format!("#/components/schemas/{name}").into())])
+pub(crate) fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-impl Json {
-    /// The same schema, with a sentence for whoever fills it in.
-    fn described(mut self, sentence: &str) -> Json {
-        self.set("description", sentence.into());
-        self
-    }
+fn described(mut schema: Value, description: &str) -> Value {
+    schema["description"] = description.into();
+    schema
 }
 
-fn typed(kind: &str) -> Json {
-    object([("type", kind.into())])
+fn boolean(description: &str) -> Value {
+    json!({"type": "boolean", "description": description})
 }
 
-pub(super) fn text_schema() -> Json {
-    typed("string")
+fn integer() -> Value {
+    json!({"type": "integer"})
 }
 
-pub(super) fn integer_schema() -> Json {
-    object([("type", "integer".into()), ("minimum", Json::Integer(1))])
+pub(crate) fn text() -> Value {
+    json!({"type": "string"})
 }
 
-pub(super) fn binary_schema() -> Json {
-    object([("type", "string".into()), ("format", "binary".into())])
+pub(crate) fn positive() -> Value {
+    json!({"type": "integer", "minimum": 1})
 }
 
-pub(super) fn choice_schema(values: &[&str]) -> Json {
-    let values: Vec<Json> = values.iter().map(|value| (*value).into()).collect();
-    object([("type", "string".into()), ("enum", values.into())])
+pub(crate) fn binary() -> Value {
+    json!({"type": "string", "format": "binary"})
 }
 
-fn or_null(kind: &str) -> Json {
-    object([("type", vec![kind.into(), "null".into()].into())])
+pub(crate) fn choice(values: &[&str]) -> Value {
+    json!({"type": "string", "enum": values})
 }
 
-fn list_of(schema: Json) -> Json {
-    object([("type", "array".into()), ("items", schema)])
+fn or_null(type_name: &str) -> Value {
+    json!({"type": [type_name, "null"]})
 }
 
-fn record<const N: usize>(required: &[&str], properties: [(&str, Json); N]) -> Json {
-    let required: Vec<Json> = required.iter().map(|name| (*name).into()).collect();
-    object([
-        ("type", "object".into()),
-        ("required", required.into()),
-        ("properties", object(properties)),
-    ])
+fn list_of(schema: Value) -> Value {
+    json!({"type": "array", "items": schema})
 }
 
-pub(super) fn schemas() -> Json {
-    let mut start_options = record(
-        &[],
-        [
-            (
-                "mode",
-                choice_schema(&["exact", "objects", "sampled"]).described(
-                    "what is recorded: every allocation, every Python object too, or a sample",
-                ),
-            ),
-            (
-                "sample_bytes",
-                bounded(0, 1 << 50).described("sampled: one allocation about every so many bytes"),
-            ),
-            (
-                "aggregate",
-                typed("boolean").described("keep sums: the file stays small however long it runs"),
-            ),
-            (
-                "native",
-                typed("boolean").described("record the C, C++ and Rust functions between, too"),
-            ),
-            (
-                "native_traces",
-                typed("boolean").described("the same, as memray calls it"),
-            ),
-            (
-                "follow_fork",
-                typed("boolean").described("record forked children, too"),
-            ),
-            (
-                "interval_ms",
-                bounded(1, 86_400_000)
-                    .described("milliseconds between two looks at the resident size"),
-            ),
-        ],
-    );
-    start_options.set("additionalProperties", false.into());
-    let mut heap_options = record(
-        &[],
-        [
-            (
-                "values",
-                typed("boolean").described("keep the texts of short strings and numbers"),
-            ),
-            (
-                "redact",
-                list_of(text_schema())
-                    .described("names and values that are not shown, with * for any text"),
-            ),
-            (
-                "fork",
-                typed("boolean")
-                    .described("look at a copy of the process, which stands still for less"),
-            ),
-        ],
-    );
-    heap_options.set("additionalProperties", false.into());
-    object([
-        (
-            "Error",
-            record(
-                &["error", "type"],
-                [("error", text_schema()), ("type", text_schema())],
-            ),
+fn bounded(least: u64, most: u64) -> Value {
+    json!({"type": "integer", "minimum": least, "maximum": most})
+}
+
+fn object(required: &[&str], properties: Value) -> Value {
+    json!({"type": "object", "required": required, "properties": properties})
+}
+
+/// An object that has no properties but these.
+fn options(properties: Value) -> Value {
+    json!({"type": "object", "properties": properties, "additionalProperties": false})
+}
+
+pub(crate) fn schemas() -> Value {
+    let start_options = options(json!({
+        "mode": described(
+            choice(&["exact", "objects", "sampled"]),
+            "record every allocation, also every Python object, or a sample of the allocations",
         ),
-        ("StartOptions", start_options),
-        ("HeapOptions", heap_options),
-        (
-            "Status",
-            record(
-                &["state", "pid", "session", "output"],
-                [
-                    ("state", choice_schema(&["recording", "stopped"])),
-                    ("pid", integer_schema()),
-                    ("session", or_null("string")),
-                    ("output", or_null("string")),
-                    ("name", text_schema()),
-                    ("command", text_schema()),
-                    ("version", text_schema()),
-                    ("resident_bytes", or_null("integer")),
-                    ("directory", text_schema()),
-                    ("processes", list_of(reference("Process"))),
-                    ("links", reference("Links")),
-                ],
-            ),
+        "sample_bytes": described(
+            bounded(0, 1 << 50),
+            "in sampled mode: sample about one allocation per this many bytes",
         ),
-        (
-            "Process",
-            record(
-                &["pid"],
-                [
-                    ("pid", integer_schema()),
-                    ("state", choice_schema(&["recording", "stopped", "unknown"])),
-                    ("session", or_null("string")),
-                    ("output", or_null("string")),
-                    ("problem", or_null("string")),
-                    ("bytes", typed("integer")),
-                    ("recording", typed("boolean")),
-                ],
-            ),
+        "aggregate": boolean("store sums instead of events, which bounds the size of the file"),
+        "native": boolean("also record native frames (C, C++, Rust)"),
+        "native_traces": boolean("memray's name for native"),
+        "follow_fork": boolean("also record forked children"),
+        "interval_ms": described(
+            bounded(1, 86_400_000),
+            "milliseconds between two samples of the resident size",
         ),
-        (
-            "Started",
-            record(
-                &["result", "session", "pid", "pids", "output", "warnings"],
-                [
-                    (
-                        "result",
-                        choice_schema(&["started", "already_running", "pending"]),
-                    ),
-                    ("session", text_schema()),
-                    ("pid", integer_schema()),
-                    ("pids", list_of(integer_schema())),
-                    ("output", text_schema()),
-                    ("warnings", list_of(text_schema())),
-                    ("links", reference("Links")),
-                ],
-            ),
+    }));
+    let heap_options = options(json!({
+        "values": boolean("store the values of short strings and of numbers"),
+        "redact": described(
+            list_of(text()),
+            "patterns of names and values to hide; * matches any text",
         ),
-        (
-            "Stopped",
-            record(
-                &["result"],
-                [
-                    (
-                        "result",
-                        choice_schema(&["stopped", "already_stopped", "pending"]),
-                    ),
-                    ("session", or_null("string")),
-                    ("bytes", typed("integer")),
-                    ("peak_bytes", or_null("integer")),
-                    ("duration_ms", or_null("integer")),
-                    ("processes", list_of(reference("Process"))),
-                    ("warnings", list_of(text_schema())),
-                    ("links", reference("Links")),
-                ],
-            ),
-        ),
-        (
-            "Session",
-            record(
-                &["id", "kind", "state", "bytes", "processes"],
-                [
-                    ("id", text_schema()),
-                    ("kind", choice_schema(&["session", "snapshot"])),
-                    ("of", or_null("string")),
-                    ("state", choice_schema(&["recording", "finished"])),
-                    ("started", or_null("string")),
-                    ("duration_ms", or_null("integer")),
-                    ("bytes", typed("integer")),
-                    ("peak_bytes", or_null("integer")),
-                    ("total_bytes", or_null("integer")),
-                    ("n_allocations", or_null("integer")),
-                    ("options", typed("object")),
-                    ("processes", list_of(reference("Process"))),
-                    ("links", reference("Links")),
-                ],
-            ),
-        ),
-        (
-            "Sessions",
-            record(
-                &["sessions", "keep"],
-                [
-                    ("sessions", list_of(reference("Session"))),
-                    ("keep", typed("object")),
-                ],
-            ),
-        ),
-        (
-            "Deleted",
-            record(&["deleted"], [("deleted", text_schema())]),
-        ),
-        (
-            "Links",
-            object([
-                ("type", "object".into()),
-                ("additionalProperties", text_schema()),
-            ]),
-        ),
-    ])
-}
-
-fn bounded(least: i64, most: i64) -> Json {
-    object([
-        ("type", "integer".into()),
-        ("minimum", Json::Integer(least)),
-        ("maximum", Json::Integer(most)),
-    ])
+        "fork": boolean("walk a forked copy of the process, which shortens the pause"),
+    }));
+    let status = json!({
+        "state": choice(&["recording", "stopped"]),
+        "pid": positive(),
+        "session": or_null("string"),
+        "output": or_null("string"),
+        "name": text(),
+        "command": text(),
+        "version": text(),
+        "resident_bytes": or_null("integer"),
+        "directory": text(),
+        "processes": list_of(reference("Process")),
+        "links": reference("Links"),
+    });
+    let process = json!({
+        "pid": positive(),
+        "state": choice(&["recording", "stopped", "unknown"]),
+        "session": or_null("string"),
+        "output": or_null("string"),
+        "problem": or_null("string"),
+        "bytes": integer(),
+        "recording": {"type": "boolean"},
+    });
+    let started = json!({
+        "result": choice(&["started", "already_running", "pending"]),
+        "session": text(),
+        "pid": positive(),
+        "pids": list_of(positive()),
+        "output": text(),
+        "warnings": list_of(text()),
+        "links": reference("Links"),
+    });
+    let stopped = json!({
+        "result": choice(&["stopped", "already_stopped", "pending"]),
+        "session": or_null("string"),
+        "bytes": integer(),
+        "peak_bytes": or_null("integer"),
+        "duration_ms": or_null("integer"),
+        "processes": list_of(reference("Process")),
+        "warnings": list_of(text()),
+        "links": reference("Links"),
+    });
+    let session = json!({
+        "id": text(),
+        "kind": choice(&["session", "snapshot"]),
+        "of": or_null("string"),
+        "state": choice(&["recording", "finished"]),
+        "started": or_null("string"),
+        "duration_ms": or_null("integer"),
+        "bytes": integer(),
+        "peak_bytes": or_null("integer"),
+        "total_bytes": or_null("integer"),
+        "n_allocations": or_null("integer"),
+        "options": {"type": "object"},
+        "processes": list_of(reference("Process")),
+        "links": reference("Links"),
+    });
+    let sessions = json!({
+        "sessions": list_of(reference("Session")),
+        "keep": {"type": "object"},
+    });
+    json!({
+        "Error": object(&["error", "type"], json!({"error": text(), "type": text()})),
+        "StartOptions": start_options,
+        "HeapOptions": heap_options,
+        "Status": object(&["state", "pid", "session", "output"], status),
+        "Process": object(&["pid"], process),
+        "Started": object(&["result", "session", "pid", "pids", "output", "warnings"], started),
+        "Stopped": object(&["result"], stopped),
+        "Session": object(&["id", "kind", "state", "bytes", "processes"], session),
+        "Sessions": object(&["sessions", "keep"], sessions),
+        "Deleted": object(&["deleted"], json!({"deleted": text()})),
+        "Links": {"type": "object", "additionalProperties": text()},
+    })
 }
 
 #[cfg(test)]
@@ -249,17 +163,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_option_of_a_body_says_what_it_does() {
+    fn every_option_of_a_request_body_has_a_description() {
         let schemas = schemas();
         for name in ["StartOptions", "HeapOptions"] {
-            let properties = schemas.get(name).and_then(|one| one.get("properties"));
-            let Some(Json::Object(properties)) = properties else {
-                panic!("{name} has no properties");
-            };
+            let properties = schemas[name]["properties"].as_object().unwrap();
             assert!(!properties.is_empty());
             for (option, schema) in properties {
-                let sentence = schema.get("description").and_then(Json::as_text);
-                assert!(sentence.is_some(), "{name}: {option} is not described");
+                assert!(schema["description"].is_string(), "{name}: {option}");
             }
         }
     }

@@ -20,66 +20,24 @@ use heaptide_analysis::heap::Heap;
 use heaptide_capture::heap::HeapSnapshot;
 use std::path::{Path, PathBuf};
 
-use super::Subcommand;
-use crate::exit::Failure;
+use super::{Subcommand, complete};
+use crate::Outcome;
+use crate::command_line::CommandLine;
+use crate::exit::{self, Failure};
 
 /// In the order in which help lists them.
 const ALL: &[Subcommand] = &[
-    Subcommand {
-        name: "take",
-        arguments: take::arguments,
-        run: take::run,
-    },
-    Subcommand {
-        name: "show",
-        arguments: show::arguments,
-        run: show::run,
-    },
-    Subcommand {
-        name: "types",
-        arguments: types::arguments,
-        run: types::run,
-    },
-    Subcommand {
-        name: "paths",
-        arguments: paths::arguments,
-        run: paths::run,
-    },
-    Subcommand {
-        name: "dominators",
-        arguments: dominators::arguments,
-        run: dominators::run,
-    },
-    Subcommand {
-        name: "diff",
-        arguments: diff::arguments,
-        run: diff::run,
-    },
-    Subcommand {
-        name: "suspects",
-        arguments: suspects::arguments,
-        run: suspects::run,
-    },
-    Subcommand {
-        name: "waste",
-        arguments: waste::arguments,
-        run: waste::run,
-    },
-    Subcommand {
-        name: "explore",
-        arguments: explore::arguments,
-        run: explore::run,
-    },
-    Subcommand {
-        name: "graph",
-        arguments: graph::arguments,
-        run: graph::run,
-    },
-    Subcommand {
-        name: "export",
-        arguments: export::arguments,
-        run: export::run,
-    },
+    complete!("take", take::arguments, take::run),
+    complete!("show", show::arguments, show::run),
+    complete!("types", types::arguments, types::run),
+    complete!("paths", paths::arguments, paths::run),
+    complete!("dominators", dominators::arguments, dominators::run),
+    complete!("diff", diff::arguments, diff::run),
+    complete!("suspects", suspects::arguments, suspects::run),
+    complete!("waste", waste::arguments, waste::run),
+    complete!("explore", explore::arguments, explore::run),
+    complete!("graph", graph::arguments, graph::run),
+    complete!("export", export::arguments, export::run),
 ];
 
 pub fn arguments() -> Command {
@@ -109,15 +67,13 @@ pub fn arguments() -> Command {
     })
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub fn run(matches: &ArgMatches, line: CommandLine) -> Result<Outcome, Failure> {
     let Some((name, matches)) = matches.subcommand() else {
-        return overview::run(matches);
+        return overview::run(matches).map(|()| Outcome::Exit(exit::OK));
     };
     match ALL.iter().find(|known| known.name == name) {
-        Some(known) => (known.run)(matches),
-        None => Err(Failure::Usage(format!(
-            "there is no `heaptide heap {name}`"
-        ))),
+        Some(known) => (known.run)(matches, line),
+        None => Err(Failure::Usage(format!("there is no command heap {name}"))),
     }
 }
 

@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_attach::visit::{self, HeapWish};
 use heaptide_attach::{Target, place};
-use heaptide_control::json::{Json, object};
 use heaptide_procfs as procfs;
+use serde_json::json;
 
-use crate::commands::{attach, ctl, detach};
+use crate::commands::{attach, detach};
+use crate::control_client::{self, ControlClient};
 use crate::exit::Failure;
 use crate::output::{self, Output};
 use crate::reinvoke;
+use crate::running_processes;
 
 pub fn arguments() -> Command {
     Command::new("take")
@@ -71,7 +73,7 @@ pub fn job_arguments() -> Vec<Arg> {
             .action(ArgAction::SetTrue)
             .help("walk in a forked copy of the job, so that it does not stand still"),
     ];
-    ctl::target_arguments()
+    control_client::arguments()
         .into_iter()
         .chain(output)
         .chain(how)
@@ -91,31 +93,34 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 pub fn of_job(matches: &ArgMatches) -> Result<PathBuf, Failure> {
     Output::check(matches)?;
     if let Some(&pid) = matches.get_one::<u32>("pid") {
-        if !ctl::answers(pid) {
-            return by_visit(matches, pid);
+        let programs = running_processes::list();
+        if !programs.iter().any(|program| program.pids.contains(&pid)) {
+            return by_attaching(matches, pid);
         }
-    } else if !matches.contains_id("url") && !ctl::finds_jobs() {
+    } else if !matches.contains_id("url") && running_processes::list().is_empty() {
         return Err(Failure::failed(
-            "no job with control was found: name a process with --pid, a job elsewhere with --url, or a program to run",
+            "no program with the control API is running: name a process with --pid, an address with --url, or a program to run",
         ));
     }
-    let patterns: Vec<Json> = patterns(matches)
-        .map(|pattern| pattern.as_str().into())
-        .collect();
-    let body = object([
-        ("values", matches.get_flag("values").into()),
-        ("redact", patterns.into()),
-        ("fork", matches.get_flag("fork").into()),
-    ]);
-    let kept = ctl::post(matches, "heap", &body.to_string())?;
-    if let Some(milliseconds) = &kept.stood_still_ms {
-        tell_still(milliseconds);
+    let body = json!({
+        "values": matches.get_flag("values"),
+        "redact": patterns(matches).collect::<Vec<_>>(),
+        "fork": matches.get_flag("fork"),
+    });
+    let client = ControlClient::new(matches)?;
+    let answer = client.send("POST", "heap", &body.to_string())?;
+    let pause_ms = answer
+        .header("X-Heaptide-Stood-Still-Ms")
+        .map(str::to_owned);
+    let path = client.deliver(answer)?;
+    if let Some(pause_ms) = &pause_ms {
+        report_pause(pause_ms);
     }
-    Ok(kept.path)
+    Ok(path.unwrap_or_else(|| "-".into()))
 }
 
-fn tell_still(milliseconds: &str) {
-    eprintln!("heaptide: the job stood still for {milliseconds} ms");
+fn report_pause(milliseconds: &str) {
+    eprintln!("heaptide: the program was paused for {milliseconds} ms");
 }
 
 fn patterns(matches: &ArgMatches) -> impl Iterator<Item = &String> {
@@ -123,7 +128,7 @@ fn patterns(matches: &ArgMatches) -> impl Iterator<Item = &String> {
 }
 
 /// Of a process that does not expect us.
-fn by_visit(matches: &ArgMatches, pid: u32) -> Result<PathBuf, Failure> {
+fn by_attaching(matches: &ArgMatches, pid: u32) -> Result<PathBuf, Failure> {
     if matches
         .get_one::<PathBuf>("output")
         .is_some_and(|path| path.as_os_str() == "-")
@@ -160,7 +165,7 @@ fn by_visit(matches: &ArgMatches, pid: u32) -> Result<PathBuf, Failure> {
         "heaptide: the objects of process {pid} are in {}",
         home.display()
     );
-    tell_still(&visited.note);
+    report_pause(&visited.note);
     Ok(home)
 }
 
@@ -185,17 +190,15 @@ fn run_program(matches: &ArgMatches, program: &[&OsString]) -> Result<(), Failur
             )));
         }
     }
-    let list = |words: &[&str]| Json::Array(words.iter().map(|word| (*word).into()).collect());
-    let patterns: Vec<&str> = patterns(matches).map(String::as_str).collect();
-    let plan = object([
-        ("kind", "script".into()),
-        ("target", texts[0].into()),
-        ("arguments", list(&texts[1..])),
-        ("output", output.flatten().map(str::to_owned).into()),
-        ("force", matches.get_flag("force").into()),
-        ("values", matches.get_flag("values").into()),
-        ("redact", list(&patterns)),
-    ]);
+    let plan = json!({
+        "kind": "script",
+        "target": texts[0],
+        "arguments": texts[1..],
+        "output": output.flatten(),
+        "force": matches.get_flag("force"),
+        "values": matches.get_flag("values"),
+        "redact": patterns(matches).collect::<Vec<_>>(),
+    });
     let interpreter = reinvoke::interpreter("heap");
     let error = std::process::Command::new(&interpreter)
         .args(["-m", "heaptide.commands.heap_take", &plan.to_string()])

@@ -1,0 +1,107 @@
+//! Builders of arguments that several commands have, so that they look and read the same everywhere.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, value_parser};
+use heaptide_capture::header::DEFAULT_SAMPLE_BYTES;
+
+use crate::sizes;
+
+/// The IDs of `-m` and `-c`. A command that has them runs a program; see [`crate::command_line`].
+pub const MODULE: &str = "module";
+pub const CODE: &str = "code";
+
+pub const PROGRAM_HELP: &str =
+    "Arguments after the script, module or code go to the program. Its exit code is unchanged.";
+
+/// `--NAME`
+pub fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .action(ArgAction::SetTrue)
+        .help(help)
+}
+
+/// `--NAME FILE`
+pub fn file(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help(help)
+}
+
+pub fn output(help: &'static str) -> Arg {
+    file("output", help).short('o')
+}
+
+pub fn force(help: &'static str) -> Arg {
+    flag("force", help).short('f')
+}
+
+pub fn quiet() -> Arg {
+    flag("quiet", "suppress Heaptide's output").short('q')
+}
+
+pub fn json() -> Arg {
+    flag("json", "print JSON")
+}
+
+/// The process to record or to inspect, as a positional argument.
+pub fn pid() -> Arg {
+    Arg::new("pid")
+        .value_name("PID")
+        .required(true)
+        .value_parser(value_parser!(u32).range(1..))
+        .help("process ID")
+}
+
+/// The arguments of `heaptide run` and `heaptide attach` for the capture file.
+pub fn capture_file() -> [Arg; 3] {
+    [
+        output("capture file [default: heaptide-<script>.<pid>.tide]"),
+        force("overwrite an existing capture"),
+        quiet(),
+    ]
+}
+
+/// The arguments of every command that records allocations.
+pub fn recording() -> [Arg; 5] {
+    [
+        flag("objects", "also record Python's allocators: every object")
+            .visible_alias("trace-python-allocators"),
+        flag("native", "also record native frames (C, C++, Rust)"),
+        Arg::new("sample")
+            .long("sample")
+            .value_name("BYTES")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value(DEFAULT_SAMPLE_BYTES.to_string())
+            .value_parser(sizes::parse)
+            .help("sample about one allocation per BYTES [default: 512k]"),
+        flag(
+            "aggregate",
+            "store sums instead of events: bounds the file size",
+        ),
+        Arg::new("interval")
+            .long("interval")
+            .value_name("MS")
+            .value_parser(value_parser!(u32).range(1..=86_400_000))
+            .default_value("10")
+            .help("milliseconds between two samples of the resident size"),
+    ]
+}
+
+/// `-m` and `-c`. They are only shown in the help: the command line is split before it is parsed.
+pub fn program() -> [Arg; 2] {
+    [
+        Arg::new(MODULE)
+            .short('m')
+            .value_name("MODULE")
+            .help("run a module, as python -m does"),
+        Arg::new(CODE)
+            .short('c')
+            .value_name("CODE")
+            .help("run code, as python -c does"),
+    ]
+}
