@@ -3,7 +3,7 @@
 use heaptide_analysis::heap::diff::{diff, leaked, only_in};
 use heaptide_analysis::heap::pattern::{Flag, reference_pattern};
 use heaptide_analysis::heap::{By, Heap, ObjectSet, Partition};
-use heaptide_capture::heap::{EdgeKind, Label, Objects, RootKind};
+use heaptide_capture::heap::{EdgeType, Label, Objects, RootCategory};
 use heaptide_testkit::{HeapBuilder, shop};
 
 fn rows(heap: &Heap, set: &ObjectSet, by: By) -> Vec<(String, u64, u64)> {
@@ -135,10 +135,10 @@ fn pattern_shows_holders_by_kind_until_a_module() {
 fn weak_references_hold_nothing() {
     let mut builder = shop();
     let reference = builder.object("weakref.ReferenceType", 72);
-    builder.root(RootKind::C, "", reference);
+    builder.root(RootCategory::C, "", reference);
     let alone = builder.object("shop.Order", 48);
     builder.flags(alone, Objects::TRACKED | Objects::UNREACHABLE);
-    builder.edge(reference, alone, Label::new(EdgeKind::Weak, 0));
+    builder.edge(reference, alone, Label::new(EdgeType::Weak, 0));
     let heap = Heap::new(builder.finish());
     assert_eq!(heap.unreachable().len(), 1);
     assert!(heap.referrers_of(&heap.unreachable()).is_empty());
@@ -150,7 +150,7 @@ fn differences_are_by_identity() {
     let mut later = shop();
     // Not the address of any object before.
     let extra = later.object_at(0x9000, "shop.Order", 48);
-    later.root(RootKind::C, "", extra);
+    later.root(RootCategory::C, "", extra);
     let after = Heap::new(later.finish());
     let found = diff(&before, &after, By::Kind);
     assert!(found.is_same_process);
@@ -194,16 +194,16 @@ fn a_module_holds_its_namespace_while_code_runs_in_it() {
     let mut program = HeapBuilder::new();
     let module = program.object("module", 72);
     let namespace = program.object("dict", 200);
-    program.edge(module, namespace, Label::new(EdgeKind::DictOf, 0));
-    program.root(RootKind::Module, "job", module);
+    program.edge(module, namespace, Label::new(EdgeType::DictOf, 0));
+    program.root(RootCategory::Module, "job", module);
     let cache = program.object("dict", 5000);
-    program.named(namespace, cache, EdgeKind::Key, "cache");
+    program.named(namespace, cache, EdgeType::Key, "cache");
     let running = program.object("function", 160);
-    program.named(running, namespace, EdgeKind::Attribute, "__globals__");
-    program.root(RootKind::Frame, "thread 1/<module> function", running);
+    program.named(running, namespace, EdgeType::Attribute, "__globals__");
+    program.root(RootCategory::Frame, "thread 1/<module> function", running);
     let arguments = program.object("tuple", 56);
-    program.edge(arguments, namespace, Label::new(EdgeKind::Index, 0));
-    program.root(RootKind::C, "", arguments);
+    program.edge(arguments, namespace, Label::new(EdgeType::Index, 0));
+    program.root(RootCategory::C, "", arguments);
     let heap = Heap::new(program.finish());
     let held = heap.of_kind("dict (no owner)");
     assert_eq!(
@@ -231,16 +231,16 @@ fn a_module_holds_its_namespace_while_code_runs_in_it() {
 fn ways_from_c_code_are_told_only_where_there_is_no_other() {
     let mut program = HeapBuilder::new();
     let code = program.object("code", 200);
-    program.root(RootKind::Frame, "thread 1/<module> f_code", code);
+    program.root(RootCategory::Frame, "thread 1/<module> f_code", code);
     let constants = program.object("tuple", 56);
-    program.named(code, constants, EdgeKind::Internal, "co_consts");
+    program.named(code, constants, EdgeType::Internal, "co_consts");
     let constant = program.object("bytes", 5000);
-    program.edge(constants, constant, Label::new(EdgeKind::Index, 3));
+    program.edge(constants, constant, Label::new(EdgeType::Index, 3));
     let parsed = program.object("list", 100);
-    program.root(RootKind::C, "", parsed);
-    program.edge(parsed, constant, Label::new(EdgeKind::Index, 7));
+    program.root(RootCategory::C, "", parsed);
+    program.edge(parsed, constant, Label::new(EdgeType::Index, 7));
     let thrown_away = program.object("bytearray", 60);
-    program.edge(parsed, thrown_away, Label::new(EdgeKind::Index, 8));
+    program.edge(parsed, thrown_away, Label::new(EdgeType::Index, 8));
     let heap = Heap::new(program.finish());
     let ways = |kind: &str| -> Vec<String> {
         let found = heap.shortest_paths(&heap.of_kind(kind), 10);

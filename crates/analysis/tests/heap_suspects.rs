@@ -4,7 +4,7 @@ use heaptide_analysis::heap::suspects::{Shape, Suspect, suspects};
 use heaptide_analysis::heap::waste::{WasteCategory, waste};
 use heaptide_analysis::heap::{Heap, ObjectSet};
 use heaptide_capture::heap::{
-    AllocationFrame, AllocationStacks, EdgeKind, Label, Objects, RootKind,
+    AllocationFrame, AllocationStacks, EdgeType, Label, Objects, RootCategory,
 };
 use heaptide_testkit::{Added, HeapBuilder};
 
@@ -21,30 +21,30 @@ impl Program {
         let mut heap = HeapBuilder::new();
         let module = heap.object("module", 72);
         let namespace = heap.object("dict", 20_000);
-        heap.edge(module, namespace, Label::new(EdgeKind::DictOf, 0));
-        heap.root(RootKind::Module, "job", module);
+        heap.edge(module, namespace, Label::new(EdgeType::DictOf, 0));
+        heap.root(RootCategory::Module, "job", module);
         for at in 0..50 {
             let function = heap.object("function", 160);
-            heap.named(namespace, function, EdgeKind::Key, &format!("f{at}"));
+            heap.named(namespace, function, EdgeType::Key, &format!("f{at}"));
             let code = heap.object("code", 40_000);
-            heap.named(function, code, EdgeKind::Internal, "__code__");
+            heap.named(function, code, EdgeType::Internal, "__code__");
             let text = heap.object("str", 90_000);
-            heap.named(code, text, EdgeKind::Internal, "co_consts");
+            heap.named(code, text, EdgeType::Internal, "co_consts");
         }
         let settings = heap.object("dict", 2000);
-        heap.named(namespace, settings, EdgeKind::Key, "settings");
+        heap.named(namespace, settings, EdgeType::Key, "settings");
         Program { heap, namespace }
     }
 
     fn put(&mut self, name: &str, kind: &str, size: u64) -> Added {
         let object = self.heap.object(kind, size);
-        self.heap.named(self.namespace, object, EdgeKind::Key, name);
+        self.heap.named(self.namespace, object, EdgeType::Key, name);
         object
     }
 
     fn below(&mut self, holder: Added, name: &str, kind: &str, size: u64) -> Added {
         let object = self.heap.object(kind, size);
-        self.heap.named(holder, object, EdgeKind::Internal, name);
+        self.heap.named(holder, object, EdgeType::Internal, name);
         object
     }
 
@@ -52,7 +52,7 @@ impl Program {
         for at in 0..N_LEAKED as u32 {
             let item = self.heap.object(kind, size);
             self.heap
-                .edge(holder, item, Label::new(EdgeKind::Index, at));
+                .edge(holder, item, Label::new(EdgeType::Index, at));
         }
     }
 
@@ -71,7 +71,7 @@ fn cache_of_a_module_is_the_first_suspect() {
     for at in 0..N_LEAKED {
         let item = program.heap.object("job.Order", 1000);
         let key = format!("order {at}");
-        program.heap.named(cache, item, EdgeKind::Key, &key);
+        program.heap.named(cache, item, EdgeType::Key, &key);
     }
     let (heap, first) = program.first();
     assert_eq!(first.shape, Shape::Container);
@@ -92,9 +92,9 @@ fn variables_that_a_function_closes_over_are_a_closure() {
     let cell = program.heap.object("cell", 40);
     program
         .heap
-        .edge(cells, cell, Label::new(EdgeKind::Index, 0));
+        .edge(cells, cell, Label::new(EdgeType::Index, 0));
     let rows = program.heap.object("list", 2000);
-    program.heap.named(cell, rows, EdgeKind::Cell, "rows");
+    program.heap.named(cell, rows, EdgeType::Cell, "rows");
     program.fill(rows, "bytes", 1000);
     let (heap, first) = program.first();
     assert_eq!(first.shape, Shape::Closure);
@@ -110,15 +110,15 @@ fn many_functions_that_close_over_data_are_a_closure() {
     let callbacks = program.put("callbacks", "list", 2000);
     for at in 0..N_LEAKED as u32 {
         let callback = program.heap.object("function", 160);
-        let label = Label::new(EdgeKind::Index, at);
+        let label = Label::new(EdgeType::Index, at);
         program.heap.edge(callbacks, callback, label);
         let cells = program.below(callback, "__closure__", "tuple", 48);
         let cell = program.heap.object("cell", 40);
         program
             .heap
-            .edge(cells, cell, Label::new(EdgeKind::Index, 0));
+            .edge(cells, cell, Label::new(EdgeType::Index, 0));
         let row = program.heap.object("bytes", 1000);
-        program.heap.named(cell, row, EdgeKind::Cell, "row");
+        program.heap.named(cell, row, EdgeType::Cell, "row");
     }
     let (heap, first) = program.first();
     assert_eq!(first.shape, Shape::Closure);
@@ -135,7 +135,7 @@ fn variables_of_an_exception_that_was_kept_are_a_traceback() {
     let traceback = program.below(error, "__traceback__", "traceback", 64);
     let frame = program.below(traceback, "tb_frame", "frame", 400);
     let rows = program.heap.object("list", 2000);
-    program.heap.named(frame, rows, EdgeKind::Local, "rows");
+    program.heap.named(frame, rows, EdgeType::Local, "rows");
     program.fill(rows, "bytes", 1000);
     let (heap, first) = program.first();
     assert_eq!(first.shape, Shape::Traceback);
@@ -168,8 +168,8 @@ fn objects_that_only_refer_to_each_other_are_a_cycle() {
         let unreachable = Objects::TRACKED | Objects::UNREACHABLE;
         program.heap.flags(one, unreachable);
         program.heap.flags(other, unreachable);
-        program.heap.named(one, other, EdgeKind::Attribute, "peer");
-        program.heap.named(other, one, EdgeKind::Attribute, "peer");
+        program.heap.named(one, other, EdgeType::Attribute, "peer");
+        program.heap.named(other, one, EdgeType::Attribute, "peer");
     }
     let (_, first) = program.first();
     assert_eq!(first.shape, Shape::Cycle);
@@ -185,10 +185,10 @@ fn interned_strings_accumulate_in_their_table_and_its_own_bytes_are_no_leak() {
         let mut program = Program::new();
         let table = program.heap.object("dict", 300_000);
         let name = "interned strings";
-        program.heap.root(RootKind::Interpreter, name, table);
+        program.heap.root(RootCategory::Interpreter, name, table);
         for at in 0..n_strings {
             let string = program.heap.object("str", 1000);
-            let label = Label::new(EdgeKind::KeyOf, at);
+            let label = Label::new(EdgeType::KeyOf, at);
             program.heap.edge(table, string, label);
         }
         program
@@ -211,10 +211,10 @@ fn what_two_containers_hold_is_found_where_most_of_it_is() {
         let item = program.heap.object("job.Order", 1000);
         program
             .heap
-            .edge(list, item, Label::new(EdgeKind::Index, at));
+            .edge(list, item, Label::new(EdgeType::Index, at));
         program
             .heap
-            .named(index, item, EdgeKind::Key, &format!("n{at}"));
+            .named(index, item, EdgeType::Key, &format!("n{at}"));
     }
     let (heap, first) = program.first();
     assert!(!first.is_sole_holder);
@@ -280,12 +280,12 @@ fn waste_is_found_and_what_cannot_be_told_is_said() {
         program.heap.value(item, "'same'");
         program
             .heap
-            .edge(spare, item, Label::new(EdgeKind::Index, at));
+            .edge(spare, item, Label::new(EdgeType::Index, at));
     }
     program.put("empty", "set", 216);
     let sparse = program.put("sparse", "dict", 100_000);
     let item = program.heap.object("int", 28);
-    program.heap.named(sparse, item, EdgeKind::Key, "one");
+    program.heap.named(sparse, item, EdgeType::Key, "one");
     let report = waste(&Heap::new(program.heap.finish()));
     assert!(report.has_values);
     let row = |category: WasteCategory, what: &str| {
@@ -317,22 +317,22 @@ fn instances_with_a_dict_each_would_gain_from_slots() {
         let order = program.heap.object("job.Order", 48);
         program
             .heap
-            .edge(orders, order, Label::new(EdgeKind::Index, at));
+            .edge(orders, order, Label::new(EdgeType::Index, at));
         let own = program.heap.object("dict", 184);
         program
             .heap
-            .edge(order, own, Label::new(EdgeKind::DictOf, 0));
+            .edge(order, own, Label::new(EdgeType::DictOf, 0));
         let price = program.heap.object("float", 24);
-        program.heap.named(own, price, EdgeKind::Key, "price");
+        program.heap.named(own, price, EdgeType::Key, "price");
         let class = program.heap.object("job.Meta", 1000);
         let bases = program.heap.object("tuple", 48);
         let names = program.heap.object("dict", 184);
         program
             .heap
-            .named(class, bases, EdgeKind::Internal, "__mro__");
+            .named(class, bases, EdgeType::Internal, "__mro__");
         program
             .heap
-            .edge(class, names, Label::new(EdgeKind::DictOf, 0));
+            .edge(class, names, Label::new(EdgeType::DictOf, 0));
     }
     let mut snapshot = program.heap.finish();
     use heaptide_capture::heap::TypeInfo;

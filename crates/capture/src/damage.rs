@@ -12,12 +12,12 @@ use crate::area::{CHECKPOINT_STREAM, REGISTRY_STREAM};
 pub struct Damage {
     /// Where in the file the trouble begins.
     pub offset: u64,
-    pub kind: DamageKind,
+    pub category: DamageCategory,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum DamageKind {
+pub enum DamageCategory {
     /// No intact area begins between `offset` and `end`.
     Unreadable { end: u64 },
     /// The file ends inside the area that begins at `offset`. `stream` is known if enough of its head is there.
@@ -63,48 +63,48 @@ impl fmt::Display for Owner {
 impl fmt::Display for Damage {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         let offset = self.offset;
-        match self.kind {
-            DamageKind::Unreadable { end } => write!(
+        match self.category {
+            DamageCategory::Unreadable { end } => write!(
                 out,
                 "bytes {offset} to {end} are damaged: no intact block begins there and they were left out"
             ),
-            DamageKind::Cut {
+            DamageCategory::Cut {
                 stream: Some(stream),
             } => write!(
                 out,
                 "the file ends too early: the block of {} at byte {offset} is not whole and was left out",
                 Owner(stream)
             ),
-            DamageKind::Cut { stream: None } => write!(
+            DamageCategory::Cut { stream: None } => write!(
                 out,
                 "the file ends too early: what begins at byte {offset} is not whole and was left out"
             ),
-            DamageKind::WrongChecksum { end, stream } => write!(
+            DamageCategory::WrongChecksum { end, stream } => write!(
                 out,
                 "bytes {offset} to {end} are damaged: the block of {} does not match its checksum and was left out",
                 Owner(stream)
             ),
-            DamageKind::ImplausibleLength { end, stream } => write!(
+            DamageCategory::ImplausibleLength { end, stream } => write!(
                 out,
                 "bytes {offset} to {end} are damaged: the block of {} has an impossible length and was left out",
                 Owner(stream)
             ),
-            DamageKind::NotUnpackable { end, stream } => write!(
+            DamageCategory::NotUnpackable { end, stream } => write!(
                 out,
                 "bytes {offset} to {end} are damaged: the block of {} cannot be unpacked and was left out",
                 Owner(stream)
             ),
-            DamageKind::WrongSlot => write!(
+            DamageCategory::WrongSlot => write!(
                 out,
                 "the slot at byte {offset} is damaged: its head makes no sense and its events were left out"
             ),
-            DamageKind::WrongRecord { stream, number } => write!(
+            DamageCategory::WrongRecord { stream, number } => write!(
                 out,
                 "the block at byte {offset} is damaged: chunk {number} of {} makes no sense from some record on, \
                  and the rest of it was left out",
                 Owner(stream)
             ),
-            DamageKind::Missing {
+            DamageCategory::Missing {
                 stream,
                 first,
                 n_chunks: 1,
@@ -113,7 +113,7 @@ impl fmt::Display for Damage {
                 "chunk {first} of {} is missing from the file, and what it said was left out",
                 Owner(stream)
             ),
-            DamageKind::Missing {
+            DamageCategory::Missing {
                 stream,
                 first,
                 n_chunks,
@@ -123,11 +123,11 @@ impl fmt::Display for Damage {
                 first.saturating_add(n_chunks - 1),
                 Owner(stream)
             ),
-            DamageKind::WrongForeignRecord => write!(
+            DamageCategory::WrongForeignRecord => write!(
                 out,
                 "the record at byte {offset} makes no sense: it and what follows were left out"
             ),
-            DamageKind::ReadFailed { stream, reason } => write!(
+            DamageCategory::ReadFailed { stream, reason } => write!(
                 out,
                 "the block of {} at byte {offset} could not be read ({reason}) and was left out",
                 Owner(stream)
@@ -144,7 +144,7 @@ mod tests {
     fn note_names_the_bytes_the_owner_and_what_became_of_them() {
         let note = Damage {
             offset: 73_728,
-            kind: DamageKind::WrongChecksum {
+            category: DamageCategory::WrongChecksum {
                 end: 139_264,
                 stream: 3,
             },
@@ -159,7 +159,7 @@ mod tests {
     fn missing_chunks_are_counted_from_first_to_last() {
         let missing = |first, n_chunks| Damage {
             offset: 0,
-            kind: DamageKind::Missing {
+            category: DamageCategory::Missing {
                 stream: REGISTRY_STREAM,
                 first,
                 n_chunks,

@@ -15,21 +15,21 @@ use nodes::{NodePlaces, ROOT};
 /// One allocation or release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Op {
-    /// The block's first byte; 0 for [`OpKind::Unfree`].
+    /// The block's first byte; 0 for [`OpAction::Unfree`].
     pub address: u64,
     /// Bytes asked for, or the length of a released range; 0 otherwise.
     pub size: u64,
     /// The call stack: its innermost frame in [`DecodedChunk::nodes`]. Of a release it is the stack on which the
     /// thread allocated last, because no stack is recorded for releases.
     pub node: u32,
-    pub kind: OpKind,
+    pub action: OpAction,
     /// Of an allocation: the number of its [`crate::Allocator`], known to be one of them; 0 otherwise.
     pub allocator: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
-pub enum OpKind {
+pub enum OpAction {
     #[default]
     Alloc,
     /// The block that begins at the address is released.
@@ -133,10 +133,10 @@ impl DecodedChunk {
                     address,
                     size,
                     node,
-                    kind: OpKind::Alloc,
+                    action: OpAction::Alloc,
                     allocator: allocator as u8,
                 }),
-                Record::Free { address } => self.release(OpKind::Free, address, 0, node),
+                Record::Free { address } => self.release(OpAction::Free, address, 0, node),
                 Record::Push(frame) => node = self.places.child(&mut self.nodes, node, frame),
                 Record::Pop(n_frames) => node = self.ancestor(node, n_frames),
                 Record::Time(time) => self.mark_time(time),
@@ -145,9 +145,9 @@ impl DecodedChunk {
                     first_op: self.ops.len() as u32,
                 }),
                 Record::FreeRange { address, length } => {
-                    self.release(OpKind::FreeRange, address, length, node);
+                    self.release(OpAction::FreeRange, address, length, node);
                 }
-                Record::Unfree => self.release(OpKind::Unfree, 0, 0, node),
+                Record::Unfree => self.release(OpAction::Unfree, 0, 0, node),
             }
         }
     }
@@ -189,12 +189,12 @@ impl DecodedChunk {
     }
 
     #[inline(always)]
-    fn release(&mut self, kind: OpKind, address: u64, size: u64, node: u32) {
+    fn release(&mut self, action: OpAction, address: u64, size: u64, node: u32) {
         self.ops.push(Op {
             address,
             size,
             node,
-            kind,
+            action,
             allocator: 0,
         });
     }
@@ -328,14 +328,14 @@ mod tests {
             tables.write_free_range(out, 0x3000, 4096);
             tables.write_unfree(out);
         });
-        let kinds: Vec<_> = chunk.ops.iter().map(|op| op.kind).collect();
+        let actions: Vec<_> = chunk.ops.iter().map(|op| op.action).collect();
         assert_eq!(
-            kinds,
+            actions,
             [
-                OpKind::Alloc,
-                OpKind::Free,
-                OpKind::FreeRange,
-                OpKind::Unfree
+                OpAction::Alloc,
+                OpAction::Free,
+                OpAction::FreeRange,
+                OpAction::Unfree
             ]
         );
         assert_eq!(chunk.ops[0].allocator, Allocator::Calloc as u8);
@@ -404,7 +404,7 @@ mod tests {
             }
             for op in &chunk.ops {
                 prop_assert!((op.node as usize) < chunk.nodes.len());
-                prop_assert!(op.kind != OpKind::Alloc || Allocator::from_number(op.allocator).is_some());
+                prop_assert!(op.action != OpAction::Alloc || Allocator::from_number(op.allocator).is_some());
             }
             prop_assert!(chunk.segments.is_sorted_by_key(|segment| segment.first_op));
             prop_assert!(chunk.segments.iter().all(|segment| segment.first_op as usize <= chunk.ops.len()));

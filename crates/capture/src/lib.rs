@@ -24,8 +24,8 @@ pub mod registry;
 pub mod wire;
 
 pub use allocator::Allocator;
-pub use damage::{Damage, DamageKind};
-pub use decode::{DecodedChunk, Node, Op, OpKind, Segment, TimeMark};
+pub use damage::{Damage, DamageCategory};
+pub use decode::{DecodedChunk, Node, Op, OpAction, Segment, TimeMark};
 pub use event::{Frame, Record, Tables};
 pub use foreign::ForeignEvents;
 pub use header::{Header, Mode};

@@ -4,8 +4,8 @@ use std::io::Cursor;
 use std::path::PathBuf;
 
 use heaptide_capture::heap::{
-    AllocationFrame, AllocationStacks, EdgeKind, HeapError, HeapFailure, HeapSnapshot, Label,
-    NO_OBJECT, RecordingPosition, RootKind, write_heap,
+    AllocationFrame, AllocationStacks, EdgeType, HeapError, HeapFailure, HeapSnapshot, Label,
+    NO_OBJECT, RecordingPosition, RootCategory, write_heap,
 };
 use heaptide_testkit::HeapBuilder;
 use proptest::prelude::*;
@@ -32,9 +32,9 @@ fn small() -> HeapSnapshot {
     let dict = builder.object("dict", 232);
     let array = builder.object("numpy.ndarray", 112);
     builder.extra(array, 8_000_000);
-    builder.edge(module, dict, Label::new(EdgeKind::DictOf, 0));
-    builder.named(dict, array, EdgeKind::Key, "prices");
-    builder.root(RootKind::Module, "shop", module);
+    builder.edge(module, dict, Label::new(EdgeType::DictOf, 0));
+    builder.named(dict, array, EdgeType::Key, "prices");
+    builder.root(RootCategory::Module, "shop", module);
     builder.value(array, "[1 2 3]");
     let mut snapshot = builder.finish();
     snapshot.types[0].object = 1;
@@ -83,17 +83,22 @@ fn snapshots() -> impl Strategy<Value = HeapSnapshot> {
                 return builder.finish();
             }
             let pick = |number: u16| added[number as usize % added.len()];
-            for (from, to, kind, number) in edges {
-                let kind = EdgeKind::ALL[kind];
-                if kind.has_name() {
-                    builder.named(pick(from), pick(to), kind, &format!("name{}", number % 7));
+            for (from, to, edge_type, number) in edges {
+                let edge_type = EdgeType::ALL[edge_type];
+                if edge_type.has_name() {
+                    builder.named(
+                        pick(from),
+                        pick(to),
+                        edge_type,
+                        &format!("name{}", number % 7),
+                    );
                 } else {
-                    builder.edge(pick(from), pick(to), Label::new(kind, number));
+                    builder.edge(pick(from), pick(to), Label::new(edge_type, number));
                 }
             }
             let mut valued = std::collections::HashSet::new();
             for (object, text) in labelled {
-                builder.root(RootKind::Frame, &text, pick(object));
+                builder.root(RootCategory::Frame, &text, pick(object));
                 if valued.insert(pick(object)) {
                     builder.value(pick(object), &text);
                 }
@@ -160,7 +165,7 @@ fn numbers_that_lead_nowhere_are_refused() {
     let spoil: [fn(&mut HeapSnapshot); 7] = [
         |heap| heap.edges.targets[0] = 3,
         |heap| heap.objects.types[2] = 9,
-        |heap| heap.edges.labels[1] = Label::new(EdgeKind::Key, 700),
+        |heap| heap.edges.labels[1] = Label::new(EdgeType::Key, 700),
         |heap| heap.roots[0].object = NO_OBJECT - 1,
         |heap| heap.values[0].object = 3,
         |heap| heap.objects.addresses.swap(0, 1),

@@ -1,6 +1,6 @@
 //! What `heaptide heap` prints of a small heap.
 
-use heaptide_capture::heap::{EdgeKind, write_heap};
+use heaptide_capture::heap::{EdgeType, write_heap};
 use heaptide_testkit::{Added, HeapBuilder, shop};
 
 use crate::{Folder, error_text, printed};
@@ -114,7 +114,7 @@ fn diff_is_laid_out_as_heapy_lays_out_differences() {
     let folder = with_shop();
     let mut later = shop();
     let extra = later.object_at(0x9000, "shop.Order", 48);
-    later.root(heaptide_capture::heap::RootKind::C, "", extra);
+    later.root(heaptide_capture::heap::RootCategory::C, "", extra);
     write(&folder, "later.heap", later);
     assert_eq!(
         printed(&folder.heaptide("heap diff job.heap later.heap")),
@@ -170,7 +170,7 @@ fn leaking_shop() -> HeapBuilder {
     let cache = Added(2);
     for at in 0..100 {
         let receipt = heap.object("shop.Receipt", 1000);
-        heap.named(cache, receipt, EdgeKind::Key, &format!("r{at}"));
+        heap.named(cache, receipt, EdgeType::Key, &format!("r{at}"));
     }
     heap
 }
@@ -251,7 +251,7 @@ fn heapsnapshot_is_what_the_loader_of_devtools_expects() {
     let mut heap = leaking_shop();
     let array = heap.object("numpy.ndarray", 112);
     heap.extra(array, 5 << 30);
-    heap.named(Added(1), array, EdgeKind::Key, "samples");
+    heap.named(Added(1), array, EdgeType::Key, "samples");
     write(&folder, "big.heap", heap);
     assert_eq!(
         printed(&folder.heaptide("heap export big.heap")),

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use heaptide_capture::{Allocator, DecodedChunk, Frame, Node, Op, OpKind, TimeMark};
+use heaptide_capture::{Allocator, DecodedChunk, Frame, Node, Op, OpAction, TimeMark};
 use heaptide_tally::Tally;
 
 const OPS_PER_CHUNK: usize = 20_000;
@@ -52,7 +52,7 @@ fn main() {
                     address: next,
                     size: 16 + (state >> 33) % 600,
                     node: ((state >> 48) % 200) as u32,
-                    kind: OpKind::Alloc,
+                    action: OpAction::Alloc,
                     allocator: Allocator::Malloc as u8,
                 };
                 if live.len() < n_live {
@@ -68,7 +68,7 @@ fn main() {
                     let address = live[at];
                     chunk.ops.push(Op {
                         address,
-                        kind: OpKind::Free,
+                        action: OpAction::Free,
                         size: 0,
                         ..op
                     });

@@ -23,7 +23,7 @@ mod tests;
 use std::hint::black_box;
 use std::ops::Range;
 
-use heaptide_capture::{Allocator, Capture, Damage, DecodedChunk, Op, OpKind, TimeMark};
+use heaptide_capture::{Allocator, Capture, Damage, DecodedChunk, Op, OpAction, TimeMark};
 
 use crate::amount::{Raw, Weigher};
 use crate::live_blocks::LiveBlocks;
@@ -262,8 +262,8 @@ impl Tally {
                 black_box(batch.iter().fold(0, touch));
             }
             for op in batch {
-                match op.kind {
-                    OpKind::Alloc => {
+                match op.action {
+                    OpAction::Alloc => {
                         let op = &self.as_seen(thread, *op);
                         let (site, is_wanted) = self.site_of(chunk, thread, op, wanted);
                         if is_wanted {
@@ -274,9 +274,9 @@ impl Tally {
                         }
                         self.alloc(site, op.allocator, op.address, op.size);
                     }
-                    OpKind::Free => self.free(thread, op.address),
-                    OpKind::FreeRange => self.free_range(thread, op.address, op.size),
-                    OpKind::Unfree => self.unfree(thread),
+                    OpAction::Free => self.free(thread, op.address),
+                    OpAction::FreeRange => self.free_range(thread, op.address, op.size),
+                    OpAction::Unfree => self.unfree(thread),
                 }
             }
         }

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use heaptide_capture::heap::{
-    EdgeKind, HeapHeader, HeapSnapshot, Label, NO_OBJECT, Objects, Root, RootKind, TypeInfo, Value,
+    EdgeType, HeapHeader, HeapSnapshot, Label, NO_OBJECT, Objects, Root, RootCategory, TypeInfo,
+    Value,
 };
 
 /// The number of an added object. [`HeapBuilder::finish`] renumbers objects unless they were added in the order of their
@@ -97,9 +98,9 @@ impl HeapBuilder {
     }
 
     /// Adds a reference of a kind that has a name.
-    pub fn named(&mut self, from: Added, to: Added, kind: EdgeKind, name: &str) {
+    pub fn named(&mut self, from: Added, to: Added, edge_type: EdgeType, name: &str) {
         let number = self.name(name);
-        self.edge(from, to, Label::new(kind, number));
+        self.edge(from, to, Label::new(edge_type, number));
     }
 
     /// Adds a reference of a kind that has a position, or neither.
@@ -109,10 +110,10 @@ impl HeapBuilder {
         }
     }
 
-    pub fn root(&mut self, kind: RootKind, name: &str, object: Added) {
+    pub fn root(&mut self, category: RootCategory, name: &str, object: Added) {
         let name = self.name(name);
         self.snapshot.roots.push(Root {
-            kind,
+            category,
             name,
             object: object.0,
         });
@@ -180,9 +181,9 @@ mod tests {
         let value = builder.object_at(300, "int", 28);
         let owner = builder.object_at(100, "shop.Order", 48);
         let dict = builder.object_at(200, "dict", 64);
-        builder.edge(owner, dict, Label::new(EdgeKind::DictOf, 0));
-        builder.named(dict, value, EdgeKind::Key, "price");
-        builder.root(RootKind::Module, "shop", owner);
+        builder.edge(owner, dict, Label::new(EdgeType::DictOf, 0));
+        builder.named(dict, value, EdgeType::Key, "price");
+        builder.root(RootCategory::Module, "shop", owner);
         builder.value(value, "17");
         let snapshot = builder.finish();
         assert_eq!(snapshot.objects.addresses, [100, 200, 300]);

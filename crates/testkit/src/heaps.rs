@@ -1,6 +1,6 @@
 //! Heap snapshots that several tests share.
 
-use heaptide_capture::heap::{EdgeKind, Label, RootKind};
+use heaptide_capture::heap::{EdgeType, Label, RootCategory};
 
 use crate::{Added, HeapBuilder};
 
@@ -10,16 +10,16 @@ pub fn shop() -> HeapBuilder {
     heap.header().pid = 7;
     let module = heap.object("module", 72);
     let namespace = heap.object("dict", 200);
-    heap.edge(module, namespace, Label::new(EdgeKind::DictOf, 0));
-    heap.root(RootKind::Module, "job", module);
+    heap.edge(module, namespace, Label::new(EdgeType::DictOf, 0));
+    heap.root(RootCategory::Module, "job", module);
     let cache = heap.object("dict", 400);
-    heap.named(namespace, cache, EdgeKind::Key, "cache");
+    heap.named(namespace, cache, EdgeType::Key, "cache");
     let open = heap.object("set", 216);
-    heap.named(namespace, open, EdgeKind::Key, "open");
+    heap.named(namespace, open, EdgeType::Key, "open");
     for (at, key) in ["a", "b"].into_iter().enumerate() {
         let order = order(&mut heap, cache, key);
         if at == 0 {
-            heap.edge(open, order, Label::new(EdgeKind::Element, 0));
+            heap.edge(open, order, Label::new(EdgeType::Element, 0));
         }
     }
     heap
@@ -27,10 +27,10 @@ pub fn shop() -> HeapBuilder {
 
 fn order(heap: &mut HeapBuilder, cache: Added, key: &str) -> Added {
     let order = heap.object("shop.Order", 48);
-    heap.named(cache, order, EdgeKind::Key, key);
+    heap.named(cache, order, EdgeType::Key, key);
     let own = heap.object("dict", 64);
-    heap.edge(order, own, Label::new(EdgeKind::DictOf, 0));
+    heap.edge(order, own, Label::new(EdgeType::DictOf, 0));
     let price = heap.object("float", 24);
-    heap.named(own, price, EdgeKind::Key, "price");
+    heap.named(own, price, EdgeType::Key, "price");
     order
 }

@@ -2,7 +2,7 @@
 //! interpreter, so the program goes on meanwhile.
 
 use heaptide_capture::heap::{
-    EdgeKind, Edges, HeapHeader, HeapSnapshot, Label, NO_OBJECT, Objects, Root, Value,
+    EdgeType, Edges, HeapHeader, HeapSnapshot, Label, NO_OBJECT, Objects, Root, Value,
 };
 
 use super::column::Column;
@@ -116,11 +116,11 @@ fn ordered_edges(
             let label = Label::from_word(*label);
             edges
                 .labels
-                .push(label.unwrap_or(Label::new(EdgeKind::Referent, 0)));
+                .push(label.unwrap_or(Label::new(EdgeType::Referent, 0)));
         }
         while let Some((_, target)) = weak.next_if(|(from, _)| *from as usize == number) {
             edges.targets.push(*target);
-            edges.labels.push(Label::new(EdgeKind::Weak, 0));
+            edges.labels.push(Label::new(EdgeType::Weak, 0));
         }
         edges.starts.push(edges.targets.len() as u32);
     }

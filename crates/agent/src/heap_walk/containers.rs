@@ -1,6 +1,6 @@
 //! What lists, tuples, dicts and arrays refer to, read where they keep it, and what a dict's entries are called.
 
-use heaptide_capture::heap::{EdgeKind, Label};
+use heaptide_capture::heap::{EdgeType, Label};
 
 use super::output::Output;
 use super::reader::Reader;
@@ -23,7 +23,7 @@ impl<O: Output> Walk<'_, O> {
         }
         for index in 0..n_now {
             let target = self.reader.word(items + index * 8);
-            self.edge(target, Label::new(EdgeKind::Index, 0));
+            self.edge(target, Label::new(EdgeType::Index, 0));
         }
         true
     }
@@ -36,7 +36,7 @@ impl<O: Output> Walk<'_, O> {
         }
         for index in 0..n_items {
             let target = self.reader.word(items + index * 8);
-            self.edge(target, Label::new(EdgeKind::Index, index as u32));
+            self.edge(target, Label::new(EdgeType::Index, index as u32));
         }
     }
 
@@ -54,7 +54,7 @@ impl<O: Output> Walk<'_, O> {
         let mut position = 0;
         reader.dict_entries(at, |key, value| {
             let label = self.key_label(key, position);
-            self.edge(key, Label::new(EdgeKind::KeyOf, position));
+            self.edge(key, Label::new(EdgeType::KeyOf, position));
             self.edge(value, label);
             position = position.saturating_add(1);
         });
@@ -65,14 +65,14 @@ impl<O: Output> Walk<'_, O> {
         let reader = self.reader;
         let key_type = reader.type_of(key);
         if key_type == reader.known.unicode {
-            return Label::new(EdgeKind::Key, self.names.of_object(reader, key));
+            return Label::new(EdgeType::Key, self.names.of_object(reader, key));
         }
         if key_type == reader.known.long {
             if let Some(number) = small_number(reader, key) {
-                return Label::new(EdgeKind::NumberKey, number);
+                return Label::new(EdgeType::NumberKey, number);
             }
         }
-        Label::new(EdgeKind::Item, position)
+        Label::new(EdgeType::Item, position)
     }
 
     /// References of an object that the collector does not follow, by the fields that are known of it.
@@ -87,7 +87,7 @@ impl<O: Output> Walk<'_, O> {
     /// What a numpy array refers to: the collector does not follow arrays.
     pub(super) fn array(&mut self, at: usize) {
         let reader = self.reader;
-        let internal = |name| Label::new(EdgeKind::Internal, name);
+        let internal = |name| Label::new(EdgeType::Internal, name);
         let description = reader.word(at + array::DESCRIPTION);
         self.edge(
             reader.word(at + array::BASE),

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use heaptide_capture::heap::{EdgeKind, Label, RootKind};
+use heaptide_capture::heap::{EdgeType, Label, RootCategory};
 
 use super::names::NameTable;
 use super::output::Output;
@@ -135,7 +135,7 @@ impl<O: Output> Walk<'_, O> {
         ];
         for (target, name) in fixed {
             if target != 0 && self.referents.contains(&target) {
-                let label = Label::new(EdgeKind::Internal, self.names.of_text(name));
+                let label = Label::new(EdgeType::Internal, self.names.of_text(name));
                 entries.push((target, label));
             }
         }
@@ -147,7 +147,7 @@ impl<O: Output> Walk<'_, O> {
             let word = reader.word(frame + reader.heap.frame_locals + number * 8);
             let target = untagged(reader, word);
             if target != 0 {
-                entries.push((target, Label::new(EdgeKind::Local, *name)));
+                entries.push((target, Label::new(EdgeType::Local, *name)));
             }
         }
     }
@@ -185,7 +185,7 @@ impl<O: Output> Walk<'_, O> {
         let function = format!("thread {thread}/{function}");
         let Some(function_offset) = reader.heap.frame_function else {
             // 3.10: the frame is an object, and tells of itself.
-            roots.add(self, RootKind::Frame, &function, frame);
+            roots.add(self, RootCategory::Frame, &function, frame);
             return;
         };
         let fixed = [
@@ -205,7 +205,12 @@ impl<O: Output> Walk<'_, O> {
         ];
         for (target, name) in fixed {
             if target != 0 {
-                roots.add(self, RootKind::Frame, &format!("{function} {name}"), target);
+                roots.add(
+                    self,
+                    RootCategory::Frame,
+                    &format!("{function} {name}"),
+                    target,
+                );
             }
         }
         if !roots.read_locals {
@@ -217,7 +222,7 @@ impl<O: Output> Walk<'_, O> {
             let target = untagged(reader, reader.word(first + number * 8));
             if target != 0 {
                 let name = format!("{function}.{}", self.names.names.get(*name));
-                roots.add(self, RootKind::Frame, &name, target);
+                roots.add(self, RootCategory::Frame, &name, target);
             }
         }
         let end = match reader.heap.frame_stack {
@@ -232,7 +237,7 @@ impl<O: Output> Walk<'_, O> {
             let target = untagged(reader, reader.word(first + number * 8));
             if target != 0 {
                 let name = format!("{function} value {}", number - names.len());
-                roots.add(self, RootKind::Frame, &name, target);
+                roots.add(self, RootCategory::Frame, &name, target);
             }
         }
     }

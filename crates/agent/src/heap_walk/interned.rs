@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use heaptide_capture::heap::{EdgeKind, Label, Objects};
+use heaptide_capture::heap::{EdgeType, Label, Objects};
 
 use super::column::Column;
 use super::output::{Facts, Output};
@@ -152,7 +152,7 @@ pub fn add<O: Output>(
     let handle = walk.visited.find(table as u64).ok_or(Full)?;
     walk.failed |= !walk.output.begin_with(handle);
     for (string, position) in strings.iter() {
-        walk.edge(*string, Label::new(EdgeKind::KeyOf, *position));
+        walk.edge(*string, Label::new(EdgeType::KeyOf, *position));
     }
     let reader = walk.reader;
     let type_number = walk.type_number(reader.known.dict);

@@ -2,7 +2,7 @@
 //! data, and a snapshot travels.
 
 use heaptide_capture::glob;
-use heaptide_capture::heap::{EdgeKind, HeapSnapshot};
+use heaptide_capture::heap::{EdgeType, HeapSnapshot};
 
 use super::reader::Reader;
 
@@ -60,16 +60,16 @@ pub fn redact(snapshot: &mut HeapSnapshot, patterns: &[String]) {
     let mut key_names = vec![false; hidden_names.len()];
     let mut last_key = None;
     for (target, label) in snapshot.edges.targets.iter().zip(&snapshot.edges.labels) {
-        if label.kind() == EdgeKind::KeyOf {
+        if label.edge_type() == EdgeType::KeyOf {
             last_key = Some(*target);
-        } else if label.kind().has_name() && is_hidden(label.number()) {
-            let key = last_key.filter(|_| label.kind() == EdgeKind::Key);
+        } else if label.edge_type().has_name() && is_hidden(label.number()) {
+            let key = last_key.filter(|_| label.edge_type() == EdgeType::Key);
             for object in [Some(*target), key].into_iter().flatten() {
                 if let Some(hidden) = hidden_objects.get_mut(object as usize) {
                     *hidden = true;
                 }
             }
-            if label.kind() == EdgeKind::Key {
+            if label.edge_type() == EdgeType::Key {
                 if let Some(hidden) = key_names.get_mut(label.number() as usize) {
                     *hidden = true;
                 }
@@ -101,9 +101,9 @@ mod tests {
         let key = builder.object("str", 60);
         let value = builder.object("str", 60);
         let other = builder.object("str", 60);
-        builder.edge(dict, key, Label::new(EdgeKind::KeyOf, 0));
-        builder.named(dict, value, EdgeKind::Key, "API_Token");
-        builder.named(dict, other, EdgeKind::Key, "colour");
+        builder.edge(dict, key, Label::new(EdgeType::KeyOf, 0));
+        builder.named(dict, value, EdgeType::Key, "API_Token");
+        builder.named(dict, other, EdgeType::Key, "colour");
         builder.value(key, "'API_Token'");
         builder.value(value, "'s3cret'");
         builder.value(other, "'blue'");

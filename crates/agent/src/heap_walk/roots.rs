@@ -1,6 +1,6 @@
 //! Where a walk begins, and how what no root leads to is told apart.
 
-use heaptide_capture::heap::{Objects, Root, RootKind};
+use heaptide_capture::heap::{Objects, Root, RootCategory};
 
 use super::column::Column;
 use super::index::Index;
@@ -29,13 +29,17 @@ impl Roots {
     pub fn add<O: Output>(
         &mut self,
         walk: &mut Walk<'_, O>,
-        kind: RootKind,
+        category: RootCategory,
         name: &str,
         address: usize,
     ) {
         if let Some(object) = walk.add(address) {
             let name = walk.names.of_text(name);
-            self.found.push(Root { kind, name, object });
+            self.found.push(Root {
+                category,
+                name,
+                object,
+            });
         }
     }
 
@@ -44,7 +48,7 @@ impl Roots {
         let reader = walk.reader;
         let modules = reader.modules();
         if modules != 0 {
-            self.add(walk, RootKind::Interpreter, "sys.modules", modules);
+            self.add(walk, RootCategory::Interpreter, "sys.modules", modules);
             let is_dict = reader.type_of(modules) == reader.known.dict;
             let mut entries = Vec::new();
             if is_dict {
@@ -56,7 +60,7 @@ impl Roots {
                     continue;
                 }
                 let name = reader.text(key, &mut buffer).map_or("", |(text, _)| text);
-                self.add(walk, RootKind::Module, name, value);
+                self.add(walk, RootCategory::Module, name, value);
             }
         }
         walk.frame_roots(self);
@@ -148,7 +152,7 @@ impl Roots {
                 if !is_static_type {
                     walk.output.flags[first + number] |= Objects::HELD_BY_C;
                     self.found.push(Root {
-                        kind: RootKind::C,
+                        category: RootCategory::C,
                         name: 0,
                         object: handle,
                     });
@@ -193,7 +197,7 @@ impl Roots {
         }
         let object = interned::add(walk, table, &strings)?;
         self.found.push(Root {
-            kind: RootKind::Interpreter,
+            category: RootCategory::Interpreter,
             name: walk.names.of_text(Root::INTERNED_STRINGS),
             object,
         });
@@ -208,7 +212,7 @@ impl Roots {
             walk.reader
                 .c_text(walk.reader.word(at + type_object::NAME), &mut name);
             self.found.push(Root {
-                kind: RootKind::Type,
+                category: RootCategory::Type,
                 name: walk.names.of_text(&name),
                 object: *handle,
             });

@@ -3,7 +3,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use heaptide_capture::heap::{EdgeKind, Label, Objects};
+use heaptide_capture::heap::{EdgeType, Label, Objects};
 
 use super::column::Column;
 use super::count::Sums;
@@ -163,7 +163,7 @@ impl<O: Output> Walk<'_, O> {
                 let mut position = 0;
                 reader.dict_entries(at, |key, value| {
                     let label = self.key_label(key, position);
-                    entries.push((key, Label::new(EdgeKind::KeyOf, position)));
+                    entries.push((key, Label::new(EdgeType::KeyOf, position)));
                     entries.push((value, label));
                     position = position.saturating_add(1);
                 });
@@ -199,17 +199,17 @@ impl<O: Output> Walk<'_, O> {
                 entries[next_entry - 1].1
             } else if target == dict {
                 dict_is_reported = true;
-                Label::new(EdgeKind::DictOf, 0)
+                Label::new(EdgeType::DictOf, 0)
             } else if let Some(label) = self.field_label(type_number, at, target) {
                 label
             } else if target == own_type {
-                Label::new(EdgeKind::Type, 0)
+                Label::new(EdgeType::Type, 0)
             } else {
                 let kind = match special {
-                    Special::Sequence => EdgeKind::Index,
-                    Special::Set => EdgeKind::Element,
-                    Special::Generator | Special::Frame => EdgeKind::Stack,
-                    _ => EdgeKind::Referent,
+                    Special::Sequence => EdgeType::Index,
+                    Special::Set => EdgeType::Element,
+                    Special::Generator | Special::Frame => EdgeType::Stack,
+                    _ => EdgeType::Referent,
                 };
                 position += 1;
                 Label::new(kind, position - 1)
@@ -217,7 +217,7 @@ impl<O: Output> Walk<'_, O> {
             self.edge(target, label);
         }
         if !dict_is_reported && self.may_omit_dict(type_number) {
-            self.edge(dict, Label::new(EdgeKind::DictOf, 0));
+            self.edge(dict, Label::new(EdgeType::DictOf, 0));
         }
         self.entries = entries;
         flags
@@ -318,7 +318,7 @@ pub fn attributes_of(
     for (number, name) in entry.attributes.iter().enumerate() {
         let value = reader.word(values + number * 8);
         if value != 0 {
-            entries.push((value, Label::new(EdgeKind::Attribute, *name)));
+            entries.push((value, Label::new(EdgeType::Attribute, *name)));
         }
     }
     Objects::INLINE_VALUES

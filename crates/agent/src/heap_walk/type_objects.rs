@@ -1,6 +1,6 @@
 //! What types refer to: more than they say of themselves, since the collector has no need of names and bases.
 
-use heaptide_capture::heap::{EdgeKind, Label};
+use heaptide_capture::heap::{EdgeType, Label};
 
 use super::output::Output;
 use super::types::{cached_keys, shared_keys};
@@ -11,10 +11,10 @@ impl<O: Output> Walk<'_, O> {
     pub(super) fn type_references(&mut self, type_number: u32, at: usize, collected: bool) {
         let reader = self.reader;
         let dict = reader.dict_of_type(at);
-        let internal = |name| Label::new(EdgeKind::Internal, name);
+        let internal = |name| Label::new(EdgeType::Internal, name);
         let names = &self.internal;
         let mut known = vec![
-            (dict, Label::new(EdgeKind::DictOf, 0)),
+            (dict, Label::new(EdgeType::DictOf, 0)),
             (reader.word(at + type_object::MRO), internal(names.mro)),
             (reader.word(at + type_object::BASES), internal(names.bases)),
             (reader.word(at + type_object::BASE), internal(names.base)),
@@ -46,8 +46,8 @@ impl<O: Output> Walk<'_, O> {
             let label = known.iter().find(|(known, _)| *known == target);
             let label = match label {
                 Some((_, label)) => *label,
-                None if target == own_type => Label::new(EdgeKind::Type, 0),
-                None => Label::new(EdgeKind::Referent, position as u32),
+                None if target == own_type => Label::new(EdgeType::Type, 0),
+                None => Label::new(EdgeType::Referent, position as u32),
             };
             self.edge(target, label);
         }
@@ -67,7 +67,7 @@ impl<O: Output> Walk<'_, O> {
         if keys == 0 || !self.read_inline {
             return;
         }
-        let label = Label::new(EdgeKind::Internal, self.internal.shared_key);
+        let label = Label::new(EdgeType::Internal, self.internal.shared_key);
         for key in shared_keys(reader, keys) {
             self.edge(key, label);
         }

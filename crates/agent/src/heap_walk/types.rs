@@ -1,7 +1,7 @@
 //! What a walk has to know of a type, found out once per type: how its instances are looked through, what their fields
 //! are called, and how large they are.
 
-use heaptide_capture::heap::{EdgeKind, Label, TypeInfo};
+use heaptide_capture::heap::{EdgeType, Label, TypeInfo};
 
 use super::names::NameTable;
 use super::reader::{Field, Reader};
@@ -261,9 +261,9 @@ fn collect_fields(
     let mut name = String::new();
     for base in chain {
         let kind = if reader.is_heap_type(*base) {
-            EdgeKind::Slot
+            EdgeType::Slot
         } else {
-            EdgeKind::Internal
+            EdgeType::Internal
         };
         let basic_size = reader.word(base + type_object::BASIC_SIZE);
         let members = reader.word(base + type_object::MEMBERS);
@@ -287,7 +287,7 @@ fn collect_fields(
         } else if *base == known.cell {
             fields.push(Field {
                 offset: object::CELL_CONTENT,
-                label: Label::new(EdgeKind::Cell, 0),
+                label: Label::new(EdgeType::Cell, 0),
             });
             &[]
         } else if *base == known.traceback {
@@ -322,7 +322,7 @@ fn add_fields(
 ) {
     for (offset, name) in more {
         if offset + 8 <= basic_size {
-            let label = Label::new(EdgeKind::Internal, names.of_text(name));
+            let label = Label::new(EdgeType::Internal, names.of_text(name));
             fields.push(Field {
                 offset: *offset,
                 label,

@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
 use heaptide_capture::heap::{AllocationFrame, AllocationStacks, HeapHeader, HeapSnapshot};
-use heaptide_capture::{Capture, DecodedChunk, Frame, OpKind};
+use heaptide_capture::{Capture, DecodedChunk, Frame, OpAction};
 use heaptide_tally::replay_until;
 use rustc_hash::FxHashMap;
 
@@ -153,17 +153,17 @@ impl Live {
         }
         let n_before = before(capture, chunk, &ops, cut);
         for op in &chunk.ops[ops.start..ops.start + n_before] {
-            match op.kind {
-                OpKind::Alloc => {
+            match op.action {
+                OpAction::Alloc => {
                     let stack = known.1.get(op.node as usize).copied().unwrap_or(0);
                     self.blocks.insert(op.address, (op.size, stack));
                 }
-                OpKind::Free | OpKind::FreeRange => {
+                OpAction::Free | OpAction::FreeRange => {
                     if let Some(block) = self.blocks.remove(&op.address) {
                         self.released.insert(stream, (op.address, block));
                     }
                 }
-                OpKind::Unfree => {
+                OpAction::Unfree => {
                     if let Some((address, block)) = self.released.remove(&stream) {
                         self.blocks.insert(address, block);
                     }

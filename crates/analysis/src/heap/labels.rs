@@ -1,26 +1,26 @@
 //! How references are written: as Python would reach what they lead to, where it can.
 
-use heaptide_capture::heap::{EdgeKind, HeapSnapshot, Label, Root, RootKind};
+use heaptide_capture::heap::{EdgeType, HeapSnapshot, Label, Root, RootCategory};
 
 /// A reference, as it is put behind what refers: `.name`, `['key']`, `[3]`, `->tp_subclasses`.
 pub fn reference(snapshot: &HeapSnapshot, label: Label) -> String {
     let number = label.number();
     let name = || snapshot.names.get(number);
-    match label.kind() {
-        EdgeKind::Referent => format!("->[{number}]"),
-        EdgeKind::Attribute | EdgeKind::Slot => format!(".{}", name()),
-        EdgeKind::Key => format!("[{}]", quoted(name())),
-        EdgeKind::NumberKey | EdgeKind::Index => format!("[{number}]"),
-        EdgeKind::Item => format!(".values()[{number}]"),
-        EdgeKind::KeyOf => format!(".keys()[{number}]"),
-        EdgeKind::Element => format!("list(_)[{number}]"),
-        EdgeKind::Cell => ".cell_contents".to_owned(),
-        EdgeKind::Local => format!(".f_locals[{}]", quoted(name())),
-        EdgeKind::Stack => format!("->f_valuestack[{number}]"),
-        EdgeKind::Weak => "->weak".to_owned(),
-        EdgeKind::Internal => internal(name()),
-        EdgeKind::DictOf => ".__dict__".to_owned(),
-        EdgeKind::Type => ".__class__".to_owned(),
+    match label.edge_type() {
+        EdgeType::Referent => format!("->[{number}]"),
+        EdgeType::Attribute | EdgeType::Slot => format!(".{}", name()),
+        EdgeType::Key => format!("[{}]", quoted(name())),
+        EdgeType::NumberKey | EdgeType::Index => format!("[{number}]"),
+        EdgeType::Item => format!(".values()[{number}]"),
+        EdgeType::KeyOf => format!(".keys()[{number}]"),
+        EdgeType::Element => format!("list(_)[{number}]"),
+        EdgeType::Cell => ".cell_contents".to_owned(),
+        EdgeType::Local => format!(".f_locals[{}]", quoted(name())),
+        EdgeType::Stack => format!("->f_valuestack[{number}]"),
+        EdgeType::Weak => "->weak".to_owned(),
+        EdgeType::Internal => internal(name()),
+        EdgeType::DictOf => ".__dict__".to_owned(),
+        EdgeType::Type => ".__class__".to_owned(),
     }
 }
 
@@ -40,16 +40,16 @@ fn internal(name: &str) -> String {
 /// Where a way begins.
 pub fn root(snapshot: &HeapSnapshot, root: &Root) -> String {
     let name = snapshot.names.get(root.name);
-    match root.kind {
-        RootKind::Interpreter if name.is_empty() => "<interpreter>".to_owned(),
-        RootKind::Interpreter if name.contains('.') => name.to_owned(),
-        RootKind::Interpreter if name.contains(' ') => format!("<{name}>"),
-        RootKind::Interpreter => format!("<interpreter>.{name}"),
-        RootKind::Module => format!("sys.modules[{}]", quoted(name)),
-        RootKind::Type => format!("<type {name}>"),
-        RootKind::Frame => format!("<frame {name}>"),
-        RootKind::Thread => format!("<thread {name}>"),
-        RootKind::C => "<held by C code>".to_owned(),
+    match root.category {
+        RootCategory::Interpreter if name.is_empty() => "<interpreter>".to_owned(),
+        RootCategory::Interpreter if name.contains('.') => name.to_owned(),
+        RootCategory::Interpreter if name.contains(' ') => format!("<{name}>"),
+        RootCategory::Interpreter => format!("<interpreter>.{name}"),
+        RootCategory::Module => format!("sys.modules[{}]", quoted(name)),
+        RootCategory::Type => format!("<type {name}>"),
+        RootCategory::Frame => format!("<frame {name}>"),
+        RootCategory::Thread => format!("<thread {name}>"),
+        RootCategory::C => "<held by C code>".to_owned(),
     }
 }
 

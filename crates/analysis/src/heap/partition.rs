@@ -2,7 +2,7 @@
 
 use std::hash::Hash;
 
-use heaptide_capture::heap::{EdgeKind, Label};
+use heaptide_capture::heap::{EdgeType, Label};
 use rustc_hash::FxHashMap;
 
 use super::labels;
@@ -249,7 +249,7 @@ fn incoming(
         for from in 0..heap.n_objects() as u32 {
             for (to, label) in edges.of(from) {
                 let at = place.get(to as usize).copied().unwrap_or(NOT_IN_SET);
-                if at != NOT_IN_SET && label.kind() != EdgeKind::Weak {
+                if at != NOT_IN_SET && label.edge_type() != EdgeType::Weak {
                     visit(at, from, label);
                 }
             }
@@ -337,18 +337,18 @@ impl Heap {
     /// How many items a container of Python's own has.
     pub fn n_items(&self, object: u32) -> Option<u64> {
         let one = self.snapshot.type_of(object);
-        let counted: fn(EdgeKind) -> bool = match (one.module.as_str(), one.name.as_str()) {
+        let counted: fn(EdgeType) -> bool = match (one.module.as_str(), one.name.as_str()) {
             ("builtins", "list" | "tuple") | ("collections", "deque") => {
-                |kind| kind == EdgeKind::Index
+                |kind| kind == EdgeType::Index
             }
             ("builtins", "dict") | ("collections", "OrderedDict" | "defaultdict") => {
-                |kind| matches!(kind, EdgeKind::Key | EdgeKind::NumberKey | EdgeKind::Item)
+                |kind| matches!(kind, EdgeType::Key | EdgeType::NumberKey | EdgeType::Item)
             }
-            ("builtins", "set" | "frozenset") => |kind| kind == EdgeKind::Element,
+            ("builtins", "set" | "frozenset") => |kind| kind == EdgeType::Element,
             _ => return None,
         };
         let labels = self.snapshot.edges.labels_of(object).iter();
-        Some(labels.filter(|label| counted(label.kind())).count() as u64)
+        Some(labels.filter(|label| counted(label.edge_type())).count() as u64)
     }
 
     /// The frames in which an object was allocated, outermost first; none if that is not known.

@@ -5,7 +5,7 @@
 //! by kind, because what several hold has no dominator of its own. Program text — code, functions, types, docstrings — weighs
 //! nothing; with earlier snapshots only what is new weighs.
 
-use heaptide_capture::heap::{EdgeKind, Root, RootKind};
+use heaptide_capture::heap::{EdgeType, Root, RootCategory};
 use rustc_hash::FxHashMap;
 
 use super::dominators::TOP;
@@ -278,7 +278,7 @@ impl<'a> Search<'a> {
             || self
                 .heap
                 .root_of(object)
-                .is_some_and(|root| root.kind == RootKind::Interpreter)
+                .is_some_and(|root| root.category == RootCategory::Interpreter)
     }
 
     fn explain(&self, found: Accumulation) -> Suspect {
@@ -364,7 +364,7 @@ impl<'a> Search<'a> {
         });
         let is_frame = |object: &u32| self.heap.kind(*object) == "types.FrameType";
         let root = path.first().and_then(|&root| self.heap.root_of(root));
-        let from_frame = root.is_some_and(|root| root.kind == RootKind::Frame);
+        let from_frame = root.is_some_and(|root| root.category == RootCategory::Frame);
         held.unwrap_or(if from_frame || path.iter().any(is_frame) {
             Shape::Frame
         } else {
@@ -391,7 +391,7 @@ impl<'a> Search<'a> {
             return Some(Shape::Traceback);
         }
         let edges = self.heap.snapshot.edges.of(item);
-        let mut names = edges.filter(|(_, label)| label.kind() == EdgeKind::Internal);
+        let mut names = edges.filter(|(_, label)| label.edge_type() == EdgeType::Internal);
         let has_closure =
             names.any(|(_, label)| self.heap.snapshot.names.get(label.number()) == "__closure__");
         (has_closure || refers_to("types.CellType"))
@@ -408,7 +408,7 @@ impl<'a> Search<'a> {
 fn is_interned_table(heap: &Heap, object: u32) -> bool {
     let root = heap.root_of(object);
     root.is_some_and(|root| {
-        root.kind == RootKind::Interpreter
+        root.category == RootCategory::Interpreter
             && heap.snapshot.names.get(root.name) == Root::INTERNED_STRINGS
     })
 }
@@ -453,7 +453,7 @@ fn program_text(heap: &Heap) -> Bits {
     }
     for object in 0..heap.n_objects() as u32 {
         for (target, label) in heap.snapshot.edges.of(object) {
-            let has_doc = matches!(label.kind(), EdgeKind::Key | EdgeKind::Internal)
+            let has_doc = matches!(label.edge_type(), EdgeType::Key | EdgeType::Internal)
                 && heap.snapshot.names.get(label.number()) == "__doc__";
             if has_doc {
                 text.insert(target);

@@ -3,7 +3,7 @@
 use super::graph::Graph;
 use super::labels;
 use super::view::Heap;
-use heaptide_capture::heap::{EdgeKind, NO_OBJECT};
+use heaptide_capture::heap::{EdgeType, NO_OBJECT};
 
 /// A line of the tree: an object, or the rest of its parent's children together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,14 +146,14 @@ impl Heap {
         }
         let mut roots = self.snapshot.roots.iter();
         let root = roots.find(|root| {
-            root.object == object && root.kind == heaptide_capture::heap::RootKind::Module
+            root.object == object && root.category == heaptide_capture::heap::RootCategory::Module
         })?;
         Some(self.snapshot.names.get(root.name).to_owned())
     }
 
     /// How many references of a kind an object has.
-    pub fn n_references(&self, object: u32, kind: EdgeKind) -> usize {
+    pub fn n_references(&self, object: u32, kind: EdgeType) -> usize {
         let labels = self.snapshot.edges.labels_of(object).iter();
-        labels.filter(|label| label.kind() == kind).count()
+        labels.filter(|label| label.edge_type() == kind).count()
     }
 }

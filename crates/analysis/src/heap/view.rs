@@ -3,7 +3,9 @@
 use std::collections::hash_map::Entry;
 use std::sync::OnceLock;
 
-use heaptide_capture::heap::{AllocationStacks, EdgeKind, HeapSnapshot, NO_OBJECT, Root, RootKind};
+use heaptide_capture::heap::{
+    AllocationStacks, EdgeType, HeapSnapshot, NO_OBJECT, Root, RootCategory,
+};
 use rustc_hash::FxHashMap;
 
 use super::dominators::{Dominators, TOP};
@@ -47,19 +49,20 @@ impl Heap {
             let roots = snapshot.roots.iter().filter(|root| wanted(root));
             Bits::of(n_objects, roots.map(|root| root.object))
         };
-        let modules = of_roots(&|root| root.kind == RootKind::Module);
+        let modules = of_roots(&|root| root.category == RootCategory::Module);
         let running = of_roots(&|root| is_of_running_code(&snapshot, root));
         // The variables of code that runs at a module's top are the module's: the module holds them, and has a name.
         let is_namespace = |object: u32| {
             let owner = owners.get(object as usize).copied();
             owner.is_some_and(|owner| modules.contains(owner))
         };
-        let is_known = |root: &Root| root.kind == RootKind::Module || !is_namespace(root.object);
+        let is_known =
+            |root: &Root| root.category == RootCategory::Module || !is_namespace(root.object);
         let graph = Graph::build(n_objects, |object| {
             let is_running = running.contains(object);
             let edges = snapshot.edges.of(object);
             edges.filter_map(move |(target, label)| {
-                let is_weak = label.kind() == EdgeKind::Weak;
+                let is_weak = label.edge_type() == EdgeType::Weak;
                 let only_runs_there = is_running && is_namespace(target);
                 (!is_weak && !only_runs_there).then_some(target)
             })
@@ -178,7 +181,7 @@ impl Heap {
     fn distances_from_roots(&self, avoided: impl Fn(u32) -> bool) -> Distances {
         let is_c = |root: &u32| {
             self.root_of(*root)
-                .is_some_and(|root| root.kind == RootKind::C)
+                .is_some_and(|root| root.category == RootCategory::C)
         };
         let roots = self.roots.iter().copied();
         let (by_c, named): (Vec<u32>, Vec<u32>) = roots.partition(is_c);
@@ -252,7 +255,7 @@ impl Heap {
     pub fn references_between(&self, from: u32, to: u32) -> Vec<String> {
         let edges = self.snapshot.edges.of(from);
         let between =
-            edges.filter(|&(target, label)| target == to && label.kind() != EdgeKind::Weak);
+            edges.filter(|&(target, label)| target == to && label.edge_type() != EdgeType::Weak);
         between
             .map(|(_, label)| labels::reference(&self.snapshot, label))
             .collect()
@@ -261,7 +264,8 @@ impl Heap {
     /// How one object refers to another, the first way if there are several.
     pub fn first_reference(&self, from: u32, to: u32) -> Option<String> {
         let mut edges = self.snapshot.edges.of(from);
-        let found = edges.find(|&(target, label)| target == to && label.kind() != EdgeKind::Weak);
+        let found =
+            edges.find(|&(target, label)| target == to && label.edge_type() != EdgeType::Weak);
         found.map(|(_, label)| labels::reference(&self.snapshot, label))
     }
 
@@ -314,6 +318,6 @@ fn is_of_running_code(snapshot: &HeapSnapshot, root: &Root) -> bool {
     let types = &snapshot.objects.types;
     let own = types.get(root.object as usize);
     let own = own.and_then(|&number| snapshot.types.get(number as usize));
-    matches!(root.kind, RootKind::Frame | RootKind::C)
+    matches!(root.category, RootCategory::Frame | RootCategory::C)
         && own.is_some_and(|own| matches!(own.name.as_str(), "function" | "frame" | "tuple"))
 }

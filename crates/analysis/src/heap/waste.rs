@@ -4,7 +4,7 @@
 //! Sizes of containers are compared with what the interpreter would need for their content. Where a container shares its keys or
 //! is of a type of its own, nothing is said of it.
 
-use heaptide_capture::heap::{EdgeKind, Objects, TypeInfo};
+use heaptide_capture::heap::{EdgeType, Objects, TypeInfo};
 use rustc_hash::FxHashMap;
 
 use super::view::Heap;
@@ -131,7 +131,7 @@ fn containers(heap: &Heap, sums: &mut Sums) {
                 (WasteCategory::SpareList, 8 * places.saturating_sub(n_items))
             }
             "dict" => {
-                let texts = heap.n_references(object, EdgeKind::Key) as u64 == n_items;
+                let texts = heap.n_references(object, EdgeType::Key) as u64 == n_items;
                 let needed = dict_bytes(n_items, texts && is_3_11(heap));
                 (WasteCategory::SparseDict, sparse(size, needed))
             }
@@ -210,7 +210,7 @@ impl SoleReferrers {
         let mut labels = edges.filter(|&(target, _)| target == object);
         let label = labels.next().map(|(_, label)| label);
         let names = &heap.snapshot.names;
-        let name = label.filter(|label| label.kind().has_name());
+        let name = label.filter(|label| label.edge_type().has_name());
         let name = name.map(|label| names.get(label.number()));
         let owner = heap.kind(holder);
         // An attribute in a dict is an attribute of whose dict it is.
@@ -257,7 +257,8 @@ fn slots(heap: &Heap, sums: &mut Sums) {
 /// Whether the object is a class: those of a metaclass cannot do without a dict.
 fn is_class(heap: &Heap, object: u32) -> bool {
     heap.snapshot.edges.of(object).any(|(_, label)| {
-        label.kind() == EdgeKind::Internal && heap.snapshot.names.get(label.number()) == "__mro__"
+        label.edge_type() == EdgeType::Internal
+            && heap.snapshot.names.get(label.number()) == "__mro__"
     })
 }
 
@@ -266,7 +267,7 @@ fn saved_by_slots(heap: &Heap, object: u32) -> u64 {
     const WORD: u64 = 8;
     let mut dict = None;
     for (target, label) in heap.snapshot.edges.of(object) {
-        if label.kind() == EdgeKind::DictOf {
+        if label.edge_type() == EdgeType::DictOf {
             dict = Some(target);
         }
     }

@@ -6,7 +6,7 @@
 /// Through what an object refers to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum EdgeKind {
+pub enum EdgeType {
     /// Nothing is known but the position among what the object refers to.
     Referent = 0,
     /// An attribute kept in the instance itself, without a dict: a name.
@@ -15,7 +15,7 @@ pub enum EdgeKind {
     Key = 2,
     /// A value in a dict under a whole number: the number.
     NumberKey = 3,
-    /// A value in a dict under any other key: the position, which [`EdgeKind::KeyOf`] of the key itself shares.
+    /// A value in a dict under any other key: the position, which [`EdgeType::KeyOf`] of the key itself shares.
     Item = 4,
     /// A key of a dict: the position.
     KeyOf = 5,
@@ -41,36 +41,36 @@ pub enum EdgeKind {
     Type = 15,
 }
 
-impl EdgeKind {
-    pub const ALL: [EdgeKind; 16] = [
-        EdgeKind::Referent,
-        EdgeKind::Attribute,
-        EdgeKind::Key,
-        EdgeKind::NumberKey,
-        EdgeKind::Item,
-        EdgeKind::KeyOf,
-        EdgeKind::Index,
-        EdgeKind::Element,
-        EdgeKind::Cell,
-        EdgeKind::Local,
-        EdgeKind::Stack,
-        EdgeKind::Slot,
-        EdgeKind::Weak,
-        EdgeKind::Internal,
-        EdgeKind::DictOf,
-        EdgeKind::Type,
+impl EdgeType {
+    pub const ALL: [EdgeType; 16] = [
+        EdgeType::Referent,
+        EdgeType::Attribute,
+        EdgeType::Key,
+        EdgeType::NumberKey,
+        EdgeType::Item,
+        EdgeType::KeyOf,
+        EdgeType::Index,
+        EdgeType::Element,
+        EdgeType::Cell,
+        EdgeType::Local,
+        EdgeType::Stack,
+        EdgeType::Slot,
+        EdgeType::Weak,
+        EdgeType::Internal,
+        EdgeType::DictOf,
+        EdgeType::Type,
     ];
 
     /// Whether the number is a place among the names.
     pub fn has_name(self) -> bool {
         matches!(
             self,
-            EdgeKind::Attribute
-                | EdgeKind::Key
-                | EdgeKind::Cell
-                | EdgeKind::Local
-                | EdgeKind::Slot
-                | EdgeKind::Internal
+            EdgeType::Attribute
+                | EdgeType::Key
+                | EdgeType::Cell
+                | EdgeType::Local
+                | EdgeType::Slot
+                | EdgeType::Internal
         )
     }
 }
@@ -81,30 +81,30 @@ impl EdgeKind {
 pub struct Label(u32);
 
 impl Label {
-    const KIND_BITS: u32 = 5;
+    const TYPE_BITS: u32 = 5;
     /// The largest number.
-    pub const MAX_NUMBER: u32 = u32::MAX >> Label::KIND_BITS;
+    pub const MAX_NUMBER: u32 = u32::MAX >> Label::TYPE_BITS;
 
     #[inline]
-    pub const fn new(kind: EdgeKind, number: u32) -> Label {
+    pub const fn new(edge_type: EdgeType, number: u32) -> Label {
         let number = if number > Label::MAX_NUMBER {
             Label::MAX_NUMBER
         } else {
             number
         };
-        Label(number << Label::KIND_BITS | kind as u32)
+        Label(number << Label::TYPE_BITS | edge_type as u32)
     }
 
     #[inline]
-    pub fn kind(self) -> EdgeKind {
+    pub fn edge_type(self) -> EdgeType {
         // A label is only made with a kind that exists.
-        EdgeKind::ALL[(self.0 & 15) as usize]
+        EdgeType::ALL[(self.0 & 15) as usize]
     }
 
     /// A place among the names, a position or a number, as the kind says.
     #[inline]
     pub fn number(self) -> u32 {
-        self.0 >> Label::KIND_BITS
+        self.0 >> Label::TYPE_BITS
     }
 
     pub fn to_word(self) -> u32 {
@@ -113,7 +113,7 @@ impl Label {
 
     /// `None` for a kind that does not exist.
     pub fn from_word(word: u32) -> Option<Label> {
-        (word & ((1 << Label::KIND_BITS) - 1) < EdgeKind::ALL.len() as u32).then_some(Label(word))
+        (word & ((1 << Label::TYPE_BITS) - 1) < EdgeType::ALL.len() as u32).then_some(Label(word))
     }
 }
 
@@ -123,10 +123,10 @@ mod tests {
 
     #[test]
     fn kinds_and_numbers_come_back_from_their_word() {
-        for kind in EdgeKind::ALL {
+        for edge_type in EdgeType::ALL {
             for number in [0, 1, 77, Label::MAX_NUMBER] {
-                let label = Label::new(kind, number);
-                assert_eq!((label.kind(), label.number()), (kind, number));
+                let label = Label::new(edge_type, number);
+                assert_eq!((label.edge_type(), label.number()), (edge_type, number));
                 assert_eq!(Label::from_word(label.to_word()), Some(label));
             }
         }
@@ -135,8 +135,8 @@ mod tests {
 
     #[test]
     fn position_beyond_the_largest_stands_at_the_largest() {
-        let label = Label::new(EdgeKind::Index, u32::MAX);
-        assert_eq!(label.kind(), EdgeKind::Index);
+        let label = Label::new(EdgeType::Index, u32::MAX);
+        assert_eq!(label.edge_type(), EdgeType::Index);
         assert_eq!(label.number(), Label::MAX_NUMBER);
     }
 }

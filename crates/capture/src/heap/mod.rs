@@ -12,7 +12,7 @@ mod names;
 pub mod read;
 pub mod write;
 
-pub use label::{EdgeKind, Label};
+pub use label::{EdgeType, Label};
 pub use names::Names;
 pub use read::{HeapError, HeapFailure, looks_like_heap};
 pub use write::write_heap;
@@ -224,7 +224,7 @@ impl Edges {
 /// Something that keeps an object alive and is no object itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
-    pub kind: RootKind,
+    pub category: RootCategory,
     /// A place in [`HeapSnapshot::names`]; 0 if there is nothing to say.
     pub name: u32,
     pub object: u32,
@@ -238,7 +238,7 @@ impl Root {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum RootKind {
+pub enum RootCategory {
     /// `sys.modules`, [`Root::INTERNED_STRINGS`]: what the interpreter keeps; the name says which.
     Interpreter = 0,
     /// An entry of `sys.modules`; the name is the module's.
@@ -253,15 +253,15 @@ pub enum RootKind {
     C = 5,
 }
 
-impl RootKind {
-    pub fn from_number(number: u64) -> Option<RootKind> {
+impl RootCategory {
+    pub fn from_number(number: u64) -> Option<RootCategory> {
         Some(match number {
-            0 => RootKind::Interpreter,
-            1 => RootKind::Module,
-            2 => RootKind::Type,
-            3 => RootKind::Frame,
-            4 => RootKind::Thread,
-            5 => RootKind::C,
+            0 => RootCategory::Interpreter,
+            1 => RootCategory::Module,
+            2 => RootCategory::Type,
+            3 => RootCategory::Frame,
+            4 => RootCategory::Thread,
+            5 => RootCategory::C,
             _ => return None,
         })
     }
@@ -312,7 +312,7 @@ impl HeapSnapshot {
         let mut owners = vec![NO_OBJECT; self.objects.len()];
         for object in 0..self.objects.len() as u32 {
             for (target, label) in self.edges.of(object) {
-                if label.kind() == EdgeKind::DictOf {
+                if label.edge_type() == EdgeType::DictOf {
                     if let Some(owner) = owners.get_mut(target as usize) {
                         if *owner == NO_OBJECT {
                             *owner = object;

@@ -10,7 +10,7 @@ use super::column::{BlockError, BlockReader, tag};
 use super::write::{MAGIC, MAX_FIELDS_LEN, PREFIX_LEN, VERSION, field};
 use super::{
     AllocationFrame, AllocationStacks, HeapHeader, HeapSnapshot, Label, MAX_OBJECTS, NO_OBJECT,
-    RecordingPosition, Root, RootKind, TypeInfo, Value,
+    RecordingPosition, Root, RootCategory, TypeInfo, Value,
 };
 use crate::wire::{Reader, checksum};
 
@@ -330,7 +330,7 @@ impl Reading {
 
     fn root(&mut self, bytes: &mut Reader) -> Option<()> {
         let root = Root {
-            kind: RootKind::from_number(bytes.varint()?)?,
+            category: RootCategory::from_number(bytes.varint()?)?,
             name: bytes.varint()?.try_into().ok()?,
             object: bytes.varint()?.try_into().ok()?,
         };
@@ -414,7 +414,8 @@ impl Reading {
             "the type of an object",
         )?;
         claim(edges.targets.iter().all(below(n)), "a reference")?;
-        let named = |label: &Label| !label.kind().has_name() || (label.number() as usize) < n_names;
+        let named =
+            |label: &Label| !label.edge_type().has_name() || (label.number() as usize) < n_names;
         claim(edges.labels.iter().all(named), "the name of a reference")?;
         let is_object = |object: u32| object == NO_OBJECT || (object as usize) < n;
         claim(

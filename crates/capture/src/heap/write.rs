@@ -134,7 +134,7 @@ fn write_tables<W: Write>(
     columns.begin(tag::ROOTS)?;
     for root in &snapshot.roots {
         columns.entry()?;
-        columns.varint(root.kind as u64);
+        columns.varint(root.category as u64);
         columns.varint(u64::from(root.name));
         columns.varint(u64::from(root.object));
     }

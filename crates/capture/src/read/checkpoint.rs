@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::mem;
 
 use crate::area::CHECKPOINT_STREAM;
-use crate::damage::{Damage, DamageKind};
+use crate::damage::{Damage, DamageCategory};
 
 use super::chunk::Sorted;
 use super::{Capture, ChunkRef};
@@ -61,7 +61,7 @@ impl Checkpoint {
 fn missing(offset: u64, first: u32) -> Damage {
     Damage {
         offset,
-        kind: DamageKind::Missing {
+        category: DamageCategory::Missing {
             stream: CHECKPOINT_STREAM,
             first,
             n_chunks: 1,
@@ -125,12 +125,12 @@ impl Capture {
         for piece in &checkpoint.pieces {
             len += u64::from(piece.raw_len);
             if len > MAX_CHECKPOINT_LEN {
-                let kind = DamageKind::ImplausibleLength {
+                let category = DamageCategory::ImplausibleLength {
                     end: piece.offset + u64::from(piece.stored_len),
                     stream: CHECKPOINT_STREAM,
                 };
                 let offset = piece.offset;
-                return Err(Damage { offset, kind });
+                return Err(Damage { offset, category });
             }
         }
         for piece in &checkpoint.pieces {

@@ -7,7 +7,7 @@ use std::{io, mem};
 use zstd::bulk::Decompressor;
 
 use crate::area::{BlockHead, CHECKPOINT_STREAM, ChunkHead, REGISTRY_STREAM, SlotHead};
-use crate::damage::{Damage, DamageKind};
+use crate::damage::{Damage, DamageCategory};
 use crate::wire::checksum;
 
 use super::Capture;
@@ -162,7 +162,7 @@ impl Sorted {
             if number > expected.1 {
                 notes.push(Damage {
                     offset: chunk.offset,
-                    kind: DamageKind::Missing {
+                    category: DamageCategory::Missing {
                         stream,
                         first: expected.1,
                         n_chunks: number - expected.1,
@@ -202,13 +202,13 @@ impl Capture {
             Place::Block => self.read_block(chunk, raw),
             Place::Slot => self.read_slot(chunk, raw),
         }
-        .map_err(|kind| Damage {
+        .map_err(|category| Damage {
             offset: chunk.offset,
-            kind,
+            category,
         })
     }
 
-    fn read_block(&self, chunk: &ChunkRef, raw: &mut Vec<u8>) -> Result<(), DamageKind> {
+    fn read_block(&self, chunk: &ChunkRef, raw: &mut Vec<u8>) -> Result<(), DamageCategory> {
         let stream = chunk.head.stream;
         let (raw_len, stored_len) = (chunk.raw_len as usize, chunk.stored_len as usize);
         // The stored bytes are read behind the place where they are unpacked to: one buffer does for both.
@@ -220,7 +220,7 @@ impl Capture {
             .read_at(chunk.offset, area)
             .map_err(|error| read_failed(stream, &error))?;
         if n_read < area.len() {
-            return Err(DamageKind::Cut {
+            return Err(DamageCategory::Cut {
                 stream: Some(stream),
             });
         }
@@ -231,14 +231,14 @@ impl Capture {
                 && head.checksum == checksum(stored)
         });
         if !is_intact {
-            return Err(DamageKind::WrongChecksum { end, stream });
+            return Err(DamageCategory::WrongChecksum { end, stream });
         }
         if stored_len == raw_len {
             unpacked.copy_from_slice(stored);
         } else {
             match unpack(stored, unpacked) {
                 Some(len) if len == raw_len => {}
-                _ => return Err(DamageKind::NotUnpackable { end, stream }),
+                _ => return Err(DamageCategory::NotUnpackable { end, stream }),
             }
         }
         raw.truncate(raw_len);
@@ -246,7 +246,7 @@ impl Capture {
     }
 
     /// Reads as much of a slot as there was when the capture was opened, even if there is more by now.
-    fn read_slot(&self, chunk: &ChunkRef, raw: &mut Vec<u8>) -> Result<(), DamageKind> {
+    fn read_slot(&self, chunk: &ChunkRef, raw: &mut Vec<u8>) -> Result<(), DamageCategory> {
         let stream = chunk.head.stream;
         raw.resize(chunk.raw_len as usize, 0);
         let payload_at = chunk.offset + SlotHead::LEN as u64;
@@ -269,7 +269,7 @@ impl Capture {
                 raw.truncate(chunk.raw_len as usize);
                 Ok(())
             }
-            None => Err(DamageKind::Missing {
+            None => Err(DamageCategory::Missing {
                 stream,
                 first: chunk.head.number,
                 n_chunks: 1,
@@ -286,8 +286,8 @@ impl Capture {
     }
 }
 
-fn read_failed(stream: u32, error: &io::Error) -> DamageKind {
-    DamageKind::ReadFailed {
+fn read_failed(stream: u32, error: &io::Error) -> DamageCategory {
+    DamageCategory::ReadFailed {
         stream,
         reason: error.kind(),
     }

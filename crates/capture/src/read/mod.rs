@@ -19,7 +19,7 @@ use std::mem;
 use std::path::{Path, PathBuf};
 
 use crate::area::{AREA_ALIGN, BlockHead, ChunkHead, REGISTRY_STREAM, align_up};
-use crate::damage::{Damage, DamageKind};
+use crate::damage::{Damage, DamageCategory};
 use crate::foreign::ForeignEvents;
 use crate::header::{Header, MAGIC, PREFIX_LEN};
 use crate::pack::Packer;
@@ -235,7 +235,7 @@ impl ChunkRef {
     pub fn wrong_record(&self) -> Damage {
         Damage {
             offset: self.offset,
-            kind: DamageKind::WrongRecord {
+            category: DamageCategory::WrongRecord {
                 stream: self.head.stream,
                 number: self.head.number,
             },

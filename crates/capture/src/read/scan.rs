@@ -13,8 +13,8 @@ use crate::area::{
     AREA_ALIGN, BLOCK_MAGIC, BlockHead, CHECKPOINT_STREAM, ChunkHead, EXTENT_MAGIC, ExtentHead,
     PADDING_MAGIC, PaddingHead, REGISTRY_STREAM, SLOT_MAGIC, SlotHead, align_up,
 };
-use crate::damage::{Damage, DamageKind};
-use crate::decode::{DecodedChunk, OpKind};
+use crate::damage::{Damage, DamageCategory};
+use crate::decode::{DecodedChunk, OpAction};
 use crate::wire::Reader;
 
 use super::source::{Source, Window};
@@ -217,12 +217,12 @@ impl Scanner<'_> {
         end <= self.file_len
     }
 
-    fn note(&mut self, offset: u64, kind: DamageKind) {
-        self.found.damage.push(Damage { offset, kind });
+    fn note(&mut self, offset: u64, category: DamageCategory) {
+        self.found.damage.push(Damage { offset, category });
     }
 
-    fn doubt(&mut self, offset: u64, kind: DamageKind, unless: Unless) {
-        let damage = Damage { offset, kind };
+    fn doubt(&mut self, offset: u64, category: DamageCategory, unless: Unless) {
+        let damage = Damage { offset, category };
         self.found.doubts.push(Doubt { damage, unless });
     }
 
@@ -230,12 +230,12 @@ impl Scanner<'_> {
         let stream = head.chunk.stream;
         let end = offset.saturating_add(BlockHead::LEN as u64 + u64::from(head.stored_len));
         if head.raw_len > MAX_CHUNK_LEN || head.stored_len > head.raw_len {
-            self.note(offset, DamageKind::ImplausibleLength { end, stream });
+            self.note(offset, DamageCategory::ImplausibleLength { end, stream });
         } else if !self.reaches(end) {
-            let kind = DamageKind::Cut {
+            let category = DamageCategory::Cut {
                 stream: Some(stream),
             };
-            self.doubt(offset, kind, Unless::Found(stream, head.chunk.number));
+            self.doubt(offset, category, Unless::Found(stream, head.chunk.number));
         } else {
             self.found.chunks.push(ChunkRef {
                 head: head.chunk,
@@ -261,11 +261,11 @@ impl Scanner<'_> {
         for index in 0..u64::from(head.n_slots) {
             let slot = first.saturating_add(slot_len * index);
             if !self.reaches(slot.saturating_add(SlotHead::LEN as u64)) {
-                self.note(slot, DamageKind::Cut { stream: None });
+                self.note(slot, DamageCategory::Cut { stream: None });
                 return;
             }
             if !self.take_slot(slot, slot_len) {
-                self.note(slot, DamageKind::WrongSlot);
+                self.note(slot, DamageCategory::WrongSlot);
             }
         }
     }
@@ -313,10 +313,10 @@ impl Scanner<'_> {
             }
             let stream = head.chunk.stream;
             if n_read < payload.len() {
-                let kind = DamageKind::Cut {
+                let category = DamageCategory::Cut {
                     stream: Some(stream),
                 };
-                self.doubt(offset, kind, Unless::InBlock(stream, head.chunk.number));
+                self.doubt(offset, category, Unless::InBlock(stream, head.chunk.number));
             }
             payload.truncate(n_read);
             let (n_events, last_sequence) = count_events(&head, &payload, &mut self.scratch);
@@ -351,11 +351,15 @@ impl Scanner<'_> {
                 None => Unless::AnyInSlot,
             };
             let stream = chunk.map(|(stream, _)| stream);
-            self.doubt(offset, DamageKind::Cut { stream }, unless);
+            self.doubt(offset, DamageCategory::Cut { stream }, unless);
             return true;
         }
         if bytes.len() < ExtentHead::LEN && (begins(EXTENT_MAGIC) || begins(PADDING_MAGIC)) {
-            self.doubt(offset, DamageKind::Cut { stream: None }, Unless::AnyInSlot);
+            self.doubt(
+                offset,
+                DamageCategory::Cut { stream: None },
+                Unless::AnyInSlot,
+            );
             return true;
         }
         false
@@ -397,10 +401,12 @@ impl Scanner<'_> {
             // Too little room for anything but the gap that is left for a moment while blocks are moved together.
             (_, Some(next)) if next - broken < PaddingHead::LEN as u64 => {}
             // Room for a block that was not written any more, if its chunk is still in a slot.
-            (true, Some(_)) => {
-                self.doubt(broken, DamageKind::Unreadable { end }, Unless::AnyInSlot)
-            }
-            (false, _) => self.note(broken, DamageKind::Unreadable { end }),
+            (true, Some(_)) => self.doubt(
+                broken,
+                DamageCategory::Unreadable { end },
+                Unless::AnyInSlot,
+            ),
+            (false, _) => self.note(broken, DamageCategory::Unreadable { end }),
         }
         found
     }
@@ -441,7 +447,10 @@ fn count_events(head: &SlotHead, payload: &[u8], scratch: &mut DecodedChunk) -> 
         return (0, head.chunk.sequence);
     }
     scratch.decode(&head.chunk, payload);
-    let events = scratch.ops.iter().filter(|op| op.kind != OpKind::Unfree);
+    let events = scratch
+        .ops
+        .iter()
+        .filter(|op| op.action != OpAction::Unfree);
     let last_sequence = scratch.segments.last().map(|segment| segment.sequence);
     (
         events.count() as u32,

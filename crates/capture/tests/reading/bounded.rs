@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use heaptide_capture::area::{BlockHead, CHECKPOINT_STREAM, ChunkHead};
 use heaptide_capture::read::MAX_CHECKPOINT_LEN;
-use heaptide_capture::{Allocator, Capture, DamageKind};
+use heaptide_capture::{Allocator, Capture, DamageCategory};
 use heaptide_tally::Tally;
 use heaptide_tally::replay;
 use heaptide_tally::replay_between;
@@ -241,8 +241,8 @@ fn damaged_checkpoint_without_another_is_named_and_the_events_behind_it_are_read
     file.bytes[start + BlockHead::LEN + 5] ^= 1;
     let capture = Capture::from_bytes(file.bytes).unwrap();
     assert!(capture.checkpoint.is_none());
-    let is_named = |kind: &DamageKind| matches!(kind, DamageKind::WrongChecksum { stream, .. } if *stream == CHECKPOINT_STREAM);
-    assert!(capture.damage.iter().any(|note| is_named(&note.kind)));
+    let is_named = |category: &DamageCategory| matches!(category, DamageCategory::WrongChecksum { stream, .. } if *stream == CHECKPOINT_STREAM);
+    assert!(capture.damage.iter().any(|note| is_named(&note.category)));
     let (happened, damage) = replayed(&capture);
     assert_eq!(damage, []);
     assert!(happened.ends_with(&bounded.program.truth[bounded.n_before..]));
@@ -270,13 +270,13 @@ fn missing_chunk_behind_a_checkpoint_is_noted() {
     let mut bytes = whole.bytes.clone();
     bytes.drain(gap);
     let capture = Capture::from_bytes(bytes).unwrap();
-    let kinds: Vec<_> = capture.damage.iter().map(|note| &note.kind).collect();
-    let missing = DamageKind::Missing {
+    let categories: Vec<_> = capture.damage.iter().map(|note| &note.category).collect();
+    let missing = DamageCategory::Missing {
         stream,
         first: number,
         n_chunks: 1,
     };
-    assert_eq!(kinds, [&missing]);
+    assert_eq!(categories, [&missing]);
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn checkpoint_longer_than_any_is_refused_without_making_room_for_it() {
     assert!(matches!(
         capture.damage[..],
         [heaptide_capture::Damage {
-            kind: DamageKind::ImplausibleLength { .. },
+            category: DamageCategory::ImplausibleLength { .. },
             ..
         }]
     ));

@@ -1,7 +1,7 @@
 //! Captures cut and overwritten anywhere: what is intact is read, what is not is named, and nothing panics.
 
 use heaptide_capture::area::{BlockHead, ExtentHead, SlotHead};
-use heaptide_capture::{Allocator, Capture, DamageKind, Entry};
+use heaptide_capture::{Allocator, Capture, DamageCategory, Entry};
 use proptest::prelude::*;
 
 use crate::file::{FileBuilder, SLOT_LEN, registry_chunk};
@@ -21,11 +21,11 @@ fn two_threads() -> (Vec<Chunk>, Vec<Happened>) {
     program.finish()
 }
 
-fn kinds(capture: &Capture) -> Vec<DamageKind> {
+fn categories(capture: &Capture) -> Vec<DamageCategory> {
     capture
         .damage
         .iter()
-        .map(|note| note.kind.clone())
+        .map(|note| note.category.clone())
         .collect()
 }
 
@@ -126,10 +126,10 @@ fn block_cut_short_is_damage_if_the_chunk_is_nowhere_else() {
     file.block(&chunks[1]);
     for len in start + 16..file.bytes.len() - 8 {
         let capture = Capture::from_bytes(file.bytes[..len].to_vec()).unwrap();
-        let cut = DamageKind::Cut {
+        let cut = DamageCategory::Cut {
             stream: Some(stream),
         };
-        assert_eq!(kinds(&capture), [cut], "cut at {len}");
+        assert_eq!(categories(&capture), [cut], "cut at {len}");
     }
 }
 
@@ -184,7 +184,7 @@ fn destroyed_head_is_damage_up_to_the_next_intact_area() {
     file.bytes[second + 20] ^= 1;
     let capture = Capture::from_bytes(file.bytes).unwrap();
     assert_eq!(capture.damage[0].offset, start as u64);
-    assert!(kinds(&capture).contains(&DamageKind::Unreadable { end: end as u64 }));
+    assert!(categories(&capture).contains(&DamageCategory::Unreadable { end: end as u64 }));
     assert_eq!(capture.chunks.len(), chunks.len() - 2);
 }
 
@@ -197,8 +197,8 @@ fn slots_are_found_although_the_head_of_their_extent_is_destroyed() {
     let capture = Capture::from_bytes(file.bytes).unwrap();
     assert_eq!(capture.registry.limit, Some(5));
     assert!(matches!(
-        kinds(&capture)[..],
-        [DamageKind::Unreadable { .. }]
+        categories(&capture)[..],
+        [DamageCategory::Unreadable { .. }]
     ));
     assert_eq!(replayed(&capture).0, truth);
 }
@@ -229,7 +229,7 @@ fn slot_that_claims_more_than_fits_is_left_out_and_noted() {
     file.bytes[at + SlotHead::COMMITTED_AT..][..8].copy_from_slice(&committed.to_le_bytes());
     let capture = Capture::from_bytes(file.bytes).unwrap();
     assert_eq!(capture.chunks.len(), 1);
-    assert!(kinds(&capture).contains(&DamageKind::WrongSlot));
+    assert!(categories(&capture).contains(&DamageCategory::WrongSlot));
 }
 
 #[test]
@@ -264,10 +264,10 @@ fn impossible_lengths_are_refused_without_making_room_for_them() {
     file.bytes.extend_from_slice(&[0; 4096]);
     let capture = Capture::from_bytes(file.bytes).unwrap();
     assert!(matches!(
-        kinds(&capture)[..],
+        categories(&capture)[..],
         [
-            DamageKind::ImplausibleLength { .. },
-            DamageKind::Cut { stream: None }
+            DamageCategory::ImplausibleLength { .. },
+            DamageCategory::Cut { stream: None }
         ]
     ));
 }
@@ -284,7 +284,10 @@ fn payload_that_makes_no_sense_is_used_up_to_there() {
     }
     let (happened, damage) = replayed(&Capture::from_bytes(file.bytes).unwrap());
     assert_eq!(happened, truth);
-    assert!(matches!(damage[0].kind, DamageKind::WrongRecord { .. }));
+    assert!(matches!(
+        damage[0].category,
+        DamageCategory::WrongRecord { .. }
+    ));
 }
 
 proptest! {

@@ -4,7 +4,7 @@
 
 use heaptide_capture::area::{BlockHead, ChunkHead};
 use heaptide_capture::wire::Writer;
-use heaptide_capture::{Allocator, Capture, Frame, OpKind, Packer, Tables};
+use heaptide_capture::{Allocator, Capture, Frame, OpAction, Packer, Tables};
 use heaptide_tally::replay;
 
 use crate::file::FileBuilder;
@@ -118,14 +118,14 @@ fn example_of_two_threads_is_what_is_written_and_comes_out_in_the_order_it_says(
     let capture = Capture::from_bytes(file.bytes).unwrap();
     replay(&capture, &mut |_| {}, &mut |chunk, ops| {
         let ops = chunk.ops[ops].iter();
-        happened.extend(ops.map(|op| (chunk.head.stream, op.kind, op.address)));
+        happened.extend(ops.map(|op| (chunk.head.stream, op.action, op.address)));
     });
     let expected = [
-        (1, OpKind::Alloc, BLOCK),
-        (2, OpKind::Free, BLOCK),
-        (1, OpKind::Alloc, BLOCK),
-        (2, OpKind::Alloc, BLOCK + 0x1000),
-        (1, OpKind::Free, BLOCK),
+        (1, OpAction::Alloc, BLOCK),
+        (2, OpAction::Free, BLOCK),
+        (1, OpAction::Alloc, BLOCK),
+        (2, OpAction::Alloc, BLOCK + 0x1000),
+        (1, OpAction::Free, BLOCK),
     ];
     assert_eq!(happened, expected);
 }

@@ -1,6 +1,6 @@
 //! Segments of several threads, put in order by their numbers.
 
-use heaptide_capture::{Allocator, Capture, DamageKind, OpKind};
+use heaptide_capture::{Allocator, Capture, DamageCategory, OpAction};
 use heaptide_tally::replay;
 
 use crate::file::FileBuilder;
@@ -34,7 +34,7 @@ fn block_handed_from_thread_to_thread_is_allocated_before_it_is_freed() {
     let mut is_alive = false;
     let (happened, _) = replayed(&capture_of(program));
     for op in &happened {
-        assert_eq!(op.kind == OpKind::Alloc, !is_alive);
+        assert_eq!(op.action == OpAction::Alloc, !is_alive);
         is_alive = !is_alive;
     }
     assert_eq!(happened.len(), 600);
@@ -107,14 +107,14 @@ fn missing_chunk_is_noted_and_its_neighbours_are_replayed() {
         file.block(chunk);
     }
     let capture = Capture::from_bytes(file.bytes).unwrap();
-    let kinds: Vec<_> = capture
+    let categories: Vec<_> = capture
         .damage
         .iter()
-        .map(|note| note.kind.clone())
+        .map(|note| note.category.clone())
         .collect();
     assert_eq!(
-        kinds,
-        [DamageKind::Missing {
+        categories,
+        [DamageCategory::Missing {
             stream: 1,
             first: 2,
             n_chunks: 2

@@ -3,7 +3,7 @@
 use heaptide_capture::area::ChunkHead;
 use heaptide_capture::event::MAX_RECORD_BYTES;
 use heaptide_capture::wire::Writer;
-use heaptide_capture::{Allocator, Capture, Damage, Frame, OpKind, Tables};
+use heaptide_capture::{Allocator, Capture, Damage, Frame, OpAction, Tables};
 use heaptide_tally::replay;
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happened {
     pub stream: u32,
-    pub kind: OpKind,
+    pub action: OpAction,
     pub address: u64,
     pub size: u64,
     pub allocator: u8,
@@ -113,21 +113,21 @@ impl Program {
                 self.write(thread, |tables, out| {
                     tables.write_alloc(out, allocator, size, address)
                 });
-                self.happened(thread, OpKind::Alloc, address, size, allocator as u8);
+                self.happened(thread, OpAction::Alloc, address, size, allocator as u8);
             }
             Action::Free { address } => {
                 self.write(thread, |tables, out| tables.write_free(out, address));
-                self.happened(thread, OpKind::Free, address, 0, 0);
+                self.happened(thread, OpAction::Free, address, 0, 0);
             }
             Action::FreeRange { address, length } => {
                 self.write(thread, |tables, out| {
                     tables.write_free_range(out, address, length)
                 });
-                self.happened(thread, OpKind::FreeRange, address, length, 0);
+                self.happened(thread, OpAction::FreeRange, address, length, 0);
             }
             Action::Unfree => {
                 self.write(thread, |tables, out| tables.write_unfree(out));
-                self.happened(thread, OpKind::Unfree, 0, 0, 0);
+                self.happened(thread, OpAction::Unfree, 0, 0, 0);
             }
         }
     }
@@ -192,13 +192,20 @@ impl Program {
         chunk.last_sequence = sequence;
     }
 
-    fn happened(&mut self, thread: usize, kind: OpKind, address: u64, size: u64, allocator: u8) {
-        if kind != OpKind::Unfree {
+    fn happened(
+        &mut self,
+        thread: usize,
+        action: OpAction,
+        address: u64,
+        size: u64,
+        allocator: u8,
+    ) {
+        if action != OpAction::Unfree {
             self.threads[thread].chunk.n_events += 1;
         }
         self.truth.push(Happened {
             stream: thread as u32 + 1,
-            kind,
+            action,
             address,
             size,
             allocator,
@@ -247,7 +254,7 @@ pub fn replayed(capture: &Capture) -> (Vec<Happened>, Vec<Damage>) {
                 .partition_point(|mark| mark.first_op as usize <= index);
             happened.push(Happened {
                 stream: chunk.head.stream,
-                kind: op.kind,
+                action: op.action,
                 address: op.address,
                 size: op.size,
                 allocator: op.allocator,

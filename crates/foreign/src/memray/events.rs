@@ -19,7 +19,7 @@ use std::path::Path;
 use heaptide_capture::area::ChunkHead;
 use heaptide_capture::foreign::{Sink, SumSink};
 use heaptide_capture::{
-    Capture, Damage, DamageKind, DecodedChunk, ForeignEvents, Frame, Op, OpKind, OpenFailure,
+    Capture, Damage, DamageCategory, DecodedChunk, ForeignEvents, Frame, Op, OpAction, OpenFailure,
 };
 
 use super::Place;
@@ -99,11 +99,14 @@ impl ForeignEvents for AllEvents {
         let input = match input {
             Ok(input) => input,
             Err(error) => {
-                let kind = DamageKind::ReadFailed {
+                let category = DamageCategory::ReadFailed {
                     stream: 1,
                     reason: error.kind(),
                 };
-                return vec![Damage { offset: 0, kind }];
+                return vec![Damage {
+                    offset: 0,
+                    category,
+                }];
             }
         };
         let mut window = Window::new(&self.header);
@@ -194,12 +197,12 @@ impl<'h> Window<'h> {
                 address,
                 size,
                 node: 0,
-                kind: OpKind::Alloc,
+                action: OpAction::Alloc,
                 allocator: allocator as u8,
             })?,
-            Record::Free { address } => self.release(OpKind::Free, address, 0)?,
+            Record::Free { address } => self.release(OpAction::Free, address, 0)?,
             Record::FreeRange { address, length } => {
-                self.release(OpKind::FreeRange, address, length)?;
+                self.release(OpAction::FreeRange, address, length)?;
             }
             Record::Push(frame) => {
                 let thread = self.threads.get_mut(self.now)?;
@@ -234,11 +237,11 @@ impl<'h> Window<'h> {
         Some(())
     }
 
-    fn release(&mut self, kind: OpKind, address: u64, size: u64) -> Option<()> {
+    fn release(&mut self, action: OpAction, address: u64, size: u64) -> Option<()> {
         self.add(Op {
             address,
             size,
-            kind,
+            action,
             ..Op::default()
         })
     }
@@ -254,7 +257,7 @@ impl<'h> Window<'h> {
             thread.time = self.time;
             thread.chunk.mark_time(self.time);
         }
-        if op.kind == OpKind::Alloc {
+        if op.action == OpAction::Alloc {
             thread.place_stack();
         }
         op.node = thread.node;

@@ -30,7 +30,7 @@
 use std::io::ErrorKind;
 
 use heaptide_capture::foreign::BlockSum;
-use heaptide_capture::{Allocator, Code, Damage, DamageKind, Frame};
+use heaptide_capture::{Allocator, Code, Damage, DamageCategory, Frame};
 
 use super::header::FileHeader;
 use super::input::Input;
@@ -161,15 +161,15 @@ impl Records {
             if trouble == Trouble::TooShort && input.widen() {
                 continue;
             }
-            let kind = match (trouble, input.error) {
+            let category = match (trouble, input.error) {
                 (Trouble::TooShort, None) if input.rest().is_empty() => return None,
                 (Trouble::TooShort, None | Some(ErrorKind::UnexpectedEof)) => {
-                    DamageKind::Cut { stream: None }
+                    DamageCategory::Cut { stream: None }
                 }
-                _ => DamageKind::WrongForeignRecord,
+                _ => DamageCategory::WrongForeignRecord,
             };
             let offset = input.offset();
-            return Some(Damage { offset, kind });
+            return Some(Damage { offset, category });
         }
     }
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use heaptide_capture::{Allocator, Capture, DamageKind};
+use heaptide_capture::{Allocator, Capture, DamageCategory};
 use heaptide_tally::{Sums, Tally, replay};
 use proptest::prelude::*;
 
@@ -205,7 +205,7 @@ fn what_follows_a_wrong_record_is_left_out_and_noted() {
     let capture = opened(&bytes);
     let damage = replay(&capture, &mut |_| {}, &mut |_, _| {});
     assert_eq!(damage.len(), 1);
-    assert_eq!(damage[0].kind, DamageKind::WrongForeignRecord);
+    assert_eq!(damage[0].category, DamageCategory::WrongForeignRecord);
     assert_eq!(damage[0].offset, last as u64);
 }
 

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::heap::Heap;
 use heaptide_analysis::heap::dominators::TOP;
-use heaptide_capture::heap::{EdgeKind, Label, RootKind};
+use heaptide_capture::heap::{EdgeType, Label, RootCategory};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::traces::Traces;
@@ -33,7 +33,7 @@ const WEAK: u32 = 6;
 
 const META: &str = r#""meta":{"node_fields":["type","name","id","self_size","edge_count","trace_node_id","detachedness"],"node_types":[["hidden","array","string","object","code","closure","regexp","number","native","synthetic","concatenated string","sliced string","symbol","bigint","object shape"],"string","number","number","number","number","number"],"edge_fields":["type","name_or_index","to_node"],"edge_types":[["context","element","property","internal","hidden","shortcut","weak"],"string_or_number","node"],"trace_function_info_fields":["function_id","name","script_name","script_id","line","column"],"trace_node_fields":["id","function_info_index","count","size","children"],"sample_fields":["timestamp_us","last_assigned_id"],"location_fields":["object_index","script_id","line","column"]}"#;
 
-/// The groups below the top, in the order of [`RootKind`]; garbage comes last.
+/// The groups below the top, in the order of [`RootCategory`]; garbage comes last.
 const GROUPS: [&str; 7] = [
     "(interpreter)",
     "(modules)",
@@ -170,7 +170,7 @@ impl<'a> Export<'a> {
             .collect();
         let mut seen = FxHashSet::default();
         for root in &self.heap.snapshot.roots {
-            let group = root_group(root.kind);
+            let group = root_group(root.category);
             if seen.insert((group, root.object)) {
                 let name = self.name_texts.get(root.name as usize).copied();
                 let edge = (PROPERTY, name.unwrap_or(0), N_SYNTHETIC + root.object);
@@ -285,31 +285,31 @@ impl<'a> Export<'a> {
     fn edge(&self, label: Label) -> (u32, u32) {
         let number = label.number();
         let name = self.name_texts.get(number as usize).copied().unwrap_or(0);
-        match label.kind() {
-            EdgeKind::Attribute | EdgeKind::Slot | EdgeKind::Key => (PROPERTY, name),
-            EdgeKind::Cell | EdgeKind::Local => (CONTEXT, name),
-            EdgeKind::Internal => (INTERNAL, name),
-            EdgeKind::Index | EdgeKind::Element | EdgeKind::NumberKey | EdgeKind::Item => {
+        match label.edge_type() {
+            EdgeType::Attribute | EdgeType::Slot | EdgeType::Key => (PROPERTY, name),
+            EdgeType::Cell | EdgeType::Local => (CONTEXT, name),
+            EdgeType::Internal => (INTERNAL, name),
+            EdgeType::Index | EdgeType::Element | EdgeType::NumberKey | EdgeType::Item => {
                 (ELEMENT, number)
             }
-            EdgeKind::Weak => (WEAK, self.weak),
-            EdgeKind::Referent
-            | EdgeKind::KeyOf
-            | EdgeKind::Stack
-            | EdgeKind::DictOf
-            | EdgeKind::Type => (HIDDEN, number),
+            EdgeType::Weak => (WEAK, self.weak),
+            EdgeType::Referent
+            | EdgeType::KeyOf
+            | EdgeType::Stack
+            | EdgeType::DictOf
+            | EdgeType::Type => (HIDDEN, number),
         }
     }
 }
 
-fn root_group(kind: RootKind) -> usize {
+fn root_group(kind: RootCategory) -> usize {
     match kind {
-        RootKind::Interpreter => 0,
-        RootKind::Module => 1,
-        RootKind::Type => 2,
-        RootKind::Frame => 3,
-        RootKind::Thread => 4,
-        RootKind::C => 5,
+        RootCategory::Interpreter => 0,
+        RootCategory::Module => 1,
+        RootCategory::Type => 2,
+        RootCategory::Frame => 3,
+        RootCategory::Thread => 4,
+        RootCategory::C => 5,
     }
 }
 

@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use heaptide_analysis::RecordLine;
-use heaptide_capture::{Allocator, Frame, Header, ModuleText, Op, OpKind, Registry};
+use heaptide_capture::{Allocator, Frame, Header, ModuleText, Op, OpAction, Registry};
 
 use crate::shell::command_line;
 use crate::units::hexadecimal;
@@ -188,8 +188,8 @@ fn modules(out: &mut dyn Write, id: u32, module: &ModuleText) -> io::Result<()> 
 fn operation(out: &mut dyn Write, elapsed_ns: u64, thread: u32, op: &Op) -> io::Result<()> {
     let time = Seconds(elapsed_ns);
     let Op { address, size, .. } = *op;
-    match op.kind {
-        OpKind::Alloc => {
+    match op.action {
+        OpAction::Alloc => {
             let allocator = Allocator::from_number(op.allocator).map_or("unknown", Allocator::name);
             writeln!(
                 out,
@@ -197,12 +197,12 @@ fn operation(out: &mut dyn Write, elapsed_ns: u64, thread: u32, op: &Op) -> io::
                 allocator.to_ascii_lowercase()
             )
         }
-        OpKind::Free => writeln!(out, "FREE time={time} thread={thread} address={address:#x}"),
-        OpKind::FreeRange => writeln!(
+        OpAction::Free => writeln!(out, "FREE time={time} thread={thread} address={address:#x}"),
+        OpAction::FreeRange => writeln!(
             out,
             "FREE_RANGE time={time} thread={thread} address={address:#x} size={size}"
         ),
-        OpKind::Unfree => writeln!(out, "FREE_REFUSED time={time} thread={thread}"),
+        OpAction::Unfree => writeln!(out, "FREE_REFUSED time={time} thread={thread}"),
     }
 }
 

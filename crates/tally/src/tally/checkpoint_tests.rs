@@ -89,18 +89,18 @@ fn any_events() -> impl Strategy<Value = Vec<(u32, Op)>> {
         any::<u64>()
     ];
     let wild = (1u32..4, 0u8..4, limit.clone(), limit, 0u32..5, 1u8..13).prop_map(
-        |(stream, kind, address, size, node, allocator)| {
-            let kind = [
-                OpKind::Alloc,
-                OpKind::Free,
-                OpKind::FreeRange,
-                OpKind::Unfree,
-            ][kind as usize];
+        |(stream, action, address, size, node, allocator)| {
+            let action = [
+                OpAction::Alloc,
+                OpAction::Free,
+                OpAction::FreeRange,
+                OpAction::Unfree,
+            ][action as usize];
             let op = Op {
                 address,
                 size,
                 node,
-                kind,
+                action,
                 allocator,
             };
             vec![(stream, op)]
@@ -170,12 +170,12 @@ proptest! {
     }
 }
 
-fn op(kind: OpKind, address: u64, size: u64, allocator: Allocator) -> Op {
+fn op(action: OpAction, address: u64, size: u64, allocator: Allocator) -> Op {
     Op {
         address,
         size,
         node: 2,
-        kind,
+        action,
         allocator: allocator as u8,
     }
 }
@@ -188,16 +188,16 @@ fn tally_of(ops: Vec<Op>) -> (Tally, DecodedChunk) {
 #[test]
 fn release_before_the_cut_can_be_taken_back_behind_it() {
     for release in [
-        op(OpKind::Free, 0x1000, 0, Allocator::Malloc),
-        op(OpKind::FreeRange, 0x10_1000, 0x1000, Allocator::Mmap),
+        op(OpAction::Free, 0x1000, 0, Allocator::Malloc),
+        op(OpAction::FreeRange, 0x10_1000, 0x1000, Allocator::Mmap),
     ] {
         let (mut tally, chunk) = tally_of(vec![
-            op(OpKind::Alloc, 0x1000, 0x3000, Allocator::Malloc),
-            op(OpKind::Alloc, 0x10_0000, 0x3000, Allocator::Mmap),
+            op(OpAction::Alloc, 0x1000, 0x3000, Allocator::Malloc),
+            op(OpAction::Alloc, 0x10_0000, 0x3000, Allocator::Mmap),
             release,
-            op(OpKind::Unfree, 0, 0, Allocator::Malloc),
-            op(OpKind::Free, 0x1000, 0, Allocator::Malloc),
-            op(OpKind::FreeRange, 0x10_0000, 0x2000, Allocator::Mmap),
+            op(OpAction::Unfree, 0, 0, Allocator::Malloc),
+            op(OpAction::Free, 0x1000, 0, Allocator::Malloc),
+            op(OpAction::FreeRange, 0x10_0000, 0x2000, Allocator::Mmap),
         ]);
         tally.apply(&chunk, 0..3);
         let mut tally = Tally::from_bytes(&tally.to_bytes(true)).unwrap();
@@ -212,8 +212,8 @@ fn release_before_the_cut_can_be_taken_back_behind_it() {
 fn bytes_cut_at_any_length_are_refused() {
     let (mut tally, chunk) = tally_of(
         (1..200)
-            .map(|n| op(OpKind::Alloc, n * 48, n * 100, Allocator::Malloc))
-            .chain([op(OpKind::Free, 48, 0, Allocator::Malloc)])
+            .map(|n| op(OpAction::Alloc, n * 48, n * 100, Allocator::Malloc))
+            .chain([op(OpAction::Free, 48, 0, Allocator::Malloc)])
             .collect(),
     );
     tally.apply(&chunk, 0..chunk.ops.len());
@@ -241,7 +241,7 @@ fn block_takes_at_most_six_bytes_in_a_checkpoint() {
     let n_blocks = 100_000;
     let blocks = |n: u64| {
         op(
-            OpKind::Alloc,
+            OpAction::Alloc,
             0x7f00_0000_0000 + n * 80,
             16 + n % 500,
             Allocator::Malloc,

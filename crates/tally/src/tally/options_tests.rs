@@ -100,20 +100,20 @@ fn told(events: &[(u32, Op)], edges: &[u64], threshold: usize) -> Told {
             told.peak = told.peak.max(bytes(&naive.blocks));
         }
         let thread = *stream as usize;
-        match op.kind {
-            OpKind::Alloc => {
+        match op.action {
+            OpAction::Alloc => {
                 recent[thread].push((naive.n_blocks, op.address, op.size));
                 if inside(time) {
                     told.allocated.push((time, op.size));
                 }
             }
-            OpKind::Unfree => {
+            OpAction::Unfree => {
                 if let Some(size) = counted[thread].take() {
                     told.temporary.0 -= size;
                     told.temporary.1 -= 1;
                 }
             }
-            OpKind::Free | OpKind::FreeRange => {
+            OpAction::Free | OpAction::FreeRange => {
                 let gone = naive.previous.iter().find(|(owner, _)| owner == stream);
                 let gone = gone.map_or(&[][..], |(_, gone)| gone);
                 let last_few = recent[thread].iter().rev().take(threshold + 1);
@@ -230,11 +230,11 @@ proptest! {
 
 #[test]
 fn numbers_of_cohorts_are_used_again() {
-    let op = |kind, address| Op {
+    let op = |action, address| Op {
         address,
         size: 64,
         node: 2,
-        kind,
+        action,
         allocator: Allocator::Malloc as u8,
     };
     // A block is allocated and released in each of two thousand bins, at one site.
@@ -243,7 +243,7 @@ fn numbers_of_cohorts_are_used_again() {
         edges: (0..=2_000).map(|n| n * 3).collect(),
         ..TallyOptions::default()
     });
-    let pairs = (0..5_000).flat_map(|_| [op(OpKind::Alloc, 0x1000), op(OpKind::Free, 0x1000)]);
+    let pairs = (0..5_000).flat_map(|_| [op(OpAction::Alloc, 0x1000), op(OpAction::Free, 0x1000)]);
     let chunk = chunk(1, pairs.collect());
     tally.apply(&chunk, 0..chunk.ops.len());
     assert!(tally.sites.heap_bytes() < 1 << 20);

@@ -121,8 +121,8 @@ impl Naive {
             self.peak = bytes(&self.blocks);
             self.peak_blocks = self.blocks.clone();
         }
-        match op.kind {
-            OpKind::Alloc => {
+        match op.action {
+            OpAction::Alloc => {
                 self.total.0 += op.size;
                 self.total.1 += 1;
                 self.n_blocks += 1;
@@ -149,16 +149,16 @@ impl Naive {
                     born: self.time,
                 });
             }
-            OpKind::Free | OpKind::FreeRange => {
-                let gone = match op.kind {
-                    OpKind::Free => self.take(op.address),
+            OpAction::Free | OpAction::FreeRange => {
+                let gone = match op.action {
+                    OpAction::Free => self.take(op.address),
                     _ => self.cut(op.address, op.size),
                 };
                 self.n_unknown += u64::from(gone.is_empty());
                 self.previous.retain(|(owner, _)| *owner != stream);
                 self.previous.push((stream, gone));
             }
-            OpKind::Unfree => {
+            OpAction::Unfree => {
                 if let Some(at) = self.previous.iter().position(|(owner, _)| *owner == stream) {
                     let (_, back) = self.previous.remove(at);
                     self.blocks.extend(back);
@@ -173,23 +173,23 @@ impl Naive {
 pub(super) fn step() -> impl Strategy<Value = Vec<(u32, Op)>> {
     let block = (0u64..24).prop_map(|n| 0x1_0000 + n * 64);
     let page = (0u64..12).prop_map(|n| 0x100_0000 + n * 4096);
-    let op = move |kind, address, size, node, allocator: u8| Op {
+    let op = move |action, address, size, node, allocator: u8| Op {
         address,
         size,
         node,
-        kind,
+        action,
         allocator,
     };
     let malloc = (block.clone(), 1u64..5_000, 0u32..5, 1u8..10)
-        .prop_map(move |(a, s, n, k)| op(OpKind::Alloc, a, s, n, k));
+        .prop_map(move |(a, s, n, k)| op(OpAction::Alloc, a, s, n, k));
     let mmap = (page.clone(), 1u64..5, 0u32..5, 10u8..13)
-        .prop_map(move |(a, s, n, k)| op(OpKind::Alloc, a, s * 4096, n, k));
-    let free = block.prop_map(move |a| op(OpKind::Free, a, 0, 0, 0));
-    let munmap = (page, 1u64..5).prop_map(move |(a, s)| op(OpKind::FreeRange, a, s * 4096, 0, 0));
+        .prop_map(move |(a, s, n, k)| op(OpAction::Alloc, a, s * 4096, n, k));
+    let free = block.prop_map(move |a| op(OpAction::Free, a, 0, 0, 0));
+    let munmap = (page, 1u64..5).prop_map(move |(a, s)| op(OpAction::FreeRange, a, s * 4096, 0, 0));
     let release = prop_oneof![3 => free, 1 => munmap];
     let refused = release
         .clone()
-        .prop_map(move |release| vec![release, op(OpKind::Unfree, 0, 0, 0, 0)]);
+        .prop_map(move |release| vec![release, op(OpAction::Unfree, 0, 0, 0, 0)]);
     let any = prop_oneof![
         6 => malloc.prop_map(|op| vec![op]),
         2 => mmap.prop_map(|op| vec![op]),
@@ -207,7 +207,7 @@ proptest! {
         for (stream, op) in &events {
             naive.apply(*stream, op);
         }
-        naive.apply(9, &Op { kind: OpKind::Unfree, ..Op::default() });
+        naive.apply(9, &Op { action: OpAction::Unfree, ..Op::default() });
 
         // Each thread's events are one chunk, and are handed over in runs as they alternate.
         let of_stream = |stream: u32| -> Vec<Op> {
@@ -259,12 +259,12 @@ proptest! {
     }
 }
 
-fn op(kind: OpKind, address: u64, size: u64) -> Op {
+fn op(action: OpAction, address: u64, size: u64) -> Op {
     Op {
         address,
         size,
         node: 2,
-        kind,
+        action,
         allocator: Allocator::Malloc as u8,
     }
 }
@@ -272,9 +272,9 @@ fn op(kind: OpKind, address: u64, size: u64) -> Op {
 #[test]
 fn time_of_the_peak_is_that_of_its_last_allocation() {
     // A mark every five operations, three units apart.
-    let mut ops: Vec<Op> = (1..=12).map(|n| op(OpKind::Alloc, n * 16, 10)).collect();
-    ops.push(op(OpKind::Free, 16, 0));
-    ops.extend((1..=8).map(|n| op(OpKind::Free, (n + 1) * 16, 0)));
+    let mut ops: Vec<Op> = (1..=12).map(|n| op(OpAction::Alloc, n * 16, 10)).collect();
+    ops.push(op(OpAction::Free, 16, 0));
+    ops.extend((1..=8).map(|n| op(OpAction::Free, (n + 1) * 16, 0)));
     let mut tally = Tally::new(0);
     let chunk = chunk(1, ops);
     tally.apply(&chunk, 0..chunk.ops.len());
@@ -291,14 +291,14 @@ fn sampled_block_leaves_nothing_behind_when_it_is_freed_in_parts() {
     let mut ops = vec![
         Op {
             allocator: Allocator::Mmap as u8,
-            ..op(OpKind::Alloc, 0x1000, 0x5000)
+            ..op(OpAction::Alloc, 0x1000, 0x5000)
         },
-        op(OpKind::FreeRange, 0x2000, 0x1000),
-        op(OpKind::FreeRange, 0x1000, 0x1000),
-        op(OpKind::FreeRange, 0x3000, 0x3000),
+        op(OpAction::FreeRange, 0x2000, 0x1000),
+        op(OpAction::FreeRange, 0x1000, 0x1000),
+        op(OpAction::FreeRange, 0x3000, 0x3000),
     ];
-    ops.push(op(OpKind::Alloc, 0x9000, 64));
-    ops.push(op(OpKind::Free, 0x9000, 0));
+    ops.push(op(OpAction::Alloc, 0x9000, 64));
+    ops.push(op(OpAction::Free, 0x9000, 0));
     let mut tally = Tally::new(512 << 10);
     let chunk = chunk(1, ops);
     tally.apply(&chunk, 0..chunk.ops.len());
@@ -310,11 +310,11 @@ fn sampled_block_leaves_nothing_behind_when_it_is_freed_in_parts() {
 #[test]
 fn operations_that_no_program_makes_do_not_panic() {
     let mut ops = Vec::new();
-    for kind in [
-        OpKind::Alloc,
-        OpKind::Free,
-        OpKind::FreeRange,
-        OpKind::Unfree,
+    for action in [
+        OpAction::Alloc,
+        OpAction::Free,
+        OpAction::FreeRange,
+        OpAction::Unfree,
     ] {
         for address in [0, 1, u64::MAX] {
             for size in [0, u64::MAX] {
@@ -323,7 +323,7 @@ fn operations_that_no_program_makes_do_not_panic() {
                         address,
                         size,
                         node: 77,
-                        kind,
+                        action,
                         allocator,
                     });
                 }
