@@ -8,14 +8,14 @@ use heaptide_capture::header::DEFAULT_SAMPLE_BYTES;
 use crate::sizes;
 
 /// The IDs of `-m` and `-c`. A command that has them runs a program; see [`crate::command_line`].
-pub const MODULE: &str = "module";
-pub const CODE: &str = "code";
+pub(crate) const MODULE: &str = "module";
+pub(crate) const CODE: &str = "code";
 
-pub const PROGRAM_HELP: &str =
+pub(crate) const PROGRAM_HELP: &str =
     "Arguments after the script, module or code go to the program. Its exit code is unchanged.";
 
 /// `--NAME`
-pub fn flag(name: &'static str, help: &'static str) -> Arg {
+pub(crate) fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name)
         .long(name)
         .action(ArgAction::SetTrue)
@@ -23,7 +23,7 @@ pub fn flag(name: &'static str, help: &'static str) -> Arg {
 }
 
 /// `--NAME FILE`
-pub fn file(name: &'static str, help: &'static str) -> Arg {
+pub(crate) fn file(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name)
         .long(name)
         .value_name("FILE")
@@ -31,24 +31,24 @@ pub fn file(name: &'static str, help: &'static str) -> Arg {
         .help(help)
 }
 
-pub fn output(help: &'static str) -> Arg {
+pub(crate) fn output(help: &'static str) -> Arg {
     file("output", help).short('o')
 }
 
-pub fn force(help: &'static str) -> Arg {
+pub(crate) fn force(help: &'static str) -> Arg {
     flag("force", help).short('f')
 }
 
-pub fn quiet() -> Arg {
+pub(crate) fn quiet() -> Arg {
     flag("quiet", "suppress Heaptide's output").short('q')
 }
 
-pub fn json() -> Arg {
+pub(crate) fn json() -> Arg {
     flag("json", "print JSON")
 }
 
 /// The process to record or to inspect, as a positional argument.
-pub fn pid() -> Arg {
+pub(crate) fn pid() -> Arg {
     Arg::new("pid")
         .value_name("PID")
         .required(true)
@@ -57,7 +57,7 @@ pub fn pid() -> Arg {
 }
 
 /// The arguments of `heaptide run` and `heaptide attach` for the capture file.
-pub fn capture_file() -> [Arg; 3] {
+pub(crate) fn capture_file() -> [Arg; 3] {
     [
         output("capture file [default: heaptide-<script>.<pid>.tide]"),
         force("overwrite an existing capture"),
@@ -66,7 +66,7 @@ pub fn capture_file() -> [Arg; 3] {
 }
 
 /// The arguments of every command that records allocations.
-pub fn recording() -> [Arg; 5] {
+pub(crate) fn recording() -> [Arg; 5] {
     [
         flag("objects", "also record Python's allocators: every object")
             .visible_alias("trace-python-allocators"),
@@ -93,7 +93,7 @@ pub fn recording() -> [Arg; 5] {
 }
 
 /// `-m` and `-c`. They are only shown in the help: the command line is split before it is parsed.
-pub fn program() -> [Arg; 2] {
+pub(crate) fn program() -> [Arg; 2] {
     [
         Arg::new(MODULE)
             .short('m')

@@ -14,7 +14,7 @@ use crate::commands::{live, run};
 use crate::exit::Failure;
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct CommandLine {
+pub(crate) struct CommandLine {
     /// Heaptide's name, subcommand and options.
     pub own: Vec<OsString>,
     /// The program and its arguments; empty for commands that run none.
@@ -33,7 +33,7 @@ pub enum Target {
 
 impl CommandLine {
     /// Splits `arguments` where the program begins. `command` declares all subcommands.
-    pub fn split(mut arguments: Vec<OsString>, command: &Command) -> CommandLine {
+    pub(crate) fn split(mut arguments: Vec<OsString>, command: &Command) -> CommandLine {
         let is_word = |at: usize, word: &str| arguments.get(at).is_some_and(|given| given == word);
         if is_word(1, live::NAME) && is_word(2, "--") {
             // `live -- job.py` means `run --live job.py`.
@@ -75,7 +75,7 @@ impl CommandLine {
     }
 
     /// Returns the program and its arguments.
-    pub fn target(self) -> Result<(Target, Vec<OsString>), Failure> {
+    pub(crate) fn target(self) -> Result<(Target, Vec<OsString>), Failure> {
         let mut words = self.program.into_iter();
         let first = words.next().ok_or_else(nothing_to_run)?;
         let target = match first.as_bytes() {
@@ -102,7 +102,7 @@ impl CommandLine {
     }
 }
 
-pub fn nothing_to_run() -> Failure {
+pub(crate) fn nothing_to_run() -> Failure {
     Failure::Usage(
         "there is nothing to run: name a script, -m MODULE, -c CODE, or - for standard input"
             .into(),

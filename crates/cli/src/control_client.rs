@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 const DEFAULT_NAME: &str = "heaptide-answer";
 
 /// The arguments that name a program.
-pub fn arguments() -> [Arg; 3] {
+pub(crate) fn arguments() -> [Arg; 3] {
     [
         Arg::new("url")
             .long("url")
@@ -40,7 +40,7 @@ pub fn arguments() -> [Arg; 3] {
 }
 
 /// Where a program answers.
-pub struct ControlClient<'a> {
+pub(crate) struct ControlClient<'a> {
     matches: &'a ArgMatches,
     address: Address,
     /// The part of the path before [`BASE`].
@@ -49,7 +49,7 @@ pub struct ControlClient<'a> {
 
 impl<'a> ControlClient<'a> {
     /// Finds the program that the arguments name, or the only one there is.
-    pub fn new(matches: &'a ArgMatches) -> Result<ControlClient<'a>, Failure> {
+    pub(crate) fn new(matches: &'a ArgMatches) -> Result<ControlClient<'a>, Failure> {
         let (address, prefix) = match matches.get_one::<String>("url") {
             Some(url) => parse_url(url)?,
             None => (
@@ -65,7 +65,7 @@ impl<'a> ControlClient<'a> {
     }
 
     /// Sends a request for a path below [`BASE`].
-    pub fn send(&self, method: &str, path: &str, body: &str) -> Result<Answer, Failure> {
+    pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> Result<Answer, Failure> {
         let path = format!("{}{BASE}/{path}", self.prefix);
         let bearer = token(self.matches)?.map(|token| format!("Bearer {token}"));
         let headers: Vec<(&str, &str)> = bearer
@@ -89,7 +89,7 @@ impl<'a> ControlClient<'a> {
     }
 
     /// Prints a text answer, or saves the answer to a file. Returns the file's path.
-    pub fn deliver(&self, mut answer: Answer) -> Result<Option<PathBuf>, Failure> {
+    pub(crate) fn deliver(&self, mut answer: Answer) -> Result<Option<PathBuf>, Failure> {
         let address = &self.address;
         let interrupted = |error: io::Error| {
             Failure::failed(format!("the answer of {address} is incomplete ({error})"))

@@ -13,7 +13,7 @@ use crate::exit::Failure;
 use crate::output::Output;
 
 /// `default` is the name that a file gets without `-o`.
-pub fn arguments(default: &str) -> [Arg; 2] {
+pub(crate) fn arguments(default: &str) -> [Arg; 2] {
     [
         Arg::new("output")
             .short('o')
@@ -32,7 +32,7 @@ pub fn arguments(default: &str) -> [Arg; 2] {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Destination {
+pub(crate) struct Destination {
     /// `None` is standard output.
     path: Option<PathBuf>,
     force: bool,
@@ -41,7 +41,7 @@ pub struct Destination {
 impl Destination {
     /// As the arguments say, else beside a capture; without one on standard output. A file that would be overwritten is
     /// refused here, before any long work.
-    pub fn choose(
+    pub(crate) fn choose(
         matches: &ArgMatches,
         capture: Option<&PathBuf>,
         kind: &str,
@@ -59,7 +59,7 @@ impl Destination {
         Ok(Destination { path, force })
     }
 
-    pub fn open(&self) -> Result<Output, Failure> {
+    pub(crate) fn open(&self) -> Result<Output, Failure> {
         match &self.path {
             Some(path) => Output::file(path, self.force),
             None => Ok(Output::standard()),

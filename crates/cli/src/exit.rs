@@ -17,14 +17,14 @@ use std::io;
 
 use crate::Outcome;
 
-pub const OK: i32 = 0;
-pub const FAILED: i32 = 1;
-pub const USAGE: i32 = 2;
-pub const NO_MATCH: i32 = 3;
+pub(crate) const OK: i32 = 0;
+pub(crate) const FAILED: i32 = 1;
+pub(crate) const USAGE: i32 = 2;
+pub(crate) const NO_MATCH: i32 = 3;
 
 /// Why a command could not do its work.
 #[derive(Debug)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// A sentence for the user: what happened, to which thing, what to do next.
     Failed(String),
     /// The arguments are not understood, or not together.
@@ -38,16 +38,16 @@ pub enum Failure {
 }
 
 impl Failure {
-    pub fn failed(sentence: impl fmt::Display) -> Failure {
+    pub(crate) fn failed(sentence: impl fmt::Display) -> Failure {
         Failure::Failed(sentence.to_string())
     }
 
-    pub fn no_match(sentence: impl fmt::Display) -> Failure {
+    pub(crate) fn no_match(sentence: impl fmt::Display) -> Failure {
         Failure::NoMatch(sentence.to_string())
     }
 
     /// Something could not be written to `what`.
-    pub fn writing(what: impl fmt::Display, error: &io::Error) -> Failure {
+    pub(crate) fn writing(what: impl fmt::Display, error: &io::Error) -> Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Failure::OutputClosed;
         }

@@ -9,7 +9,7 @@ use crate::metrics;
 const HEADING: &str = "Filters";
 
 /// For reports.
-pub fn arguments() -> Vec<Arg> {
+pub(crate) fn arguments() -> Vec<Arg> {
     let mut arguments = vec![
         pattern("include")
             .help("only what was allocated below a frame of this module or file")
@@ -38,7 +38,7 @@ pub fn arguments() -> Vec<Arg> {
 }
 
 /// Those that make sense for single records too.
-pub fn of_records() -> Vec<Arg> {
+pub(crate) fn of_records() -> Vec<Arg> {
     vec![
         Arg::new("threads")
             .long("thread")
@@ -114,7 +114,7 @@ fn nanoseconds(text: &str) -> Result<u64, String> {
 }
 
 /// What a report without times of its own asks of captures.
-pub fn request(matches: &ArgMatches) -> Request {
+pub(crate) fn request(matches: &ArgMatches) -> Request {
     Request {
         filter: filter(matches),
         temporary: Some(metrics::temporary_threshold(matches)),
@@ -123,7 +123,7 @@ pub fn request(matches: &ArgMatches) -> Request {
 }
 
 /// What was asked for. Arguments that a command does not have are those that were not given.
-pub fn filter(matches: &ArgMatches) -> Filter {
+pub(crate) fn filter(matches: &ArgMatches) -> Filter {
     Filter {
         include: all(matches, "include"),
         exclude: all(matches, "exclude"),

@@ -17,7 +17,7 @@ use crate::progress::Progress;
 /// More notes about one file do not help anyone.
 const MAX_NOTES: usize = 5;
 
-pub fn argument() -> Arg {
+pub(crate) fn argument() -> Arg {
     Arg::new("captures")
         .value_name("FILE")
         .required(true)
@@ -27,13 +27,13 @@ pub fn argument() -> Arg {
 }
 
 /// The capture after which a report is named.
-pub fn first(matches: &ArgMatches) -> Option<&PathBuf> {
+pub(crate) fn first(matches: &ArgMatches) -> Option<&PathBuf> {
     let captures = matches.get_many::<PathBuf>("captures");
     captures.into_iter().flatten().next()
 }
 
 /// The captures that were named.
-pub fn open(matches: &ArgMatches) -> Result<Vec<Capture>, Failure> {
+pub(crate) fn open(matches: &ArgMatches) -> Result<Vec<Capture>, Failure> {
     let paths = matches.get_many::<PathBuf>("captures");
     open_all(paths.into_iter().flatten())
 }
@@ -48,12 +48,12 @@ fn open_all<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<Vec<Capture>
 }
 
 /// Opens and replays the captures that were named, with a progress bar if that takes long.
-pub fn session(matches: &ArgMatches) -> Result<Session, Failure> {
+pub(crate) fn session(matches: &ArgMatches) -> Result<Session, Failure> {
     session_with(matches, request(matches))
 }
 
 /// The same, asked for more than sums.
-pub fn session_with(matches: &ArgMatches, request: Request) -> Result<Session, Failure> {
+pub(crate) fn session_with(matches: &ArgMatches, request: Request) -> Result<Session, Failure> {
     let paths = matches.get_many::<PathBuf>("captures");
     let asks_for_time = request.filter.chooses_time();
     let session = session_of(paths.into_iter().flatten(), request)?;
@@ -68,7 +68,7 @@ pub fn session_with(matches: &ArgMatches, request: Request) -> Result<Session, F
 }
 
 /// Refuses captures that hold no more than what was alive at the peak and at the end.
-pub fn check_totals(session: &Session) -> Result<(), Failure> {
+pub(crate) fn check_totals(session: &Session) -> Result<(), Failure> {
     let mut processes = session.processes.iter();
     match processes.find(|process| !process.sums.has_totals) {
         None => Ok(()),
@@ -81,7 +81,7 @@ pub fn check_totals(session: &Session) -> Result<(), Failure> {
 }
 
 /// The same for captures that were named in another way.
-pub fn session_of<'a>(
+pub(crate) fn session_of<'a>(
     paths: impl Iterator<Item = &'a PathBuf>,
     request: Request,
 ) -> Result<Session, Failure> {
@@ -123,7 +123,7 @@ fn tell_absent_libraries(session: &Session) {
 }
 
 /// Notes on standard error: the report that follows is made of the rest.
-pub fn tell_damage(path: &std::path::Path, damage: &[Damage]) {
+pub(crate) fn tell_damage(path: &std::path::Path, damage: &[Damage]) {
     for note in damage.iter().take(MAX_NOTES) {
         eprintln!("heaptide: {}: {note}", path.display());
     }

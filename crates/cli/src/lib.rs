@@ -8,10 +8,10 @@
 mod arguments;
 mod command_line;
 mod command_schema;
-pub mod commands;
+mod commands;
 mod control_client;
 mod destination;
-pub mod exit;
+mod exit;
 mod filters;
 mod input;
 mod live;
@@ -41,8 +41,7 @@ pub use commands::lines::LinesPlan;
 pub use commands::run::RunPlan;
 pub use commands::serve::ServePlan;
 pub use commands::worker::WorkerPlan;
-pub use exit::Failure;
-pub use live::runner::{LivePlan, LiveViewer};
+pub use live::runner::LivePlan;
 pub use report_options::check_report_options;
 pub use run_summary::run_summary;
 

@@ -7,7 +7,7 @@ const HEADING: &str = "What is shown";
 /// As memray has it.
 const USUAL_THRESHOLD: u32 = 1;
 
-pub fn arguments() -> Vec<Arg> {
+pub(crate) fn arguments() -> Vec<Arg> {
     let flag = |name: &'static str, long: &'static str| {
         Arg::new(name)
             .long(long)
@@ -34,7 +34,7 @@ pub fn arguments() -> Vec<Arg> {
     ]
 }
 
-pub fn measure(matches: &ArgMatches) -> Measure {
+pub(crate) fn measure(matches: &ArgMatches) -> Measure {
     let is_said = |name: &str| matches!(matches.try_get_one(name), Ok(Some(true)));
     let has_threshold = matches!(
         matches.try_get_one::<u32>("temporary_threshold"),
@@ -52,7 +52,7 @@ pub fn measure(matches: &ArgMatches) -> Measure {
 }
 
 /// Within how many other allocations a block has to be released to be temporary.
-pub fn temporary_threshold(matches: &ArgMatches) -> u32 {
+pub(crate) fn temporary_threshold(matches: &ArgMatches) -> u32 {
     let said = matches.try_get_one::<u32>("temporary_threshold");
     said.ok().flatten().copied().unwrap_or(USUAL_THRESHOLD)
 }

@@ -9,7 +9,7 @@ use heaptide_report::text::Style;
 
 use crate::exit::Failure;
 
-pub fn arguments() -> [Arg; 2] {
+pub(crate) fn arguments() -> [Arg; 2] {
     [
         Arg::new("output")
             .short('o')
@@ -26,13 +26,13 @@ pub fn arguments() -> [Arg; 2] {
 }
 
 /// An open place to write to.
-pub struct Output {
+pub(crate) struct Output {
     path: Option<PathBuf>,
     out: BufWriter<Box<dyn Write>>,
 }
 
 impl Output {
-    pub fn standard() -> Output {
+    pub(crate) fn standard() -> Output {
         Output {
             path: None,
             out: BufWriter::with_capacity(1 << 16, Box::new(io::stdout())),
@@ -40,7 +40,7 @@ impl Output {
     }
 
     /// Refuses a file that would be overwritten, before any long work; [`Output::open`] makes sure of it afterwards.
-    pub fn check(matches: &ArgMatches) -> Result<(), Failure> {
+    pub(crate) fn check(matches: &ArgMatches) -> Result<(), Failure> {
         match matches.get_one::<PathBuf>("output") {
             Some(path) => Output::check_file(path, matches.get_flag("force")),
             None => Ok(()),
@@ -48,7 +48,7 @@ impl Output {
     }
 
     /// The same for a file that was not named by `-o`.
-    pub fn check_file(path: &Path, force: bool) -> Result<(), Failure> {
+    pub(crate) fn check_file(path: &Path, force: bool) -> Result<(), Failure> {
         if !force && path.symlink_metadata().is_ok() {
             return Err(exists(path));
         }
@@ -56,14 +56,14 @@ impl Output {
     }
 
     /// As `-o` and `-f` say.
-    pub fn open(matches: &ArgMatches) -> Result<Output, Failure> {
+    pub(crate) fn open(matches: &ArgMatches) -> Result<Output, Failure> {
         let Some(path) = matches.get_one::<PathBuf>("output") else {
             return Ok(Output::standard());
         };
         Output::file(path, matches.get_flag("force"))
     }
 
-    pub fn file(path: &Path, force: bool) -> Result<Output, Failure> {
+    pub(crate) fn file(path: &Path, force: bool) -> Result<Output, Failure> {
         let mut options = OpenOptions::new();
         options.write(true);
         if force {
@@ -82,7 +82,7 @@ impl Output {
     }
 
     /// Colours are for a terminal whose owner has not said no to them.
-    pub fn style(&self) -> Style {
+    pub(crate) fn style(&self) -> Style {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         if self.is_terminal() && !refused {
             Style::Terminal
@@ -91,12 +91,12 @@ impl Output {
         }
     }
 
-    pub fn is_terminal(&self) -> bool {
+    pub(crate) fn is_terminal(&self) -> bool {
         self.path.is_none() && io::stdout().is_terminal()
     }
 
     /// Columns and lines: of the terminal, or as the environment says; `None` if there is no bound.
-    pub fn size(&self) -> (Option<usize>, Option<usize>) {
+    pub(crate) fn size(&self) -> (Option<usize>, Option<usize>) {
         let named = |name: &str| {
             let number = std::env::var(name).ok()?.parse::<usize>().ok()?;
             (number > 0).then_some(number)
@@ -111,7 +111,7 @@ impl Output {
         (columns, lines)
     }
 
-    pub fn write(
+    pub(crate) fn write(
         &mut self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), Failure> {
@@ -119,7 +119,7 @@ impl Output {
     }
 
     /// Writes what is left, and says where the report is.
-    pub fn finish(mut self) -> Result<(), Failure> {
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|error| self.failure(&error))?;
         if let Some(path) = &self.path {
             let line = format!("Wrote {}", path.display());

@@ -11,14 +11,14 @@ use crate::exit::Failure;
 use crate::filters;
 use crate::input;
 
-pub fn no_source() -> Arg {
+pub(crate) fn no_source() -> Arg {
     Arg::new("no_source")
         .long("no-source")
         .action(ArgAction::SetTrue)
         .help("do not put the text of source lines into the page")
 }
 
-pub fn arguments(command: Command) -> Command {
+pub(crate) fn arguments(command: Command) -> Command {
     let name = command.get_name().to_owned();
     command
         .arg(no_source())
@@ -29,7 +29,7 @@ pub fn arguments(command: Command) -> Command {
         .arg(input::argument())
 }
 
-pub struct PageOutput<'a> {
+pub(crate) struct PageOutput<'a> {
     matches: &'a ArgMatches,
     page: Page,
     destination: Destination,
@@ -37,7 +37,7 @@ pub struct PageOutput<'a> {
 
 impl<'a> PageOutput<'a> {
     /// Refuses a file that would be overwritten, before any long work.
-    pub fn new(matches: &'a ArgMatches, page: Page) -> Result<PageOutput<'a>, Failure> {
+    pub(crate) fn new(matches: &'a ArgMatches, page: Page) -> Result<PageOutput<'a>, Failure> {
         let kind = match page {
             Page::FlameGraph => "flamegraph",
             Page::Table => "table",
@@ -51,7 +51,7 @@ impl<'a> PageOutput<'a> {
     }
 
     /// Reads the captures, and writes the page.
-    pub fn make(self, first: FirstView) -> Result<(), Failure> {
+    pub(crate) fn make(self, first: FirstView) -> Result<(), Failure> {
         let request = Request {
             lives: true,
             ..filters::request(self.matches)
@@ -65,7 +65,7 @@ impl<'a> PageOutput<'a> {
 }
 
 /// How much a page may hold, as the arguments say.
-pub fn limits(matches: &ArgMatches) -> FlameLimits {
+pub(crate) fn limits(matches: &ArgMatches) -> FlameLimits {
     let mut limits = FlameLimits::default();
     if matches.get_flag("no_source") {
         limits.max_source_bytes = 0;

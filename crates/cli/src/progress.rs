@@ -7,7 +7,7 @@ const QUIET: Duration = Duration::from_millis(500);
 const BETWEEN: Duration = Duration::from_millis(100);
 const CELLS: u64 = 30;
 
-pub struct Progress {
+pub(crate) struct Progress {
     what: &'static str,
     n_all: u64,
     next: Option<Instant>,
@@ -15,7 +15,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    pub fn new(what: &'static str, n_all: u64) -> Progress {
+    pub(crate) fn new(what: &'static str, n_all: u64) -> Progress {
         let is_wanted = std::io::stderr().is_terminal() && n_all > 0;
         Progress {
             what,
@@ -25,7 +25,7 @@ impl Progress {
         }
     }
 
-    pub fn advance(&mut self, n_done: u64) {
+    pub(crate) fn advance(&mut self, n_done: u64) {
         let now = Instant::now();
         if self.next.is_none_or(|next| now < next) {
             return;
@@ -45,7 +45,7 @@ impl Progress {
     }
 
     /// Takes the bar away.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         if std::mem::take(&mut self.is_shown) {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }

@@ -12,7 +12,7 @@ use serde_json::Value;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A program: one process, or several that are controlled together.
-pub struct RunningProgram {
+pub(crate) struct RunningProgram {
     pub name: String,
     pub command: String,
     pub state: String,
@@ -35,7 +35,7 @@ impl fmt::Display for RunningProgram {
 }
 
 /// Returns all programs that answer. Removes the sockets of processes that have ended.
-pub fn list() -> Vec<RunningProgram> {
+pub(crate) fn list() -> Vec<RunningProgram> {
     let groups = folders().into_iter().flat_map(|folder| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.path())
@@ -72,7 +72,7 @@ fn query(group: &Path) -> Option<RunningProgram> {
 }
 
 /// Returns the owner of a process that this user may not query.
-pub fn other_user(pid: u32) -> Option<u32> {
+pub(crate) fn other_user(pid: u32) -> Option<u32> {
     let user = group::user();
     let owner = procfs::owner(pid)?;
     (user != 0 && owner != user).then_some(owner)

@@ -1,7 +1,7 @@
 //! Sizes on the command line: `512k`, `1MiB`, `2.5M`, `4096`.
 
 /// Bytes. `k`, `M` and `G`, with or without `iB`, are powers of 1024; `kB`, `MB` and `GB` powers of 1000.
-pub fn parse(text: &str) -> Result<u64, String> {
+pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     let factor = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" | "b" => 1.0,

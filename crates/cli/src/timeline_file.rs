@@ -15,7 +15,7 @@ use crate::exit::Failure;
 const MAX_TRIES: usize = 10_000;
 
 /// The name that the user gave.
-pub fn named(path: &Path, force: bool) -> Result<(File, PathBuf), Failure> {
+pub(crate) fn named(path: &Path, force: bool) -> Result<(File, PathBuf), Failure> {
     let exists = || {
         let shown = path.display();
         Failure::failed(format!(
@@ -31,7 +31,7 @@ pub fn named(path: &Path, force: bool) -> Result<(File, PathBuf), Failure> {
 }
 
 /// `heaptide-<program>.<pid>.timeline`.
-pub fn own(folder: &Path, program: &str) -> Result<(File, PathBuf), Failure> {
+pub(crate) fn own(folder: &Path, program: &str) -> Result<(File, PathBuf), Failure> {
     let stem = format!("heaptide-{program}.{}", std::process::id());
     let more = (2..).map(|n: u32| format!("{stem}.{n}.timeline"));
     first_free(
@@ -41,7 +41,7 @@ pub fn own(folder: &Path, program: &str) -> Result<(File, PathBuf), Failure> {
 }
 
 /// `mprofile_<YYYYmmddHHMMSS>.dat`, of the first second that has none: the name keeps the form that mprof looks for.
-pub fn mprof(folder: &Path) -> Result<(File, PathBuf), Failure> {
+pub(crate) fn mprof(folder: &Path) -> Result<(File, PathBuf), Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |since| since.as_secs());
     first_free(
@@ -51,7 +51,7 @@ pub fn mprof(folder: &Path) -> Result<(File, PathBuf), Failure> {
 }
 
 /// The master's file is mprof's, a worker's has the name of its node.
-pub fn node(folder: &Path, node: &Node) -> Result<(File, PathBuf), Failure> {
+pub(crate) fn node(folder: &Path, node: &Node) -> Result<(File, PathBuf), Failure> {
     if node.is_master() {
         return mprof(folder);
     }
@@ -87,7 +87,7 @@ fn first_free(
 
 /// A new file under a name that may be taken: whoever reads the old one keeps it whole. What is no regular file, such as
 /// a device or a pipe, stays what it is and is written into.
-pub fn replace(path: &Path) -> io::Result<File> {
+pub(crate) fn replace(path: &Path) -> io::Result<File> {
     if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
         return OpenOptions::new().append(true).open(path);
     }

@@ -10,7 +10,7 @@ use heaptide_watch::local_stamp;
 
 use crate::exit::Failure;
 
-pub fn argument() -> Arg {
+pub(crate) fn argument() -> Arg {
     Arg::new("profiles")
         .value_name("FILE")
         .num_args(0..)
@@ -20,14 +20,14 @@ pub fn argument() -> Arg {
 
 /// A recorded file of this folder, and when its run began, in local time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Profile {
+pub(crate) struct Profile {
     pub path: PathBuf,
     /// `YYYYmmddHHMMSS`.
     pub stamp: String,
 }
 
 /// Oldest first. mprof's are found by their names, which hold the time; ours by their ending.
-pub fn profiles() -> Vec<Profile> {
+pub(crate) fn profiles() -> Vec<Profile> {
     let entries = fs::read_dir(".").into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let mut found: Vec<Profile> = names.filter_map(profile).collect();
@@ -67,7 +67,7 @@ fn profile(name: String) -> Option<Profile> {
 }
 
 /// The profile with a number, counted from the oldest, or backwards from the newest.
-pub fn numbered(profiles: &[Profile], number: i64) -> Option<&Profile> {
+pub(crate) fn numbered(profiles: &[Profile], number: i64) -> Option<&Profile> {
     let at = if number < 0 {
         profiles.len() as i64 + number
     } else {
@@ -77,7 +77,7 @@ pub fn numbered(profiles: &[Profile], number: i64) -> Option<&Profile> {
 }
 
 /// The files that the arguments mean, each once; the newest if they mean none.
-pub fn chosen(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
+pub(crate) fn chosen(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
     let words: Vec<&String> = matches
         .get_many::<String>("profiles")
         .into_iter()
@@ -103,7 +103,7 @@ pub fn chosen(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// A file's name, or a number in the list.
-pub fn meant(word: &str) -> Result<PathBuf, Failure> {
+pub(crate) fn meant(word: &str) -> Result<PathBuf, Failure> {
     let path = Path::new(word);
     if path.exists() {
         return Ok(path.to_owned());
@@ -124,7 +124,7 @@ pub fn meant(word: &str) -> Result<PathBuf, Failure> {
 }
 
 /// Reads one, and says on standard error what of it could not be read.
-pub fn read(path: &Path) -> Result<Timeline, Failure> {
+pub(crate) fn read(path: &Path) -> Result<Timeline, Failure> {
     let timeline = heaptide_timeline::read_file(path).map_err(Failure::failed)?;
     for note in &timeline.damage {
         eprintln!("heaptide: {}: {note}", path.display());
@@ -133,7 +133,7 @@ pub fn read(path: &Path) -> Result<Timeline, Failure> {
 }
 
 /// With its `_ts` file, which old versions of mprof put beside it.
-pub fn with_companions(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+pub(crate) fn with_companions(paths: Vec<PathBuf>) -> Vec<PathBuf> {
     let companion = |path: &PathBuf| {
         let stem = path.file_stem()?.to_str()?;
         let ending = path.extension()?.to_str()?;

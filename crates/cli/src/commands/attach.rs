@@ -20,7 +20,7 @@ use crate::live::{Feed, find};
 use crate::run_summary;
 use crate::terminal::{self, Left, Paint};
 
-pub const NAME: &str = "attach";
+pub(crate) const NAME: &str = "attach";
 
 /// Between two looks whether the process is still there, while a recording of a given duration runs.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -38,7 +38,7 @@ Heaptide need not be installed where the process runs, and nothing is restarted:
 What was allocated before the attach is not in the capture. Processes in containers are recorded from the host.
 Exit codes: 0 done, 1 refused or failed: one sentence says why, and the process is as it was.";
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     Command::new(NAME)
         .about("Record a running process from now on")
         .after_help(HELP)
@@ -61,7 +61,7 @@ pub fn arguments() -> Command {
         )
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let pid = matches.get_one::<u32>("pid").copied().unwrap_or(0);
     let is_live = matches.get_flag("live");
     if is_live && !terminal::is_possible_with_tty() {
@@ -238,7 +238,11 @@ fn show(matches: &ArgMatches, target: &Target) -> Result<(), Failure> {
 }
 
 /// Where the file goes that is made of a process; it is not there yet, or may be overwritten.
-pub fn destination(matches: &ArgMatches, pid: u32, ending: &str) -> Result<PathBuf, Failure> {
+pub(crate) fn destination(
+    matches: &ArgMatches,
+    pid: u32,
+    ending: &str,
+) -> Result<PathBuf, Failure> {
     let path = match matches.get_one::<PathBuf>("output") {
         Some(path) => path.clone(),
         None => PathBuf::from(format!("heaptide-{}.{pid}.{ending}", program_name(pid))),

@@ -55,7 +55,7 @@ impl Request {
     }
 }
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     let actions = ACTIONS.iter().map(|action| action.0);
     let actions = actions.chain(REPORTS.iter().map(|report| report.name));
     Command::new("ctl")
@@ -106,7 +106,7 @@ pub fn arguments() -> Command {
         )
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let name = matches
         .get_one::<String>("action")
         .map_or("status", String::as_str);

@@ -12,9 +12,9 @@ use crate::exit::Failure;
 use crate::run_summary;
 use crate::timeline_file;
 
-pub const NAME: &str = "detach";
+pub(crate) const NAME: &str = "detach";
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     Command::new(NAME)
         .about("End a recording that `heaptide attach` began; the process goes on as before")
         .after_help(
@@ -39,7 +39,7 @@ pub fn arguments() -> Command {
         )
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let pid = matches.get_one::<u32>("pid").copied().unwrap_or(0);
     let target = Target::find(pid).map_err(Failure::failed)?;
     let path = end(&target)?;
@@ -52,7 +52,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 /// Ends the recording of a process, and returns where the capture is.
-pub fn end(target: &Target) -> Result<PathBuf, Failure> {
+pub(crate) fn end(target: &Target) -> Result<PathBuf, Failure> {
     let ended = visit::detach(target).map_err(Failure::failed)?;
     if !ended.note.is_empty() {
         eprintln!("heaptide: {}: it holds what could be written", ended.note);
@@ -72,7 +72,7 @@ pub fn end(target: &Target) -> Result<PathBuf, Failure> {
 }
 
 /// Brings a file out of the process's own files, and removes the folder that was made for it there.
-pub fn fetch(pid: u32, there: &Path, here: &Path) -> Result<(), Failure> {
+pub(crate) fn fetch(pid: u32, there: &Path, here: &Path) -> Result<(), Failure> {
     let lost = |error: &io::Error| {
         Failure::failed(format!(
             "{} in the files of process {pid} cannot be fetched ({error}): copy it yourself",

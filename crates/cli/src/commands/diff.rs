@@ -18,7 +18,7 @@ use crate::output;
 use crate::page::{limits, no_source};
 use crate::sizes;
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     let side = |name: &'static str, help: &'static str| {
         Arg::new(name)
             .long(name)
@@ -110,7 +110,7 @@ pub fn arguments() -> Command {
         .args(output::arguments())
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let measure = if matches.get_flag("leaks") {
         Measure::Leaked
     } else if matches.get_flag("total") {

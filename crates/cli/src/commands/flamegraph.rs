@@ -8,7 +8,7 @@ use crate::exit::Failure;
 use crate::metrics;
 use crate::page::{self, PageOutput};
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     let command = Command::new("flamegraph")
         .about("Make a page that shows where memory went: a flame graph, and memory over time")
         .long_about(
@@ -32,7 +32,7 @@ pub fn arguments() -> Command {
     page::arguments(command.args(metrics::arguments()))
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let first = FirstView {
         measure: metrics::measure(matches),
         inverted: matches.get_flag("inverted"),

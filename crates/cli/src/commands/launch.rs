@@ -12,13 +12,13 @@ use heaptide_watch::{Start, node, run_all};
 use crate::exit::Failure;
 use crate::reinvoke;
 
-pub const NAME: &str = "launch";
+pub(crate) const NAME: &str = "launch";
 
 /// Tried in this order if none is named.
 const LAUNCHERS: [&str; 2] = ["mpirun", "mpiexec"];
 const LOCAL: &str = "local";
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     Command::new(NAME)
         .about("Run a Python program as several ranks, and record a timeline of each of them with one flag")
         .long_about(
@@ -74,7 +74,7 @@ pub fn arguments() -> Command {
         )
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let n_ranks = matches.get_one::<u32>("n").copied().unwrap_or(1);
     let is_profiled = matches.get_flag("profile");
     let rank = rank_command(matches, is_profiled);

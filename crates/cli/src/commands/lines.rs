@@ -18,7 +18,7 @@ use crate::filters;
 use crate::input;
 use crate::output::Output;
 
-pub const NAME: &str = "lines";
+pub(crate) const NAME: &str = "lines";
 
 const BACKENDS: [&str; 5] = ["psutil", "psutil_pss", "psutil_uss", "posix", "tracemalloc"];
 const COLUMNS: [&str; 4] = ["allocated", "peak", "alive", "allocations"];
@@ -38,7 +38,7 @@ pub struct LinesPlan {
     pub html: Option<PathBuf>,
 }
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     const OF_CAPTURES: &str = "With --from";
     Command::new(NAME)
         .about("Show memory line by line, of a program or a capture")
@@ -128,7 +128,7 @@ pub fn arguments() -> Command {
 }
 
 /// Prints the tables of a capture, or returns a plan to run a program.
-pub fn run(matches: &ArgMatches, line: CommandLine) -> Result<Outcome, Failure> {
+pub(crate) fn run(matches: &ArgMatches, line: CommandLine) -> Result<Outcome, Failure> {
     match matches.get_one::<PathBuf>("capture") {
         Some(first) => {
             from_captures(matches, first, line.program).map(|()| Outcome::Exit(exit::OK))

@@ -6,12 +6,12 @@ use crate::exit::Failure;
 use crate::output::Output;
 use crate::timelines::profiles;
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     Command::new("list")
         .about("List the timelines in this folder, oldest first, with the numbers that plot, peak and rm take")
 }
 
-pub fn run(_matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(_matches: &ArgMatches) -> Result<(), Failure> {
     let mut output = Output::standard();
     output.write(|out| {
         for (number, profile) in profiles().iter().enumerate() {

@@ -13,7 +13,7 @@ use crate::live::{Feed, connect, find};
 use crate::output::Output;
 use crate::terminal::{self, Paint};
 
-pub const NAME: &str = "live";
+pub(crate) const NAME: &str = "live";
 
 /// Without a terminal: how long to wait for the first numbers of a large capture, or of a program that just begins.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -36,7 +36,7 @@ Keys:
 
 The program never waits for who watches. Without a terminal, or with --plain, the numbers of this moment are printed.";
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     Command::new(NAME)
         .about("Watch a running program: what it holds now, by function, and its memory over time")
         .override_usage("heaptide live [PORT | FILE | --pid PID | -- SCRIPT [ARGS]...]")
@@ -62,7 +62,7 @@ pub fn arguments() -> Command {
         )
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let feed = feed(matches)?;
     if !matches.get_flag("plain") && terminal::is_possible() {
         terminal::show_live(&feed, None, Paint::of_environment())?.obey();

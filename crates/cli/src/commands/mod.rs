@@ -1,30 +1,30 @@
 //! The subcommands, one file each. To add one, add a file, its line in the module list and its line in [`ALL`].
 
-pub mod attach;
-pub mod ctl;
-pub mod detach;
-pub mod diff;
-pub mod flamegraph;
-pub mod heap;
-pub mod launch;
-pub mod lines;
-pub mod list;
-pub mod live;
-pub mod parse;
-pub mod peak;
-pub mod plot;
-pub mod record;
-pub mod rm;
-pub mod run;
-pub mod serve;
-pub mod stats;
-pub mod summary;
-pub mod symbols;
-pub mod table;
-pub mod timeline;
-pub mod transform;
-pub mod tree;
-pub mod worker;
+pub(crate) mod attach;
+pub(crate) mod ctl;
+pub(crate) mod detach;
+pub(crate) mod diff;
+pub(crate) mod flamegraph;
+pub(crate) mod heap;
+pub(crate) mod launch;
+pub(crate) mod lines;
+pub(crate) mod list;
+pub(crate) mod live;
+pub(crate) mod parse;
+pub(crate) mod peak;
+pub(crate) mod plot;
+pub(crate) mod record;
+pub(crate) mod rm;
+pub(crate) mod run;
+pub(crate) mod serve;
+pub(crate) mod stats;
+pub(crate) mod summary;
+pub(crate) mod symbols;
+pub(crate) mod table;
+pub(crate) mod timeline;
+pub(crate) mod transform;
+pub(crate) mod tree;
+pub(crate) mod worker;
 
 use clap::{ArgMatches, Command};
 
@@ -32,7 +32,7 @@ use crate::Outcome;
 use crate::command_line::CommandLine;
 use crate::exit::Failure;
 
-pub struct Subcommand {
+pub(crate) struct Subcommand {
     pub name: &'static str,
     pub arguments: fn() -> Command,
     pub run: fn(&ArgMatches, CommandLine) -> Result<Outcome, Failure>,
@@ -64,7 +64,7 @@ const fn other(
 }
 
 /// All subcommands, in the order of the help.
-pub const ALL: &[Subcommand] = &[
+pub(crate) const ALL: &[Subcommand] = &[
     other(run::NAME, run::arguments, run::run),
     other(lines::NAME, lines::arguments, lines::run),
     complete!(live::NAME, live::arguments, live::run),

@@ -9,14 +9,14 @@ use crate::filters;
 use crate::input;
 use crate::output::Output;
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     Command::new("parse")
         .about("Print every record of a capture as a line, in the order in which things happened")
         .args(filters::of_records())
         .arg(input::argument())
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut output = Output::standard();
     let filter = filters::filter(matches);
     let captures = filter.choose_processes(input::open(matches)?);

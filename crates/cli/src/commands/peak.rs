@@ -8,7 +8,7 @@ use crate::exit::Failure;
 use crate::output::Output;
 use crate::timelines;
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     Command::new("peak")
         .about("Print the peak of a timeline, and of each process that the program started")
         .arg(
@@ -20,7 +20,7 @@ pub fn arguments() -> Command {
         .arg(timelines::argument())
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut output = Output::standard();
     for path in timelines::chosen(matches)? {
         let timeline = timelines::read(&path)?;

@@ -23,7 +23,7 @@ const OTHER_ROWS: usize = 8;
 /// Curves are thinned out to this many points.
 const MAX_POINTS: usize = 4_000;
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     let flag = |name: &'static str, short: char, help: &'static str| {
         Arg::new(name)
             .long(name)
@@ -83,7 +83,7 @@ fn window(text: &str) -> Result<(f64, f64), String> {
     }
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let paths = timelines::chosen(matches)?;
     let timelines = paths
         .iter()

@@ -16,14 +16,14 @@ use crate::arguments::{self, flag, force, quiet};
 use crate::exit::Failure;
 use crate::{reinvoke, timeline_file};
 
-pub const NAME: &str = "record";
+pub(crate) const NAME: &str = "record";
 
 /// As mprof does: somebody else's process may run for ever.
 const ATTACH_TIMEOUT_S: f64 = 3600.0;
 /// Faster than this, looking costs more than it shows.
 const MIN_INTERVAL_S: f64 = 0.001;
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     Command::new(NAME)
         .about("Record the memory of a process tree over time")
         .long_about(
@@ -121,14 +121,14 @@ pub(super) fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
-pub fn interval(text: &str) -> Result<f64, String> {
+pub(crate) fn interval(text: &str) -> Result<f64, String> {
     match positive(text)? {
         seconds if seconds < MIN_INTERVAL_S => Err("it must be at least 0.001".into()),
         seconds => Ok(seconds),
     }
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let target = target(matches)?;
     let node = Node::of_this_process();
     let (file, path) = open(matches, &target, &node)?;

@@ -14,7 +14,7 @@ fn dry_run() -> Arg {
         .help("show what would be removed, and remove nothing")
 }
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     Command::new("rm")
         .about("Remove timelines, by name or by their number in heaptide list")
         .arg(dry_run())
@@ -26,7 +26,7 @@ pub fn arguments() -> Command {
         )
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let words = matches.get_many::<String>("profiles").into_iter().flatten();
     let mut paths: Vec<PathBuf> = Vec::new();
     // Numbers are those of the list as it is now: all are looked up before anything goes.
@@ -44,13 +44,13 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     remove(paths, matches.get_flag("dry_run"))
 }
 
-pub fn clean_arguments() -> Command {
+pub(crate) fn clean_arguments() -> Command {
     Command::new("clean")
         .about("Remove all timelines of this folder that heaptide list shows")
         .arg(dry_run())
 }
 
-pub fn clean(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn clean(matches: &ArgMatches) -> Result<(), Failure> {
     let paths = profiles().into_iter().map(|profile| profile.path).collect();
     remove(paths, matches.get_flag("dry_run"))
 }

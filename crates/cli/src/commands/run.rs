@@ -12,7 +12,7 @@ use crate::command_line::{CommandLine, Target, nothing_to_run};
 use crate::exit::Failure;
 use crate::live::runner::{LivePlan, LiveViewer};
 
-pub const NAME: &str = "run";
+pub(crate) const NAME: &str = "run";
 
 /// A program, and how to record it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct RunPlan {
     pub interval_ms: u32,
 }
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     Command::new(NAME)
         .about("Run a program and record every allocation")
         .override_usage("heaptide run [OPTIONS] (SCRIPT | -m MODULE | -c CODE | -) [ARGS]...")
@@ -71,7 +71,7 @@ pub fn arguments() -> Command {
         .args(arguments::program())
 }
 
-pub fn run(matches: &ArgMatches, line: CommandLine) -> Result<Outcome, Failure> {
+pub(crate) fn run(matches: &ArgMatches, line: CommandLine) -> Result<Outcome, Failure> {
     let port = matches.get_one::<u16>("live-port");
     let viewer = match matches.get_one::<u16>("live-remote") {
         Some(&chosen) => Some(LiveViewer::Port(port.copied().unwrap_or(chosen))),

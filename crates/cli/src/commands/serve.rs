@@ -8,7 +8,7 @@ use crate::Outcome;
 use crate::command_line::CommandLine;
 use crate::exit::Failure;
 
-pub const NAME: &str = "serve";
+pub(crate) const NAME: &str = "serve";
 
 /// A job, and where it answers.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,7 @@ pub struct ServePlan {
     pub guarded_elsewhere: bool,
 }
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     let text = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
     };
@@ -73,7 +73,7 @@ pub fn arguments() -> Command {
         )
 }
 
-pub fn run(matches: &ArgMatches, _: CommandLine) -> Result<Outcome, Failure> {
+pub(crate) fn run(matches: &ArgMatches, _: CommandLine) -> Result<Outcome, Failure> {
     let text = |name: &str| matches.get_one::<String>(name).cloned();
     Ok(Outcome::Serve(ServePlan {
         job: matches

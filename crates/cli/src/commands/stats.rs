@@ -9,7 +9,7 @@ use crate::filters;
 use crate::input;
 use crate::output::{self, Output};
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     Command::new("stats")
         .about("Show totals, the peak, sizes, and the places and modules that allocated most")
         .arg(
@@ -32,7 +32,7 @@ pub fn arguments() -> Command {
         .arg(input::argument())
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let n_largest = matches
         .get_one::<u32>("n_largest")
         .map_or(5, |&n| n as usize);

@@ -14,7 +14,7 @@ use crate::output::Output;
 const OTHER_LINES: usize = 5;
 const LEAST_ROWS: usize = 10;
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     Command::new("summary")
         .about("Show functions with the memory that they, and what they called, held at the peak")
         .arg(
@@ -72,7 +72,7 @@ fn group(name: &str) -> Result<GroupBy, String> {
     })
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let session = input::session(matches)?;
     let measure = metrics::measure(matches);
     let by = matches

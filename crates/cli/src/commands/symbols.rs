@@ -11,7 +11,7 @@ use crate::exit::Failure;
 use crate::input;
 use crate::progress::Progress;
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     Command::new("symbols")
         .about("Keep the names of native functions in a capture, for reports on another machine")
         .subcommand_required(true)
@@ -29,7 +29,7 @@ pub fn arguments() -> Command {
         )
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some(("bundle", matches)) = matches.subcommand() else {
         return Err(Failure::Usage(
             "say what to do: heaptide symbols bundle FILE".to_owned(),
@@ -61,7 +61,7 @@ fn bundle(capture: Capture) -> Result<(), Failure> {
 }
 
 /// Stores the names of a capture that came out of a container: its libraries lie below `root`.
-pub fn bundle_from(root: &Path, capture: &Path) -> Result<(), Failure> {
+pub(crate) fn bundle_from(root: &Path, capture: &Path) -> Result<(), Failure> {
     let capture = heaptide_foreign::open(capture).map_err(Failure::failed)?;
     if !capture.registry.modules.is_empty() {
         keep_names(capture, Some(root))?;

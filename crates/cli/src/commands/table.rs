@@ -8,7 +8,7 @@ use crate::exit::Failure;
 use crate::metrics;
 use crate::page::{self, PageOutput};
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     let command = Command::new("table")
         .about("Make a page with a table of the places that allocated: sort, search, group, copy")
         .long_about(
@@ -19,7 +19,7 @@ pub fn arguments() -> Command {
     page::arguments(command.args(metrics::arguments()))
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let first = FirstView {
         measure: metrics::measure(matches),
         ..FirstView::default()

@@ -7,7 +7,7 @@ use heaptide_report::json::flame::FirstView;
 use crate::exit::Failure;
 use crate::page::{self, PageOutput};
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     let command = Command::new("timeline")
         .about("Make a page with the memory of all processes over time, and what grew between two marks")
         .long_about(
@@ -20,6 +20,6 @@ pub fn arguments() -> Command {
     page::arguments(command)
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     PageOutput::new(matches, Page::Timeline)?.make(FirstView::default())
 }

@@ -10,7 +10,7 @@ use crate::filters;
 use crate::input;
 use crate::metrics;
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     Command::new("transform")
         .about("Write what was recorded in the format of another tool")
         .after_help(formats())
@@ -33,7 +33,7 @@ fn formats() -> String {
     format!("Formats:{}", lines.concat())
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let name = matches.get_one::<String>("format");
     let format = format_named(name.map_or("", String::as_str))?;
     let measure = metrics::measure(matches);

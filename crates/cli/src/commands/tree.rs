@@ -26,7 +26,7 @@ On a terminal the tree can be walked through:
 
 Plain text is printed instead if it goes to a file or a pipe, or with --plain.";
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     Command::new("tree")
         .about("Show the call tree of what was alive at the peak")
         .arg(
@@ -86,7 +86,7 @@ fn percent(text: &str) -> Result<f64, String> {
         .ok_or("a share is a number from 0 to 100".into())
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let session = input::session(matches)?;
     let measure = metrics::measure(matches);
     let is_interactive = !matches.get_flag("plain") && terminal::is_possible();

@@ -9,7 +9,7 @@ use crate::Outcome;
 use crate::command_line::CommandLine;
 use crate::exit::Failure;
 
-pub const NAME: &str = "worker";
+pub(crate) const NAME: &str = "worker";
 
 /// A job and how to run it. What is `None` was not said, and settings decide.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub struct WorkerPlan {
     pub max_memory: Option<u64>,
 }
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     let value = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
     };
@@ -85,7 +85,7 @@ pub fn arguments() -> Command {
         )
 }
 
-pub fn run(matches: &ArgMatches, _: CommandLine) -> Result<Outcome, Failure> {
+pub(crate) fn run(matches: &ArgMatches, _: CommandLine) -> Result<Outcome, Failure> {
     let text = |name: &str| matches.get_one::<String>(name).cloned();
     Ok(Outcome::Worker(WorkerPlan {
         job: text("job").unwrap_or_default(),

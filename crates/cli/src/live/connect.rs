@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Connects to a port of this machine at which a program is shown.
-pub fn connect(port: u16) -> Result<Feed, Failure> {
+pub(crate) fn connect(port: u16) -> Result<Feed, Failure> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(|error| {
         Failure::failed(match error.kind() {
             ErrorKind::ConnectionRefused => format!(

@@ -17,7 +17,7 @@ const SHORT_PAUSE: Duration = Duration::from_millis(20);
 
 /// What is known at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Update {
+pub(crate) struct Update {
     /// Counts the updates there were.
     pub number: u64,
     /// `None` until the program has begun to record.
@@ -32,14 +32,14 @@ pub struct Update {
 
 impl Update {
     /// Nothing more will come.
-    pub fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         self.is_gone || self.failure.is_some()
     }
 }
 
 /// Where updates are put and taken from.
 #[derive(Default)]
-pub struct Feed {
+pub(crate) struct Feed {
     shared: Arc<Shared>,
 }
 
@@ -58,7 +58,7 @@ struct State {
 impl Feed {
     /// Follows a capture. If it is to be that of process `expected` it need not exist yet, and one of another process,
     /// which this one is about to replace, is not taken for it. `is_over` tells whether a process is gone.
-    pub fn follow(
+    pub(crate) fn follow(
         path: &Path,
         expected: Option<u32>,
         is_over: impl Fn(u32) -> bool + Send + 'static,
@@ -115,17 +115,17 @@ impl Feed {
     }
 
     /// What is known now.
-    pub fn newest(&self) -> Update {
+    pub(crate) fn newest(&self) -> Update {
         self.shared.lock().update.clone()
     }
 
     /// Waits until there is something newer than update `number`, at most `limit`.
-    pub fn wait_newer(&self, number: u64, limit: Duration) -> Update {
+    pub(crate) fn wait_newer(&self, number: u64, limit: Duration) -> Update {
         self.wait_until(limit, |update| update.number > number || update.is_last())
     }
 
     /// Waits for the last update, at most `limit`.
-    pub fn wait_last(&self, limit: Duration) -> Update {
+    pub(crate) fn wait_last(&self, limit: Duration) -> Update {
         self.wait_until(limit, Update::is_last)
     }
 
@@ -161,13 +161,13 @@ fn is_unborn(error: &OpenError) -> bool {
 pub(super) struct Writer(Arc<Shared>);
 
 impl Writer {
-    pub fn put(&self, change: impl FnOnce(&mut Update)) {
+    pub(super) fn put(&self, change: impl FnOnce(&mut Update)) {
         change(&mut self.0.lock().update);
         self.0.changed.notify_all();
     }
 
     /// Waits for so long; true if nobody wants updates any more.
-    pub fn rest(&self, pause: Duration) -> bool {
+    pub(super) fn rest(&self, pause: Duration) -> bool {
         let until = Instant::now() + pause;
         let mut state = self.0.lock();
         loop {

@@ -10,7 +10,7 @@ use heaptide_procfs::{self as procfs, OpenFile};
 use crate::exit::Failure;
 
 /// The capture that a process is writing, by a name that holds even if the file was moved or removed.
-pub fn capture_of(pid: u32) -> Result<PathBuf, Failure> {
+pub(crate) fn capture_of(pid: u32) -> Result<PathBuf, Failure> {
     let files = procfs::open_files(pid).map_err(|error| {
         Failure::failed(if procfs::exists(pid) {
             format!("process {pid} cannot be looked into ({error}): ask as its owner")
@@ -27,7 +27,7 @@ pub fn capture_of(pid: u32) -> Result<PathBuf, Failure> {
 }
 
 /// Processes that are recording, as far as we may look.
-pub fn recording() -> Vec<u32> {
+pub(crate) fn recording() -> Vec<u32> {
     let own = std::process::id();
     let others = procfs::pids().into_iter().filter(|&pid| pid != own);
     others.filter(|&pid| capture_of(pid).is_ok()).collect()

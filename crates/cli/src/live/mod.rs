@@ -4,11 +4,11 @@
 //! from another process, or asks one that does ([`connect`], [`serve`], in the bytes of [`wire`]). Whoever watches
 //! slowly, or stops, sees fewer updates, and is told how many; the program never waits for anybody. [`runner`] runs a program for the purpose.
 
-pub mod connect;
-pub mod feed;
-pub mod find;
-pub mod runner;
-pub mod serve;
+pub(crate) mod connect;
+pub(crate) mod feed;
+pub(crate) mod find;
+pub(crate) mod runner;
+pub(crate) mod serve;
 mod wire;
 
-pub use feed::{Feed, Update};
+pub(crate) use feed::{Feed, Update};

@@ -55,7 +55,7 @@ pub enum LiveViewer {
 }
 
 /// Runs the program with `python`, the words with which `heaptide` itself was started, and returns its exit code.
-pub fn run(plan: &LivePlan, python: &[OsString]) -> Result<i32, Failure> {
+pub(crate) fn run(plan: &LivePlan, python: &[OsString]) -> Result<i32, Failure> {
     if plan.viewer == LiveViewer::ThisTerminal && !terminal::is_possible_with_tty() {
         return Err(Failure::failed(
             "there is no terminal to show the program in: use --live-remote, and `heaptide live` in a terminal",

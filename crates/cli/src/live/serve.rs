@@ -22,7 +22,7 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long the end of the program is kept from the shell for viewers that have not seen the last numbers.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-pub struct Server(Arc<Shared>);
+pub(crate) struct Server(Arc<Shared>);
 
 struct Shared {
     feed: Feed,
@@ -33,7 +33,7 @@ struct Shared {
 
 impl Server {
     /// Takes a port of this machine; 0 chooses one.
-    pub fn bind(port: u16) -> Result<TcpListener, Failure> {
+    pub(crate) fn bind(port: u16) -> Result<TcpListener, Failure> {
         TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| {
             Failure::failed(match error.kind() {
                 ErrorKind::AddrInUse => {
@@ -47,7 +47,7 @@ impl Server {
     }
 
     /// Shows what the feed has to whoever connects.
-    pub fn start(listener: TcpListener, feed: Feed) -> Server {
+    pub(crate) fn start(listener: TcpListener, feed: Feed) -> Server {
         let shared = Arc::new(Shared {
             feed,
             waiting: Mutex::new(0),
@@ -62,7 +62,7 @@ impl Server {
     }
 
     /// Waits until all viewers have the last numbers, or have had their time.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         let until = Instant::now() + FAREWELL;
         self.0.feed.wait_last(FAREWELL);
         let mut waiting = self.0.lock();

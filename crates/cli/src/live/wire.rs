@@ -15,19 +15,19 @@ use heaptide_analysis::model::live::{Curve, Held, Live, LiveFunction, LiveThread
 use heaptide_capture::Lost;
 use heaptide_capture::wire::{Reader, push_varint};
 
-pub const GREETING: &[u8; 8] = b"tideLIV1";
+pub(super) const GREETING: &[u8; 8] = b"tideLIV1";
 /// Beyond this it is not ours.
 const MAX_LEN: u32 = 16 << 20;
 
 /// One update: its number among all there were, whether the program is gone, and its numbers once there are any.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Message {
+pub(super) struct Message {
     pub number: u64,
     pub is_gone: bool,
     pub live: Option<Live>,
 }
 
-pub fn send(
+pub(super) fn send(
     out: &mut impl Write,
     number: u64,
     is_gone: bool,
@@ -48,7 +48,7 @@ pub fn send(
     out.flush()
 }
 
-pub fn receive(input: &mut impl Read) -> io::Result<Message> {
+pub(super) fn receive(input: &mut impl Read) -> io::Result<Message> {
     let mut len = [0; 4];
     input.read_exact(&mut len)?;
     let len = u32::from_le_bytes(len);

@@ -14,7 +14,7 @@ use super::paint::Paint;
 /// The limit is drawn only if the program comes near it: a line far above would leave no room for the others.
 const NEAR: f64 = 0.5;
 
-pub fn draw(frame: &mut Frame, area: Rect, curve: &Curve, limit: Option<u64>, paint: Paint) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, curve: &Curve, limit: Option<u64>, paint: Paint) {
     let heap = points(&curve.heap);
     let resident = points(&curve.resident);
     let n_bins = curve.heap.len().max(curve.resident.len()).max(2);

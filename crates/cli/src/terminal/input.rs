@@ -4,33 +4,33 @@ use ratatui::crossterm::event::KeyCode;
 
 /// A search: what was typed, and whether it is being typed now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Search {
+pub(crate) struct Search {
     text: String,
     lowered: String,
     is_typing: bool,
 }
 
 impl Search {
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    pub fn is_typing(&self) -> bool {
+    pub(crate) fn is_typing(&self) -> bool {
         self.is_typing
     }
 
     /// Begins anew.
-    pub fn open(&mut self) {
+    pub(crate) fn open(&mut self) {
         self.clear();
         self.is_typing = true;
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Search::default();
     }
 
     /// A key while it is being typed. Enter keeps what is there, Esc drops it.
-    pub fn key(&mut self, key: KeyCode) {
+    pub(crate) fn key(&mut self, key: KeyCode) {
         match key {
             KeyCode::Char(letter) => self.text.push(letter),
             KeyCode::Backspace => {
@@ -44,12 +44,12 @@ impl Search {
     }
 
     /// Whether anything is searched for.
-    pub fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         !self.text.is_empty()
     }
 
     /// Whether one of the texts has what was typed in it, in whatever case. Nothing typed is in every text.
-    pub fn finds(&self, texts: &[&str]) -> bool {
+    pub(crate) fn finds(&self, texts: &[&str]) -> bool {
         texts
             .iter()
             .any(|text| text.to_lowercase().contains(&self.lowered))

@@ -9,13 +9,13 @@ use crate::live::Update;
 
 /// What a key led to beyond a change of the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub(super) enum Wish {
     Nothing,
     Leave,
 }
 
 #[derive(Default)]
-pub struct LiveState {
+pub(super) struct LiveState {
     /// What is shown; behind what is known while paused.
     shown: Update,
     /// What came since it was paused.
@@ -31,23 +31,23 @@ pub struct LiveState {
 }
 
 impl LiveState {
-    pub fn take(&mut self, update: Update) {
+    pub(super) fn take(&mut self, update: Update) {
         if !self.is_paused {
             self.shown = update.clone();
         }
         self.newest = update;
     }
 
-    pub fn live(&self) -> Option<&Live> {
+    pub(super) fn live(&self) -> Option<&Live> {
         self.shown.live.as_deref()
     }
 
-    pub fn update(&self) -> &Update {
+    pub(super) fn update(&self) -> &Update {
         &self.newest
     }
 
     /// The chosen thread's place in the list; `None`: all of them.
-    pub fn thread(&self) -> Option<u32> {
+    pub(super) fn thread(&self) -> Option<u32> {
         let (id, name) = self.thread.as_ref()?;
         let threads = &self.live()?.threads;
         let place = threads
@@ -57,7 +57,7 @@ impl LiveState {
     }
 
     /// Functions in the order in which they are shown.
-    pub fn rows(&self) -> Vec<LiveRow<'_>> {
+    pub(super) fn rows(&self) -> Vec<LiveRow<'_>> {
         let Some(live) = self.live() else {
             return Vec::new();
         };
@@ -67,7 +67,7 @@ impl LiveState {
     }
 
     /// `n_rows` fit on the screen.
-    pub fn key(&mut self, key: KeyCode, n_rows: usize) -> Wish {
+    pub(super) fn key(&mut self, key: KeyCode, n_rows: usize) -> Wish {
         if self.search.is_typing() {
             self.search.key(key);
             self.chosen = 0;
@@ -123,7 +123,7 @@ impl LiveState {
     }
 
     /// What was searched for, by which thread, in which order: for the title of the table.
-    pub fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let order = match self.order {
             LiveOrder::Total => "total memory",
             LiveOrder::Own => "own memory",

@@ -39,7 +39,7 @@ const MIN_PLACE: usize = 18;
 const BEAT: Duration = Duration::from_millis(100);
 
 /// What belongs to a program that was started for being watched.
-pub trait Companion {
+pub(crate) trait Companion {
     /// The last lines of what it has printed.
     fn output(&mut self, n_lines: usize) -> Vec<String>;
     /// Ctrl-C was pressed; true if the view should be left.
@@ -47,7 +47,7 @@ pub trait Companion {
 }
 
 /// Shows the program until whoever looks at it has seen enough.
-pub fn show(
+pub(crate) fn show(
     feed: &Feed,
     companion: Option<&mut dyn Companion>,
     paint: Paint,

@@ -9,11 +9,11 @@ mod input;
 mod live_state;
 mod live_view;
 mod paint;
-pub mod screen;
+pub(crate) mod screen;
 mod tree_state;
 mod tree_view;
 
-pub use live_view::{Companion, show as show_live};
-pub use paint::Paint;
-pub use screen::{Left, is_possible, is_possible_with_tty};
-pub use tree_view::show as show_tree;
+pub(crate) use live_view::{Companion, show as show_live};
+pub(crate) use paint::Paint;
+pub(crate) use screen::{Left, is_possible, is_possible_with_tty};
+pub(crate) use tree_view::show as show_tree;

@@ -10,14 +10,14 @@ use super::input::Search;
 
 /// Whether colours may be used. Without them weight and inversion are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Paint {
+pub(crate) enum Paint {
     Plain,
     Colours,
 }
 
 impl Paint {
     /// Colours, unless the owner of the terminal has said no to them.
-    pub fn of_environment() -> Paint {
+    pub(crate) fn of_environment() -> Paint {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         if refused {
             Paint::Plain
@@ -33,25 +33,25 @@ impl Paint {
         }
     }
 
-    pub fn line(self, colour: Color) -> Style {
+    pub(crate) fn line(self, colour: Color) -> Style {
         self.colour(colour)
     }
 
-    pub fn dim(self) -> Style {
+    pub(crate) fn dim(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    pub fn chosen(self) -> Style {
+    pub(crate) fn chosen(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    pub fn found(self) -> Style {
+    pub(crate) fn found(self) -> Style {
         let style = Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED);
         style.patch(self.colour(Color::Yellow))
     }
 
     /// The colour of a share of the whole, as in the printed reports.
-    pub fn share(self, percent: f64) -> Style {
+    pub(crate) fn share(self, percent: f64) -> Style {
         self.colour(match percent {
             percent if percent > 60.0 => Color::Red,
             percent if percent > 20.0 => Color::Yellow,
@@ -60,13 +60,13 @@ impl Paint {
         })
     }
 
-    pub fn title(self, text: &str, width: usize) -> Line<'static> {
+    pub(crate) fn title(self, text: &str, width: usize) -> Line<'static> {
         let style = self.colour(Color::Cyan).add_modifier(Modifier::BOLD);
         Line::styled(shorten::end(text, width), style)
     }
 
     /// The line that says which keys do what. The last one is always there; of the others, those that fit.
-    pub fn keys(self, keys: &[(&str, &str)], width: usize) -> Line<'static> {
+    pub(crate) fn keys(self, keys: &[(&str, &str)], width: usize) -> Line<'static> {
         let columns = |(key, what): &(&str, &str)| shorten::width(key) + shorten::width(what) + 3;
         let mut left = (width + 2).saturating_sub(keys.last().map_or(0, columns));
         let mut spans = Vec::new();
@@ -86,7 +86,7 @@ impl Paint {
     }
 
     /// The line in which a search is typed; `None` if none is.
-    pub fn search(self, search: &Search, result: &str) -> Option<Line<'static>> {
+    pub(crate) fn search(self, search: &Search, result: &str) -> Option<Line<'static>> {
         search.is_typing().then(|| {
             let text = format!("/{}▏ ", shorten::harmless(search.text()));
             let hint = format!("{result}  Enter keep  Esc drop");
@@ -96,7 +96,7 @@ impl Paint {
 }
 
 /// Draws a line at a height of the area; nothing if the area is not that high.
-pub fn line(frame: &mut Frame, area: Rect, y: u16, line: Line) {
+pub(super) fn line(frame: &mut Frame, area: Rect, y: u16, line: Line) {
     if y < area.height {
         let place = Rect {
             y: area.y + y,
@@ -109,7 +109,7 @@ pub fn line(frame: &mut Frame, area: Rect, y: u16, line: Line) {
 
 /// Of `n_all` rows the first to show where `n_rows` fit: the chosen one can be seen, there is no empty place below while there
 /// are rows above, and else the picture moves as little as possible.
-pub fn scroll(first: usize, chosen: usize, n_rows: usize, n_all: usize) -> usize {
+pub(super) fn scroll(first: usize, chosen: usize, n_rows: usize, n_all: usize) -> usize {
     let least = (chosen + 1).saturating_sub(n_rows);
     first
         .min(n_all.saturating_sub(n_rows))

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Why a view ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub(crate) enum Left {
     /// Whoever looked has seen enough.
     ByKey,
     /// Somebody sent this signal, or closed the terminal.
@@ -38,7 +38,7 @@ pub enum Left {
 
 impl Left {
     /// Ends as the signal would have ended us, now that the terminal is as it was.
-    pub fn obey(self) {
+    pub(crate) fn obey(self) {
         if let Left::BySignal(signal) = self {
             // If it cannot be done we simply end in order.
             let _ = low_level::emulate_default_handler(signal);
@@ -48,7 +48,7 @@ impl Left {
 
 /// What happened while a view waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happened {
+pub(crate) enum Happened {
     Key(KeyCode),
     /// Ctrl and a letter.
     Control(char),
@@ -60,12 +60,12 @@ pub enum Happened {
 }
 
 /// Whether there is somebody to show something to: keys come in and pictures go out.
-pub fn is_possible() -> bool {
+pub(crate) fn is_possible() -> bool {
     io::stdout().is_terminal() && io::stdin().is_terminal() && !is_dumb()
 }
 
 /// The same if keys need not come by standard input, which may be the program's.
-pub fn is_possible_with_tty() -> bool {
+pub(crate) fn is_possible_with_tty() -> bool {
     let has_keys = io::stdin().is_terminal() || std::fs::File::open("/dev/tty").is_ok();
     io::stdout().is_terminal() && has_keys && !is_dumb()
 }
@@ -74,7 +74,7 @@ fn is_dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|name| name == "dumb" || name.is_empty())
 }
 
-pub struct Screen {
+pub(crate) struct Screen {
     /// Never dropped: it would complain on a terminal that may be gone, and giving that back is done here.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     signal: Arc<AtomicUsize>,
@@ -82,7 +82,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    pub fn open() -> Result<Screen, Failure> {
+    pub(crate) fn open() -> Result<Screen, Failure> {
         let failed = |error: io::Error| {
             Failure::failed(format!(
                 "the terminal cannot be used ({error}): ask for plain text instead"
@@ -117,7 +117,7 @@ impl Screen {
     }
 
     /// Draws one picture. A terminal that is gone ends the view.
-    pub fn draw(&mut self, picture: impl FnOnce(&mut Frame)) -> Result<(), Left> {
+    pub(crate) fn draw(&mut self, picture: impl FnOnce(&mut Frame)) -> Result<(), Left> {
         match self.terminal.draw(picture) {
             Ok(_) => Ok(()),
             Err(_) => Err(Left::BySignal(SIGHUP)),
@@ -125,7 +125,7 @@ impl Screen {
     }
 
     /// The next thing that happens, or nothing if that takes longer than `limit`.
-    pub fn wait(&mut self, limit: Duration) -> Happened {
+    pub(crate) fn wait(&mut self, limit: Duration) -> Happened {
         let until = Instant::now() + limit;
         loop {
             let number = self.signal.load(Ordering::Relaxed);

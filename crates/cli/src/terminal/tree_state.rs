@@ -8,14 +8,14 @@ use super::input::Search;
 
 /// In what order the calls from one place stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub(super) enum Order {
     Size,
     Count,
     Name,
 }
 
 impl Order {
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Order::Size => "size",
             Order::Count => "allocations",
@@ -33,7 +33,7 @@ impl Order {
 }
 
 /// Nodes are named by their places in the tree's list.
-pub struct TreeState<'a> {
+pub(super) struct TreeState<'a> {
     nodes: &'a [TreeNode],
     parents: Vec<usize>,
     children: Vec<Vec<usize>>,
@@ -47,7 +47,7 @@ pub struct TreeState<'a> {
 }
 
 impl<'a> TreeState<'a> {
-    pub fn new(tree: &'a Tree) -> TreeState<'a> {
+    pub(super) fn new(tree: &'a Tree) -> TreeState<'a> {
         let nodes = &tree.nodes[..];
         let mut parents = Vec::with_capacity(nodes.len());
         let mut children = vec![Vec::new(); nodes.len()];
@@ -111,37 +111,37 @@ impl<'a> TreeState<'a> {
         self.chosen = self.chosen.min(self.rows.len().saturating_sub(1));
     }
 
-    pub fn rows(&self) -> &[usize] {
+    pub(super) fn rows(&self) -> &[usize] {
         &self.rows
     }
 
-    pub fn chosen_row(&self) -> usize {
+    pub(super) fn chosen_row(&self) -> usize {
         self.chosen
     }
 
     /// The chosen node; `None` in an empty tree.
-    pub fn chosen(&self) -> Option<usize> {
+    pub(super) fn chosen(&self) -> Option<usize> {
         self.rows.get(self.chosen).copied()
     }
 
-    pub fn node(&self, at: usize) -> &'a TreeNode {
+    pub(super) fn node(&self, at: usize) -> &'a TreeNode {
         &self.nodes[at]
     }
 
-    pub fn parent(&self, at: usize) -> &'a TreeNode {
+    pub(super) fn parent(&self, at: usize) -> &'a TreeNode {
         &self.nodes[self.parents[at]]
     }
 
     /// Whether it can be opened or closed, and whether it is open.
-    pub fn fold(&self, at: usize) -> Option<bool> {
+    pub(super) fn fold(&self, at: usize) -> Option<bool> {
         (!self.children[at].is_empty()).then_some(self.is_open[at])
     }
 
-    pub fn whole(&self) -> u64 {
+    pub(super) fn whole(&self) -> u64 {
         self.nodes.first().map_or(0, |root| root.bytes)
     }
 
-    pub fn step(&mut self, by: isize) {
+    pub(super) fn step(&mut self, by: isize) {
         let last = self.rows.len().saturating_sub(1);
         self.chosen = self.chosen.saturating_add_signed(by).min(last);
     }
@@ -153,7 +153,7 @@ impl<'a> TreeState<'a> {
     }
 
     /// Opens what is chosen; if it is open already, goes to the first call from it.
-    pub fn open(&mut self) {
+    pub(super) fn open(&mut self) {
         let Some(at) = self.chosen() else { return };
         match self.fold(at) {
             Some(false) => self.set_open(at, true),
@@ -163,7 +163,7 @@ impl<'a> TreeState<'a> {
     }
 
     /// Closes what is chosen; if there is nothing to close, goes to its caller.
-    pub fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         let Some(at) = self.chosen() else { return };
         if self.fold(at) == Some(true) {
             self.set_open(at, false);
@@ -172,7 +172,7 @@ impl<'a> TreeState<'a> {
         }
     }
 
-    pub fn toggle(&mut self) {
+    pub(super) fn toggle(&mut self) {
         if let Some(at) = self.chosen() {
             self.set_open(at, !self.is_open[at]);
         }
@@ -184,7 +184,7 @@ impl<'a> TreeState<'a> {
     }
 
     /// Opens or closes what is chosen and everything below.
-    pub fn set_all_below(&mut self, open: bool) {
+    pub(super) fn set_all_below(&mut self, open: bool) {
         let Some(first) = self.chosen() else { return };
         let depth = self.nodes[first].depth;
         let below = self.nodes[first + 1..].iter();
@@ -194,7 +194,7 @@ impl<'a> TreeState<'a> {
         self.choose(first);
     }
 
-    pub fn next_order(&mut self) {
+    pub(super) fn next_order(&mut self) {
         self.order = self.order.next();
         let (nodes, order) = (self.nodes, self.order);
         for children in &mut self.children {
@@ -215,7 +215,7 @@ impl<'a> TreeState<'a> {
         }
     }
 
-    pub fn is_found(&self, at: usize) -> bool {
+    pub(super) fn is_found(&self, at: usize) -> bool {
         self.search.is_on()
             && match &self.nodes[at].content {
                 NodeContent::Frame(place) => self.search.finds(&[&place.function, &place.file]),
@@ -223,14 +223,14 @@ impl<'a> TreeState<'a> {
             }
     }
 
-    pub fn n_found(&self) -> usize {
+    pub(super) fn n_found(&self) -> usize {
         (0..self.nodes.len())
             .filter(|&at| self.is_found(at))
             .count()
     }
 
     /// Goes to the next node that was searched for, opening the way to it; behind the last one comes the first.
-    pub fn find(&mut self, forward: bool) {
+    pub(super) fn find(&mut self, forward: bool) {
         let Some(from) = self.chosen() else { return };
         let n = self.nodes.len();
         let others = (1..=n).map(|step| match forward {
@@ -244,7 +244,7 @@ impl<'a> TreeState<'a> {
     }
 
     /// Goes to what is being typed: where one is, if it fits, else the next.
-    pub fn find_while_typing(&mut self) {
+    pub(super) fn find_while_typing(&mut self) {
         if self.search.is_on() && self.chosen().is_some_and(|at| !self.is_found(at)) {
             self.find(true);
         }

@@ -40,7 +40,7 @@ const NUMBERS: usize = 22;
 const FOREVER: Duration = Duration::from_secs(3600);
 
 /// Shows the tree until whoever looks at it has seen enough.
-pub fn show(tree: &Tree, paint: Paint) -> Result<Left, Failure> {
+pub(crate) fn show(tree: &Tree, paint: Paint) -> Result<Left, Failure> {
     let mut view = TreeView {
         state: TreeState::new(tree),
         tree,

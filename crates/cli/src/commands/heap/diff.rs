@@ -12,7 +12,7 @@ use super::{json_argument, n_rows, open_joined, open_path, recording, rows_argum
 use crate::exit::Failure;
 use crate::output::{self, Output};
 
-pub fn arguments() -> Command {
+pub(super) fn arguments() -> Command {
     Command::new("diff")
         .about("Show what changed between two snapshots; of three, what came with the load and stayed")
         .long_about(
@@ -41,7 +41,7 @@ pub fn arguments() -> Command {
         )
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Output::check(matches)?;
     let paths: Vec<&PathBuf> = matches
         .get_many::<PathBuf>("snapshots")

@@ -9,7 +9,7 @@ use super::{file_argument, json_argument, n_rows, open, rows_argument, selection
 use crate::exit::Failure;
 use crate::output::{self, Output};
 
-pub fn arguments() -> Command {
+pub(super) fn arguments() -> Command {
     Command::new("dominators")
         .about("Show the dominator tree: which objects keep most alive, and through which they do")
         .long_about(
@@ -40,7 +40,7 @@ pub fn arguments() -> Command {
         .arg(file_argument())
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Output::check(matches)?;
     let heap = open(matches)?;
     let percent = matches.get_one::<f64>("min_share").copied().unwrap_or(1.0);

@@ -11,7 +11,7 @@ use super::{file_argument, open, open_path, recording};
 use crate::destination::{self, Destination};
 use crate::exit::Failure;
 
-pub fn arguments() -> Command {
+pub(super) fn arguments() -> Command {
     Command::new("explore")
         .about("Make a page to walk through the heap: from kinds to objects, to who holds them, to where they were made")
         .long_about(
@@ -32,7 +32,7 @@ pub fn arguments() -> Command {
         .arg(file_argument())
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let snapshot = matches
         .get_one::<PathBuf>("snapshot")
         .cloned()

@@ -15,7 +15,7 @@ const FORMS: [(&str, &str); 3] = [
     ("dot", "dot"),
 ];
 
-pub fn arguments() -> Command {
+pub(super) fn arguments() -> Command {
     Command::new("export")
         .about("Write the whole snapshot for another program: Chrome DevTools, memlab, JSON, dot")
         .long_about(
@@ -39,7 +39,7 @@ pub fn arguments() -> Command {
         .arg(file_argument())
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let form = matches.get_one::<String>("format");
     let form = form.map_or("heapsnapshot", String::as_str);
     let destination = Destination::choose(matches, matches.get_one("snapshot"), "heap", form)?;

@@ -11,7 +11,7 @@ use super::{file_argument, open, selection};
 use crate::exit::Failure;
 use crate::output::Output;
 
-pub fn arguments() -> Command {
+pub(super) fn arguments() -> Command {
     Command::new("graph")
         .about("Draw some objects and who refers to them: SVG, a page, or dot")
         .long_about(
@@ -109,7 +109,7 @@ fn title(heap: &Heap, picture: &Picture, n_objects: usize) -> String {
     format!("{} of {n_objects} objects{kind}", starts.count())
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if !selection::is_given(matches) {
         return Err(Failure::Usage(
             "which objects? choose them with --kind, --address or --unreachable".into(),

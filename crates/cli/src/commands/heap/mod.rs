@@ -40,7 +40,7 @@ const ALL: &[Subcommand] = &[
     complete!("export", export::arguments, export::run),
 ];
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     let command = Command::new("heap")
         .about("Look at every Python object of a process: what it is, who holds it, what it keeps alive")
         .long_about(
@@ -67,7 +67,7 @@ pub fn arguments() -> Command {
     })
 }
 
-pub fn run(matches: &ArgMatches, line: CommandLine) -> Result<Outcome, Failure> {
+pub(crate) fn run(matches: &ArgMatches, line: CommandLine) -> Result<Outcome, Failure> {
     let Some((name, matches)) = matches.subcommand() else {
         return overview::run(matches).map(|()| Outcome::Exit(exit::OK));
     };

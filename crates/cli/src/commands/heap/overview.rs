@@ -11,13 +11,13 @@ use super::{open_joined, rows_argument, take};
 use crate::exit::Failure;
 use crate::output::Output;
 
-pub fn arguments() -> Vec<Arg> {
+pub(super) fn arguments() -> Vec<Arg> {
     let mut arguments = take::job_arguments();
     arguments.push(rows_argument("20"));
     arguments
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let is_named = ["pid", "url"].iter().any(|name| matches.contains_id(name));
     if !is_named {
         return Err(Failure::Usage(

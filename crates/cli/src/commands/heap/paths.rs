@@ -10,7 +10,7 @@ use super::{file_argument, json_argument, n_rows, open, recording, rows_argument
 use crate::exit::Failure;
 use crate::output::{self, Output};
 
-pub fn arguments() -> Command {
+pub(super) fn arguments() -> Command {
     Command::new("paths")
         .about("Show who holds objects: the shortest ways from a root, or all holders by kind")
         .long_about(
@@ -53,7 +53,7 @@ pub fn arguments() -> Command {
         .arg(file_argument())
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if !selection::is_given(matches) {
         return Err(Failure::Usage(
             "which objects? choose them with --kind, --address or --unreachable".into(),

@@ -8,7 +8,7 @@ use heaptide_capture::heap::HeapSnapshot;
 
 use crate::exit::Failure;
 
-pub fn argument() -> Arg {
+pub(super) fn argument() -> Arg {
     Arg::new("recording")
         .long("recording")
         .value_name("CAPTURE")
@@ -18,7 +18,11 @@ pub fn argument() -> Arg {
 
 /// Gives the snapshot's objects the stacks that allocated them, if their recording can be found. One that was named must fit;
 /// about one that the snapshot itself names there is a line on standard error if it does not.
-pub fn join(matches: &ArgMatches, snapshot: &mut HeapSnapshot, path: &Path) -> Result<(), Failure> {
+pub(super) fn join(
+    matches: &ArgMatches,
+    snapshot: &mut HeapSnapshot,
+    path: &Path,
+) -> Result<(), Failure> {
     if snapshot.stacks.is_some() {
         return Ok(());
     }

@@ -5,7 +5,7 @@ use heaptide_analysis::heap::{By, Heap, ObjectSet, Partition};
 
 use crate::exit::Failure;
 
-pub fn arguments() -> [Arg; 3] {
+pub(super) fn arguments() -> [Arg; 3] {
     [
         Arg::new("kind")
             .short('k')
@@ -30,7 +30,7 @@ pub fn arguments() -> [Arg; 3] {
 }
 
 /// The objects that were chosen; all if none were.
-pub fn objects(heap: &Heap, matches: &ArgMatches) -> Result<ObjectSet, Failure> {
+pub(super) fn objects(heap: &Heap, matches: &ArgMatches) -> Result<ObjectSet, Failure> {
     if let Some(kind) = matches.get_one::<String>("kind") {
         return of_kind(heap, kind);
     }
@@ -43,7 +43,7 @@ pub fn objects(heap: &Heap, matches: &ArgMatches) -> Result<ObjectSet, Failure> 
     Ok(heap.all())
 }
 
-pub fn is_given(matches: &ArgMatches) -> bool {
+pub(super) fn is_given(matches: &ArgMatches) -> bool {
     matches.contains_id("kind") || matches.contains_id("address") || matches.get_flag("unreachable")
 }
 

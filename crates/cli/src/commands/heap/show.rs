@@ -10,7 +10,7 @@ use super::{file_argument, json_argument, n_rows, open, recording, rows_argument
 use crate::exit::Failure;
 use crate::output::{self, Output};
 
-pub fn arguments() -> Command {
+pub(super) fn arguments() -> Command {
     Command::new("show")
         .about("Show objects by kind, size, module, who refers to them, or through what")
         .long_about(
@@ -33,7 +33,7 @@ pub fn arguments() -> Command {
         .arg(file_argument())
 }
 
-pub fn by_argument() -> Arg {
+pub(super) fn by_argument() -> Arg {
     Arg::new("by")
         .long("by")
         .value_name("WHAT")
@@ -42,13 +42,13 @@ pub fn by_argument() -> Arg {
         .help("what objects of a row have in common")
 }
 
-pub fn by(matches: &ArgMatches) -> By {
+pub(super) fn by(matches: &ArgMatches) -> By {
     let name = matches.get_one::<String>("by");
     name.and_then(|name| By::from_name(name))
         .unwrap_or(By::Kind)
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Output::check(matches)?;
     let heap = open(matches)?;
     let by = by(matches);

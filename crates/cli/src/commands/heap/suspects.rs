@@ -12,7 +12,7 @@ use super::{file_argument, json_argument, open, open_path, recording};
 use crate::exit::Failure;
 use crate::output::{self, Output};
 
-pub fn arguments() -> Command {
+pub(super) fn arguments() -> Command {
     let earlier = |name: &'static str, help: &'static str| {
         Arg::new(name)
             .long(name)
@@ -52,7 +52,7 @@ pub fn arguments() -> Command {
 }
 
 /// The snapshot, and what of it is new if earlier ones were named.
-pub fn open_with_new(matches: &ArgMatches) -> Result<(Heap, Option<ObjectSet>), Failure> {
+pub(super) fn open_with_new(matches: &ArgMatches) -> Result<(Heap, Option<ObjectSet>), Failure> {
     let heap = open(matches)?;
     let earlier = |name: &str| -> Result<Option<Heap>, Failure> {
         let path = matches.get_one::<PathBuf>(name);
@@ -74,7 +74,7 @@ pub fn open_with_new(matches: &ArgMatches) -> Result<(Heap, Option<ObjectSet>), 
     Ok((heap, new))
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Output::check(matches)?;
     let (heap, new) = open_with_new(matches)?;
     let n_suspects = matches.get_one::<u32>("n_rows").map_or(5, |&n| n as usize);

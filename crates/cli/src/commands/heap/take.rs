@@ -18,7 +18,7 @@ use crate::output::{self, Output};
 use crate::reinvoke;
 use crate::running_processes;
 
-pub fn arguments() -> Command {
+pub(super) fn arguments() -> Command {
     Command::new("take")
         .about("Write down every Python object of a running job, or of a program at its end")
         .long_about(
@@ -51,7 +51,7 @@ pub fn arguments() -> Command {
 }
 
 /// Of which job, into which file, and how.
-pub fn job_arguments() -> Vec<Arg> {
+pub(super) fn job_arguments() -> Vec<Arg> {
     let output = output::arguments().map(|argument| match argument.get_id().as_str() {
         "output" => argument.help(
             "the snapshot's file; its ending is usually .heap [default: a name with the process in it]",
@@ -80,7 +80,7 @@ pub fn job_arguments() -> Vec<Arg> {
         .collect()
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let program: Vec<&OsString> = matches.get_many("program").into_iter().flatten().collect();
     if !program.is_empty() {
         Output::check(matches)?;
@@ -90,7 +90,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 /// Takes the snapshot of a job that runs, and returns where it is.
-pub fn of_job(matches: &ArgMatches) -> Result<PathBuf, Failure> {
+pub(super) fn of_job(matches: &ArgMatches) -> Result<PathBuf, Failure> {
     Output::check(matches)?;
     if let Some(&pid) = matches.get_one::<u32>("pid") {
         let programs = running_processes::list();

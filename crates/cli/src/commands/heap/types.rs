@@ -11,7 +11,7 @@ use super::{file_argument, json_argument, n_rows, open, recording, rows_argument
 use crate::exit::Failure;
 use crate::output::{self, Output};
 
-pub fn arguments() -> Command {
+pub(super) fn arguments() -> Command {
     Command::new("types")
         .about("Show every kind of object with its own bytes and with what it keeps alive")
         .long_about(
@@ -43,7 +43,7 @@ pub fn arguments() -> Command {
         .arg(file_argument())
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Output::check(matches)?;
     let heap = open(matches)?;
     let by = matches.get_one::<String>("by");

@@ -9,7 +9,7 @@ use super::{file_argument, json_argument, n_rows, open, rows_argument};
 use crate::exit::Failure;
 use crate::output::{self, Output};
 
-pub fn arguments() -> Command {
+pub(super) fn arguments() -> Command {
     Command::new("waste")
         .about("Show memory that buys nothing: equal texts, unused room, empty containers, dicts of instances")
         .long_about(
@@ -23,7 +23,7 @@ pub fn arguments() -> Command {
         .arg(file_argument())
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Output::check(matches)?;
     let heap = open(matches)?;
     let report = waste(&heap);
