@@ -16,8 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from heaptide._native import HeapView
-
 
 class HeapTaken:
     """A snapshot that was written: where it is, and what is in it.
@@ -98,11 +96,6 @@ def heap_snapshot(
     return HeapTaken(target, _take(object(), target, request, fork, overwrite))
 
 
-def heap_now(*, values: bool = False, redact: Iterable[str] = ()) -> HeapView:
-    """The same as a view in memory, which never becomes a file."""
-    return _look(object(), _request(values, redact))
-
-
 def _request(values: bool, redact: Iterable[str]) -> dict[str, object]:
     return {
         "values": values,
@@ -119,10 +112,6 @@ def _take(
 ) -> tuple[int, int, int, int, int, int, int, int]:
     # The walk looks for `heaptide_token` in this very frame: if it is not where it should be, locals are left out.
     return _native.take_heap(heaptide_token, known_instance(), target, request, fork=fork, overwrite=overwrite)
-
-
-def _look(heaptide_token: object, request: dict[str, object]) -> HeapView:
-    return _native.look_at_heap(heaptide_token, known_instance(), request)
 
 
 def _free_name() -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import python
+from support.commands import PROGRAMS, python
 
 MAKES_OBJECTS = """
     import array, collections, gc, json, sys
@@ -49,6 +50,7 @@ MAKES_OBJECTS = """
 
 def answer(tmp_path: Path, program: str) -> Any:
     script = tmp_path / "program.py"
+    shutil.copy(PROGRAMS / "heap_view.py", tmp_path)
     script.write_text(textwrap.dedent(MAKES_OBJECTS) + textwrap.dedent(program))
     return json.loads(python(script, cwd=tmp_path).stdout)
 
@@ -58,7 +60,7 @@ def test_a_census_counts_what_a_snapshot_holds(tmp_path: Path) -> None:
         tmp_path,
         """
         import heaptide
-        from heaptide.inspection.snapshots import heap_now
+        from heap_view import heap_now
 
         kept = make(1000)
         gc.collect()
@@ -141,7 +143,7 @@ def test_every_difference_from_guppy3_is_explained(tmp_path: Path) -> None:
         """
         from guppy import hpy
         import heaptide
-        from heaptide.inspection.snapshots import heap_now
+        from heap_view import heap_now
 
         kept = make(300)
         hp = hpy()

@@ -6,17 +6,19 @@ Each program runs in a process of its own and answers in JSON; what it asserts o
 from __future__ import annotations
 
 import json
+import shutil
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import python
+from support.commands import PROGRAMS, python
 
 
 def answer(tmp_path: Path, program: str, **env: str) -> Any:
     script = tmp_path / "program.py"
+    shutil.copy(PROGRAMS / "heap_view.py", tmp_path)
     script.write_text(textwrap.dedent(program))
     return json.loads(python(script, cwd=tmp_path, **env).stdout)
 
@@ -105,7 +107,7 @@ def test_attributes_stay_where_they_are_and_have_their_names(tmp_path: Path) -> 
         tmp_path,
         """
         import gc, json, sys
-        from heaptide.inspection.snapshots import heap_now
+        from heap_view import heap_now
 
         class Order:
             def __init__(self):
@@ -142,7 +144,7 @@ def test_sizes_are_those_of_getsizeof(tmp_path: Path) -> None:
         tmp_path,
         """
         import array, collections, gc, io, json, sys
-        from heaptide.inspection.snapshots import heap_now
+        from heap_view import heap_now
 
         class Plain: pass
         class Ordered(collections.OrderedDict): pass
@@ -189,7 +191,7 @@ def test_everything_the_collector_knows_is_found(tmp_path: Path) -> None:
         """
         import gc, json
         import decimal, email.message, logging, xml.dom.minidom
-        from heaptide.inspection.snapshots import heap_now
+        from heap_view import heap_now
 
         gc.collect()
         gc.disable()
@@ -206,7 +208,7 @@ def test_garbage_is_told_apart_from_what_c_code_holds(tmp_path: Path) -> None:
         tmp_path,
         """
         import ctypes, gc, json
-        from heaptide.inspection.snapshots import heap_now
+        from heap_view import heap_now
 
         gc.collect()
         gc.disable()
@@ -237,7 +239,7 @@ def test_objects_that_the_collector_does_not_follow_are_found(tmp_path: Path) ->
         tmp_path,
         """
         import json
-        from heaptide.inspection.snapshots import heap_now
+        from heap_view import heap_now
 
         text = "".join(["only ", "here"])
         number = 10**40
@@ -256,7 +258,7 @@ def test_local_variables_of_running_functions_are_roots_with_names(tmp_path: Pat
         tmp_path,
         """
         import json, threading
-        from heaptide.inspection.snapshots import heap_now
+        from heap_view import heap_now
 
         def work(begun, may_end, ids):
             in_a_thread = object()
@@ -293,7 +295,7 @@ def test_constants_of_the_running_script_are_held_by_its_code(tmp_path: Path) ->
         tmp_path,
         """
         import json
-        from heaptide.inspection.snapshots import heap_now
+        from heap_view import heap_now
 
         text = b"a constant that only the code of this script has"
         numbers = (2.5e7, 3.5e7, "inside a constant")
@@ -317,7 +319,7 @@ def test_interned_strings_that_only_their_table_keeps_are_found(tmp_path: Path) 
         """
         import gc, json, sys
         import heaptide
-        from heaptide.inspection.snapshots import heap_now
+        from heap_view import heap_now
 
         def stays(text):
             # A count of references as large as this belongs to an object that is never freed.
@@ -441,7 +443,7 @@ def test_nasty_types_do_not_stop_the_walk(tmp_path: Path, extension: Callable[..
         """
         import json, sys
         import unusual_types
-        from heaptide.inspection.snapshots import heap_now
+        from heap_view import heap_now
 
         kept = unusual_types.make()
         class Lies(dict):
@@ -471,7 +473,7 @@ def test_buffers_of_arrays_are_counted_with_their_owners(tmp_path: Path) -> None
         tmp_path,
         """
         import array, json, sys
-        from heaptide.inspection.snapshots import heap_now
+        from heap_view import heap_now
 
         n = 1_000_000
         owners = {"bytearray": bytearray(n), "array": array.array("d", bytes(n))}
@@ -503,7 +505,7 @@ def test_columns_of_a_data_frame_are_counted_once(tmp_path: Path) -> None:
         """
         import gc, json
         import numpy, pandas
-        from heaptide.inspection.snapshots import heap_now
+        from heap_view import heap_now
 
         def frame():
             return pandas.DataFrame({"number": numpy.arange(250_000), "half": numpy.arange(250_000) / 2})
@@ -528,7 +530,7 @@ def test_static_types_are_roots_under_their_names(tmp_path: Path) -> None:
         tmp_path,
         """
         import json
-        from heaptide.inspection.snapshots import heap_now
+        from heap_view import heap_now
 
         view = heap_now()
         # A builtin type is kept by itself: the shortest way to it is none.
