@@ -36,7 +36,7 @@ def _begin() -> None:
     import os
 
     from heaptide import settings
-    from heaptide.recording import from_settings, program
+    from heaptide.recording import program
 
     inherited = os.environ.get(settings.SESSION, "")
     words = program.command_words()
@@ -51,7 +51,7 @@ def _begin() -> None:
             return  # our own command under another name
     if inherited == "off":
         return
-    joined = from_settings.Session.read(inherited)
+    joined = _session(inherited) if inherited else None
     if joined is not None and joined.pid == os.getpid():
         # The recorded process itself became this program; it begins anew, and its earlier capture is kept.
         os.environ.pop(settings.SESSION)
@@ -73,6 +73,12 @@ def _begin() -> None:
         _attempt(_signal, chosen)
     if chosen.control_file:
         _attempt(_control_file, chosen)
+
+
+def _session(inherited: str) -> Session | None:
+    from heaptide.recording.from_settings import Session
+
+    return Session.read(inherited)
 
 
 def _is_ours(words: list[str]) -> bool:
