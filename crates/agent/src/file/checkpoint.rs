@@ -1,9 +1,9 @@
-//! Bounded captures: from time to time the events in the file are replaced by their sums.
+//! Bounded captures: the keeper replaces the events in the file by their sums whenever they take too much space.
 //!
-//! The keeper takes a number in the order of events for itself, the *cut*, and waits until no thread is in the middle of an
-//! event; then all events with smaller numbers are in the file and all others come later. It reads them back from its own
-//! file, adds them to its tally, writes the tally as a checkpoint and removes what that stands for. The threads notice
-//! nothing but the switch of numbers, and at any instant the file has all there is to know.
+//! The keeper takes a sequence number for itself, the *cut*, and waits until no thread is in the middle of an event. Then all
+//! events with smaller numbers are in the file, and all later events have greater ones. The keeper reads the former back from
+//! the file, adds them to its tally, writes the tally as a checkpoint and removes the blocks that it replaces. The threads
+//! only take a new sequence number, and the file is complete at any instant.
 //!
 //! Runs on: the keeper; at the end the thread that stops. Allocates: past the hooks, in proportion to live blocks. Locks:
 //! the store's. During fork: a child does not inherit it.
@@ -17,16 +17,17 @@ use heaptide_tally::replay_between;
 use crate::record::clock;
 use crate::session::{self, Session, TOKEN_BITS};
 
-/// Events may take this much of the file before they are replaced.
+/// Bytes of events in the file from which on they are replaced.
 const MAX_EVENT_BYTES: u64 = 16 << 20;
 const PIECE_BYTES: usize = 512 * 1024;
 
-/// The sums so far. Belongs to the keeper.
+/// The sums so far. They belong to the keeper.
 pub struct Checkpoints {
     tally: Tally,
     cut: u64,
     generation: u32,
-    /// Bytes of the last checkpoint: events may take as much before the next one, so that writing stays in proportion.
+    /// Bytes of the last checkpoint. Events may take as much before the next one, so checkpoints cost at most as much writing
+    /// as events.
     last_len: u64,
 }
 
@@ -52,7 +53,7 @@ impl Checkpoints {
         }
     }
 
-    /// The last checkpoint, when no thread records any more: sums alone, because no block will be freed after it.
+    /// Writes the last checkpoint, when no thread records any more. It has no live blocks, because nothing is freed after it.
     pub fn make_last(&mut self, session: &Session) {
         session.store.pack_waiting();
         self.replace(session, u64::MAX >> TOKEN_BITS, false);
@@ -68,8 +69,8 @@ impl Checkpoints {
             self.tally.apply(chunk, ops)
         });
         if !damage.is_empty() {
-            // The sums would be wrong: keep the events, and let readers see what is the matter with them.
-            session::abandon("the capture was changed by somebody else while it was written");
+            // The sums would be wrong. The events stay in the file, and readers report the damage.
+            session::abandon("another process changed the capture while it was being written");
             return;
         }
         drop(capture);
@@ -77,7 +78,7 @@ impl Checkpoints {
         self.generation += 1;
         let bytes = self.tally.to_bytes(with_blocks);
         if bytes.len() as u64 > MAX_CHECKPOINT_LEN {
-            session::abandon("more blocks are alive than a bounded capture can hold");
+            session::abandon("the program has more live blocks than a bounded capture can hold");
             return;
         }
         self.last_len = bytes.len() as u64;

@@ -1,11 +1,11 @@
-//! Moving blocks together in a file that somebody may read, or that may be cut off by a kill, at any instant.
+//! Moves blocks together in a file that another process may read, and that a kill may interrupt, at any instant.
 //!
 //! ```text
 //! before   header │ extent │ b1 │ dropped │ b2 │ extent │ b3 │
-//! after    header │ extent │ b1 │ b2 │ b3 │ padding │ extent │        extents that are in use cannot be moved
+//! after    header │ extent │ b1 │ b2 │ b3 │ padding │ extent │        extents in use must not move
 //! ```
-//! A block is copied before its old place is given up, its head is written last, and what lies between two blocks is
-//! padding at any time. A copy that would overlap its original is made by way of the end of the file.
+//! A block is copied before its old bytes are overwritten, its head is written last, and the bytes between two blocks are
+//! padding at any time. If a copy would overlap its original, the block is first copied to the end of the file.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -18,64 +18,69 @@ const MIN_PADDING: u64 = PaddingHead::LEN as u64;
 
 /// A block in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockPlace {
+pub struct WrittenBlock {
     pub offset: u64,
-    /// Of the whole area.
+    /// Length of the whole area.
     pub len: u64,
     pub stream: u32,
     pub generation: u32,
     pub last_sequence: u64,
 }
 
-/// Start and end of something that must stay where it is.
+/// Start and end of an area that must not move.
 pub type Obstacle = (u64, u64);
 
-/// Moves `blocks`, which stand in the order of their offsets, down to `floor` and around `obstacles`. Returns where the
-/// last one ends. `file_end` is where the file has nothing any more.
+/// Moves `blocks`, sorted by offset, down to `floor` and around `obstacles`. Returns the end of the last block. From
+/// `file_end` on the file is empty.
 pub fn slide(
     fd: RawFd,
-    blocks: &mut [BlockPlace],
+    blocks: &mut [WrittenBlock],
     obstacles: &[Obstacle],
     floor: u64,
     file_end: u64,
 ) -> io::Result<u64> {
-    let mut place = floor;
+    let mut position = floor;
     let mut bytes = Vec::new();
     for block in blocks {
-        place = next_place(place, block.len, obstacles);
-        if place < block.offset {
+        position = next_position(position, block.len, obstacles);
+        if position < block.offset {
             bytes.resize(block.len as usize, 0);
             sys::read_exact_at(fd, &mut bytes, block.offset)?;
-            if place + block.len > block.offset {
+            if position + block.len > block.offset {
                 sys::write_all_at(fd, &bytes, file_end)?;
             }
-            pad(fd, place + block.len, block.offset, obstacles)?;
+            pad(fd, position + block.len, block.offset, obstacles)?;
             let (head, payload) = bytes.split_at(BlockHead::LEN);
-            sys::write_all_at(fd, payload, place + BlockHead::LEN as u64)?;
-            sys::write_all_at(fd, head, place)?;
-            pad(fd, place + block.len, block.offset + block.len, obstacles)?;
-            block.offset = place;
+            sys::write_all_at(fd, payload, position + BlockHead::LEN as u64)?;
+            sys::write_all_at(fd, head, position)?;
+            pad(
+                fd,
+                position + block.len,
+                block.offset + block.len,
+                obstacles,
+            )?;
+            block.offset = position;
         }
-        place = block.offset + block.len;
+        position = block.offset + block.len;
     }
-    Ok(place)
+    Ok(position)
 }
 
-/// The first place from `place` on where `len` bytes lie between the obstacles, and leave no gap before the next one
-/// that is too small for a padding head.
-fn next_place(mut place: u64, len: u64, obstacles: &[Obstacle]) -> u64 {
+/// The first position from `position` on where `len` bytes fit between the obstacles without leaving a gap before the next
+/// obstacle that is too small for a padding head.
+fn next_position(mut position: u64, len: u64, obstacles: &[Obstacle]) -> u64 {
     for &(start, end) in obstacles {
-        let end_of_block = place + len;
+        let end_of_block = position + len;
         let fits = end_of_block == start || end_of_block + MIN_PADDING <= start;
-        if place < end && !fits {
-            place = end;
+        if position < end && !fits {
+            position = end;
         }
     }
-    place
+    position
 }
 
-/// Fills everything between `from` and `to` that is not an obstacle with padding. A gap too small for a head stays as
-/// it is: it exists only until the next block has moved.
+/// Fills the bytes from `from` to `to`, except obstacles, with padding. A gap too small for a padding head stays unchanged:
+/// it exists only until the next block moves.
 pub fn pad(fd: RawFd, mut from: u64, to: u64, obstacles: &[Obstacle]) -> io::Result<()> {
     for &(start, end) in obstacles.iter().chain(&[(to, to)]) {
         let until = start.min(to);
@@ -99,7 +104,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     /// A file of blocks with the given payload lengths, and a hole of `hole` bytes before each.
-    fn file_of(name: &str, lens: &[(usize, u64)]) -> (File, Vec<BlockPlace>, u64) {
+    fn file_of(name: &str, lens: &[(usize, u64)]) -> (File, Vec<WrittenBlock>, u64) {
         let path = std::env::temp_dir().join(format!("heaptide-{name}-{}", std::process::id()));
         let options = &mut std::fs::OpenOptions::new();
         let file = options
@@ -110,7 +115,7 @@ mod tests {
             .open(&path)
             .unwrap();
         std::fs::remove_file(path).unwrap();
-        let (mut offset, mut places) = (4096, Vec::new());
+        let (mut offset, mut blocks) = (4096, Vec::new());
         let mut packer = Packer::new();
         for (number, &(len, hole)) in lens.iter().enumerate() {
             offset += hole;
@@ -127,7 +132,7 @@ mod tests {
                 &payload,
             );
             sys::write_all_at(file.as_raw_fd(), block, offset).unwrap();
-            places.push(BlockPlace {
+            blocks.push(WrittenBlock {
                 offset,
                 len: block.len() as u64,
                 stream: 1,
@@ -136,50 +141,54 @@ mod tests {
             });
             offset += block.len() as u64;
         }
-        (file, places, offset)
+        (file, blocks, offset)
     }
 
-    fn check(name: &str, lens: &[(usize, u64)], obstacles: &[Obstacle]) -> (Vec<BlockPlace>, u64) {
-        let (file, mut places, end) = file_of(name, lens);
+    fn check(
+        name: &str,
+        lens: &[(usize, u64)],
+        obstacles: &[Obstacle],
+    ) -> (Vec<WrittenBlock>, u64) {
+        let (file, mut blocks, end) = file_of(name, lens);
         let fd = file.as_raw_fd();
-        let originals: Vec<Vec<u8>> = places.iter().map(|place| read(fd, place)).collect();
-        let new_end = slide(fd, &mut places, obstacles, 4096, end).unwrap();
-        for (place, original) in places.iter().zip(&originals) {
-            assert_eq!(&read(fd, place), original);
+        let originals: Vec<Vec<u8>> = blocks.iter().map(|block| read(fd, block)).collect();
+        let new_end = slide(fd, &mut blocks, obstacles, 4096, end).unwrap();
+        for (block, original) in blocks.iter().zip(&originals) {
+            assert_eq!(&read(fd, block), original);
         }
-        (places, new_end)
+        (blocks, new_end)
     }
 
-    fn read(fd: RawFd, place: &BlockPlace) -> Vec<u8> {
-        let mut bytes = vec![0; place.len as usize];
-        sys::read_exact_at(fd, &mut bytes, place.offset).unwrap();
+    fn read(fd: RawFd, block: &WrittenBlock) -> Vec<u8> {
+        let mut bytes = vec![0; block.len as usize];
+        sys::read_exact_at(fd, &mut bytes, block.offset).unwrap();
         bytes
     }
 
     #[test]
-    fn blocks_stand_one_behind_the_other_afterwards_whatever_lay_between_them() {
-        let (places, end) = check(
+    fn blocks_are_contiguous_after_the_move_whatever_lay_between_them() {
+        let (blocks, end) = check(
             "slide",
             &[(500, 0), (3000, 8), (100, 16), (9000, 80_000), (10, 0)],
             &[],
         );
-        let total: u64 = places.iter().map(|place| place.len).sum();
+        let total: u64 = blocks.iter().map(|block| block.len).sum();
         assert_eq!(end, 4096 + total);
     }
 
     #[test]
     fn obstacles_stay_and_gaps_before_them_can_hold_a_padding_head() {
         let obstacle = (8192, 16_384);
-        let (places, _) = check(
+        let (blocks, _) = check(
             "obstacles",
             &[(700, 20_000), (3200, 0), (600, 0), (600, 5_000)],
             &[obstacle],
         );
         let mut last_before = 4096;
-        for place in &places {
-            assert!(place.offset + place.len <= obstacle.0 || place.offset >= obstacle.1);
-            if place.offset < obstacle.0 {
-                last_before = place.offset + place.len;
+        for block in &blocks {
+            assert!(block.offset + block.len <= obstacle.0 || block.offset >= obstacle.1);
+            if block.offset < obstacle.0 {
+                last_before = block.offset + block.len;
             }
         }
         let gap = obstacle.0 - last_before;

@@ -1,4 +1,4 @@
-//! The capture file while it is being written: slots in shared memory that threads fill, and blocks packed from them.
+//! The capture file while it is being written: threads fill slots in memory shared with it, the keeper packs them into blocks.
 
 pub(crate) mod checkpoint;
 pub(crate) mod compaction;

@@ -1,4 +1,4 @@
-//! How the file of a session begins: where it is, what its header says, which session it belongs to.
+//! Creates the file of a session, its header and the identifier of a new session.
 //!
 //! Runs on: the thread that starts. Allocates: past the hooks. Locks: none.
 
@@ -20,7 +20,7 @@ pub fn open(config: &Config) -> Result<File, StartError> {
         .mode(0o666)
         .custom_flags(libc::O_CLOEXEC);
     if config.overwrite {
-        // A regular file is replaced, not emptied: another process may be recording into it.
+        // A regular file is replaced, not truncated: another process may be recording into it.
         let is_file = std::fs::metadata(&config.path).is_ok_and(|metadata| metadata.is_file());
         let is_replaceable = is_file && OpenOptions::new().write(true).open(&config.path).is_ok();
         if is_replaceable {
@@ -71,7 +71,7 @@ pub fn header_of(config: &Config, session: [u8; 16], parent_pid: u32, tick_shift
 
 pub fn new_session_id() -> [u8; 16] {
     let mut id = [0; 16];
-    // SAFETY: the pointer and length are those of a live array.
+    // SAFETY: the pointer and the length describe a live array.
     let got = unsafe { libc::getrandom(id.as_mut_ptr().cast(), id.len(), 0) };
     if got != id.len() as isize {
         id[..8].copy_from_slice(&clock::unix_ns().to_le_bytes());

@@ -1,7 +1,7 @@
-//! The registry stream while it is written: entries one behind the other in a slot, as kill-safe as the events.
+//! The registry stream while it is written: entries in a slot, as safe from kills as the events.
 //!
-//! Entries stand in the file before anything refers to them: a code object's entry is complete before the frame that
-//! names it is committed.
+//! An entry is complete in the file before anything refers to it: the entry of a code object is written before the frame
+//! that names it is committed.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ pub struct RegistryStream {
     slot: Option<Slot>,
     used: usize,
     n_chunks: u32,
-    /// Streams by the thread's number, and names that were told before the thread had a stream.
+    /// Streams by the operating system's number of the thread, and the names of threads that have no stream yet.
     streams: HashMap<u32, u32>,
     names: HashMap<u32, String>,
 }
@@ -25,7 +25,7 @@ impl RegistryStream {
     pub fn write(&mut self, store: &Store, entry: &Entry) {
         let needed = entry.max_bytes();
         if needed > Size::Large.slot_len() - SlotHead::LEN {
-            // A very long line table: a block of its own.
+            // A code object with a very long line table gets its own block.
             let mut bytes = vec![0; needed];
             let len = entry.write(&mut bytes);
             self.hand_over(store);
@@ -50,7 +50,8 @@ impl RegistryStream {
             }
         }
         let Some(slot) = self.slot else { return };
-        // SAFETY: `needed` bytes from there lie within the slot, which belongs to this stream; its lock is held.
+        // SAFETY: `needed` bytes from there lie within the slot, as the loop above made sure. The slot belongs to this stream,
+        // and `&mut self` keeps other threads out.
         let room = unsafe { std::slice::from_raw_parts_mut(slot.payload().add(self.used), needed) };
         self.used += entry.write(room);
         slot.commit(self.used);

@@ -1,14 +1,14 @@
-//! One slot: a piece of memory shared with the file, which one thread fills.
+//! One slot: a part of the memory shared with the file, which one thread fills.
 //!
-//! Runs on: any thread. Allocates: never. Locks: never; the pool in `store.rs` hands slots from owner to owner.
+//! Runs on: any thread. Allocates: never. Locks: never; the pool in [`super::store`] passes slots from owner to owner.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use heaptide_capture::area::{ChunkHead, SlotHead};
 
-/// Slots come in two sizes: a thread begins with a small one, because most threads never fill it, and goes on with
-/// large ones, because every chunk repeats what the one before knew.
+/// Slots have two sizes. A thread begins with a small one, because most threads never fill it, and continues with large ones,
+/// because every chunk repeats the tables and the stack of the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     Small,
@@ -40,19 +40,19 @@ impl Size {
     }
 }
 
-/// A slot by the address of its head. Belongs to one owner at a time: the pool, a thread, or whoever packs it.
+/// A slot by the address of its head. It has one owner at a time: the pool, the thread that fills it, or the one that packs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     pub head: NonNull<u8>,
     pub size: Size,
 }
 
-// SAFETY: a slot is handed from owner to owner through the pool's lock; there is no access without owning it.
+// SAFETY: a slot passes from owner to owner under the pool's lock, and only its owner accesses its memory.
 unsafe impl Send for Slot {}
 
 impl Slot {
     pub fn payload(self) -> *mut u8 {
-        // SAFETY: a slot is mapped memory, longer than its head.
+        // SAFETY: a slot is mapped memory that is longer than its head.
         unsafe { self.head.as_ptr().add(SlotHead::LEN) }
     }
 
@@ -61,19 +61,20 @@ impl Slot {
     }
 
     pub fn end(self) -> *mut u8 {
-        // SAFETY: one past the slot's last byte.
+        // SAFETY: the result is one past the slot's last byte, which pointer arithmetic allows.
         unsafe { self.head.as_ptr().add(self.size.slot_len()) }
     }
 
     /// Publishes how many bytes of the payload are complete.
     #[inline(always)]
     pub fn commit(self, n_bytes: usize) {
-        // SAFETY: the place lies within the slot's head and is aligned, because slots are page-aligned. Readers of
-        // the file see either value; release keeps the payload's stores before it.
+        // SAFETY: the word lies within the slot's head and is aligned, because slots are page-aligned. All accesses to it are
+        // atomic. Release keeps the stores to the payload before it, for readers of the file.
         unsafe { AtomicU64::from_ptr(self.head.as_ptr().add(SlotHead::COMMITTED_AT).cast()) }
             .store(n_bytes as u64, Ordering::Release);
     }
 
+    /// Writes the head of a new chunk.
     pub fn begin(self, chunk: ChunkHead) {
         self.set_in_use(false);
         let head = SlotHead {
@@ -82,26 +83,26 @@ impl Slot {
             in_use: false,
         };
         let bytes = head.to_bytes();
-        // SAFETY: the head lies within the slot, and the caller owns the slot.
+        // SAFETY: the head lies within the slot, which belongs to the caller alone.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.head.as_ptr(), bytes.len()) };
         self.set_in_use(true);
     }
 
     pub fn set_in_use(self, in_use: bool) {
-        // SAFETY: as in `commit`.
+        // SAFETY: the word lies within the slot's head and is aligned, because slots are page-aligned.
         unsafe { AtomicU32::from_ptr(self.head.as_ptr().add(SlotHead::IN_USE_AT).cast()) }
             .store(in_use.into(), Ordering::Release);
     }
 
     pub fn read_head(self) -> Option<SlotHead> {
-        // SAFETY: the head lies within the slot; the caller owns the slot, so nobody writes to it.
+        // SAFETY: the head lies within the slot, which belongs to the caller alone, so no other thread writes to it.
         SlotHead::from_bytes(unsafe {
             std::slice::from_raw_parts(self.head.as_ptr(), SlotHead::LEN)
         })
     }
 }
 
-/// A slot that is full, with what its block's head says beyond the slot's own.
+/// A filled slot, with the fields of its block's head that the slot's head does not have.
 #[derive(Clone, Copy, Debug)]
 pub struct Filled {
     pub slot: Slot,

@@ -1,19 +1,18 @@
-//! The capture file while it is being written: a pool of slots in memory shared with it, and blocks behind them.
+//! The capture file while it is being written: a pool of slots in memory shared with the file, followed by blocks.
 //!
 //! ```text
 //!           take                 full               pack, write block
 //!  free ──────────► being filled ──────► waiting ──────────────────────► free
 //! ```
-//! A thread fills a slot without asking anybody. When the slot is full the thread leaves it to the keeper and takes
-//! another. If the pool is used up because the keeper lags behind, the thread packs one slot itself: slower, but
-//! nothing waits and nothing is lost. At an orderly end the last blocks move into the space of the slots, and the file
-//! ends where they were.
+//! A thread fills its slot without any lock. When the slot is full, the thread hands it to the keeper and takes another one.
+//! If the keeper lags and the pool is empty, the thread packs one slot itself: slower, but no thread waits and no event is
+//! lost. When the recording stops normally, blocks move into the space of the slots, and the file becomes shorter.
 //!
-//! Only the slots are mapped, and their disk space is reserved before they are: a full disk is an error from `pwrite`,
-//! never a signal.
+//! Only the slots are mapped, and their disk space is reserved before they are mapped: a full disk is an error from
+//! `fallocate` or `pwrite`, never a signal.
 //!
-//! Runs on: any thread (taking slots), keeper (packing). Allocates: from the program's heap, past the hooks. Locks:
-//! its own two, never held while calling out. During fork/exit: a child forgets the whole store.
+//! Runs on: any thread (taking slots), keeper (packing). Allocates: from the program's heap, past the hooks. Locks: `packer`,
+//! `tail` and `pool`, in this order. During fork/exit: a child forgets the whole store.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -29,7 +28,7 @@ use heaptide_capture::area::{
 };
 use heaptide_capture::pack::Packer;
 
-use crate::file::compaction::{self, BlockPlace};
+use crate::file::compaction::{self, WrittenBlock};
 use crate::file::slot::{Filled, Size, Slot};
 use crate::host::locks::lock;
 use crate::host::own_file::OwnFile;
@@ -37,9 +36,9 @@ use crate::host::sys;
 
 /// Slots that may wait for the keeper before threads help with packing.
 const MAX_WAITING: usize = 24;
-/// A file up to this size is moved together as a whole at the end.
+/// Blocks of up to this many bytes are moved together at the end.
 const MAX_MOVED: u64 = 64 << 20;
-/// The keeper is woken early when so many slots wait.
+/// The keeper is woken early when this many slots wait.
 const WAKE_AT: usize = 3;
 
 fn is_event_stream(stream: u32) -> bool {
@@ -51,12 +50,12 @@ pub struct Store {
     pool: Mutex<Pool>,
     tail: Mutex<Tail>,
     packer: Mutex<Packer>,
-    /// Slots waiting for the keeper; also the word it sleeps on.
+    /// Slots that wait for the keeper.
     pub n_waiting: AtomicUsize,
-    /// Set once when the file cannot take more.
+    /// The file cannot be written any more.
     failed: AtomicBool,
     page_len: u64,
-    /// Where the first area begins, behind the header.
+    /// Offset of the first area, after the header.
     first_area: u64,
 }
 
@@ -89,20 +88,20 @@ impl Extent {
     }
 }
 
-// SAFETY: the memory is only reached through slots, which have one owner each.
+// SAFETY: only the owner of a slot accesses the slot's memory, and a slot has one owner at a time.
 unsafe impl Send for Extent {}
 
 struct Tail {
-    /// Where the next area begins.
+    /// Offset of the next area.
     offset: u64,
-    /// Blocks in the file, in order of their place.
-    blocks: Vec<BlockPlace>,
+    /// Blocks in the file, sorted by offset.
+    blocks: Vec<WrittenBlock>,
     /// Bytes of event blocks among them.
     event_bytes: u64,
 }
 
 impl Store {
-    /// Begins the file: `header` is written now, the first slots are reserved.
+    /// Writes `header` to the file and reserves the first slots.
     pub fn new(file: File, header: &[u8]) -> io::Result<Store> {
         let file = OwnFile::new(file)?;
         file.lock();
@@ -133,7 +132,7 @@ impl Store {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Takes an empty slot for `chunk`. `None`: there is none to be had.
+    /// Takes an empty slot for `chunk`. Returns `None` if the file has failed.
     pub fn take(&self, chunk: ChunkHead) -> Option<Slot> {
         let size = Size::of_chunk(chunk.number);
         loop {
@@ -160,6 +159,7 @@ impl Store {
         }
     }
 
+    /// Hands a slot to the keeper.
     pub fn leave(&self, filled: Filled) {
         lock(&self.pool).waiting.push_back(filled);
         if self.n_waiting.fetch_add(1, Ordering::Relaxed) + 1 == WAKE_AT {
@@ -167,13 +167,13 @@ impl Store {
         }
     }
 
-    /// Puts back a slot that was taken and holds nothing.
-    pub fn give_back(&self, slot: Slot) {
+    /// Returns a slot whose content is not needed any more to the pool.
+    fn put_back(&self, slot: Slot) {
         slot.set_in_use(false);
         lock(&self.pool).free(slot.size).push(slot);
     }
 
-    /// Packs all slots that wait. Complains once if the file cannot take them.
+    /// Packs all slots that wait. Abandons the recording if the file cannot be written.
     pub fn pack_waiting(&self) {
         while !self.has_failed() && self.n_waiting.load(Ordering::Relaxed) > 0 {
             if let Err(error) = self.pack_one() {
@@ -182,7 +182,7 @@ impl Store {
         }
     }
 
-    /// The slot that has waited longest becomes a block. Fine if none waits.
+    /// Packs the slot that has waited longest into a block. Does nothing if no slot waits.
     fn pack_one(&self) -> io::Result<()> {
         let mut packer = lock(&self.packer);
         let Some(filled) = lock(&self.pool).waiting.pop_front() else {
@@ -192,7 +192,8 @@ impl Store {
         let written = match filled.slot.read_head() {
             Some(head) if head.committed > 0 => {
                 let len = (head.committed as usize).min(filled.slot.payload_len());
-                // SAFETY: `len` bytes from the payload's start lie within the slot, which is ours while we pack it.
+                // SAFETY: `len` bytes from the payload's start lie within the slot, which this thread owns since it took the
+                // slot out of the queue.
                 let payload = unsafe { std::slice::from_raw_parts(filled.slot.payload(), len) };
                 let head = BlockHead {
                     chunk: head.chunk,
@@ -205,8 +206,8 @@ impl Store {
             _ => Ok(()),
         };
         match written {
-            // Only now, with the block in the file, may the slot be used again.
-            Ok(()) => self.give_back(filled.slot),
+            // The slot may be reused only now that its block is in the file.
+            Ok(()) => self.put_back(filled.slot),
             Err(_) => {
                 // The slot itself is in the file and stays readable there.
                 lock(&self.pool).waiting.push_front(filled);
@@ -216,7 +217,7 @@ impl Store {
         written
     }
 
-    /// Writes a chunk that does not come from a slot. `false` if the file cannot take it.
+    /// Writes a chunk that does not come from a slot. Returns `false` if the file cannot be written.
     pub fn write_block(&self, head: BlockHead, payload: &[u8]) -> bool {
         let written = self.append(head, lock(&self.packer).block(head, payload));
         if let Err(error) = &written {
@@ -235,7 +236,7 @@ impl Store {
         let ChunkHead {
             stream, generation, ..
         } = head.chunk;
-        tail.blocks.push(BlockPlace {
+        tail.blocks.push(WrittenBlock {
             offset,
             len,
             stream,
@@ -249,17 +250,17 @@ impl Store {
         Ok(())
     }
 
-    /// Bytes of events in blocks.
+    /// Bytes of all event blocks.
     pub fn event_bytes(&self) -> u64 {
         lock(&self.tail).event_bytes
     }
 
-    /// The file, to be read while it is written.
+    /// Another handle of the file, for reading it while it is written.
     pub fn reopen(&self) -> io::Result<File> {
         self.file.file()?.try_clone()
     }
 
-    /// Removes what a checkpoint stands for: event blocks that end before `cut`, and checkpoints of other generations.
+    /// Removes the blocks that a checkpoint replaces: event blocks that end before `cut`, and checkpoints of other generations.
     pub fn drop_before(&self, cut: u64, generation: u32) {
         if let Err(error) = self.try_drop_before(cut, generation) {
             self.fail(&error);
@@ -280,7 +281,7 @@ impl Store {
                     CHECKPOINT_STREAM => block.generation == generation,
                     _ => block.last_sequence >= cut,
                 });
-        // Checkpoints first: one that is there must have its events behind it.
+        // Old checkpoints go first: a checkpoint in the file must have all events that follow it.
         let (checkpoints, events): (Vec<_>, Vec<_>) = dropped
             .into_iter()
             .partition(|block| block.stream == CHECKPOINT_STREAM);
@@ -309,7 +310,7 @@ impl Store {
         Ok(())
     }
 
-    /// A new extent; where there is no room for one, a slot that waits is packed instead.
+    /// Adds an extent. If there is no room for one, packs a slot that waits instead.
     fn grow_or_pack(&self, size: Size) -> io::Result<()> {
         let grown = self.grow(size);
         if grown.is_err() && self.n_waiting.load(Ordering::Relaxed) > 0 {
@@ -346,7 +347,7 @@ impl Store {
         drop(tail);
         let mut pool = lock(&self.pool);
         for i in (0..n_slots).rev() {
-            // SAFETY: the mapping is one page of head and `n_slots` slots long.
+            // SAFETY: the mapping has one page for the head and `n_slots` slots after it.
             let head = unsafe { memory.add(self.page_len as usize + i * slot_len) };
             pool.free(size)
                 .extend(NonNull::new(head).map(|head| Slot { head, size }));
@@ -359,13 +360,14 @@ impl Store {
         Ok(())
     }
 
+    /// Abandons the recording, once.
     fn fail(&self, error: &io::Error) {
         if !self.failed.swap(true, Ordering::Relaxed) {
             crate::session::abandon(&format!("could not write the capture: {error}"));
         }
     }
 
-    /// Bytes of the program's address space that the slots take.
+    /// Bytes of the program's address space that the slots occupy.
     pub fn mapped_bytes(&self) -> u64 {
         lock(&self.pool)
             .extents
@@ -374,8 +376,8 @@ impl Store {
             .sum()
     }
 
-    /// Ends the file in order: every slot becomes a block, the slots' space is filled with the last blocks, and the
-    /// file is cut behind what remains. Called once, when no thread writes any more.
+    /// Completes the file: packs every slot into a block, moves blocks into the space of the slots and truncates the file.
+    /// Called once, when no thread writes any more.
     pub fn finish(&self) {
         self.pack_waiting();
         if self.has_failed() {
@@ -386,8 +388,8 @@ impl Store {
         }
     }
 
-    /// Moves the blocks together over the space of the extents and cuts the file behind them. A large file
-    /// keeps its gaps: moving it would take longer than they are worth.
+    /// Moves the blocks together over the space of the extents and truncates the file after them. A large file keeps its
+    /// gaps: moving its blocks would cost more time than the gaps are worth.
     fn compact(&self) -> io::Result<()> {
         let mut tail = lock(&self.tail);
         let pool = lock(&self.pool);
@@ -409,6 +411,8 @@ impl Store {
         Ok(())
     }
 
+    /// Unmaps all slots.
+    ///
     /// # Safety
     /// No thread holds a slot any more.
     pub unsafe fn unmap(&self) {
@@ -416,7 +420,7 @@ impl Store {
         pool.free_small.clear();
         pool.free_large.clear();
         for extent in pool.extents.drain(..) {
-            // SAFETY: made by `grow`; the caller says that nobody uses it.
+            // SAFETY: `grow` made this mapping, and the caller promises that no thread uses a slot in it.
             unsafe { sys::unmap(extent.memory, extent.area_len as usize) };
         }
     }

@@ -1,13 +1,13 @@
-//! Time from the processor's counter: cheap enough for every event.
+//! Time from the processor's counter, cheap enough for every event.
 //!
-//! A clock *unit* is `1 << tick_shift` ticks of the counter, chosen between half a millisecond and one.
-//! Readers turn units into time with the clock points that the keeper writes.
+//! A clock *unit* is `1 << tick_shift` ticks of the counter, which is between half a millisecond and one millisecond.
+//! Readers convert units to time with the clock points that the keeper writes.
 //!
 //! Runs on: any thread. Allocates: never. Locks: never. During fork/exit: no state.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What the counter and the two system clocks said at one instant.
+/// The values of the counter and of the two system clocks at one instant.
 #[derive(Clone, Copy)]
 pub struct ClockPoint {
     pub ticks: u64,
@@ -37,7 +37,7 @@ pub fn monotonic_ns() -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid place for the result.
+    // SAFETY: the function writes the time into the live struct it is given.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -56,7 +56,7 @@ pub fn point() -> ClockPoint {
     }
 }
 
-/// The counter and the monotonic clock, read so close to one another that nothing can have come between.
+/// The counter and the monotonic clock, from the closest of several pairs of reads.
 fn close_pair() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..16 {

@@ -1,11 +1,11 @@
-//! One pointer per thread, reached in two instructions.
+//! One word per thread, read with two instructions.
 //!
-//! A `thread_local!` in a library loaded by `dlopen` costs a call to `__tls_get_addr` for every access. Every event
-//! needs the pointer, so the word is declared in assembly with the *initial-exec* model: the loader takes eight bytes
-//! from the space that libc keeps for such libraries, and an access is two loads. There is no destructor here: the
-//! word belongs to `threads.rs`, which also decides what its small values mean.
+//! A `thread_local!` in a library loaded by `dlopen` costs a call to `__tls_get_addr` for every access. Every event needs
+//! the word, so it is declared in assembly with the *initial-exec* model: the loader takes eight bytes from the space that
+//! the C library reserves for such libraries, and an access is two loads. There is no destructor here: [`super::threads`]
+//! owns the word and defines its small values.
 //!
-//! Runs on: any thread. Allocates: never. Locks: never. During fork/exit: the word stays as it is.
+//! Runs on: any thread. Allocates: never. Locks: never. During fork/exit: the word keeps its value.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 core::arch::global_asm!(
@@ -37,8 +37,8 @@ core::arch::global_asm!(
 #[inline(always)]
 pub fn get() -> usize {
     let value: usize;
-    // SAFETY: reads this thread's own word; the linker fills the GOT entry with the word's offset from the thread
-    // pointer, which `fs` holds on every thread of a Linux process.
+    // SAFETY: the linker fills the GOT entry with the word's offset from the thread pointer, and `fs` holds that pointer on
+    // every thread of a Linux process; so this reads the calling thread's word.
     unsafe {
         core::arch::asm!(
             "mov {value}, qword ptr [rip + heaptide_thread@GOTTPOFF]",
@@ -53,12 +53,12 @@ pub fn get() -> usize {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn set(value: usize) {
-    // SAFETY: as in `get`; nobody but this thread can see the word.
+    // SAFETY: the address is found as in `get`, and no other thread accesses the calling thread's word.
     unsafe {
         core::arch::asm!(
-            "mov {place}, qword ptr [rip + heaptide_thread@GOTTPOFF]",
-            "mov qword ptr fs:[{place}], {value}",
-            place = out(reg) _,
+            "mov {offset}, qword ptr [rip + heaptide_thread@GOTTPOFF]",
+            "mov qword ptr fs:[{offset}], {value}",
+            offset = out(reg) _,
             value = in(reg) value,
             options(nostack, preserves_flags)
         );
@@ -69,14 +69,15 @@ pub fn set(value: usize) {
 #[inline(always)]
 pub fn get() -> usize {
     let value: usize;
-    // SAFETY: as on x86-64, with the thread pointer in `tpidr_el0`.
+    // SAFETY: the linker fills the GOT entry with the word's offset from the thread pointer, and `tpidr_el0` holds that
+    // pointer; so this reads the calling thread's word.
     unsafe {
         core::arch::asm!(
-            "adrp {place}, :gottprel:heaptide_thread",
-            "ldr {place}, [{place}, :gottprel_lo12:heaptide_thread]",
+            "adrp {offset}, :gottprel:heaptide_thread",
+            "ldr {offset}, [{offset}, :gottprel_lo12:heaptide_thread]",
             "mrs {value}, tpidr_el0",
-            "ldr {value}, [{value}, {place}]",
-            place = out(reg) _,
+            "ldr {value}, [{value}, {offset}]",
+            offset = out(reg) _,
             value = out(reg) value,
             options(nostack, readonly, preserves_flags, pure)
         );
@@ -87,14 +88,14 @@ pub fn get() -> usize {
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 pub fn set(value: usize) {
-    // SAFETY: as in `get`; nobody but this thread can see the word.
+    // SAFETY: the address is found as in `get`, and no other thread accesses the calling thread's word.
     unsafe {
         core::arch::asm!(
-            "adrp {place}, :gottprel:heaptide_thread",
-            "ldr {place}, [{place}, :gottprel_lo12:heaptide_thread]",
+            "adrp {offset}, :gottprel:heaptide_thread",
+            "ldr {offset}, [{offset}, :gottprel_lo12:heaptide_thread]",
             "mrs {base}, tpidr_el0",
-            "str {value}, [{base}, {place}]",
-            place = out(reg) _,
+            "str {value}, [{base}, {offset}]",
+            offset = out(reg) _,
             base = out(reg) _,
             value = in(reg) value,
             options(nostack, preserves_flags)
