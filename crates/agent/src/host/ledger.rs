@@ -1,12 +1,12 @@
-//! Where the process's memory is, asked of the kernel and of libc when recording begins and ends: never on the way of an
-//! allocation. What cannot be had is left out.
+//! The parts of the process's memory, read from the kernel and from the C library when recording starts and stops, never
+//! during an event. Parts that are not available are left out.
 
 use heaptide_capture::MemoryPart;
 use heaptide_procfs::{self as procfs, kib_field};
 
 use super::libc_heap::LibcHeap;
 
-/// What is resident when recording begins: a child of a fork has all of it from its parent.
+/// The anonymous resident memory when recording starts: a forked child has all of it from its parent.
 pub fn at_start() -> Vec<(MemoryPart, u64)> {
     let status = procfs::status_text("self").unwrap_or_default();
     let bytes = kib_field(&status, "RssAnon");
@@ -14,10 +14,10 @@ pub fn at_start() -> Vec<(MemoryPart, u64)> {
     bytes.map(part).into_iter().collect()
 }
 
-/// What is resident when it ends, and how much of its memory libc has given out and keeps.
+/// The resident memory when recording stops, and how much of it the C library has allocated and keeps free.
 pub fn at_end(own_mapped_bytes: u64) -> Vec<(MemoryPart, u64)> {
     let status = procfs::status_text("self").unwrap_or_default();
-    // Walks the page tables once; only newer kernels have it.
+    // The kernel walks the page tables for this file, which only newer kernels have.
     let pages = procfs::rollup_text("self").unwrap_or_default();
     let shared = [
         kib_field(&pages, "Shared_Clean"),

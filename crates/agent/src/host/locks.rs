@@ -1,18 +1,18 @@
-//! Locks inside somebody else's program: never a panic, and a known state after a fork.
+//! Locks for code inside another program: they never panic, and their state after a fork is known.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks `mutex`. A holder that panicked would have aborted the process at the hook's border, so what a poisoned
-/// lock protects is as good as any.
+/// Locks `mutex`, even if it is poisoned: a panic in a hook aborts the process, so no one can see a value that a panic left
+/// half changed.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A lock that can be held across `fork` and let go on both sides of it, so that no child inherits it locked by a
-/// thread that does not exist there.
+/// A lock that is held across `fork` and released on both sides of it, so that no child inherits it locked by a thread that
+/// does not exist there.
 struct ForkLock(AtomicBool);
 
 impl ForkLock {
@@ -25,7 +25,7 @@ impl ForkLock {
         {
             n_tries += 1;
             if n_tries % 64 == 0 {
-                // SAFETY: no preconditions.
+                // SAFETY: `sched_yield` has no preconditions.
                 unsafe { libc::sched_yield() };
             } else {
                 std::hint::spin_loop();
@@ -38,13 +38,13 @@ impl ForkLock {
     }
 }
 
-/// A value behind such a lock.
+/// A value that a [`ForkLock`] protects.
 pub struct ForkMutex<T> {
     lock: ForkLock,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through a guard only, and there is one guard at a time.
+// SAFETY: only a guard gives access to the value, and the lock allows one guard at a time.
 unsafe impl<T: Send> Sync for ForkMutex<T> {}
 
 impl<T> ForkMutex<T> {
@@ -55,7 +55,7 @@ impl<T> ForkMutex<T> {
         }
     }
 
-    /// The guard, if nobody has it at this moment.
+    /// Locks, unless another thread holds the lock at this moment.
     pub fn try_lock(&self) -> Option<ForkGuard<'_, T>> {
         let taken = self
             .lock
@@ -69,7 +69,7 @@ impl<T> ForkMutex<T> {
         ForkGuard(self)
     }
 
-    /// For the fork handlers, where taking and letting go happen in different functions.
+    /// Locks without a guard, for the fork handlers, which lock and release in different functions.
     pub fn acquire(&self) {
         self.lock.acquire();
     }
@@ -80,21 +80,21 @@ impl<T> ForkMutex<T> {
     }
 }
 
-/// Lets go of its lock at the end of the scope.
+/// Holds the lock of a [`ForkMutex`] and releases it when dropped.
 pub struct ForkGuard<'a, T>(&'a ForkMutex<T>);
 
 impl<T> Deref for ForkGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the guard has the lock.
+        // SAFETY: the guard holds the lock, so no other thread accesses the value.
         unsafe { &*self.0.value.get() }
     }
 }
 
 impl<T> DerefMut for ForkGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard has the lock, and is borrowed alone.
+        // SAFETY: the guard holds the lock, and `&mut self` is the only borrow of the guard.
         unsafe { &mut *self.0.value.get() }
     }
 }

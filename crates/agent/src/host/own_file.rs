@@ -1,8 +1,8 @@
-//! A file of ours in somebody else's table of open files.
+//! An open file of Heaptide in the program's table of descriptors.
 //!
 //! A program may close descriptors that it did not open (`os.closerange` before it becomes a daemon, for example), and the
-//! number then means another file. So ours gets a number out of the way, remembers which file it is, and is asked before
-//! every use whether it still is that one. If not, it is left alone: neither written to nor closed.
+//! number may then belong to another file. So Heaptide's file gets a high number, remembers its device and inode, and compares
+//! them before every use. If they differ, the descriptor is neither written to nor closed.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::time::Duration;
 
-/// A recording that begins waits no longer than these together for its lock.
+/// A starting recording waits for its lock at most this often, for the pause below each time.
 const MAX_LOCK_TRIES: usize = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
@@ -21,14 +21,14 @@ pub struct OwnFile {
 }
 
 impl OwnFile {
-    /// Takes `file` over, under a number that programs do not expect to get next.
+    /// Takes `file` over, under a number that programs do not expect for their next descriptor.
     pub fn new(file: File) -> io::Result<OwnFile> {
         let mut file = file;
         for lowest in [700, 100, 3] {
-            // SAFETY: works on file descriptors alone.
+            // SAFETY: the call takes numbers and no pointers.
             let fd = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) };
             if fd >= 0 {
-                // SAFETY: the descriptor was made just now and belongs to nobody else.
+                // SAFETY: `fcntl` has just made this descriptor, so nothing else owns it.
                 file = unsafe { File::from_raw_fd(fd) };
                 break;
             }
@@ -40,18 +40,19 @@ impl OwnFile {
         })
     }
 
-    /// Says to every process that can see the file, also from another container, that somebody writes into it. Where
-    /// locks are not to be had, nothing is said.
+    /// Locks the file, which shows every process that can open it, also from another container, that it is being written.
+    /// Where the file system has no locks, nothing happens.
     pub fn lock(&self) {
         self.lock_with(|| std::thread::sleep(LOCK_PAUSE));
     }
 
-    /// Who asks whether somebody writes has a lock for an instant, and without ours the capture would pass for finished as
-    /// long as it is written. So that instant is waited for, but not for somebody who keeps the lock.
+    /// A reader that checks whether the file is being written holds its lock for an instant. Without Heaptide's lock the
+    /// capture would look finished for the whole recording, so this waits for that instant, but not for a reader that keeps
+    /// the lock.
     fn lock_with(&self, mut pause: impl FnMut()) {
         for _ in 0..MAX_LOCK_TRIES {
             let Ok(fd) = self.fd() else { return };
-            // SAFETY: works on a file descriptor alone.
+            // SAFETY: the call takes numbers and no pointers.
             let is_locked = unsafe { libc::flock(fd, libc::LOCK_EX | libc::LOCK_NB) } == 0;
             if is_locked || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock {
                 return;
@@ -60,7 +61,7 @@ impl OwnFile {
         }
     }
 
-    /// The descriptor, if it is still ours.
+    /// The descriptor, if it still belongs to the same file.
     pub fn fd(&self) -> io::Result<RawFd> {
         let fd = self.file.as_raw_fd();
         if identity(fd) == Some(self.identity) {
@@ -70,14 +71,14 @@ impl OwnFile {
         }
     }
 
-    /// The file, if it is still ours.
+    /// The file, if the descriptor still belongs to it.
     pub fn file(&self) -> io::Result<&File> {
         self.fd().map(|_| &*self.file)
     }
 }
 
 fn identity(fd: RawFd) -> Option<(u64, u64)> {
-    // SAFETY: the structure is plain numbers, which `fstat` fills in.
+    // SAFETY: `stat` consists of numbers, for which zero bytes are valid, and `fstat` fills the live struct.
     unsafe {
         let mut status: libc::stat = std::mem::zeroed();
         (libc::fstat(fd, &mut status) == 0).then_some((status.st_dev, status.st_ino))
@@ -87,10 +88,10 @@ fn identity(fd: RawFd) -> Option<(u64, u64)> {
 impl Drop for OwnFile {
     fn drop(&mut self) {
         if let Ok(fd) = self.fd() {
-            // A forked child has the descriptor, too, and the lock would last as long as the child.
-            // SAFETY: works on a file descriptor alone.
+            // A forked child also has the descriptor, and would keep the lock until it exits.
+            // SAFETY: the call takes numbers and no pointers.
             unsafe { libc::flock(fd, libc::LOCK_UN) };
-            // SAFETY: dropped once, here; the descriptor is ours.
+            // SAFETY: `drop` runs once, and the descriptor still belongs to this file.
             unsafe { ManuallyDrop::drop(&mut self.file) };
         }
     }
@@ -103,20 +104,20 @@ mod tests {
     use super::*;
 
     fn flock(file: &File, operation: i32) -> bool {
-        // SAFETY: works on a file descriptor alone.
+        // SAFETY: the call takes numbers and no pointers.
         unsafe { libc::flock(file.as_raw_fd(), operation) == 0 }
     }
 
     fn is_locked(path: &Path) -> bool {
         let asking = File::open(path).unwrap();
         let is_free = flock(&asking, libc::LOCK_SH | libc::LOCK_NB);
-        // Not left to the end of the file: a child that another test forks may have it, too.
+        // Unlocked here and not by closing the file: a child that another test forks may also have it open.
         flock(&asking, libc::LOCK_UN);
         !is_free
     }
 
     #[test]
-    fn somebody_who_asks_for_the_lock_at_that_instant_does_not_keep_us_from_having_it() {
+    fn reader_that_holds_the_lock_for_an_instant_does_not_prevent_locking() {
         let path = std::env::temp_dir().join(format!("heaptide-own-file-{}", std::process::id()));
         let own = OwnFile::new(File::create(&path).unwrap()).unwrap();
         let asking = File::open(&path).unwrap();
@@ -137,12 +138,12 @@ mod tests {
         let own = OwnFile::new(File::open("/proc/self/statm").unwrap()).unwrap();
         let fd = own.fd().unwrap();
         let other = File::open("/dev/null").unwrap();
-        // SAFETY: what the program under test may do to its own descriptors.
+        // SAFETY: both descriptors are open, and a program may replace its own descriptors.
         unsafe { libc::dup2(other.as_raw_fd(), fd) };
         assert!(own.fd().is_err());
         drop(own);
         assert!(identity(fd).is_some());
-        // SAFETY: made by `dup2` above.
+        // SAFETY: `dup2` made this descriptor, and nothing else closes it.
         unsafe { libc::close(fd) };
     }
 }

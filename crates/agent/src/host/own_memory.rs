@@ -1,7 +1,7 @@
-//! The agent's own memory: counted, so that it can be shown, and with a reserve for the moment when there is none left.
+//! Heaptide's own memory in the process: counted for reports, with a reserve for the case that the C library has none left.
 //!
-//! A Rust program whose allocator says no is ended on the spot. Inside somebody else's process that must not happen: when
-//! libc has nothing for us, a small reserve that was mapped at the start takes over, and recording is given up.
+//! A Rust program aborts when its allocator fails. Inside another program that must not happen: if the C library has no
+//! memory for Heaptide, a small reserve that was mapped at the start takes over, and the recording is abandoned.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,11 +10,11 @@ use crate::host::sys;
 
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Address space, not memory, as long as it is not needed.
+/// Address space; it takes memory only when it is used.
 const RESERVE_BYTES: usize = 8 << 20;
-/// Where the reserve begins; 0 before it exists.
+/// Address of the reserve; 0 before it exists.
 static RESERVE: AtomicUsize = AtomicUsize::new(0);
-/// Bytes of it that are given out. Never given back: the session ends soon after.
+/// Bytes of the reserve in use. They are never freed: the session ends soon after the first use.
 static RESERVE_USED: AtomicUsize = AtomicUsize::new(0);
 static RAN_OUT: AtomicBool = AtomicBool::new(false);
 
@@ -30,11 +30,11 @@ pub fn bytes() -> usize {
     BYTES.load(Ordering::Relaxed)
 }
 
-/// Maps the reserve, once. `false` if there is no memory even for that, or if too little of it is left.
+/// Maps the reserve, once. Returns `false` if there is no memory for it, or if too little of it is left.
 pub fn prepare_reserve() -> bool {
     RAN_OUT.store(false, Ordering::Relaxed);
     if RESERVE.load(Ordering::Acquire) != 0 {
-        // It is never replaced: somebody may still hold a part of it.
+        // It is never replaced: parts of it may still be in use.
         return RESERVE_USED.load(Ordering::Relaxed) < RESERVE_BYTES / 2;
     }
     let memory = sys::map_private(RESERVE_BYTES);
@@ -42,7 +42,7 @@ pub fn prepare_reserve() -> bool {
     !memory.is_null()
 }
 
-/// Whether libc had no memory for us since the reserve was prepared.
+/// Whether the C library has run out of memory since the reserve was prepared.
 pub fn ran_out() -> bool {
     RAN_OUT.load(Ordering::Relaxed)
 }
@@ -52,7 +52,7 @@ fn is_reserve(pointer: *mut u8) -> bool {
     reserve != 0 && (pointer as usize).wrapping_sub(reserve) < RESERVE_BYTES
 }
 
-/// Zeroed memory from the reserve; null when that is used up, too.
+/// Zeroed memory from the reserve; null when the reserve is used up.
 #[cold]
 fn from_reserve(layout: Layout) -> *mut u8 {
     RAN_OUT.store(true, Ordering::Relaxed);
@@ -104,11 +104,11 @@ mod libc_heap {
     }
 }
 
-/// libc's allocator with a count and a reserve: the global allocator of the extension module.
+/// The C library's allocator with a count and a reserve: the global allocator of the extension module.
 pub struct Counted;
 
-// SAFETY: every call goes to the system's allocator with unchanged arguments, or to the reserve: memory of ours that is
-// given out once, aligned, in pieces that do not overlap, and never unmapped.
+// SAFETY: every call goes to the C library's allocator with unchanged arguments, or to the reserve. The reserve is never
+// unmapped, and its aligned pieces do not overlap and are used once.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size());
@@ -124,7 +124,7 @@ unsafe impl GlobalAlloc for Counted {
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         remove(layout.size());
         if !is_reserve(pointer) {
-            // SAFETY: the caller keeps the contract of `dealloc`, and the block is the system's.
+            // SAFETY: the caller keeps the contract of `dealloc`, and a block outside the reserve is the C library's.
             unsafe { libc_heap::free(pointer, layout) }
         }
     }
@@ -133,7 +133,7 @@ unsafe impl GlobalAlloc for Counted {
         // SAFETY: the caller keeps the contract of `alloc_zeroed`, which is that of `alloc`.
         let block = unsafe { self.alloc(layout) };
         if !block.is_null() {
-            // SAFETY: the block is that long.
+            // SAFETY: `alloc` returned a block of this size.
             unsafe { block.write_bytes(0, layout.size()) };
         }
         block
@@ -146,7 +146,8 @@ unsafe impl GlobalAlloc for Counted {
         // SAFETY: the caller keeps the contract of `realloc`, which includes that of `alloc` for the new size.
         let block = unsafe { self.alloc(new_layout) };
         if !block.is_null() {
-            // SAFETY: both blocks are at least this long, and the new one is nobody else's; the old one is given back.
+            // SAFETY: both blocks are at least this long and do not overlap, because the new one was just allocated. The
+            // caller keeps the contract of `realloc`, so the old block may be freed.
             unsafe {
                 std::ptr::copy_nonoverlapping(pointer, block, layout.size().min(new_size));
                 self.dealloc(pointer, layout);

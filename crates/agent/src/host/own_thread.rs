@@ -1,24 +1,24 @@
-//! Threads of ours in somebody else's process: never recorded, and deaf to the program's signals.
+//! Heaptide's own threads in the program's process: never recorded, with all signals blocked.
 //!
-//! They are not threads of the standard library, which would allocate before they can be declared ours.
+//! They are not threads of Rust's standard library, which allocates on a new thread before it can be excluded from recording.
 
 use std::ffi::c_void;
 use std::io;
 
 use crate::record::threads;
 
-/// What a thread does; what it leaves is for whoever waits for its end.
+/// The work of a thread. [`Handle::join`] returns its result.
 pub type Work = Box<dyn FnOnce() -> *mut c_void + Send>;
 
 /// A running thread.
 pub struct Handle(libc::pthread_t);
 
-/// Runs `work` on a thread of ours.
+/// Runs `work` on a new thread.
 pub fn spawn(stack_bytes: usize, work: Work) -> io::Result<Handle> {
     let work = Box::into_raw(Box::new(work));
     let before = block_signals();
-    // SAFETY: the attributes are initialised before they are used, and destroyed after. The work is the thread's from here
-    // on, unless there is no thread.
+    // SAFETY: the attributes are initialised before their use and destroyed after it. `body` takes `work` over, unless no
+    // thread was created.
     let (error, thread) = unsafe {
         let mut thread = std::mem::zeroed();
         let mut attributes = std::mem::zeroed();
@@ -30,7 +30,7 @@ pub fn spawn(stack_bytes: usize, work: Work) -> io::Result<Handle> {
         (error, thread)
     };
     if error != 0 {
-        // SAFETY: no thread has it.
+        // SAFETY: no thread was created, so the box still belongs to this function.
         drop(unsafe { Box::from_raw(work) });
         return Err(io::Error::from_raw_os_error(error));
     }
@@ -39,41 +39,42 @@ pub fn spawn(stack_bytes: usize, work: Work) -> io::Result<Handle> {
 
 extern "C" fn body(work: *mut c_void) -> *mut c_void {
     threads::claim_as_own();
-    // SAFETY: names the calling thread alone; the name is a C string of fewer than 16 bytes.
+    // SAFETY: the thread is the calling one, and the name is a C string of fewer than 16 bytes.
     unsafe { libc::pthread_setname_np(libc::pthread_self(), c"heaptide".as_ptr()) };
-    // SAFETY: `spawn` handed the work over.
+    // SAFETY: `spawn` passed a box of this type, which belongs to this thread now.
     let work = unsafe { Box::from_raw(work.cast::<Work>()) };
-    // A panic must not leave through a C function. A thread that panicked has nothing left to tell.
+    // A panic must not unwind through a C function. A thread that panicked has no result.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(std::ptr::null_mut())
 }
 
 impl Handle {
-    /// Waits for the thread's end, and returns what it left; null if it panicked.
+    /// Waits until the thread ends and returns its result; null if it panicked.
     pub fn join(self) -> *mut c_void {
         let mut left = std::ptr::null_mut();
-        // SAFETY: the thread was started joinable, and its handle is used up here.
+        // SAFETY: `spawn` started the thread joinable, and `self` is consumed, so the thread is joined once.
         unsafe { libc::pthread_join(self.0, &mut left) };
         left
     }
 
-    /// Lets the thread run by itself. What it leaves must be null.
+    /// Detaches the thread, whose result must be null.
     pub fn detach(self) {
-        // SAFETY: as above.
+        // SAFETY: `spawn` started the thread joinable, and `self` is consumed, so the thread is not joined later.
         unsafe { libc::pthread_detach(self.0) };
     }
 }
 
-/// Waits until the kernel, too, no longer counts a thread, which has ended, among those of the process.
+/// Waits until the kernel no longer counts an ended thread among those of the process.
 pub fn wait_until_gone(thread: u32) {
-    // SAFETY: signal 0 only asks whether the thread is there. Its number cannot be another thread's so soon.
+    // SAFETY: signal 0 only checks whether the thread exists; the call takes no pointers.
     while unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) } == 0 {
         std::thread::yield_now();
     }
 }
 
-/// The program's signals are for its own threads: ours are born with all of them blocked.
+/// Blocks all signals, so that a new thread inherits that: the program's signals are for its own threads. Returns the mask
+/// before.
 fn block_signals() -> libc::sigset_t {
-    // SAFETY: signal sets are plain bits; `sigfillset` and `pthread_sigmask` fill them in.
+    // SAFETY: signal sets consist of bits, for which zero bytes are valid, and both functions fill the live sets.
     unsafe {
         let mut all = std::mem::zeroed();
         let mut before = std::mem::zeroed();

@@ -1,4 +1,4 @@
-//! How much memory the process occupies, and how much it may: cheap reads from the kernel.
+//! The resident size of the process and its memory limit, read cheaply from the kernel.
 
 use std::fs::{self, File};
 
@@ -7,7 +7,7 @@ use heaptide_procfs::{self as procfs, CgroupVersion};
 use crate::host::own_file::OwnFile;
 use crate::host::sys;
 
-/// An open view of the process's size, read again and again.
+/// An open file from which the resident size can be read repeatedly.
 pub struct Resident {
     file: Option<OwnFile>,
     page_len: u64,
@@ -21,10 +21,10 @@ impl Resident {
         }
     }
 
-    /// Resident bytes now; `None` where the kernel does not tell.
+    /// Resident bytes now; `None` if the kernel does not provide them.
     pub fn bytes(&self) -> Option<u64> {
         let mut text = [0u8; 128];
-        // SAFETY: the pointer and length are those of a live array.
+        // SAFETY: the pointer and the length describe a live array.
         let len = unsafe {
             libc::pread(
                 self.file.as_ref()?.fd().ok()?,
@@ -39,13 +39,13 @@ impl Resident {
     }
 }
 
-/// The smallest memory limit of the control groups the process is in, version 1 or 2.
+/// The smallest memory limit of the process's control groups, version 1 or 2.
 pub fn limit() -> Option<u64> {
     limit_below("/sys/fs/cgroup", &procfs::cgroups("self").ok()?)
 }
 
 fn limit_below(root: &str, membership: &str) -> Option<u64> {
-    /// What version 1 says instead of "no limit" is a number near the largest.
+    /// Version 1 writes a number near the largest one instead of "no limit".
     const NO_LIMIT: u64 = 1 << 60;
     let mut smallest: Option<u64> = None;
     for (version, path) in procfs::memory_cgroups(membership) {
@@ -53,7 +53,7 @@ fn limit_below(root: &str, membership: &str) -> Option<u64> {
             CgroupVersion::One => (format!("{root}/memory"), "memory.limit_in_bytes"),
             CgroupVersion::Two => (root.to_owned(), "memory.max"),
         };
-        // A parent's limit holds for its children. In a container the path may be the host's: then only the root counts.
+        // A parent's limit also applies to its children. In a container the path may be the host's: then only the root exists.
         let mut path = path.trim_end_matches('/');
         loop {
             let limit = fs::read_to_string(format!("{folder}{path}/{file}"))
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn smallest_limit_on_the_way_to_the_root_counts_in_version_2() {
+    fn smallest_limit_between_group_and_root_applies_in_version_2() {
         let root = folder(
             "v2",
             &[

@@ -1,44 +1,45 @@
-//! The system calls the agent makes, each with the one promise its callers need: `errno` stays the program's own.
+//! The system calls of the agent.
 //!
-//! Hooks run between a program's call and its look at `errno`, so whatever the agent asks of the kernel in a hook is
-//! wrapped in [`KeepErrno`].
+//! A hook runs between the program's call and the program's read of `errno`, so a system call in a hook must be wrapped in
+//! [`KeepErrno`].
 //!
 //! Runs on: any thread. Allocates: never. Locks: never. During fork/exit: no state.
 
 use std::io;
 use std::os::fd::RawFd;
 
-/// Puts `errno` back when it goes out of scope.
+/// Restores `errno` when it is dropped.
 pub struct KeepErrno(libc::c_int);
 
 impl KeepErrno {
     pub fn now() -> Self {
-        // SAFETY: libc gives every thread a valid errno place.
+        // SAFETY: the C library gives every thread a valid address of its `errno`.
         KeepErrno(unsafe { *libc::__errno_location() })
     }
 }
 
 impl Drop for KeepErrno {
     fn drop(&mut self) {
-        // SAFETY: as above; the guard does not leave its thread.
+        // SAFETY: the C library gives every thread a valid address of its `errno`.
         unsafe { *libc::__errno_location() = self.0 };
     }
 }
 
 pub fn page_len() -> u64 {
-    // SAFETY: no preconditions.
+    // SAFETY: `sysconf` has no preconditions.
     let len = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(len).unwrap_or(4096)
 }
 
+/// The operating system's number of the calling thread.
 pub fn thread_id() -> u32 {
-    // SAFETY: no preconditions.
+    // SAFETY: `gettid` has no preconditions.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// Fresh zeroed private memory that does not come from the program's heap; null when the kernel refuses.
+/// Maps zeroed private memory, outside the program's heap. Returns null if the kernel refuses.
 pub fn map_private(len: usize) -> *mut u8 {
-    // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
+    // SAFETY: an anonymous mapping at an address that the kernel chooses overlaps no other mapping.
     let memory = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -56,9 +57,9 @@ pub fn map_private(len: usize) -> *mut u8 {
     }
 }
 
-/// Memory shared with a part of a file.
+/// Maps a part of a file as shared memory.
 pub fn map_file(fd: RawFd, offset: u64, len: usize) -> io::Result<*mut u8> {
-    // SAFETY: a mapping at an address of the kernel's choice touches nothing that exists.
+    // SAFETY: a mapping at an address that the kernel chooses overlaps no other mapping.
     let memory = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -76,29 +77,31 @@ pub fn map_file(fd: RawFd, offset: u64, len: usize) -> io::Result<*mut u8> {
     }
 }
 
+/// Unmaps memory.
+///
 /// # Safety
-/// `memory` and `len` name a mapping made by this module that nobody uses any more.
+/// `memory` and `len` describe a mapping made by this module that is not used any more.
 pub unsafe fn unmap(memory: *mut u8, len: usize) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller promises that nothing uses this mapping.
     unsafe { libc::munmap(memory.cast(), len) };
 }
 
-/// Asks for large pages, which cost less to fill; the kernel may refuse.
+/// Requests large pages, which cost less to fill; the kernel may refuse.
 ///
 /// # Safety
-/// `memory` and `len` name a mapping made by [`map_private`].
+/// `memory` and `len` describe a mapping made by [`map_private`].
 pub unsafe fn prefer_large_pages(memory: *mut u8, len: usize) {
     let _errno = KeepErrno::now();
-    // SAFETY: passed on to the caller; the content stays as it is.
+    // SAFETY: the caller promises that this is a mapping of this module, and the advice does not change its content.
     unsafe { libc::madvise(memory.cast(), len, libc::MADV_HUGEPAGE) };
 }
 
-/// A longer mapping with the same content, wherever the kernel finds room for it; null when it refuses.
+/// Makes a mapping longer, which may move it. Returns null if the kernel refuses.
 ///
 /// # Safety
-/// `memory` and `len` name a mapping made by [`map_private`] into which nobody keeps an address.
+/// `memory` and `len` describe a mapping made by [`map_private`], and no address in it is used after the call.
 pub unsafe fn remap(memory: *mut u8, len: usize, new_len: usize) -> *mut u8 {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller promises that this is a mapping of this module which may move.
     let memory = unsafe { libc::mremap(memory.cast(), len, new_len, libc::MREMAP_MAYMOVE) };
     if memory == libc::MAP_FAILED {
         std::ptr::null_mut()
@@ -107,16 +110,16 @@ pub unsafe fn remap(memory: *mut u8, len: usize, new_len: usize) -> *mut u8 {
     }
 }
 
-/// Makes sure that the disk has these bytes, so that writing to their mapping can never fail with a signal.
+/// Reserves disk space for these bytes, so that writing to their mapping cannot raise SIGBUS.
 pub fn reserve(fd: RawFd, offset: u64, len: u64) -> io::Result<()> {
-    // SAFETY: works on a file descriptor, not on memory.
+    // SAFETY: the call takes numbers and no pointers.
     let result = unsafe { libc::fallocate(fd, 0, offset as libc::off_t, len as libc::off_t) };
     if result == 0 {
         return Ok(());
     }
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
-        // The file system cannot reserve: write zeros, which comes to the same.
+        // A file system that cannot reserve: writing zeros has the same effect.
         Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) => {
             let zeros = [0u8; 4096];
             let mut done = 0;
@@ -133,7 +136,7 @@ pub fn reserve(fd: RawFd, offset: u64, len: u64) -> io::Result<()> {
 
 pub fn write_all_at(fd: RawFd, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
-        // SAFETY: the pointer and length are those of a live slice.
+        // SAFETY: the pointer and the length describe a live slice.
         let written = unsafe {
             libc::pwrite(
                 fd,
@@ -163,7 +166,7 @@ pub fn read_exact_at(fd: RawFd, bytes: &mut [u8], offset: u64) -> io::Result<()>
     let mut done = 0;
     while done < bytes.len() {
         let rest = &mut bytes[done..];
-        // SAFETY: the pointer and length are those of a live slice.
+        // SAFETY: the pointer and the length describe a live slice that is borrowed mutably.
         let read = unsafe {
             libc::pread(
                 fd,
@@ -186,21 +189,22 @@ pub fn read_exact_at(fd: RawFd, bytes: &mut [u8], offset: u64) -> io::Result<()>
     Ok(())
 }
 
-/// A full memory barrier on all running threads of the process: the expensive half of a pair whose cheap half is
-/// "nothing". `false` if the kernel has none.
+/// Runs a full memory barrier on all threads of the process, so that the hot path needs none. Returns `false` if the kernel
+/// cannot do that.
 pub fn barrier_on_all_threads() -> bool {
     const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
-    // SAFETY: membarrier takes no pointers.
+    // SAFETY: `membarrier` takes numbers and no pointers.
     unsafe {
         libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0) == 0
             && libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0) == 0
     }
 }
 
-/// One line on standard error, in one piece, without touching the program's buffers.
+/// Writes one line to standard error with one system call, past the program's buffers.
 pub fn complain(message: &str) {
     let line = format!("heaptide: {message}\n");
-    // SAFETY: the pointer and length are those of a live string. A failed write leaves nothing to do.
+    // A failed write cannot be reported anywhere.
+    // SAFETY: the pointer and the length describe a live string.
     unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
 }
