@@ -1,207 +1,204 @@
-//! A library's file, searched piece by piece: what it says in its constants, and where its functions are.
+//! A library's file, searched in pieces: the texts among its constants, and the addresses of its functions.
 //!
-//! The file is read, not mapped, through one buffer: a library may be a gigabyte, and none of it should become resident
-//! because we looked.
+//! `object` reads the header and the sections. The contents of sections are read here, not mapped, through one buffer: a
+//! library may have a gigabyte, and `object` would keep every section that it reads in memory.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
-/// Bytes that are looked at together.
+use object::elf::{FileHeader64, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, SectionHeader64, Sym64};
+use object::read::elf::{FileHeader, SectionHeader, Sym};
+use object::{LittleEndian, ReadCache, pod};
+
+/// Bytes that are searched together.
 const PIECE_BYTES: usize = 1 << 20;
 /// More sections than any library has.
-const MAX_SECTIONS: usize = 4096;
-const SYMBOL_TABLES: [u32; 2] = [2, 11];
-const FUNCTION: u8 = 2;
-const SYMBOL_BYTES: usize = size_of::<libc::Elf64_Sym>();
+const MAX_SECTIONS: u32 = 4096;
+const ENDIAN: LittleEndian = LittleEndian;
+
+type Section = SectionHeader64<LittleEndian>;
+type Symbol = Sym64<LittleEndian>;
 
 pub struct ElfFile {
     file: File,
-    sections: Vec<libc::Elf64_Shdr>,
-    names: Vec<u8>,
+    sections: Vec<Section>,
+    /// Those of them that hold constants.
+    constants: Vec<Section>,
 }
 
-/// A function that the file has.
+/// A function of the file.
 pub struct Function {
     pub name: Vec<u8>,
-    /// Where it is in memory, from where the library begins.
+    /// Its address, relative to that of the loaded library.
     pub address: usize,
-    /// Its first bytes, as the file has them.
+    /// Its first bytes in the file.
     pub code: [u8; 16],
 }
 
+/// A name in a table of texts that ends as required.
+struct Name {
+    /// Offset of the name in the table.
+    start: u64,
+    /// Offset of the required ending.
+    ending: u64,
+    text: Vec<u8>,
+}
+
 impl ElfFile {
-    /// `None` if it cannot be read or says nothing of its sections.
+    /// Opens a file. Returns `None` if it cannot be read or has no table of sections.
     pub fn open(path: &[u8]) -> Option<ElfFile> {
         let file = File::open(OsStr::from_bytes(path)).ok()?;
-        let mut head = [0u8; size_of::<libc::Elf64_Ehdr>()];
-        file.read_exact_at(&mut head, 0).ok()?;
-        // SAFETY: the bytes are as many as the struct has, and any bytes are one of it.
-        let header: libc::Elf64_Ehdr =
-            unsafe { head.as_ptr().cast::<libc::Elf64_Ehdr>().read_unaligned() };
-        let n_sections = usize::from(header.e_shnum);
-        if !head.starts_with(b"\x7fELF\x02")
-            || usize::from(header.e_shentsize) != size_of::<libc::Elf64_Shdr>()
-            || n_sections > MAX_SECTIONS
-        {
+        let data = ReadCache::new(&file);
+        let header = FileHeader64::<LittleEndian>::parse(&data).ok()?;
+        header.endian().ok()?;
+        if header.shnum(ENDIAN, &data).ok()? > MAX_SECTIONS {
             return None;
         }
-        let mut bytes = vec![0u8; n_sections * size_of::<libc::Elf64_Shdr>()];
-        file.read_exact_at(&mut bytes, header.e_shoff).ok()?;
-        let sections: Vec<libc::Elf64_Shdr> = bytes
-            .chunks_exact(size_of::<libc::Elf64_Shdr>())
-            // SAFETY: as above.
-            .map(|bytes| unsafe { bytes.as_ptr().cast::<libc::Elf64_Shdr>().read_unaligned() })
-            .collect();
-        let names = sections.get(usize::from(header.e_shstrndx))?;
-        let mut text = vec![0u8; usize::try_from(names.sh_size).ok()?.min(PIECE_BYTES)];
-        file.read_exact_at(&mut text, names.sh_offset).ok()?;
+        let table = header.sections(ENDIAN, &data).ok()?;
+        let sections: Vec<Section> = table.iter().copied().collect();
+        let constants = sections.iter().filter(|section| {
+            let name = table.section_name(ENDIAN, section);
+            name.is_ok_and(|name| name.starts_with(b".rodata"))
+        });
+        let constants = constants.copied().collect();
         Some(ElfFile {
             file,
             sections,
-            names: text,
+            constants,
         })
     }
 
-    /// Whether this text stands among the constants.
-    pub fn says(&self, text: &[u8]) -> bool {
-        let constants = self.sections.iter().filter(|section| {
-            let name = self.names.get(section.sh_name as usize..);
-            name.is_some_and(|name| name.starts_with(b".rodata"))
-        });
-        constants
-            .into_iter()
-            .any(|section| !self.find(section, text, true).is_empty())
+    /// Whether this text is among the constants.
+    pub fn has_constant(&self, text: &[u8]) -> bool {
+        let mut constants = self.constants.iter();
+        constants.any(|section| !self.find(section, text, true).is_empty())
     }
 
-    /// The functions whose names end like this.
+    /// The functions whose names end with `ending`.
     pub fn functions_ending(&self, ending: &[u8]) -> Vec<Function> {
-        let mut found = Vec::new();
-        let tables = self.sections.iter();
-        for table in tables.filter(|table| SYMBOL_TABLES.contains(&table.sh_type)) {
-            let Some(texts) = self.sections.get(table.sh_link as usize) else {
+        let mut functions = Vec::new();
+        for table in &self.sections {
+            if ![SHT_SYMTAB, SHT_DYNSYM].contains(&table.sh_type(ENDIAN)) {
+                continue;
+            }
+            let Some(texts) = self.sections.get(table.sh_link(ENDIAN) as usize) else {
                 continue;
             };
-            let places = self.find(texts, &[ending, b"\0"].concat(), false);
-            // Names as (where they begin, where their ending begins, the text).
-            let names: Vec<(u64, u64, Vec<u8>)> = places
+            let positions = self.find(texts, &[ending, b"\0"].concat(), false);
+            let names: Vec<Name> = positions
                 .into_iter()
-                .filter_map(|at| self.name_around(texts, at, ending))
+                .filter_map(|position| self.name_around(texts, position, ending))
                 .collect();
             if !names.is_empty() {
-                self.collect(table, &names, &mut found);
+                self.collect(table, &names, &mut functions);
             }
         }
-        found
+        functions
     }
 
-    fn name_around(
-        &self,
-        texts: &libc::Elf64_Shdr,
-        at: u64,
-        ending: &[u8],
-    ) -> Option<(u64, u64, Vec<u8>)> {
+    /// The name whose ending lies at `position` of a table of texts.
+    fn name_around(&self, texts: &Section, position: u64, ending: &[u8]) -> Option<Name> {
         const LONGEST: u64 = 64;
-        let from = at.saturating_sub(LONGEST);
-        let mut before = vec![0u8; usize::try_from(at - from).ok()?];
-        self.file
-            .read_exact_at(&mut before, texts.sh_offset + from)
-            .ok()?;
-        let begin = before.iter().rposition(|&byte| byte == 0)? + 1;
-        let name = [&before[begin..], ending].concat();
-        Some((from + begin as u64, at, name))
+        let from = position.saturating_sub(LONGEST);
+        let mut before = vec![0u8; usize::try_from(position - from).ok()?];
+        let offset = texts.sh_offset(ENDIAN).checked_add(from)?;
+        self.file.read_exact_at(&mut before, offset).ok()?;
+        let start = before.iter().rposition(|&byte| byte == 0)? + 1;
+        Some(Name {
+            start: from + start as u64,
+            ending: position,
+            text: [&before[start..], ending].concat(),
+        })
     }
 
-    fn collect(
-        &self,
-        table: &libc::Elf64_Shdr,
-        names: &[(u64, u64, Vec<u8>)],
-        found: &mut Vec<Function>,
-    ) {
-        let mut piece = vec![0u8; PIECE_BYTES / SYMBOL_BYTES * SYMBOL_BYTES];
-        let mut at = 0;
-        while at < table.sh_size {
-            let len = (table.sh_size - at).min(piece.len() as u64) as usize;
-            if self
-                .file
-                .read_exact_at(&mut piece[..len], table.sh_offset + at)
-                .is_err()
-            {
-                return;
-            }
-            for bytes in piece[..len].chunks_exact(SYMBOL_BYTES) {
-                // SAFETY: the bytes are as many as the struct has, and any bytes are one of it.
-                let symbol = unsafe { bytes.as_ptr().cast::<libc::Elf64_Sym>().read_unaligned() };
-                let text = u64::from(symbol.st_name);
-                // A linker may let the end of a longer name serve as a shorter one.
-                let name = names
-                    .iter()
-                    .find(|(begin, ending, _)| (*begin..=*ending).contains(&text));
-                if let Some((begin, _, name)) = name {
-                    let name = name[(text - begin) as usize..].to_vec();
-                    found.extend(self.function(&symbol, name));
+    /// Adds the functions of a symbol table that have one of the names.
+    fn collect(&self, table: &Section, names: &[Name], functions: &mut Vec<Function>) {
+        let piece_bytes = PIECE_BYTES / size_of::<Symbol>() * size_of::<Symbol>();
+        self.for_each_piece(table, piece_bytes, 0, |_, piece| {
+            let n_symbols = piece.len() / size_of::<Symbol>();
+            let Ok((symbols, _)) = pod::slice_from_bytes::<Symbol>(piece, n_symbols) else {
+                return false;
+            };
+            for symbol in symbols {
+                let text = u64::from(symbol.st_name(ENDIAN));
+                // A linker may use the end of a longer name as a shorter one.
+                let mut names = names.iter();
+                if let Some(name) = names.find(|it| (it.start..=it.ending).contains(&text)) {
+                    let text = name.text[(text - name.start) as usize..].to_vec();
+                    functions.extend(self.function(symbol, text));
                 }
             }
-            at += len as u64;
-        }
+            true
+        });
     }
 
-    fn function(&self, symbol: &libc::Elf64_Sym, name: Vec<u8>) -> Option<Function> {
-        let section = self.sections.get(usize::from(symbol.st_shndx))?;
-        if symbol.st_info & 0xf != FUNCTION || symbol.st_shndx == 0 {
+    fn function(&self, symbol: &Symbol, name: Vec<u8>) -> Option<Function> {
+        let index = symbol.st_shndx(ENDIAN).0;
+        if symbol.st_type() != STT_FUNC || index == 0 {
             return None;
         }
+        let section = self.sections.get(usize::from(index))?;
+        let address = symbol.st_value(ENDIAN);
+        let offset = address.checked_sub(section.sh_addr(ENDIAN))?;
         let mut code = [0u8; 16];
-        let offset = symbol.st_value.checked_sub(section.sh_addr)?;
         self.file
-            .read_exact_at(&mut code, section.sh_offset.checked_add(offset)?)
+            .read_exact_at(&mut code, section.sh_offset(ENDIAN).checked_add(offset)?)
             .ok()?;
         Some(Function {
             name,
-            address: usize::try_from(symbol.st_value).ok()?,
+            address: usize::try_from(address).ok()?,
             code,
         })
     }
 
-    /// Where a text stands in a section; only the first place, if that is enough.
-    fn find(&self, section: &libc::Elf64_Shdr, text: &[u8], is_first_enough: bool) -> Vec<u64> {
-        let mut places = Vec::new();
-        let mut piece = vec![0u8; PIECE_BYTES];
-        let mut at = 0;
-        while at < section.sh_size {
-            let len = (section.sh_size - at).min(piece.len() as u64) as usize;
-            let piece = &mut piece[..len];
-            if self
-                .file
-                .read_exact_at(piece, section.sh_offset + at)
-                .is_err()
-            {
-                break;
-            }
+    /// The positions of a text in a section; the first one alone if that is enough.
+    fn find(&self, section: &Section, text: &[u8], is_first_enough: bool) -> Vec<u64> {
+        let mut positions = Vec::new();
+        self.for_each_piece(section, PIECE_BYTES, text.len() - 1, |start, piece| {
             let mut from = 0;
-            while let Some(place) = first_in(&piece[from..], text) {
-                places.push(at + (from + place) as u64);
-                from += place + 1;
+            while let Some(position) = first_in(&piece[from..], text) {
+                positions.push(start + (from + position) as u64);
+                from += position + 1;
                 if is_first_enough {
-                    return places;
+                    return false;
                 }
             }
-            // The next piece begins so early that no text is cut.
-            at += if (len as u64) < section.sh_size - at {
-                (len + 1 - text.len()) as u64
-            } else {
-                len as u64
-            };
+            true
+        });
+        positions
+    }
+
+    /// Reads a section in pieces of `len` bytes, each of which repeats the last `overlap` bytes of the one before. Calls
+    /// `visit` with the position and the bytes of each, until it returns `false`.
+    fn for_each_piece(
+        &self,
+        section: &Section,
+        len: usize,
+        overlap: usize,
+        mut visit: impl FnMut(u64, &[u8]) -> bool,
+    ) {
+        let section_len = section.sh_size(ENDIAN);
+        let mut buffer = vec![0u8; len];
+        let mut position = 0;
+        while position < section_len {
+            let left = section_len - position;
+            let piece = &mut buffer[..left.min(len as u64) as usize];
+            let offset = section.sh_offset(ENDIAN).saturating_add(position);
+            if self.file.read_exact_at(piece, offset).is_err() || !visit(position, piece) {
+                return;
+            }
+            let is_last = piece.len() as u64 == left;
+            position += (piece.len() - if is_last { 0 } else { overlap }) as u64;
         }
-        places
     }
 }
 
-/// Where `text` stands first.
+/// The first position of `text`.
 fn first_in(bytes: &[u8], text: &[u8]) -> Option<usize> {
-    // SAFETY: both pointers and lengths are those of slices.
-    let place = unsafe {
+    // SAFETY: both pointers and lengths describe live slices.
+    let first = unsafe {
         libc::memmem(
             bytes.as_ptr().cast(),
             bytes.len(),
@@ -209,7 +206,7 @@ fn first_in(bytes: &[u8], text: &[u8]) -> Option<usize> {
             text.len(),
         )
     };
-    (!place.is_null()).then(|| place as usize - bytes.as_ptr() as usize)
+    (!first.is_null()).then(|| first as usize - bytes.as_ptr() as usize)
 }
 
 #[cfg(test)]
@@ -222,15 +219,15 @@ mod tests {
     }
 
     #[test]
-    fn file_of_this_program_has_its_functions_and_its_texts() {
+    fn file_of_this_program_has_its_functions_and_its_constants() {
         assert_eq!(function_for_the_test_of_elf_files(), 7);
         let file = ElfFile::open(b"/proc/self/exe").unwrap();
-        let said = std::hint::black_box("this very text stands in the program");
-        assert!(file.says(said.as_bytes()));
-        let turned: Vec<u8> = said.bytes().rev().collect();
-        assert!(!file.says(&turned));
+        let constant = std::hint::black_box("this very text is in the program");
+        assert!(file.has_constant(constant.as_bytes()));
+        let turned: Vec<u8> = constant.bytes().rev().collect();
+        assert!(!file.has_constant(&turned));
         let found = file.functions_ending(b"function_for_the_test_of_elf_files");
-        // The compiler's own name for it ends in other letters, unless the platform keeps names.
+        // The compiler's name of the function may end in other letters.
         assert!(found.iter().all(|function| function.address != 0));
         let main = file.functions_ending(b"main");
         let main = main
@@ -241,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_library_is_not_opened() {
+    fn file_that_is_no_library_is_not_opened() {
         assert!(ElfFile::open(b"/proc/self/maps").is_none());
         assert!(ElfFile::open(b"/no/such/file").is_none());
     }

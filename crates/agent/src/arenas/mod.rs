@@ -169,10 +169,10 @@ fn look_into(candidate: &Candidate) -> Option<Found> {
     };
     let file = ElfFile::open(path)?;
     // A library may have several, of which it chooses one: then all that can be told is what they map together.
-    if SIGNS.iter().any(|sign| file.says(sign.as_bytes())) {
+    if SIGNS.iter().any(|sign| file.has_constant(sign.as_bytes())) {
         return Some(Found::Allocator);
     }
-    if !file.says(JEMALLOC_SIGN.as_bytes()) {
+    if !file.has_constant(JEMALLOC_SIGN.as_bytes()) {
         return Some(Found::Nothing);
     }
     let functions = jemalloc::Functions::find(&file, candidate.base);
