@@ -49,8 +49,8 @@ const CODE: &[u8] = &[
 ];
 
 /// Has the process run a text as soon as it can. Returns how long the longest standstill of a thread was.
-pub fn run(target: &Target, text: &str, patience: Duration) -> Result<Duration, Refusal> {
-    let deadline = Instant::now() + patience;
+pub fn run(target: &Target, text: &str, timeout: Duration) -> Result<Duration, Refusal> {
+    let deadline = Instant::now() + timeout;
     let mut pause = FIRST_PAUSE;
     let mut longest = Duration::ZERO;
     loop {

@@ -18,7 +18,7 @@ use crate::refusal::Refusal;
 /// Set in a thread's word of things to look at: "stop, there is something for you".
 const PLEASE_STOP: u8 = 1 << 5;
 /// A main thread that runs, or waits for the interpreter's lock, gets to it within this even if it is one of many.
-const PATIENCE: Duration = Duration::from_millis(250);
+const START_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Positions of the published numbers, in words.
 struct Map {
@@ -117,14 +117,14 @@ impl RemoteExecution {
     }
 
     /// How long it is worth waiting: not at all if the main thread waits for something outside and there is another way in.
-    pub fn patience(&self) -> Duration {
+    pub fn timeout(&self) -> Duration {
         let call = procfs::system_call(self.pid, self.pid);
         let number = call.split(' ').next().and_then(|word| word.parse().ok());
         // A lock is what it waits for if other threads run; that is soon over.
         let is_blocked = number.is_some_and(|number: libc::c_long| number != libc::SYS_futex);
         match (is_blocked, cfg!(target_arch = "x86_64")) {
             (true, true) => Duration::ZERO,
-            (false, true) => PATIENCE,
+            (false, true) => START_TIMEOUT,
             (_, false) => Duration::from_secs(30),
         }
     }

@@ -74,8 +74,8 @@ impl Tracee {
     }
 
     /// Waits for the next stop.
-    fn wait(&mut self, patience: Duration) -> Result<i32, Trouble> {
-        let deadline = Instant::now() + patience;
+    fn wait(&mut self, timeout: Duration) -> Result<i32, Trouble> {
+        let deadline = Instant::now() + timeout;
         loop {
             let mut status = 0;
             // SAFETY: the pointer is to a live integer.

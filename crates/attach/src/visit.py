@@ -1,5 +1,5 @@
 # Runs in the attached process: loads Heaptide from its folder and carries out one request. Sent as text.
-def act(wish):
+def act(arguments):
     import sys
 
     def load(folder):
@@ -18,7 +18,7 @@ def act(wish):
 
     keeper = sys.modules.get("_heaptide_attached")
     brought = "heaptide" not in sys.modules
-    if wish["what"] == "detach":
+    if arguments["what"] == "detach":
         attached = sys.modules.get("heaptide.attached")
         ended = None if attached is None else attached.detach()
         if ended is None:
@@ -37,18 +37,18 @@ def act(wish):
             # They may come from a copy that was removed: modules not loaded by then come from this visit's copy.
             for name, module in keeper.modules.items():
                 if hasattr(module, "__path__"):
-                    module.__path__ = ["/".join([wish["package"], *name.split(".")[1:]])]
+                    module.__path__ = ["/".join([arguments["package"], *name.split(".")[1:]])]
         elif brought:
-            load(wish["package"])
+            load(arguments["package"])
         native = sys.modules.get("heaptide._native")
-        if native is not None and native.__version__ != wish["version"]:
+        if native is not None and native.__version__ != arguments["version"]:
             raise RuntimeError(
                 "the process has loaded heaptide " + native.__version__ + ": attach with the heaptide command of that version"
             )
         from heaptide import attached
 
-        begin = attached.take_heap if wish["what"] == "heap" else attached.attach
-        return begin({**wish, "brought": brought})
+        begin = attached.take_heap if arguments["what"] == "heap" else attached.attach
+        return begin({**arguments, "brought": brought})
     except BaseException:
         if brought and keeper is not None:
             drop()
@@ -65,7 +65,7 @@ def act(wish):
         sys.dont_write_bytecode = write_no_bytecode
 
 
-def visit(wish):
+def visit(arguments):
     import os
     import sys
 
@@ -73,14 +73,14 @@ def visit(wish):
     # Every look at a file hands the interpreter to other threads; with the usual interval we would wait for each of them.
     sys.setswitchinterval(1e-5)
     try:
-        wish = {name: os.fsdecode(value) if isinstance(value, bytes) else value for name, value in wish.items()}
-        folder = wish["folder"]
+        arguments = {name: os.fsdecode(value) if isinstance(value, bytes) else value for name, value in arguments.items()}
+        folder = arguments["folder"]
         try:
             os.unlink(folder + "/request")
         except OSError:
             return
         try:
-            answer = ["yes", *act(wish)]
+            answer = ["yes", *act(arguments)]
         except BaseException as error:
             text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             answer = ["no", text or type(error).__name__]
@@ -93,4 +93,4 @@ def visit(wish):
         sys.setswitchinterval(interval)
 
 
-visit(WISH)
+visit(ARGUMENTS)

@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 
 use heaptide_procfs::{self as procfs, Status};
 
-use crate::place::{self, Place};
 use crate::preflight::Target;
 use crate::refusal::Refusal;
 use crate::remote_execution::RemoteExecution;
+use crate::shared_folder::{self, SharedFolder};
 
-/// What the process is to run, with `WISH` for the particulars.
+/// What the process is to run, with `ARGUMENTS` for the arguments.
 const TEXT: &str = include_str!("visit.py");
 
 /// The files for remote execution.
@@ -33,14 +33,14 @@ const LEAVE_OUT: &str =
     "getattr(__import__('sys').modules.get('heaptide._native'), 'leave_out_thread', int)()";
 
 /// How long the process may take to begin.
-const PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// What was begun takes as long as it takes; this long means that something hangs.
-const PATIENCE_WITH_WORK: Duration = Duration::from_secs(120);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// How a process is to be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct RecordingRequest {
     /// Where the capture is to be in the end, by its name here.
     pub home: PathBuf,
     /// The process records straight into that file; otherwise into a folder of its own, from which it is fetched.
@@ -56,7 +56,7 @@ pub struct Wish {
 
 /// What a visit brought about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Visited {
+pub struct VisitResult {
     /// The capture or snapshot, by its name for the process.
     pub capture: PathBuf,
     /// What the process has to say about it: empty if all is well.
@@ -64,13 +64,13 @@ pub struct Visited {
     /// Where the capture is wanted in the end; empty if that is where it is.
     pub home: PathBuf,
     /// The longest time that a thread of the process stood still.
-    pub still: Duration,
+    pub paused: Duration,
     pub took: Duration,
 }
 
 /// How the objects of a process are to be written down.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeapWish {
+pub struct HeapRequest {
     /// Where the snapshot is to be in the end, by its name here.
     pub home: PathBuf,
     /// The process writes straight into that file; otherwise into a folder of its own, from which it is fetched.
@@ -85,35 +85,35 @@ pub struct HeapWish {
 }
 
 /// Begins to record a process.
-pub fn attach(target: &Target, wish: &Wish) -> Result<Visited, Refusal> {
-    let mut particulars = Particulars::new("attach");
-    particulars.flag("overwrite", wish.overwrite);
-    particulars.flag("objects", wish.objects);
-    particulars.flag("native", wish.native);
-    particulars.number("sample_bytes", wish.sample_bytes);
-    particulars.flag("aggregate", wish.aggregate);
-    particulars.number("interval_ms", wish.interval_ms.into());
-    let direct = wish.is_direct.then_some(());
+pub fn attach(target: &Target, request: &RecordingRequest) -> Result<VisitResult, Refusal> {
+    let mut arguments = Arguments::new("attach");
+    arguments.flag("overwrite", request.overwrite);
+    arguments.flag("objects", request.objects);
+    arguments.flag("native", request.native);
+    arguments.number("sample_bytes", request.sample_bytes);
+    arguments.flag("aggregate", request.aggregate);
+    arguments.number("interval_ms", request.interval_ms.into());
+    let direct = request.is_direct.then_some(());
     visit_with_package(
         target,
-        particulars,
-        &wish.home,
+        arguments,
+        &request.home,
         direct.ok_or("capture.tide"),
     )
 }
 
-/// Has a process write down its objects. Its [`Visited::note`] is for how many milliseconds it stood still.
-pub fn take_heap(target: &Target, wish: &HeapWish) -> Result<Visited, Refusal> {
-    let mut particulars = Particulars::new("heap");
-    particulars.flag("overwrite", wish.overwrite);
-    particulars.flag("values", wish.values);
-    particulars.texts("redact", &wish.redact);
-    particulars.flag("fork", wish.fork);
-    let direct = wish.is_direct.then_some(());
+/// Has a process write down its objects. Its [`VisitResult::note`] is for how many milliseconds it stood still.
+pub fn take_heap(target: &Target, request: &HeapRequest) -> Result<VisitResult, Refusal> {
+    let mut arguments = Arguments::new("heap");
+    arguments.flag("overwrite", request.overwrite);
+    arguments.flag("values", request.values);
+    arguments.texts("redact", &request.redact);
+    arguments.flag("fork", request.fork);
+    let direct = request.is_direct.then_some(());
     visit_with_package(
         target,
-        particulars,
-        &wish.home,
+        arguments,
+        &request.home,
         direct.ok_or("snapshot.heap"),
     )
 }
@@ -122,13 +122,13 @@ pub fn take_heap(target: &Target, wish: &HeapWish) -> Result<Visited, Refusal> {
 /// under the name given, in a folder of its own, from which it is to be brought home.
 fn visit_with_package(
     target: &Target,
-    mut particulars: Particulars,
+    mut arguments: Arguments,
     home: &Path,
     direct: Result<(), &str>,
-) -> Result<Visited, Refusal> {
+) -> Result<VisitResult, Refusal> {
     let began = Instant::now();
     let pid = target.pid;
-    let package = place::own_package().ok_or_else(|| {
+    let package = shared_folder::own_package().ok_or_else(|| {
         Refusal::Answered(
             "this heaptide is not installed as a Python package, which the process is to load: install it with pip"
                 .into(),
@@ -138,33 +138,33 @@ fn visit_with_package(
     let mut copied = None;
     let mut package_there = package.clone();
     if direct.is_err() || !is_readable_there(target) {
-        let mut place = Place::make(target)?;
-        let copied_over = place.copy(&package).and_then(|()| place.hand_over());
+        let mut shared = SharedFolder::make(target)?;
+        let copied_over = shared.copy(&package).and_then(|()| shared.hand_over());
         copied_over.map_err(copying)?;
-        package_there = place.there.join("heaptide");
-        copied = Some(place);
+        package_there = shared.path.join("heaptide");
+        copied = Some(shared);
     }
-    let folder = copied.as_ref().map(|place| place.there.clone());
+    let folder = copied.as_ref().map(|shared| shared.path.clone());
     let file = match (&folder, direct) {
         (Some(folder), Err(name)) => {
-            particulars.path("home", home);
+            arguments.path("home", home);
             folder.join(name)
         }
         _ => home.to_owned(),
     };
-    particulars.path("package", &package_there);
-    particulars.path("path", &file);
-    particulars.path("copied", folder.as_deref().unwrap_or(Path::new("")));
-    let visited = visit(target, particulars, began)?;
-    if let Some(place) = copied {
-        place.keep();
+    arguments.path("package", &package_there);
+    arguments.path("path", &file);
+    arguments.path("copied", folder.as_deref().unwrap_or(Path::new("")));
+    let visited = visit(target, arguments, began)?;
+    if let Some(shared) = copied {
+        shared.keep();
     }
     Ok(visited)
 }
 
 /// Ends what [`attach`] began.
-pub fn detach(target: &Target) -> Result<Visited, Refusal> {
-    visit(target, Particulars::new("detach"), Instant::now())
+pub fn detach(target: &Target) -> Result<VisitResult, Refusal> {
+    visit(target, Arguments::new("detach"), Instant::now())
 }
 
 /// Whether the process can load our package from where it is.
@@ -175,22 +175,22 @@ fn is_readable_there(target: &Target) -> bool {
 
 fn visit(
     target: &Target,
-    mut particulars: Particulars,
+    mut arguments: Arguments,
     began: Instant,
-) -> Result<Visited, Refusal> {
+) -> Result<VisitResult, Refusal> {
     let pid = target.pid;
-    let mut place = Place::make(target)?;
-    particulars.path("folder", &place.there);
-    let text = particulars.text();
-    let script = on_own_thread(&place.there.join(TEXT_FILE));
-    let made = place
+    let mut shared = SharedFolder::make(target)?;
+    arguments.path("folder", &shared.path);
+    let text = arguments.text();
+    let script = on_own_thread(&shared.path.join(TEXT_FILE));
+    let made = shared
         .put("request", b"")
-        .and_then(|()| place.put(TEXT_FILE, text.as_bytes()))
-        .and_then(|()| place.put(SCRIPT, script.as_bytes()))
-        .and_then(|()| place.hand_over());
+        .and_then(|()| shared.put(TEXT_FILE, text.as_bytes()))
+        .and_then(|()| shared.put(SCRIPT, script.as_bytes()))
+        .and_then(|()| shared.hand_over());
     made.map_err(|error| Refusal::failed(pid, "writing into its /tmp", &error))?;
-    let still = enter(target, &place, &text)?;
-    let answer = wait(target, &place)?;
+    let paused = enter(target, &shared, &text)?;
+    let answer = wait(target, &shared)?;
     let mut parts = answer.split(|&byte| byte == 0);
     let mut part = || parts.next().unwrap_or_default();
     let sentence = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -198,26 +198,26 @@ fn visit(
         return Err(Refusal::Answered(sentence(part())));
     }
     let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
-    Ok(Visited {
+    Ok(VisitResult {
         capture: path(part()),
         note: sentence(part()),
         home: path(part()),
-        still,
+        paused,
         took: began.elapsed(),
     })
 }
 
 /// Has the process run the text, and returns how long a thread of it stood still.
-fn enter(target: &Target, place: &Place, text: &str) -> Result<Duration, Refusal> {
+fn enter(target: &Target, shared: &SharedFolder, text: &str) -> Result<Duration, Refusal> {
     if let Some(remote) = RemoteExecution::find(target)? {
-        let patience = remote.patience();
-        if !patience.is_zero() && remote.ask(&place.there.join(SCRIPT))? {
-            if is_taken(target, place, patience)? {
+        let timeout = remote.timeout();
+        if !timeout.is_zero() && remote.ask(&shared.path.join(SCRIPT))? {
+            if is_taken(target, shared, timeout)? {
                 return Ok(Duration::ZERO);
             }
             // The main thread waits for something outside. What was asked of it is withdrawn. If that comes too late, it has
             // begun and only has to get its turn: entering by another way, too, would leave it a script that is gone.
-            if !remote.withdraw()? && is_taken(target, place, PATIENCE)? {
+            if !remote.withdraw()? && is_taken(target, shared, START_TIMEOUT)? {
                 return Ok(Duration::ZERO);
             }
         }
@@ -227,7 +227,7 @@ fn enter(target: &Target, place: &Place, text: &str) -> Result<Duration, Refusal
 
 #[cfg(target_arch = "x86_64")]
 fn inject(target: &Target, text: &str) -> Result<Duration, Refusal> {
-    crate::inject::run(target, text, PATIENCE)
+    crate::inject::run(target, text, START_TIMEOUT)
 }
 
 /// Without an injector, time is all there is.
@@ -258,9 +258,9 @@ fn on_own_thread(text: &Path) -> String {
 }
 
 /// Whether the process takes the request away within a time.
-fn is_taken(target: &Target, place: &Place, patience: Duration) -> Result<bool, Refusal> {
-    let deadline = Instant::now() + patience;
-    while place.has("request") {
+fn is_taken(target: &Target, shared: &SharedFolder, timeout: Duration) -> Result<bool, Refusal> {
+    let deadline = Instant::now() + timeout;
+    while shared.has("request") {
         if Status::of(target.pid).map_or(true, |status| status.has_ended()) {
             return Err(Refusal::EndedMeanwhile(target.pid));
         }
@@ -273,23 +273,23 @@ fn is_taken(target: &Target, place: &Place, patience: Duration) -> Result<bool, 
 }
 
 /// Waits for the answer. Without one, nothing happens in the process any more.
-fn wait(target: &Target, place: &Place) -> Result<Vec<u8>, Refusal> {
+fn wait(target: &Target, shared: &SharedFolder) -> Result<Vec<u8>, Refusal> {
     let began = Instant::now();
     let mut is_withdrawn = false;
     loop {
-        if let Some(answer) = place.take("answer") {
+        if let Some(answer) = shared.take("answer") {
             return Ok(answer);
         }
         if Status::of(target.pid).map_or(true, |status| status.has_ended()) {
             return Err(Refusal::EndedMeanwhile(target.pid));
         }
-        if began.elapsed() > PATIENCE && !is_withdrawn {
+        if began.elapsed() > START_TIMEOUT && !is_withdrawn {
             is_withdrawn = true;
-            if place.remove("request") {
+            if shared.remove("request") {
                 return Err(Refusal::NoAnswer(target.pid));
             }
         }
-        if began.elapsed() > PATIENCE_WITH_WORK {
+        if began.elapsed() > FINISH_TIMEOUT {
             return Err(Refusal::NoAnswer(target.pid));
         }
         std::thread::sleep(PAUSE);
@@ -297,14 +297,14 @@ fn wait(target: &Target, place: &Place) -> Result<Vec<u8>, Refusal> {
 }
 
 /// Names and values as Python text.
-struct Particulars {
+struct Arguments {
     text: String,
 }
 
-impl Particulars {
-    fn new(what: &str) -> Particulars {
+impl Arguments {
+    fn new(what: &str) -> Arguments {
         let version = env!("CARGO_PKG_VERSION");
-        Particulars {
+        Arguments {
             text: format!("\"what\": \"{what}\", \"version\": \"{version}\""),
         }
     }
@@ -329,7 +329,7 @@ impl Particulars {
 
     /// One statement that leaves no name in the main module, in which it runs.
     fn text(&self) -> String {
-        let program = TEXT.replace("WISH", &format!("{{{}}}", self.text));
+        let program = TEXT.replace("ARGUMENTS", &format!("{{{}}}", self.text));
         format!("{LEAVE_OUT};exec({}, {{}})", quoted(&program))
     }
 }
@@ -360,9 +360,9 @@ mod tests {
 
     #[test]
     fn text_is_one_line_of_plain_letters_whatever_a_path_holds() {
-        let mut particulars = Particulars::new("attach");
-        particulars.path("path", Path::new("/tmp/it's a \"path\"\n"));
-        let text = particulars.text();
+        let mut arguments = Arguments::new("attach");
+        arguments.path("path", Path::new("/tmp/it's a \"path\"\n"));
+        let text = arguments.text();
         assert!(text.is_ascii() && !text.contains('\n'));
         assert!(
             text.contains(

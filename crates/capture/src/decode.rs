@@ -10,7 +10,7 @@ use crate::event::{Frame, Record, Tables};
 use crate::wire::Reader;
 
 pub use nodes::Node;
-use nodes::{NodePlaces, ROOT};
+use nodes::{NodeIndex, ROOT};
 
 /// One allocation or release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -72,7 +72,7 @@ pub struct DecodedChunk {
     pub is_last: bool,
     /// Of a part: operations of the chunk that stand before it.
     pub first_op: usize,
-    places: NodePlaces,
+    index: NodeIndex,
 }
 
 impl DecodedChunk {
@@ -83,38 +83,38 @@ impl DecodedChunk {
     /// Replaces the content by what `raw`, the unpacked payload of a chunk with this head, says.
     pub fn decode(&mut self, head: &ChunkHead, raw: &[u8]) {
         self.reset(head);
-        self.run::<false>(&mut Unread::new(head), raw, usize::MAX);
+        self.run::<false>(&mut DecodeState::new(head), raw, usize::MAX);
     }
 
     /// Replaces the operations by the next ones, about `max_ops` of them. The first time, the chunk must be a new one.
     pub fn decode_part(
         &mut self,
         head: &ChunkHead,
-        unread: &mut Unread,
+        state: &mut DecodeState,
         raw: &[u8],
         max_ops: usize,
     ) {
-        if unread.position == 0 {
+        if state.position == 0 {
             self.reset(head);
         } else {
             self.first_op += self.ops.len();
             self.ops.clear();
-            self.begin_at(unread.tables.sequence(), unread.tables.time());
+            self.begin_at(state.tables.sequence(), state.tables.time());
         }
-        self.run::<true>(unread, raw, max_ops);
+        self.run::<true>(state, raw, max_ops);
     }
 
     /// A loop of its own for whole chunks, where nothing is to be counted.
-    fn run<const IS_PART: bool>(&mut self, unread: &mut Unread, raw: &[u8], max_ops: usize) {
-        let tables = &mut unread.tables;
-        let rest = raw.get(unread.position..).unwrap_or_default();
+    fn run<const IS_PART: bool>(&mut self, state: &mut DecodeState, raw: &[u8], max_ops: usize) {
+        let tables = &mut state.tables;
+        let rest = raw.get(state.position..).unwrap_or_default();
         let mut input = Reader::new(rest);
-        let mut node = unread.node;
+        let mut node = state.node;
         loop {
             let start = input.position();
             if IS_PART && self.ops.len() >= max_ops {
-                unread.position += start;
-                unread.node = node;
+                state.position += start;
+                state.node = node;
                 self.complete = true;
                 self.is_last = false;
                 return;
@@ -137,7 +137,7 @@ impl DecodedChunk {
                     allocator: allocator as u8,
                 }),
                 Record::Free { address } => self.release(OpAction::Free, address, 0, node),
-                Record::Push(frame) => node = self.places.child(&mut self.nodes, node, frame),
+                Record::Push(frame) => node = self.index.child(&mut self.nodes, node, frame),
                 Record::Pop(n_frames) => node = self.ancestor(node, n_frames),
                 Record::Time(time) => self.mark_time(time),
                 Record::Switch(sequence) => self.segments.push(Segment {
@@ -163,7 +163,7 @@ impl DecodedChunk {
     /// The node of a frame called from another node.
     #[inline(always)]
     pub fn child(&mut self, parent: u32, frame: Frame) -> u32 {
-        self.places.child(&mut self.nodes, parent, frame)
+        self.index.child(&mut self.nodes, parent, frame)
     }
 
     fn reset(&mut self, head: &ChunkHead) {
@@ -173,7 +173,7 @@ impl DecodedChunk {
         self.nodes.clear();
         self.nodes.push(Node::default());
         self.begin_at(head.sequence, head.time);
-        self.places.clear();
+        self.index.clear();
         self.complete = false;
         self.is_last = false;
     }
@@ -226,23 +226,23 @@ impl DecodedChunk {
             + self.nodes.capacity() * size_of::<Node>()
             + self.segments.capacity() * size_of::<Segment>()
             + self.times.capacity() * size_of::<TimeMark>()
-            + self.places.heap_bytes()
+            + self.index.heap_bytes()
     }
 }
 
 /// Where the decoding of a chunk stands, between two of its parts.
-pub struct Unread {
+pub struct DecodeState {
     tables: Tables,
     /// Of the next record in the payload.
     position: usize,
     node: u32,
 }
 
-impl Unread {
-    pub fn new(head: &ChunkHead) -> Unread {
+impl DecodeState {
+    pub fn new(head: &ChunkHead) -> DecodeState {
         let mut tables = Tables::new();
         tables.reset(head.sequence, head.time);
-        Unread {
+        DecodeState {
             tables,
             position: 0,
             node: ROOT,
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn thousands_of_distinct_stacks_are_all_told_apart() {
         let mut nodes = vec![Node::default()];
-        let mut places = NodePlaces::default();
+        let mut places = NodeIndex::default();
         places.clear();
         let made: Vec<u32> = (0..20_000)
             .map(|n| places.child(&mut nodes, n / 7, frame(n)))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use heaptide_timeline::Backend;
-use heaptide_watch::samples::{Looker, Sample, Sampler, What};
+use heaptide_watch::samples::{Sample, SampleOptions, Sampler, SizeReader};
 use pyo3::exceptions::{PyProcessLookupError, PyValueError};
 use pyo3::prelude::*;
 use std::sync::Mutex;
@@ -15,14 +15,14 @@ fn row(sample: Sample) -> Row {
     (sample.time, sample.bytes, sample.children)
 }
 
-fn what(pid: u32, backend: &str, children: bool) -> PyResult<What> {
+fn what(pid: u32, backend: &str, children: bool) -> PyResult<SampleOptions> {
     let backend = match backend {
         "resident" => Backend::Rss,
         "proportional" => Backend::Pss,
         "unique" => Backend::Uss,
         other => return Err(PyValueError::new_err(format!("no backend {other}"))),
     };
-    Ok(What {
+    Ok(SampleOptions {
         pid,
         backend,
         children,
@@ -64,19 +64,19 @@ impl MemorySampler {
 
 /// Looks at a process whenever it is asked to.
 #[pyclass(module = "heaptide._native")]
-pub struct MemoryLooker(Looker);
+pub struct MemoryLooker(SizeReader);
 
 #[pymethods]
 impl MemoryLooker {
     #[new]
     #[pyo3(signature = (pid, backend, children))]
     fn new(pid: u32, backend: &str, children: bool) -> PyResult<MemoryLooker> {
-        let looker = Looker::new(what(pid, backend, children)?);
+        let looker = SizeReader::new(what(pid, backend, children)?);
         looker.map(MemoryLooker).ok_or_else(|| gone(pid))
     }
 
     /// Time, bytes, pids and bytes of descendants; None once the process is gone.
     fn look(&mut self) -> Option<Row> {
-        self.0.look().map(row)
+        self.0.sample().map(row)
     }
 }

@@ -5,14 +5,14 @@
 //! the run goes on; [`read()`] finds out which one a file is. Nothing here looks at processes or at a clock.
 #![forbid(unsafe_code)]
 
-mod dat;
+mod heaptide_format;
 mod model;
-mod own;
+mod mprof_format;
 mod read;
 mod record;
-mod words;
+mod text;
 
-pub use dat::read_call;
 pub use model::{Backend, Call, Ending, Header, Memory, Point, Process, Timeline};
+pub use mprof_format::read_call;
 pub use read::{ReadError, read, read_file};
-pub use record::{Appeared, Form, Recorder, Tick};
+pub use record::{Format, NewProcess, Recorder, Tick};

@@ -1,11 +1,11 @@
-//! Reads a timeline of either form. A file that was cut gives what it has; only a file that is something else is refused.
+//! Reads a timeline of either format. A file that was cut gives what it has; only a file that is something else is refused.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::model::Timeline;
-use crate::{dat, own};
+use crate::{heaptide_format, mprof_format};
 
 /// How captures begin: the file that is most often confused with a timeline.
 const CAPTURE_MAGIC: &[u8] = b"\x89TIDE";
@@ -74,11 +74,11 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<Timeline, ReadError> {
     let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
     let is_cut = whole.len() < text.len();
     let mut timeline = match whole.split_once('\n') {
-        Some((first, rest)) if first == own::MAGIC => own::read(rest),
+        Some((first, rest)) if first == heaptide_format::MAGIC => heaptide_format::read(rest),
         Some((first, _)) if first.starts_with("heaptide timeline ") => {
             return Err(ReadError::Newer(path.to_owned()));
         }
-        _ => dat::read(whole).ok_or_else(|| ReadError::Foreign(path.to_owned()))?,
+        _ => mprof_format::read(whole).ok_or_else(|| ReadError::Foreign(path.to_owned()))?,
     };
     if is_cut {
         timeline

@@ -5,15 +5,15 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use crate::model::{Call, Ending, Header, Memory};
-use crate::{dat, own};
+use crate::{heaptide_format, mprof_format};
 
-/// The form of the file.
+/// The format of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum Format {
     /// Heaptide's: every process, every figure.
-    Own,
+    Heaptide,
     /// mprof's `.dat`.
-    Dat {
+    Mprof {
         /// `-C`: the main curve is the sum of all processes instead of the first one alone.
         include_children: bool,
         /// `-M`: a curve for each child.
@@ -23,7 +23,7 @@ pub enum Form {
 
 /// A process that was seen for the first time.
 #[derive(Clone, Debug)]
-pub struct Appeared<'a> {
+pub struct NewProcess<'a> {
     /// Its number in this file: pids are used again.
     pub number: usize,
     pub pid: u32,
@@ -45,51 +45,53 @@ pub struct Tick {
 /// Writes one file.
 pub struct Recorder<W: Write> {
     out: W,
-    form: Form,
+    format: Format,
     header: Header,
     line: String,
-    own: own::Written,
+    own: heaptide_format::Written,
 }
 
 impl<W: Write> Recorder<W> {
-    pub fn begin(out: W, form: Form, header: Header) -> io::Result<Recorder<W>> {
+    pub fn begin(out: W, format: Format, header: Header) -> io::Result<Recorder<W>> {
         let mut recorder = Recorder {
             out,
-            form,
+            format,
             header,
             line: String::new(),
-            own: own::Written::default(),
+            own: heaptide_format::Written::default(),
         };
-        match form {
-            Form::Own => own::header(&mut recorder.line, &recorder.header),
-            Form::Dat { .. } => dat::header(&mut recorder.line, &recorder.header),
+        match format {
+            Format::Heaptide => heaptide_format::header(&mut recorder.line, &recorder.header),
+            Format::Mprof { .. } => mprof_format::header(&mut recorder.line, &recorder.header),
         }
         recorder.flush()?;
         Ok(recorder)
     }
 
-    pub fn appeared(&mut self, time_s: f64, process: &Appeared<'_>) -> io::Result<()> {
-        if self.form == Form::Own {
-            own::appeared(&mut self.line, time_s - self.header.started_s, process);
+    pub fn appeared(&mut self, time_s: f64, process: &NewProcess<'_>) -> io::Result<()> {
+        if self.format == Format::Heaptide {
+            heaptide_format::appeared(&mut self.line, time_s - self.header.started_s, process);
         }
         self.flush()
     }
 
     pub fn ended(&mut self, time_s: f64, number: usize) -> io::Result<()> {
-        if self.form == Form::Own {
+        if self.format == Format::Heaptide {
             let time_s = time_s - self.header.started_s;
-            own::ended(&mut self.line, &mut self.own, time_s, number);
+            heaptide_format::ended(&mut self.line, &mut self.own, time_s, number);
         }
         self.flush()
     }
 
     pub fn tick(&mut self, tick: &Tick) -> io::Result<()> {
-        match self.form {
-            Form::Own => own::tick(&mut self.line, &mut self.own, &self.header, tick),
-            Form::Dat {
+        match self.format {
+            Format::Heaptide => {
+                heaptide_format::tick(&mut self.line, &mut self.own, &self.header, tick)
+            }
+            Format::Mprof {
                 include_children,
                 multiprocess,
-            } => dat::tick(
+            } => mprof_format::tick(
                 &mut self.line,
                 &mut self.own.limit,
                 self.header.backend,
@@ -101,9 +103,9 @@ impl<W: Write> Recorder<W> {
     }
 
     pub fn call(&mut self, call: &Call) -> io::Result<()> {
-        match self.form {
-            Form::Own => own::call(&mut self.line, self.header.started_s, call),
-            Form::Dat { .. } => dat::call(&mut self.line, call),
+        match self.format {
+            Format::Heaptide => heaptide_format::call(&mut self.line, self.header.started_s, call),
+            Format::Mprof { .. } => mprof_format::call(&mut self.line, call),
         }
         self.flush()
     }
@@ -115,9 +117,9 @@ impl<W: Write> Recorder<W> {
             Ending::Unknown => "ended".to_owned(),
             Ending::StillRunning => "running".to_owned(),
         };
-        let prefix = match self.form {
-            Form::Own => "",
-            Form::Dat { .. } => dat::OURS,
+        let prefix = match self.format {
+            Format::Heaptide => "",
+            Format::Mprof { .. } => mprof_format::PREFIX,
         };
         // Text in memory always has room.
         if n_oom_kills > 0 {

@@ -22,7 +22,7 @@ pub struct Sample {
 
 /// What to look at.
 #[derive(Clone, Copy, Debug)]
-pub struct What {
+pub struct SampleOptions {
     pub pid: u32,
     pub backend: Backend,
     pub children: bool,
@@ -36,18 +36,18 @@ pub struct Sampler {
 
 impl Sampler {
     /// The first look is taken before this returns, so there is always one. `None` if there is no such process.
-    pub fn start(what: What, interval: Duration) -> io::Result<Option<Sampler>> {
-        let Some(mut looker) = Looker::new(what) else {
+    pub fn start(options: SampleOptions, interval: Duration) -> io::Result<Option<Sampler>> {
+        let Some(mut reader) = SizeReader::new(options) else {
             return Ok(None);
         };
         let mut samples = Vec::new();
-        samples.extend(looker.look());
+        samples.extend(reader.sample());
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new()
             .name("heaptide-usage".into())
             .spawn(move || {
                 sys::leave_signals_to_others();
-                run(&mut looker, &stopped, interval, &mut samples);
+                run(&mut reader, &stopped, interval, &mut samples);
                 samples
             })?;
         Ok(Some(Sampler { stop, thread }))
@@ -61,12 +61,17 @@ impl Sampler {
     }
 }
 
-fn run(looker: &mut Looker, stopped: &Receiver<()>, interval: Duration, samples: &mut Vec<Sample>) {
+fn run(
+    reader: &mut SizeReader,
+    stopped: &Receiver<()>,
+    interval: Duration,
+    samples: &mut Vec<Sample>,
+) {
     let mut next = Instant::now() + interval;
     loop {
         let wait = next.saturating_duration_since(Instant::now());
         let is_last = stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout);
-        let Some(sample) = looker.look() else {
+        let Some(sample) = reader.sample() else {
             return;
         };
         samples.push(sample);
@@ -79,30 +84,30 @@ fn run(looker: &mut Looker, stopped: &Receiver<()>, interval: Duration, samples:
 }
 
 /// Looks at one process again and again.
-pub struct Looker {
+pub struct SizeReader {
     tree: Tree,
-    what: What,
+    options: SampleOptions,
 }
 
-impl Looker {
-    pub fn new(what: What) -> Option<Looker> {
+impl SizeReader {
+    pub fn new(options: SampleOptions) -> Option<SizeReader> {
         // Somebody waits for the sizes at just these moments.
-        let tree = Tree::new(what.pid, Vec::new(), what.backend)?.at_any_cost();
-        Some(Looker { tree, what })
+        let tree = Tree::new(options.pid, Vec::new(), options.backend)?.without_budget();
+        Some(SizeReader { tree, options })
     }
 
     /// `None` once the process is gone.
-    pub fn look(&mut self) -> Option<Sample> {
-        self.tree.look(Instant::now());
+    pub fn sample(&mut self) -> Option<Sample> {
+        self.tree.sample(Instant::now());
         let size =
-            |pid: u32, memory: heaptide_timeline::Memory| (pid, memory.by(self.what.backend));
+            |pid: u32, memory: heaptide_timeline::Memory| (pid, memory.by(self.options.backend));
         let members = self.tree.members.iter();
         let mut sizes: Vec<(u32, u64)> = members
             .map(|member| size(member.pid, member.memory))
             .collect();
-        let at = sizes.iter().position(|&(pid, _)| pid == self.what.pid)?;
+        let at = sizes.iter().position(|&(pid, _)| pid == self.options.pid)?;
         let (_, bytes) = sizes.swap_remove(at);
-        if !self.what.children {
+        if !self.options.children {
             sizes.clear();
         }
         sizes.sort_unstable();
@@ -123,12 +128,12 @@ mod tests {
 
     #[test]
     fn there_is_a_look_at_the_beginning_and_at_the_end() {
-        let what = What {
+        let options = SampleOptions {
             pid: std::process::id(),
             backend: OURSELVES,
             children: false,
         };
-        let sampler = Sampler::start(what, Duration::from_secs(3600))
+        let sampler = Sampler::start(options, Duration::from_secs(3600))
             .unwrap()
             .unwrap();
         let block = vec![1u8; 32 << 20];
@@ -142,28 +147,28 @@ mod tests {
 
     #[test]
     fn sizes_that_cost_much_are_read_at_every_look() {
-        let what = What {
+        let options = SampleOptions {
             pid: std::process::id(),
             backend: Backend::Uss,
             children: false,
         };
-        let mut looker = Looker::new(what).expect("we live");
-        let first = looker.look().expect("we live").bytes;
+        let mut reader = SizeReader::new(options).expect("we live");
+        let first = reader.sample().expect("we live").bytes;
         let block = vec![1u8; 32 << 20];
-        let second = looker.look().expect("we live").bytes;
+        let second = reader.sample().expect("we live").bytes;
         drop(block);
         assert!(second >= first + (16 << 20), "{first} {second}");
     }
 
     #[test]
     fn process_that_is_not_there_has_no_sampler() {
-        let what = What {
+        let options = SampleOptions {
             pid: u32::MAX - 1,
             backend: OURSELVES,
             children: true,
         };
         assert!(
-            Sampler::start(what, Duration::from_millis(1))
+            Sampler::start(options, Duration::from_millis(1))
                 .unwrap()
                 .is_none()
         );

@@ -39,7 +39,7 @@ pub struct Member {
     start: u64,
     statm: Option<KeptFile>,
     n_looks: u32,
-    dear_at: Option<Instant>,
+    expensive_at: Option<Instant>,
     /// It belongs to another user, and is counted as such.
     is_closed: bool,
 }
@@ -105,7 +105,7 @@ impl Tree {
     }
 
     /// Reads the sizes that were asked for at every look, whatever it costs.
-    pub fn at_any_cost(mut self) -> Tree {
+    pub fn without_budget(mut self) -> Tree {
         if self.is_dear_wanted {
             self.dear = Budget::new(f64::INFINITY);
         }
@@ -113,7 +113,7 @@ impl Tree {
     }
 
     /// Looks at everything once.
-    pub fn look(&mut self, now: Instant) -> News {
+    pub fn sample(&mut self, now: Instant) -> News {
         let mut news = News::default();
         if self.finding.allows(now) && self.somebody_was_born() {
             let before = sys::cpu_time();
@@ -126,7 +126,7 @@ impl Tree {
         if self.is_dear_wanted {
             self.read_round(now);
         } else {
-            self.read_dear(now);
+            self.read_expensive(now);
         }
         news
     }
@@ -189,7 +189,7 @@ impl Tree {
             start: stat.start,
             statm: keeps.then(|| KeptFile::statm(pid).ok()).flatten(),
             n_looks: 0,
-            dear_at: None,
+            expensive_at: None,
             is_closed: false,
         });
         self.n_ever += 1;
@@ -248,26 +248,33 @@ impl Tree {
     }
 
     /// The one that was not looked at for longest comes first; those never looked at before all.
-    fn read_dear(&mut self, now: Instant) {
+    fn read_expensive(&mut self, now: Instant) {
         for _ in 0..self.members.len() {
             if !self.dear.allows(now) {
                 return;
             }
-            let Some(member) = self.members.iter_mut().min_by_key(|member| member.dear_at) else {
+            let Some(member) = self
+                .members
+                .iter_mut()
+                .min_by_key(|member| member.expensive_at)
+            else {
                 return;
             };
-            if member.dear_at == Some(now) {
+            if member.expensive_at == Some(now) {
                 return;
             }
             let before = sys::cpu_time();
-            self.n_closed += usize::from(member.read_dear(now));
+            self.n_closed += usize::from(member.read_expensive(now));
             self.dear.pay(now, sys::cpu_time().saturating_sub(before));
         }
     }
 
     /// All processes, one after the other: when it is paid for, or somebody is new.
     fn read_round(&mut self, now: Instant) {
-        let somebody_is_new = self.members.iter().any(|member| member.dear_at.is_none());
+        let somebody_is_new = self
+            .members
+            .iter()
+            .any(|member| member.expensive_at.is_none());
         let is_due = self.dear.allows(now) || somebody_is_new && self.dear.owed(now) < MAX_OWED;
         if self.round.is_none() && !is_due {
             return;
@@ -278,14 +285,14 @@ impl Tree {
         let left = self
             .members
             .iter_mut()
-            .filter(|member| member.dear_at < Some(round));
+            .filter(|member| member.expensive_at < Some(round));
         let mut is_whole = true;
         for member in left {
             if cost >= MAX_AT_ONCE {
                 is_whole = false;
                 break;
             }
-            self.n_closed += usize::from(member.read_dear(now));
+            self.n_closed += usize::from(member.read_expensive(now));
             cost = sys::cpu_time().saturating_sub(before);
         }
         if is_whole {
@@ -304,8 +311,8 @@ impl Tree {
 
 impl Member {
     /// Reads the sizes that cost much. Whether it was found to belong to another user, who alone may see them.
-    fn read_dear(&mut self, now: Instant) -> bool {
-        self.dear_at = Some(now);
+    fn read_expensive(&mut self, now: Instant) -> bool {
+        self.expensive_at = Some(now);
         if let Some(rollup) = Rollup::of(self.pid) {
             self.memory.proportional = Some(rollup.proportional);
             self.memory.unique = Some(rollup.unique);

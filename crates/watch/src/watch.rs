@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use heaptide_procfs as procfs;
-use heaptide_timeline::{Appeared, Backend, Ending, Form, Header, Memory, Recorder, Tick};
+use heaptide_timeline::{Backend, Ending, Format, Header, Memory, NewProcess, Recorder, Tick};
 
+use crate::cgroup::Cgroup;
 use crate::command;
 use crate::functions::{self, Functions};
-use crate::group::Group;
 use crate::program::{Attached, Program, StartError};
 use crate::tree::Tree;
 
@@ -30,8 +30,8 @@ pub struct Plan {
     pub interval: Duration,
     /// Recording ends after this; the program goes on.
     pub timeout: Option<Duration>,
-    pub form: Form,
-    /// Where control groups are mounted: [`group::ROOT`].
+    pub form: Format,
+    /// Where control groups are mounted: [`cgroup::ROOT`].
     pub groups: PathBuf,
     /// `started_s` and `command` are filled in.
     pub header: Header,
@@ -58,7 +58,7 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
         Target::Command(_) => std::process::id(),
         Target::Process(pid) => pid,
     };
-    let group = Group::of(in_group, &plan.groups);
+    let group = Cgroup::of(in_group, &plan.groups);
     let n_kills_before = procfs::oom_kills().unwrap_or(0);
     let (mut watched, root, command) = match &plan.target {
         Target::Command(words) => {
@@ -153,7 +153,7 @@ impl Watched {
 
 struct Session {
     tree: Option<Tree>,
-    group: Option<Group>,
+    group: Option<Cgroup>,
     limit: Option<u64>,
     n_kills_before: u64,
     peak_bytes: u64,
@@ -169,13 +169,13 @@ impl Session {
             .is_none_or(|last| now.duration_since(last) >= SLOW);
         if is_slow {
             self.slow = Some(now);
-            self.limit = self.group.as_ref().and_then(Group::limit);
+            self.limit = self.group.as_ref().and_then(Cgroup::limit);
             for call in functions.take() {
                 out.write(|recorder| recorder.call(&call));
             }
         }
         let Some(tree) = &mut self.tree else { return };
-        let news = tree.look(now);
+        let news = tree.sample(now);
         let time_s = unix_seconds();
         for number in news.ended {
             out.write(|recorder| recorder.ended(time_s, number));
@@ -184,7 +184,7 @@ impl Session {
             let Some(member) = tree.members.iter().find(|member| member.number == number) else {
                 continue;
             };
-            let appeared = Appeared {
+            let appeared = NewProcess {
                 number,
                 pid: member.pid,
                 parent: member.parent,
@@ -208,7 +208,7 @@ impl Session {
         let tick = Tick {
             time_s,
             processes,
-            group: self.group.as_ref().and_then(Group::usage),
+            group: self.group.as_ref().and_then(Cgroup::usage),
             limit: self.limit,
         };
         self.n_ticks += 1;
@@ -221,7 +221,7 @@ impl Session {
             return;
         }
         let time_s = unix_seconds();
-        let appeared = Appeared {
+        let appeared = NewProcess {
             number: 0,
             pid: root,
             parent: std::process::id(),
@@ -232,8 +232,8 @@ impl Session {
         let tick = Tick {
             time_s,
             processes: vec![(0, root, Memory::default())],
-            group: self.group.as_ref().and_then(Group::usage),
-            limit: self.group.as_ref().and_then(Group::limit),
+            group: self.group.as_ref().and_then(Cgroup::usage),
+            limit: self.group.as_ref().and_then(Cgroup::limit),
         };
         out.write(|recorder| recorder.tick(&tick));
     }
@@ -246,7 +246,7 @@ impl Session {
 
     /// In the run's control group; or on the machine, if the program was killed in just the way the kernel kills.
     fn n_oom_kills(&self, ending: Ending) -> u64 {
-        let in_group = self.group.as_ref().map_or(0, Group::n_kills);
+        let in_group = self.group.as_ref().map_or(0, Cgroup::n_kills);
         if in_group == 0 && ending == Ending::Signal(libc::SIGKILL) {
             return procfs::oom_kills()
                 .unwrap_or(0)
@@ -263,7 +263,7 @@ struct Writing {
 }
 
 impl Writing {
-    fn begin(file: File, form: Form, header: Header) -> Writing {
+    fn begin(file: File, form: Format, header: Header) -> Writing {
         match Recorder::begin(file, form, header) {
             Ok(recorder) => Writing {
                 recorder: Some(recorder),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use heaptide_timeline::{Ending, Form, Header, Timeline, read_file};
+use heaptide_timeline::{Ending, Format, Header, Timeline, read_file};
 use heaptide_watch::{Finished, Plan, StartError, Target, watch};
 
 struct Folder(PathBuf);
@@ -24,14 +24,14 @@ impl Folder {
         fs::write(self.0.join(name), text).expect("a file");
     }
 
-    fn run(&self, form: Form, script: &str) -> (Finished, Timeline) {
+    fn run(&self, form: Format, script: &str) -> (Finished, Timeline) {
         let finished = self
             .try_run(form, &["sh", "-c", script])
             .expect("it starts");
         (finished, read_file(&self.path()).expect("a timeline"))
     }
 
-    fn try_run(&self, form: Form, words: &[&str]) -> Result<Finished, StartError> {
+    fn try_run(&self, form: Format, words: &[&str]) -> Result<Finished, StartError> {
         let plan = Plan {
             target: Target::Command(words.iter().map(|word| word.to_string().into()).collect()),
             interval: Duration::from_millis(20),
@@ -56,7 +56,7 @@ impl Drop for Folder {
     }
 }
 
-const DAT: Form = Form::Dat {
+const DAT: Format = Format::Mprof {
     include_children: true,
     multiprocess: true,
 };
@@ -73,7 +73,7 @@ fn run_that_memory_ran_out_for_leaves_its_curve_and_says_so() {
     if !has_version_2() {
         return;
     }
-    for form in [Form::Own, DAT] {
+    for form in [Format::Heaptide, DAT] {
         let folder = Folder::new();
         folder.write("memory.current", "50000000\n");
         folder.write("memory.max", "67108864\n");
@@ -101,13 +101,16 @@ fn run_that_memory_ran_out_for_leaves_its_curve_and_says_so() {
 #[test]
 fn exit_codes_and_signals_come_through() {
     let folder = Folder::new();
-    assert_eq!(folder.run(Form::Own, "exit 7").0.ending, Ending::Exit(7));
     assert_eq!(
-        folder.run(Form::Own, "kill -15 $$").0.ending,
+        folder.run(Format::Heaptide, "exit 7").0.ending,
+        Ending::Exit(7)
+    );
+    assert_eq!(
+        folder.run(Format::Heaptide, "kill -15 $$").0.ending,
         Ending::Signal(15)
     );
     let missing = folder
-        .try_run(Form::Own, &["./missing"])
+        .try_run(Format::Heaptide, &["./missing"])
         .expect_err("there is none");
     assert_eq!(missing.exit_code(), 127);
     assert!(
@@ -125,7 +128,7 @@ fn program_starts_with_signals_as_they_were() {
         "grep -E '^Sig(Blk|Ign)' /proc/self/status > {}",
         seen.display()
     );
-    let (_, timeline) = folder.run(Form::Own, &script);
+    let (_, timeline) = folder.run(Format::Heaptide, &script);
     assert_eq!(timeline.ending, Some(Ending::Exit(0)));
     let text = fs::read_to_string(seen).expect("written");
     let own = fs::read_to_string("/proc/thread-self/status").expect("of this kernel");

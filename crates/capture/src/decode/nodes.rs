@@ -13,15 +13,15 @@ pub(super) const ROOT: u32 = 0;
 
 /// Finds the child of a node by its frame: open addressing over `nodes`, which hold the keys.
 ///
-/// A search gives up after [`NodePlaces::MAX_STEPS`] and makes a second node for the same stack. That costs a reader
+/// A search gives up after [`NodeIndex::MAX_STEPS`] and makes a second node for the same stack. That costs a reader
 /// nothing but a little memory, and a file made to collide cannot make decoding slow.
 #[derive(Clone, Debug, Default)]
-pub(super) struct NodePlaces {
+pub(super) struct NodeIndex {
     /// Indices into `nodes`; 0, the root, which is nobody's child, marks an empty place. The length is a power of two.
     slots: Vec<u32>,
 }
 
-impl NodePlaces {
+impl NodeIndex {
     const MAX_STEPS: usize = 16;
     const SMALLEST: usize = 1024;
 
@@ -31,9 +31,9 @@ impl NodePlaces {
 
     /// Forgets all nodes, and what a big chunk made it grow to.
     pub(super) fn clear(&mut self) {
-        self.slots.truncate(NodePlaces::SMALLEST);
+        self.slots.truncate(NodeIndex::SMALLEST);
         self.slots.fill(ROOT);
-        self.slots.resize(NodePlaces::SMALLEST, ROOT);
+        self.slots.resize(NodeIndex::SMALLEST, ROOT);
     }
 
     #[inline(always)]
@@ -51,7 +51,7 @@ impl NodePlaces {
     fn search_or_add(&mut self, nodes: &mut Vec<Node>, wanted: Node, first: usize) -> u32 {
         let mask = self.slots.len() - 1;
         let added = nodes.len() as u32;
-        for step in 0..NodePlaces::MAX_STEPS {
+        for step in 0..NodeIndex::MAX_STEPS {
             let slot = &mut self.slots[(first + step) & mask];
             if *slot == ROOT {
                 *slot = added;
@@ -74,7 +74,7 @@ impl NodePlaces {
         self.slots.resize(len, ROOT);
         for (index, node) in nodes.iter().enumerate().skip(1) {
             let first = self.place(node);
-            let free = (first..first + NodePlaces::MAX_STEPS)
+            let free = (first..first + NodeIndex::MAX_STEPS)
                 .map(|place| place & (len - 1))
                 .find(|place| self.slots[*place] == ROOT);
             if let Some(place) = free {

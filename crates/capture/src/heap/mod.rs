@@ -14,7 +14,7 @@ pub mod write;
 
 pub use label::{EdgeType, Label};
 pub use names::Names;
-pub use read::{HeapError, HeapFailure, looks_like_heap};
+pub use read::{HeapError, HeapFailure, is_heap_file};
 pub use write::write_heap;
 
 /// No object: for "has none" where a number of an object is expected.

@@ -110,7 +110,7 @@ impl From<BlockError> for HeapFailure {
 }
 
 /// Whether a file that begins with these bytes is a heap snapshot.
-pub fn looks_like_heap(first_bytes: &[u8]) -> bool {
+pub fn is_heap_file(first_bytes: &[u8]) -> bool {
     first_bytes.starts_with(&MAGIC)
 }
 

@@ -27,11 +27,11 @@ pub struct ChunkRef {
     pub(super) offset: u64,
     pub(super) raw_len: u32,
     pub(super) stored_len: u32,
-    pub(super) place: Place,
+    pub(super) container: Container,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(super) enum Container {
     Block,
     Slot,
 }
@@ -72,7 +72,7 @@ impl Sorted {
     /// Leaves out the events that the checkpoint stands for, and settles what is damage and what is not. `failed` is what
     /// is wrong with checkpoints that are newer than the one that counts.
     pub(super) fn settle(&mut self, checkpoint: Option<&Checkpoint>, failed: Vec<Damage>) {
-        let any_in_slot = self.all().any(|chunk| chunk.place == Place::Slot);
+        let any_in_slot = self.all().any(|chunk| chunk.container == Container::Slot);
         let lost_checkpoint = checkpoint.is_none() && !self.begins_with_the_first_events();
         let mut confirmed: Vec<Damage> = mem::take(&mut self.doubts)
             .into_iter()
@@ -83,7 +83,7 @@ impl Sorted {
                 Unless::Found(stream, number) => self.find(stream, number).is_none(),
                 Unless::InBlock(stream, number) => self
                     .find(stream, number)
-                    .is_none_or(|chunk| chunk.place != Place::Block),
+                    .is_none_or(|chunk| chunk.container != Container::Block),
             })
             .map(|doubt| doubt.damage)
             .collect();
@@ -131,7 +131,7 @@ impl Sorted {
             (
                 chunk.head.stream,
                 chunk.head.number,
-                chunk.place,
+                chunk.container,
                 Reverse(chunk.raw_len),
                 chunk.offset,
             )
@@ -187,7 +187,7 @@ impl Capture {
         let Some(mut spare) = spare.cloned() else {
             return Err(damage);
         };
-        if (chunk.place, spare.place) == (Place::Block, Place::Slot) {
+        if (chunk.container, spare.container) == (Container::Block, Container::Slot) {
             // Slots were looked at first: a running program may have filled it further before it began the block.
             spare.raw_len = chunk.raw_len;
         }
@@ -198,9 +198,9 @@ impl Capture {
     }
 
     fn read_place(&self, chunk: &ChunkRef, raw: &mut Vec<u8>) -> Result<(), Damage> {
-        match chunk.place {
-            Place::Block => self.read_block(chunk, raw),
-            Place::Slot => self.read_slot(chunk, raw),
+        match chunk.container {
+            Container::Block => self.read_block(chunk, raw),
+            Container::Slot => self.read_slot(chunk, raw),
         }
         .map_err(|category| Damage {
             offset: chunk.offset,
@@ -282,7 +282,7 @@ impl Capture {
         appended
             .chunks
             .into_iter()
-            .find(|chunk| chunk.place == Place::Block && chunk.head == *wanted)
+            .find(|chunk| chunk.container == Container::Block && chunk.head == *wanted)
     }
 }
 

@@ -15,7 +15,7 @@ use std::ops::{Range, RangeInclusive};
 use crate::area::{AREA_ALIGN, CHECKPOINT_STREAM, ExtentHead, REGISTRY_STREAM, align_up};
 use crate::decode::DecodedChunk;
 
-use super::chunk::{Place, Sorted};
+use super::chunk::{Container, Sorted};
 use super::registry::RegistryBuilder;
 use super::scan::Scan;
 use super::{Capture, ChunkRef};
@@ -83,7 +83,7 @@ impl Cursors<'_> {
             let wanted = (head.stream, head.number);
             if let Ok(at) = self.chunks.binary_search_by_key(&wanted, key) {
                 cursor.done_len = Some(self.chunks[at].raw_len);
-                cursor.is_final = self.chunks[at].place == Place::Block;
+                cursor.is_final = self.chunks[at].container == Container::Block;
             }
         }
         ops.start.max(n_taken)..ops.end
@@ -173,10 +173,9 @@ impl GrowingCapture {
             self.capture.settled_to = scan.settled_to;
             scan
         };
-        let blocks = scan
-            .chunks
-            .iter()
-            .filter(|chunk| chunk.place == Place::Block && chunk.head.stream != CHECKPOINT_STREAM);
+        let blocks = scan.chunks.iter().filter(|chunk| {
+            chunk.container == Container::Block && chunk.head.stream != CHECKPOINT_STREAM
+        });
         self.pending = blocks.cloned().collect();
         // An area that seems damaged now may be whole in a moment. The replay reports those that cannot be read at the end.
         scan.damage.clear();
@@ -199,9 +198,9 @@ impl GrowingCapture {
                 self.registry.add_chunk(new);
                 is_changed = true;
             }
-            self.registry_at = match chunk.place {
-                Place::Block => (next + 1, 0),
-                Place::Slot => (next, raw.len().max(n_taken)),
+            self.registry_at = match chunk.container {
+                Container::Block => (next + 1, 0),
+                Container::Slot => (next, raw.len().max(n_taken)),
             };
         }
         if is_changed {
@@ -258,7 +257,7 @@ impl GrowingCapture {
                 let is_done = cursor.is_some_and(|cursor| {
                     cursor.number == number && cursor.done_len == Some(chunk.raw_len)
                 });
-                if !is_done || chunk.place == Place::Block {
+                if !is_done || chunk.container == Container::Block {
                     chosen.push(chunk.clone());
                 }
             }

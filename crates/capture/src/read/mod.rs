@@ -5,10 +5,10 @@
 
 mod checkpoint;
 mod chunk;
+#[cfg(test)]
+mod concurrent_write_tests;
 mod error;
 mod growing;
-#[cfg(test)]
-mod overtaken_tests;
 mod registry;
 mod scan;
 mod source;
@@ -34,7 +34,7 @@ pub use registry::{
     SymbolText, ThreadInfo,
 };
 
-use chunk::{Place, Sorted};
+use chunk::{Container, Sorted};
 use scan::Scan;
 use source::Source;
 

@@ -18,7 +18,7 @@ use crate::decode::{DecodedChunk, OpAction};
 use crate::wire::Reader;
 
 use super::source::{Source, Window};
-use super::{ChunkRef, MAX_CHUNK_LEN, Place};
+use super::{ChunkRef, Container, MAX_CHUNK_LEN};
 
 /// Heads are read through windows of this size: small, because a block lies between two heads.
 const HEADS_WINDOW: usize = 4096;
@@ -166,7 +166,7 @@ impl Scanner<'_> {
         let chunks = self.found.chunks.iter();
         let mut numbers: Vec<_> = chunks
             .filter(|chunk| chunk.head.stream != CHECKPOINT_STREAM)
-            .map(|chunk| (chunk.head.stream, chunk.head.number, chunk.place))
+            .map(|chunk| (chunk.head.stream, chunk.head.number, chunk.container))
             .collect();
         numbers.sort_unstable();
         numbers.dedup_by_key(|(stream, number, _)| (*stream, *number));
@@ -177,7 +177,7 @@ impl Scanner<'_> {
                 .zip(chunks)
                 .all(|(number, chunk)| chunk.1 == number);
             let before_last = &chunks[..chunks.len() - 1];
-            !is_gapless || before_last.iter().any(|chunk| chunk.2 == Place::Slot)
+            !is_gapless || before_last.iter().any(|chunk| chunk.2 == Container::Slot)
         })
     }
 
@@ -205,7 +205,7 @@ impl Scanner<'_> {
         self.found.chunks.retain(|chunk| {
             index += 1;
             let is_known = last.get(&chunk.head.stream) >= Some(&chunk.head.number);
-            index <= n_before || chunk.place == Place::Block || is_known
+            index <= n_before || chunk.container == Container::Block || is_known
         });
     }
 
@@ -241,7 +241,7 @@ impl Scanner<'_> {
                 head: head.chunk,
                 last_sequence: head.last_sequence,
                 n_events: head.n_events,
-                place: Place::Block,
+                container: Container::Block,
                 spare: None,
                 offset,
                 raw_len: head.raw_len,
@@ -324,7 +324,7 @@ impl Scanner<'_> {
                 head: head.chunk,
                 last_sequence,
                 n_events,
-                place: Place::Slot,
+                container: Container::Slot,
                 spare: None,
                 offset,
                 raw_len: payload.len() as u32,

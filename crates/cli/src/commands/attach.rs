@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgMatches, Command};
-use heaptide_attach::visit::{self, Visited, Wish};
-use heaptide_attach::{Target, place};
+use heaptide_attach::visit::{self, RecordingRequest, VisitResult};
+use heaptide_attach::{Target, shared_folder};
 use heaptide_procfs as procfs;
 use heaptide_report::units;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -105,9 +105,9 @@ fn caught_signals() -> Result<Signals, Failure> {
 fn begin(matches: &ArgMatches, target: &Target, home: PathBuf) -> Result<Begun, Failure> {
     let is_direct = procfs::sees_same_files(target.pid);
     let made = is_direct
-        && place::make_for(target, &home)
+        && shared_folder::make_for(target, &home)
             .map_err(|error| Failure::writing(home.display(), &error))?;
-    let wish = Wish {
+    let wish = RecordingRequest {
         home: home.clone(),
         is_direct,
         overwrite: made || matches.get_flag("force"),
@@ -134,7 +134,7 @@ fn begin(matches: &ArgMatches, target: &Target, home: PathBuf) -> Result<Begun, 
 }
 
 struct Begun {
-    visited: Visited,
+    visited: VisitResult,
     home: PathBuf,
     is_direct: bool,
 }
@@ -142,8 +142,8 @@ struct Begun {
 fn tell(begun: &Begun, target: &Target, until_detach: bool) {
     let pid = target.pid;
     let milliseconds = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
-    let Visited {
-        note, still, took, ..
+    let VisitResult {
+        note, paused, took, ..
     } = &begun.visited;
     if !note.is_empty() {
         eprintln!("heaptide: {note}; Python stacks are left out of the capture");
@@ -152,7 +152,7 @@ fn tell(begun: &Begun, target: &Target, until_detach: bool) {
         "heaptide: recording process {pid} into {}; attaching took {}, of which it stood still for {}",
         begun.home.display(),
         milliseconds(*took),
-        milliseconds(*still)
+        milliseconds(*paused)
     );
     if !begun.is_direct {
         eprintln!(

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use heaptide_attach::{Target, place, visit};
+use heaptide_attach::{Target, shared_folder, visit};
 use heaptide_procfs as procfs;
 
 use crate::commands::symbols;
@@ -79,10 +79,10 @@ pub(crate) fn fetch(pid: u32, there: &Path, here: &Path) -> Result<(), Failure> 
             there.display()
         ))
     };
-    let mut from = place::open_in_root(pid, there).map_err(|error| lost(&error))?;
+    let mut from = shared_folder::open_in_root(pid, there).map_err(|error| lost(&error))?;
     // The name was free, or to be overwritten, when the recording began.
     let mut to =
         timeline_file::replace(here).map_err(|error| Failure::writing(here.display(), &error))?;
     io::copy(&mut from, &mut to).map_err(|error| Failure::writing(here.display(), &error))?;
-    place::remove_in_root(pid, there).map_err(|error| lost(&error))
+    shared_folder::remove_in_root(pid, there).map_err(|error| lost(&error))
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use heaptide_procfs as procfs;
 use heaptide_report::{shell, units};
-use heaptide_timeline::{Backend, Ending, Form, Header};
-use heaptide_watch::group;
+use heaptide_timeline::{Backend, Ending, Format, Header};
+use heaptide_watch::cgroup;
 use heaptide_watch::node::{self, Node};
 use heaptide_watch::{Finished, Plan, Target, watch};
 
@@ -137,12 +137,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         || matches.get_flag("dat")
         || path.extension().is_some_and(|ending| ending == "dat");
     let form = if is_dat {
-        Form::Dat {
+        Format::Mprof {
             include_children: is_node || matches.get_flag("include-children"),
             multiprocess: is_node || matches.get_flag("multiprocess"),
         }
     } else {
-        Form::Own
+        Format::Heaptide
     };
     let seconds = |name: &str| matches.get_one::<f64>(name).copied();
     let interval_s = seconds("interval").unwrap_or(0.1);
@@ -156,7 +156,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         interval: Duration::from_secs_f64(interval_s),
         timeout: timeout.map(Duration::from_secs_f64),
         form,
-        groups: group::ROOT.into(),
+        groups: cgroup::ROOT.into(),
         header: Header {
             host: Some(node.host),
             rank: node.rank.filter(|_| is_node),

@@ -1,6 +1,6 @@
 //! A file with all allocations: its events, as chunks of operations.
 //!
-//! The file is read twice. When it is opened, what it says of itself is gathered: code objects and threads stand between
+//! The file is read twice. When it is opened, what it says of itself is metadata: code objects and threads stand between
 //! the events, and a progress bar wants to know how many those are. When it is replayed, events are collected until there are
 //! [`WINDOW_OPS`], each thread's in a chunk of its own, and then told in turns:
 //!
@@ -22,11 +22,11 @@ use heaptide_capture::{
     Capture, Damage, DamageCategory, DecodedChunk, ForeignEvents, Frame, Op, OpAction, OpenFailure,
 };
 
-use super::Place;
+use super::Source;
 use super::header::FileHeader;
 use super::input::Input;
+use super::metadata::{Metadata, Streams};
 use super::records::{Next, Record, Records};
-use super::threads::{Gathered, Streams};
 
 /// So many operations are collected before they are told.
 const WINDOW_OPS: usize = 1 << 16;
@@ -37,7 +37,7 @@ const MAX_DEPTH: usize = 1 << 20;
 
 #[derive(Debug)]
 struct AllEvents {
-    place: Place,
+    source: Source,
     header: FileHeader,
     n_events: u64,
 }
@@ -47,21 +47,21 @@ pub fn open(
     path: &Path,
     header: FileHeader,
     input: Input,
-    place: Place,
+    source: Source,
 ) -> Result<Capture, OpenFailure> {
-    let mut gathered = Gathered::new(&header);
+    let mut metadata = Metadata::new(&header);
     let mut n_events = 0;
     // What is damaged is told by the replay.
     Records::new(&header).read(input, |record| {
         let mut understood = Some(());
         match record {
             Record::Alloc { .. } | Record::Free { .. } | Record::FreeRange { .. } => n_events += 1,
-            Record::Code(code) => understood = gathered.code(code),
-            Record::Thread(thread) => understood = gathered.thread(thread).map(|_| ()),
-            Record::ThreadName(name) => gathered.thread_name(name),
-            Record::Resident { time, bytes } => gathered.resident(time, bytes),
+            Record::Code(code) => understood = metadata.code(code),
+            Record::Thread(thread) => understood = metadata.thread(thread).map(|_| ()),
+            Record::ThreadName(name) => metadata.thread_name(name),
+            Record::Resident { time, bytes } => metadata.resident(time, bytes),
             Record::Trailer => {
-                gathered.end(&header);
+                metadata.end(&header);
                 return Next::Stop;
             }
             _ => {}
@@ -69,14 +69,14 @@ pub fn open(
         understood.map_or(Next::Refuse, |()| Next::Read)
     });
     let events = AllEvents {
-        place,
+        source,
         header: header.clone(),
         n_events,
     };
     Ok(Capture::foreign(
         path,
         header.common,
-        gathered.finish(),
+        metadata.finish(),
         Box::new(events),
     ))
 }
@@ -92,7 +92,7 @@ impl ForeignEvents for AllEvents {
 
     fn replay(&self, on_progress: &mut dyn FnMut(u64), sink: &mut Sink) -> Vec<Damage> {
         // The header was read when the capture was opened.
-        let input = self.place.input().and_then(|mut input| {
+        let input = self.source.input().and_then(|mut input| {
             FileHeader::read(&mut input).map_err(|_| std::io::ErrorKind::InvalidData)?;
             Ok(input)
         });

@@ -12,8 +12,8 @@
 use heaptide_capture::{Header, Mode, OpenFailure};
 
 use super::MAGIC;
+use super::bytes::Bytes;
 use super::input::Input;
-use super::numbers::Bytes;
 
 /// What a header says beyond what ours do.
 #[derive(Clone, Debug)]

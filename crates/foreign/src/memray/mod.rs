@@ -10,13 +10,13 @@
 //! A file is one stream without any structure above its records: where one of them makes no sense, nothing behind it
 //! can be read. All numbers are little-endian; a file from another kind of machine is told by its version number.
 
+mod bytes;
 mod events;
 mod header;
 mod input;
-mod numbers;
+mod metadata;
 mod records;
 mod sums;
-mod threads;
 
 use std::fs::File;
 use std::io;
@@ -33,16 +33,16 @@ const MAGIC: [u8; 7] = *b"memray\0";
 
 /// Where a capture's bytes are. It is read more than once, each time from its beginning.
 #[derive(Clone, Debug)]
-enum Place {
+enum Source {
     File(PathBuf),
     Bytes(Arc<[u8]>),
 }
 
-impl Place {
+impl Source {
     fn input(&self) -> io::Result<Input> {
         match self {
-            Place::File(path) => Input::from_file(File::open(path)?),
-            Place::Bytes(bytes) => Input::from_bytes(bytes.clone()),
+            Source::File(path) => Input::from_file(File::open(path)?),
+            Source::Bytes(bytes) => Input::from_bytes(bytes.clone()),
         }
     }
 }
@@ -53,16 +53,16 @@ pub fn open(path: &Path) -> Option<Result<Capture, OpenError>> {
     if !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return None;
     }
-    open_place(path, Place::File(path.to_owned()))
+    open_source(path, Source::File(path.to_owned()))
 }
 
 /// Opens a capture that is already in memory; `None` if it is none of memray's.
 pub fn from_bytes(bytes: &[u8]) -> Option<Result<Capture, OpenError>> {
-    open_place(Path::new("(memory)"), Place::Bytes(bytes.into()))
+    open_source(Path::new("(memory)"), Source::Bytes(bytes.into()))
 }
 
-fn open_place(path: &Path, place: Place) -> Option<Result<Capture, OpenError>> {
-    let mut input = place.input().ok()?;
+fn open_source(path: &Path, source: Source) -> Option<Result<Capture, OpenError>> {
+    let mut input = source.input().ok()?;
     if !input.begins_with(&MAGIC) {
         return None;
     }
@@ -74,7 +74,7 @@ fn open_place(path: &Path, place: Place) -> Option<Result<Capture, OpenError>> {
         if header.is_aggregated {
             Ok(sums::open(path, header, input))
         } else {
-            events::open(path, header, input, place)
+            events::open(path, header, input, source)
         }
     });
     Some(opened.map_err(failed))

@@ -1,7 +1,7 @@
 //! The records of a memray file.
 //!
 //! ```text
-//! 1ppppaaa  allocation or release  place (4 bits) among the last 15 addresses, 15: signed step of address / 8 follows;
+//! 1ppppaaa  allocation or release  source (4 bits) among the last 15 addresses, 15: signed step of address / 8 follows;
 //!                                  allocator (3 bits), 0: a byte follows;
 //!                                  signed step of the native stack's number, if those are recorded and it is no `free`;
 //!                                  size, unless it is a `free`
@@ -32,9 +32,9 @@ use std::io::ErrorKind;
 use heaptide_capture::foreign::BlockSum;
 use heaptide_capture::{Allocator, Code, Damage, DamageCategory, Frame};
 
+use super::bytes::Bytes;
 use super::header::FileHeader;
 use super::input::Input;
-use super::numbers::Bytes;
 
 /// So many addresses are remembered.
 const N_RECENT: usize = 15;
@@ -69,7 +69,7 @@ pub enum Record<'a> {
     Trailer,
     Sum {
         thread: u64,
-        /// A place in the stacks, 0 for none.
+        /// A source in the stacks, 0 for none.
         stack: u64,
         allocator: Allocator,
         at_peak: BlockSum,
@@ -200,11 +200,11 @@ impl Records {
     /// `None`: the bytes end too early; `Some(None)`: they make no sense. So in all that follow.
     #[inline(always)]
     fn event<'a>(&mut self, tag: u8, bytes: &mut Bytes<'a>) -> Option<Option<Record<'a>>> {
-        let place = usize::from(tag >> 3 & 15);
-        let eighth = if place == N_RECENT {
+        let source = usize::from(tag >> 3 & 15);
+        let eighth = if source == N_RECENT {
             self.address.wrapping_add(bytes.signed()? as u64)
         } else {
-            self.recent[self.next_recent.wrapping_sub(1 + place) % (N_RECENT + 1)]
+            self.recent[self.next_recent.wrapping_sub(1 + source) % (N_RECENT + 1)]
         };
         let function = match tag & 7 {
             0 => bytes.u8()?,
@@ -232,7 +232,7 @@ impl Records {
                 }
             }
         };
-        if place == N_RECENT {
+        if source == N_RECENT {
             self.address = eighth;
             self.recent[self.next_recent] = eighth;
             self.next_recent = (self.next_recent + 1) % (N_RECENT + 1);

@@ -8,8 +8,8 @@ use heaptide_capture::{Allocator, Capture, Damage, ForeignEvents, Frame};
 
 use super::header::FileHeader;
 use super::input::Input;
+use super::metadata::Metadata;
 use super::records::{Next, Record, Records};
-use super::threads::Gathered;
 
 /// A frame and the stack it was called from.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ struct Site {
 
 /// Reads the file whole: it is as large as its program had sites.
 pub fn open(path: &Path, header: FileHeader, input: Input) -> Capture {
-    let mut gathered = Gathered::new(&header);
+    let mut metadata = Metadata::new(&header);
     let mut found = Aggregated {
         stacks: vec![Stack {
             frame: u64::MAX,
@@ -52,10 +52,10 @@ pub fn open(path: &Path, header: FileHeader, input: Input) -> Capture {
         ..Aggregated::default()
     };
     let damage = Records::new(&header).read(input, |record| {
-        let next = found.take(record, &header, &mut gathered);
+        let next = found.take(record, &header, &mut metadata);
         next.unwrap_or(Next::Refuse)
     });
-    let registry = gathered.finish();
+    let registry = metadata.finish();
     let mut capture = Capture::foreign(path, header.common, registry, Box::new(found));
     capture.damage.extend(damage);
     capture
@@ -67,20 +67,20 @@ impl Aggregated {
         &mut self,
         record: Record,
         header: &FileHeader,
-        gathered: &mut Gathered,
+        metadata: &mut Metadata,
     ) -> Option<Next> {
         match record {
             Record::Thread(thread) => {
-                gathered.thread(thread)?;
+                metadata.thread(thread)?;
             }
-            Record::ThreadName(name) => gathered.thread_name(name),
-            Record::Code(code) => gathered.code(code)?,
+            Record::ThreadName(name) => metadata.thread_name(name),
+            Record::Code(code) => metadata.code(code)?,
             Record::Heap {
                 time,
                 resident,
                 heap,
             } => {
-                gathered.resident(time, resident);
+                metadata.resident(time, resident);
                 self.heights.push((time, heap));
             }
             Record::Frame { number, frame } => {
@@ -107,7 +107,7 @@ impl Aggregated {
                 self.stacks.get(stack as usize)?;
                 self.sites.push(Site {
                     stack,
-                    stream: gathered.thread(thread)?,
+                    stream: metadata.thread(thread)?,
                     n_hidden: header.n_hidden(thread).try_into().unwrap_or(u32::MAX),
                     allocator,
                     at_peak,
@@ -115,7 +115,7 @@ impl Aggregated {
                 });
             }
             Record::Trailer => {
-                gathered.end(header);
+                metadata.end(header);
                 return Some(Next::Stop);
             }
             _ => {}

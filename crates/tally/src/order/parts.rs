@@ -4,7 +4,7 @@
 //! much, the payload is dropped and read again from the file.
 
 use heaptide_capture::area::ChunkHead;
-use heaptide_capture::decode::Unread;
+use heaptide_capture::decode::DecodeState;
 use heaptide_capture::{Capture, ChunkRef, Damage, DecodedChunk, Op};
 
 /// How many operations make a part, so that those of all streams take half of `max_held_bytes`.
@@ -15,14 +15,14 @@ pub(super) fn n_ops(max_held_bytes: usize, n_streams: usize) -> usize {
 
 /// What is left of a chunk.
 pub(super) struct Parts {
-    unread: Unread,
+    state: DecodeState,
     payload: Vec<u8>,
     /// Operations that were replayed before the chunk was dropped.
     n_done: usize,
 }
 
 /// A part, and the segment of it at which its stream stands: behind the last if the file was changed meanwhile.
-pub(super) struct Found {
+pub(super) struct Resumed {
     pub chunk: DecodedChunk,
     pub segment: usize,
 }
@@ -31,7 +31,7 @@ impl Parts {
     /// For a chunk that is dropped after `n_done` of its operations.
     pub(super) fn new(head: &ChunkHead, n_done: usize) -> Parts {
         Parts {
-            unread: Unread::new(head),
+            state: DecodeState::new(head),
             payload: Vec::new(),
             n_done,
         }
@@ -44,7 +44,7 @@ impl Parts {
         chunk: &ChunkRef,
         sequence: u64,
         max_ops: usize,
-    ) -> Result<Found, Damage> {
+    ) -> Result<Resumed, Damage> {
         let mut part = DecodedChunk::new();
         let mut n_before = 0;
         loop {
@@ -59,7 +59,7 @@ impl Parts {
         let segment = segments
             .position(|it| it.first_op as usize == first_op && it.sequence == sequence)
             .unwrap_or(part.segments.len());
-        Ok(Found {
+        Ok(Resumed {
             chunk: part,
             segment,
         })
@@ -77,7 +77,7 @@ impl Parts {
             capture.read_chunk(chunk, &mut self.payload)?;
             self.payload.shrink_to_fit();
         }
-        part.decode_part(&chunk.head, &mut self.unread, &self.payload, max_ops);
+        part.decode_part(&chunk.head, &mut self.state, &self.payload, max_ops);
         Ok(())
     }
 

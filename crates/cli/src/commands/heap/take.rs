@@ -6,8 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use heaptide_attach::visit::{self, HeapWish};
-use heaptide_attach::{Target, place};
+use heaptide_attach::visit::{self, HeapRequest};
+use heaptide_attach::{Target, shared_folder};
 use heaptide_procfs as procfs;
 use serde_json::json;
 
@@ -141,9 +141,9 @@ fn by_attaching(matches: &ArgMatches, pid: u32) -> Result<PathBuf, Failure> {
     let home = attach::destination(matches, pid, "heap")?;
     let is_direct = procfs::sees_same_files(pid);
     let made = is_direct
-        && place::make_for(&target, &home)
+        && shared_folder::make_for(&target, &home)
             .map_err(|error| Failure::writing(home.display(), &error))?;
-    let wish = HeapWish {
+    let wish = HeapRequest {
         home: home.clone(),
         is_direct,
         overwrite: made || matches.get_flag("force"),

@@ -33,7 +33,7 @@ impl Streams {
 }
 
 /// Gathers what a file says of itself. Times are milliseconds since the start.
-pub struct Gathered {
+pub struct Metadata {
     builder: RegistryBuilder,
     streams: Streams,
     stream: u32,
@@ -41,8 +41,8 @@ pub struct Gathered {
     pub time: u64,
 }
 
-impl Gathered {
-    pub fn new(header: &FileHeader) -> Gathered {
+impl Metadata {
+    pub fn new(header: &FileHeader) -> Metadata {
         let mut builder = RegistryBuilder::new(0);
         // Two points make a clock unit a millisecond.
         for ticks in [0, 1000] {
@@ -55,7 +55,7 @@ impl Gathered {
                     .saturating_mul(1_000_000),
             });
         }
-        Gathered {
+        Metadata {
             builder,
             streams: Streams::default(),
             stream: 0,

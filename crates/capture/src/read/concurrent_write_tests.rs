@@ -6,7 +6,7 @@ use crate::event::Tables;
 use crate::pack::Packer;
 use crate::wire::Writer;
 
-use super::chunk::{Place, Sorted};
+use super::chunk::{Container, Sorted};
 use super::scan::Scan;
 use super::source::Source;
 use super::source::changing::Changing;
@@ -17,7 +17,7 @@ const N_SLOTS: usize = 2;
 /// Events in a full slot.
 const FULL: u64 = 20;
 
-type Found = (u32, Place, u64);
+type Found = (u32, Container, u64);
 
 fn slot_at(index: usize) -> usize {
     SLOTS_OFFSET + index * SLOT_LEN
@@ -91,7 +91,13 @@ fn found(bytes: Vec<u8>, change: fn(slot: usize, time: u32, &mut Vec<u8>)) -> Ve
     assert_eq!(sorted.damage, []);
     let chunks = sorted.events.iter();
     chunks
-        .map(|chunk| (chunk.head.number, chunk.place, u64::from(chunk.n_events)))
+        .map(|chunk| {
+            (
+                chunk.head.number,
+                chunk.container,
+                u64::from(chunk.n_events),
+            )
+        })
         .collect()
 }
 
@@ -105,7 +111,10 @@ fn slot_that_was_filled_up_before_the_next_one_was_looked_at_is_found_full() {
             fill(bytes, 1, 1, 3);
         }
     });
-    assert_eq!(chunks, [(0, Place::Slot, FULL), (1, Place::Slot, 3)]);
+    assert_eq!(
+        chunks,
+        [(0, Container::Slot, FULL), (1, Container::Slot, 3)]
+    );
 }
 
 #[test]
@@ -116,7 +125,10 @@ fn slot_that_was_begun_and_filled_up_before_the_next_one_was_looked_at_is_found(
             fill(bytes, 1, 1, 3);
         }
     });
-    assert_eq!(chunks, [(0, Place::Slot, FULL), (1, Place::Slot, 3)]);
+    assert_eq!(
+        chunks,
+        [(0, Container::Slot, FULL), (1, Container::Slot, 3)]
+    );
 }
 
 #[test]
@@ -136,5 +148,8 @@ fn slot_that_is_emptied_before_it_is_looked_at_again_is_found_as_a_block() {
         }
         _ => {}
     });
-    assert_eq!(chunks, [(0, Place::Block, FULL), (1, Place::Slot, FULL)]);
+    assert_eq!(
+        chunks,
+        [(0, Container::Block, FULL), (1, Container::Slot, FULL)]
+    );
 }

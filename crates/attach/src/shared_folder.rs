@@ -25,11 +25,11 @@ const MAX_ANSWER: u64 = 64 << 10;
 
 /// A folder that is removed with everything in it when this is dropped, unless it is kept.
 ///
-/// It is ours until [`Place::hand_over`], and everything in it is reached through what was opened when it was made: whoever
+/// It is ours until [`SharedFolder::hand_over`], and everything in it is reached through what was opened when it was made: whoever
 /// owns the process cannot put anything else in its place.
-pub struct Place {
+pub struct SharedFolder {
     /// Its name for the process.
-    pub there: PathBuf,
+    pub path: PathBuf,
     name: String,
     parent: File,
     folder: File,
@@ -39,13 +39,13 @@ pub struct Place {
     is_kept: bool,
 }
 
-impl Place {
+impl SharedFolder {
     /// Makes a folder for the process's eyes and ours.
-    pub fn make(target: &Target) -> Result<Place, Refusal> {
+    pub fn make(target: &Target) -> Result<SharedFolder, Refusal> {
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for folder in temporary_folders(target.pid) {
-            match Place::make_in(target, &folder) {
-                Ok(place) => return Ok(place),
+            match SharedFolder::make_in(target, &folder) {
+                Ok(folder) => return Ok(folder),
                 Err(error) => last = error,
             }
         }
@@ -53,7 +53,7 @@ impl Place {
         Err(Refusal::failed(target.pid, step, &last))
     }
 
-    fn make_in(target: &Target, above: &Path) -> io::Result<Place> {
+    fn make_in(target: &Target, above: &Path) -> io::Result<SharedFolder> {
         let parent = open_in_root(target.pid, above)?;
         if forbids_programs(&parent) {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -64,8 +64,8 @@ impl Place {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
                 Ok(folder) => {
-                    return Ok(Place {
-                        there: above.join(&name),
+                    return Ok(SharedFolder {
+                        path: above.join(&name),
                         name,
                         parent,
                         folder,
@@ -147,7 +147,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SharedFolder {
     fn drop(&mut self) {
         if !self.is_kept {
             // Nothing more can be done about what cannot be removed.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use heaptide_timeline::{
-    Appeared, Backend, Call, Ending, Form, Header, Memory, Point, ReadError, Recorder, Tick,
+    Backend, Call, Ending, Format, Header, Memory, NewProcess, Point, ReadError, Recorder, Tick,
     Timeline, read,
 };
 
@@ -40,10 +40,10 @@ fn tick(since_s: f64, processes: &[(usize, u32, Memory)], limit: Option<u64>) ->
 }
 
 /// Two processes, one of which ends; a bracket; a limit that changes; a death for lack of memory.
-fn written(form: Form) -> Vec<u8> {
+fn written(format: Format) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut recorder = Recorder::begin(&mut bytes, form, header()).expect("memory has room");
-    let process = |number, pid, name, command| Appeared {
+    let mut recorder = Recorder::begin(&mut bytes, format, header()).expect("memory has room");
+    let process = |number, pid, name, command| NewProcess {
         number,
         pid,
         parent: 1,
@@ -88,8 +88,9 @@ fn written(form: Form) -> Vec<u8> {
 /// One process that holds the same for six samples, then more, as their group does, and its child that ends meanwhile.
 fn with_silence() -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut recorder = Recorder::begin(&mut bytes, Form::Own, header()).expect("memory has room");
-    let process = |number| Appeared {
+    let mut recorder =
+        Recorder::begin(&mut bytes, Format::Heaptide, header()).expect("memory has room");
+    let process = |number| NewProcess {
         number,
         pid: 40,
         parent: 1,
@@ -160,7 +161,7 @@ fn total(timeline: &Timeline) -> Vec<u64> {
 
 #[test]
 fn own_form_comes_back_with_every_process_and_figure() {
-    let timeline = parsed(&written(Form::Own));
+    let timeline = parsed(&written(Format::Heaptide));
     assert_eq!(timeline.header, header());
     assert_eq!(timeline.damage, [""; 0]);
     // Proportional size where it is known, resident size where it is not.
@@ -189,11 +190,11 @@ fn own_form_comes_back_with_every_process_and_figure() {
 
 #[test]
 fn dat_has_the_lines_that_mprof_reads() {
-    let form = |include_children, multiprocess| Form::Dat {
+    let format = |include_children, multiprocess| Format::Mprof {
         include_children,
         multiprocess,
     };
-    let text = String::from_utf8(written(form(true, true))).expect("text");
+    let text = String::from_utf8(written(format(true, true))).expect("text");
     let lines: Vec<&str> = text
         .lines()
         .filter(|line| !line.starts_with("HEAPTIDE"))
@@ -221,21 +222,21 @@ fn dat_has_the_lines_that_mprof_reads() {
         (Some(Ending::Signal(9)), 1)
     );
 
-    let alone = String::from_utf8(written(form(false, false))).expect("text");
+    let alone = String::from_utf8(written(format(false, false))).expect("text");
     assert_eq!(total(&parsed(alone.as_bytes())), [100, 60, 60, 60]);
     assert!(!alone.contains("CHLD"));
 }
 
 #[test]
 fn file_cut_at_any_byte_gives_what_came_before() {
-    for form in [
-        Form::Own,
-        Form::Dat {
+    for format in [
+        Format::Heaptide,
+        Format::Mprof {
             include_children: true,
             multiprocess: true,
         },
     ] {
-        let bytes = written(form);
+        let bytes = written(format);
         let whole = parsed(&bytes);
         let mut n_most = 0;
         for len in 0..bytes.len() {
@@ -253,7 +254,7 @@ fn file_cut_at_any_byte_gives_what_came_before() {
 
 #[test]
 fn damaged_lines_are_left_out_and_counted() {
-    let text = String::from_utf8(written(Form::Own)).expect("text");
+    let text = String::from_utf8(written(Format::Heaptide)).expect("text");
     let broken = text
         .replace("end 0.3000 1", "end \u{0} x")
         .replace("call job", "cull job");
@@ -265,8 +266,8 @@ fn damaged_lines_are_left_out_and_counted() {
 #[test]
 fn quiet_run_is_written_once_a_second() {
     let mut bytes = Vec::new();
-    let mut recorder = Recorder::begin(&mut bytes, Form::Own, header()).unwrap();
-    let process = Appeared {
+    let mut recorder = Recorder::begin(&mut bytes, Format::Heaptide, header()).unwrap();
+    let process = NewProcess {
         number: 0,
         pid: 40,
         parent: 1,

@@ -1,4 +1,4 @@
-//! Our own form, line by line: `docs/reference/timeline-format.md` is its description.
+//! Our own format, line by line: `docs/reference/timeline-format.md` is its description.
 //!
 //! Values are written when they change and hold until the next change, so that a quiet run of many processes costs next
 //! to nothing.
@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use crate::model::{Backend, Call, Ending, Header, Memory, Point, Process, Timeline};
-use crate::record::{Appeared, Tick};
-use crate::words::{self, bytes_of_kib, escape, seconds, unescape};
+use crate::record::{NewProcess, Tick};
+use crate::text::{self, bytes_of_kib, escape, seconds, unescape};
 
 /// The first line of every file. A later version that old readers must not touch gets another number.
 pub const MAGIC: &str = "heaptide timeline 1";
@@ -46,7 +46,7 @@ pub fn header(line: &mut String, header: &Header) {
     let _ = writeln!(line, "backend {}", header.backend.name());
 }
 
-pub fn appeared(line: &mut String, since_s: f64, process: &Appeared<'_>) {
+pub fn appeared(line: &mut String, since_s: f64, process: &NewProcess<'_>) {
     let _ = writeln!(
         line,
         "new {since_s:.4} {} {} {} {} {}",
@@ -124,7 +124,7 @@ pub fn read(text: &str) -> Timeline {
     }
     let mut timeline = reader.timeline;
     if n_unknown > 0 {
-        timeline.damage.push(words::not_understood(n_unknown));
+        timeline.damage.push(text::invalid_lines(n_unknown));
     }
     if timeline.ending.is_none() {
         timeline.damage.push(

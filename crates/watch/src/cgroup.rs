@@ -14,7 +14,7 @@ pub const ROOT: &str = "/sys/fs/cgroup";
 /// What version 1 says instead of "no limit" is a number near the largest.
 const NO_LIMIT: u64 = 1 << 60;
 
-pub struct Group {
+pub struct Cgroup {
     folder: PathBuf,
     version: CgroupVersion,
     /// The group's folders from its own to the topmost.
@@ -22,23 +22,23 @@ pub struct Group {
     n_kills_before: u64,
 }
 
-impl Group {
+impl Cgroup {
     /// The group that a process is in; `root` is where groups are mounted.
-    pub fn of(pid: u32, root: &Path) -> Option<Group> {
-        Group::below(root, &procfs::cgroups(pid).ok()?)
+    pub fn of(pid: u32, root: &Path) -> Option<Cgroup> {
+        Cgroup::below(root, &procfs::cgroups(pid).ok()?)
     }
 
-    pub fn below(root: &Path, membership: &str) -> Option<Group> {
+    pub fn below(root: &Path, membership: &str) -> Option<Cgroup> {
         procfs::memory_cgroups(membership).find_map(|(version, path)| {
             let base = match version {
                 CgroupVersion::One => root.join("memory"),
                 CgroupVersion::Two => root.to_owned(),
             };
-            Group::open(version, &base, path)
+            Cgroup::open(version, &base, path)
         })
     }
 
-    fn open(version: CgroupVersion, base: &Path, path: &str) -> Option<Group> {
+    fn open(version: CgroupVersion, base: &Path, path: &str) -> Option<Cgroup> {
         let mut chain = Vec::new();
         // In a container the path may be the host's: then only the root is there.
         let mut part = path.trim_end_matches('/');
@@ -63,7 +63,7 @@ impl Group {
             .filter(|folder| folder.as_path() != base)
             .cloned();
         let folder = tightest.or(own)?;
-        let mut group = Group {
+        let mut group = Cgroup {
             folder,
             version,
             chain,
@@ -175,7 +175,7 @@ mod tests {
                 ),
             ],
         );
-        let group = Group::below(&folder.0, "0::/job/task\n").expect("a group");
+        let group = Cgroup::below(&folder.0, "0::/job/task\n").expect("a group");
         assert_eq!(
             (group.usage(), group.limit(), group.n_kills()),
             (Some(300), Some(1000), 0)
@@ -200,13 +200,13 @@ mod tests {
                 ),
             ],
         );
-        let group = Group::below(&folder.0, "4:cpu,memory:/job\n0::/\n").expect("a group");
+        let group = Cgroup::below(&folder.0, "4:cpu,memory:/job\n0::/\n").expect("a group");
         assert_eq!(
             (group.usage(), group.limit(), group.n_kills()),
             (Some(50), None, 0)
         );
         assert!(
-            Group::below(&folder.0, "4:memory:/\n").is_none(),
+            Cgroup::below(&folder.0, "4:memory:/\n").is_none(),
             "the whole machine is no group"
         );
     }

@@ -46,7 +46,7 @@ pub fn unescape(text: &str) -> String {
 }
 
 /// A note of damage.
-pub fn not_understood(n_lines: usize) -> String {
+pub fn invalid_lines(n_lines: usize) -> String {
     match n_lines {
         1 => "a line was not understood".to_owned(),
         n_lines => format!("{n_lines} lines were not understood"),

@@ -1,4 +1,4 @@
-//! mprof's form: `CMDLINE`, `MEM`, `CHLD` and `FUNC` lines, sizes in MiB, Unix times.
+//! mprof's format: `CMDLINE`, `MEM`, `CHLD` and `FUNC` lines, sizes in MiB, Unix times.
 //!
 //! What mprof has no word for stands in lines that begin with `HEAPTIDE`, which its reader passes over: the node, the
 //! limit and how the run ended. Real files hold the lines in any order, because the parent writes late what it saw
@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use crate::heaptide_format::ending;
 use crate::model::{Backend, Call, Header, Memory, Point, Process, Timeline};
-use crate::own::ending;
 use crate::record::Tick;
-use crate::words::{self, bytes_of_mib, escape, mib, seconds, unescape};
+use crate::text::{self, bytes_of_mib, escape, mib, seconds, unescape};
 
 /// How our own lines begin.
-pub const OURS: &str = "HEAPTIDE ";
+pub const PREFIX: &str = "HEAPTIDE ";
 
 pub fn header(line: &mut String, header: &Header) {
     // Writing into a string cannot fail.
@@ -21,12 +21,12 @@ pub fn header(line: &mut String, header: &Header) {
     let command = header.command.replace(char::is_control, " ");
     let _ = writeln!(line, "CMDLINE {command}");
     if let Some(host) = &header.host {
-        let _ = writeln!(line, "{OURS}host {}", escape(host, true));
+        let _ = writeln!(line, "{PREFIX}host {}", escape(host, true));
     }
     if let Some(rank) = header.rank {
-        let _ = writeln!(line, "{OURS}rank {rank}");
+        let _ = writeln!(line, "{PREFIX}rank {rank}");
     }
-    let _ = writeln!(line, "{OURS}backend {}", header.backend.name());
+    let _ = writeln!(line, "{PREFIX}backend {}", header.backend.name());
 }
 
 /// `wanted`: the sum of all, and each child.
@@ -54,7 +54,7 @@ pub fn tick(
         let text = tick
             .limit
             .map_or("none".to_owned(), |limit| format!("{:.6}", mib(limit)));
-        let _ = writeln!(line, "{OURS}limit {text} {time_s:.4}");
+        let _ = writeln!(line, "{PREFIX}limit {text} {time_s:.4}");
         *limit = Some(tick.limit);
     }
 }
@@ -106,7 +106,7 @@ pub fn read(text: &str) -> Option<Timeline> {
                 timeline.header.command = values.trim_end().to_owned();
                 Some(())
             }
-            "HEAPTIDE" => ours(&mut timeline, values),
+            "HEAPTIDE" => heaptide_line(&mut timeline, values),
             _ => None,
         };
         match understood {
@@ -118,7 +118,7 @@ pub fn read(text: &str) -> Option<Timeline> {
         return None;
     }
     if n_unknown > 0 {
-        timeline.damage.push(words::not_understood(n_unknown));
+        timeline.damage.push(text::invalid_lines(n_unknown));
     }
     if n_commands > 1 {
         timeline.damage.push(format!(
@@ -167,7 +167,7 @@ fn child<'a>(
     Some(())
 }
 
-fn ours(timeline: &mut Timeline, values: &str) -> Option<()> {
+fn heaptide_line(timeline: &mut Timeline, values: &str) -> Option<()> {
     let (word, rest) = values.split_once(' ')?;
     match word {
         "host" => timeline.header.host = Some(unescape(rest)),
