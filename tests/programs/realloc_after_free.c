@@ -1,9 +1,9 @@
-/* What was there before, given back, and at once something new that is "made longer" from nothing. */
+/* Frees an old block and immediately allocates a new one with realloc(NULL, size). */
 #include <stdlib.h>
 
 void *make(size_t size) { return malloc(size); }
 
-void *give_back_and_make(void *old, size_t size) {
+void *free_and_realloc(void *old, size_t size) {
     free(old);
     return realloc(NULL, size);
 }

@@ -1,15 +1,11 @@
-"""The census: the same objects as a snapshot finds, by type, and the same as guppy3 finds, every difference explained."""
+"""Tests that the census counts the same objects as a snapshot and as guppy3, and explains every difference."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support.commands import PROGRAMS, python
+from support.json_program import run_json
 
 MAKES_OBJECTS = """
     import array, collections, gc, json, sys
@@ -48,16 +44,10 @@ MAKES_OBJECTS = """
 """
 
 
-def answer(tmp_path: Path, program: str) -> Any:
-    script = tmp_path / "program.py"
-    shutil.copy(PROGRAMS / "heap_view.py", tmp_path)
-    script.write_text(textwrap.dedent(MAKES_OBJECTS) + textwrap.dedent(program))
-    return json.loads(python(script, cwd=tmp_path).stdout)
-
-
-def test_a_census_counts_what_a_snapshot_holds(tmp_path: Path) -> None:
-    found = answer(
+def test_census_counts_the_objects_of_a_snapshot(tmp_path: Path) -> None:
+    found = run_json(
         tmp_path,
+        MAKES_OBJECTS,
         """
         import heaptide
         from heap_view import heap_now
@@ -65,7 +55,7 @@ def test_a_census_counts_what_a_snapshot_holds(tmp_path: Path) -> None:
         kept = make(1000)
         gc.collect()
         gc.disable()
-        heaptide.heap_census(), heap_now()  # what is made once is made now
+        heaptide.heap_census(), heap_now()  # the first calls create objects that are kept
         census = heaptide.heap_census()
         counted = {kind.name: (kind.objects, kind.bytes) for kind in census}
         del census
@@ -74,24 +64,24 @@ def test_a_census_counts_what_a_snapshot_holds(tmp_path: Path) -> None:
         """,
     )
     counted, held = found
-    # These make the answer itself: its rows are tuples of a text and two numbers, in a dict.
-    of_the_answer = {"str", "int", "tuple", "dict", "list"}
+    # The result itself consists of these: rows are tuples of a text and two numbers, in a dict.
+    result_types = {"str", "int", "tuple", "dict", "list"}
     assert counted.keys() ^ held.keys() == set()
-    # The instance by which reading is proved grows smaller as its class learns how many attributes there are, and the
-    # frames are those of two different functions.
-    compared = counted.keys() - of_the_answer - {"heaptide.inspection.snapshots._Instance", "types.FrameType"}
+    # The probe instance shrinks as its class learns the number of attributes, and the frames belong to two functions.
+    compared = counted.keys() - result_types - {"heaptide.inspection.snapshots._Instance", "types.FrameType"}
     assert {name: (counted[name], held[name]) for name in compared if counted[name] != held[name]} == {}
-    for name in of_the_answer:
+    for name in result_types:
         assert abs(counted[name][0] - held[name][0]) < 3 * len(counted), name
     assert counted["__main__.Order"][0] == 1000
     assert counted["__main__.Slim"][0] == 1000
-    # A thousand in a list, and four thousand that only slots and attributes lead to.
+    # A thousand in a list, and four thousand that are reached only through slots and attributes.
     assert counted["complex"][0] >= 5000
 
 
-def test_a_census_changes_nothing_and_says_how_long_it_took(tmp_path: Path) -> None:
-    found = answer(
+def test_census_changes_nothing_and_reports_its_duration(tmp_path: Path) -> None:
+    found = run_json(
         tmp_path,
+        MAKES_OBJECTS,
         """
         import heaptide
 
@@ -106,16 +96,17 @@ def test_a_census_changes_nothing_and_says_how_long_it_took(tmp_path: Path) -> N
         """,
     )
     objects, blocks, n_kinds, stood_still, notes, is_small = found
-    # The census itself: a row has a name and two numbers, and the list of them.
+    # The result itself: a list of rows with a name and two numbers each.
     assert objects < 20
     assert blocks < 5 * n_kinds + 100, "2,000 dicts would be thousands of blocks"
     assert (stood_still, notes, is_small) == (True, [], True)
 
 
 @pytest.mark.once
-def test_what_grew_since_a_census_is_named(tmp_path: Path) -> None:
-    found = answer(
+def test_growth_since_an_earlier_census_is_reported_by_type(tmp_path: Path) -> None:
+    found = run_json(
         tmp_path,
+        MAKES_OBJECTS,
         """
         import heaptide
 
@@ -138,8 +129,9 @@ def test_what_grew_since_a_census_is_named(tmp_path: Path) -> None:
 
 def test_every_difference_from_guppy3_is_explained(tmp_path: Path) -> None:
     pytest.importorskip("guppy", reason="guppy3, with which the census is compared, is not installed")
-    found = answer(
+    found = run_json(
         tmp_path,
+        MAKES_OBJECTS,
         """
         from guppy import hpy
         import heaptide
@@ -149,17 +141,17 @@ def test_every_difference_from_guppy3_is_explained(tmp_path: Path) -> None:
         hp = hpy()
         gc.collect()
         gc.disable()
-        hp.heap(), heap_now()  # what is made once is made now; guppy3 makes the dicts of instances, too
+        hp.heap(), heap_now()  # the first calls create objects that are kept; guppy3 also creates dicts of instances
         gathered = hp.heap()
         view = heap_now()
-        theirs = {id(one): one for one in gathered.nodes}
-        only_ours = set(view.all().addresses()) - theirs.keys()
+        guppys = {id(one): one for one in gathered.nodes}
+        only_census = set(view.all().addresses()) - guppys.keys()
 
-        # Of what only we have seen nothing is touched: part of it is gone by now.
-        kinds = {address: kind for address, _, kind, _ in view.at(list(only_ours)).describe()}
-        dicts = [one for one in theirs.values() if issubclass(type(one), dict)]
+        # Objects that guppy3 did not find must not be touched: some of them are freed by now.
+        kinds = {address: kind for address, _, kind, _ in view.at(list(only_census)).describe()}
+        dicts = [one for one in guppys.values() if issubclass(type(one), dict)]
         keys = {id(key) for one in dicts for key in dict.__iter__(one)}
-        types = {id(one) for one in theirs.values() if issubclass(type(one), type)}
+        types = {id(one) for one in guppys.values() if issubclass(type(one), type)}
         tools = {id(one) for name, module in list(sys.modules.items()) if name.split(".")[0] in ("guppy", "heaptide")
                  for one in vars(module).values() if isinstance(one, type)}
 
@@ -167,33 +159,33 @@ def test_every_difference_from_guppy3_is_explained(tmp_path: Path) -> None:
             if kinds[address].removeprefix("dict of ").split(".")[0] in ("guppy", "heaptide") or address in tools:
                 return "of the tools themselves"
             if address in keys and kinds[address] == "str":
-                return "texts that are keys: no dict tells the collector of them"
-            referrers = set(view.at([address]).referrers().addresses()) - only_ours
+                return "strings that are keys, which dicts do not report to the collector"
+            referrers = set(view.at([address]).referrers().addresses()) - only_census
             if not referrers:
-                # C code holds it, or one of the others that guppy3 has not seen.
-                return "behind what guppy3 does not follow"
+                # C code holds it, or another object that guppy3 did not find.
+                return "reached only through objects that guppy3 does not follow"
             if referrers <= types:
-                return "what types keep: guppy3 does not ask them for all of it"
-            return f"{kinds[address]} in {[str(type(theirs.get(referrer))) for referrer in referrers]}"
+                return "attributes of types that guppy3 does not follow"
+            return f"{kinds[address]} in {[str(type(guppys.get(referrer))) for referrer in referrers]}"
 
         reasons = {}
-        for address in only_ours:
+        for address in only_census:
             reason = explain(address)
             reasons[reason] = reasons.get(reason, 0) + 1
         census = heaptide.heap_census()
-        of_types = collections.Counter(type(one).__name__ for one in theirs.values())
+        of_types = collections.Counter(type(one).__name__ for one in guppys.values())
         counts = {name: (of_types[name], census["__main__." + name].objects)
                   for name in ("Order", "Slim", "Special", "Pair")}
-        print(json.dumps({"only theirs": len(theirs.keys() - set(view.all().addresses())), "theirs": len(theirs),
+        print(json.dumps({"only guppys": len(guppys.keys() - set(view.all().addresses())), "guppys": len(guppys),
                           "reasons": reasons, "counts": counts}))
         """,
     )
-    assert found["theirs"] > 300 * 20
-    assert found["only theirs"] == 0
+    assert found["guppys"] > 300 * 20
+    assert found["only guppys"] == 0
     assert set(found["reasons"]) <= {
         "of the tools themselves",
-        "behind what guppy3 does not follow",
-        "texts that are keys: no dict tells the collector of them",
-        "what types keep: guppy3 does not ask them for all of it",
+        "reached only through objects that guppy3 does not follow",
+        "strings that are keys, which dicts do not report to the collector",
+        "attributes of types that guppy3 does not follow",
     }
     assert found["counts"] == {name: [300, 300] for name in ("Order", "Slim", "Special", "Pair")}

@@ -1,4 +1,4 @@
-"""objgraph's functions in ``heaptide.objects``: what they print, and what they see that objgraph does not."""
+"""Tests objgraph's functions in ``heaptide.objects``: their output, and objects that objgraph does not find."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_objects_that_the_collector_does_not_track_are_counted(tmp_path: Path) -
     assert tracked == 0
 
 
-def test_growth_is_told_once_and_in_objgraphs_columns(tmp_path: Path) -> None:
+def test_growth_is_printed_once_and_in_objgraphs_columns(tmp_path: Path) -> None:
     first, second, third, common = run(
         tmp_path,
         """
@@ -80,7 +80,7 @@ def test_chains_lead_from_a_module_through_untracked_objects_to_the_object(tmp_p
     assert forward == kinds
 
 
-def test_a_string_that_only_an_untracked_dict_holds_has_a_chain(tmp_path: Path) -> None:
+def test_string_held_only_by_an_untracked_dict_has_a_chain(tmp_path: Path) -> None:
     kinds = run(
         tmp_path,
         """
@@ -112,28 +112,28 @@ def test_graphs_are_svg_html_and_dot_without_graphviz(tmp_path: Path) -> None:
         try:
             objects.show_refs(first, filename="picture.tree")
         except ValueError as error:
-            said = [str(error), objects.show_refs(first), objects.show_refs(first, filename="picture.png")]
-        print(json.dumps(said))
+            printed = [str(error), objects.show_refs(first), objects.show_refs(first, filename="picture.png")]
+        print(json.dumps(printed))
         """,
     )
     assert path[0] == "picture.tree does not say what to write; let its name end in .svg, .html or .dot"
     Path(path[1]).unlink()
-    assert path[2] == "picture.svg", "graphviz would make a png"
+    assert path[2] == "picture.svg", "a PNG would need graphviz"
     assert ElementTree.parse(tmp_path / "picture.svg").getroot().tag.endswith("svg")
     picture = ElementTree.parse(tmp_path / "back.svg").getroot()
     texts = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert any(text and text.startswith("list [") for text in texts), "with its count of references"
+    assert any(text and text.startswith("list [") for text in texts), "the reference count is missing"
     page = (tmp_path / "forth.html").read_text()
     assert "extra &lt;info&gt;" in page and "://" not in page.replace("http://www.w3.org/2000/svg", "")
     script = page.split("<script>")[1].split("</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert f"script-src 'sha256-{digest}'" in page, "the page's own script is the only one that may run"
+    assert f"script-src 'sha256-{digest}'" in page, "the page may run only its own script"
     chain = (tmp_path / "chain.dot").read_text()
     assert chain.startswith("digraph ObjectGraph {") and 'label="next"' in chain and "__main__" in chain
     assert "more backreference" in (tmp_path / "stub.dot").read_text()
 
 
-def test_graphs_of_referrers_show_nothing_that_was_made_to_draw_them(tmp_path: Path) -> None:
+def test_graphs_of_referrers_exclude_objects_created_to_draw_them(tmp_path: Path) -> None:
     dot = run(
         tmp_path,
         """
@@ -163,7 +163,8 @@ def test_graphs_of_referrers_show_nothing_that_was_made_to_draw_them(tmp_path: P
         """,
     )
     kinds = collections.Counter(re.findall(r'^  o\d+ \[label="(\w+)', dot, re.MULTILINE))
-    # Five dicts with the order and the module's own; until 3.10 the basket's, too. The basket's list and that of the five.
+    # Five dicts with the order and that of the module; in 3.10 also that of the basket. One list in the basket, and one
+    # of the five dicts.
     n_dicts = 6 if sys.version_info >= (3, 11) else 7
     assert kinds == {
         **{"Order": 1, "Basket": 1, "dict": n_dicts, "list": 2, "module": 1},
@@ -171,12 +172,12 @@ def test_graphs_of_referrers_show_nothing_that_was_made_to_draw_them(tmp_path: P
     }, dot
     names = set(re.findall(r'-> o\d+ \[label="(.*)"\]', dot))
     assert {"order", "orders", "basket", "tb_frame", "tb_next", "__traceback__", "error", "__dict__"} < names, (
-        "all are named"
+        "an arrow has no name"
     )
     assert "];" in dot and not re.search(r"-> o\d+;", dot)
 
 
-def test_graphs_say_what_they_leave_out_and_leave_out_modules_last(tmp_path: Path) -> None:
+def test_graphs_count_omitted_objects_and_omit_modules_last(tmp_path: Path) -> None:
     back, forth = run(
         tmp_path,
         """
@@ -184,7 +185,7 @@ def test_graphs_say_what_they_leave_out_and_leave_out_modules_last(tmp_path: Pat
         holder = types.ModuleType("holder")
         sys.modules["holder"] = holder
         holder.first = Node("first")
-        # Names before "module": they would all come first.
+        # The names sort before "module", so the dicts would all come first.
         holder.dicts = [{"names": vars(holder), "number": number} for number in range(4)]
         back, forth, inner = io.StringIO(), io.StringIO(), [1000.5]
         objects.show_backrefs([holder.first], max_depth=2, too_many=2, output=back)
@@ -193,11 +194,11 @@ def test_graphs_say_what_they_leave_out_and_leave_out_modules_last(tmp_path: Pat
         """,
     )
     assert "module\\nholder" in back and "3 more backreferences" in back, back
-    assert "dict\\n2 items\\n↑ 1 more" in back, "the list of dicts is too far away"
+    assert "dict\\n2 items\\n↑ 1 more" in back, "the list of dicts lies beyond the maximum depth"
     assert '[label="[0] and 2 more"]' in forth and forth.count("↓ 1 more") == 2, forth
 
 
-def test_objects_are_found_by_type_and_by_address_and_new_ones_by_comparison(tmp_path: Path) -> None:
+def test_objects_are_found_by_type_by_address_and_as_new(tmp_path: Path) -> None:
     seen = run(
         tmp_path,
         """
@@ -221,7 +222,7 @@ def test_objects_are_found_by_type_and_by_address_and_new_ones_by_comparison(tmp
     assert seen[8:] == [True, False]
 
 
-# Names and parameters as objgraph 3.6 has them.
+# Names and parameters of the functions of objgraph 3.6.
 OBJGRAPH = {
     "at": "addr",
     "at_addrs": "address_set",
@@ -244,7 +245,7 @@ OBJGRAPH = {
 }
 
 
-def test_every_function_of_objgraph_is_there_with_its_parameters() -> None:
+def test_every_function_of_objgraph_exists_with_its_parameters() -> None:
     from heaptide import objects
 
     for name, parameters in OBJGRAPH.items():

@@ -1,4 +1,7 @@
-"""Looking at one's own objects makes none, on any Python: what a comprehension or a frame leaves differs between them."""
+"""Tests that the functions of ``heaptide.objects`` neither create objects nor run code of the inspected ones.
+
+These run on every Python, since comprehensions and frames create different objects in each version.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +10,28 @@ from pathlib import Path
 from support.object_program import run
 
 
-def test_looking_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_inspection_leaves_no_objects(tmp_path: Path) -> None:
     before, after = run(
         tmp_path,
         """
         kept = {"key": [Node(1)]}
-        def look():
+        def inspect():
             objects.typestats()
             objects.find_backref_chain(kept["key"][0], objects.is_proper_module)
             objects.show_backrefs([kept["key"][0]], output=io.StringIO())
-        look()
+        inspect()
         gc.collect()
         gc.disable()
         before = len(gc.get_objects())
         for _ in range(3):
-            look()
+            inspect()
         print(json.dumps([before, len(gc.get_objects())]))
         """,
     )
     assert after - before < 20
 
 
-def test_objects_that_asyncio_keeps_to_use_again_get_no_references(tmp_path: Path) -> None:
+def test_objects_in_asyncios_free_list_get_no_references(tmp_path: Path) -> None:
     n_unused, *rest = run(
         tmp_path,
         """
@@ -42,12 +45,12 @@ def test_objects_that_asyncio_keeps_to_use_again_get_no_references(tmp_path: Pat
         gc.collect()
         gc.disable()
         n_unused = objects.count("FutureIter")
-        if n_unused:  # given back a second time by now: the collector would never end
+        if n_unused:  # they are freed twice by now, and the collector would never end
             print(json.dumps([n_unused]), flush=True)
             os._exit(0)
-        asyncio_of_c = sys.modules["_asyncio"]
-        chain = objects.find_backref_chain(vars(asyncio_of_c), objects.is_proper_module)
-        objects.show_refs([asyncio_of_c], output=io.StringIO())
+        c_module = sys.modules["_asyncio"]
+        chain = objects.find_backref_chain(vars(c_module), objects.is_proper_module)
+        objects.show_refs([c_module], output=io.StringIO())
         asyncio.run(wait())
         gc.collect()
         print(json.dumps([0, chain[0].__name__, len(chain)]))
@@ -57,21 +60,21 @@ def test_objects_that_asyncio_keeps_to_use_again_get_no_references(tmp_path: Pat
     assert rest == ["_asyncio", 2]
 
 
-def test_no_object_is_asked_for_anything(tmp_path: Path) -> None:
-    asked, counted, chain, pictures, rows = run(
+def test_inspection_calls_no_method_of_the_inspected_objects(tmp_path: Path) -> None:
+    called, counted, chain, pictures, rows = run(
         tmp_path,
         """
         import heaptide, weakref
-        asked = []
+        called = []
         class Lazy:
             @property
-            def __class__(self): asked.append("class"); raise RuntimeError("too early")
-            def __len__(self): asked.append("len"); raise RuntimeError("too early")
-            def __repr__(self): asked.append("repr"); raise RuntimeError("too early")
-            def __eq__(self, other): asked.append("eq"); raise RuntimeError("too early")
+            def __class__(self): called.append("class"); raise RuntimeError("too early")
+            def __len__(self): called.append("len"); raise RuntimeError("too early")
+            def __repr__(self): called.append("repr"); raise RuntimeError("too early")
+            def __eq__(self, other): called.append("eq"); raise RuntimeError("too early")
             __hash__ = None
         class Meta(type):
-            def __getattribute__(self, name): asked.append(name); raise RuntimeError("too early")
+            def __getattribute__(self, name): called.append(name); raise RuntimeError("too early")
         class Made(metaclass=Meta): pass
         gone = weakref.proxy(Node(1))
         made = Made()
@@ -87,10 +90,10 @@ def test_no_object_is_asked_for_anything(tmp_path: Path) -> None:
                 pictures.append(out.getvalue().startswith("digraph"))
         h = heaptide.hpy().heap()
         rows = [(h & Lazy).count, (h & type(made)).count]
-        print(json.dumps([asked, counted, len(chain), pictures, rows]))
+        print(json.dumps([called, counted, len(chain), pictures, rows]))
         """,
     )
-    assert asked == []
+    assert called == []
     assert counted == [1, 1, 1]
     assert chain == 4
     assert all(pictures)
@@ -98,7 +101,7 @@ def test_no_object_is_asked_for_anything(tmp_path: Path) -> None:
     assert rows == [1, 1]
 
 
-def test_nothing_of_ours_is_drawn_and_counts_are_the_programs(tmp_path: Path) -> None:
+def test_graphs_and_reference_counts_exclude_heaptides_own_objects(tmp_path: Path) -> None:
     nodes, counts = run(
         tmp_path,
         """

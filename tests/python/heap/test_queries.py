@@ -1,4 +1,4 @@
-"""Heap snapshots of real programs: what is asked of them from the command line and from Python."""
+"""Tests the queries on heap snapshots of real programs, from the command line and from Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.once
 
-# Every leak has this many objects, each of which holds some thousand bytes.
+# The number of objects in each leak; each object holds 3,000 bytes.
 N_LEAKED = 300
 
 PROGRAM = """
@@ -62,7 +62,7 @@ def keep_in_cycle(number):
     one, other = Node(number), Node(number)
     one.peer, other.peer = other, one
 
-# A collection would free the cycles that are to be seen.
+# A collection would free the cycles.
 gc.disable()
 for number in range(N):
     globals()[sys.argv[1]](number)
@@ -79,6 +79,7 @@ SHAPES = {
 
 
 def snapshot(folder: Path, how: str) -> Path:
+    """Run the program with one way to leak, and return its snapshot."""
     program = folder / "job.py"
     program.write_text(PROGRAM.format(n=N_LEAKED))
     path = folder / f"{how}.heap"
@@ -86,7 +87,8 @@ def snapshot(folder: Path, how: str) -> Path:
     return path
 
 
-def asked(*words: object) -> str:
+def heap(*words: object) -> str:
+    """Run `heaptide heap` and return its output."""
     command = [sys.executable, "-m", "heaptide", "heap", *map(str, words)]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
@@ -98,9 +100,9 @@ def cached(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("how", SHAPES)
-def test_leak_is_the_first_suspect_with_its_shape_and_its_holder(tmp_path: Path, how: str) -> None:
+def test_leak_is_the_first_suspect_with_its_shape_and_holder(tmp_path: Path, how: str) -> None:
     shape, holder = SHAPES[how]
-    found = json.loads(asked("suspects", "--json", snapshot(tmp_path, how)))
+    found = json.loads(heap("suspects", "--json", snapshot(tmp_path, how)))
     first = found["suspects"][0]
     assert first["shape"] == shape
     assert first["holder"].startswith(holder)
@@ -108,39 +110,39 @@ def test_leak_is_the_first_suspect_with_its_shape_and_its_holder(tmp_path: Path,
     assert first["piles"][0]["count"] >= N_LEAKED
 
 
-def test_orders_are_counted_held_and_retained_as_they_are(cached: Path) -> None:
-    census = json.loads(asked("types", "--json", "-n", "0", cached))
+def test_counts_paths_and_retained_sizes_match_the_program(cached: Path) -> None:
+    census = json.loads(heap("types", "--json", "-n", "0", cached))
     row = {row["label"]: row for row in census["rows"]}["__main__.Order"]
     assert row["count"] == N_LEAKED
     assert row["retained_bytes"] > N_LEAKED * 3000
-    paths = json.loads(asked("paths", "--json", "-n", "0", "--kind", "__main__.Order", cached))
+    paths = json.loads(heap("paths", "--json", "-n", "0", "--kind", "__main__.Order", cached))
     texts = {path["text"] for path in paths["paths"]}
     assert {f"sys.modules['__main__'].__dict__['cache'][{number}]" for number in range(N_LEAKED)} <= texts
 
 
 def test_export_agrees_with_the_snapshot(cached: Path, tmp_path: Path) -> None:
     path = tmp_path / "out.heapsnapshot"
-    asked("export", "-o", path, cached)
+    heap("export", "-o", path, cached)
     made = json.loads(path.read_text())
     fields = len(made["snapshot"]["meta"]["node_fields"])
     nodes = made["nodes"]
     assert len(nodes) == fields * made["snapshot"]["node_count"]
     assert len(made["edges"]) == 3 * made["snapshot"]["edge_count"]
-    census = json.loads(asked("types", "--json", cached))
+    census = json.loads(heap("types", "--json", cached))
     assert sum(nodes[3::fields]) == census["bytes"]
     names = [made["strings"][name] for name in nodes[1::fields]]
     assert names.count("__main__.Order") == N_LEAKED
 
 
-def test_pages_and_pictures_are_made_of_a_real_heap(cached: Path, tmp_path: Path) -> None:
+def test_page_and_graph_are_written_from_a_real_heap(cached: Path, tmp_path: Path) -> None:
     page, picture = tmp_path / "page.html", tmp_path / "orders.svg"
-    asked("explore", "-o", page, cached)
+    heap("explore", "-o", page, cached)
     assert "HEAPTIDE-DATA-GOES-HERE" not in page.read_text()
-    asked("graph", "--kind", "__main__.Order", "-o", picture, cached)
+    heap("graph", "--kind", "__main__.Order", "-o", picture, cached)
     assert "__main__.Order" in picture.read_text()
 
 
-def test_view_answers_in_python_what_the_command_line_answers(cached: Path) -> None:
+def test_view_in_python_agrees_with_the_command_line(cached: Path) -> None:
     from heaptide._native import HeapView
 
     view = HeapView.open(cached)
@@ -148,7 +150,7 @@ def test_view_answers_in_python_what_the_command_line_answers(cached: Path) -> N
     assert len(orders) == N_LEAKED
     assert orders.is_subset(view.all())
     kinds = view.all().partition("kind")
-    assert kinds.table(0, 10) == asked("show", cached).replace(": -n 0 shows all.>", ". Type e.g. '_.more' to view.>")
+    assert kinds.table(0, 10) == heap("show", cached).replace(": -n 0 shows all.>", ". Type e.g. '_.more' to view.>")
     assert sum(count for count, _, _ in kinds.rows()) == len(view)
     labels = [label for _, _, label in kinds.rows()]
     assert kinds.members(labels.index("__main__.Order")) == orders
@@ -163,7 +165,7 @@ def test_view_answers_in_python_what_the_command_line_answers(cached: Path) -> N
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Snapshots of the program that were taken while it was recorded with its objects, by what it keeps."""
+    """Snapshots of the program taken while its objects were recorded, by its way to leak."""
     made = {}
     for how in SHAPES:
         folder = tmp_path_factory.mktemp(how)
@@ -176,37 +178,36 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def line_of(site: dict[str, object], program: Path) -> str:
+    """Return the source line of an allocation site in the program."""
     assert site["file"] == str(program)
     return program.read_text().splitlines()[int(str(site["line"])) - 1].strip()
 
 
 @pytest.mark.parametrize("how", SHAPES)
-def test_leak_during_a_recording_is_the_first_suspect_with_its_holder_and_its_line(
-    recorded: dict[str, Path], how: str
-) -> None:
+def test_leak_during_a_recording_is_the_first_suspect_with_holder_and_line(recorded: dict[str, Path], how: str) -> None:
     shape, holder = SHAPES[how]
     path = recorded[how]
-    first = json.loads(asked("suspects", "--json", path))["suspects"][0]
+    first = json.loads(heap("suspects", "--json", path))["suspects"][0]
     assert first["shape"] == shape
     assert first["holder"].startswith(holder)
     assert line_of(first["sites"][0], path.with_name("job.py")) == "self.text = bytearray(3000)"
 
 
-def test_questions_find_the_recording_that_ran(recorded: dict[str, Path]) -> None:
+def test_queries_find_the_recording_of_the_snapshot(recorded: dict[str, Path]) -> None:
     path = recorded["keep_in_closure"]
     program = path.with_name("job.py")
     allocated = "self.text = bytearray(3000)"
-    rows = json.loads(asked("types", "--json", "-n", "0", path))["rows"]
+    rows = json.loads(heap("types", "--json", "-n", "0", path))["rows"]
     row = next(row for row in rows if row["label"] == "bytearray")
     assert line_of(row["site"], program) == allocated
-    assert f"{program}:" in asked("show", "--by", "producer", "--kind", "bytearray", path)
-    found = json.loads(asked("paths", "--json", "-n", "1", "--kind", "bytearray", path))
+    assert f"{program}:" in heap("show", "--by", "producer", "--kind", "bytearray", path)
+    found = json.loads(heap("paths", "--json", "-n", "1", "--kind", "bytearray", path))
     calls = found["paths"][0]["objects"][-1]["allocated_at"]
     assert line_of(calls[-1], program) == allocated
     assert [call["function"] for call in calls[-4:-1]] == ["<module>", "keep_in_closure", "handler"]
 
 
-def test_view_in_python_knows_where_objects_were_allocated(recorded: dict[str, Path]) -> None:
+def test_view_in_python_has_allocation_sites(recorded: dict[str, Path]) -> None:
     from heaptide._native import HeapView
 
     path = recorded["keep_in_cache"]
@@ -219,7 +220,7 @@ def test_view_in_python_knows_where_objects_were_allocated(recorded: dict[str, P
     assert "self.text = bytearray(3000)" in {texts[line - 1].strip() for line in lines}
 
 
-def test_recording_is_found_beside_the_snapshot_named_by_hand_or_missed_in_one_sentence(
+def test_recording_is_found_next_to_the_snapshot_or_by_option_or_reported_missing(
     recorded: dict[str, Path], tmp_path: Path
 ) -> None:
     original = recorded["keep_in_cache"]
@@ -231,12 +232,12 @@ def test_recording_is_found_beside_the_snapshot_named_by_hand_or_missed_in_one_s
     moved.write_bytes(original.read_bytes())
     original.with_name("job.tide").rename(tmp_path / "put-away.tide")
     try:
-        beside = json.loads(asked("suspects", "--json", moved))["suspects"][0]
-        assert beside["sites"]
-        # Under another name it is cut at the time of the snapshot in place of its number in the order of events.
+        adjacent = json.loads(heap("suspects", "--json", moved))["suspects"][0]
+        assert adjacent["sites"]
+        # A capture under another name is cut at the time of the snapshot instead of its event number.
         renamed = capture.rename(tmp_path / "renamed.tide")
-        named = json.loads(asked("suspects", "--json", "--recording", renamed, moved))["suspects"][0]
-        assert named["sites"][0] == beside["sites"][0]
+        named = json.loads(heap("suspects", "--json", "--recording", renamed, moved))["suspects"][0]
+        assert named["sites"][0] == adjacent["sites"][0]
         command = [sys.executable, "-m", "heaptide", "heap", "suspects", "--json", moved]
         missed = subprocess.run(command, check=True, capture_output=True, text=True)
         assert not json.loads(missed.stdout)["suspects"][0]["sites"]

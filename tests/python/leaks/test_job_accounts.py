@@ -1,6 +1,6 @@
-"""What each job leaves behind: rows M1, M2, M5 and M7 of the checklist, exactly.
+"""Tests that the leak tracer reports exactly the memory that each job retains.
 
-The jobs run in a process of their own, which prints what it saw; nothing here depends on time or on other threads.
+The jobs run in a separate process that prints the results. Nothing depends on time or on other threads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from support.job_program import HEAD, run
 
-ROOM = 1_000
+# Bytes by which a result may differ, for objects of the interpreter.
+TOLERANCE = 1_000
 THREE_BUFFERS = 3 * 100_000
 
 
@@ -35,22 +36,22 @@ THREE_AND_NOTHING = """
 
 
 def check_three_and_nothing(tmp_path: Path, n_runs: int) -> None:
-    """Run both jobs so many times, and compare each with what it is known to leave."""
+    """Run both jobs `n_runs` times, and compare each result with the known retained bytes."""
     kept, nothing = run(tmp_path, THREE_AND_NOTHING.replace("N_RUNS", str(n_runs)))
-    assert [number for number in kept if not 0 <= number - THREE_BUFFERS <= ROOM] == []
-    assert [number for number in nothing if abs(number) > ROOM] == []
+    assert [number for number in kept if not 0 <= number - THREE_BUFFERS <= TOLERANCE] == []
+    assert [number for number in nothing if abs(number) > TOLERANCE] == []
 
 
-def test_M2_three_buffers_and_nothing_are_told_exactly(tmp_path: Path) -> None:
+def test_retained_bytes_are_exact_for_three_buffers_and_for_nothing(tmp_path: Path) -> None:
     check_three_and_nothing(tmp_path, 15)
 
 
 @pytest.mark.once
-def test_M2_three_buffers_and_nothing_are_told_exactly_in_300_of_300_runs(tmp_path: Path) -> None:
+def test_retained_bytes_are_exact_in_each_of_300_runs(tmp_path: Path) -> None:
     check_three_and_nothing(tmp_path, 300)
 
 
-def test_M2_a_failed_job_is_told_too_without_what_its_exception_held(tmp_path: Path) -> None:
+def test_failed_job_is_reported_without_the_memory_of_its_exception(tmp_path: Path) -> None:
     kept, failed, reasons = run(
         tmp_path,
         """
@@ -69,12 +70,12 @@ def test_M2_a_failed_job_is_told_too_without_what_its_exception_held(tmp_path: P
         print(json.dumps([job.retained_bytes, job.failed, reason]))
         """,
     )
-    assert 0 <= kept - THREE_BUFFERS <= ROOM
+    assert 0 <= kept - THREE_BUFFERS <= TOLERANCE
     assert failed is True
     assert reasons == "of the job's own"
 
 
-def test_M1_grown_types_have_a_baseline_from_the_first_job_on_and_at_most_30_rows(tmp_path: Path) -> None:
+def test_grown_types_have_a_baseline_and_at_most_30_rows(tmp_path: Path) -> None:
     first, second, many, line, report = run(
         tmp_path,
         """
@@ -98,13 +99,13 @@ def test_M1_grown_types_have_a_baseline_from_the_first_job_on_and_at_most_30_row
         with tracer.job("many") as many:
             leak_many_types()
         lines = [line for line, text in enumerate(open(__file__), 1) if text.endswith("# the line\\n")]
-        places = [[frame.line for frame in site.frames] for site in jobs[1].sites]
-        at_line = any(lines[0] in frames for frames in places)
+        sites = [[frame.line for frame in site.frames] for site in jobs[1].sites]
+        at_line = any(lines[0] in frames for frames in sites)
         print(json.dumps([rows[0], rows[1], len(many.grown_types), at_line, jobs[1].report()]))
         """,
     )
     assert ["__main__.Leaked", 1, 1] in first
-    assert len(first) < 5, "the first job shows what it left, not what was there"
+    assert len(first) < 5, "the first job shows objects from before it"
     assert ["__main__.Leaked", 2, 1] in second
     assert ["bytearray", 2, 1] in second
     assert many == 30
@@ -112,7 +113,7 @@ def test_M1_grown_types_have_a_baseline_from_the_first_job_on_and_at_most_30_row
     assert "__main__.Leaked" in report and "+1" in report
 
 
-def test_M7_jobs_in_threads_have_their_own(tmp_path: Path) -> None:
+def test_jobs_in_threads_have_separate_accounts(tmp_path: Path) -> None:
     seen = run(
         tmp_path,
         """
@@ -121,13 +122,13 @@ def test_M7_jobs_in_threads_have_their_own(tmp_path: Path) -> None:
         n_workers = 4
         barrier = threading.Barrier(n_workers)
         results = {}
-        places = [None] * n_workers
+        slots = [None] * n_workers
         def work(number):
             with tracer.job(str(number)) as job:
                 barrier.wait()
                 mine = [bytearray(100_000) for _ in range(number + 1)]
                 barrier.wait()
-                places[number] = mine
+                slots[number] = mine
                 del mine
                 barrier.wait()
             results[number] = job.retained_bytes
@@ -141,29 +142,29 @@ def test_M7_jobs_in_threads_have_their_own(tmp_path: Path) -> None:
         assert 0 <= seen[str(number)] - (number + 1) * 100_000 <= 20_000, seen
 
 
-def test_M7_jobs_in_asyncio_tasks_have_their_own_and_their_tasks_too(tmp_path: Path) -> None:
+def test_jobs_in_asyncio_tasks_have_separate_accounts_that_include_their_subtasks(tmp_path: Path) -> None:
     seen = run(
         tmp_path,
         """
         import asyncio
         tracer = leaks.JobTracer()
         results = {}
-        places = [[None] * 8 for _ in range(4)]
+        slots = [[None] * 8 for _ in range(4)]
         async def piece(number, at):
             await asyncio.sleep(0)
-            places[number][at] = bytearray(100_000)
+            slots[number][at] = bytearray(100_000)
             await asyncio.sleep(0)
         async def work(number):
             with tracer.job(str(number)) as job:
                 for at in range(number):
                     await piece(number, at)
-                # Tasks that a job starts work for it.
+                # Tasks that a job starts belong to it.
                 await asyncio.gather(*[asyncio.create_task(piece(number, number + at)) for at in range(number)])
             results[number] = job.retained_bytes
         async def main():
             await asyncio.gather(*[work(number) for number in range(4)])
         asyncio.run(main())
-        places = [[None] * 8 for _ in range(4)]
+        slots = [[None] * 8 for _ in range(4)]
         asyncio.run(main())
         print(json.dumps(results))
         """,
@@ -173,24 +174,24 @@ def test_M7_jobs_in_asyncio_tasks_have_their_own_and_their_tasks_too(tmp_path: P
 
 
 @pytest.mark.skipif(importlib.util.find_spec("greenlet") is None, reason="greenlet has no wheel for this interpreter")
-def test_M7_jobs_in_greenlets_have_their_own(tmp_path: Path) -> None:
+def test_jobs_in_greenlets_have_separate_accounts(tmp_path: Path) -> None:
     seen = run(
         tmp_path,
         """
         from greenlet import greenlet, getcurrent
         tracer = leaks.JobTracer()
         results = {}
-        places = [[None] * 4 for _ in range(4)]
+        slots = [[None] * 4 for _ in range(4)]
         main = getcurrent()
         def work(number):
             with tracer.job(str(number)) as job:
                 for at in range(number):
                     main.switch()
-                    places[number][at] = bytearray(100_000)
+                    slots[number][at] = bytearray(100_000)
                     main.switch()
             results[number] = job.retained_bytes
         for turn in range(2):
-            places = [[None] * 4 for _ in range(4)]
+            slots = [[None] * 4 for _ in range(4)]
             running = [greenlet(work) for _ in range(4)]
             for number, each in enumerate(running):
                 each.switch(number)
@@ -206,7 +207,7 @@ def test_M7_jobs_in_greenlets_have_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
-def test_what_replaces_something_of_equal_size_leaves_nothing(tmp_path: Path) -> None:
+def test_replacing_an_object_of_equal_size_retains_nothing(tmp_path: Path) -> None:
     seen = run(
         tmp_path,
         """
@@ -223,11 +224,11 @@ def test_what_replaces_something_of_equal_size_leaves_nothing(tmp_path: Path) ->
         """,
     )
     assert all(number > 99_000 for number in seen[:2])
-    assert [number for number in seen[2:] if abs(number) > ROOM] == []
+    assert [number for number in seen[2:] if abs(number) > TOLERANCE] == []
 
 
 @pytest.mark.once
-def test_memory_of_C_libraries_counts_and_belongs_to_its_array(tmp_path: Path) -> None:
+def test_memory_of_c_libraries_belongs_to_the_array_that_owns_it(tmp_path: Path) -> None:
     pytest.importorskip("numpy")
     kept, rows = run(
         tmp_path,
@@ -243,12 +244,12 @@ def test_memory_of_C_libraries_counts_and_belongs_to_its_array(tmp_path: Path) -
         print(json.dumps([job.retained_bytes, [[row.name, row.bytes] for row in job.grown_types]]))
         """,
     )
-    assert 0 <= kept - 800_000 <= ROOM
+    assert 0 <= kept - 800_000 <= TOLERANCE
     assert [row for row in rows if row[0] == "numpy.ndarray" and row[1] >= 800_000]
 
 
 @pytest.mark.once
-def test_the_decorator_and_the_two_calls_say_the_same_as_the_block(tmp_path: Path) -> None:
+def test_decorator_and_before_after_calls_agree_with_the_with_block(tmp_path: Path) -> None:
     seen = run(
         tmp_path,
         """
@@ -276,11 +277,11 @@ def test_the_decorator_and_the_two_calls_say_the_same_as_the_block(tmp_path: Pat
         """,
     )
     assert [name for name, _ in seen] == ["decorated", "keep_three", "asynchronous", "two calls", "here"] * 2
-    assert [row for row in seen[5:] if not 0 <= row[1] - THREE_BUFFERS <= 10 * ROOM] == []
+    assert [row for row in seen[5:] if not 0 <= row[1] - THREE_BUFFERS <= 10 * TOLERANCE] == []
 
 
 @pytest.mark.once
-def test_M5_max_memory_asks_for_a_stop_and_leaves_a_report_of_what_grew(tmp_path: Path) -> None:
+def test_max_memory_requests_a_stop_and_writes_a_report_of_the_growth(tmp_path: Path) -> None:
     before, n_jobs, path = run(
         tmp_path,
         """
@@ -341,36 +342,34 @@ RECORDED_AND_TRACED = """
 
 
 @pytest.mark.parametrize("options", [{"objects": True}, {}])
-def test_jobs_are_traced_and_the_process_recorded_at_the_same_time(
+def test_jobs_can_be_traced_while_the_process_is_recorded(
     tmp_path: Path, stats: Callable[..., dict[str, Any]], options: dict[str, bool]
 ) -> None:
     seen = run(tmp_path, RECORDED_AND_TRACED.replace("OPTIONS", repr(options)))
     for when, (kept, nothing) in seen.items():
-        assert 0 <= kept - THREE_BUFFERS <= ROOM, when
-        assert 0 <= nothing <= ROOM, when
+        assert 0 <= kept - THREE_BUFFERS <= TOLERANCE, when
+        assert 0 <= nothing <= TOLERANCE, when
     line = next(number for number, text in enumerate(HEAD.splitlines(), 1) if "KEPT[n_kept] =" in text)
-    # Nothing is in a capture twice, and what was released is gone from it.
+    # No block is in a capture twice, and freed blocks are not live.
     for name, n_calls in (("around", 4), ("within", 1), ("crossing", 2)):
         found = stats(tmp_path / f"{name}.tide")
-        sites = [place["size"] for place in found["top_allocations_by_size"] if place["location"].endswith(f":{line}")]
-        assert 0 <= sum(sites) - n_calls * THREE_BUFFERS <= 2 * ROOM, name
+        sites = [site["size"] for site in found["top_allocations_by_size"] if site["location"].endswith(f":{line}")]
+        assert 0 <= sum(sites) - n_calls * THREE_BUFFERS <= 2 * TOLERANCE, name
         live = found["heaptide"]["processes"][0]["live_bytes"]
-        assert 0 <= live - n_calls * THREE_BUFFERS <= 200 * ROOM, name
+        assert 0 <= live - n_calls * THREE_BUFFERS <= 200 * TOLERANCE, name
 
 
 @pytest.mark.once
-def test_jobs_are_traced_while_a_sample_of_the_process_is_recorded(
-    tmp_path: Path, stats: Callable[..., dict[str, Any]]
-) -> None:
+def test_jobs_can_be_traced_while_the_process_is_sampled(tmp_path: Path, stats: Callable[..., dict[str, Any]]) -> None:
     seen = run(tmp_path, RECORDED_AND_TRACED.replace("OPTIONS", "{'sample': 50_000}"))
     for when, (kept, nothing) in seen.items():
-        assert 0 <= kept - THREE_BUFFERS <= ROOM, when
-        assert 0 <= nothing <= ROOM, when
+        assert 0 <= kept - THREE_BUFFERS <= TOLERANCE, when
+        assert 0 <= nothing <= TOLERANCE, when
     assert stats(tmp_path / "around.tide")["total_bytes_allocated"] > 0
 
 
 @pytest.mark.once
-def test_a_forked_child_goes_on_with_its_own_accounts(tmp_path: Path) -> None:
+def test_forked_child_continues_with_separate_accounts(tmp_path: Path) -> None:
     child, parent = run(
         tmp_path,
         """
@@ -390,8 +389,8 @@ def test_a_forked_child_goes_on_with_its_own_accounts(tmp_path: Path) -> None:
         print(json.dumps([int(os.read(reads, 100)), one()]))
         """,
     )
-    assert 0 <= child - THREE_BUFFERS <= ROOM
-    assert 0 <= parent - THREE_BUFFERS <= ROOM
+    assert 0 <= child - THREE_BUFFERS <= TOLERANCE
+    assert 0 <= parent - THREE_BUFFERS <= TOLERANCE
 
 
 @pytest.mark.once
@@ -418,28 +417,26 @@ def test_fork_handlers_of_libraries_may_allocate(tmp_path: Path, extension: Call
         """,
     )
     assert status == 7
-    assert 0 <= parent - THREE_BUFFERS <= 5 * ROOM
+    assert 0 <= parent - THREE_BUFFERS <= 5 * TOLERANCE
 
 
 @pytest.mark.once
-def test_what_is_reallocated_from_nothing_is_the_jobs_whatever_was_released_before_it(
-    tmp_path: Path, extension: Callable[..., Path]
-) -> None:
+def test_block_from_realloc_of_null_belongs_to_the_job(tmp_path: Path, extension: Callable[..., Path]) -> None:
     library = extension("realloc_after_free")
     kept = run(
         tmp_path,
         f"""
         import ctypes
         library = ctypes.CDLL({str(library)!r})
-        library.make.restype = library.give_back_and_make.restype = ctypes.c_void_p
+        library.make.restype = library.free_and_realloc.restype = ctypes.c_void_p
         library.make.argtypes = [ctypes.c_size_t]
-        library.give_back_and_make.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        library.free_and_realloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
         olds = [library.make(300_000) for _ in range(2)]
         tracer, news = leaks.JobTracer(), [None, None]
         for at in range(2):
             with tracer.job("from nothing") as job:
-                news[at] = library.give_back_and_make(olds[at], 500_000)
+                news[at] = library.free_and_realloc(olds[at], 500_000)
         print(json.dumps(job.retained_bytes))
         """,
     )
-    assert 0 <= kept - 500_000 <= ROOM
+    assert 0 <= kept - 500_000 <= TOLERANCE

@@ -1,4 +1,7 @@
-"""Threads, pools and greenlets that a job starts belong to it. Buffers are so large that machinery does not matter."""
+"""Tests that memory retained by threads, pools and greenlets belongs to the job that started them.
+
+The buffers are large, so that the memory of the threads themselves does not matter.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import pytest
 from support.job_program import run
 
 BUFFER = 1_000_000
-ROOM = 100_000
+TOLERANCE = 100_000
 
 HEAD = """
         import threading
@@ -21,10 +24,11 @@ HEAD = """
 
 
 def is_about(left: int, n_buffers: int) -> bool:
-    return abs(left - n_buffers * BUFFER) < ROOM
+    """Whether a job retained about this many buffers."""
+    return abs(left - n_buffers * BUFFER) < TOLERANCE
 
 
-def test_M7_what_threads_of_a_job_leave_is_the_jobs(tmp_path: Path) -> None:
+def test_memory_retained_by_a_jobs_threads_belongs_to_the_job(tmp_path: Path) -> None:
     thread, own_class, pool, restored, outside = run(
         tmp_path,
         HEAD
@@ -53,7 +57,7 @@ def test_M7_what_threads_of_a_job_leave_is_the_jobs(tmp_path: Path) -> None:
     assert restored
 
 
-def test_M7_work_in_a_shared_pool_is_whose_job_handed_it_over(tmp_path: Path) -> None:
+def test_work_in_a_shared_pool_belongs_to_the_job_that_submitted_it(tmp_path: Path) -> None:
     first, second, later = run(
         tmp_path,
         HEAD
@@ -86,7 +90,7 @@ def test_M7_work_in_a_shared_pool_is_whose_job_handed_it_over(tmp_path: Path) ->
 
 @pytest.mark.once
 @pytest.mark.skipif(importlib.util.find_spec("gevent") is None, reason="gevent is not installed")
-def test_M7_what_greenlets_of_a_job_leave_is_the_jobs(tmp_path: Path) -> None:
+def test_memory_retained_by_a_jobs_greenlets_belongs_to_the_job(tmp_path: Path) -> None:
     spawned, pooled, outside = run(
         tmp_path,
         """

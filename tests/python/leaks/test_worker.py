@@ -1,4 +1,4 @@
-"""``heaptide worker``: rows M1, M3, M5 and M10 of the checklist, as a user types them."""
+"""Tests ``heaptide worker``: reports and graphs of each job, its limits, and its options."""
 
 from __future__ import annotations
 
@@ -51,33 +51,33 @@ class Task:
 
 
 def worker(folder: Path, *arguments: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run `heaptide worker` beside a module of tasks."""
+    """Run `heaptide worker` in a folder with a module of tasks."""
     (folder / "tasks.py").write_text(TASKS)
     return python("-m", "heaptide", "worker", *arguments, cwd=folder, check=check, **env)
 
 
-def left(output: str) -> list[int]:
-    """What each job left, in bytes."""
+def retained(output: str) -> list[int]:
+    """Return the retained bytes of each job from the output."""
     return [int(number.replace(",", "")) for number in re.findall(r"^job .* left (-?[\d,]+) byte", output, re.M)]
 
 
-def test_M1_each_job_is_reported_with_its_grown_types_on_standard_output(tmp_path: Path) -> None:
+def test_each_job_is_reported_with_its_grown_types_on_standard_output(tmp_path: Path) -> None:
     output = worker(tmp_path, "--trace_memory", "--greenlets", "1", "--max_jobs", "4", "tasks:leak").stdout
-    assert [number for number in left(output) if not 10_000 < number < 13_000] == []
+    assert [number for number in retained(output) if not 10_000 < number < 13_000] == []
     rows = re.findall(r"^  tasks\.Document +(\d+) +\+(\d+) ", output, re.M)
     assert rows[:4] == [("1", "1"), ("2", "1"), ("3", "1"), ("4", "1")]
     line = TASKS.splitlines().index('        REGISTRY["documents"].append(Document(bytes(10_000)))  # the line') + 1
     assert f"tasks.py:{line} leak" in output
-    assert "runpy" not in output, "the frames that started the worker are not the job's"
+    assert "runpy" not in output, "the frames that started the worker do not belong to the job"
 
 
-def test_M1_a_job_that_leaves_nothing_says_so(tmp_path: Path) -> None:
+def test_job_that_retains_nothing_is_reported_so(tmp_path: Path) -> None:
     output = worker(tmp_path, "--trace_memory", "--max_jobs", "3", "tasks.clean").stdout
-    assert left(output)[1:] == [0, 0]
+    assert retained(output)[1:] == [0, 0]
     assert "no objects left" in output
 
 
-def test_M3_there_is_a_graph_for_each_job_in_a_folder_that_is_made(tmp_path: Path) -> None:
+def test_each_job_has_a_graph_in_a_folder_that_is_created(tmp_path: Path) -> None:
     options = ["--trace_memory", "--trace_memory_type=Document", "--trace_memory_output_dir=memdbg/graphs"]
     worker(tmp_path, *options, "--max_jobs", "2", "tasks:leak", "--params", '{"n": 5}')
     folder = tmp_path / "memdbg" / "graphs"
@@ -90,7 +90,7 @@ def test_M3_there_is_a_graph_for_each_job_in_a_folder_that_is_made(tmp_path: Pat
     assert "tasks.Document" in (folder / names[2]).read_text()
 
 
-def test_M3_the_same_run_draws_the_same_graph(tmp_path: Path) -> None:
+def test_same_run_draws_the_same_graph(tmp_path: Path) -> None:
     drawn = []
     for name in ("one", "two"):
         options = ["--trace_memory_type=tasks.Document", f"--trace_memory_output_dir={name}"]
@@ -100,22 +100,22 @@ def test_M3_the_same_run_draws_the_same_graph(tmp_path: Path) -> None:
     assert drawn[0] == drawn[1]
 
 
-def test_M3_a_type_of_which_nothing_is_left_is_a_message(tmp_path: Path) -> None:
+def test_type_without_retained_objects_is_reported(tmp_path: Path) -> None:
     done = worker(tmp_path, "--trace_memory", "--trace_memory_type=Nowhere", "--max_jobs", "1", "tasks:leak")
     assert "job tasks:leak left no objects of type Nowhere, so there is no graph" in done.stderr
     assert list(tmp_path.glob("memory_traces/*")) == []
 
 
-def test_M2_a_failed_job_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
+def test_failed_job_is_reported_and_the_worker_continues(tmp_path: Path) -> None:
     done = worker(tmp_path, "--trace_memory", "--max_jobs", "3", "tasks:fails", check=False)
     assert done.returncode == 1
-    assert [number for number in left(done.stdout) if not 10_000 < number < 13_000] == []
+    assert [number for number in retained(done.stdout) if not 10_000 < number < 13_000] == []
     assert done.stdout.count("and failed") == 3
     assert done.stderr.count("ValueError: of the job's own") == 3
 
 
 @pytest.mark.parametrize("at_once", ["1", "2"])
-def test_job_that_exits_fails_and_the_others_go_on(tmp_path: Path, at_once: str) -> None:
+def test_job_that_exits_fails_and_the_worker_continues(tmp_path: Path, at_once: str) -> None:
     options = ["--trace_memory", "--greenlets", at_once, "--max_jobs", "3"]
     done = worker(tmp_path, *options, "tasks:exits", check=False)
     assert done.returncode == 1
@@ -123,7 +123,7 @@ def test_job_that_exits_fails_and_the_others_go_on(tmp_path: Path, at_once: str)
     assert done.stderr.count("SystemExit: 7") == 3
 
 
-def test_M5_max_memory_ends_the_worker_after_the_current_job_with_a_report(tmp_path: Path) -> None:
+def test_max_memory_stops_the_worker_after_the_current_job_with_a_report(tmp_path: Path) -> None:
     (tmp_path / "grows.py").write_text("kept = []\ndef perform():\n    kept.append(b'x' * 20_000_000)\n")
     done = python("-m", "heaptide", "worker", "--max_memory", "200", "--max_jobs", "100", "grows.py", cwd=tmp_path)
     (report,) = tmp_path.glob("memory_traces/heaptide-grown.*.txt")
@@ -138,28 +138,28 @@ def test_M5_max_memory_ends_the_worker_after_the_current_job_with_a_report(tmp_p
 @pytest.mark.parametrize(
     ("value", "is_on"), [("False", False), ("0", False), ("no", False), ("True", True), ("1", True)]
 )
-def test_M10_booleans_in_the_environment_mean_what_they_say(tmp_path: Path, value: str, is_on: bool) -> None:
+def test_booleans_in_the_environment_are_understood(tmp_path: Path, value: str, is_on: bool) -> None:
     output = worker(tmp_path, "--max_jobs", "1", "tasks:leak", MRQ_TRACE_MEMORY=value).stdout
-    assert (len(left(output)) == 1) is is_on
+    assert (len(retained(output)) == 1) is is_on
 
 
-def test_M10_the_command_line_counts_before_the_environment_and_nonsense_is_told(tmp_path: Path) -> None:
+def test_command_line_overrides_the_environment_and_invalid_values_are_reported(tmp_path: Path) -> None:
     done = worker(tmp_path, "--max_jobs", "1", "--trace_memory=no", "tasks:leak", HEAPTIDE_TRACE_MEMORY="yes")
-    assert left(done.stdout) == []
+    assert retained(done.stdout) == []
     done = worker(tmp_path, "--trace_memory", "tasks:leak", HEAPTIDE_MAX_JOBS="2", MRQ_GREENLETS="many")
-    assert len(left(done.stdout)) == 2
+    assert len(retained(done.stdout)) == 2
     assert "MRQ_GREENLETS is 'many', which is not understood" in done.stderr
 
 
-def test_M7_jobs_that_run_side_by_side_have_their_own_numbers(tmp_path: Path) -> None:
+def test_concurrent_jobs_have_separate_numbers(tmp_path: Path) -> None:
     worker(tmp_path, "--max_jobs", "1", "tasks:leak")
     output = worker(tmp_path, "--trace_memory", "--greenlets", "4", "--max_jobs", "8", "tasks:leak_later").stdout
-    assert len(left(output)) == 8
-    assert all(number > 10_000 for number in left(output))
+    assert len(retained(output)) == 8
+    assert all(number > 10_000 for number in retained(output))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("gevent") is None, reason="gevent is not installed")
-def test_M7_greenlets_are_gevents(tmp_path: Path) -> None:
+def test_greenlets_run_on_gevent(tmp_path: Path) -> None:
     (tmp_path / "waits.py").write_text(
         "import time, gevent\nkept = []\n"
         "def perform():\n    time.sleep(0.001)\n    kept.append(bytes(10_000))\n    time.sleep(0.001)\n"
@@ -167,11 +167,11 @@ def test_M7_greenlets_are_gevents(tmp_path: Path) -> None:
     )
     options = ["--trace_memory", "--greenlets", "3", "--max_jobs", "9", "waits.py"]
     output = python("-m", "heaptide", "worker", *options, cwd=tmp_path).stdout
-    assert len(left(output)) == 9
-    assert all(number > 10_000 for number in left(output))
+    assert len(retained(output)) == 9
+    assert all(number > 10_000 for number in retained(output))
 
 
-def test_a_file_of_jobs_is_run_line_by_line(tmp_path: Path) -> None:
+def test_file_of_jobs_is_run_line_by_line(tmp_path: Path) -> None:
     lines = ['{"path": "tasks:leak", "params": {"n": 2}}', "", '{"path": "tasks:Task", "params": {"n": 3}}']
     (tmp_path / "jobs.jsonl").write_text("\n".join(lines))
     output = worker(tmp_path, "--trace_memory", "jobs.jsonl").stdout
@@ -190,14 +190,16 @@ def test_a_file_of_jobs_is_run_line_by_line(tmp_path: Path) -> None:
         (["tasks:leak", "--params", "["], "--params is not JSON"),
     ],
 )
-def test_a_job_that_cannot_be_found_is_one_sentence(tmp_path: Path, arguments: list[str], says: str) -> None:
+def test_job_that_cannot_be_loaded_is_reported_without_a_traceback(
+    tmp_path: Path, arguments: list[str], says: str
+) -> None:
     done = worker(tmp_path, *arguments, check=False)
     assert done.returncode == 1
     assert says in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_signal_lets_the_current_job_end(tmp_path: Path) -> None:
+def test_signal_ends_the_worker_after_the_current_job(tmp_path: Path) -> None:
     (tmp_path / "long.py").write_text(
         "import sys\ndef perform():\n    print('begun', flush=True)\n    sys.stdin.readline()\n    print('ended', flush=True)\n"
     )

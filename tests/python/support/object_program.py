@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import textwrap
 from pathlib import Path
 from typing import Any
 
-from support.commands import python
+from support.json_program import run_json
 
 HEAD = """
 import gc, io, json, sys
@@ -22,6 +20,4 @@ class Node:
 
 def run(tmp_path: Path, body: str) -> Any:
     """Run a program that starts with `HEAD` and prints a JSON document last, and return the document."""
-    program = tmp_path / "program.py"
-    program.write_text(HEAD + textwrap.dedent(body))
-    return json.loads(python(program, cwd=tmp_path).stdout.splitlines()[-1])
+    return run_json(tmp_path, HEAD, body)
