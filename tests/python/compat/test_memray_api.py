@@ -1,4 +1,4 @@
-"""Code written for memray runs on our engine unchanged, and what is different is said in words."""
+"""Tests that code written for memray runs on Heaptide unchanged, and that unsupported features are refused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_program_written_for_memray_runs_unchanged(tmp_path: Path) -> None:
         (tmp_path / "page.html").unlink(missing_ok=True)
         done = python("job.py", cwd=tmp_path, HEAPTIDE_COMPAT="memray", HEAPTIDE_CONFIG="off")
         assert "Total allocations" in done.stdout and done.stderr == ""
-        # An earlier file of the same name is kept: a second start does not fail.
+        # An earlier file of the same name is kept, and a second start does not fail.
         assert len(list(tmp_path.glob("out*.bin"))) == n_captures
     assert (tmp_path / "page.html").read_text().startswith("<!")
     head = heaptide("parse", tmp_path / "out.bin").stdout.splitlines()[0]
@@ -47,7 +47,7 @@ def test_program_written_for_memray_runs_unchanged(tmp_path: Path) -> None:
     assert " aggregate=true " in heaptide("parse", tmp_path / "other.bin").stdout.splitlines()[0]
 
 
-def test_reader_gives_the_records_of_a_capture(tmp_path: Path) -> None:
+def test_reader_returns_the_records_of_a_capture(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text("def work(): return bytes(3_000_000)\nheld = work()\nwork()\n")
     heaptide("run", "-q", "-o", tmp_path / "job.bin", tmp_path / "job.py")
     with memray.FileReader(tmp_path / "job.bin") as reader:
@@ -67,7 +67,7 @@ def test_reader_gives_the_records_of_a_capture(tmp_path: Path) -> None:
         reader.get_leaked_allocation_records()
 
 
-def test_files_that_cannot_be_read_raise_what_memray_raises(tmp_path: Path) -> None:
+def test_unreadable_files_raise_memrays_exceptions(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         memray.FileReader(tmp_path / "missing.bin")
     (tmp_path / "junk.bin").write_text("junk")
@@ -75,7 +75,7 @@ def test_files_that_cannot_be_read_raise_what_memray_raises(tmp_path: Path) -> N
         memray.FileReader(tmp_path / "junk.bin")
 
 
-def test_what_we_do_not_do_is_refused_in_words(tmp_path: Path) -> None:
+def test_unsupported_features_are_refused_with_an_explanation(tmp_path: Path) -> None:
     with pytest.raises(NotImplementedError, match="HEAPTIDE_CONTROL"):
         memray.SocketDestination(8000)
     with pytest.raises(NotImplementedError, match="lifetimes"):
@@ -118,7 +118,7 @@ assert found is memray
     assert [path.name for path in tmp_path.iterdir()] == ["first.bin"]
 
 
-def test_only_what_was_asked_for_is_replaced(tmp_path: Path) -> None:
+def test_only_requested_modules_are_replaced(tmp_path: Path) -> None:
     (tmp_path / "memray.py").write_text("real = True")
     code = "import memray; print(hasattr(memray, 'real'))"
     assert python("-c", code, cwd=tmp_path).stdout == "True\n"

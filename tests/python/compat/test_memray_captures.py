@@ -1,4 +1,4 @@
-"""Captures of memray are read as memray reads them: the same totals, peak and leaks on every call stack."""
+"""Tests that captures of memray are read as memray reads them: the same totals, peak and leaks of every call stack."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ PROGRAM = PROGRAMS / "deterministic_allocations.py"
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All allocations of the program, as memray writes them by default."""
+    """A capture of all allocations of the program, which is memray's default."""
     return memray_run(tmp_path_factory.mktemp("memray"), PROGRAM)
 
 
 @pytest.fixture(scope="module")
 def aggregated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the program held at its peak and at its end."""
+    """A capture of the live blocks of the program at its peak and at its end."""
     return memray_run(tmp_path_factory.mktemp("aggregated"), PROGRAM, "--aggregate")
 
 
 @pytest.mark.skipif(
     sys.version_info >= (3, 14),
-    reason="the libffi of these interpreters maps a page over its own mapping: memray counts it twice, and we once",
+    reason="the libffi of these interpreters maps a page over its own mapping, which memray counts twice",
 )
-def test_every_stack_has_the_numbers_that_memray_shows(recorded: Path) -> None:
+def test_every_stack_has_memrays_numbers(recorded: Path) -> None:
     assert heaptide_numbers(recorded) == memray_numbers(recorded)
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("options", [["--native"], ["--trace-python-allocators"], ["--no-compress"]], ids="".join)
-def test_every_kind_of_full_capture_is_read(tmp_path: Path, options: list[str]) -> None:
+def test_every_variant_of_a_full_capture_is_read(tmp_path: Path, options: list[str]) -> None:
     capture = memray_run(tmp_path, PROGRAM, *options)
     assert heaptide_numbers(capture) == memray_numbers(capture)
 
@@ -48,42 +48,42 @@ def test_every_kind_of_full_capture_is_read(tmp_path: Path, options: list[str]) 
 @pytest.mark.parametrize("is_native", [False, True])
 def test_aggregated_capture_has_the_same_peak_and_leaks(aggregated: Path, tmp_path: Path, is_native: bool) -> None:
     capture = memray_run(tmp_path, PROGRAM, "--aggregate", "--native", "--no-compress") if is_native else aggregated
-    ours, theirs = heaptide_numbers(capture), memray_numbers(capture)
+    actual, expected = heaptide_numbers(capture), memray_numbers(capture)
 
     def sizes(sums: dict[Stack, Amount]) -> dict[Stack, int]:
-        # Only bytes: memray counts one for each merged record, however many blocks that is (its defect 1).
+        # Compares bytes only: memray wrongly counts one block for each merged record.
         return {stack: size for stack, (size, _) in sums.items() if size}
 
-    assert ours.total is None
-    assert sizes(dict(ours.peak)) == sizes(dict(theirs.peak))
-    assert sizes(dict(ours.leaked)) == sizes(dict(theirs.leaked))
+    assert actual.total is None
+    assert sizes(dict(actual.peak)) == sizes(dict(expected.peak))
+    assert sizes(dict(actual.leaked)) == sizes(dict(expected.leaked))
 
 
 @pytest.mark.once
-def test_stats_say_what_memray_says(recorded: Path, tmp_path: Path) -> None:
-    ours = json.loads(heaptide("stats", "--json", recorded).stdout)
+def test_stats_equal_memrays_stats(recorded: Path, tmp_path: Path) -> None:
+    actual = json.loads(heaptide("stats", "--json", recorded).stdout)
     written = tmp_path / "memray.json"
     subprocess.run(
         [sys.executable, "-m", "memray", "stats", "--json", "-o", written, recorded], check=True, capture_output=True
     )
-    theirs = json.loads(written.read_text())
+    expected = json.loads(written.read_text())
     same = [
         *("total_num_allocations", "total_bytes_allocated", "allocator_type_distribution"),
         *("top_allocations_by_size", "top_allocations_by_count"),
     ]
-    assert {key: ours[key] for key in same} == {key: theirs[key] for key in same}
-    # memray puts a size that is exactly on the edge of two bins into the wrong one; the numbers of blocks are the same.
-    assert sum(bin["count"] for bin in ours["allocation_size_histogram"]) == theirs["total_num_allocations"]
+    assert {key: actual[key] for key in same} == {key: expected[key] for key in same}
+    # memray puts a size exactly between two bins into the wrong one; the number of blocks is the same.
+    assert sum(bin["count"] for bin in actual["allocation_size_histogram"]) == expected["total_num_allocations"]
     same = ["start_time", "end_time", "peak_memory", "command_line", "pid", "main_thread_id", "python_allocator"]
     same += ["trace_python_allocators", "file_format"]
-    assert {key: ours["metadata"][key] for key in same} == {key: theirs["metadata"][key] for key in same}
+    assert {key: actual["metadata"][key] for key in same} == {key: expected["metadata"][key] for key in same}
 
 
 @pytest.mark.once
-def test_aggregated_capture_says_that_it_has_no_totals(aggregated: Path) -> None:
-    said = heaptide("stats", aggregated).stdout
-    assert "not in this capture" in said
-    assert "holds no totals" in said
+def test_stats_of_an_aggregated_capture_state_that_it_has_no_totals(aggregated: Path) -> None:
+    report = heaptide("stats", aggregated).stdout
+    assert "not in this capture" in report
+    assert "holds no totals" in report
     statistics = json.loads(heaptide("stats", "--json", aggregated).stdout)
     assert statistics["total_bytes_allocated"] is None
     with memray.FileReader(aggregated) as reader:
@@ -91,7 +91,7 @@ def test_aggregated_capture_says_that_it_has_no_totals(aggregated: Path) -> None
 
 
 @pytest.mark.once
-def test_every_report_is_made_of_a_memray_capture(recorded: Path, tmp_path: Path) -> None:
+def test_every_report_works_on_a_memray_capture(recorded: Path, tmp_path: Path) -> None:
     for command in (["summary"], ["tree"], ["parse"], ["transform", "collapsed", "-o", "-"]):
         assert "come_and_go" in heaptide(*command, recorded, cwd=tmp_path).stdout, command
     for command in (["flamegraph"], ["table"]):
@@ -138,15 +138,14 @@ def test_capture_of_a_killed_program_is_read_to_its_last_whole_record(tmp_path: 
     done = subprocess.run(command, cwd=tmp_path, capture_output=True)
     assert done.returncode < 0
     capture = tmp_path / "killed.bin"
-    ours = heaptide_numbers(capture)
-    assert ours == memray_numbers(capture)
-    assert sum(size for size, _ in ours.leaked.values()) > 10 << 20
-    said = heaptide("stats", capture).stdout
-    assert "did not end its recording" in said
+    numbers = heaptide_numbers(capture)
+    assert numbers == memray_numbers(capture)
+    assert sum(size for size, _ in numbers.leaked.values()) > 10 << 20
+    assert "did not end its recording" in heaptide("stats", capture).stdout
 
 
 @pytest.mark.once
-def test_cut_and_overwritten_captures_give_the_good_part_and_a_note(tmp_path: Path) -> None:
+def test_truncated_and_overwritten_captures_yield_the_good_part_and_a_note(tmp_path: Path) -> None:
     whole = memray_run(tmp_path, PROGRAM, "--no-compress").read_bytes().rstrip(b"\0")
     damaged = tmp_path / "damaged.bin"
     for bytes_left in (whole[: len(whole) // 2], whole[: len(whole) // 2] + b"\x3f" * 500):
@@ -169,7 +168,7 @@ def test_other_formats_of_memray_are_refused_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
-def test_reader_of_parse_may_leave_early(recorded: Path) -> None:
+def test_closed_output_pipe_of_parse_is_not_an_error(recorded: Path) -> None:
     command = [sys.executable, "-m", "heaptide", "parse", str(recorded)]
     reading, writing = os.pipe()
     os.close(reading)
@@ -180,29 +179,29 @@ def test_reader_of_parse_may_leave_early(recorded: Path) -> None:
 
 @pytest.mark.once
 @pytest.mark.parametrize("threshold", [1, 20])
-def test_temporary_blocks_are_those_that_memray_finds(recorded: Path, threshold: int) -> None:
-    said = heaptide(
+def test_temporary_blocks_equal_those_of_memray(recorded: Path, threshold: int) -> None:
+    exported = heaptide(
         *("transform", "csv", "--temporary-allocation-threshold", str(threshold), "-o", "-", recorded)
     ).stdout
-    ours: dict[Stack, Amount] = {}
-    for row in csv.DictReader(io.StringIO(said)):
+    actual: dict[Stack, Amount] = {}
+    for row in csv.DictReader(io.StringIO(exported)):
         frames = [frame.rsplit(";", 2) for frame in row["stack_trace"].split("|")]
         stack = tuple((function, file, int(line)) for function, file, line in frames)
-        size, count = ours.get(stack, (0, 0))
-        ours[stack] = (size + int(row["size"]), count + int(row["num_allocations"]))
+        size, count = actual.get(stack, (0, 0))
+        actual[stack] = (size + int(row["size"]), count + int(row["num_allocations"]))
     with memray.FileReader(recorded) as reader:
-        theirs = summed(reader.get_temporary_allocation_records(merge_threads=True, threshold=threshold))
-    # What a thread hands to one that it starts is released there. If its address is then used again there, and released
-    # by the first thread, memray takes the two blocks for one, and calls it temporary.
-    for numbers in (ours, theirs):
+        expected = summed(reader.get_temporary_allocation_records(merge_threads=True, threshold=threshold))
+    # A block that a thread passes to a thread it starts is freed there. If that thread reuses the address, and the first
+    # thread frees the new block, memray takes both blocks for one temporary block.
+    for numbers in (actual, expected):
         for stack in [stack for stack in numbers if stack[0][0] == "start" and stack[0][1].endswith("threading.py")]:
             del numbers[stack]
-    assert ours
-    assert ours == theirs
+    assert actual
+    assert actual == expected
 
 
 @pytest.mark.once
-def test_aggregated_capture_refuses_what_it_cannot_know(aggregated: Path, tmp_path: Path) -> None:
+def test_aggregated_capture_refuses_views_it_does_not_contain(aggregated: Path, tmp_path: Path) -> None:
     heaptide("flamegraph", "-o", "page.html", aggregated, cwd=tmp_path)
     for options in (["--temporary-allocations"], ["--total"], ["--from", "1ms"]):
         done = heaptide("tree", *options, aggregated, check=False)
@@ -212,10 +211,10 @@ def test_aggregated_capture_refuses_what_it_cannot_know(aggregated: Path, tmp_pa
 
 
 @pytest.mark.once
-def test_comparison_with_an_aggregated_capture_leaves_out_what_it_cannot_know(recorded: Path, aggregated: Path) -> None:
-    said = heaptide("diff", aggregated, recorded).stdout
-    assert "alive at the end" in said
-    assert "allocated in all" not in said
+def test_diff_with_an_aggregated_capture_omits_missing_views(recorded: Path, aggregated: Path) -> None:
+    report = heaptide("diff", aggregated, recorded).stdout
+    assert "alive at the end" in report
+    assert "allocated in all" not in report
     whole = json.loads(heaptide("diff", "--json", aggregated, recorded).stdout)["whole"]
     assert whole["peak"]["before_bytes"] > 0
     assert whole["total"] is None

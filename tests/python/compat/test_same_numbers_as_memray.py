@@ -1,7 +1,7 @@
-"""The same programs under memray and under us: every location has the same bytes and blocks.
+"""Tests that memray and Heaptide report the same bytes and blocks for every line of a program.
 
-Compared are the programs' own lines. What the interpreter and the launchers allocate around them is not the same: each
-profiler imports modules of its own. Differences that are memray's defects are named where they are allowed for.
+Only lines of the program are compared, since the two profilers import different modules around it. Comments name the
+defects of memray that the comparison allows for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from support.commands import PROGRAMS, heaptide
 from support.memray_comparison import Amount, Stack, by_location, heaptide_numbers, memray_numbers, memray_run
 
-# One interpreter is enough: that frames, lines and hooks are right on each of them is tested elsewhere.
+# One interpreter is enough: other tests check frames, lines and hooks on each of them.
 pytestmark = [
     pytest.mark.once,
     pytest.mark.skipif(
@@ -24,41 +24,41 @@ pytestmark = [
     ),
 ]
 
-# In which function Python maps its own pools is chance, and so is at which line of a module its namespace grows: each
-# launcher puts other names into it before the program runs.
-CHANCE = {"make_room", "<module>"}
-# memray does not see functions that a program looks up by name; test_looked_up_functions.py is about those.
-LOOKED_UP = {"map_and_release_half"}
+# The function in which Python maps its pools varies, and so does the line where the namespace of a module grows: each
+# launcher adds other names to it before the program runs.
+VARYING = {"make_room", "<module>"}
+# memray does not record functions that a program finds with dlsym; hooks/test_dlsym.py tests those.
+FOUND_BY_DLSYM = {"map_and_release_half"}
 
 
-def recorded(folder: Path, program: Path, ours: list[str], theirs: list[str]) -> tuple[Path, Path]:
-    """Our capture and memray's of a program; both see it under the same name."""
+def record(folder: Path, program: Path, options: list[str], memray_options: list[str]) -> tuple[Path, Path]:
+    """Record a program with Heaptide and with memray, under the same path."""
     local = folder / program.name
     if local != program:
         shutil.copy(program, local)
-    heaptide("run", "-q", "-f", *ours, "-o", "ours.tide", local.name, cwd=folder)
-    return folder / "ours.tide", memray_run(folder, Path(local.name), *theirs)
+    heaptide("run", "-q", "-f", *options, "-o", "heaptide.tide", local.name, cwd=folder)
+    return folder / "heaptide.tide", memray_run(folder, Path(local.name), *memray_options)
 
 
 def own_lines(sums: Mapping[Stack, Amount] | None, program: Path) -> dict[tuple[str, int], Amount]:
-    """The sums of the program's own lines."""
+    """Return the sums of the program's own lines."""
     assert sums is not None
     found = by_location(sums, lambda file: Path(file).name == program.name)
-    return {place: amount for place, amount in found.items() if place[0] not in CHANCE | LOOKED_UP}
+    return {location: amount for location, amount in found.items() if location[0] not in VARYING | FOUND_BY_DLSYM}
 
 
-def same_everywhere(folder: Path, program: Path, ours: list[str], theirs: list[str]) -> None:
-    """Total, peak and leaks of every line agree."""
-    our_capture, their_capture = recorded(folder, program, ours, theirs)
-    mine, memrays = heaptide_numbers(our_capture), memray_numbers(their_capture)
+def check_same_numbers(folder: Path, program: Path, options: list[str], memray_options: list[str]) -> None:
+    """Check that total, peak and leaks of every line agree."""
+    capture, memray_capture = record(folder, program, options, memray_options)
+    actual, reference = heaptide_numbers(capture), memray_numbers(memray_capture)
     for what in ("total", "peak", "leaked"):
-        expected = own_lines(getattr(memrays, what), program)
+        expected = own_lines(getattr(reference, what), program)
         assert expected, what
-        assert own_lines(getattr(mine, what), program) == expected, what
+        assert own_lines(getattr(actual, what), program) == expected, what
 
 
 def test_kept_temporary_grown_and_mapped_blocks_agree(tmp_path: Path) -> None:
-    same_everywhere(tmp_path, PROGRAMS / "deterministic_allocations.py", [], [])
+    check_same_numbers(tmp_path, PROGRAMS / "deterministic_allocations.py", [], [])
 
 
 def test_exceptions_generators_and_classes_agree(tmp_path: Path) -> None:
@@ -92,10 +92,10 @@ def test_exceptions_generators_and_classes_agree(tmp_path: Path) -> None:
         "    return node, ordered\n"
         "result = main()\n"
     )
-    same_everywhere(tmp_path, program, [], [])
+    check_same_numbers(tmp_path, program, [], [])
 
 
-def test_threads_that_hand_blocks_over_agree(tmp_path: Path) -> None:
+def test_blocks_passed_between_threads_agree(tmp_path: Path) -> None:
     program = tmp_path / "handing_over.py"
     program.write_text(
         "import queue, threading\n"
@@ -115,13 +115,13 @@ def test_threads_that_hand_blocks_over_agree(tmp_path: Path) -> None:
         "    thread.start()\n"
         "    thread.join()\n"
     )
-    same_everywhere(tmp_path, program, [], [])
+    check_same_numbers(tmp_path, program, [], [])
 
 
 def test_python_objects_agree(tmp_path: Path) -> None:
-    # Calls are left out: memray's hook makes the interpreter build a frame object for each of them, which memray then
-    # records on the caller's line. So are numbers, tuples and lists: which of them come from the interpreter's free lists
-    # depends on what ran before.
+    # The program makes no calls in its loops: memray's hook makes the interpreter build a frame object for each call,
+    # which memray then records on the caller's line. It creates no floats, tuples or lists either: whether they come
+    # from the interpreter's free lists depends on earlier code.
     program = tmp_path / "objects.py"
     program.write_text(
         "def words(count):\n"
@@ -137,4 +137,4 @@ def test_python_objects_agree(tmp_path: Path) -> None:
         "kept = words(2000), pieces(3000)\n"
         "words(50000)\n"
     )
-    same_everywhere(tmp_path, program, ["--objects"], ["--trace-python-allocators"])
+    check_same_numbers(tmp_path, program, ["--objects"], ["--trace-python-allocators"])

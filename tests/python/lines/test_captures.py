@@ -1,4 +1,4 @@
-"""`heaptide lines --from CAPTURE` finds a function by its name however its line was compiled, on every Python."""
+"""Tests that `heaptide lines --from CAPTURE` finds a function by name, however its lines were compiled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from support.commands import heaptide
 
 
-def test_a_function_whose_line_is_a_comprehension_is_found(heaptide_run: Callable[..., Any]) -> None:
+def test_function_that_contains_a_comprehension_is_found(heaptide_run: Callable[..., Any]) -> None:
     done = heaptide_run(
         """
         def load():
@@ -21,5 +21,5 @@ def test_a_function_whose_line_is_a_comprehension_is_found(heaptide_run: Callabl
     answer = json.loads(heaptide("lines", "--json", "--function", "load", "--from", done.capture).stdout)
     (function,) = answer["functions"]
     (row,) = [line for line in function["lines"] if "bytearray" in line["text"]]
-    # Once, though before Python 3.12 the comprehension is a function of its own on the same line.
+    # Counted once, although before Python 3.12 the comprehension is a separate function on the same line.
     assert 8 << 20 <= row["alive_bytes"] < 9 << 20

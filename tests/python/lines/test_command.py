@@ -1,4 +1,4 @@
-"""``heaptide lines``: the tables of a program that is run, and those of a capture."""
+"""Tests ``heaptide lines``: the tables of a program that it runs, and those of a capture."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.commands import heaptide
+from support.commands import Finished, heaptide
 from support.line_tables import tables
+from support.messages import one_sentence
 
 pytestmark = pytest.mark.once
 
@@ -43,24 +45,24 @@ PROGRAM = """
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    """A program with two functions under the builtin decorator."""
+    """A program with two functions decorated with the builtin ``profile``."""
     path = tmp_path / "job.py"
     path.write_text(textwrap.dedent(PROGRAM))
     return path
 
 
 @pytest.fixture
-def capture(tmp_path: Path, heaptide_run) -> Path:
-    """A capture of the same program, which then knows no decorator."""
+def capture(heaptide_run: Callable[..., Finished]) -> Path:
+    """A capture of the same program without its decorators."""
     text = textwrap.dedent(PROGRAM).replace("@profile\n", "").replace("@profile()\n", "")
     return heaptide_run(text, check=False).capture
 
 
-def test_program_finds_profile_as_a_builtin_and_all_calls_make_one_table(script):
+def test_profile_is_a_builtin_and_all_calls_of_a_function_make_one_table(script: Path) -> None:
     done = heaptide(
         "lines", "-p", "2", script, "--its", "own", check=False, env=os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
     )
-    assert done.returncode == 3, "the exit code is the program's own"
+    assert done.returncode == 3, "the exit code of the program is lost"
     assert done.stdout.startswith("the program's own ['--its', 'own']\n")
     work, other = tables(done.stdout)
     assert work.file == str(script)
@@ -72,19 +74,18 @@ def test_program_finds_profile_as_a_builtin_and_all_calls_make_one_table(script)
     assert ".00 MiB" in done.stdout
 
 
-def test_tables_are_those_of_memory_profiler(script, tmp_path):
+def test_tables_equal_those_of_memory_profiler(script: Path, tmp_path: Path) -> None:
     pytest.importorskip("memory_profiler")
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
-    ours = tables(heaptide("lines", script, check=False, env=environment).stdout)
+    actual = tables(heaptide("lines", script, check=False, env=environment).stdout)
     command = [sys.executable, "-m", "memory_profiler", str(script)]
-    theirs = tables(subprocess.run(command, capture_output=True, text=True, env=environment).stdout)
-    assert [table.rows[1].text for table in ours] == [table.rows[1].text for table in theirs]
-    for our, their in zip(ours, theirs, strict=True):
-        assert [row.visits for row in our.rows] == [row.visits for row in their.rows]
-        assert [row.text for row in our.rows] == [row.text for row in their.rows]
+    expected = tables(subprocess.run(command, capture_output=True, text=True, env=environment).stdout)
+    for table, reference in zip(actual, expected, strict=True):
+        assert [row.visits for row in table.rows] == [row.visits for row in reference.rows]
+        assert [row.text for row in table.rows] == [row.text for row in reference.rows]
 
 
-def test_output_is_appended_and_page_is_one_file_without_network(script, tmp_path):
+def test_output_is_appended_and_the_page_needs_no_network(script: Path, tmp_path: Path) -> None:
     for _ in range(2):
         done = heaptide("lines", "-o", "report.txt", "-f", "--html", "report.html", script, check=False, cwd=tmp_path)
         assert done.stdout == f"the program's own []\nWrote {tmp_path / 'report.html'}\n"
@@ -96,7 +97,7 @@ def test_output_is_appended_and_page_is_one_file_without_network(script, tmp_pat
     assert again.returncode == 1 and "exists already" in again.stderr and again.stdout == ""
 
 
-def test_columns_from_the_engine_stand_behind_the_others(script):
+def test_columns_of_recorded_allocations_follow_the_others(script: Path) -> None:
     done = heaptide("lines", "--columns", "allocated,alive,allocations", script, check=False)
     assert "Occurrences    Allocated        Alive  Allocations   Line Contents" in done.stdout
     (row,) = [line for line in done.stdout.splitlines() if "block = helper" in line]
@@ -107,7 +108,7 @@ def test_columns_from_the_engine_stand_behind_the_others(script):
     assert float(row.split()[8]) == pytest.approx(2, abs=0.1)
 
 
-def test_decorator_takes_columns_and_a_page(tmp_path):
+def test_decorator_takes_columns_and_a_page(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(
         textwrap.dedent("""
         from heaptide import profile
@@ -131,17 +132,17 @@ def test_decorator_takes_columns_and_a_page(tmp_path):
     assert done.returncode == 0, done.stderr
     (row, blank) = [line.split() for line in done.stdout.splitlines() if "block = bytearray" in line]
     assert float(row[6]) == pytest.approx(5, abs=0.1), "allocated"
-    assert float(row[8]) == pytest.approx(2, abs=0.1), "a new block is there before the old one goes"
+    assert float(row[8]) == pytest.approx(2, abs=0.1), "the old block is freed after the new one is allocated"
     assert float(row[10]) == pytest.approx(1, abs=0.1), "alive"
     (small, _) = [line.split() for line in done.stdout.splitlines() if "small = [" in line]
-    assert int(small[12]) >= 1000, "every object counts"
-    assert blank[6:] == ["block", "=", "bytearray(1", "<<", "20)"], "a recording of the program's own is left alone"
+    assert int(small[12]) >= 1000, "every object is counted"
+    assert blank[6:] == ["block", "=", "bytearray(1", "<<", "20)"], "the program's own recording has no columns"
     assert done.stderr.count("\n") == 1 and "being recorded already" in done.stderr
     assert (tmp_path / "page.html").read_text().count("<table>") == 2
     assert sorted(os.listdir(tmp_path)) == ["job.py", "mine.tide", "page.html"]
 
 
-def test_capture_gives_tables_of_its_functions_without_any_hook(capture):
+def test_capture_gives_tables_of_functions_without_decorators(capture: Path) -> None:
     done = heaptide("lines", "--from", capture)
     report = done.stdout
     assert "Line #    Allocated      At peak        Alive  Allocations   Line Contents" in report
@@ -153,15 +154,17 @@ def test_capture_gives_tables_of_its_functions_without_any_hook(capture):
     allocated = {text: float(words[1]) for text, words in cells.items()}
     at_peak = {text: float(words[3]) for text, words in cells.items()}
     alive = {text: float(words[5]) for text, words in cells.items()}
-    assert allocated["block = helper(size << 20)"] == pytest.approx(30, abs=0.1), "what it called is its own"
+    assert allocated["block = helper(size << 20)"] == pytest.approx(30, abs=0.1), (
+        "a line includes the functions it calls"
+    )
     assert at_peak["block = helper(size << 20)"] == pytest.approx(20, abs=0.1)
     assert alive["block = helper(size << 20)"] == pytest.approx(0, abs=0.1)
     assert alive["kept.append(helper(1 << 20))"] == pytest.approx(2, abs=0.1)
     assert allocated["return bytearray(size)"] == pytest.approx(32, abs=0.1)
-    assert allocated["work(20)"] == pytest.approx(21, abs=0.1), "lines of the module are shown, too"
+    assert allocated["work(20)"] == pytest.approx(21, abs=0.1), "lines of the module are also shown"
 
 
-def test_capture_gives_one_function_as_json_and_as_a_page(capture, tmp_path):
+def test_capture_gives_one_function_as_json_and_as_a_page(capture: Path, tmp_path: Path) -> None:
     answer = json.loads(heaptide("lines", "--json", "--function", "work", "--from", capture).stdout)
     (function,) = answer["functions"]
     assert function["function"] == "work"
@@ -174,7 +177,7 @@ def test_capture_gives_one_function_as_json_and_as_a_page(capture, tmp_path):
     assert (tmp_path / "x.html").read_text().count("<table>") == 1
 
 
-def test_bad_input_is_one_sentence_and_an_exit_code(script, capture, tmp_path):
+def test_bad_input_is_one_sentence_and_an_exit_code(script: Path, capture: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.tide").write_bytes(b"")
     cases = [
         (["--from", "missing.tide"], 1),
@@ -186,7 +189,7 @@ def test_bad_input_is_one_sentence_and_an_exit_code(script, capture, tmp_path):
     for arguments, code in cases:
         done = heaptide("lines", *arguments, check=False, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (code, ""), arguments
-        assert done.stderr.startswith("heaptide: ") and done.stderr.count("\n") == 1, done.stderr
+        one_sentence(done.stderr)
     for arguments in (["-p", "99", script], ["--backend", "gpu", script], ["--columns", "x", script]):
         assert heaptide("lines", *arguments, check=False).returncode == 2
     (tmp_path / "plain.py").write_text("print('ran')\n")

@@ -1,4 +1,4 @@
-"""``@profile`` on every kind of function, under other decorators, and beside others who look at lines."""
+"""Tests ``@profile`` on every type of function, with other decorators, and together with other tracing tools."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import json
 import os
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
-from support.line_profiled_program import python
+from support.line_profiled_program import Run, python
 from support.line_tables import tables
 
 __all__ = ["python"]
 
 
-def test_c7_users_function_is_named_over_and_under_other_decorators(python):
+def test_report_names_the_users_function_above_and_below_other_decorators(python: Run) -> None:
     done = python("""
         import functools
         from heaptide import profile
@@ -64,7 +65,7 @@ def test_c7_users_function_is_named_over_and_under_other_decorators(python):
     assert done.stdout.splitlines()[-1] == "under over"
 
 
-def test_c7_users_function_is_named_over_a_decorator_that_does_not_tell_what_it_wraps(python, tmp_path):
+def test_report_names_the_users_function_above_a_decorator_without_wraps(python: Run, tmp_path: Path) -> None:
     library = """
         def task(function):
             def wrapper(*args, **kwargs):
@@ -97,7 +98,7 @@ def test_c7_users_function_is_named_over_a_decorator_that_does_not_tell_what_it_
     assert names == ["def over():", "def own():"]
 
 
-def test_c7_function_that_runs_elsewhere_still_names_the_users_lines(python):
+def test_report_lists_the_users_lines_when_the_function_runs_elsewhere(python: Run) -> None:
     done = python("""
         import functools
         from heaptide import profile
@@ -120,7 +121,7 @@ def test_c7_function_that_runs_elsewhere_still_names_the_users_lines(python):
     assert table.rows[0].visits == 1 and table.rows[0].usage > 1
 
 
-def test_c9_works_without_brackets_and_reports_on_exceptions(python):
+def test_decorator_without_parentheses_reports_calls_that_raise(python: Run) -> None:
     done = python(
         """
         from heaptide import profile
@@ -151,7 +152,7 @@ def test_c9_works_without_brackets_and_reports_on_exceptions(python):
     assert done.stderr.splitlines()[-1] == "ValueError: mine"
 
 
-def test_c9_nested_and_recursive_functions_have_sane_increments(python):
+def test_increments_of_nested_and_recursive_functions_are_not_counted_twice(python: Run) -> None:
     done = python(
         """
         from heaptide import profile
@@ -183,13 +184,13 @@ def test_c9_nested_and_recursive_functions_have_sane_increments(python):
     assert outer.row("first =").increment == pytest.approx(10, abs=0.5)
     assert outer.row("second =").increment == pytest.approx(10, abs=0.5)
     assert recursive.row("block =")[2:4] == (pytest.approx(40, abs=2), 4)
-    # What the inner calls gave back when they ended.
+    # The inner calls free their blocks when they return.
     assert recursive.row("recursive(depth - 1)").increment == pytest.approx(-30, abs=2)
     whole = sum(row.increment or 0 for row in recursive.rows)
     assert whole == pytest.approx(recursive.rows[0].increment + 10, abs=1), "nothing is counted twice"
 
 
-def test_c9_threads_generators_and_asynchronous_functions(python):
+def test_threads_generators_and_async_functions_are_reported(python: Run) -> None:
     done = python(
         """
         import asyncio, inspect, threading
@@ -261,7 +262,7 @@ def test_c9_threads_generators_and_asynchronous_functions(python):
         assert report.row("pass").visits == 1000
     whole, closed = reports[3:5]
     assert whole.row("block = bytearray(10").increment == pytest.approx(10, abs=1)
-    assert whole.row("got = yield 1").increment < 5, "what happened while it paused is not its own"
+    assert whole.row("got = yield 1").increment < 5, "allocations while the generator is suspended are not counted"
     assert whole.row("block = bytearray(30").increment == pytest.approx(20, abs=11)
     assert closed.row("got = yield").visits == 1 and closed.row("return 3").visits is None
     for report in reports[5:]:
@@ -269,7 +270,7 @@ def test_c9_threads_generators_and_asynchronous_functions(python):
     assert reports[7].row("for number").visits == 4
 
 
-def test_methods_of_all_kinds_are_reported(python):
+def test_methods_of_every_type_are_reported(python: Run) -> None:
     done = python("""
         from heaptide import profile
 
@@ -299,7 +300,7 @@ def test_methods_of_all_kinds_are_reported(python):
     assert len(tables(done.stdout)) == 6
 
 
-def test_coverage_goes_on_counting_lines(python, tmp_path):
+def test_coverage_still_counts_lines(python: Run, tmp_path: Path) -> None:
     pytest.importorskip("coverage")
     (tmp_path / "job.py").write_text(
         textwrap.dedent("""
@@ -336,7 +337,7 @@ def test_coverage_goes_on_counting_lines(python, tmp_path):
         assert "Warning" not in done.stderr, core
 
 
-def test_debuggers_trace_function_sees_every_event_and_stays(python):
+def test_trace_function_of_a_debugger_sees_every_event_and_stays_set(python: Run) -> None:
     done = python("""
         import sys
         from heaptide import profile
@@ -377,13 +378,13 @@ def test_debuggers_trace_function_sees_every_event_and_stays(python):
         assert table.row("first = 1").visits == table.row("return first").visits == 1
 
 
-def test_functions_without_source_on_disk_are_reported(python):
+def test_functions_without_source_on_disk_are_reported(python: Run) -> None:
     done = python(
         """
         import linecache
         from heaptide import profile
 
-        # As a notebook does it: the text is in linecache under a name that is no file.
+        # Like a notebook, this puts the text into linecache under a name that is not a file.
         text = "def cell():\\n    block = bytearray(10 << 20)\\n    return len(block)\\n"
         linecache.cache["<ipython-input-1>"] = (len(text), None, text.splitlines(True), "<ipython-input-1>")
         namespace = {}

@@ -1,4 +1,4 @@
-"""``memory_usage``, the magics of notebooks, and memory_profiler's names on our engine."""
+"""Tests ``memory_usage``, the notebook magics, and code written for memory_profiler running on Heaptide."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.once
 
 
 def python(text: str, folder: Path, *, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run a program with plain Python; large blocks are mappings of their own there."""
+    """Run a program under plain Python, with a separate mapping for each large block."""
     script = folder / "program.py"
     script.write_text(textwrap.dedent(text))
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "IPYTHONDIR": str(folder / "ipython")}
@@ -25,57 +25,159 @@ def python(text: str, folder: Path, *, code: int = 0) -> subprocess.CompletedPro
     return done
 
 
-def test_every_option_and_shape_of_memory_usage(tmp_path):
-    python(
+# `resident` is what the kernel shows; `about` allows for what the measurement itself allocates.
+USAGE_HEAD = """
+import io, os, subprocess, sys, time
+from heaptide import memory_usage
+
+calls = []
+
+def work(size, *, more=0):
+    calls.append(size)
+    block = bytearray((size + more) << 20)
+    return len(block)
+
+def resident(pid="self"):
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE") / (1 << 20)
+
+def about(figure, expected, tolerance=1):
+    assert type(figure) is float, figure
+    return abs(figure - expected) < tolerance
+
+def start_child():
+    code = "import sys; block = bytearray(40 << 20); print('ready', flush=True); sys.stdin.read()"
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child.stdout.readline()
+    return child
+"""
+
+
+def check_usage(text: str, folder: Path) -> None:
+    """Run the assertions of a program that calls `memory_usage`."""
+    python(USAGE_HEAD + textwrap.dedent(text), folder)
+
+
+def test_memory_usage_calls_a_function_once_and_returns_its_readings(tmp_path: Path) -> None:
+    check_usage(
         """
-        import io, os, subprocess, sys, time
-        from heaptide import memory_usage
-
-        calls = []
-        def work(size, *, more=0):
-            calls.append(size)
-            block = bytearray((size + more) << 20)
-            return len(block)
-
-        # A function is called once and only once, however short it is.
         usage = memory_usage((work, (50,), {"more": 10}), interval=0.001)
-        assert calls == [50] and len(usage) >= 2 and all(isinstance(figure, float) for figure in usage)
-        calls.clear()
-        peak, returned = memory_usage((work, (10,)), max_usage=True, retval=True, max_iterations=1)
-        assert isinstance(peak, float) and returned == 10 << 20 and calls == [10]
-        (mib, moment), *_ = memory_usage(lambda: None, timestamps=True)
-        assert 1 < mib < 1000 and abs(moment - time.time()) < 100
-
-        # A pid without a time limit is looked at once.
-        (now,) = memory_usage()
-        assert abs(memory_usage(os.getpid(), max_usage=True) - now) < 20
-        assert len(memory_usage(-1, interval=0.01, timeout=0.03)) == 3
-
-        child = "import sys; block = bytearray(40 << 20); print('ready', flush=True); sys.stdin.read()"
-        process = subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        process.stdout.readline()
-        (one,) = memory_usage(process.pid)
-        assert one > 40
-        (alone,), (together,) = memory_usage(), memory_usage(include_children=True)
-        assert together - alone > 40
-        ((mine, theirs),) = memory_usage(multiprocess=True)
-        assert theirs > 40 and abs(mine - alone) < 20
-        text = io.StringIO()
-        assert memory_usage(-1, multiprocess=True, stream=text) is None
-        (memory, chld) = text.getvalue().splitlines()
-        assert memory.startswith("MEM ") and chld.startswith(f"CHLD {process.pid} ")
-        process.stdin.close()
-        figures = memory_usage(process, interval=0.01)
-        assert process.wait() == 0 and isinstance(figures, list)
-        for backend in ("psutil_pss", "psutil_uss", "posix"):
-            assert memory_usage(lambda: None, backend=backend, max_usage=True) > 1
-        assert memory_usage((work, (30,)), backend="tracemalloc", max_usage=True) > 30
+        assert calls == [50]
+        assert type(usage) is list and len(usage) >= 2
+        assert all(type(figure) is float for figure in usage), usage
+        assert min(usage) > resident() - 5 and max(usage) < resident() + 65, (usage, resident())
         """,
         tmp_path,
     )
 
 
-def test_largest_figure_is_seen_in_a_call_that_holds_the_interpreter(tmp_path):
+def test_memory_usage_returns_the_peak_and_the_value_of_the_function(tmp_path: Path) -> None:
+    check_usage(
+        """
+        peak, returned = memory_usage((work, (10,)), max_usage=True, retval=True, max_iterations=1)
+        assert calls == [10] and returned == 10 << 20
+        assert type(peak) is float
+        assert resident() - 1 < peak < resident() + 11, (peak, resident())
+        """,
+        tmp_path,
+    )
+
+
+def test_memory_usage_returns_timestamps_of_its_readings(tmp_path: Path) -> None:
+    check_usage(
+        """
+        start = time.time()
+        samples = memory_usage(lambda: None, timestamps=True)
+        end = time.time()
+        assert samples
+        for figure, moment in samples:
+            assert about(figure, resident()), (figure, resident())
+            assert type(moment) is float and start - 0.01 <= moment <= end + 0.01, (start, moment, end)
+        """,
+        tmp_path,
+    )
+
+
+def test_memory_usage_of_a_process_is_one_reading_unless_it_has_a_timeout(tmp_path: Path) -> None:
+    check_usage(
+        """
+        (now,) = memory_usage()
+        assert about(now, resident()), (now, resident())
+        peak = memory_usage(os.getpid(), max_usage=True)
+        assert about(peak, resident()), (peak, resident())
+        readings = memory_usage(-1, interval=0.01, timeout=0.03)
+        assert len(readings) == 3 and all(about(figure, resident()) for figure in readings), readings
+        """,
+        tmp_path,
+    )
+
+
+def test_memory_usage_includes_children_in_the_sum_or_beside_it(tmp_path: Path) -> None:
+    check_usage(
+        """
+        child = start_child()
+        (alone,) = memory_usage()
+        (of_child,) = memory_usage(child.pid)
+        assert of_child > 40 and about(of_child, resident(child.pid)), of_child
+        (together,) = memory_usage(include_children=True)
+        assert about(together, alone + of_child), (together, alone, of_child)
+        ((parent, beside),) = memory_usage(multiprocess=True)
+        assert about(parent, alone) and about(beside, of_child), (parent, beside)
+        child.communicate()
+        """,
+        tmp_path,
+    )
+
+
+def test_memory_usage_writes_readings_to_a_stream(tmp_path: Path) -> None:
+    check_usage(
+        """
+        child, stream = start_child(), io.StringIO()
+        start = time.time()
+        assert memory_usage(-1, multiprocess=True, stream=stream) is None
+        own, of_child = [line.split() for line in stream.getvalue().splitlines()]
+        assert own[0] == "MEM" and about(float(own[1]), resident())
+        assert of_child[:2] == ["CHLD", str(child.pid)] and about(float(of_child[2]), resident(child.pid))
+        for line in (own, of_child):
+            assert start - 0.01 <= float(line[-1]) <= time.time() + 0.01
+        child.communicate()
+        """,
+        tmp_path,
+    )
+
+
+def test_memory_usage_of_a_popen_object_ends_with_the_process(tmp_path: Path) -> None:
+    check_usage(
+        """
+        child = start_child()
+        size = resident(child.pid)
+        child.stdin.close()
+        usage = memory_usage(child, interval=0.01)
+        assert child.wait() == 0
+        assert type(usage) is list and all(type(figure) is float and figure < size + 1 for figure in usage), usage
+        """,
+        tmp_path,
+    )
+
+
+def test_memory_usage_backends_measure_resident_proportional_unique_and_traced_memory(tmp_path: Path) -> None:
+    check_usage(
+        """
+        rss, pss, uss = (
+            memory_usage(lambda: None, backend=backend, max_usage=True)
+            for backend in ("posix", "psutil_pss", "psutil_uss")
+        )
+        # The kernel's resident size lags behind the exact sizes by some pages per processor.
+        assert about(rss, resident(), 2), (rss, resident())
+        assert 1 < uss <= pss < rss + 2, (uss, pss, rss)
+        traced = memory_usage((work, (30,)), backend="tracemalloc", max_usage=True)
+        assert type(traced) is float and 30 < traced < 31, traced
+        """,
+        tmp_path,
+    )
+
+
+def test_peak_is_found_in_a_call_that_holds_the_interpreter(tmp_path: Path) -> None:
     python(
         """
         from heaptide import memory_usage
@@ -88,7 +190,7 @@ def test_largest_figure_is_seen_in_a_call_that_holds_the_interpreter(tmp_path):
     )
 
 
-def test_mistakes_are_one_sentence_and_errors_of_the_function_are_its_own(tmp_path):
+def test_wrong_arguments_are_one_sentence_and_exceptions_of_the_function_propagate(tmp_path: Path) -> None:
     done = python(
         """
         from heaptide import memory_usage
@@ -115,7 +217,7 @@ def test_mistakes_are_one_sentence_and_errors_of_the_function_are_its_own(tmp_pa
     assert lines[-2].startswith("there is no process 4194305")
 
 
-def test_magics_measure_statements_functions_and_cells(tmp_path):
+def test_magics_measure_statements_functions_and_cells(tmp_path: Path) -> None:
     pytest.importorskip("IPython")
     done = python(
         """
@@ -141,7 +243,7 @@ def test_magics_measure_statements_functions_and_cells(tmp_path):
         assert "<iframe style=" in frame and len(frame) > 10_000
         assert not [each for each in warned if "IFrame" in str(each.message)]
         assert len(shell.user_ns["stay"]) == 9
-        # A cell that fails has its graph, and fails.
+        # A failing cell shows its graph, and fails.
         with patch("IPython.display.display") as display:
             try:
                 shell.run_cell_magic("heaptide", "", "block = bytearray(1 << 20)\\n1 / 0")
@@ -149,11 +251,11 @@ def test_magics_measure_statements_functions_and_cells(tmp_path):
                 assert "<iframe style=" in display.call_args.args[0].data
             else:
                 raise AssertionError("the cell's failure is lost")
-        # In a notebook the table is kept with the cell; on a terminal there is a pager.
+        # In a notebook the table is part of the cell's output; on a terminal it goes to a pager.
         shell.kernel = object()
         run("mprun", "-f cell cell(10)")
         del shell.kernel
-        # IPython shows this kind of error as one line.
+        # IPython prints a UsageError as one line.
         from IPython.core.error import UsageError
         for magic, line in (("memit", "--what x"), ("mprun", "pass"), ("mprun", "-f nowhere pass")):
             try:
@@ -173,7 +275,7 @@ def test_magics_measure_statements_functions_and_cells(tmp_path):
     assert done.stdout.count("refused: ") == 3
 
 
-def test_a_recorded_cell_may_await_and_has_a_value(tmp_path):
+def test_recorded_cell_may_await_and_has_a_value(tmp_path: Path) -> None:
     pytest.importorskip("IPython")
     done = python(
         """
@@ -183,8 +285,8 @@ def test_a_recorded_cell_may_await_and_has_a_value(tmp_path):
         shell = start_ipython()
         shell.run_line_magic("load_ext", "heaptide")
 
-        def as_a_kernel_does(cell):
-            # Its own loop runs already.
+        def run_like_a_kernel(cell):
+            # A kernel already runs an event loop.
             async def run():
                 transformed = shell.transform_cell(cell)
                 assert shell.should_run_async(cell, transformed_cell=transformed)
@@ -194,19 +296,19 @@ def test_a_recorded_cell_may_await_and_has_a_value(tmp_path):
 
         awaiting = "%%heaptide -o page.html\\nawait asyncio.sleep(0)\\nblock = bytearray(5 << 20)\\nlen(block)"
         shell.run_cell("import asyncio")
-        for run in (as_a_kernel_does, shell.run_cell):
+        for run in (run_like_a_kernel, shell.run_cell):
             shell.user_ns.pop("block", None)
             with patch("IPython.display.display") as display:
                 done = run(awaiting)
             assert done.result == len(shell.user_ns["block"]) == 5 << 20, done
             assert "<iframe style=" in display.call_args.args[0].data
         with patch("IPython.display.display"):
-            failed = as_a_kernel_does("%%heaptide\\nawait asyncio.sleep(0)\\n1 / 0")
+            failed = run_like_a_kernel("%%heaptide\\nawait asyncio.sleep(0)\\n1 / 0")
             assert isinstance(failed.error_in_exec, ZeroDivisionError)
             assert shell.run_cell("%%heaptide\\nx = 3\\nx + 1").result == 4
             assert shell.run_cell("%%heaptide\\nx + 1;").result is None
             shell.run_cell("%%heaptide\\ndef g(x: int): pass")
-        # As if the cell stood alone: it has its own annotations, not the texts of ours.
+        # The cell is compiled without the future imports of Heaptide's module, so annotations are no strings.
         assert shell.user_ns["g"].__annotations__ == {"x": int}
         line = shell.run_cell("%heaptide await asyncio.sleep(0)")
         print("refused:", line.error_in_exec)
@@ -221,7 +323,7 @@ def test_a_recorded_cell_may_await_and_has_a_value(tmp_path):
     assert "<html" in (tmp_path / "page.html").read_text()
 
 
-MEMORY_PROFILERS = """
+FOR_MEMORY_PROFILER = """
     import io, logging, sys
     from memory_profiler import LineProfiler, LogFile, memory_usage, profile, show_results
 
@@ -256,25 +358,24 @@ MEMORY_PROFILERS = """
 """
 
 
-def test_code_written_for_memory_profiler_runs_unchanged(tmp_path):
-    ours = python(
+def test_code_written_for_memory_profiler_runs_unchanged(tmp_path: Path) -> None:
+    actual = python(
         "from heaptide.compat import memory_profiler\nmemory_profiler.install(force=True)\n"
-        + textwrap.dedent(MEMORY_PROFILERS),
+        + textwrap.dedent(FOR_MEMORY_PROFILER),
         tmp_path,
     )
-    assert "heaptide" not in ours.stdout
-    theirs = None
+    assert "heaptide" not in actual.stdout
     if subprocess.run([sys.executable, "-c", "import memory_profiler"], capture_output=True).returncode == 0:
-        theirs = python("pass\npass\n" + textwrap.dedent(MEMORY_PROFILERS), tmp_path)
-        assert [[row[3:] for row in table.rows] for table in tables(ours.stdout)] == [
-            [row[3:] for row in table.rows] for table in tables(theirs.stdout)
+        expected = python("pass\npass\n" + textwrap.dedent(FOR_MEMORY_PROFILER), tmp_path)
+        assert [[row[3:] for row in table.rows] for table in tables(actual.stdout)] == [
+            [row[3:] for row in table.rows] for table in tables(expected.stdout)
         ]
-    printed = [line for line in ours.stdout.splitlines() if line.startswith("True ")]
+    printed = [line for line in actual.stdout.splitlines() if line.startswith("True ")]
     assert printed == ["True [2, 2, 2]"]
-    assert "LOG Line #    Mem usage    Increment  Occurrences   Line Contents" in ours.stderr
+    assert "LOG Line #    Mem usage    Increment  Occurrences   Line Contents" in actual.stderr
 
 
-def test_installed_memory_profiler_is_left_alone(tmp_path):
+def test_installed_memory_profiler_is_not_replaced(tmp_path: Path) -> None:
     pytest.importorskip("memory_profiler")
     done = python(
         """
@@ -283,15 +384,15 @@ def test_installed_memory_profiler_is_left_alone(tmp_path):
             memory_profiler.install()
         except ImportError as error:
             print(error)
-        import memory_profiler as theirs
-        assert theirs is not memory_profiler
+        import memory_profiler as installed
+        assert installed is not memory_profiler
         """,
         tmp_path,
     )
     assert done.stdout.startswith("memory_profiler is installed: ")
 
 
-def test_command_of_memory_profiler(tmp_path):
+def test_command_of_memory_profiler_prints_the_table(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text("@profile\ndef f():\n    return 1\nf()\n")
     command = [sys.executable, "-m", "heaptide.compat.memory_profiler", "--precision", "2", "job.py"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
@@ -299,7 +400,7 @@ def test_command_of_memory_profiler(tmp_path):
     assert table.row("return 1").visits == 1
 
 
-def test_stream_of_a_report_may_be_any_text_file(tmp_path):
+def test_stream_of_a_report_may_be_any_text_file(tmp_path: Path) -> None:
     from heaptide import profile
 
     text = io.StringIO()

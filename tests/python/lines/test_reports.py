@@ -1,16 +1,17 @@
-"""``@profile``: what its reports say and where they go, beside memory_profiler where that is to be had."""
+"""Tests the reports of ``@profile`` and where they are written, compared with memory_profiler if it is installed."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
-from support.line_profiled_program import python
+from support.line_profiled_program import Run, python
 from support.line_tables import tables
 
 __all__ = ["python"]
 
-# The seed's example, and five more whose memory changes in other ways.
+# The example of COMPSs' documentation, and five functions whose memory changes in other ways.
 SIX_FUNCTIONS = """
     import sys
     if sys.argv[1] == "heaptide":
@@ -37,7 +38,7 @@ SIX_FUNCTIONS = """
         return bytearray(size)
 
     @profile(precision=3)
-    def by_what_it_calls():
+    def in_called_functions():
         first = allocate(20 << 20)
         second = allocate(10 << 20)
         del first
@@ -72,47 +73,47 @@ SIX_FUNCTIONS = """
         ]
         return len(pieces)
 
-    # What imports have given back is used up first: a block that is put there would not show.
+    # Uses up the memory that imports have freed: a block placed there would not raise the resident size.
     filler = [bytearray(1 << 20) for _ in range(8)] + [bytes(20000) for _ in range(500)]
     increment(1)
     in_a_loop()
-    by_what_it_calls()
+    in_called_functions()
     in_branches(3)
     in_a_with_block()
     in_small_pieces()
 """
 
 
-def test_c5_table_has_the_five_columns_and_values_within_1_mib_of_memory_profiler(python):
+def test_table_has_the_columns_and_values_of_memory_profiler_within_1_mib(python: Run) -> None:
     pytest.importorskip("memory_profiler")
-    ours = tables(python(SIX_FUNCTIONS, "heaptide", warm=True).stdout)
-    theirs = tables(python(SIX_FUNCTIONS, "memory_profiler", warm=True).stdout)
-    assert len(ours) == len(theirs) == 6
-    for our, their in zip(ours, theirs, strict=True):
-        assert our.file == their.file
-        assert [(row.line, row.text) for row in our.rows] == [(row.line, row.text) for row in their.rows]
-        # Lines before the first are the process: theirs has psutil in it.
-        for mine, other in zip(our.rows[1:], their.rows[1:], strict=True):
-            assert (mine.increment is None) == (other.increment is None), (mine, other)
-            if mine.increment is not None:
-                assert abs(mine.increment - other.increment) < 1, (mine, other)
-                base = our.rows[0].usage - their.rows[0].usage
-                assert abs(mine.usage - base - other.usage) < 1, (mine, other)
-        if "in_small_pieces" not in our.rows[1].text:
-            # Of comprehensions, memory_profiler counts the turns.
-            assert [row.visits for row in our.rows] == [row.visits for row in their.rows]
+    actual = tables(python(SIX_FUNCTIONS, "heaptide", warm=True).stdout)
+    expected = tables(python(SIX_FUNCTIONS, "memory_profiler", warm=True).stdout)
+    assert len(actual) == len(expected) == 6
+    for table, reference in zip(actual, expected, strict=True):
+        assert table.file == reference.file
+        assert [(row.line, row.text) for row in table.rows] == [(row.line, row.text) for row in reference.rows]
+        # The first row shows the whole process, which contains psutil under memory_profiler.
+        base = table.rows[0].usage - reference.rows[0].usage
+        for row, other in zip(table.rows[1:], reference.rows[1:], strict=True):
+            assert (row.increment is None) == (other.increment is None), (row, other)
+            if row.increment is not None:
+                assert abs(row.increment - other.increment) < 1, (row, other)
+                assert abs(row.usage - base - other.usage) < 1, (row, other)
+        if "in_small_pieces" not in table.rows[1].text:
+            # memory_profiler counts the iterations of comprehensions as visits.
+            assert [row.visits for row in table.rows] == [row.visits for row in reference.rows]
 
 
-def test_c5_increments_of_the_seeds_example(python):
+def test_increments_of_the_documented_example(python: Run) -> None:
     (table, *_) = tables(python(SIX_FUNCTIONS, "heaptide", warm=True).stdout)
     increments = [table.row(text).increment for text in ("a = [1]", "b = [2]", "c = [3]", "del b")]
     assert increments == pytest.approx([7.6, 7.6, 76.3, -7.6], abs=0.5)
     assert table.rows[0].increment == table.rows[0].usage
-    # The kernel adds up a process's pages in portions of up to 64 for each processor.
+    # The kernel updates a process's page count in batches of up to 64 pages per processor.
     assert table.row("return value + 1").increment == pytest.approx(0, abs=0.5)
 
 
-def test_c6_one_line_names_file_function_and_peak_in_both_known_layouts(python):
+def test_short_report_has_file_function_and_peak_in_both_layouts(python: Run) -> None:
     done = python("""
         from heaptide import profile
 
@@ -139,7 +140,9 @@ def test_c6_one_line_names_file_function_and_peak_in_both_known_layouts(python):
     assert 1 < float(initial) <= float(peak) and 1 < float(final) <= float(peak)
 
 
-def test_c8_file_of_reports_is_read_at_call_time_and_takes_whole_reports_of_many_processes(python, tmp_path):
+def test_report_file_is_chosen_at_call_time_and_holds_whole_reports_of_many_processes(
+    python: Run, tmp_path: Path
+) -> None:
     program = """
         import multiprocessing, os
         from heaptide import profile
@@ -163,14 +166,14 @@ def test_c8_file_of_reports_is_read_at_call_time_and_takes_whole_reports_of_many
     """
     for variable in ("COMPSS_PROFILING_FILE", "HEAPTIDE_PROFILING_FILE"):
         done = python(program.replace("{variable}", variable))
-        assert len(tables(done.stdout)) == 1, "the report after the variable went belongs on standard output"
+        assert len(tables(done.stdout)) == 1, "without the variable a report goes to standard output"
         reports = tables((tmp_path / "reports.txt").read_text())
         assert len(reports) == 30
         assert all(report.row("return number").visits == 1 for report in reports)
         (tmp_path / "reports.txt").unlink()
 
 
-def test_c10_initial_and_final_memory_are_the_processs(python):
+def test_initial_and_final_memory_are_those_of_the_process(python: Run) -> None:
     done = python(
         """
         from heaptide import profile
@@ -184,14 +187,14 @@ def test_c10_initial_and_final_memory_are_the_processs(python):
     """,
         warm=True,
     )
-    said = dict(line.split(": ") for line in done.stdout.splitlines()[-5:])
-    assert list(said) == ["Job name", "Start time", "Elapsed time", "Initial memory", "Final memory"]
-    initial, final = (float(said[key].split(" ")[0]) for key in ("Initial memory", "Final memory"))
+    fields = dict(line.split(": ") for line in done.stdout.splitlines()[-5:])
+    assert list(fields) == ["Job name", "Start time", "Elapsed time", "Initial memory", "Final memory"]
+    initial, final = (float(fields[key].split(" ")[0]) for key in ("Initial memory", "Final memory"))
     assert final - initial == pytest.approx(20, abs=1)
     assert initial < 100
 
 
-def test_failures_of_the_report_are_one_sentence_and_the_program_goes_on(python):
+def test_failed_reports_are_one_sentence_each_and_the_program_continues(python: Run) -> None:
     done = python("""
         import io, os
         from heaptide import profile
@@ -232,7 +235,7 @@ def test_failures_of_the_report_are_one_sentence_and_the_program_goes_on(python)
     assert second.startswith("heaptide: the line report of other could not be written")
 
 
-def test_backends_measure_what_their_names_say(python):
+def test_each_backend_measures_the_increment(python: Run) -> None:
     done = python(
         """
         from heaptide import profile
@@ -252,7 +255,7 @@ def test_backends_measure_what_their_names_say(python):
     assert reports[4].rows[0].usage < reports[3].rows[0].usage <= reports[0].rows[0].usage + 1
 
 
-def test_timelines_get_brackets_of_functions_and_blocks(python, tmp_path):
+def test_functions_and_blocks_are_written_to_the_timeline(python: Run, tmp_path: Path) -> None:
     python(
         """
         from heaptide import profile

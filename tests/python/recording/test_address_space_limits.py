@@ -1,4 +1,4 @@
-"""A limit on the address space is the program's business: it gets its MemoryErrors and goes on, recorded or not."""
+"""Tests that a recorded program under an address space limit gets its MemoryErrors and continues as without Heaptide."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from support.commands import heaptide
 
-# Takes all memory in ever smaller blocks, lets go, and goes on; what it prints does not depend on how much there was.
-# 3.15 crashes by itself, recorded or not, when there is no memory for a bytearray or for small blocks: it is spared those.
+# Allocates all memory in ever smaller blocks, frees it, and continues; its output does not depend on the amount.
+# Python 3.15 itself crashes when memory for small blocks is missing, recorded or not, so there it skips those.
 PROGRAM = """
 import resource, sys, threading
 def limit(spare):
@@ -25,7 +25,7 @@ def fill():
                 held.append(bytes(size))
         except MemoryError:
             pass
-    # With nothing left: code that has not run before, new stacks, new sizes.
+    # With no memory left: code that has not run before, new stacks, new sizes.
     for function in prepared:
         try:
             function()
@@ -57,7 +57,7 @@ RESULT = sum(5000 + number for number in range(2000))
     [([], 0), ([], 100_000), ([], 3_000_000), ([], 40_000_000)]
     + [([option], 3_000_000) for option in ("--objects", "--sample=4k", "--aggregate", "--follow-fork")],
 )
-def test_program_that_uses_up_its_memory_goes_on(tmp_path: Path, options: list[str], spare: int) -> None:
+def test_program_that_runs_out_of_memory_continues(tmp_path: Path, options: list[str], spare: int) -> None:
     program = f"""{PROGRAM}
 limit({spare})
 for _ in range(3):
@@ -74,7 +74,7 @@ sys.exit(5)
     assert heaptide("stats", "--json", capture).stdout
 
 
-def test_requests_that_were_refused_are_not_in_the_capture(tmp_path: Path) -> None:
+def test_failed_allocations_are_not_in_the_capture(tmp_path: Path) -> None:
     program = f"""{PROGRAM}
 limit(400_000_000)
 for _ in range(7):
@@ -92,13 +92,11 @@ held = [bytes(1_234_567) for _ in range(4)]
 
 
 @pytest.mark.parametrize("spare", [0, 100_000, 300_000, 600_000, 2_500_000, 9_000_000])
-def test_recording_that_cannot_begin_for_lack_of_memory_raises_and_the_program_goes_on(
-    tmp_path: Path, spare: int
-) -> None:
+def test_recording_that_cannot_start_for_lack_of_memory_raises(tmp_path: Path, spare: int) -> None:
     program = f"""{PROGRAM}
 import heaptide
-heaptide.Tracker  # loaded while there is memory
-# The heap's own reserve is used up first, so that little is left besides what the limit allows.
+heaptide.Tracker  # imports its module while there is memory
+# Uses up the reserve of the heap, so that little is left besides the spare memory of the limit.
 limit({spare})
 tracker = heaptide.Tracker("block.tide", overwrite=True)
 reserve = bytes(100)
@@ -107,9 +105,9 @@ try:
 except (MemoryError, OSError, heaptide.RecordingError) as error:
     outcome = "refused"
 else:
-    outcome = "began"
+    outcome = "started"
 resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-assert heaptide.active() == (outcome == "began")
+assert heaptide.active() == (outcome == "started")
 result = work()
 tracker.stop()
 with heaptide.Tracker("after.tide"):

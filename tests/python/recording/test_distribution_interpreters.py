@@ -1,4 +1,4 @@
-"""Interpreters of distributions, which are linked in ways of their own, are recorded like any other."""
+"""Tests that interpreters of distributions, which are linked differently, are recorded like any other."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from support.commands import heaptide
 
 BYTES_HEAD = sys.getsizeof(b"")
-# Blocks of these sizes come from nowhere else.
+# Nothing else allocates blocks of these sizes.
 BY_MALLOC, BY_CALLOC = 1_234_567, 2_345_678
 
 
 @pytest.mark.parametrize("interpreter", [sys.executable, "/usr/bin/python3"])
-def test_blocks_of_the_interpreter_itself_are_recorded_from_malloc_to_free(tmp_path: Path, interpreter: str) -> None:
-    # Distributions link the interpreter at a fixed address, where malloc and free have a second address of their own.
+def test_blocks_of_the_interpreter_are_recorded_from_malloc_to_free(tmp_path: Path, interpreter: str) -> None:
+    # Distributions link the interpreter at a fixed address, which gives malloc and free a second address.
     package = Path(
         subprocess.check_output(
             [sys.executable, "-c", "import heaptide; print(heaptide.__path__[0])"], text=True

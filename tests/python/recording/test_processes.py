@@ -1,4 +1,4 @@
-"""Programs of several processes: children do not disturb the parent's capture, and are recorded when asked for."""
+"""Tests programs with several processes: children leave the parent's capture intact, and are recorded on request."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ from support.commands import PROGRAMS, REPOSITORY, heaptide, python, session_id
 Run = Callable[..., Any]
 
 BYTES_HEAD = sys.getsizeof(b"")
-# Blocks of these sizes come from nowhere else, so their number is exact.
+# Nothing else allocates blocks of these sizes, so their number is exact.
 BEFORE, CHILD, PARENT = 1_111_111, 1_222_222, 1_333_333
 
 
 def counts(capture: Path) -> list[int]:
-    """How many blocks there are of each of the three sizes."""
+    """Count the blocks of each of the three sizes."""
     lines = [line for line in heaptide("parse", capture).stdout.splitlines() if line.startswith("ALLOCATION ")]
     return [sum(f" size={size + BYTES_HEAD} " in line for line in lines) for size in (BEFORE, CHILD, PARENT)]
 
 
 def header(capture: Path) -> dict[str, str]:
+    """Return the fields of a capture's header."""
     line = heaptide("parse", capture).stdout.splitlines()[0]
     return dict(word.split("=", 1) for word in line.split(" ") if "=" in word)
 
 
 def all_captures(folder: Path) -> list[Path]:
+    """Return the captures in a folder."""
     return sorted(path for path in folder.iterdir() if ".tide" in path.name)
 
 
 def statistics(captures: Sequence[Path]) -> dict[str, Any]:
+    """Return the statistics of captures together."""
     result: dict[str, Any] = json.loads(heaptide("stats", "--json", *captures).stdout)
     return result
 
@@ -64,7 +67,7 @@ LEAVES = {"os._exit": "os._exit(3)", "sys.exit": "sys.exit(3)", "exec": "os.exec
 
 
 @pytest.mark.parametrize("leave", LEAVES)
-def test_forked_child_is_not_recorded_and_the_parents_capture_stays_right(
+def test_forked_child_is_not_recorded_and_the_parents_capture_is_intact(
     heaptide_run: Run, tmp_path: Path, leave: str
 ) -> None:
     done = heaptide_run(FORKING.replace("CREATE_CHILD", "os.fork()").replace("LEAVE", LEAVES[leave]))
@@ -75,10 +78,10 @@ def test_forked_child_is_not_recorded_and_the_parents_capture_stays_right(
     assert process["ended_in_order"]
 
 
-def test_child_of_a_fork_past_libc_is_not_recorded_and_the_parents_capture_stays_right(
+def test_child_of_a_raw_clone_is_not_recorded_and_the_parents_capture_is_intact(
     heaptide_run: Run, tmp_path: Path
 ) -> None:
-    # SIGCHLD is 17; the number of the call is that of x86-64 or aarch64.
+    # Calls clone by its number on x86-64 or aarch64; SIGCHLD is 17.
     create = (
         "__import__('ctypes').CDLL(None).syscall({'x86_64': 56, 'aarch64': 220}[os.uname().machine], 17, 0, 0, 0, 0)"
     )
@@ -89,8 +92,8 @@ def test_child_of_a_fork_past_libc_is_not_recorded_and_the_parents_capture_stays
 
 
 @pytest.mark.parametrize("option", [[], ["--follow-fork"], ["--aggregate"]])
-def test_program_without_threads_may_fork_without_being_warned_of_ours(heaptide_run: Run, option: list[str]) -> None:
-    # From 3.12 on Python warns of forks in processes with several threads.
+def test_fork_without_program_threads_is_not_warned_about(heaptide_run: Run, option: list[str]) -> None:
+    # Python 3.12 and later warn about forks in processes with several threads.
     program = f"""
     import os, warnings
     warnings.simplefilter("error")
@@ -104,11 +107,11 @@ def test_program_without_threads_may_fork_without_being_warned_of_ours(heaptide_
     done = heaptide_run(program, *option)
     assert done.stderr == ""
     assert "--aggregate" in option or counts(done.capture) == [0, 0, 1]
-    about = statistics([done.capture])
-    assert about["metadata"]["peak_memory"] > PARENT and about["heaptide"]["allocations_over_live_blocks"] == 0
+    report = statistics([done.capture])
+    assert report["metadata"]["peak_memory"] > PARENT and report["heaptide"]["allocations_over_live_blocks"] == 0
 
 
-def test_child_says_that_it_is_not_active_and_may_record_itself(heaptide_run: Run, tmp_path: Path) -> None:
+def test_forked_child_is_not_active_and_may_record_itself(heaptide_run: Run, tmp_path: Path) -> None:
     done = heaptide_run(f"""
     import heaptide, os, warnings
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -127,23 +130,23 @@ def test_child_says_that_it_is_not_active_and_may_record_itself(heaptide_run: Ru
     assert counts(tmp_path / "child.tide") == [0, 1, 0]
 
 
-def test_child_forked_while_another_thread_starts_and_stops_can_record_itself(tmp_path: Path) -> None:
+def test_child_forked_while_another_thread_records_can_record_itself(tmp_path: Path) -> None:
     program = """
     import heaptide, os, signal, threading, warnings
     warnings.simplefilter("ignore", DeprecationWarning)
-    heaptide.Tracker  # loaded here: a child forked in the middle of any import by another thread could not end it
+    heaptide.Tracker  # imported here: a child forked during another thread's import could not finish the import
     ends = threading.Event()
-    def switch():
+    def start_and_stop():
         while not ends.is_set():
-            with heaptide.Tracker("switched.tide", overwrite=True):
+            with heaptide.Tracker("restarted.tide", overwrite=True):
                 pass
-    thread = threading.Thread(target=switch)
+    thread = threading.Thread(target=start_and_stop)
     thread.start()
     codes = []
     for turn in range(60):
         pid = os.fork()
         if pid == 0:
-            signal.alarm(300)  # A child that hangs is to end all the same.
+            signal.alarm(300)  # ends a child that hangs
             ends.set()
             with heaptide.Tracker("child.tide", overwrite=True):
                 bytes(10000)
@@ -161,7 +164,7 @@ def test_child_forked_while_another_thread_starts_and_stops_can_record_itself(tm
     assert (done.stdout, done.stderr, done.returncode) == ("True\n", "", 0)
 
 
-def test_followed_child_writes_a_capture_of_its_own(heaptide_run: Run, tmp_path: Path) -> None:
+def test_followed_child_writes_a_separate_capture(heaptide_run: Run, tmp_path: Path) -> None:
     for leave in LEAVES.values():
         done = heaptide_run(FORKING.replace("CREATE_CHILD", "os.fork()").replace("LEAVE", leave), "--follow-fork")
         assert (done.stdout, done.stderr) == ("child ended with 3\n", "")
@@ -178,13 +181,13 @@ def test_followed_child_writes_a_capture_of_its_own(heaptide_run: Run, tmp_path:
         done.capture.unlink()
 
 
-def test_two_sessions_have_different_names(heaptide_run: Run) -> None:
+def test_two_sessions_have_different_ids(heaptide_run: Run) -> None:
     first, second = heaptide_run("pass"), heaptide_run("pass")
     assert session_id(first.capture) != session_id(second.capture)
 
 
 @pytest.mark.once
-def test_reports_name_the_session(heaptide_run: Run, stats: Run, parse: Run) -> None:
+def test_reports_show_the_session_id(heaptide_run: Run, stats: Run, parse: Run) -> None:
     capture = heaptide_run("pass").capture
     shown = stats(capture)["heaptide"]["processes"][0]["session"]
     assert shown == session_id(capture).hex()
@@ -217,7 +220,7 @@ def test_followed_grandchildren_belong_to_the_same_session(heaptide_run: Run, tm
     assert done.stderr == ""
 
 
-def test_reports_merge_the_files_of_a_session(heaptide_run: Run, tmp_path: Path) -> None:
+def test_reports_merge_the_captures_of_a_session(heaptide_run: Run, tmp_path: Path) -> None:
     heaptide_run(FORKING.replace("CREATE_CHILD", "os.fork()").replace("LEAVE", "sys.exit(3)"), "--follow-fork")
     captures = all_captures(tmp_path)
     assert len(captures) == 2
@@ -246,9 +249,9 @@ def test_forks_of_a_program_with_threads_neither_hang_nor_crash(
     assert len(captures) == (1 + n_forks if follow else 1)
     lines = heaptide("parse", done.capture).stdout.splitlines()
     assert sum(f" size={1_234_567 + BYTES_HEAD} " in line for line in lines) == 11
-    about = statistics(captures)["heaptide"]
-    assert about["damage"] == [] and about["allocations_over_live_blocks"] == 0
-    assert len(about["processes"]) == len(captures)
+    report = statistics(captures)["heaptide"]
+    assert report["damage"] == [] and report["allocations_over_live_blocks"] == 0
+    assert len(report["processes"]) == len(captures)
 
 
 POOL = f"""
@@ -260,7 +263,7 @@ def work(number):
 if __name__ == "__main__":
     with multiprocessing.get_context(METHOD).Pool(2) as pool:
         print(pool.map(work, range(8), chunksize=1))
-        # A pool that is left without this ends its workers by a signal, maybe before one of them has begun.
+        # Without this the pool kills its workers, maybe before one of them has started.
         pool.close()
         pool.join()
     process = multiprocessing.get_context(METHOD).Process(target=work, args=(3,))
@@ -273,7 +276,9 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize("follow", [False, True])
-def test_multiprocessing_works_by_every_method(heaptide_run: Run, tmp_path: Path, method: str, follow: bool) -> None:
+def test_multiprocessing_works_with_every_start_method(
+    heaptide_run: Run, tmp_path: Path, method: str, follow: bool
+) -> None:
     done = heaptide_run(POOL.replace("METHOD", repr(method)), *(["--follow-fork"] if follow else []))
     assert done.stdout == "[0, 1, 4, 9, 16, 25, 36, 49]\n0\n" and done.stderr == ""
     assert counts(done.capture)[2] == 6 and counts(done.capture)[1] == 0
@@ -312,7 +317,9 @@ STARTERS = {
 
 @pytest.mark.parametrize("follow", [False, True])
 @pytest.mark.parametrize("how", STARTERS)
-def test_other_programs_start_as_always(heaptide_run: Run, tmp_path: Path, how: str, follow: bool) -> None:
+def test_started_programs_inherit_no_descriptor_of_heaptide(
+    heaptide_run: Run, tmp_path: Path, how: str, follow: bool
+) -> None:
     (tmp_path / "other.py").write_text(f"import os; x = bytes({CHILD}); print(len(os.listdir('/proc/self/fd')))")
     program = f"""
     import os, subprocess, sys
@@ -322,7 +329,7 @@ def test_other_programs_start_as_always(heaptide_run: Run, tmp_path: Path, how: 
         {STARTERS[how]}
     """
     done = heaptide_run(program, *(["--follow-fork"] if follow else []))
-    # Three standard streams and the folder itself: our file is not among what a new program inherits.
+    # Three standard streams and the folder that is listed: the new program does not inherit the capture.
     assert done.stdout == "4\n4\n4\n" and done.stderr == ""
     assert counts(done.capture) == [0, 0, 3]
 
@@ -340,14 +347,14 @@ with heaptide.Tracker("forks.tide", interval_ms=1):
             os._exit(0)
         os.waitpid(pid, 0)
         print(urllib.request.urlopen(control.address + "/api/v1/profiler/status").status)
-        # One that has just answered may still be counted: only those that stay step aside.
+        # Waits for the thread that has just answered: only the permanent threads pause around a fork.
         wait_until(lambda: len(os.listdir("/proc/self/task")) == 4, "the end of the thread that answered")
 """
 
 
-def test_forks_are_not_warned_of_because_of_threads_of_ours(tmp_path: Path) -> None:
+def test_forks_are_not_warned_about_because_of_heaptides_threads(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(FORKS_OFTEN)
-    places = {"HEAPTIDE_RUNTIME_DIR": str(tmp_path / "run"), "TMPDIR": str(tmp_path)}
-    done = python("job.py", cwd=tmp_path, PYTHONPATH=str(REPOSITORY / "tests" / "python"), **places)
+    environment = {"HEAPTIDE_RUNTIME_DIR": str(tmp_path / "run"), "TMPDIR": str(tmp_path)}
+    done = python("job.py", cwd=tmp_path, PYTHONPATH=str(REPOSITORY / "tests" / "python"), **environment)
     assert done.stdout == "200\n" * 3
     assert "multi-threaded" not in done.stderr

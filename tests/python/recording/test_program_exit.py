@@ -1,4 +1,4 @@
-"""However a program ends, it leaves a readable capture with everything up to its end."""
+"""Tests that a program leaves a readable capture with all its events, however it exits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.commands import PROGRAMS, heaptide
 BYTES_HEAD = sys.getsizeof(b"")
 CYCLE = 5000
 
-ORDERLY = {
+NORMAL = {
     "falling off the end": ("pass", 0),
     "SystemExit": ("raise SystemExit(3)", 3),
     "an uncaught exception": ("1 / 0", 1),
@@ -59,11 +59,13 @@ MARKED = 1_234_567
 
 
 def n_marked(capture: Path) -> int:
+    """Count the marked blocks in a capture."""
     lines = heaptide("parse", capture).stdout.splitlines()
     return sum(f" size={MARKED + BYTES_HEAD} " in line for line in lines if line.startswith("ALLOCATION "))
 
 
 def end(heaptide_run: Callable[..., Any], code: str) -> Any:
+    """Record a program that allocates six marked blocks and exits by the given code."""
     program = f"""
 import ctypes, os, signal, sys, threading
 held = []
@@ -79,55 +81,55 @@ thread.join()
     return heaptide_run(program, check=False)
 
 
-@pytest.mark.parametrize("how", ORDERLY)
-def test_orderly_end_completes_the_capture(
+@pytest.mark.parametrize("how", NORMAL)
+def test_normal_exit_completes_the_capture(
     heaptide_run: Callable[..., Any], stats: Callable[..., dict[str, Any]], how: str
 ) -> None:
-    code, expected = ORDERLY[how]
+    code, expected = NORMAL[how]
     done = end(heaptide_run, code)
     assert done.returncode == expected
-    about = stats(done.capture)["heaptide"]
-    assert about["processes"][0]["ended_in_order"] and about["damage"] == [] and about["lost"] == []
+    report = stats(done.capture)["heaptide"]
+    assert report["processes"][0]["ended_in_order"] and report["damage"] == [] and report["lost"] == []
     assert n_marked(done.capture) == 6 + ("thread" in how)
 
 
 @pytest.mark.parametrize("how", SUDDEN)
-def test_sudden_end_leaves_everything_up_to_it(
+def test_sudden_exit_keeps_all_events(
     heaptide_run: Callable[..., Any], stats: Callable[..., dict[str, Any]], how: str
 ) -> None:
     code, expected = SUDDEN[how]
     done = end(heaptide_run, code)
     assert done.returncode == expected
-    about = stats(done.capture)["heaptide"]
-    assert about["damage"] == [] and about["lost"] == []
+    report = stats(done.capture)["heaptide"]
+    assert report["damage"] == [] and report["lost"] == []
     assert n_marked(done.capture) == 6
 
 
-def test_faulthandler_shows_the_programs_stack_and_no_frame_of_ours(heaptide_run: Callable[..., Any]) -> None:
+def test_faulthandler_shows_only_frames_of_the_program(heaptide_run: Callable[..., Any]) -> None:
     done = end(heaptide_run, "import faulthandler; faulthandler.enable(); os.abort()")
     assert "Fatal Python error: Aborted" in done.stderr
-    # Newer versions show the C stack behind the Python one, and there our library is.
+    # Newer versions also print the C stack after the Python one, which contains Heaptide's library.
     frames = [line for line in done.stderr.splitlines() if line.startswith("  File ")]
     assert len(frames) == 1 and "program1.py" in frames[0]
 
 
-def test_daemon_threads_are_recorded_until_the_end(heaptide_run: Callable[..., Any]) -> None:
-    # The thread goes on while the interpreter waits in an exit handler.
+def test_daemon_threads_are_recorded_until_exit(heaptide_run: Callable[..., Any]) -> None:
+    # The thread continues while the interpreter waits in an exit handler.
     code = """
 import atexit, time
-def go_on():
+def keep_marking():
     while len(held) < 400:
         mark()
     finished.set()
 finished = threading.Event()
 atexit.register(finished.wait)
-threading.Thread(target=go_on, daemon=True).start()
+threading.Thread(target=keep_marking, daemon=True).start()
 """
     assert n_marked(end(heaptide_run, code).capture) == 400
 
 
 def sizes_by_file(lines: Iterable[str]) -> list[dict[str, list[int]]]:
-    """The sizes allocated by each thread, in order, file by file."""
+    """Return for each file the sizes that each thread allocated, in order."""
     files: list[dict[str, list[int]]] = []
     record = re.compile(r"ALLOCATION time=\S+ thread=(\d+) address=\S+ size=(\d+) ")
     for line in lines:
@@ -139,11 +141,13 @@ def sizes_by_file(lines: Iterable[str]) -> list[dict[str, list[int]]]:
 
 
 def numbered(sizes: list[int], thread: int) -> list[int]:
+    """Return the numbers of the blocks of a thread, which their sizes encode."""
     base = 10_000 * (thread + 1)
     return [size - base for size in sizes if base <= size < base + CYCLE]
 
 
 def run_program(name: str, *arguments: object) -> str:
+    """Run a test program, and return its output."""
     command = [sys.executable, str(PROGRAMS / name), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -151,28 +155,28 @@ def run_program(name: str, *arguments: object) -> str:
 
 
 @pytest.mark.parametrize(("n_threads", "n_kills"), [(1, 60), (4, 40)])
-def test_a_program_killed_at_any_instant_lacks_at_most_the_last_event_of_each_thread(
+def test_killed_program_lacks_at_most_the_last_event_of_each_thread(
     tmp_path: Path, n_threads: int, n_kills: int
 ) -> None:
     seed = 10 * n_threads
-    told = json.loads(run_program("killed_while_allocating.py", tmp_path, n_kills, n_threads, seed))
-    assert len(told) == n_kills
-    parsed = heaptide("parse", *told)
+    announced = json.loads(run_program("killed_while_allocating.py", tmp_path, n_kills, n_threads, seed))
+    assert len(announced) == n_kills
+    parsed = heaptide("parse", *announced)
     assert parsed.stderr == ""
     files = sizes_by_file(parsed.stdout.splitlines())
     assert len(files) == n_kills
-    for (capture, counts), threads in zip(told.items(), files, strict=True):
-        for thread, n_told in enumerate(counts):
+    for (capture, counts), threads in zip(announced.items(), files, strict=True):
+        for thread, n_announced in enumerate(counts):
             sequences = [found for sizes in threads.values() if (found := numbered(sizes, thread))]
             numbers = sequences[0] if sequences else []
-            about = f"{capture}, thread {thread}, seed {seed}: {len(numbers)} in the file, {n_told} told"
-            assert len(sequences) <= 1, about
-            assert n_told - 1 <= len(numbers) <= n_told + 1, about
-            assert numbers == [n % CYCLE for n in range(len(numbers))], about
+            report = f"{capture}, thread {thread}, seed {seed}: {len(numbers)} in the file, {n_announced} announced"
+            assert len(sequences) <= 1, report
+            assert n_announced - 1 <= len(numbers) <= n_announced + 1, report
+            assert numbers == [n % CYCLE for n in range(len(numbers))], report
 
 
 @pytest.mark.parametrize(("n_blocks", "n_kills"), [(500, 30), (20_000, 20)])
-def test_a_program_killed_while_the_capture_is_completed_lacks_nothing(
+def test_program_killed_while_the_capture_is_completed_lacks_no_event(
     tmp_path: Path, n_blocks: int, n_kills: int
 ) -> None:
     seed = n_blocks
@@ -188,7 +192,7 @@ def test_a_program_killed_while_the_capture_is_completed_lacks_nothing(
         assert numbers == [n % CYCLE for n in range(n_blocks)], f"{capture}, seed {seed}"
 
 
-def test_heaptide_run_killed_from_outside_leaves_a_readable_capture(tmp_path: Path) -> None:
+def test_heaptide_run_killed_by_another_process_leaves_a_readable_capture(tmp_path: Path) -> None:
     code = f"import sys\nheld = []\nwhile True:\n  held.append(bytes({MARKED})); print(len(held), flush=True)\n  len(held) < 300 or held.clear()"
     for limit in (1, 7, 250):
         capture = tmp_path / f"{limit}.tide"
@@ -200,13 +204,13 @@ def test_heaptide_run_killed_from_outside_leaves_a_readable_capture(tmp_path: Pa
                 process.kill()
                 break
         assert process.wait() == -signal.SIGKILL
-        n_told = limit + len(process.stdout.read().splitlines())
-        assert n_marked(capture) in (n_told, n_told + 1)
+        n_announced = limit + len(process.stdout.read().splitlines())
+        assert n_marked(capture) in (n_announced, n_announced + 1)
         for report in ("stats", "summary", "tree"):
             assert heaptide(report, capture).stderr == ""
 
 
-def test_report_says_that_a_killed_process_did_not_end_its_recording(heaptide_run: Callable[..., Any]) -> None:
+def test_report_states_that_a_killed_process_did_not_end_its_recording(heaptide_run: Callable[..., Any]) -> None:
     done = end(heaptide_run, SUDDEN["SIGKILL"][0])
     assert "did not end its recording" in heaptide("stats", done.capture).stdout
     assert heaptide("parse", done.capture).stdout.splitlines()[-1].startswith("TRAILER time=unknown ")

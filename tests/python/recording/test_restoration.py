@@ -1,4 +1,4 @@
-"""After the end of a recording the process is what it was before, however often one was begun."""
+"""Tests that a process is unchanged after a recording, however often it was recorded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.commands import PROGRAMS
 
 
 def run(program: str | Path, *arguments: object, folder: Path) -> Any:
-    """Run a program that records itself, and read what it prints."""
+    """Run a program that records itself, and return the JSON it prints."""
     how = ["-c", program] if isinstance(program, str) else [str(program)]
     command = [sys.executable, *how, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
@@ -32,33 +32,33 @@ MODES = {
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_no_slot_of_any_library_leads_to_us_after_the_end(
+def test_no_import_slot_points_to_heaptide_after_a_recording(
     extension: Callable[..., Path], tmp_path: Path, mode: str
 ) -> None:
-    told = run(
+    printed = run(
         f"""
 import ctypes, json, sys, heaptide, heaptide._native
 library = ctypes.PyDLL(sys.argv[1])
 library.slots_into.restype, library.slots_into.argtypes = ctypes.c_size_t, [ctypes.c_size_t]
 path = heaptide._native.__file__
-ours = next(int(line.split("-")[0], 16) for line in open("/proc/self/maps") if line.rstrip().endswith(path))
-told = [library.slots_into(0), library.slots_into(ours)]
+heaptide_address = next(int(line.split("-")[0], 16) for line in open("/proc/self/maps") if line.rstrip().endswith(path))
+printed = [library.slots_into(0), library.slots_into(heaptide_address)]
 with heaptide.Tracker("capture.tide", {MODES[mode]}):
     import decimal  # a library loaded during the recording
-    told.append(library.slots_into(ours))
-told.append(library.slots_into(ours))
-print(json.dumps(told + [heaptide.active()]))
+    printed.append(library.slots_into(heaptide_address))
+printed.append(library.slots_into(heaptide_address))
+print(json.dumps(printed + [heaptide.active()]))
 """,
         extension("import_slots"),
         folder=tmp_path,
     )
-    n_slots, before, during, after, active = told
-    assert n_slots > 1000, "the test does not see the slots"
+    n_slots, before, during, after, active = printed
+    assert n_slots > 1000, "the test does not find the slots"
     assert (before, after, active) == (0, 0, False)
     assert during > 20
 
 
-def test_no_slot_leads_to_us_after_the_end_while_another_thread_loads_libraries(
+def test_no_import_slot_points_to_heaptide_while_another_thread_loads_libraries(
     extension: Callable[..., Path], tmp_path: Path
 ) -> None:
     library = extension("import_slots")
@@ -70,14 +70,14 @@ import ctypes, json, sys, heaptide, heaptide._native
 library = ctypes.CDLL(sys.argv[1])
 library.slots_into.restype, library.slots_into.argtypes = ctypes.c_size_t, [ctypes.c_size_t]
 path = heaptide._native.__file__
-ours = next(int(line.split("-")[0], 16) for line in open("/proc/self/maps") if line.rstrip().endswith(path))
+heaptide_address = next(int(line.split("-")[0], 16) for line in open("/proc/self/maps") if line.rstrip().endswith(path))
 name = sys.argv[2].encode()
 assert library.start_loading(name) == 0
 found = []
 for _ in range(60):
     with heaptide.Tracker("capture.tide", overwrite=True):
         pass
-    found.append(library.slots_into(ours))
+    found.append(library.slots_into(heaptide_address))
 print(json.dumps([found, library.stop_loading()]))
 """,
         library,
@@ -88,10 +88,10 @@ print(json.dumps([found, library.stop_loading()]))
     assert found == [0] * 60
 
 
-def test_nothing_is_recorded_after_the_end(
+def test_allocations_after_a_recording_are_not_recorded(
     extension: Callable[..., Path], parse: Callable[[Path], list[str]], tmp_path: Path
 ) -> None:
-    told = run(
+    printed = run(
         """
 import ctypes, json, sys, heaptide
 library = ctypes.PyDLL(sys.argv[1])
@@ -105,39 +105,39 @@ print(json.dumps([active, heaptide.active()]))
         extension("import_slots"),
         folder=tmp_path,
     )
-    assert told == [True, False]
+    assert printed == [True, False]
     lines = parse(tmp_path / "capture.tide")
     assert [size for size in (70_001, 70_003, 70_009) if any(f" size={size} " in line for line in lines)] == [70_003]
 
 
-def test_a_function_pointer_kept_from_the_recording_works_after_its_end(
+def test_function_pointer_kept_from_a_recording_works_after_it(
     extension: Callable[..., Path], parse: Callable[[Path], list[str]], tmp_path: Path
 ) -> None:
-    told = run(
+    printed = run(
         """
 import ctypes, json, sys, heaptide
 library = ctypes.PyDLL(sys.argv[1])
 with heaptide.Tracker("first.tide"):
     library.keep_pointers()
-told = [library.use_kept_pointers(70_019)]
+printed = [library.use_kept_pointers(70_019)]
 with heaptide.Tracker("second.tide"):
-    told.append(library.use_kept_pointers(70_027))
-told.append(library.use_kept_pointers(70_033))
-print(json.dumps(told))
+    printed.append(library.use_kept_pointers(70_027))
+printed.append(library.use_kept_pointers(70_033))
+print(json.dumps(printed))
 """,
         extension("import_slots"),
         folder=tmp_path,
     )
-    assert told == [1, 1, 1]
+    assert printed == [1, 1, 1]
     lines = parse(tmp_path / "second.tide")
     assert [size for size in (70_019, 70_027, 70_033) if any(f" size={size} " in line for line in lines)] == [70_027]
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_interpreters_allocators_and_code_objects_are_as_before(
+def test_interpreters_allocators_and_code_deallocation_are_restored(
     extension: Callable[..., Path], tmp_path: Path, mode: str
 ) -> None:
-    told = run(
+    printed = run(
         f"""
 import json, sys, heaptide
 sys.path.insert(0, sys.argv[1])
@@ -154,14 +154,14 @@ print(json.dumps(states))
         extension("interpreter_hooks").parent,
         folder=tmp_path,
     )
-    before, during = told[0], told[1]
-    assert all(after == before for after in told[2::2])
-    # What is put back was really changed.
+    before, during = printed[0], printed[1]
+    assert all(after == before for after in printed[2::2])
+    # The recording really had changed what is restored.
     changed = [was != now for was, now in zip(before[0], during[0], strict=True)]
     assert changed == [("objects" in mode)] * 3
 
 
-def test_two_thousand_recordings_leave_nothing_behind(tmp_path: Path) -> None:
+def test_two_thousand_recordings_leak_no_files_threads_or_memory(tmp_path: Path) -> None:
     first, last = run(PROGRAMS / "restart_many_times.py", 2000, folder=tmp_path)
     assert last["files"] == first["files"]
     assert last["threads"] == first["threads"]

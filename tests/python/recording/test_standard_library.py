@@ -1,4 +1,4 @@
-"""The whole standard library is imported while it is recorded, and samples of a program agree with all of it."""
+"""Tests that the whole standard library can be imported while recording, and that samples estimate exact sums."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.commands import heaptide
 
-# Not imported: what opens a browser or prints when it is imported, and the interpreter's own tests.
+# Leaves out modules that open a browser or print when imported, and the interpreter's own tests.
 IMPORTS = """
 import importlib, sys
 for name in sorted(sys.stdlib_module_names - {"antigravity", "this", "test"}):
@@ -32,7 +32,7 @@ used = use(held)
 """
 
 
-def test_everything_in_the_standard_library_can_be_imported_while_it_is_recorded(
+def test_every_module_of_the_standard_library_can_be_imported_while_recording(
     tmp_path: Path, stats: Callable[..., dict[str, Any]]
 ) -> None:
     plain = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True)
@@ -45,7 +45,7 @@ def test_everything_in_the_standard_library_can_be_imported_while_it_is_recorded
 
 
 @pytest.mark.once
-def test_a_sampled_capture_is_within_its_error_bar_of_the_exact_one(
+def test_sampled_sums_are_within_their_error_bar_of_the_exact_ones(
     heaptide_run: Callable[..., Any], stats: Callable[..., dict[str, Any]]
 ) -> None:
     exact = stats(heaptide_run(ALLOCATES).capture)
@@ -53,6 +53,6 @@ def test_a_sampled_capture_is_within_its_error_bar_of_the_exact_one(
     bars = sampled["heaptide"]["sampling"]
     total = abs(sampled["total_bytes_allocated"] - exact["total_bytes_allocated"])
     peak = abs(sampled["metadata"]["peak_memory"] - exact["metadata"]["peak_memory"])
-    # The bars hold for 95 of 100 runs, three times as far for all but one of a hundred million.
+    # An error bar covers 95 of 100 runs; three times the bar covers all but one of a hundred million.
     assert total <= 3 * bars["total_error_bytes_95"] < exact["total_bytes_allocated"] / 4
     assert peak <= 3 * bars["peak_error_bytes_95"] < exact["metadata"]["peak_memory"] / 4

@@ -1,4 +1,4 @@
-"""Threads: each event belongs to the right one, from its first to its last breath, and order holds between them."""
+"""Tests that each event belongs to its thread from the thread's start to its end, in the right order between threads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Run = Callable[..., Finished]
 Parse = Callable[[Path], list[str]]
 
 
-def test_a_hundred_threads_with_a_hundred_allocations_are_counted_exactly_and_named(
+def test_allocations_of_a_hundred_named_threads_are_counted_exactly(
     extension: Callable[..., Path], heaptide_run: Run, parse: Parse
 ) -> None:
     done = heaptide_run(
@@ -40,8 +40,10 @@ def test_a_hundred_threads_with_a_hundred_allocations_are_counted_exactly_and_na
         args=[str(extension("threads"))],
     )
     tids = json.loads(done.stdout)
-    told = replay(parse(done.capture))
-    found = Counter((told.threads[each.thread], each.size) for each in told.allocations if 50_000 <= each.size < 50_100)
+    recorded = replay(parse(done.capture))
+    found = Counter(
+        (recorded.threads[each.thread], each.size) for each in recorded.allocations if 50_000 <= each.size < 50_100
+    )
     assert found == {((tids[n], f"worker number {n}"), 50_000 + n): 100 for n in range(100)}
 
 
@@ -63,11 +65,11 @@ def test_allocations_of_a_python_thread_have_its_stack(
     allocations = [each for each in replay(parse(done.capture)).allocations if 40_000 <= each.size < 40_008]
     assert len(allocations) == 80
     for each in allocations:
-        functions = [place.split(":")[0] for place in each.stack]
+        functions = [frame.split(":")[0] for frame in each.stack]
         assert functions == ["_bootstrap", "_bootstrap_inner", "run", "work", "inner"]
 
 
-def test_a_thread_that_existed_before_the_start_is_recorded_with_its_stack_and_name(
+def test_thread_older_than_the_recording_is_recorded_with_stack_and_name(
     extension: Callable[..., Path], parse: Parse, tmp_path: Path
 ) -> None:
     program = """
@@ -78,7 +80,7 @@ def wait():
     ready.set()
     go.wait()
     allocate(60_013, 7)
-thread = threading.Thread(target=wait, name="an old hand")
+thread = threading.Thread(target=wait, name="older thread")
 thread.start()
 ready.wait()
 with heaptide.Tracker(sys.argv[2]):
@@ -89,10 +91,10 @@ print(thread.native_id)
     capture = tmp_path / "capture.tide"
     command = [sys.executable, "-c", program, str(extension("threads")), str(capture)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    told = replay(parse(capture))
-    allocations = told.of_size(60_013)
+    recorded = replay(parse(capture))
+    allocations = recorded.of_size(60_013)
     assert len(allocations) == 7
-    assert {told.threads[each.thread] for each in allocations} == {(int(done.stdout), "an old hand")}
+    assert {recorded.threads[each.thread] for each in allocations} == {(int(done.stdout), "older thread")}
     assert {each.stack[-1].split(":")[0] for each in allocations} == {"wait"}
 
 
@@ -109,19 +111,19 @@ def test_threads_without_python_frames_are_recorded_with_an_empty_stack(
         args=[str(extension("threads"))],
     )
     tids = json.loads(done.stdout)
-    told = replay(parse(done.capture))
+    recorded = replay(parse(done.capture))
     found = Counter(
-        (told.threads[each.thread][0], each.size, each.stack)
-        for each in told.allocations
+        (recorded.threads[each.thread][0], each.size, each.stack)
+        for each in recorded.allocations
         if 30_000 <= each.size < 30_020
     )
     assert found == {(tids[n], 30_000 + n, ()): 50 for n in range(20)}
 
 
-def test_destructors_of_a_thread_that_allocate_are_recorded_and_freed(
+def test_allocations_in_thread_destructors_are_recorded_and_freed(
     extension: Callable[..., Path], heaptide_run: Run, parse: Parse, stats: Callable[..., dict[str, Any]]
 ) -> None:
-    """The C library runs destructors in four rounds as long as they ask for it."""
+    # The C library runs destructors in up to four rounds.
     done = heaptide_run(
         """
         import ctypes, json, sys
@@ -132,18 +134,18 @@ def test_destructors_of_a_thread_that_allocate_are_recorded_and_freed(
         args=[str(extension("threads"))],
     )
     tids = json.loads(done.stdout)
-    told = replay(parse(done.capture))
+    recorded = replay(parse(done.capture))
     for size in range(35_000, 35_005):
-        assert len(told.of_size(size)) == 50, size
-    assert told.of_size(35_005) == []
+        assert len(recorded.of_size(size)) == 50, size
+    assert recorded.of_size(35_005) == []
     for size in (35_000, 35_001, 35_002, 35_003):
-        assert sorted(told.threads[each.thread][0] for each in told.of_size(size)) == sorted(tids), size
-    assert not leaked(told, range(35_000, 35_005))
+        assert sorted(recorded.threads[each.thread][0] for each in recorded.of_size(size)) == sorted(tids), size
+    assert not leaked(recorded, range(35_000, 35_005))
     found = stats(done.capture)["heaptide"]
     assert (found["lost"], found["allocations_over_live_blocks"]) == ([], 0)
 
 
-def test_thread_local_objects_that_allocate_when_they_die_are_recorded_and_freed(
+def test_allocations_in_destructors_of_thread_local_objects_are_recorded_and_freed(
     heaptide_run: Run, parse: Parse, tmp_path: Path
 ) -> None:
     compiler = shutil.which("g++")
@@ -155,17 +157,17 @@ def test_thread_local_objects_that_allocate_when_they_die_are_recorded_and_freed
     done = heaptide_run(
         """
         import ctypes, sys
-        ctypes.CDLL(sys.argv[1]).die_in_threads(30, ctypes.c_size_t(36_007))
+        ctypes.CDLL(sys.argv[1]).destroy_in_threads(30, ctypes.c_size_t(36_007))
         """,
         args=[str(library)],
     )
-    told = replay(parse(done.capture))
-    assert (len(told.of_size(36_007)), len(told.of_size(36_008))) == (30, 30)
-    assert len({each.thread for each in told.of_size(36_007)}) == 30
-    assert not leaked(told, (36_007, 36_008))
+    recorded = replay(parse(done.capture))
+    assert (len(recorded.of_size(36_007)), len(recorded.of_size(36_008))) == (30, 30)
+    assert len({each.thread for each in recorded.of_size(36_007)}) == 30
+    assert not leaked(recorded, (36_007, 36_008))
 
 
-def test_threads_that_are_about_to_end_when_the_recording_ends_lose_nothing(
+def test_threads_that_end_with_the_recording_lose_no_event(
     extension: Callable[..., Path], parse: Parse, tmp_path: Path
 ) -> None:
     program = """
@@ -180,27 +182,26 @@ for n in range(12):
     assert counts == [100 * 5] * 12
 
 
-def leaked(told: Any, sizes: Any) -> bool:
+def leaked(recorded: Any, sizes: Any) -> bool:
     """Whether blocks of these sizes were freed less often than allocated, counted by address."""
-    addresses = {each.address for each in told.allocations if each.size in sizes}
-    n_allocated = Counter(each.address for each in told.allocations if each.address in addresses)
-    n_released = Counter(address for address in told.released if address in addresses)
+    addresses = {each.address for each in recorded.allocations if each.size in sizes}
+    n_allocated = Counter(each.address for each in recorded.allocations if each.address in addresses)
+    n_released = Counter(address for address in recorded.released if address in addresses)
     return any(n_allocated[address] > n_released[address] for address in addresses)
 
 
 @pytest.mark.parametrize(
     ("tunables", "n_rounds"), [("glibc.malloc.arena_max=1:glibc.malloc.tcache_count=0", 350_000), ("", 60_000)]
 )
-def test_blocks_passed_between_threads_are_freed_before_they_are_used_again(
+def test_frees_are_recorded_before_other_threads_reuse_the_block(
     extension: Callable[..., Path],
     stats: Callable[..., dict[str, Any]],
     tmp_path: Path,
     tunables: str,
     n_rounds: int,
 ) -> None:
-    """Four threads share one heap. A free that came out after the reuse of its block would be seen as a block that is
-    allocated over a live one or freed twice.
-    """
+    # Four threads share one heap. A free recorded after the reuse of its block would show as an allocation over a live
+    # block, or as a second free.
     program = """
 import ctypes, sys, heaptide
 pass_blocks = ctypes.CDLL(sys.argv[1]).pass_blocks
@@ -223,7 +224,7 @@ with heaptide.Tracker("capture.tide"):
                 if address in live:
                     live.remove(address)
                 else:
-                    # A block from before the recording is freed once, and was never allocated.
+                    # A block from before the recording is freed once without an allocation.
                     n_freed_twice += address in ever
             elif line.startswith("ALLOCATION ") and line.endswith("alloc\n"):
                 address = line.split(" ", 4)[3].removeprefix("address=")
@@ -238,7 +239,7 @@ with heaptide.Tracker("capture.tide"):
     assert (found["allocations_over_live_blocks"], found["lost"], found["damage"]) == (0, [], [])
 
 
-def test_no_profile_or_trace_function_is_ever_installed(heaptide_run: Run) -> None:
+def test_no_profile_function_trace_function_or_monitoring_tool_is_installed(heaptide_run: Run) -> None:
     program = """
         import sys, threading
         print(sys.getprofile(), sys.gettrace(), threading._profile_hook, threading._trace_hook)
@@ -250,7 +251,7 @@ def test_no_profile_or_trace_function_is_ever_installed(heaptide_run: Run) -> No
         assert heaptide_run(program, *options).stdout == "None None None None\nNone None\n"
 
 
-def test_the_programs_own_profile_and_trace_functions_stay(tmp_path: Path) -> None:
+def test_profile_and_trace_functions_of_the_program_stay_set(tmp_path: Path) -> None:
     program = """
 import sys, heaptide
 calls = []

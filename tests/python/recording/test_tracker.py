@@ -1,4 +1,4 @@
-"""`heaptide.Tracker`: a block of code recorded in a running process, on and off, from any thread."""
+"""Tests `heaptide.Tracker`, which records a block of code in a running process, from any thread."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from support.commands import heaptide
 
 Python = Callable[..., subprocess.CompletedProcess[str]]
 
-# Blocks of these sizes come from nowhere else, so their number is exact.
+# Nothing else allocates blocks of these sizes, so their number is exact.
 ODD = 1_234_567
 OTHER = 2_345_678
 
 
 @pytest.fixture
 def python(tmp_path: Path) -> Python:
-    """Run a program that uses the API; unless told otherwise it must end well and say nothing on standard error."""
+    """Run a program that uses the API; with `check` it must exit with 0 and print nothing to standard error."""
 
     def run(program: str, *, flags: tuple[str, ...] = (), check: bool = True) -> subprocess.CompletedProcess[str]:
         start = (
@@ -37,7 +37,7 @@ def python(tmp_path: Path) -> Python:
 
 
 def count(capture: Path, size: int = ODD) -> int:
-    """How many blocks of this size were allocated through malloc and mmap."""
+    """Count the blocks of this size in a capture."""
     lines = heaptide("parse", capture).stdout.splitlines()
     return sum(f" size={size + BYTES_HEAD} " in line for line in lines if line.startswith("ALLOCATION "))
 
@@ -45,7 +45,7 @@ def count(capture: Path, size: int = ODD) -> int:
 BYTES_HEAD = sys.getsizeof(b"")
 
 
-def test_block_is_recorded_and_what_is_around_it_is_not(python: Python, tmp_path: Path) -> None:
+def test_only_allocations_in_the_block_are_recorded(python: Python, tmp_path: Path) -> None:
     python(f"""
     before = bytes({OTHER})
     with Tracker("block.tide"):
@@ -56,7 +56,7 @@ def test_block_is_recorded_and_what_is_around_it_is_not(python: Python, tmp_path
     assert count(tmp_path / "block.tide", OTHER) == 0
 
 
-def test_start_and_stop_do_what_the_with_block_does(python: Python, tmp_path: Path) -> None:
+def test_start_and_stop_record_like_the_with_block(python: Python, tmp_path: Path) -> None:
     python(f"""
     tracker = Tracker("block.tide")
     before = bytes({OTHER})
@@ -70,12 +70,12 @@ def test_start_and_stop_do_what_the_with_block_does(python: Python, tmp_path: Pa
     assert count(tmp_path / "block.tide", OTHER) == 0
 
 
-def test_with_gives_the_tracker(python: Python) -> None:
+def test_with_returns_the_tracker(python: Python) -> None:
     done = python('tracker = Tracker("block.tide")\nwith tracker as same: print(tracker is same)')
     assert done.stdout == "True\n"
 
 
-def test_active_tells_whether_this_process_is_recorded(python: Python) -> None:
+def test_active_returns_whether_the_process_is_recorded(python: Python) -> None:
     done = python("""
     print(heaptide.active())
     tracker = Tracker("block.tide")
@@ -94,7 +94,7 @@ def test_active_is_true_under_heaptide_run(heaptide_run: Callable[..., Any]) -> 
 
 
 @pytest.mark.parametrize("where", ["in the same thread", "in another thread"])
-def test_second_start_says_so_and_the_first_goes_on(python: Python, tmp_path: Path, where: str) -> None:
+def test_second_start_raises_and_the_first_recording_continues(python: Python, tmp_path: Path, where: str) -> None:
     done = python(f"""
     def second():
         for tracker in (Tracker("second.tide"), first):
@@ -119,7 +119,7 @@ def test_second_start_says_so_and_the_first_goes_on(python: Python, tmp_path: Pa
     assert not (tmp_path / "second.tide").exists()
 
 
-def test_tracker_under_heaptide_run_says_so_and_the_run_goes_on(
+def test_tracker_under_heaptide_run_raises_and_the_run_continues(
     heaptide_run: Callable[..., Any], tmp_path: Path
 ) -> None:
     done = heaptide_run(f"""
@@ -134,7 +134,7 @@ def test_tracker_under_heaptide_run_says_so_and_the_run_goes_on(
     assert count(done.capture) == 1 and not (tmp_path / "second.tide").exists()
 
 
-def test_exceptions_leave_the_block_unchanged_and_the_capture_complete(python: Python, tmp_path: Path) -> None:
+def test_exceptions_propagate_unchanged_and_the_capture_is_complete(python: Python, tmp_path: Path) -> None:
     done = python(f"""
     import traceback
     problem = LookupError("here")
@@ -158,21 +158,21 @@ def test_exceptions_leave_the_block_unchanged_and_the_capture_complete(python: P
     assert count(tmp_path / "block.tide") == 1
 
 
-def test_destination_is_a_text_or_a_path(python: Python, tmp_path: Path) -> None:
+def test_destination_is_a_string_or_a_path(python: Python, tmp_path: Path) -> None:
     python(f"""
     os.mkdir("sub")
-    class Place:
-        def __fspath__(self): return "place.tide"
-    for destination in ("text.tide", Path("sub", "path.tide"), Place(), os.path.abspath("whole ü.tide")):
+    class Custom:
+        def __fspath__(self): return "custom.tide"
+    for destination in ("text.tide", Path("sub", "path.tide"), Custom(), os.path.abspath("whole ü.tide")):
         with Tracker(destination):
             os.chdir("/")
         os.chdir({str(tmp_path)!r})
     """)
-    for name in ("text.tide", "sub/path.tide", "place.tide", "whole ü.tide"):
+    for name in ("text.tide", "sub/path.tide", "custom.tide", "whole ü.tide"):
         assert heaptide("parse", tmp_path / name).stdout.splitlines()[-1].startswith("TRAILER time=0.")
 
 
-def test_existing_file_is_refused_unless_overwriting_is_asked_for(python: Python, tmp_path: Path) -> None:
+def test_existing_file_is_refused_without_overwrite(python: Python, tmp_path: Path) -> None:
     (tmp_path / "there.tide").write_text("somebody's work")
     done = python("""
     try:
@@ -188,7 +188,7 @@ def test_existing_file_is_refused_unless_overwriting_is_asked_for(python: Python
     heaptide("stats", tmp_path / "there.tide")
 
 
-def test_destination_that_cannot_be_written_raises_and_nothing_is_recorded(python: Python) -> None:
+def test_unwritable_destination_raises_and_nothing_is_recorded(python: Python) -> None:
     done = python("""
     os.mkdir("folder")
     for destination in ("missing/block.tide", "folder", "/dev/full"):
@@ -221,7 +221,7 @@ def test_destination_that_cannot_be_written_raises_and_nothing_is_recorded(pytho
         ("'x.tide', sample=2**80", "ValueError"),
     ],
 )
-def test_wrong_arguments_are_refused_when_the_tracker_is_made(
+def test_wrong_arguments_are_refused_by_the_constructor(
     python: Python, tmp_path: Path, arguments: str, error: str
 ) -> None:
     done = python(f"""
@@ -231,13 +231,13 @@ def test_wrong_arguments_are_refused_when_the_tracker_is_made(
         print(type(error).__name__, heaptide.active())
         print(error)
     """)
-    kind, sentence = done.stdout.splitlines()
-    assert kind == f"{error} False"
+    outcome, sentence = done.stdout.splitlines()
+    assert outcome == f"{error} False"
     assert "sample=" not in arguments or sentence.startswith("sample must be a number of bytes from 1 to ")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_started_in_one_thread_and_stopped_in_another(python: Python, tmp_path: Path) -> None:
+def test_recording_can_be_started_and_stopped_in_different_threads(python: Python, tmp_path: Path) -> None:
     python(f"""
     tracker = Tracker("block.tide")
     for step in (tracker.start, lambda: held.append(bytes({ODD})), tracker.stop):
@@ -248,7 +248,7 @@ def test_started_in_one_thread_and_stopped_in_another(python: Python, tmp_path: 
     assert count(tmp_path / "block.tide") == 1
 
 
-def test_many_threads_may_start_and_stop_at_once(python: Python, tmp_path: Path) -> None:
+def test_many_threads_can_start_and_stop_concurrently(python: Python, tmp_path: Path) -> None:
     done = python("""
     outcomes = {"started": 0, "refused": 0}
     lock, gate = threading.Lock(), threading.Barrier(6)
@@ -278,7 +278,7 @@ def test_many_threads_may_start_and_stop_at_once(python: Python, tmp_path: Path)
     assert '"damage": []' in statistics.stdout and "did not end" not in statistics.stdout
 
 
-def test_stop_of_a_tracker_that_did_not_start_leaves_the_other_alone(python: Python, tmp_path: Path) -> None:
+def test_stop_of_a_tracker_that_did_not_start_does_not_stop_the_other(python: Python, tmp_path: Path) -> None:
     python(f"""
     other = Tracker("other.tide")
     with Tracker("block.tide"):
@@ -294,13 +294,13 @@ def test_stop_of_a_tracker_that_did_not_start_leaves_the_other_alone(python: Pyt
 
 
 @pytest.mark.parametrize("end", ["", "sys.exit(3)", "1 / 0", "raise KeyboardInterrupt"])
-def test_tracker_left_open_is_completed_at_the_end_of_the_interpreter(python: Python, tmp_path: Path, end: str) -> None:
+def test_capture_of_an_open_tracker_is_completed_at_exit(python: Python, tmp_path: Path, end: str) -> None:
     python(f"Tracker('block.tide').start()\nheld = bytes({ODD})\n{end}", check=False)
     assert count(tmp_path / "block.tide") == 1
     assert heaptide("parse", tmp_path / "block.tide").stdout.splitlines()[-1].startswith("TRAILER time=0.")
 
 
-def test_tracker_records_the_modes_it_is_asked_for(python: Python, tmp_path: Path) -> None:
+def test_modes_of_the_tracker_are_written_into_the_capture(python: Python, tmp_path: Path) -> None:
     python("""
     for name, value in [("objects", True), ("sample", True), ("sample", 4096), ("aggregate", True), ("follow_fork", True)]:
         with Tracker(f"{name}-{value}.tide", **{name: value}):
@@ -318,8 +318,8 @@ def test_tracker_records_the_modes_it_is_asked_for(python: Python, tmp_path: Pat
 
 
 @pytest.mark.once
-def test_sampling_more_finely_than_the_recording_before_begins_at_once(python: Python, tmp_path: Path) -> None:
-    # The first one would take a sample after about a terabyte.
+def test_finer_sampling_than_in_the_previous_recording_starts_at_once(python: Python, tmp_path: Path) -> None:
+    # The first recording would take a sample after about a terabyte.
     python(f"""
     with Tracker("coarse.tide", sample=2**40):
         bytes({OTHER})
@@ -329,7 +329,7 @@ def test_sampling_more_finely_than_the_recording_before_begins_at_once(python: P
     assert count(tmp_path / "fine.tide") == 1
 
 
-def test_stop_puts_everything_back(python: Python) -> None:
+def test_stop_restores_the_process(python: Python) -> None:
     done = python("""
     def state():
         hooks = sys.getprofile(), sys.gettrace(), threading.Thread.__dict__.get("_set_native_id")
@@ -338,7 +338,7 @@ def test_stop_puts_everything_back(python: Python) -> None:
     with Tracker("block.tide"):
         assert sys.getprofile() is None and sys.gettrace() is None
     assert state() == before, (state(), before)
-    # The kernel still lists a thread for a moment after it has been waited for; one that stays would hang the test.
+    # The kernel lists a thread for a moment after it was joined; a thread that stays would hang the test.
     while len(os.listdir("/proc/self/task")) > 1:
         pass
     assert not any(".tide" in line for line in open("/proc/self/maps"))
@@ -346,7 +346,7 @@ def test_stop_puts_everything_back(python: Python) -> None:
     assert done.stdout == ""
 
 
-def test_thousands_of_recordings_do_not_make_the_process_grow(python: Python) -> None:
+def test_hundreds_of_recordings_do_not_grow_the_process(python: Python) -> None:
     done = python("""
     def resident():
         return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -358,13 +358,13 @@ def test_thousands_of_recordings_do_not_make_the_process_grow(python: Python) ->
         if turn == 200:
             first = resident(), n_mappings()
     grown = resident() - first[0]
-    # One page for each recording would be 1.6 million bytes; the kernel adds up pages in portions of up to 64.
+    # One page per recording would be 1.6 million bytes; the kernel updates page counts in batches of up to 64.
     print(grown < 1_000_000, n_mappings() - first[1] < 8, grown, n_mappings() - first[1])
     """)
     assert done.stdout.startswith("True True"), done.stdout
 
 
-def test_a_recording_loads_nothing_of_its_own_while_it_runs(tmp_path: Path) -> None:
+def test_heaptide_imports_nothing_during_a_recording(tmp_path: Path) -> None:
     program = """
         import sys
         from heaptide import Tracker, active

@@ -1,4 +1,4 @@
-"""Interpreters that Heaptide does not know: one sentence, and the program runs."""
+"""Tests that unsupported interpreters get one sentence, and that the program runs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from support.commands import heaptide
+from support.messages import one_sentence
 
-# Code objects with a word more than this version has: what a build with patches of its own would look like. Nothing
-# else minds, because the interpreter itself goes by the size in the type.
-STRANGE = """
+# Makes code objects a word larger than in this version, as in a patched build. The interpreter still works, because it
+# uses the size in the type.
+UNKNOWN_LAYOUT = """
 import ctypes, sys
 type_object = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "PyCode_Type"))
 ctypes.c_ssize_t.from_address(type_object + 32).value += 8
@@ -20,11 +21,11 @@ ctypes.c_ssize_t.from_address(type_object + 32).value += 8
 
 
 @pytest.fixture
-def strange(tmp_path: Path) -> dict[str, str]:
-    """An environment in which the interpreter looks unlike any that is known."""
-    (tmp_path / "strange").mkdir()
-    (tmp_path / "strange" / "sitecustomize.py").write_text(STRANGE)
-    return {"PYTHONPATH": str(tmp_path / "strange"), "PATH": "/usr/bin:/bin"}
+def unknown_layout(tmp_path: Path) -> dict[str, str]:
+    """An environment in which the interpreter has an unknown layout."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(UNKNOWN_LAYOUT)
+    return {"PYTHONPATH": str(tmp_path / "site"), "PATH": "/usr/bin:/bin"}
 
 
 def test_free_threaded_build_is_refused_in_one_sentence() -> None:
@@ -36,7 +37,7 @@ def test_free_threaded_build_is_refused_in_one_sentence() -> None:
         assert "heaptide._native" not in done.stdout
 
 
-def test_free_threaded_build_ends_the_command_with_the_sentence(tmp_path: Path) -> None:
+def test_command_fails_with_the_sentence_on_a_free_threaded_build(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.abiflags = 't'")
     env = {"PYTHONPATH": str(tmp_path)}
     done = heaptide("run", "-c", "print('ran')", check=False, env=env)
@@ -44,7 +45,7 @@ def test_free_threaded_build_ends_the_command_with_the_sentence(tmp_path: Path) 
     assert "free-threaded" in done.stderr.splitlines()[-1]
 
 
-def test_free_threaded_build_runs_a_program_that_the_environment_asks_to_record(tmp_path: Path) -> None:
+def test_program_configured_for_recording_runs_on_a_free_threaded_build(tmp_path: Path) -> None:
     package = subprocess.check_output([sys.executable, "-c", "import heaptide; print(heaptide.__path__[0])"], text=True)
     shutil.copy(Path(package.strip()).parent / "heaptide.pth", tmp_path)
     code = f"""
@@ -58,18 +59,18 @@ print("ran")
     assert "free-threaded" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_native_part_that_cannot_be_loaded_gives_the_command_one_sentence(tmp_path: Path) -> None:
-    # As the loader says where a limit on memory leaves no room for it.
+def test_command_fails_with_one_sentence_if_the_extension_module_cannot_be_loaded(tmp_path: Path) -> None:
+    # The loader fails like this when a memory limit leaves no room for the library.
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['heaptide._native'] = None")
     done = heaptide("run", "-c", "print('ran')", check=False, env={"PYTHONPATH": str(tmp_path)})
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("heaptide: could not be loaded: ") and done.stderr.count("\n") == 1
+    assert one_sentence(done.stderr).startswith("could not be loaded: ")
 
 
-def test_unknown_layout_costs_the_python_stacks_and_nothing_else(tmp_path: Path, strange: dict[str, str]) -> None:
+def test_unknown_layout_disables_only_the_python_stacks(tmp_path: Path, unknown_layout: dict[str, str]) -> None:
     code = "held = [bytes(1_234_567) for _ in range(3)]; print('ran'); raise SystemExit(5)"
     capture = tmp_path / "job.tide"
-    done = heaptide("run", "-q", "-o", capture, "-c", code, check=False, env=strange)
+    done = heaptide("run", "-q", "-o", capture, "-c", code, check=False, env=unknown_layout)
     assert (done.stdout, done.returncode) == ("ran\n", 5)
     lines = done.stderr.splitlines()
     assert len(lines) == 1 and "Python stacks are left out" in lines[0], done.stderr
@@ -80,7 +81,7 @@ def test_unknown_layout_costs_the_python_stacks_and_nothing_else(tmp_path: Path,
         assert heaptide(report, capture).stderr == ""
 
 
-def test_unknown_layout_warns_whoever_uses_the_tracker(tmp_path: Path, strange: dict[str, str]) -> None:
+def test_tracker_warns_about_an_unknown_layout(tmp_path: Path, unknown_layout: dict[str, str]) -> None:
     code = """
 import heaptide, warnings
 with warnings.catch_warnings(record=True) as seen:
@@ -89,13 +90,17 @@ with warnings.catch_warnings(record=True) as seen:
         held = bytes(1_234_567)
 print(len(seen), seen[0].category.__name__, "left out" in str(seen[0].message), seen[0].filename)
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=strange, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=unknown_layout, capture_output=True, text=True
+    )
     assert (done.stdout, done.stderr) == ("1 RuntimeWarning True <string>\n", "")
     assert f" size={1_234_567 + sys.getsizeof(b'')} " in heaptide("parse", tmp_path / "block.tide").stdout
 
 
-def test_unknown_layout_does_no_harm_where_warnings_are_errors(tmp_path: Path, strange: dict[str, str]) -> None:
-    env = {**strange, "PYTHONWARNINGS": "error"}
+def test_program_runs_with_an_unknown_layout_and_warnings_as_errors(
+    tmp_path: Path, unknown_layout: dict[str, str]
+) -> None:
+    env = {**unknown_layout, "PYTHONWARNINGS": "error"}
     code = "import heaptide; print('ran', heaptide.active()); raise SystemExit(5)"
     done = heaptide("run", "-q", "-o", tmp_path / "job.tide", "-c", code, check=False, env=env)
     assert done.returncode == 5 and done.stdout.startswith("ran ")
@@ -103,9 +108,7 @@ def test_unknown_layout_does_no_harm_where_warnings_are_errors(tmp_path: Path, s
     assert done.stdout == "ran True\n"
 
 
-def test_tracker_that_raises_because_warnings_are_errors_records_nothing(
-    tmp_path: Path, strange: dict[str, str]
-) -> None:
+def test_tracker_records_nothing_if_its_warning_is_an_error(tmp_path: Path, unknown_layout: dict[str, str]) -> None:
     code = """
 import heaptide
 try:
@@ -113,13 +116,13 @@ try:
 except RuntimeWarning as error:
     print("raised", heaptide.active())
 """
-    env = {**strange, "PYTHONWARNINGS": "error"}
+    env = {**unknown_layout, "PYTHONWARNINGS": "error"}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert (done.stdout, done.stderr, done.returncode) == ("raised False\n", "", 0)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="debug offsets are published from 3.13 on")
-def test_wrong_debug_offsets_cost_the_python_stacks_and_nothing_else(tmp_path: Path) -> None:
+def test_wrong_debug_offsets_disable_only_the_python_stacks(tmp_path: Path) -> None:
     code = """
 import ctypes, sys
 runtime = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
@@ -136,12 +139,12 @@ print("ran")
     assert f" size={1_234_567 + sys.getsizeof(b'')} " in heaptide("parse", tmp_path / "block.tide").stdout
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on sub-interpreters can be told apart")
-def test_tracker_in_a_sub_interpreter_says_so(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on sub-interpreters are supported")
+def test_tracker_in_a_sub_interpreter_raises(tmp_path: Path) -> None:
     try:
         import _testcapi  # noqa: F401
     except ImportError:
-        pytest.skip("this Python has no _testcapi, by which sub-interpreters are made in every version")
+        pytest.skip("this Python has no _testcapi, which creates sub-interpreters in every version")
     code = """
 import _testcapi, heaptide
 _testcapi.run_in_subinterp('''

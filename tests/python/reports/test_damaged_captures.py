@@ -1,4 +1,4 @@
-"""Files given to a reader: a damaged capture yields what is intact, and what is no capture gets one sentence."""
+"""Tests that readers use the intact part of a damaged capture, and refuse other files in one sentence."""
 
 from __future__ import annotations
 
@@ -14,50 +14,53 @@ from typing import Any
 
 import pytest
 from support.commands import PROGRAMS, heaptide
+from support.messages import one_sentence
 
-# Readers are the same program under every Python.
+# Readers do not depend on the Python version.
 pytestmark = pytest.mark.once
 READERS = ("stats", "summary", "tree", "parse")
-JOB = PROGRAMS / "varied_allocations.py"
+PROGRAM = PROGRAMS / "varied_allocations.py"
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A capture of several threads and blocks, completed in order."""
+    """A completed capture of several threads and chunks."""
     capture = tmp_path_factory.mktemp("whole") / "whole.tide"
-    assert heaptide("run", "-q", "-o", capture, JOB, "60", check=False).returncode == 5
+    assert heaptide("run", "-q", "-o", capture, PROGRAM, "60", check=False).returncode == 5
     assert capture.stat().st_size > 100_000
     return capture
 
 
 @pytest.fixture(scope="module")
 def unfinished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A capture that still has its slots, because the program was killed."""
+    """A capture of a killed program, which still has its slots."""
     capture = tmp_path_factory.mktemp("unfinished") / "unfinished.tide"
     kill = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    assert heaptide("run", "-q", "-o", capture, JOB, "60", kill, check=False).returncode == -9
+    assert heaptide("run", "-q", "-o", capture, PROGRAM, "60", kill, check=False).returncode == -9
     return capture
 
 
 def statistics(*captures: Path) -> tuple[dict[str, Any], str]:
-    """The numbers, and what was said on standard error; ends well."""
+    """Return the statistics and the standard error of a report that must succeed."""
     done = heaptide("stats", "--json", *captures)
     result: dict[str, Any] = json.loads(done.stdout)
     return result, done.stderr
 
 
-def assert_one_sentence(done: subprocess.CompletedProcess[str], says: str) -> None:
+def assert_refused(done: subprocess.CompletedProcess[str], says: str) -> None:
+    """Check that a command failed with one sentence that contains `says`."""
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
-    assert done.stderr.count("\n") == 1 and done.stderr.startswith("heaptide: ") and says in done.stderr, done.stderr
+    assert says in one_sentence(done.stderr)
 
 
 def header_length(capture: Path) -> int:
+    """Return the length of a capture's header."""
     start = capture.read_bytes()[:24]
     return 24 + int.from_bytes(start[12:16], "little")
 
 
 @pytest.mark.parametrize("which", ["whole", "unfinished"])
-def test_a_file_cut_anywhere_yields_what_is_in_front_of_the_cut(
+def test_truncated_capture_yields_the_part_before_the_cut(
     tmp_path: Path, request: pytest.FixtureRequest, which: str
 ) -> None:
     capture = request.getfixturevalue(which)
@@ -80,16 +83,16 @@ def test_a_file_cut_anywhere_yields_what_is_in_front_of_the_cut(
     assert len(set(counts)) > 3, counts
 
 
-def test_a_header_cut_anywhere_is_one_sentence(tmp_path: Path, whole: Path) -> None:
+def test_truncated_header_is_refused_in_one_sentence(tmp_path: Path, whole: Path) -> None:
     content = whole.read_bytes()[: header_length(whole)]
     for length in (1, 7, 8, 12, 20, 24, 25, len(content) // 2, len(content) - 1):
         cut = tmp_path / f"{length}.tide"
         cut.write_bytes(content[:length])
-        assert_one_sentence(heaptide("stats", cut, check=False), "damaged in its first bytes")
+        assert_refused(heaptide("stats", cut, check=False), "damaged in its first bytes")
 
 
 @pytest.mark.parametrize("which", ["whole", "unfinished"])
-def test_a_file_with_a_flipped_byte_yields_the_rest(tmp_path: Path, request: pytest.FixtureRequest, which: str) -> None:
+def test_capture_with_a_flipped_bit_yields_the_rest(tmp_path: Path, request: pytest.FixtureRequest, which: str) -> None:
     capture = request.getfixturevalue(which)
     content = capture.read_bytes()
     n_all = statistics(capture)[0]["total_num_allocations"]
@@ -101,15 +104,15 @@ def test_a_file_with_a_flipped_byte_yields_the_rest(tmp_path: Path, request: pyt
         damaged.write_bytes(content[:at] + bytes([content[at] ^ (1 << chance.randrange(8))]) + content[at + 1 :])
         result, notes = statistics(damaged)
         n_noted += bool(result["heaptide"]["damage"])
-        # What is noted on standard error is also in the report, and the other way round.
+        # Damage is noted on standard error exactly if it is in the report.
         assert bool(notes) == bool(result["heaptide"]["damage"])
         if which == "whole":
-            # Every block has a checksum, so that a changed byte is either noticed or in no block.
+            # Every chunk has a checksum, so a changed byte is either noticed or in no chunk.
             assert result["heaptide"]["damage"] or result["total_num_allocations"] == n_all, at
     assert n_noted > 0 or which == "unfinished"
 
 
-def test_a_file_with_an_overwritten_stretch_yields_what_is_around_it(tmp_path: Path, whole: Path) -> None:
+def test_capture_with_an_overwritten_range_yields_the_rest(tmp_path: Path, whole: Path) -> None:
     content = whole.read_bytes()
     n_all = statistics(whole)[0]["total_num_allocations"]
     damaged = tmp_path / "damaged.tide"
@@ -121,7 +124,7 @@ def test_a_file_with_an_overwritten_stretch_yields_what_is_around_it(tmp_path: P
         assert notes and "damage" in notes and result["heaptide"]["damage"]
 
 
-def test_every_report_of_a_damaged_file_ends_well_with_a_note(tmp_path: Path, whole: Path) -> None:
+def test_every_report_of_a_damaged_capture_succeeds_with_a_note(tmp_path: Path, whole: Path) -> None:
     content = whole.read_bytes()
     damaged = tmp_path / "damaged.tide"
     damaged.write_bytes(content[: len(content) * 2 // 3])
@@ -131,7 +134,7 @@ def test_every_report_of_a_damaged_file_ends_well_with_a_note(tmp_path: Path, wh
     assert "damaged in" in heaptide("stats", damaged).stdout
 
 
-def test_bytes_behind_the_end_are_noted_and_do_no_harm(tmp_path: Path, whole: Path) -> None:
+def test_bytes_after_the_end_are_noted_and_ignored(tmp_path: Path, whole: Path) -> None:
     longer = tmp_path / "longer.tide"
     longer.write_bytes(whole.read_bytes() + os.urandom(5000))
     result, notes = statistics(longer)
@@ -152,41 +155,41 @@ FOREIGN: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("what", FOREIGN)
 @pytest.mark.parametrize("reader", READERS)
-def test_foreign_file_is_one_sentence(tmp_path: Path, what: str, reader: str) -> None:
+def test_foreign_file_is_refused_in_one_sentence(tmp_path: Path, what: str, reader: str) -> None:
     path = tmp_path / "foreign"
     FOREIGN[what](path)
-    assert_one_sentence(heaptide(reader, path, check=False), f"{path} is not a Heaptide capture")
+    assert_refused(heaptide(reader, path, check=False), f"{path} is not a Heaptide capture")
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_missing_empty_and_unreadable_files_are_one_sentence_each(tmp_path: Path, reader: str) -> None:
-    assert_one_sentence(heaptide(reader, tmp_path / "missing", check=False), "there is no file")
-    assert_one_sentence(heaptide(reader, tmp_path, check=False), "is a folder")
+def test_missing_empty_and_unreadable_files_are_refused_in_one_sentence(tmp_path: Path, reader: str) -> None:
+    assert_refused(heaptide(reader, tmp_path / "missing", check=False), "there is no file")
+    assert_refused(heaptide(reader, tmp_path, check=False), "is a folder")
     (tmp_path / "empty").touch()
-    assert_one_sentence(heaptide(reader, tmp_path / "empty", check=False), "is empty")
-    assert_one_sentence(heaptide(reader, "/proc/self/mem", check=False), "/proc/self/mem")
-    assert_one_sentence(heaptide(reader, "/dev/null", check=False), "/dev/null")
+    assert_refused(heaptide(reader, tmp_path / "empty", check=False), "is empty")
+    assert_refused(heaptide(reader, "/proc/self/mem", check=False), "/proc/self/mem")
+    assert_refused(heaptide(reader, "/dev/null", check=False), "/dev/null")
 
 
-def test_capture_of_a_later_release_is_one_sentence(tmp_path: Path, whole: Path) -> None:
+def test_capture_of_a_later_release_is_refused_in_one_sentence(tmp_path: Path, whole: Path) -> None:
     content = bytearray(whole.read_bytes())
     content[8:12] = (4711).to_bytes(4, "little")
     newer = tmp_path / "newer.tide"
     newer.write_bytes(content)
-    assert_one_sentence(heaptide("stats", newer, check=False), "was written by a later Heaptide (format 4711)")
+    assert_refused(heaptide("stats", newer, check=False), "was written by a later Heaptide (format 4711)")
 
 
 def test_one_unreadable_file_among_several_is_named(tmp_path: Path, whole: Path) -> None:
-    assert_one_sentence(heaptide("stats", whole, tmp_path / "missing", check=False), "missing")
+    assert_refused(heaptide("stats", whole, tmp_path / "missing", check=False), "missing")
 
 
-def test_same_file_given_twice_is_not_counted_twice_without_a_word(whole: Path) -> None:
+def test_same_file_given_twice_is_not_counted_twice_silently(whole: Path) -> None:
     once = statistics(whole)[0]["total_num_allocations"]
     done = heaptide("stats", "--json", whole, whole, check=False)
     assert done.returncode != 0 or done.stderr or json.loads(done.stdout)["total_num_allocations"] == once
 
 
-def test_output_that_nobody_reads_to_the_end_is_no_failure(whole: Path) -> None:
+def test_closed_output_pipe_is_not_an_error(whole: Path) -> None:
     for reader in READERS:
         command = [sys.executable, "-m", "heaptide", reader, str(whole)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -197,10 +200,10 @@ def test_output_that_nobody_reads_to_the_end_is_no_failure(whole: Path) -> None:
         assert process.returncode in (0, -13)
 
 
-def test_report_that_cannot_be_written_is_one_sentence(tmp_path: Path, whole: Path) -> None:
+def test_unwritable_report_is_refused_in_one_sentence(tmp_path: Path, whole: Path) -> None:
     for output in (tmp_path / "missing" / "stats.json", tmp_path, "/dev/full"):
         done = heaptide("stats", "--json", "-o", output, whole, check=False)
-        assert_one_sentence(done, str(output))
+        assert_refused(done, str(output))
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-m", "heaptide", "stats", whole], stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 1 and done.stderr.count(b"\n") == 1

@@ -1,4 +1,4 @@
-"""What reports say of a real program beside its sums: what stands out, where the resident memory was, and a part of it."""
+"""Tests the findings, the ledger of resident memory and the filters of reports on a real program."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def hold(n):
     return [bytearray(20_000) for _ in range(n)]
 
 kept = hold(3_000)
-# Holes that are too small for libc to give back.
+# Holes that are too small for libc to return to the kernel.
 del kept[::2]
 for _ in range(3_000):
     bytes(5_000)
 if os.fork() == 0:
-    # Each page that is written to is copied.
+    # Writing to a page copies it.
     for block in kept:
         block[::4096] = bytes(len(block[::4096]))
 else:
@@ -37,7 +37,7 @@ else:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The captures of the program and of its child."""
-    folder = tmp_path_factory.mktemp("stands-out")
+    folder = tmp_path_factory.mktemp("findings")
     (folder / "job.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "heaptide", "run", "--follow-fork", "-o", "job.tide", "job.py"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
@@ -55,7 +55,7 @@ def test_ledger_explains_most_of_the_resident_size(recorded: list[Path], stats: 
     assert abs(ledger["unexplained_bytes"]) < ledger["resident_bytes"] / 2
 
 
-def test_place_that_holds_most_and_free_memory_stand_out(
+def test_findings_name_the_largest_site_free_memory_and_churn(
     recorded: list[Path], stats: Callable[..., dict[str, Any]]
 ) -> None:
     findings = {it["kind"]: it for it in stats(recorded[0])["heaptide"]["findings"]}
@@ -67,7 +67,7 @@ def test_place_that_holds_most_and_free_memory_stand_out(
     assert churns["numbers"]["temporary_count"] >= 3_000
 
 
-def test_part_of_a_program_can_be_looked_at(recorded: list[Path], stats: Callable[..., dict[str, Any]]) -> None:
+def test_filters_restrict_the_numbers_of_a_report(recorded: list[Path], stats: Callable[..., dict[str, Any]]) -> None:
     everything = stats(recorded[0])
     part = stats(recorded[0], "--include", "job.py", "--thread", "main")
     assert 0 < part["total_bytes_allocated"] <= everything["total_bytes_allocated"]
@@ -75,10 +75,12 @@ def test_part_of_a_program_can_be_looked_at(recorded: list[Path], stats: Callabl
     assert part["heaptide"]["processes"][0]["ledger"] is None
 
 
-def test_child_that_wrote_to_what_it_shared_is_told(recorded: list[Path], stats: Callable[..., dict[str, Any]]) -> None:
+def test_findings_name_a_child_that_wrote_to_shared_pages(
+    recorded: list[Path], stats: Callable[..., dict[str, Any]]
+) -> None:
     parent, child = recorded
-    said = stats(child, str(parent))["heaptide"]["findings"]
-    [unshared] = [it["numbers"] for it in said if it["kind"] == "unshared"]
+    findings = stats(child, str(parent))["heaptide"]["findings"]
+    [unshared] = [it["numbers"] for it in findings if it["kind"] == "unshared"]
     copied = unshared["inherited_bytes"] - unshared["shared_bytes"]
     assert copied >= 20 * MIB
     assert unshared["shared_bytes"] <= unshared["inherited_bytes"]

@@ -1,4 +1,4 @@
-"""`heaptide live`, `heaptide run --live` and `--live-remote`: a running program watched from a terminal."""
+"""Tests the live view of a running program: `heaptide live`, `heaptide run --live` and `--live-remote`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from typing import Any
 
 import pytest
 from support.commands import heaptide
+from support.messages import one_sentence
 from support.terminal_screen import TerminalScreen
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.once
 
-# Holds a known amount in two threads, says so, and waits to be told to go on.
+# Allocates a known amount in two threads, prints "holding", and waits for a line of input.
 PROGRAM = """
 import sys, threading
 
@@ -53,6 +54,7 @@ COMMAND = (sys.executable, "-m", "heaptide")
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
+    """The program as a file."""
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
     return path
@@ -60,7 +62,7 @@ def script(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Callable[..., TerminalScreen]]:
-    """Open a command on a terminal of its own; whatever is left of it is ended after the test."""
+    """Open a command on a terminal, and close it after the test."""
     opened: list[TerminalScreen] = []
 
     def show(*arguments: str | Path, **options: Any) -> TerminalScreen:
@@ -73,7 +75,7 @@ def terminal(tmp_path: Path) -> Iterator[Callable[..., TerminalScreen]]:
 
 
 class Recorded:
-    """A program under `heaptide run` that holds what it holds until it is told to go on."""
+    """A program under `heaptide run` that keeps its memory until it gets a line of input."""
 
     def __init__(self, *arguments: str | Path, cwd: Path) -> None:
         self.process = subprocess.Popen(
@@ -87,20 +89,23 @@ class Recorded:
         assert self.process.stdout is not None and self.process.stderr is not None and self.process.stdin is not None
 
     def port(self) -> str:
-        """Read the line that says how to connect."""
+        """Return the port from the line that tells how to connect."""
         line = self.process.stderr.readline()  # type: ignore[union-attr]
         found = re.search(r"heaptide live (\d+)$", line.strip())
         assert found, line + self.process.stderr.read()  # type: ignore[union-attr]
         return found[1]
 
     def wait_until_it_holds(self) -> None:
+        """Wait until the program has allocated its memory."""
         assert self.process.stdout.readline() == "holding\n"  # type: ignore[union-attr]
 
-    def go_on(self) -> int:
+    def finish(self) -> int:
+        """Let the program end, and return its exit code."""
         self.process.communicate("\n")
         return self.process.returncode
 
     def close(self) -> None:
+        """Kill the program if it still runs."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate()
@@ -108,6 +113,7 @@ class Recorded:
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Iterator[Callable[..., Recorded]]:
+    """Start programs under `heaptide run`, and close them after the test."""
     started: list[Recorded] = []
 
     def start(*arguments: str | Path) -> Recorded:
@@ -120,7 +126,7 @@ def recorded(tmp_path: Path) -> Iterator[Callable[..., Recorded]]:
 
 
 def shown_size(number: int) -> str:
-    """Write a size as reports do."""
+    """Format a size as reports do."""
     value = float(number)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000:
@@ -130,12 +136,12 @@ def shown_size(number: int) -> str:
 
 
 def live_bytes(capture: Path) -> int:
-    """Return what `heaptide stats` says is alive."""
+    """Return the live bytes that `heaptide stats` reports."""
     [process] = json.loads(heaptide("stats", "--json", capture).stdout)["heaptide"]["processes"]
     return int(process["live_bytes"])
 
 
-def test_the_numbers_on_the_screen_are_those_of_the_reports(
+def test_live_view_shows_the_numbers_of_the_reports(
     script: Path, tmp_path: Path, recorded: Callable[..., Recorded], terminal: Callable[..., TerminalScreen]
 ) -> None:
     capture = tmp_path / "program.tide"
@@ -147,14 +153,14 @@ def test_the_numbers_on_the_screen_are_those_of_the_reports(
     assert "running" in seen and "program.py" in seen and "resident" in seen
     assert re.search(r"from_main at \S+ +5\.000MB +\d+\.\d\d% +5\.000MB +\d+\.\d\d% +[56]\b", seen), seen
     assert re.search(r"from_the_worker at \S+ +2\.000MB", seen), seen
-    assert program.go_on() == 3
+    assert program.finish() == 3
     screen.wait_for("ended")
     screen.type("q")
     assert screen.finish() == 0
     assert screen.is_restored()
 
 
-def test_functions_are_sorted_searched_and_shown_by_thread_and_the_picture_can_be_paused(
+def test_functions_can_be_sorted_searched_filtered_by_thread_and_paused(
     script: Path, tmp_path: Path, recorded: Callable[..., Recorded], terminal: Callable[..., TerminalScreen]
 ) -> None:
     capture = tmp_path / "program.tide"
@@ -174,14 +180,14 @@ def test_functions_are_sorted_searched_and_shown_by_thread_and_the_picture_can_b
     screen.wait_for("from_the_worker")
     screen.type(" ")
     screen.wait_for("paused")
-    assert program.go_on() == 3
+    assert program.finish() == 3
     screen.type(" ")
     screen.wait_for("ended")
     screen.type("q")
     assert screen.finish() == 0
 
 
-def test_a_program_is_shown_in_its_own_terminal_and_its_output_and_exit_code_are_kept(
+def test_run_live_keeps_the_programs_output_and_exit_code(
     script: Path, tmp_path: Path, terminal: Callable[..., TerminalScreen]
 ) -> None:
     (tmp_path / "talks.py").write_text(
@@ -227,7 +233,7 @@ def test_ctrl_c_interrupts_the_program_and_q_leaves_it_running(
     assert screen.is_restored()
 
 
-def test_a_signal_to_the_view_reaches_the_program_and_gives_the_terminal_back(
+def test_signal_to_the_view_reaches_the_program_and_restores_the_terminal(
     tmp_path: Path, terminal: Callable[..., TerminalScreen]
 ) -> None:
     (tmp_path / "waits.py").write_text("import signal\nkept = bytearray(3_000_000)\nsignal.pause()\n")
@@ -238,7 +244,7 @@ def test_a_signal_to_the_view_reaches_the_program_and_gives_the_terminal_back(
     assert screen.is_restored()
 
 
-def test_a_program_is_watched_from_another_terminal(
+def test_program_is_shown_in_another_terminal(
     script: Path, recorded: Callable[..., Recorded], terminal: Callable[..., TerminalScreen]
 ) -> None:
     program = recorded("--live-remote", script)
@@ -248,13 +254,13 @@ def test_a_program_is_watched_from_another_terminal(
     screen.wait_for("running", "from_main", "from_the_worker", "5.000MB")
     printed = heaptide("live", port).stdout
     assert re.search(r"from_main at .*5\.000MB", printed), printed
-    assert program.go_on() == 3
+    assert program.finish() == 3
     screen.wait_for("ended")
     screen.type("q")
     assert screen.finish() == 0
 
 
-def test_a_stopped_viewer_does_not_stop_the_program_and_misses_updates(
+def test_stopped_viewer_does_not_stop_the_program_and_misses_updates(
     tmp_path: Path, recorded: Callable[..., Recorded], terminal: Callable[..., TerminalScreen]
 ) -> None:
     (tmp_path / "churns.py").write_text(
@@ -272,38 +278,38 @@ def test_a_stopped_viewer_does_not_stop_the_program_and_misses_updates(
     screen.process.send_signal(signal.SIGSTOP)
     stdin.write("\n")
     stdin.flush()
-    assert stdout.readline() == "done\n", "the program goes on while nobody looks"
+    assert stdout.readline() == "done\n", "the program waits for the stopped viewer"
 
-    # Others still see what is new.
+    # Other viewers still get new numbers.
     def n_blocks() -> int:
         return int(re.search(r"in (\d+) blocks", heaptide("live", port).stdout)[1])  # type: ignore[index]
 
     wait_until(lambda: n_blocks() >= 20_000, "the program's last numbers")
     screen.process.send_signal(signal.SIGCONT)
     screen.wait(lambda seen: re.search(r"in 20\d{3} blocks", seen))
-    assert program.go_on() == 0
+    assert program.finish() == 0
 
 
-def test_a_viewer_that_vanishes_is_not_missed(
+def test_killed_or_foreign_viewers_do_not_disturb_the_program(
     script: Path, recorded: Callable[..., Recorded], terminal: Callable[..., TerminalScreen]
 ) -> None:
     program = recorded("--live-remote", script)
     port = program.port()
     program.wait_until_it_holds()
     screen = terminal("live", port)
-    # What the next viewer gets first may be as old as what this one has.
+    # The first numbers of the next viewer may be as old as those of this one.
     screen.wait_for("running", "from_main")
     screen.process.kill()
     screen.finish()
-    with socket.create_connection(("127.0.0.1", int(port))) as rude:
-        rude.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    with socket.create_connection(("127.0.0.1", int(port))) as foreign:
+        foreign.sendall(b"GET / HTTP/1.1\r\n\r\n")
         with contextlib.suppress(ConnectionResetError):
-            assert rude.recv(100) == b""
+            assert foreign.recv(100) == b""
     assert "from_main" in heaptide("live", port).stdout
-    assert program.go_on() == 3
+    assert program.finish() == 3
 
 
-def test_a_killed_program_is_shown_as_gone(
+def test_killed_program_is_shown_as_gone(
     script: Path, tmp_path: Path, recorded: Callable[..., Recorded], terminal: Callable[..., TerminalScreen]
 ) -> None:
     capture = tmp_path / "program.tide"
@@ -318,7 +324,7 @@ def test_a_killed_program_is_shown_as_gone(
     assert screen.finish() == 0
 
 
-def test_a_signal_to_a_program_that_is_watched_is_its_own(tmp_path: Path, recorded: Callable[..., Recorded]) -> None:
+def test_signal_to_a_viewed_program_reaches_its_handler(tmp_path: Path, recorded: Callable[..., Recorded]) -> None:
     (tmp_path / "asks.py").write_text(
         "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
         "print('holding', flush=True)\nwhile True: time.sleep(0.1)\n"
@@ -329,8 +335,8 @@ def test_a_signal_to_a_program_that_is_watched_is_its_own(tmp_path: Path, record
     assert program.process.wait() == 7
 
 
-def test_what_is_wrong_with_a_port_is_said_in_one_sentence() -> None:
-    # A port that is bound is nobody else's, and without listening nobody is let in.
+def test_unusable_ports_are_reported_in_one_sentence() -> None:
+    # A port that is bound but not listening refuses connections, and nobody else can take it.
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = str(bound.getsockname()[1])
@@ -359,10 +365,10 @@ def test_what_is_wrong_with_a_port_is_said_in_one_sentence() -> None:
     assert unknown.returncode == 2
     assert unknown.stderr.startswith("heaptide: 70000 is not a port"), unknown.stderr
     for failed in (refused, other, taken, unknown):
-        assert failed.stderr.count("\n") == 1
+        one_sentence(failed.stderr)
 
 
-def test_other_things_that_cannot_be_watched_are_said_in_one_sentence(tmp_path: Path) -> None:
+def test_programs_that_cannot_be_shown_are_reported_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no capture")
     for arguments, words in (
         (("live", tmp_path / "none.tide"), "there is no file"),
@@ -373,11 +379,11 @@ def test_other_things_that_cannot_be_watched_are_said_in_one_sentence(tmp_path: 
     ):
         failed = heaptide(*arguments, check=False)
         assert failed.returncode == 1
-        assert words in failed.stderr and failed.stderr.count("\n") == 1, failed.stderr
+        assert words in one_sentence(failed.stderr)
         assert failed.stdout == ""
 
 
-def test_a_program_that_cannot_begin_says_so_as_python_does(
+def test_program_that_cannot_start_fails_with_pythons_message(
     tmp_path: Path, terminal: Callable[..., TerminalScreen]
 ) -> None:
     screen = terminal("run", "--live", "nowhere.py")
@@ -387,7 +393,7 @@ def test_a_program_that_cannot_begin_says_so_as_python_does(
     assert "can't open file" in screen.text()
 
 
-def test_a_small_terminal_is_enough_to_leave(
+def test_live_view_can_be_left_on_a_tiny_terminal(
     script: Path, tmp_path: Path, terminal: Callable[..., TerminalScreen]
 ) -> None:
     capture = tmp_path / "program.tide"
@@ -397,7 +403,7 @@ def test_a_small_terminal_is_enough_to_leave(
     screen.resize(9, 3)
     screen.type("oat<>/x\rp")
     screen.resize(80, 24)
-    # A view that is paused before it has numbers has none to show.
+    # Wait for numbers: a view that is paused before has none to show.
     screen.wait_for("ended")
     screen.type(" ")
     screen.wait_for("paused")
@@ -406,7 +412,7 @@ def test_a_small_terminal_is_enough_to_leave(
     assert screen.is_restored()
 
 
-# Threads release each other's blocks, and addresses go from hand to hand.
+# Threads free each other's blocks, so that addresses are reused across threads.
 BUSY = """
 import queue, random, sys, threading
 
@@ -439,19 +445,19 @@ sys.stdin.readline()
 
 
 @pytest.mark.parametrize("options", [(), ("--aggregate",)])
-def test_a_program_that_was_followed_from_the_start_has_the_sums_of_one_that_is_read_at_once(
+def test_sums_followed_from_the_start_equal_sums_read_at_once(
     options: tuple[str, ...], tmp_path: Path, recorded: Callable[..., Recorded]
 ) -> None:
     (tmp_path / "busy.py").write_text(BUSY)
     capture = tmp_path / "busy.tide"
-    # What an earlier run left under the name is not taken for this one's.
+    # The capture of an earlier run under the same name must not be mistaken for this one.
     heaptide("run", "-q", "-o", capture, "-c", "kept = bytearray(7_000_000)")
     program = recorded("--live-remote", "-q", "-f", "-o", capture, *options, "busy.py")
     port = program.port()
     program.wait_until_it_holds()
-    [said] = json.loads(heaptide("stats", "--json", capture).stdout)["heaptide"]["processes"]
-    wanted = f"heap {shown_size(said['live_bytes'])} in "
-    highest = f"at most {shown_size(said['peak_bytes'])}"
+    [process] = json.loads(heaptide("stats", "--json", capture).stdout)["heaptide"]["processes"]
+    wanted = f"heap {shown_size(process['live_bytes'])} in "
+    highest = f"at most {shown_size(process['peak_bytes'])}"
     seen = []
 
     def is_seen() -> bool:
@@ -460,4 +466,4 @@ def test_a_program_that_was_followed_from_the_start_has_the_sums_of_one_that_is_
 
     wait_until(is_seen, f"{wanted!r}")
     assert highest in seen[-1], (highest, seen[-1])
-    assert program.go_on() == 0
+    assert program.finish() == 0

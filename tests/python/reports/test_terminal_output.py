@@ -1,4 +1,4 @@
-"""`heaptide tree` and `heaptide summary` as somebody in front of a terminal sees them."""
+"""Tests `heaptide tree` and `heaptide summary` on a terminal."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def terminal() -> Iterator[Callable[..., TerminalScreen]]:
-    """Open `heaptide` on a terminal; whatever is left of it is ended after the test."""
+    """Open `heaptide` on a terminal, and close it after the test."""
     opened: list[TerminalScreen] = []
 
     def show(*arguments: str | Path, columns: int = 80, lines: int = 24) -> TerminalScreen:
@@ -56,7 +56,7 @@ def terminal() -> Iterator[Callable[..., TerminalScreen]]:
         screen.close()
 
 
-def test_the_tree_opens_at_what_holds_most_and_shows_the_numbers_of_the_printed_one(
+def test_tree_opens_at_the_largest_call_with_the_numbers_of_the_printed_tree(
     capture: Path, terminal: Callable[..., TerminalScreen]
 ) -> None:
     printed = heaptide("tree", capture).stdout
@@ -70,7 +70,7 @@ def test_the_tree_opens_at_what_holds_most_and_shows_the_numbers_of_the_printed_
     assert screen.is_restored()
 
 
-def test_calls_are_opened_closed_searched_and_sorted(capture: Path, terminal: Callable[..., TerminalScreen]) -> None:
+def test_calls_can_be_opened_closed_searched_and_sorted(capture: Path, terminal: Callable[..., TerminalScreen]) -> None:
     screen = terminal("tree", capture)
     screen.wait_for("<ROOT>", "large")
     screen.type("\x1b[D")  # left: closes the root
@@ -85,13 +85,13 @@ def test_calls_are_opened_closed_searched_and_sorted(capture: Path, terminal: Ca
     screen.wait_for("by allocations")
     screen.type("s")
     screen.wait_for("by name")
-    screen.type("\x1b")  # the search goes first
+    screen.type("\x1b")  # closes the search first
     screen.wait_for("↑↓ move")
     screen.type("q")
     assert screen.finish() == 0
 
 
-def test_plain_text_is_printed_where_it_is_asked_for(capture: Path, terminal: Callable[..., TerminalScreen]) -> None:
+def test_plain_text_is_printed_to_pipes_and_on_request(capture: Path, terminal: Callable[..., TerminalScreen]) -> None:
     printed = heaptide("tree", capture).stdout
     assert "\x1b" not in printed and "large" in printed
     screen = terminal("tree", "--plain", capture, columns=200, lines=60)
@@ -103,7 +103,7 @@ def test_plain_text_is_printed_where_it_is_asked_for(capture: Path, terminal: Ca
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_gives_the_terminal_back_and_ends_the_command(
+def test_signal_restores_the_terminal_and_ends_the_command(
     number: signal.Signals, capture: Path, terminal: Callable[..., TerminalScreen]
 ) -> None:
     screen = terminal("tree", capture)
@@ -113,16 +113,14 @@ def test_a_signal_gives_the_terminal_back_and_ends_the_command(
     assert screen.is_restored()
 
 
-def test_a_terminal_that_goes_away_ends_the_command(capture: Path, terminal: Callable[..., TerminalScreen]) -> None:
+def test_closed_terminal_ends_the_command(capture: Path, terminal: Callable[..., TerminalScreen]) -> None:
     screen = terminal("tree", capture)
     screen.wait_for("<ROOT>")
     screen.hang_up()
     assert screen.process.wait() == -signal.SIGHUP
 
 
-def test_small_terminals_and_changing_sizes_are_survived(
-    capture: Path, terminal: Callable[..., TerminalScreen]
-) -> None:
+def test_tree_survives_small_terminals_and_resizing(capture: Path, terminal: Callable[..., TerminalScreen]) -> None:
     screen = terminal("tree", capture, columns=1, lines=1)
     screen.wait_for_full_screen()
     screen.resize(3, 2)
@@ -134,7 +132,7 @@ def test_small_terminals_and_changing_sizes_are_survived(
     assert screen.is_restored()
 
 
-def test_the_summary_fits_80_columns_with_a_line_for_each_function(
+def test_summary_fits_80_columns_with_one_line_per_function(
     capture: Path, terminal: Callable[..., TerminalScreen]
 ) -> None:
     screen = terminal("summary", "-r", "100", capture, lines=300)
@@ -148,7 +146,7 @@ def test_the_summary_fits_80_columns_with_a_line_for_each_function(
     assert any(re.match(r"│a_function_\S*… at …/program\.py", row) for row in rows), printed
 
 
-def test_the_summary_in_a_pipe_has_every_letter(capture: Path) -> None:
+def test_summary_in_a_pipe_has_full_names(capture: Path) -> None:
     printed = heaptide("summary", capture).stdout
     assert f"large at {capture.parent}/program.py" in printed
     assert "a_function_whose_name_is_longer_than_a_column_of_a_table_can_be at" in printed

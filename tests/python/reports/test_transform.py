@@ -1,7 +1,7 @@
-"""Exports hold the recorded numbers, and the tools they are made for can read them.
+"""Tests that exports hold the recorded numbers, and that the tools they are made for can read them.
 
-What each format looks like to the letter is tested beside the command (crates/cli/tests/transform.rs); here the
-captures are real, and the readers are other people's: Go's pprof, gprof2dot, the csv module, a JSON schema validator.
+The exact text of each format is tested with the command (crates/cli/tests/transform.rs). Here the captures are real,
+and other tools read them: Go's pprof, gprof2dot, the csv module and a JSON schema validator.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any
 import pytest
 from support.commands import REPOSITORY, Finished, heaptide
 
-# Readers are the same program under every Python.
+# Exports do not depend on the Python version.
 pytestmark = pytest.mark.once
 SCHEMA = REPOSITORY / "docs" / "reference" / "schema" / "model-1.json"
 MIB = 1 << 20
 
-# Anonymous mappings have the same size under every interpreter. Held at the peak: 8 + 16 MiB; at the end: 8 + 4 MiB.
+# Anonymous mappings have the same size under every interpreter. Live at the peak: 8 + 16 MiB; at the end: 8 + 4 MiB.
 PROGRAM = """\
 import mmap, threading
 
@@ -55,17 +55,19 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "job.tide"
 
 
-def export(capture: Path, form: str, *options: str) -> str:
-    return heaptide("transform", form, *options, "-o", "-", capture).stdout
+def export(capture: Path, format_: str, *options: str) -> str:
+    """Return a capture in another format."""
+    return heaptide("transform", format_, *options, "-o", "-", capture).stdout
 
 
 def model_of(capture: Path) -> dict[str, Any]:
+    """Return a capture as the JSON model."""
     model: dict[str, Any] = json.loads(export(capture, "json"))
     return model
 
 
 def own_frames(model: dict[str, Any], stack: int | None) -> list[tuple[str, int]]:
-    """Functions and lines of the program itself, from the innermost on."""
+    """Return the functions and lines of the program in a stack, innermost first."""
     frames = []
     while stack is not None:
         frame = model["frames"][model["stacks"][stack]["frame"]]
@@ -76,7 +78,7 @@ def own_frames(model: dict[str, Any], stack: int | None) -> list[tuple[str, int]
 
 
 def mappings(model: dict[str, Any]) -> dict[tuple[tuple[str, int], ...], tuple[int, int, int]]:
-    """Total, peak and leaked bytes of the program's own mappings by stack."""
+    """Return total, peak and leaked bytes of the program's mappings by stack."""
     [process] = model["processes"]
     found: dict[tuple[tuple[str, int], ...], tuple[int, int, int]] = {}
     for site in process["sites"]:
@@ -98,31 +100,32 @@ def test_json_has_every_mapping_with_its_stack_and_three_sums(recorded: Path) ->
     }
 
 
-def test_json_sums_are_those_of_stats(recorded: Path, stats: Callable[..., dict[str, Any]]) -> None:
-    model, said = model_of(recorded), stats(recorded)
+def test_json_sums_equal_those_of_stats(recorded: Path, stats: Callable[..., dict[str, Any]]) -> None:
+    model, expected = model_of(recorded), stats(recorded)
     [process] = model["processes"]
-    [summary] = said["heaptide"]["processes"]
-    assert model["peak_bytes"] == said["metadata"]["peak_memory"] == process["peak"]["bytes"]
-    for view, bytes_said in [
-        ("total", said["total_bytes_allocated"]),
+    [summary] = expected["heaptide"]["processes"]
+    assert model["peak_bytes"] == expected["metadata"]["peak_memory"] == process["peak"]["bytes"]
+    for view, n_bytes in [
+        ("total", expected["total_bytes_allocated"]),
         ("peak", summary["peak_bytes"]),
         ("leaked", summary["live_bytes"]),
     ]:
-        assert process[view]["bytes"] == bytes_said
-        assert sum(site[view]["bytes"] for site in process["sites"]) == bytes_said
-    assert process["total"]["count"] == said["total_num_allocations"]
+        assert process[view]["bytes"] == n_bytes
+        assert sum(site[view]["bytes"] for site in process["sites"]) == n_bytes
+    assert process["total"]["count"] == expected["total_num_allocations"]
     assert process["heap"]["bytes"][-1] == summary["live_bytes"]
     assert max(process["heap"]["bytes"]) == summary["peak_bytes"]
     assert process["python_version"] == ".".join(map(str, sys.version_info[:3])) + prerelease()
 
 
 def prerelease() -> str:
+    """Return the suffix of a pre-release version, such as `rc1`."""
     level = {"alpha": "a", "beta": "b", "candidate": "rc", "final": ""}[sys.version_info.releaselevel]
     return f"{level}{sys.version_info.serial}" if level else ""
 
 
 def closed(schema: Any) -> Any:
-    """The same schema, but without room for members that it does not name."""
+    """Return the schema with additional members forbidden."""
     if isinstance(schema, list):
         return [closed(part) for part in schema]
     if not isinstance(schema, dict):
@@ -134,7 +137,7 @@ def closed(schema: Any) -> Any:
 
 
 @pytest.mark.parametrize("options", [[], ["--sample=16k"], ["--objects"]], ids=["exact", "sampled", "objects"])
-def test_json_is_what_the_published_schema_says_and_no_more(
+def test_json_conforms_to_the_published_schema_without_extra_members(
     heaptide_run: Callable[..., Finished], options: list[str]
 ) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed: nothing validates the schema")
@@ -185,7 +188,7 @@ def test_speedscope_profiles_have_the_sums_of_their_views(recorded: Path) -> Non
         assert all(sample and max(sample) < n_frames for sample in each["samples"])
 
 
-def test_gprof2dot_draws_the_callers_of_what_was_held(recorded: Path, tmp_path: Path) -> None:
+def test_gprof2dot_draws_the_functions_with_their_share(recorded: Path, tmp_path: Path) -> None:
     pytest.importorskip("gprof2dot", reason="gprof2dot is not installed: nothing reads its format")
     (tmp_path / "x.json").write_text(export(recorded, "gprof2dot"))
     command = [sys.executable, "-m", "gprof2dot", "-f", "json", "--node-thres=0", str(tmp_path / "x.json")]
@@ -211,7 +214,7 @@ def test_chrome_counters_have_a_process_a_name_and_rising_times(recorded: Path) 
     assert mark["args"]["bytes"] == model["peak_bytes"]
 
 
-def test_processes_of_a_session_keep_their_numbers_apart(heaptide_run: Callable[..., Finished]) -> None:
+def test_processes_are_exported_separately(heaptide_run: Callable[..., Finished]) -> None:
     one = heaptide_run("import mmap; kept = mmap.mmap(-1, 4 << 20)").capture
     two = heaptide_run("import mmap; kept = mmap.mmap(-1, 8 << 20)").capture
     model = json.loads(heaptide("transform", "json", "-o", "-", one, two).stdout)
@@ -224,7 +227,7 @@ def test_processes_of_a_session_keep_their_numbers_apart(heaptide_run: Callable[
 
 
 def pprof_programs() -> Iterator[list[str]]:
-    """Go's pprof, wherever it may be: named, on the path, or where Debian's packages put it."""
+    """Find Go's pprof: named by the environment, on the path, or in the folders of Debian's packages."""
     if named := os.environ.get("HEAPTIDE_TEST_PPROF"):
         yield [named]
     if go := shutil.which("go"):
@@ -235,7 +238,7 @@ def pprof_programs() -> Iterator[list[str]]:
 
 @pytest.fixture(scope="module")
 def pprof() -> Callable[..., str]:
-    """Ask Go's pprof about a profile."""
+    """Run Go's pprof on a profile."""
     command = next(pprof_programs(), None)
     if command is None:
         pytest.skip(
@@ -251,17 +254,18 @@ def pprof() -> Callable[..., str]:
 
 
 def pprof_totals(pprof: Callable[..., str], profile: Path) -> dict[str, int]:
+    """Return the sums of a profile as pprof reads them."""
     totals = {}
-    for kind, unit in [("alloc", "total"), ("inuse", "leaked"), ("peak", "peak")]:
+    for index, view in [("alloc", "total"), ("inuse", "leaked"), ("peak", "peak")]:
         for what in ("space", "objects"):
-            text = pprof(profile, "-top", "-unit=bytes", f"-sample_index={kind}_{what}")
+            text = pprof(profile, "-top", "-unit=bytes", f"-sample_index={index}_{what}")
             found = re.search(r"Total samples = (\d+)", text)
-            totals[f"{unit} {what}"] = int(found[1]) if found else 0
+            totals[f"{view} {what}"] = int(found[1]) if found else 0
     return totals
 
 
 @pytest.mark.parametrize("options", [[], ["--sample=16k"]], ids=["exact", "sampled"])
-def test_pprof_reads_the_sums_that_the_model_has(
+def test_pprof_reads_the_sums_of_the_model(
     heaptide_run: Callable[..., Finished], pprof: Callable[..., str], tmp_path: Path, options: list[str]
 ) -> None:
     capture = heaptide_run("kept = [bytes(3000) for _ in range(5000)]; del kept[2000:]", *options).capture
@@ -274,11 +278,11 @@ def test_pprof_reads_the_sums_that_the_model_has(
         for view in ("total", "leaked", "peak")
         for what, key in (("space", "bytes"), ("objects", "count"))
     }
-    # 15 MB were allocated, of which a sampled capture has a sixth; the bounds are ten standard deviations away.
+    # 15 MB were allocated, of which sampling takes a sixth; the bounds are ten standard deviations away.
     assert 10_000_000 < totals["total space"] < 20_000_000
 
 
-def test_pprof_knows_functions_lines_threads_and_times(
+def test_pprof_shows_functions_lines_threads_and_times(
     recorded: Path, pprof: Callable[..., str], tmp_path: Path
 ) -> None:
     profile, program = tmp_path / "x.pb.gz", recorded.parent / "program.py"
@@ -299,9 +303,7 @@ def test_pprof_knows_functions_lines_threads_and_times(
     assert float(duration[1]) == pytest.approx(model["duration_ns"] / unit_ns, abs=0.006)
 
 
-def test_pprof_begins_with_leaks_where_they_are_asked_for(
-    recorded: Path, pprof: Callable[..., str], tmp_path: Path
-) -> None:
+def test_pprof_shows_leaks_first_on_request(recorded: Path, pprof: Callable[..., str], tmp_path: Path) -> None:
     profile = tmp_path / "x.pb.gz"
     heaptide("transform", "pprof", "--leaks", "-o", profile, recorded)
     assert "Type: inuse_space" in pprof(profile, "-top")

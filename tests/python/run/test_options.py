@@ -1,4 +1,4 @@
-"""The options of `heaptide run`: where the capture goes, what is refused, what is said."""
+"""Tests the options of `heaptide run`: the path of the capture, refusals, and messages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import heaptide
+from support.messages import one_sentence
 from support.resident_readings import GROW_AND_SHRINK, shortest_time_of_three_readings
 from support.run_twice import write
 from support.waiting import wait_until
@@ -18,10 +19,12 @@ CODE = "x = bytes(1_000_000); print('ran')"
 
 
 def run(folder: Path, *arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run `heaptide run` in a folder without checking its exit code."""
     return heaptide("run", *arguments, check=False, cwd=folder, **options)
 
 
 def captures(folder: Path) -> list[str]:
+    """Return the names of the captures in a folder."""
     return sorted(path.name for path in folder.glob("*.tide"))
 
 
@@ -36,7 +39,7 @@ def captures(folder: Path) -> list[str]:
         (["package/"], "package"),
     ],
 )
-def test_default_file_is_named_after_program_and_process_in_the_current_folder(
+def test_default_capture_is_named_after_program_and_process_in_the_working_folder(
     tmp_path: Path, arguments: list[str], label: str
 ) -> None:
     code = "import os; print(os.getpid()); os.chdir('/')"
@@ -48,7 +51,7 @@ def test_default_file_is_named_after_program_and_process_in_the_current_folder(
 
 
 @pytest.mark.parametrize("spelling", ["-o FILE", "-oFILE", "--output FILE", "--output=FILE", "-qo FILE"])
-def test_output_option_names_the_file(tmp_path: Path, spelling: str) -> None:
+def test_output_option_names_the_capture(tmp_path: Path, spelling: str) -> None:
     done = run(
         tmp_path, *spelling.replace("FILE", "named.tide").split(), "-c", "import os; os.mkdir('x'); os.chdir('x')"
     )
@@ -57,28 +60,29 @@ def test_output_option_names_the_file(tmp_path: Path, spelling: str) -> None:
 
 
 def test_existing_file_is_refused_and_the_program_does_not_run(tmp_path: Path) -> None:
-    there = write(tmp_path / "there.tide", "somebody's work")
-    done = run(tmp_path, "-o", "there.tide", "-c", CODE)
+    existing = write(tmp_path / "existing.tide", "somebody's work")
+    done = run(tmp_path, "-o", "existing.tide", "-c", CODE)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.count("\n") == 1 and "there.tide exists already" in done.stderr and "--force" in done.stderr
-    assert there.read_text() == "somebody's work"
+    message = one_sentence(done.stderr)
+    assert "existing.tide exists already" in message and "--force" in message
+    assert existing.read_text() == "somebody's work"
 
 
 def test_force_replaces_an_existing_file(tmp_path: Path) -> None:
-    write(tmp_path / "there.tide", "somebody's work" * 100_000)
+    write(tmp_path / "existing.tide", "somebody's work" * 100_000)
     for option in ("-f", "--force"):
-        done = run(tmp_path, option, "-q", "-o", "there.tide", "-c", CODE)
+        done = run(tmp_path, option, "-q", "-o", "existing.tide", "-c", CODE)
         assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
-        assert "ALLOCATION" in heaptide("parse", tmp_path / "there.tide").stdout
+        assert "ALLOCATION" in heaptide("parse", tmp_path / "existing.tide").stdout
 
 
-def test_quiet_run_says_nothing(tmp_path: Path) -> None:
+def test_quiet_run_prints_nothing(tmp_path: Path) -> None:
     for option in ("-q", "--quiet"):
         done = run(tmp_path, option, "-c", CODE)
         assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
 
 
-def test_end_message_tells_the_peak_the_file_and_the_command_to_look_at_it(tmp_path: Path) -> None:
+def test_exit_summary_has_the_peak_the_capture_and_a_report_command(tmp_path: Path) -> None:
     done = run(tmp_path, "-o", "named.tide", "-c", CODE)
     assert (done.returncode, done.stdout) == (0, "ran\n")
     assert "peak" in done.stderr and "named.tide" in done.stderr
@@ -87,33 +91,33 @@ def test_end_message_tells_the_peak_the_file_and_the_command_to_look_at_it(tmp_p
     assert heaptide(*command.group().split()[1:], cwd=tmp_path).stdout
 
 
-def test_end_message_has_the_peak_resident_size_that_reports_have(tmp_path: Path) -> None:
-    # The largest size is that at the end, behind the last sample.
+def test_exit_summary_has_the_peak_resident_size_of_the_reports(tmp_path: Path) -> None:
+    # The largest size is reached at the end, after the last sample.
     done = run(tmp_path, "-o", "named.tide", "-c", "kept = b'x' * (50 << 20)")
-    said = re.search(r"on the heap, (\S+) resident", done.stderr)
-    assert said, done.stderr
-    assert f"Peak resident size:\n\t{said.group(1)}\n" in heaptide("stats", "named.tide", cwd=tmp_path).stdout
+    found = re.search(r"on the heap, (\S+) resident", done.stderr)
+    assert found, done.stderr
+    assert f"Peak resident size:\n\t{found.group(1)}\n" in heaptide("stats", "named.tide", cwd=tmp_path).stdout
 
 
-def test_end_message_of_a_sampled_run_says_that_its_peak_is_an_estimate(tmp_path: Path) -> None:
+def test_exit_summary_of_a_sampled_run_calls_its_peak_an_estimate(tmp_path: Path) -> None:
     done = run(tmp_path, "-o", "named.tide", "--sample=4k", "-c", CODE)
     assert re.search(r"peak memory: about \S+ on the heap by its samples", done.stderr), done.stderr
 
 
-def test_end_message_comes_after_the_programs_last_words(tmp_path: Path) -> None:
-    code = "import atexit, os; atexit.register(os.write, 2, b'last words\\n'); raise SystemExit('not well')"
+def test_exit_summary_follows_all_output_of_the_program(tmp_path: Path) -> None:
+    code = "import atexit, os; atexit.register(os.write, 2, b'at exit\\n'); raise SystemExit('failed')"
     done = run(tmp_path, "-o", "named.tide", "-c", code)
     lines = done.stderr.splitlines()
-    assert done.returncode == 1 and lines[:2] == ["not well", "last words"]
+    assert done.returncode == 1 and lines[:2] == ["failed", "at exit"]
     assert all(line.startswith("heaptide: ") for line in lines[2:]) and len(lines) > 2
 
 
-def test_end_message_is_left_out_when_standard_error_is_closed(tmp_path: Path) -> None:
+def test_exit_summary_is_omitted_when_standard_error_is_closed(tmp_path: Path) -> None:
     done = run(tmp_path, "-o", "named.tide", "-c", "import sys, os; sys.stderr.close(); print('ran')")
     assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
 
 
-def test_options_behind_the_program_are_the_programs_own(tmp_path: Path) -> None:
+def test_options_after_the_program_belong_to_the_program(tmp_path: Path) -> None:
     script = write(tmp_path / "job.py", "import sys; print(sys.argv[1:])")
     words = ["--help", "-o", "x", "--version", "-f", "--", "-m", "--sample"]
     for target in ([script], ["-m", "job"], ["-c", script.read_text()], ["--", script]):
@@ -131,7 +135,7 @@ def test_options_behind_the_program_are_the_programs_own(tmp_path: Path) -> None
         ["--force=1", "job.py"],
     ],
 )
-def test_mistakes_in_the_options_end_with_2_and_run_nothing(tmp_path: Path, words: list[str]) -> None:
+def test_wrong_options_exit_with_2_and_run_nothing(tmp_path: Path, words: list[str]) -> None:
     write(tmp_path / "job.py", "print('ran')")
     done = run(tmp_path, *words)
     assert (done.returncode, done.stdout) == (2, "") and done.stderr
@@ -148,10 +152,10 @@ def test_help_names_every_option(tmp_path: Path) -> None:
     assert heaptide("--help").stdout.count("\n  run ") == 1
 
 
-def test_command_and_module_are_the_same_program() -> None:
+def test_command_and_module_behave_the_same() -> None:
     command = Path(sys.executable).with_name("heaptide")
     if not command.exists():
-        pytest.skip(f"no heaptide command beside {sys.executable}")
+        pytest.skip(f"no heaptide command next to {sys.executable}")
     for words in (["--version"], ["--help"], ["run", "--help"], ["nonsense"]):
         first, second = (
             subprocess.run([*start, *words], capture_output=True)
@@ -162,7 +166,7 @@ def test_command_and_module_are_the_same_program() -> None:
 
 def test_interval_sets_how_often_the_resident_size_is_read(tmp_path: Path) -> None:
     def shortest_time(interval: str, enough: float) -> float:
-        """Run a program until three readings are close enough to each other, and tell how close they are."""
+        """Run a program until three readings lie close enough together, and return how long they took."""
         capture = tmp_path / f"{interval}.tide"
         command = [sys.executable, "-m", "heaptide", "run", "-q", "-o", str(capture), "--interval", interval]
         with subprocess.Popen([*command, "-c", GROW_AND_SHRINK + "grow_and_shrink()"], cwd=tmp_path) as program:
@@ -176,7 +180,7 @@ def test_interval_sets_how_often_the_resident_size_is_read(tmp_path: Path) -> No
 
     # Three readings take twice the interval, or a little more than once if the first is late.
     assert shortest_time("5", enough=0.09) < 0.09
-    # Times in the file are exact to a millisecond.
+    # Times in the file are rounded to a millisecond.
     assert shortest_time("100", enough=60) > 0.098
 
 
@@ -195,7 +199,7 @@ def test_modes_are_written_into_the_capture(tmp_path: Path) -> None:
         assert f" {mark} " in heaptide("parse", capture).stdout.splitlines()[0]
 
 
-def test_capture_tells_the_command_line_and_process(tmp_path: Path) -> None:
+def test_capture_holds_the_command_line_and_process(tmp_path: Path) -> None:
     script = write(tmp_path / "job.py", "import os; print(os.getpid())")
     done = run(tmp_path, "-q", "-o", "named.tide", script, "a", "b c")
     header = heaptide("parse", tmp_path / "named.tide").stdout.splitlines()[0]

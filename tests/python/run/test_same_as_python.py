@@ -1,7 +1,7 @@
-"""`heaptide run` shows a program the world that plain Python shows it.
+"""Tests that a program finds the same environment under `heaptide run` as under plain Python.
 
-Every program here runs twice, without and with us, in the same folder: what it prints about itself must be the same
-bytes, and so must its exit code.
+Every program runs twice in the same folder, without and with Heaptide. Both must print the same bytes about themselves
+and exit with the same code.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from support.run_twice import run_twice, write
 
-MIRROR = '''
-    """A program that says what it sees."""
+PRINT_STATE = '''
+    """A program that prints its environment."""
     NAMES = sorted(globals())
     import builtins, sys
 
@@ -46,72 +46,72 @@ MIRROR = '''
 '''
 
 
-def test_a_script_sees_what_it_always_sees(tmp_path: Path) -> None:
-    write(tmp_path / "job.py", MIRROR)
+def test_script_has_the_same_environment(tmp_path: Path) -> None:
+    write(tmp_path / "job.py", PRINT_STATE)
     done = run_twice(tmp_path, "job.py", "a", "--help", "-q", "", "-o", "ü")
     assert b"['job.py', 'a', '--help', '-q', '', '-o'" in done.stdout and b"'a\\nb\\n'" in done.stdout
 
 
-def test_a_script_does_not_pay_for_large_modules_that_it_did_not_ask_for(tmp_path: Path) -> None:
+def test_no_large_modules_are_imported_for_a_script(tmp_path: Path) -> None:
     large = ("argparse", "ast", "dataclasses", "enum", "inspect", "json", "pathlib", "re", "subprocess", "typing")
     write(tmp_path / "job.py", f"import sys; print([name for name in {large} if name in sys.modules])")
     run_twice(tmp_path, "job.py")
 
 
-def test_a_script_in_another_folder_imports_from_there(tmp_path: Path) -> None:
-    write(tmp_path / "other" / "job.py", MIRROR + "    import beside; print(beside.__file__)")
-    write(tmp_path / "other" / "beside.py", "")
-    assert b"other/beside.py" in run_twice(tmp_path, "other/job.py").stdout
+def test_script_in_another_folder_imports_from_its_folder(tmp_path: Path) -> None:
+    write(tmp_path / "other" / "job.py", PRINT_STATE + "    import neighbour; print(neighbour.__file__)")
+    write(tmp_path / "other" / "neighbour.py", "")
+    assert b"other/neighbour.py" in run_twice(tmp_path, "other/job.py").stdout
 
 
-def test_a_script_behind_a_link_imports_from_where_the_link_points(tmp_path: Path) -> None:
-    script = write(tmp_path / "real" / "job.py", MIRROR)
+def test_linked_script_imports_from_the_folder_of_its_target(tmp_path: Path) -> None:
+    script = write(tmp_path / "real" / "job.py", PRINT_STATE)
     (tmp_path / "link.py").symlink_to(script)
     run_twice(tmp_path, "link.py")
 
 
-def test_a_script_given_by_an_unusual_path_is_named_as_given(tmp_path: Path) -> None:
-    write(tmp_path / "sub" / "jöb with blanks", MIRROR)
+def test_script_given_by_an_unusual_path_is_named_as_given(tmp_path: Path) -> None:
+    write(tmp_path / "sub" / "jöb with blanks", PRINT_STATE)
     run_twice(tmp_path, "./sub/../sub/jöb with blanks", "x")
     run_twice(tmp_path, tmp_path / "sub" / "jöb with blanks", "x")
 
 
-def test_a_module_sees_what_it_always_sees(tmp_path: Path) -> None:
+def test_module_has_the_same_environment(tmp_path: Path) -> None:
     write(tmp_path / "package" / "__init__.py", "print('the package is imported')")
-    write(tmp_path / "package" / "job.py", MIRROR + "    from . import __name__ as name; print(name)")
+    write(tmp_path / "package" / "job.py", PRINT_STATE + "    from . import __name__ as name; print(name)")
     assert b"the package is imported" in run_twice(tmp_path, "-m", "package.job", "a", "-m", "x").stdout
 
 
-def test_a_package_runs_its_main_module(tmp_path: Path) -> None:
+def test_package_runs_its_main_module(tmp_path: Path) -> None:
     write(tmp_path / "package" / "__init__.py", "import sys; print(sys.argv)")
-    write(tmp_path / "package" / "__main__.py", MIRROR)
+    write(tmp_path / "package" / "__main__.py", PRINT_STATE)
     assert b"package.__main__" in run_twice(tmp_path, "-m", "package", "a").stdout
 
 
-def test_code_sees_what_it_always_sees(tmp_path: Path) -> None:
-    run_twice(tmp_path, "-c", textwrap.dedent(MIRROR), "a", "-c")
+def test_code_string_has_the_same_environment(tmp_path: Path) -> None:
+    run_twice(tmp_path, "-c", textwrap.dedent(PRINT_STATE), "a", "-c")
 
 
-def test_a_program_on_standard_input_sees_what_it_always_sees(tmp_path: Path) -> None:
-    run_twice(tmp_path, "-", "a", "-x", stdin=textwrap.dedent(MIRROR).encode())
+def test_program_on_standard_input_has_the_same_environment(tmp_path: Path) -> None:
+    run_twice(tmp_path, "-", "a", "-x", stdin=textwrap.dedent(PRINT_STATE).encode())
 
 
-def test_a_folder_runs_its_main_module(tmp_path: Path) -> None:
-    write(tmp_path / "folder" / "__main__.py", MIRROR + "    import beside")
-    write(tmp_path / "folder" / "beside.py", "print('beside')")
+def test_folder_runs_its_main_module(tmp_path: Path) -> None:
+    write(tmp_path / "folder" / "__main__.py", PRINT_STATE + "    import neighbour")
+    write(tmp_path / "folder" / "neighbour.py", "print('neighbour')")
     run_twice(tmp_path, "folder", "a")
     run_twice(tmp_path, "folder/", "a")
 
 
-def test_an_archive_runs_its_main_module(tmp_path: Path) -> None:
+def test_archive_runs_its_main_module(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "job.pyz", "w") as archive:
-        archive.writestr("__main__.py", textwrap.dedent(MIRROR) + "import beside")
-        archive.writestr("beside.py", "print('beside')")
+        archive.writestr("__main__.py", textwrap.dedent(PRINT_STATE) + "import neighbour")
+        archive.writestr("neighbour.py", "print('neighbour')")
     run_twice(tmp_path, "job.pyz", "a")
 
 
-def test_a_compiled_script_sees_what_it_always_sees(tmp_path: Path) -> None:
-    source = write(tmp_path / "job.py", MIRROR)
+def test_compiled_script_has_the_same_environment(tmp_path: Path) -> None:
+    source = write(tmp_path / "job.py", PRINT_STATE)
     py_compile.compile(str(source), cfile=str(tmp_path / "job.pyc"))
     source.unlink()
     run_twice(tmp_path, "job.pyc", "a")
@@ -121,8 +121,8 @@ def test_a_compiled_script_sees_what_it_always_sees(tmp_path: Path) -> None:
     "flags",
     [["-O"], ["-OO"], ["-B", "-s"], ["-X", "dev"], ["-X", "utf8"], ["-W", "error", "-X", "faulthandler"], ["-u"]],
 )
-def test_the_flags_of_the_interpreter_stay(tmp_path: Path, flags: list[str]) -> None:
-    write(tmp_path / "job.py", MIRROR)
+def test_interpreter_flags_are_kept(tmp_path: Path, flags: list[str]) -> None:
+    write(tmp_path / "job.py", PRINT_STATE)
     run_twice(tmp_path, "job.py", flags=flags)
 
 
@@ -136,19 +136,19 @@ def test_the_flags_of_the_interpreter_stay(tmp_path: Path, flags: list[str]) -> 
         ([], {"PYTHONSAFEPATH": "1", "PYTHONPATH": "elsewhere"}),
     ],
 )
-def test_the_import_path_follows_the_flags(tmp_path: Path, target: str, flags: list[str], env: dict[str, str]) -> None:
-    write(tmp_path / "job.py", MIRROR)
-    write(tmp_path / "folder" / "__main__.py", MIRROR)
-    write(tmp_path / "elsewhere" / "job.py", MIRROR)
-    operands = {"-m": ["job"], "-c": [textwrap.dedent(MIRROR)]}
+def test_import_path_follows_the_flags(tmp_path: Path, target: str, flags: list[str], env: dict[str, str]) -> None:
+    write(tmp_path / "job.py", PRINT_STATE)
+    write(tmp_path / "folder" / "__main__.py", PRINT_STATE)
+    write(tmp_path / "elsewhere" / "job.py", PRINT_STATE)
+    operands = {"-m": ["job"], "-c": [textwrap.dedent(PRINT_STATE)]}
     run_twice(tmp_path, target, *operands.get(target, []), flags=flags, env=env)
 
 
-def test_the_command_and_the_module_run_programs_alike(tmp_path: Path) -> None:
-    script = write(tmp_path / "job.py", MIRROR)
+def test_installed_command_runs_programs_like_python(tmp_path: Path) -> None:
+    script = write(tmp_path / "job.py", PRINT_STATE)
     command = Path(sys.executable).with_name("heaptide")
     if not command.exists():
-        pytest.skip(f"no heaptide command beside {sys.executable}")
+        pytest.skip(f"no heaptide command next to {sys.executable}")
     outputs = [
         subprocess.run([*start, *words, script], cwd=tmp_path, capture_output=True, input=b"")
         for start, words in [([sys.executable], []), ([command], ["run", "-q", "-o", tmp_path / "x.tide"])]
@@ -157,7 +157,7 @@ def test_the_command_and_the_module_run_programs_alike(tmp_path: Path) -> None:
     assert outputs[1].returncode == outputs[0].returncode == 0
 
 
-def test_recursion_reaches_as_deep_as_without_us(tmp_path: Path) -> None:
+def test_recursion_limit_is_reached_at_the_same_depth(tmp_path: Path) -> None:
     code = """
     import sys
     def deeper(depth):
@@ -170,10 +170,10 @@ def test_recursion_reaches_as_deep_as_without_us(tmp_path: Path) -> None:
     run_twice(tmp_path, "-c", textwrap.dedent(code))
 
 
-def test_what_looks_at_the_stack_sees_the_program_alone(tmp_path: Path) -> None:
+def test_stack_inspection_finds_only_frames_of_the_program(tmp_path: Path) -> None:
     program = """
     import inspect, logging, sys, threading, traceback, warnings
-    def look():
+    def inspect_stack():
         print(len(inspect.stack()), [frame.name for frame in traceback.extract_stack()])
         warnings.warn("from the very bottom", stacklevel=9)
         warnings.warn("from the caller", stacklevel=2)
@@ -181,13 +181,13 @@ def test_what_looks_at_the_stack_sees_the_program_alone(tmp_path: Path) -> None:
         logging.warning("here")
         print(sys._current_frames()[threading.get_ident()].f_code.co_name)
         print(threading.enumerate() == [threading.main_thread()], threading.active_count())
-    look()
-    thread = threading.Thread(target=look, name="second")
+    inspect_stack()
+    thread = threading.Thread(target=inspect_stack, name="second")
     thread.start()
     thread.join()
     """
     write(tmp_path / "job.py", program)
-    assert b"2 ['<module>', 'look']" in run_twice(tmp_path, "job.py").stdout
+    assert b"2 ['<module>', 'inspect_stack']" in run_twice(tmp_path, "job.py").stdout
 
 
 def test_classes_of_the_main_module_can_be_pickled(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_spawned_processes_find_the_main_module(tmp_path: Path) -> None:
     if __name__ == "__main__":
         with multiprocessing.get_context("spawn").Pool(2) as pool:
             print(pool.map(square, range(5)))
-            # A pool that is left without this ends its workers by a signal, maybe before one of them has begun.
+            # Without this the pool kills its workers, maybe before one of them has started.
             pool.close()
             pool.join()
     """
@@ -238,15 +238,15 @@ def test_unittest_finds_the_tests_of_the_main_module(tmp_path: Path) -> None:
     assert run_twice(tmp_path, "job.py", "Claims.test_holds").returncode == 0
 
 
-def test_pytest_runs_as_it_always_does(tmp_path: Path) -> None:
+def test_pytest_runs_the_same(tmp_path: Path) -> None:
     write(tmp_path / "test_it.py", "import os\ndef test_holds(): pass\ndef test_fails(): assert os.getpid() < 0\n")
-    # Without the terminal, because it shows how long it took.
+    # Without the terminal plugin, which prints durations.
     assert run_twice(tmp_path, "-m", "pytest", "-p", "no:terminal", "-p", "no:cacheprovider").returncode == 1
     assert run_twice(tmp_path, "-m", "pytest", "-p", "no:terminal", "-k", "holds").returncode == 0
     assert run_twice(tmp_path, "-m", "pytest", "--version").returncode == 0
 
 
-def test_the_documented_ways_to_find_oneself_work(tmp_path: Path) -> None:
+def test_program_finds_its_own_file_module_and_source(tmp_path: Path) -> None:
     program = """
     import __main__, inspect, os, sys
     class Thing:

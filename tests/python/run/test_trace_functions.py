@@ -1,4 +1,4 @@
-"""Profile functions, trace functions and monitoring tools are the program's own: none is set, none is disturbed."""
+"""Tests that Heaptide neither sets nor disturbs profile functions, trace functions and monitoring tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.commands import heaptide
 
 @pytest.fixture
 def run_both(tmp_path: Path) -> Callable[..., tuple[str, str]]:
-    """Run a program alone and under `heaptide run`, in folders of their own, and return what each printed."""
+    """Run a program alone and under `heaptide run`, in separate folders, and return both outputs."""
 
     def run(program: str, *options: str) -> tuple[str, str]:
         outputs = []
@@ -36,13 +36,13 @@ def run_both(tmp_path: Path) -> Callable[..., tuple[str, str]]:
 
 
 @pytest.mark.parametrize("options", [(), ("--objects",), ("--sample",), ("--follow-fork",)], ids=" ".join)
-def test_no_profile_or_trace_function_is_ever_set(run_both: Callable[..., tuple[str, str]], options: Any) -> None:
+def test_heaptide_run_sets_no_profile_or_trace_function(run_both: Callable[..., tuple[str, str]], options: Any) -> None:
     plain, recorded = run_both(
         """
         import sys
         import threading
 
-        def look(where):
+        def print_state(where):
             print(where, sys.getprofile(), sys.gettrace())
             for name in ("getprofile", "gettrace"):
                 print(getattr(threading, name, lambda: None)())
@@ -52,8 +52,8 @@ def test_no_profile_or_trace_function_is_ever_set(run_both: Callable[..., tuple[
             if hasattr(sys, "_getframe"):
                 print(sys._getframe().f_trace, sys._getframe().f_back.f_trace)
 
-        look("main")
-        thread = threading.Thread(target=look, args=("thread",))
+        print_state("main")
+        thread = threading.Thread(target=print_state, args=("thread",))
         thread.start()
         thread.join()
         """,
@@ -63,7 +63,7 @@ def test_no_profile_or_trace_function_is_ever_set(run_both: Callable[..., tuple[
     assert recorded == plain
 
 
-def test_a_tracker_leaves_the_program_s_functions_where_they_are(tmp_path: Path) -> None:
+def test_tracker_keeps_the_programs_profile_and_trace_functions(tmp_path: Path) -> None:
     program = """
         import sys
         import threading
@@ -95,7 +95,7 @@ def test_a_tracker_leaves_the_program_s_functions_where_they_are(tmp_path: Path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "kept\n", "")
 
 
-def test_a_tracer_sees_the_same_events_with_and_without_recording(run_both: Callable[..., tuple[str, str]]) -> None:
+def test_trace_functions_see_the_same_events_while_recorded(run_both: Callable[..., tuple[str, str]]) -> None:
     plain, recorded = run_both("""
         import sys
 
@@ -134,7 +134,7 @@ def test_a_tracer_sees_the_same_events_with_and_without_recording(run_both: Call
     assert recorded == plain
 
 
-def test_a_debugger_stops_at_the_same_places(run_both: Callable[..., tuple[str, str]]) -> None:
+def test_debugger_stops_at_the_same_lines_while_recorded(run_both: Callable[..., tuple[str, str]]) -> None:
     plain, recorded = run_both("""
         import io
         import pdb
@@ -157,7 +157,7 @@ def test_a_debugger_stops_at_the_same_places(run_both: Callable[..., tuple[str, 
     assert recorded == plain
 
 
-def test_the_profiler_of_the_standard_library_counts_the_same_calls(run_both: Callable[..., tuple[str, str]]) -> None:
+def test_cprofile_counts_the_same_calls_while_recorded(run_both: Callable[..., tuple[str, str]]) -> None:
     plain, recorded = run_both("""
         import cProfile
         import pstats
@@ -179,7 +179,7 @@ def test_the_profiler_of_the_standard_library_counts_the_same_calls(run_both: Ca
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring came with 3.12")
-def test_monitoring_tools_of_the_program_work_alongside(run_both: Callable[..., tuple[str, str]]) -> None:
+def test_monitoring_tools_see_the_same_events_while_recorded(run_both: Callable[..., tuple[str, str]]) -> None:
     plain, recorded = run_both("""
         import sys
 
@@ -204,7 +204,7 @@ def test_monitoring_tools_of_the_program_work_alongside(run_both: Callable[..., 
     assert recorded == plain
 
 
-def test_coverage_is_the_same_with_and_without_recording(tmp_path: Path) -> None:
+def test_coverage_is_the_same_while_recorded(tmp_path: Path) -> None:
     pytest.importorskip("coverage")
     (tmp_path / "covered.py").write_text(
         textwrap.dedent("""
@@ -236,7 +236,7 @@ def test_coverage_is_the_same_with_and_without_recording(tmp_path: Path) -> None
     assert reports[1] == reports[0]
 
 
-def test_stacks_are_exact_while_a_program_traces_itself(tmp_path: Path) -> None:
+def test_stacks_are_exact_while_the_program_traces_itself(tmp_path: Path) -> None:
     script = tmp_path / "traced.py"
     script.write_text(
         textwrap.dedent("""
@@ -258,7 +258,7 @@ def test_stacks_are_exact_while_a_program_traces_itself(tmp_path: Path) -> None:
     heaptide("run", "-q", "-o", tmp_path / "x.tide", script)
     found = list(read_allocations(heaptide("parse", tmp_path / "x.tide").stdout.splitlines()))
     traced = [[(call.name, call.line) for call in one.stack] for one in found if one.size == 1_000_001 + 33]
-    # One call, two lines, one return.
+    # One call event, two line events, one return event.
     in_work = [stack for stack in traced if ("work", stack[-2][1]) == stack[-2]]
     assert [stack[-2:] for stack in in_work] == [
         [("work", 8), ("trace", 5)],

@@ -1,4 +1,4 @@
-"""What the wheel does at the start of an interpreter: nothing at all, or what environment and configuration say."""
+"""Tests that the wheel does nothing at interpreter start-up, unless environment or configuration ask for it."""
 
 from __future__ import annotations
 
@@ -13,27 +13,30 @@ from typing import Any
 
 import pytest
 from support.commands import heaptide, python, session_id
+from support.messages import one_sentence
 
 SIZE = 3_000_000 + sys.getsizeof(b"")
 LOADED = "import sys; print(sorted(name for name in sys.modules if name.partition('.')[0] == 'heaptide'))"
 
 
 def captures(folder: Path) -> list[Path]:
+    """Return the captures in a folder."""
     return sorted(path for path in folder.iterdir() if ".tide" in path.name or ".bin" in path.name)
 
 
 def has_block(capture: Path, size: int = SIZE) -> bool:
+    """Whether a capture holds a block of this size."""
     return f" size={size} " in heaptide("parse", capture).stdout
 
 
 @pytest.mark.once
-def test_an_interpreter_in_which_nothing_is_set_loads_nothing_of_ours(tmp_path: Path) -> None:
+def test_interpreter_without_settings_imports_nothing_of_heaptide(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.other]\nx = 1\n")
     assert python("-W", "error", "-c", LOADED, cwd=tmp_path).stdout == "[]\n"
 
 
 @pytest.mark.once
-def test_settings_that_ask_for_nothing_load_no_native_part(tmp_path: Path) -> None:
+def test_settings_without_effect_do_not_load_the_extension_module(tmp_path: Path) -> None:
     loaded = python("-c", LOADED, cwd=tmp_path, HEAPTIDE="off", HEAPTIDE_KEEP="3").stdout
     assert (
         "heaptide.settings" in loaded
@@ -63,26 +66,26 @@ def test_run_records_the_program_and_its_children_in_one_session(tmp_path: Path,
     assert len({session_id(path) for path in found}) == 1
     assert all(has_block(path) for path in found)
     assert done.stderr == f"heaptide: recorded into {root}; look at it with: heaptide stats {root}\n"
-    places = [site["location"] for site in stats(root)["top_allocations_by_size"]]
-    assert f"work:{tmp_path}/job.py:2" in places
+    locations = [site["location"] for site in stats(root)["top_allocations_by_size"]]
+    assert f"work:{tmp_path}/job.py:2" in locations
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("place", ["environment", "file"])
-def test_children_are_left_out_where_settings_say_so(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("source", ["environment", "file"])
+def test_settings_can_exclude_children(tmp_path: Path, source: str) -> None:
     (tmp_path / "elsewhere").mkdir()
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'pass'], check=True, cwd='elsewhere')"
     words = {"HEAPTIDE": "run"}
-    if place == "environment":
+    if source == "environment":
         words["HEAPTIDE_CHILDREN"] = "no"
-    else:  # which a child in another folder does not see
+    else:  # a file that a child in another folder does not find
         (tmp_path / "heaptide.toml").write_text("[profiling]\nchildren = false\n")
     python("-c", code, cwd=tmp_path, **words)
     assert len(captures(tmp_path)) == 1 and not list((tmp_path / "elsewhere").iterdir())
 
 
 @pytest.mark.once
-def test_a_process_that_becomes_another_program_keeps_both_captures(tmp_path: Path) -> None:
+def test_process_that_executes_another_program_keeps_both_captures(tmp_path: Path) -> None:
     code = "import os, sys; held = bytes(3_000_000); os.execv(sys.executable, [sys.executable, '-c', 'held = bytes(5_000_000)'])"
     python("-c", code, cwd=tmp_path, HEAPTIDE="run", HEAPTIDE_OUT="job.tide")
     first, last = captures(tmp_path)
@@ -91,7 +94,7 @@ def test_a_process_that_becomes_another_program_keeps_both_captures(tmp_path: Pa
 
 
 @pytest.mark.once
-def test_names_are_filled_in_and_folders_made(tmp_path: Path) -> None:
+def test_placeholders_in_the_output_are_filled_and_folders_created(tmp_path: Path) -> None:
     pattern = "out/{component}-{host}-{time}-{pid}.tide"
     code = "import os; print(os.getpid())"
     done = python("-c", code, cwd=tmp_path, HEAPTIDE="run", HEAPTIDE_OUT=pattern, HEAPTIDE_QUIET="1")
@@ -105,7 +108,7 @@ def test_names_are_filled_in_and_folders_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
-def test_modes_reach_the_capture(tmp_path: Path) -> None:
+def test_modes_in_the_environment_are_written_into_the_capture(tmp_path: Path) -> None:
     modes = {"HEAPTIDE_OBJECTS": "yes", "HEAPTIDE_AGGREGATE": "1", "HEAPTIDE_FOLLOW_FORK": "true"}
     python("-c", "pass", cwd=tmp_path, HEAPTIDE="run", HEAPTIDE_OUT="a.tide", **modes)
     head = heaptide("parse", tmp_path / "a.tide").stdout.splitlines()[0]
@@ -115,7 +118,7 @@ def test_modes_reach_the_capture(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
-def test_whatever_fails_the_program_runs_and_one_line_says_so(tmp_path: Path) -> None:
+def test_failed_activation_is_one_sentence_and_the_program_runs(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for broken in (
         {"HEAPTIDE": "run", "HEAPTIDE_OUT": "file/x.tide"},
@@ -126,11 +129,11 @@ def test_whatever_fails_the_program_runs_and_one_line_says_so(tmp_path: Path) ->
     ):
         done = python("-c", "print('ran'); raise SystemExit(4)", cwd=tmp_path, check=False, **broken)
         assert (done.returncode, done.stdout) == (4, "ran\n")
-        assert done.stderr.startswith("heaptide: ") and done.stderr.count("\n") == 1, done.stderr
+        one_sentence(done.stderr)
 
 
 @pytest.mark.once
-def test_flags_that_ignore_the_environment_ignore_ours(tmp_path: Path) -> None:
+def test_flags_that_ignore_the_environment_also_disable_heaptide(tmp_path: Path) -> None:
     for flag in ("-E", "-I"):
         done = python(flag, "-c", LOADED, cwd=tmp_path, HEAPTIDE="run")
         assert "heaptide._native" not in done.stdout and done.stderr == ""
@@ -138,13 +141,13 @@ def test_flags_that_ignore_the_environment_ignore_ours(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
-def test_our_own_commands_are_not_recorded(tmp_path: Path) -> None:
+def test_heaptides_own_commands_are_not_recorded(tmp_path: Path) -> None:
     python("-m", "heaptide", "--version", cwd=tmp_path, HEAPTIDE="run")
     assert captures(tmp_path) == []
 
 
 @pytest.mark.once
-def test_a_capture_that_grows_too_large_is_rotated_or_ends(tmp_path: Path) -> None:
+def test_too_large_capture_is_rotated_or_ends_the_recording(tmp_path: Path) -> None:
     program = (
         "import os, time\ndef churn():\n    for _ in range(200_000): bytearray(5_000)\nwhile not {done}: churn()\n"
     )
@@ -165,19 +168,19 @@ import multiprocessing, os, subprocess, sys, urllib.request
 from heaptide import control
 
 def child():
-    print("worker", [door.address for door in control._controls], flush=True)
+    print("worker", [served.address for served in control._controls], flush=True)
 
 if __name__ == "__main__":
-    (door,) = control._controls
+    (served,) = control._controls
     for token in ("", "secret"):
-        request = urllib.request.Request(door.address + "/api/v1/profiler/status")
+        request = urllib.request.Request(served.address + "/api/v1/profiler/status")
         request.add_header("Authorization", f"Bearer {token}")
         try:
             print(urllib.request.urlopen(request).status, flush=True)
         except urllib.error.HTTPError as error:
             print(error.code, flush=True)
-    # Its address is taken by us: it runs, and says nothing of it.
-    env = {**os.environ, "HEAPTIDE_CONTROL": door.address.removeprefix("http://")}
+    # This process already uses the address of the child, which runs without a message.
+    env = {**os.environ, "HEAPTIDE_CONTROL": served.address.removeprefix("http://")}
     subprocess.run([sys.executable, "-c", "print('tool')"], env=env, check=True)
     os.environ.update(env)
     worker = multiprocessing.get_context("spawn").Process(target=child)
@@ -187,7 +190,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.once
-def test_control_answers_from_the_start_and_workers_are_reached_through_the_first(tmp_path: Path) -> None:
+def test_control_api_serves_from_start_up_and_children_share_its_address(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(CONTROLLED)
     (tmp_path / "token").write_text("secret\n")
     done = python(
@@ -211,8 +214,8 @@ for line in sys.stdin:
 """
 
 
-def switched(folder: Path, switch: Callable[[int], object], **env: str) -> None:
-    """Drive a program that allocates a block for each line it gets; `switch` turns recording on, then off."""
+def check_toggling(folder: Path, toggle: Callable[[int], object], **env: str) -> None:
+    """Check that `toggle` starts, then stops the recording of a program that allocates a block for each input line."""
     process = subprocess.Popen(
         [sys.executable, "-c", WAITS],
         stdin=subprocess.PIPE,
@@ -220,38 +223,38 @@ def switched(folder: Path, switch: Callable[[int], object], **env: str) -> None:
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        env={**os.environ, **env, "HEAPTIDE_OUT": "switched.tide"},
+        env={**os.environ, **env, "HEAPTIDE_OUT": "toggled.tide"},
     )
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     assert process.stdout.readline() == "ready\n"
-    switch(process.pid)
-    assert process.stderr.readline() == f"heaptide: recording into {folder / 'switched.tide'}\n"
+    toggle(process.pid)
+    assert process.stderr.readline() == f"heaptide: recording into {folder / 'toggled.tide'}\n"
     process.stdin.write("work\n")
     process.stdin.flush()
     assert process.stdout.readline() == "done\n"
-    switch(process.pid)
-    assert process.stderr.readline() == f"heaptide: recorded into {folder / 'switched.tide'}\n"
-    _, said = process.communicate("more\n")
-    assert (process.returncode, said) == (0, "")
-    capture = heaptide("parse", folder / "switched.tide").stdout
+    toggle(process.pid)
+    assert process.stderr.readline() == f"heaptide: recorded into {folder / 'toggled.tide'}\n"
+    _, stderr = process.communicate("more\n")
+    assert (process.returncode, stderr) == (0, "")
+    capture = heaptide("parse", folder / "toggled.tide").stdout
     assert capture.count(f" size={SIZE} ") == 1
 
 
 @pytest.mark.once
-def test_A9_signal_switches_recording_on_and_off(tmp_path: Path) -> None:
-    switched(tmp_path, lambda pid: os.kill(pid, signal.SIGUSR2), HEAPTIDE_SIGNAL="USR2")
+def test_signal_starts_and_stops_a_recording(tmp_path: Path) -> None:
+    check_toggling(tmp_path, lambda pid: os.kill(pid, signal.SIGUSR2), HEAPTIDE_SIGNAL="USR2")
 
 
 @pytest.mark.once
-def test_A9_touching_a_file_switches_recording_on_and_off(tmp_path: Path) -> None:
+def test_touching_the_control_file_starts_and_stops_a_recording(tmp_path: Path) -> None:
     control = tmp_path / "control"
     control.write_text("")
     moments = iter((time.time() + 5, time.time() + 10))
-    switched(tmp_path, lambda _: os.utime(control, (0, next(moments))), HEAPTIDE_CONTROL_FILE=str(control))
+    check_toggling(tmp_path, lambda _: os.utime(control, (0, next(moments))), HEAPTIDE_CONTROL_FILE=str(control))
 
 
 @pytest.mark.once
-def test_A9_words_in_the_control_file_say_which(tmp_path: Path) -> None:
+def test_words_in_the_control_file_start_and_stop_a_recording(tmp_path: Path) -> None:
     control = tmp_path / "control"
     words = iter(("on\n", "off\n"))
-    switched(tmp_path, lambda _: control.write_text(next(words)), HEAPTIDE_CONTROL_FILE=str(control))
+    check_toggling(tmp_path, lambda _: control.write_text(next(words)), HEAPTIDE_CONTROL_FILE=str(control))

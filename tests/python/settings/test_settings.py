@@ -1,4 +1,4 @@
-"""Every setting is declared once, read from where it may stand, documented, and never a reason to stop a program."""
+"""Tests that settings are declared once, documented, and read from files and environment without stopping a program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.once
 
 
 TOML = """
-title = "a file of ours"
+title = "settings"
 [profiling]
 trace_components = ["scheduler", "api"]  # a list
 keep = 3
@@ -39,8 +39,8 @@ worker = worker.py --queue *
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was said while the test ran."""
+def printed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The messages printed during the test."""
     lines: list[str] = []
     monkeypatch.setattr(messages, "say", lines.append)
     monkeypatch.setattr(messages, "_said", set())
@@ -48,13 +48,14 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def load(folder: Path, monkeypatch: pytest.MonkeyPatch, **environment: str) -> Any:
+    """Resolve the settings of a program started in a folder."""
     monkeypatch.chdir(folder)
     return settings.resolve(environment, config_files.find(environment))
 
 
 @pytest.mark.parametrize("name", ["heaptide.toml", "heaptide.cfg", "pyproject.toml", "elsewhere.ini"])
-def test_a_file_of_each_kind_says_the_same(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+def test_every_file_format_gives_the_same_settings(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: list[str]
 ) -> None:
     text = TOML if name.endswith(".toml") else INI
     if name == "pyproject.toml":
@@ -65,10 +66,12 @@ def test_a_file_of_each_kind_says_the_same(
     chosen = load(tmp_path, monkeypatch, **({"HEAPTIDE_CONFIG": name} if name == "elsewhere.ini" else {}))
     assert (chosen.trace_components, chosen.keep, chosen.objects) == (["scheduler", "api"], 3, True)
     assert (chosen.out, chosen.patterns) == ("x/{component}.tide", {"worker": "worker.py --queue *"})
-    assert chosen.interval == 10 and said == []
+    assert chosen.interval == 10 and printed == []
 
 
-def test_environment_is_before_file_and_long_name_before_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_overrides_files_and_long_names_override_short_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "heaptide.cfg").write_text(INI)
     assert load(tmp_path, monkeypatch, HEAPTIDE_KEEP="7").keep == 7
     assert load(tmp_path, monkeypatch, HEAPTIDE_KEEP="7", HEAPTIDE__PROFILING__KEEP="8").keep == 8
@@ -78,8 +81,8 @@ def test_environment_is_before_file_and_long_name_before_short(tmp_path: Path, m
     assert load(tmp_path / "folder", monkeypatch, HEAPTIDE_HOME=str(tmp_path)).keep == 3
 
 
-def test_what_is_not_understood_is_told_once_and_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+def test_invalid_values_are_reported_once_and_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: list[str]
 ) -> None:
     (tmp_path / "heaptide.cfg").write_text("[profiling]\nkeep = 3\nkep = 4\n")
     for _ in range(2):
@@ -87,21 +90,21 @@ def test_what_is_not_understood_is_told_once_and_left_out(
             tmp_path, monkeypatch, HEAPTIDE_KEEP="many", HEAPTIDE_OBJECTS="perhaps", HEAPTIDE_MAX_SIZE="5 gallons"
         )
         assert (chosen.keep, chosen.objects, chosen.max_size) == (3, False, 0)
-    assert len(said) == 4
+    assert len(printed) == 4
     for word in ("HEAPTIDE_KEEP is 'many'", "HEAPTIDE_OBJECTS is 'perhaps'", "HEAPTIDE_MAX_SIZE", "no setting kep"):
-        assert sum(word in line for line in said) == 1, said
+        assert sum(word in line for line in printed) == 1, printed
 
 
 @pytest.mark.parametrize("name", ["heaptide.toml", "heaptide.cfg"])
-def test_a_file_that_cannot_be_read_is_told_and_left_out(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+def test_unreadable_file_is_reported_and_ignored(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: list[str]
 ) -> None:
     (tmp_path / name).write_text("[profiling\nkeep = = 3\n")
     assert load(tmp_path, monkeypatch).keep == 5
-    assert len(said) == 1 and name in said[0] and "\n" not in said[0]
+    assert len(printed) == 1 and name in printed[0] and "\n" not in printed[0]
 
 
-def test_sizes_and_words_are_read_as_people_write_them() -> None:
+def test_sizes_and_words_are_parsed() -> None:
     sizes = {"4096": 4096, "512k": 524_288, "1MiB": 1 << 20, "1.5M": 3 << 19, "2kB": 2000, "1g": 1 << 30, "0": 0}
     assert {text: settings.size(text) for text in sizes} == sizes
     assert settings.sample("yes") is True and settings.sample("off") == 0
@@ -121,10 +124,10 @@ def test_every_name_is_declared_once() -> None:
     sources = [*(REPOSITORY / "python").rglob("*.py"), *REPOSITORY.glob("crates/*/src/**/*.rs")]
     shape = re.compile(r"\"((?:HEAPTIDE|MEMRAY|COMPSS|AIRFLOW|MRQ|FLYTE)_[A-Z_]+|HEAPTIDE|NO_COLOR)\"")
     used = {name for path in sources for name in shape.findall(path.read_text())}
-    assert used <= set(names), f"read somewhere, declared nowhere: {used - set(names)}"
+    assert used <= set(names), f"used without a declaration: {used - set(names)}"
 
 
-def test_the_page_of_settings_is_fresh() -> None:
+def test_documentation_of_settings_is_up_to_date() -> None:
     path = REPOSITORY / "scripts" / "settings_page.py"
     spec = importlib.util.spec_from_file_location("settings_page", path)
     assert spec is not None and spec.loader is not None
@@ -141,15 +144,15 @@ DOCUMENTS = [
 ]
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="there is no reader to compare with")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no tomllib to compare with")
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_our_toml_reader_agrees_with_pythons_own(document: str) -> None:
+def test_toml_reader_for_3_10_agrees_with_tomllib(document: str) -> None:
     import tomllib
 
     assert toml_for_310.loads(document) == tomllib.loads(document)
 
 
-def test_our_toml_reader_steps_over_what_it_does_not_know() -> None:
+def test_toml_reader_for_3_10_skips_unknown_values() -> None:
     document = '''
 [tool.other]
 text = """
@@ -170,7 +173,7 @@ keep = 3
             toml_for_310.loads(broken)
 
 
-def test_airflows_own_names_count_after_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heaptides_names_override_airflows_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "airflow.cfg").write_text(
         "[profiling]\nmemray_trace_components = api\nmemray_detailed_tracing = True\n"
     )

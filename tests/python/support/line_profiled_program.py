@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
 FIRST_REPORT = "import heaptide, io; heaptide.profile(stream=io.StringIO())(lambda: None)()"
 
 
 @pytest.fixture
-def python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def python(tmp_path: Path) -> Run:
     """Run a program, given as text, under plain Python.
 
     With `warm`, the program makes a report before its first line. The first report imports code and allocates tables;

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+USAGE_HINT = "\n\nFor more information, try '--help'."
+
 
 def one_sentence(stderr: str) -> str:
-    """Check that a failed command printed one line, `heaptide: ` and a sentence, and return the sentence."""
-    assert stderr.startswith("heaptide: ") and stderr.count("\n") == 1 and stderr.endswith("\n"), stderr
-    sentence = stderr.removeprefix("heaptide: ").rstrip("\n")
-    assert sentence and not sentence.endswith("."), stderr
+    """Check that a command printed one sentence and nothing else to standard error, and return the sentence.
+
+    It follows `heaptide: `, or for a wrong option `error: ` with a hint at the help after it.
+    """
+    assert stderr.endswith("\n"), stderr
+    prefix, _, sentence = stderr.removesuffix("\n").partition(": ")
+    if prefix == "error":
+        assert sentence.endswith(USAGE_HINT), stderr
+        sentence = sentence.removesuffix(USAGE_HINT)
+    else:
+        assert prefix == "heaptide", stderr
+    assert sentence and "\n" not in sentence and not sentence.endswith("."), stderr
     return sentence

@@ -1,4 +1,4 @@
-"""Files between us and the real mprof: it reads ours, we read its, and both print the same figures."""
+"""Tests that Heaptide and the real mprof read each other's files and print the same numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def child(n):
     wait(n, True)
 
 def wait(n, is_child):
-    # mprof does not tell where it writes.
+    # mprof does not pass the path of its file to the program.
     if "HEAPTIDE_TIMELINE_FUNCTIONS" in os.environ:
         from timeline_waiting import wait_for_size
         wait_for_size(n, is_child)
@@ -57,7 +57,7 @@ outer()
 
 
 def mprof(*arguments: str | Path, cwd: Path) -> str:
-    """Run the real mprof, with its plots drawn into files."""
+    """Run the real mprof without a display."""
     command = [sys.executable, "-m", "mprof", *map(str, arguments)]
     environment = clean_environment(MPLBACKEND="agg", MPLCONFIGDIR=str(cwd))
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
@@ -66,35 +66,35 @@ def mprof(*arguments: str | Path, cwd: Path) -> str:
 
 
 @pytest.fixture
-def ours(tmp_path: Path) -> Path:
-    """A file of ours, with children."""
+def recorded(tmp_path: Path) -> Path:
+    """A file of `heaptide record` with child processes."""
     (tmp_path / "job.py").write_text(CHILDREN)
     record(tmp_path, "-q", "--dat", "-C", "-M", "job.py")
     (file,) = tmp_path.glob("mprofile_*.dat")
     return file
 
 
-def test_C2_mprof_prints_the_same_peaks_of_our_file(tmp_path: Path, ours: Path) -> None:
-    text = ours.read_text()
+def test_mprof_prints_the_same_peaks_for_heaptides_file(tmp_path: Path, recorded: Path) -> None:
+    text = recorded.read_text()
     assert text.startswith("CMDLINE ")
     assert "\nMEM " in text
     assert "\nCHLD " in text
-    theirs = parse_peaks(mprof("peak", ours, cwd=tmp_path))
-    assert theirs == peaks(ours)
-    whole, children = theirs
+    by_mprof = parse_peaks(mprof("peak", recorded, cwd=tmp_path))
+    assert by_mprof == peaks(recorded)
+    whole, children = by_mprof
     assert whole > 64
     assert sum(size > 16 for size in children.values()) >= 2
     assert mprof("list", cwd=tmp_path) == heaptide("list", cwd=tmp_path).stdout
-    # Neither needs a name: both take the newest.
+    # Without a name both read the newest file.
     assert mprof("peak", cwd=tmp_path) == heaptide("peak", cwd=tmp_path).stdout
 
 
-def test_C2_mprof_plots_our_file_and_ours_needs_no_matplotlib(tmp_path: Path, ours: Path) -> None:
-    heaptide("plot", "-o", "ours.png", ours, cwd=tmp_path)
-    assert (tmp_path / "ours.png").read_bytes().startswith(b"\x89PNG")
+def test_mprof_plots_heaptides_file_and_heaptide_needs_no_matplotlib(tmp_path: Path, recorded: Path) -> None:
+    heaptide("plot", "-o", "recorded.png", recorded, cwd=tmp_path)
+    assert (tmp_path / "recorded.png").read_bytes().startswith(b"\x89PNG")
     pytest.importorskip("matplotlib", reason="matplotlib has no wheel for this interpreter")
-    mprof("plot", "-s", "-o", "theirs.png", ours, cwd=tmp_path)
-    assert (tmp_path / "theirs.png").read_bytes().startswith(b"\x89PNG")
+    mprof("plot", "-s", "-o", "mprof.png", recorded, cwd=tmp_path)
+    assert (tmp_path / "mprof.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_files_of_the_real_mprof_are_read_with_functions_and_children(tmp_path: Path) -> None:
@@ -106,14 +106,14 @@ def test_files_of_the_real_mprof_are_read_with_functions_and_children(tmp_path: 
         path = tmp_path / name
         assert parse_peaks(mprof("peak", path, cwd=tmp_path)) == peaks(path)
     text = (tmp_path / "functions.dat").read_text()
-    # The function lines are written by the program, the command by mprof: whichever comes first.
+    # The program writes the function lines and mprof the command, in either order.
     assert text.count("FUNC ") == 2
     chart = heaptide("plot", tmp_path / "functions.dat").stdout
     assert "outer " in chart
     assert "inner " in chart
     outer = next(line.split() for line in text.splitlines() if line.startswith("FUNC") and "outer" in line)
     times = [float(line.split()[2]) for line in text.splitlines() if line.startswith("MEM")]
-    # Without a sample in between mprof fails.
+    # mprof fails without a sample during the function.
     if any(float(outer[3]) <= time <= float(outer[5]) for time in times):
         of_function = mprof("peak", "--func", outer[1], "functions.dat", cwd=tmp_path)
         assert of_function == heaptide("peak", "--func", outer[1], "functions.dat", cwd=tmp_path).stdout

