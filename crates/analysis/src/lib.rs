@@ -9,6 +9,7 @@
 
 pub mod aggregate;
 pub mod diff;
+mod files;
 pub mod filter;
 pub mod findings;
 pub mod heap;
@@ -20,7 +21,7 @@ pub mod symbols;
 pub mod timeline;
 pub mod window;
 
-pub use aggregate::{FlameLimits, LineChoice, flame, lines, stacks, stats, summary, tree};
+pub use aggregate::{FlameLimits, FlameTree, LineChoice, lines, stacks, stats, summary, tree};
 pub use diff::Comparison;
 pub use filter::{Filter, NoMatch};
 pub use findings::findings;

@@ -8,6 +8,7 @@ use heaptide_tally::{HeapSeries, Snapshot};
 use rustc_hash::FxHashMap;
 
 use crate::aggregate::Line;
+use crate::files;
 use crate::filter::Filter;
 use crate::load::{VisibleFrame, frames, visible_frames};
 use crate::model::Reading;
@@ -34,7 +35,7 @@ pub struct LiveReader {
 impl LiveReader {
     pub fn open(path: &Path) -> Result<LiveReader, OpenError> {
         Ok(LiveReader {
-            follower: Follower::open(path)?,
+            follower: files::follow_capture(path)?,
             names: Names::default(),
             shown: Vec::new(),
             natives: NativeNames::default(),

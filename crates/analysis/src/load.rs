@@ -13,6 +13,7 @@ use heaptide_tally::replay;
 use heaptide_tally::{StackId, Stacks, Sums, Tally, TallyOptions};
 use rustc_hash::FxHashMap;
 
+use crate::files;
 use crate::filter::{Filter, NoMatch, SiteFilter};
 use crate::symbols::{Location, LocationId, Names, NativeNames};
 use crate::window::Window;
@@ -172,7 +173,7 @@ fn sum_up(
         // A program that keeps its capture small moves things about in the file while it runs.
         let may_have_moved = capture.header.mode.aggregate && capture.registry.end.is_none();
         if !is_whole && may_have_moved && n_attempts < MAX_ATTEMPTS {
-            if let Ok(moved) = Capture::open(&capture.path) {
+            if let Ok(moved) = files::open_capture(&capture.path) {
                 capture = moved;
                 n_attempts += 1;
                 continue;

@@ -152,7 +152,7 @@ fn tree_of_both_sides_keeps_every_byte_on_its_side_and_starts_them_together() {
         session(&early, &["alloc a 100 at main:3; time 500; end 1000"]),
         session(&late, &["alloc a 70 at main:3; time 500; end 2000"]),
     );
-    let flame = comparison.flame(FlameLimits::default());
+    let flame = comparison.flame_tree().cut(FlameLimits::default());
     let mut sums = [0, 0];
     for own in &flame.own {
         let thread = flame.origins[own.origin as usize].thread;

@@ -4,7 +4,7 @@ use heaptide_analysis::aggregate::{FlameLimits, GroupBy, TreeLimits, TreeShape};
 use heaptide_analysis::filter::{NoMatch, Pattern};
 use heaptide_analysis::model::NodeContent;
 use heaptide_analysis::{
-    Filter, Measure, Request, Session, flame, load_with, stacks, stats, summary, tree,
+    Filter, FlameTree, Measure, Request, Session, load_with, stacks, stats, summary, tree,
 };
 use heaptide_capture::Capture;
 use heaptide_testkit::{capture, capture_bytes, header};
@@ -59,7 +59,7 @@ fn views(session: &Session) -> [u64; 3] {
         sites().map(|site| site.total.bytes).sum(),
     ];
     assert_eq!(of_sites, seen);
-    let page = flame(session, FlameLimits::default());
+    let page = FlameTree::new(session).cut(FlameLimits::default());
     let of_page = [0, 1, 2].map(|at| {
         page.own
             .iter()

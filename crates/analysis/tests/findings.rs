@@ -3,7 +3,7 @@
 use heaptide_analysis::aggregate::FlameLimits;
 use heaptide_analysis::model::flame::FlameContent;
 use heaptide_analysis::model::{Finding, Number};
-use heaptide_analysis::{Request, Session, findings, flame, load_with, stats};
+use heaptide_analysis::{FlameTree, Request, Session, findings, load_with, stats};
 use heaptide_capture::Capture;
 use heaptide_testkit::{capture, capture_bytes, header};
 
@@ -78,7 +78,7 @@ fn growing_line_is_reported_and_the_others_are_not() {
 #[test]
 fn finding_of_a_page_leads_to_its_frame() {
     let session = session(&service());
-    let page = flame(&session, FlameLimits::default());
+    let page = FlameTree::new(&session).cut(FlameLimits::default());
     assert!(!page.findings.is_empty());
     for (finding, node) in &page.findings {
         let node = page.nodes[node.expect("a node") as usize];

@@ -4,7 +4,7 @@ use heaptide_analysis::Measure;
 use heaptide_analysis::aggregate::FlameLimits;
 use heaptide_analysis::model::Flame;
 use heaptide_analysis::model::flame::FlameContent;
-use heaptide_analysis::{Request, Session, flame, load, load_with, stats};
+use heaptide_analysis::{FlameTree, Request, Session, load, load_with, stats};
 use heaptide_capture::{Capture, Header};
 use heaptide_testkit::{capture, capture_bytes, header};
 
@@ -58,7 +58,7 @@ fn node_holds_its_own_bytes_at_the_peak_at_the_end_and_in_all_by_thread() {
         free a
         alloc d 20 at main:3
     ";
-    let flame = flame(&session(&[script]), FlameLimits::default());
+    let flame = FlameTree::new(&session(&[script])).cut(FlameLimits::default());
     let mut paths = paths(&flame);
     paths.sort();
     let expected = [
@@ -86,7 +86,7 @@ fn small_frames_become_one_that_says_how_many_and_no_byte_is_lost() {
         min_share: 0.5,
         ..FlameLimits::default()
     };
-    let cut = flame(&session, limits);
+    let cut = FlameTree::new(&session).cut(limits);
     let expected = [
         "main:3 > big:7 [0] 100000/1 100000/1 100000/1",
         "main:3 > big:7 > cut 2 [0] 5/1 5/1 5/1",
@@ -97,7 +97,7 @@ fn small_frames_become_one_that_says_how_many_and_no_byte_is_lost() {
         max_frames: 2,
         ..FlameLimits::default()
     };
-    let few = flame(&session, few);
+    let few = FlameTree::new(&session).cut(few);
     let n_frames = few.nodes.iter();
     let n_frames = n_frames.filter(|node| matches!(node.content, FlameContent::Frame(_)));
     assert!(n_frames.count() <= 2);
@@ -109,7 +109,7 @@ fn small_frames_become_one_that_says_how_many_and_no_byte_is_lost() {
 #[test]
 fn tree_of_two_processes_is_one_and_knows_whose_bytes_are_whose() {
     let session = session(&["alloc a 100 at main:3", "alloc b 30 at main:3"]);
-    let flame = flame(&session, FlameLimits::default());
+    let flame = FlameTree::new(&session).cut(FlameLimits::default());
     assert_eq!(
         paths(&flame),
         ["main:3 [0] 100/1 100/1 100/1", "main:3 [1] 30/1 30/1 30/1"]
@@ -124,7 +124,7 @@ fn import_system_is_marked_and_modules_are_named() {
     let script = "
         alloc a 10 at main:3 > _find_and_load@<frozen importlib._bootstrap>:5 > <module>@/usr/lib/python3.12/json.py:1
     ";
-    let flame = flame(&session(&[script]), FlameLimits::default());
+    let flame = FlameTree::new(&session(&[script])).cut(FlameLimits::default());
     let described: Vec<(bool, Option<&str>)> = flame
         .locations
         .iter()
@@ -155,7 +155,11 @@ fn source_text_is_taken_from_the_programs_folder_unless_it_is_not_wanted() {
         let capture = Capture::from_bytes(bytes).expect("a capture");
         load(vec![capture], &mut |_| {})
     };
-    let source = |limits| flame(&session(), limits).locations[0].source.clone();
+    let source = |limits| {
+        FlameTree::new(&session()).cut(limits).locations[0]
+            .source
+            .clone()
+    };
     assert_eq!(
         source(FlameLimits::default()).as_deref(),
         Some("rows = load()")
@@ -203,7 +207,7 @@ fn with_lives(scripts: &[(u64, &str)], max_lives: usize) -> Flame {
         max_lives,
         ..FlameLimits::default()
     };
-    flame(&session, limits)
+    FlameTree::new(&session).cut(limits)
 }
 
 const GROWING: &str = "

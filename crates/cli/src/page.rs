@@ -1,8 +1,7 @@
 //! What the commands that make pages have in common: their options, and where a page goes.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use heaptide_analysis::Request;
-use heaptide_analysis::aggregate::FlameLimits;
+use heaptide_analysis::{FlameLimits, FlameTree, Request};
 use heaptide_report::html::{self, Page};
 use heaptide_report::json::flame::FirstView;
 
@@ -57,9 +56,9 @@ impl<'a> PageOutput<'a> {
             ..filters::request(self.matches)
         };
         let session = input::session_with(self.matches, request)?;
-        let mut make = |limits| heaptide_analysis::flame(&session, limits);
+        let tree = FlameTree::new(&session);
         let mut output = self.destination.open()?;
-        output.write(|out| html::page(out, self.page, &mut make, limits(self.matches), first))?;
+        output.write(|out| html::page(out, self.page, &tree, limits(self.matches), first))?;
         output.finish()
     }
 }

@@ -12,7 +12,7 @@ mod timeline;
 mod tree;
 
 pub use common_peak::common_peak;
-pub use flame::{FlameLimits, flame};
+pub use flame::{FlameLimits, FlameTree};
 pub use lifetimes::lifetimes;
 pub use lines::{LineChoice, lines};
 pub use quality::quality;

@@ -10,13 +10,11 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use crate::aggregate::{common_peak, quality};
+use crate::aggregate::{FlameTree, common_peak, quality};
 use crate::load::{Process, Session};
-use crate::model::Flame;
 use crate::model::Measure;
 use crate::model::diff::{Diff, DiffSide, Estimate};
 use crate::symbols::{Location, Modules};
-use crate::{FlameLimits, flame};
 
 /// Two sessions as one.
 pub struct Comparison {
@@ -70,10 +68,8 @@ impl Comparison {
     }
 
     /// Both sides as one tree, in which each process is on its side.
-    pub fn flame(&self, limits: FlameLimits) -> Flame {
-        let mut both = flame(&self.session, limits);
-        forget_old_lines(&mut both, self.n_before);
-        both
+    pub fn flame_tree(&self) -> FlameTree<'_> {
+        FlameTree::of_comparison(&self.session, self.n_before)
     }
 }
 
@@ -130,29 +126,6 @@ fn files_by_path(session: &Session) -> FxHashMap<String, Rc<str>> {
         }
     }
     files
-}
-
-/// The text of a line that only the earlier side has would be read from the later side's file, where it may be
-/// another one.
-fn forget_old_lines(both: &mut Flame, n_before: usize) {
-    let mut is_new = vec![false; both.locations.len()];
-    for own in &both.own {
-        let thread = both.origins[own.origin as usize].thread;
-        let process = both.threads[thread as usize].process;
-        let mut at = own.node;
-        while process as usize >= n_before && at != 0 {
-            let node = both.nodes[at as usize];
-            if let crate::model::flame::FlameContent::Frame(location) = node.content {
-                is_new[location as usize] = true;
-            }
-            at = node.parent;
-        }
-    }
-    for (location, is_new) in both.locations.iter_mut().zip(is_new) {
-        if !is_new {
-            location.source = None;
-        }
-    }
 }
 
 /// A location without its line.

@@ -13,6 +13,7 @@ use heaptide_capture::{Capture, DecodedChunk, Frame, OpAction};
 use heaptide_tally::replay_until;
 use rustc_hash::FxHashMap;
 
+use crate::files;
 use crate::symbols::names::Resolver;
 
 /// What a block may have beside its object: the collector's header, words for dict and weak references, rounding.
@@ -36,12 +37,12 @@ pub fn recording_of(header: &HeapHeader, path: &Path) -> Option<PathBuf> {
     [Some(then), beside]
         .into_iter()
         .flatten()
-        .find(|place| place.is_file())
+        .find(|path| files::exists(path))
 }
 
 /// The stacks that the capture at `path` knows, or a sentence that says why there are none.
 pub fn join_file(snapshot: &HeapSnapshot, path: &Path) -> Result<AllocationStacks, String> {
-    let capture = Capture::open(path).map_err(|error| error.to_string())?;
+    let capture = files::open_capture(path).map_err(|error| error.to_string())?;
     let path = path.display();
     Err(match join(snapshot, &capture) {
         Ok((stacks, n_found)) if n_found > 0 => return Ok(stacks),

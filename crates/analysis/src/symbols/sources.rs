@@ -1,30 +1,25 @@
-//! The text of source lines, for reports made where the program's files are. The only file access of this crate.
-//!
-//! A capture may come from anywhere and name any file, so only regular files that are called like Python source are
-//! opened, only so much is read, and nothing is told of a file that changed after the program had read it.
+//! The text of source lines, for reports made on a machine that has the program's files.
 
-use std::fs;
-use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustc_hash::FxHashMap;
 
-const ENDINGS: [&str; 4] = [".py", ".pyw", ".pyx", ".pxd"];
-const MAX_FILE_BYTES: u64 = 4 << 20;
+use crate::files;
+
 /// Longer lines are cut: they are data, not code.
 const MAX_LINE_CHARS: usize = 160;
 
 pub struct Sources {
     working_directory: String,
-    /// Files changed later than this are not those that ran.
+    /// Files that changed later are not the ones that ran.
     ended: SystemTime,
     files: FxHashMap<String, Option<Vec<Box<str>>>>,
     n_bytes_left: usize,
 }
 
 impl Sources {
-    /// `max_bytes` of text are given out at most.
+    /// At most `max_bytes` of text are returned in all.
     pub fn new(working_directory: &str, ended_unix_ns: u64, max_bytes: usize) -> Sources {
         Sources {
             working_directory: working_directory.to_owned(),
@@ -34,7 +29,7 @@ impl Sources {
         }
     }
 
-    /// The line without its indentation, or `None` if it is empty or cannot be had.
+    /// The line without its indentation, or `None` if it is empty or cannot be read.
     pub fn line(&mut self, file: &str, line: i32) -> Option<String> {
         let at = usize::try_from(line).ok()?.checked_sub(1)?;
         let text = self.lines(file)?.get(at)?.trim();
@@ -46,36 +41,21 @@ impl Sources {
         (!cut.is_empty()).then_some(cut)
     }
 
-    /// All lines of a file as they are, or `None` if they cannot be had.
+    /// All lines of a file unchanged, or `None` if they cannot be read.
     pub fn lines(&mut self, file: &str) -> Option<&[Box<str>]> {
         if !self.files.contains_key(file) {
-            let lines = read(&Path::new(&self.working_directory).join(file), self.ended);
+            let lines =
+                files::source_lines(&Path::new(&self.working_directory).join(file), self.ended);
             self.files.insert(file.to_owned(), lines);
         }
         self.files.get(file)?.as_deref()
     }
 }
 
-fn read(path: &Path, ended: SystemTime) -> Option<Vec<Box<str>>> {
-    let name = path.file_name()?.to_str()?;
-    if !ENDINGS.iter().any(|ending| name.ends_with(ending)) {
-        return None;
-    }
-    // Asked of the name first: opening a pipe would wait for its other end.
-    let known = fs::metadata(path).ok()?;
-    if !known.is_file() || known.len() > MAX_FILE_BYTES || known.modified().ok()? > ended {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path).ok()?;
-    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    Some(text.lines().map(Box::from).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const LATER: u64 = u64::MAX;
 
@@ -87,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn line_is_told_without_its_indentation_and_cut_if_it_is_long() {
+    fn line_loses_its_indentation_and_is_cut_if_it_is_long() {
         let folder = folder("lines");
         let long = "x".repeat(500);
         fs::write(folder.join("a.py"), format!("one\n    two\n\n{long}\n")).expect("written");

@@ -1,28 +1,28 @@
-//! Puts one timeline, or many, into a chart.
+//! Charts of one timeline or several.
 //!
 //! Runs that overlap in time are parts of one larger run: they share a clock, and their sum is the first curve. Runs
-//! that do not are compared, so each begins at zero.
+//! that do not overlap are compared, so each begins at zero.
 
 use std::collections::{BTreeMap, HashSet};
 
 use heaptide_timeline::{Ending, Point, Process, Timeline};
 
 use super::names::short_names;
-use super::numbers::{forecast, line_of, peak, sum_of};
+use super::numbers::{forecast, line_of, peak, sum_of, thinned};
 use crate::model::chart::{Bracket, Chart, ChartNote, Series, SeriesRole, Trend};
 
-/// More curves than this cannot be told apart.
+/// More curves than this cannot be distinguished.
 const MAX_CHILDREN: usize = 10;
-/// A limit this many times above the peak would press the curves to the floor.
+/// A limit this many times above the peak is not drawn: it would flatten the curves.
 const FAR: u64 = 4;
-/// Nodes of one run need not start at the same instant, and their clocks need not agree.
+/// Nodes of one run may start this far apart, and their clocks may differ.
 const APART_S: f64 = 10.0;
 
-/// What the user asked for.
+/// The user's options.
 #[derive(Clone, Debug, Default)]
 pub struct ChartOptions {
     pub title: Option<String>,
-    /// Seconds from the chart's zero.
+    /// In seconds from the chart's zero.
     pub window: Option<(f64, f64)>,
     pub has_slope: bool,
     pub has_no_functions: bool,
@@ -31,16 +31,16 @@ pub struct ChartOptions {
     pub max_points: usize,
 }
 
-/// A timeline with what it is called and its start in local time.
+/// A timeline with its name and its start in local time.
 pub struct Named<'a> {
     pub name: String,
     pub started: String,
     pub timeline: &'a Timeline,
 }
 
-/// The chart of all of them. Without timelines it is empty.
+/// Returns the chart of all runs; it is empty if there are none.
 pub fn chart(runs: &[Named<'_>], options: &ChartOptions) -> Chart {
-    let is_one_clock = runs.len() == 1 || are_together(runs);
+    let is_one_clock = runs.len() == 1 || overlap(runs);
     let zero_of = |run: &Named<'_>| run.timeline.span().map_or(0.0, |span| span.0);
     let shared_zero = runs.iter().map(zero_of).fold(f64::INFINITY, f64::min);
     let zero = |run: &Named<'_>| {
@@ -91,9 +91,9 @@ pub fn chart(runs: &[Named<'_>], options: &ChartOptions) -> Chart {
     builder.finish()
 }
 
-/// Whether every run begins before all earlier ones are over. A second run on the same host that follows at once is to be
-/// compared with the first, not added to it.
-fn are_together(runs: &[Named<'_>]) -> bool {
+/// Whether every run begins before all earlier ones end. On one host, a run that follows another at once does not overlap:
+/// it is compared with the first, not added to it.
+fn overlap(runs: &[Named<'_>]) -> bool {
     let nodes: HashSet<_> = runs
         .iter()
         .map(|run| (&run.timeline.header.host, run.timeline.header.rank))
@@ -161,19 +161,19 @@ impl Builder<'_> {
                     to: end(&curve[curve.len() - 1]),
                 }
             });
-        let place = |point: Point| (point.time_s - zero, point.bytes);
+        let xy = |point: Point| (point.time_s - zero, point.bytes);
         self.chart.series.push(Series {
             role,
-            peak: peak(&curve).map(place),
+            peak: peak(&curve).map(xy),
             points: thinned(&curve, self.options.max_points)
                 .into_iter()
-                .map(place)
+                .map(xy)
                 .collect(),
             trend,
         });
     }
 
-    /// What only the chart of one run shows.
+    /// Adds the parts that only the chart of one run has.
     fn single(&mut self, timeline: &Timeline, zero: f64) {
         let mut children: Vec<&Process> = timeline.children().iter().collect();
         if let (Some(root), true) = (
@@ -219,8 +219,8 @@ impl Builder<'_> {
         for call in &timeline.calls {
             let next = numbers.len();
             let number = *numbers.entry(&call.function).or_insert(next);
-            let place = |point: Point| (point.time_s - zero, point.bytes);
-            let (begin, end) = (place(call.begin), place(call.end));
+            let xy = |point: Point| (point.time_s - zero, point.bytes);
+            let (begin, end) = (xy(call.begin), xy(call.end));
             let is_outside = self
                 .options
                 .window
@@ -252,7 +252,7 @@ impl Builder<'_> {
         let Some(limit) = timeline.limit() else {
             return;
         };
-        // The limit is on what the whole group uses, where that is known.
+        // The limit applies to the whole control group, if its size is known.
         let curve = if timeline.group.is_empty() {
             &timeline.total
         } else {
@@ -267,7 +267,7 @@ impl Builder<'_> {
         } else {
             self.chart.limit = Some(limit);
         }
-        // Where the kernel killed there is nothing left to foretell.
+        // After an out-of-memory kill there is nothing to forecast.
         let forecast = forecast(curve, limit).filter(|_| timeline.n_oom_kills == 0);
         if let Some(seconds) = forecast {
             let has_ended = !matches!(timeline.ending, None | Some(Ending::StillRunning));
@@ -341,36 +341,6 @@ impl Builder<'_> {
     }
 }
 
-/// About as many points as asked for: of each stretch its first, smallest, largest and last.
-fn thinned(curve: &[Point], max_points: usize) -> Vec<Point> {
-    if max_points == 0 || curve.len() <= max_points {
-        return curve.to_vec();
-    }
-    let stretch = curve.len().div_ceil((max_points / 4).max(1));
-    let mut kept = Vec::new();
-    for part in curve.chunks(stretch) {
-        let extreme = |largest: bool| {
-            let places = 0..part.len();
-            if largest {
-                places.max_by_key(|&at| part[at].bytes)
-            } else {
-                places.min_by_key(|&at| part[at].bytes)
-            }
-        };
-        let mut places = [Some(0), extreme(false), extreme(true), Some(part.len() - 1)]
-            .map(|at| at.unwrap_or(0));
-        places.sort_unstable();
-        let mut last = None;
-        for at in places {
-            if last != Some(at) {
-                kept.push(part[at]);
-            }
-            last = Some(at);
-        }
-    }
-    kept
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -412,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_follow_at_once_are_together_only_if_they_are_of_different_nodes() {
+    fn runs_that_follow_at_once_overlap_only_if_they_are_of_different_nodes() {
         let mut timelines = [run(100, &[5, 6]), run(104, &[7, 3])];
         let has_sum = |timelines: &[Timeline]| {
             let chart = charted(timelines, &ChartOptions::default());
@@ -451,19 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn thinned_curves_keep_their_peaks() {
-        let sizes: Vec<u64> = (0..10_000)
-            .map(|n| if n == 7_777 { 1_000 } else { n % 7 })
-            .collect();
-        let curve = run(0, &sizes).total;
-        let kept = thinned(&curve, 400);
-        assert!(kept.len() <= 400, "{}", kept.len());
-        assert!(kept.contains(&curve[7_777]) && kept.contains(&curve[9_999]));
-        assert!(kept.is_sorted_by(|a, b| a.time_s < b.time_s));
-    }
-
-    #[test]
-    fn limit_far_above_is_told_instead_of_drawn() {
+    fn limit_far_above_the_peak_is_a_note_instead_of_a_line() {
         let mut timeline = run(0, &[10, 20]);
         timeline.limits = vec![(0.0, Some(1_000))];
         let chart = charted(&[timeline.clone()], &ChartOptions::default());

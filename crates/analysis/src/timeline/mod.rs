@@ -1,4 +1,4 @@
-//! Numbers of timelines: peaks, slopes, forecasts, and what a chart of one or many shows.
+//! Peaks, slopes and forecasts of timelines, and charts of one or several.
 
 mod chart;
 mod names;

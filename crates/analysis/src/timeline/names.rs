@@ -1,8 +1,8 @@
-//! Names of functions, as short as they can be without being mistaken for each other.
+//! Function names, shortened as far as they stay distinct.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// For each dotted name its shortest ending that no other name has.
+/// Maps each dotted name to its shortest ending that no other name has.
 pub fn short_names<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, &'a str> {
     let names: BTreeSet<&str> = names.collect();
     let mut short = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Figures of single curves and sums of several. Values hold from one sample to the next.
+//! Peaks, lines, forecasts and sums of curves. A value holds until the next sample.
 
 use heaptide_timeline::{Point, Timeline};
 
@@ -13,8 +13,8 @@ pub fn peak(curve: &[Point]) -> Option<Point> {
     best
 }
 
-/// The peak of the whole run while a function was being called. `None` if it never was, or not when anybody looked. If
-/// there is none of just this name, those are meant whose last words it is, as charts show them.
+/// The peak of the whole run during calls of a function; `None` if no sample was taken during a call. If no function has
+/// exactly this name, it matches the last parts of dotted names, as charts show them.
 pub fn peak_within(timeline: &Timeline, function: &str) -> Option<Point> {
     let is_end = |name: &str| {
         let rest = name.strip_suffix(function);
@@ -53,7 +53,7 @@ impl Line {
     }
 }
 
-/// The line with the least squares. `None` if the curve has no length.
+/// The least-squares line; `None` if the curve has no duration.
 pub fn line_of(curve: &[Point]) -> Option<Line> {
     let from_s = curve.first()?.time_s;
     let n = curve.len() as f64;
@@ -64,8 +64,8 @@ pub fn line_of(curve: &[Point]) -> Option<Line> {
     if spread <= 0.0 {
         return None;
     }
-    let together = |point: &Point| (x(point) - mean_x) * (point.bytes as f64 - mean_y);
-    let bytes_per_s = curve.iter().map(together).sum::<f64>() / spread;
+    let product = |point: &Point| (x(point) - mean_x) * (point.bytes as f64 - mean_y);
+    let bytes_per_s = curve.iter().map(product).sum::<f64>() / spread;
     Some(Line {
         bytes_per_s,
         bytes: mean_y - bytes_per_s * mean_x,
@@ -73,10 +73,10 @@ pub fn line_of(curve: &[Point]) -> Option<Line> {
     })
 }
 
-/// Seconds from the end of the curve until it reaches the limit, if its second half goes on as it did. `None` if it does
-/// not grow, or too slowly to be more than noise.
+/// Seconds from the end of the curve until it reaches the limit, if it continues like its second half. `None` if it does
+/// not grow, or no faster than noise.
 pub fn forecast(curve: &[Point], limit: u64) -> Option<f64> {
-    /// The beginning of a run, with its imports, says little about what follows.
+    /// The first half is left out: imports at the start do not predict the rest.
     const BEGIN: usize = 2;
     const MIN_POINTS: usize = 8;
     let recent = &curve[curve.len() / BEGIN..];
@@ -86,20 +86,20 @@ pub fn forecast(curve: &[Point], limit: u64) -> Option<f64> {
     }
     let line = line_of(recent)?;
     let grown = line.bytes_per_s * (last.time_s - line.from_s);
-    // Steps to and fro: what is left of the line's rise must be larger than what the points stray from it.
-    let stray = recent
+    // The line must rise by more than twice the standard deviation of the points from it.
+    let deviation = recent
         .iter()
         .map(|point| (point.bytes as f64 - line.at(point.time_s)).powi(2))
         .sum::<f64>();
-    let stray = (stray / recent.len() as f64).sqrt();
-    if grown <= 2.0 * stray || grown < 1_000_000.0_f64.min(limit as f64 / 1000.0) {
+    let deviation = (deviation / recent.len() as f64).sqrt();
+    if grown <= 2.0 * deviation || grown < 1_000_000.0_f64.min(limit as f64 / 1000.0) {
         return None;
     }
     Some((limit - last.bytes) as f64 / line.bytes_per_s)
 }
 
-/// All curves together, at every moment at which one of them has a sample. Each counts from its first sample to its last,
-/// and a little longer than its own interval beyond it, so that the sum does not break off between two samples.
+/// The sum of all curves at every time at which one of them has a sample. A curve counts from its first sample until one
+/// mean interval after its last, so that the sum does not drop between two samples.
 pub fn sum_of(curves: &[&[Point]]) -> Vec<Point> {
     let mut moments: Vec<(f64, usize, u64)> = Vec::new();
     for (which, curve) in curves.iter().enumerate() {
@@ -133,6 +133,36 @@ pub fn sum_of(curves: &[&[Point]]) -> Vec<Point> {
     sums
 }
 
+/// Thins a curve out to about `max_points`: from each interval it keeps the first, smallest, largest and last point.
+pub fn thinned(curve: &[Point], max_points: usize) -> Vec<Point> {
+    if max_points == 0 || curve.len() <= max_points {
+        return curve.to_vec();
+    }
+    let interval = curve.len().div_ceil((max_points / 4).max(1));
+    let mut kept = Vec::new();
+    for part in curve.chunks(interval) {
+        let extreme = |largest: bool| {
+            let positions = 0..part.len();
+            if largest {
+                positions.max_by_key(|&at| part[at].bytes)
+            } else {
+                positions.min_by_key(|&at| part[at].bytes)
+            }
+        };
+        let mut positions = [Some(0), extreme(false), extreme(true), Some(part.len() - 1)]
+            .map(|at| at.unwrap_or(0));
+        positions.sort_unstable();
+        let mut last = None;
+        for at in positions {
+            if last != Some(at) {
+                kept.push(part[at]);
+            }
+            last = Some(at);
+        }
+    }
+    kept
+}
+
 #[cfg(test)]
 mod tests {
     use heaptide_timeline::Call;
@@ -160,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn function_is_known_by_its_whole_name_or_by_the_end_of_it() {
+    fn function_is_matched_by_its_whole_name_or_its_last_parts() {
         let call = |name: &str, time_s| Call {
             function: name.into(),
             begin: Point { time_s, bytes: 0 },
@@ -194,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_growth_reaches_the_limit_when_it_says() {
+    fn forecast_of_steady_growth_is_right() {
         let points: Vec<Point> = (0..100)
             .map(|n| Point {
                 time_s: f64::from(n),
@@ -206,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_wavers_has_no_forecast() {
+    fn fluctuating_curve_has_no_forecast() {
         let points: Vec<Point> = (0..100)
             .map(|n| Point {
                 time_s: f64::from(n),
@@ -234,5 +264,18 @@ mod tests {
             (Some(10), Some(11), Some(12), Some(10))
         );
         assert_eq!(sums.last().map(|point| point.time_s), Some(2.0));
+    }
+
+    #[test]
+    fn thinned_curves_keep_their_peaks() {
+        let point = |n: u32| Point {
+            time_s: f64::from(n),
+            bytes: if n == 7_777 { 1_000 } else { n as u64 % 7 },
+        };
+        let curve: Vec<Point> = (0..10_000).map(point).collect();
+        let kept = thinned(&curve, 400);
+        assert!(kept.len() <= 400, "{}", kept.len());
+        assert!(kept.contains(&curve[7_777]) && kept.contains(&curve[9_999]));
+        assert!(kept.is_sorted_by(|a, b| a.time_s < b.time_s));
     }
 }

@@ -177,8 +177,8 @@ fn page(
         n_before: comparison.n_before(),
         diff,
     };
-    let mut make = |limits| comparison.flame(limits);
-    html::diff_page(out, &mut make, limits(matches), first, sides)
+    let tree = comparison.flame_tree();
+    html::diff_page(out, &tree, limits(matches), first, sides)
 }
 
 fn sides(matches: &ArgMatches) -> Result<[Vec<PathBuf>; 2], Failure> {

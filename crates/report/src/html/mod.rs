@@ -11,8 +11,8 @@ use std::io::{self, BufWriter, Write};
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
-use heaptide_analysis::FlameLimits;
 use heaptide_analysis::model::Flame;
+use heaptide_analysis::{FlameLimits, FlameTree};
 
 use crate::json::flame::{FirstView, Sides, flame as write_data};
 
@@ -36,14 +36,11 @@ pub enum Page {
     Timeline,
 }
 
-/// Makes the tree of a page, no larger than the limits say.
-pub type Maker<'a> = &'a mut dyn FnMut(FlameLimits) -> Flame;
-
 /// Writes a page with its data.
 pub fn page(
     out: &mut dyn Write,
     page: Page,
-    make: Maker,
+    tree: &FlameTree,
     limits: FlameLimits,
     first: FirstView,
 ) -> io::Result<()> {
@@ -52,7 +49,7 @@ pub fn page(
         Page::Table => TABLE,
         Page::Timeline => TIMELINE,
     };
-    fill(out, template, make, limits, &|data, flame| {
+    fill(out, template, tree, limits, &|data, flame| {
         write_data(data, flame, first, None)
     })
 }
@@ -60,12 +57,12 @@ pub fn page(
 /// Writes the page of a comparison, whose tree is that of both sides.
 pub fn diff_page(
     out: &mut dyn Write,
-    make: Maker,
+    tree: &FlameTree,
     limits: FlameLimits,
     first: FirstView,
     sides: Sides,
 ) -> io::Result<()> {
-    fill(out, DIFF, make, limits, &|data, flame| {
+    fill(out, DIFF, tree, limits, &|data, flame| {
         write_data(data, flame, first, Some(sides))
     })
 }
@@ -76,14 +73,19 @@ type WriteData<'a> = &'a dyn Fn(&mut dyn Write, &Flame) -> io::Result<()>;
 fn fill(
     out: &mut dyn Write,
     template: &str,
-    make: Maker,
+    tree: &FlameTree,
     limits: FlameLimits,
     write: WriteData,
 ) -> io::Result<()> {
     let (before, behind) = template
         .split_once(PLACE)
         .ok_or_else(|| io::Error::other("this build's page has no place for data"))?;
-    let packed = fit(make, limits, MAX_BYTES - template.len(), write)?;
+    let packed = fit(
+        &|limits| tree.cut(limits),
+        limits,
+        MAX_BYTES - template.len(),
+        write,
+    )?;
     out.write_all(before.as_bytes())?;
     out.write_all(base64(&packed).as_bytes())?;
     out.write_all(behind.as_bytes())
@@ -92,13 +94,13 @@ fn fill(
 /// The packed data of the largest tree whose text has at most so many bytes. How much a frame takes depends on names,
 /// threads and allocators, so it is tried: a tree that is too large is made again, as much smaller as it was too large.
 fn fit(
-    make: Maker,
+    cut: &dyn Fn(FlameLimits) -> Flame,
     mut limits: FlameLimits,
     max_bytes: usize,
     write: WriteData,
 ) -> io::Result<Vec<u8>> {
     loop {
-        let flame = make(limits);
+        let flame = cut(limits);
         let packer = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
         // The writer of data writes a number at a time.
         let mut data = BufWriter::with_capacity(1 << 16, packer);
@@ -186,9 +188,9 @@ mod tests {
 
     #[test]
     fn data_that_is_too_large_is_made_smaller_until_it_fits() {
-        let mut asked = Vec::new();
-        let mut make = |limits: FlameLimits| {
-            asked.push(limits.max_frames);
+        let asked = std::cell::RefCell::new(Vec::new());
+        let cut = |limits: FlameLimits| {
+            asked.borrow_mut().push(limits.max_frames);
             let node = FlameNode {
                 parent: 0,
                 content: FlameContent::NoFrames,
@@ -204,10 +206,10 @@ mod tests {
                 out.write_all(&noise.to_le_bytes())
             })
         };
-        let packed = fit(&mut make, FlameLimits::default(), 20_000, &write).expect("written");
+        let packed = fit(&cut, FlameLimits::default(), 20_000, &write).expect("written");
         assert!(packed.len() * 4 / 3 <= 20_000, "{}", packed.len());
         assert!(packed.len() * 4 / 3 > 10_000, "{}", packed.len());
-        assert_eq!(asked.len(), 2, "{asked:?}");
+        assert_eq!(asked.borrow().len(), 2, "{asked:?}");
     }
 
     #[test]

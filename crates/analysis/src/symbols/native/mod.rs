@@ -4,8 +4,8 @@
 //! debug files, if these are the ones that the program had loaded, which their build ids tell. A library without symbols
 //! has exported names; code between those is named by where its function begins.
 
+mod candidates;
 mod demangle;
-mod files;
 mod object_file;
 
 use std::collections::BTreeSet;
@@ -104,7 +104,7 @@ impl NativeNames {
         if offsets.is_empty() {
             return Vec::new();
         }
-        let candidates = files::candidates(module);
+        let candidates = candidates::candidates(module);
         let mut objects: Vec<ObjectFile> = candidates
             .iter()
             .filter_map(|path| ObjectFile::read(path))

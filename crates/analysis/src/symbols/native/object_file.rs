@@ -1,7 +1,6 @@
 //! One file with symbols: its functions, and what its debug information says of their lines and of what was inlined.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -11,6 +10,7 @@ use object::{Object, ObjectSection, ObjectSymbol, ReadCache, SymbolKind};
 
 use super::NativeName;
 use super::demangle::readable;
+use crate::files;
 
 type Reader = EndianRcSlice<RunTimeEndian>;
 
@@ -26,7 +26,7 @@ pub struct Identity {
 
 /// `None` if the file cannot be read or is no library.
 pub fn identity(path: &Path) -> Option<Identity> {
-    let cache = ReadCache::new(File::open(path).ok()?);
+    let cache = ReadCache::new(files::open_library(path)?);
     let object = object::File::parse(&cache).ok()?;
     let build_id = object
         .build_id()
@@ -58,7 +58,7 @@ pub struct ObjectFile {
 impl ObjectFile {
     /// `None` if the file cannot be read.
     pub fn read(path: &Path) -> Option<ObjectFile> {
-        let cache = ReadCache::new(File::open(path).ok()?);
+        let cache = ReadCache::new(files::open_library(path)?);
         let object = object::File::parse(&cache).ok()?;
         let mut functions: Vec<Function> = object
             .symbols()

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use heaptide_capture::ModuleText;
 
 use super::object_file;
+use crate::files;
 
 /// Where distributions put debug files.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
@@ -42,7 +43,7 @@ fn by_build_id(build_id: &[u8]) -> Option<PathBuf> {
     let (first, rest) = build_id.split_first()?;
     let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
     let path = PathBuf::from(format!("{DEBUG_FOLDER}/.build-id/{first:02x}/{rest}.debug"));
-    path.is_file().then_some(path)
+    files::exists(&path).then_some(path)
 }
 
 /// Where a debug file may be that a library names.
@@ -59,6 +60,6 @@ fn beside(library: &Path, name: &str) -> Vec<PathBuf> {
     // The name of the library itself would be no debug file.
     places
         .into_iter()
-        .filter(|path| path != library && path.is_file())
+        .filter(|path| path != library && files::exists(path))
         .collect()
 }

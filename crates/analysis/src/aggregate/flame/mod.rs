@@ -1,0 +1,293 @@
+//! The call tree of the pages: all stacks of all processes as one tree, cut to the size of a page.
+
+mod cut;
+
+use std::rc::Rc;
+
+use heaptide_tally::Lifetime;
+use rustc_hash::FxHashMap;
+
+use super::stacks;
+use super::timeline::timeline;
+use crate::load::Session;
+use crate::model::flame::{
+    Flame, FlameContent, FlameLife, FlameLives, FlameLocation, FlameNode, FlameProcess,
+    FlameThread, Origin, Own,
+};
+use crate::model::{Finding, Location, StackModel};
+use crate::symbols::{Modules, Sources, is_import_system};
+use cut::WholeTree;
+
+/// How much of the tree a page gets.
+#[derive(Clone, Copy, Debug)]
+pub struct FlameLimits {
+    /// Frames with a smaller share in every measure are cut, even if there is room for them.
+    pub min_share: f64,
+    /// The largest number of frames; the largest frames are kept.
+    pub max_frames: usize,
+    /// Bytes of source text; 0 for none.
+    pub max_source_bytes: usize,
+    /// The largest number of lifetime entries. If there are more, time bins are merged in pairs until they fit.
+    pub max_lives: usize,
+}
+
+impl Default for FlameLimits {
+    fn default() -> Self {
+        FlameLimits {
+            min_share: 0.0,
+            max_frames: 100_000,
+            max_source_bytes: 512 << 10,
+            max_lives: 120_000,
+        }
+    }
+}
+
+/// The whole call tree of a session. It is built once and cut as often as needed until a page has the right size.
+pub struct FlameTree<'a> {
+    session: &'a Session,
+    model: StackModel,
+    tree: WholeTree,
+    threads: Vec<FlameThread>,
+    origins: Vec<Origin>,
+    /// In a comparison, the number of processes of the earlier side; 0 otherwise.
+    n_before: usize,
+}
+
+impl<'a> FlameTree<'a> {
+    pub fn new(session: &'a Session) -> FlameTree<'a> {
+        FlameTree::of_comparison(session, 0)
+    }
+
+    /// The first `n_before` processes are the earlier side.
+    pub fn of_comparison(session: &'a Session, n_before: usize) -> FlameTree<'a> {
+        let model = stacks(session);
+        let (threads, first_thread) = threads(&model);
+        let mut origins = Interner::default();
+        let mut tree = WholeTree::new(&model);
+        let n_bins = model.processes.iter().map(|process| process.lives.n_bins());
+        // All processes get as many bins as the one with the fewest.
+        let n_bins = n_bins.filter(|&n| n > 0).min().unwrap_or(0);
+        for (process, first) in model.processes.iter().zip(first_thread) {
+            let first_site = tree.n_sites();
+            for site in &process.sites {
+                let origin = origins.number(Origin {
+                    thread: first + site.thread as u32,
+                    allocator: site.allocator,
+                });
+                tree.add(site, origin);
+            }
+            tree.add_lives(&process.lives, n_bins, first_site);
+        }
+        FlameTree {
+            session,
+            model,
+            tree,
+            threads,
+            origins: origins.values,
+            n_before,
+        }
+    }
+
+    /// The tree without the parts that are too small for a page.
+    pub fn cut(&self, limits: FlameLimits) -> Flame {
+        let model = &self.model;
+        let (min_share, cut) = self.tree.cut(limits);
+        let mut lives = cut.lives;
+        while lives.entries.len() > limits.max_lives && lives.edges.len() > 2 {
+            lives.halve();
+        }
+        let findings = model.findings.iter().cloned();
+        let findings = findings.map(|finding| {
+            let node = node_of(&finding, &cut.nodes, &cut.own, |location| {
+                &model.locations[cut.locations[location as usize] as usize]
+            });
+            (finding, node)
+        });
+        let findings = findings.collect();
+        let mut texts = Interner::default();
+        let locations = Locations::new(self.session, model, limits);
+        let mut flame = Flame {
+            start_unix_ns: model.start_unix_ns,
+            end_unix_ns: model.end_unix_ns,
+            peak_bytes: model.peak_bytes,
+            processes: processes(model),
+            threads: self.threads.clone(),
+            timeline: timeline(&model.processes, model.start_unix_ns),
+            locations: locations.describe(&cut.locations, &mut texts),
+            texts: texts.values,
+            nodes: cut.nodes,
+            origins: self.origins.clone(),
+            own: cut.own,
+            lives: FlameLives {
+                edges_ns: self.session.window.coarse(lives.n_bins()),
+                entries: lives.entries.iter().map(life).collect(),
+            },
+            findings,
+            min_share,
+            quality: model.quality.clone(),
+        };
+        if self.n_before > 0 {
+            forget_old_lines(&mut flame, self.n_before);
+        }
+        flame
+    }
+}
+
+/// Removes the text of lines that only the earlier side has: it was read from the later side's file, where the line may be
+/// a different one.
+fn forget_old_lines(both: &mut Flame, n_before: usize) {
+    let mut is_new = vec![false; both.locations.len()];
+    for own in &both.own {
+        let thread = both.origins[own.origin as usize].thread;
+        let process = both.threads[thread as usize].process;
+        let mut at = own.node;
+        while process as usize >= n_before && at != 0 {
+            let node = both.nodes[at as usize];
+            if let FlameContent::Frame(location) = node.content {
+                is_new[location as usize] = true;
+            }
+            at = node.parent;
+        }
+    }
+    for (location, is_new) in both.locations.iter_mut().zip(is_new) {
+        if !is_new {
+            location.source = None;
+        }
+    }
+}
+
+/// The node at the finding's location that is largest by the finding's measure.
+fn node_of<'a>(
+    finding: &Finding,
+    nodes: &[FlameNode],
+    own: &[Own],
+    location: impl Fn(u32) -> &'a Location,
+) -> Option<u32> {
+    let measure = finding.measure?;
+    let is_there = |own: &&Own| match nodes[own.node as usize].content {
+        FlameContent::Frame(at) => Some(location(at)) == finding.location.as_ref(),
+        FlameContent::NoFrames => finding.location.is_none(),
+        _ => false,
+    };
+    let there = own.iter().filter(is_there);
+    let largest = there.max_by_key(|own| own.amounts[measure as usize].bytes)?;
+    Some(largest.node)
+}
+
+fn life(life: &Lifetime) -> FlameLife {
+    FlameLife {
+        own: life.site,
+        birth: life.birth,
+        death: life.death,
+        bytes: life.bytes,
+        count: life.count,
+    }
+}
+
+fn processes(model: &StackModel) -> Vec<FlameProcess> {
+    let describe = |process: &crate::model::ProcessStacks| {
+        let start_ns = process.start_unix_ns.saturating_sub(model.start_unix_ns);
+        FlameProcess {
+            host: process.host.clone(),
+            executable: process.executable.clone(),
+            working_directory: process.working_directory.clone(),
+            python_version: process.python_version,
+            python_allocator: process.python_allocator.clone(),
+            mode: process.mode,
+            start_ns,
+            end_ns: start_ns.saturating_add(process.duration_ns),
+            peak_ns: start_ns.saturating_add(process.peak_elapsed_ns),
+        }
+    };
+    model.processes.iter().map(describe).collect()
+}
+
+/// The threads of all processes, and the number of each process's first thread.
+fn threads(model: &StackModel) -> (Vec<FlameThread>, Vec<u32>) {
+    let mut threads = Vec::new();
+    let mut first = Vec::new();
+    for (number, process) in model.processes.iter().enumerate() {
+        first.push(threads.len() as u32);
+        threads.extend(process.threads.iter().map(|thread| FlameThread {
+            process: number as u32,
+            os_id: thread.os_id,
+            name: thread.name.clone(),
+            is_main: thread.os_id != 0 && thread.os_id == process.main_thread,
+        }));
+    }
+    (threads, first)
+}
+
+/// Numbers values; equal values get the same number.
+struct Interner<T> {
+    values: Vec<T>,
+    known: FxHashMap<T, u32>,
+}
+
+impl<T> Default for Interner<T> {
+    fn default() -> Self {
+        Interner {
+            values: Vec::new(),
+            known: FxHashMap::default(),
+        }
+    }
+}
+
+impl<T: Clone + Eq + std::hash::Hash> Interner<T> {
+    fn number(&mut self, value: T) -> u32 {
+        let values = &mut self.values;
+        *self.known.entry(value.clone()).or_insert_with(|| {
+            values.push(value);
+            values.len() as u32 - 1
+        })
+    }
+}
+
+/// Describes locations: names, module, library and source text.
+struct Locations<'a> {
+    model: &'a StackModel,
+    modules: Option<Modules<'a>>,
+    sources: Option<Sources>,
+}
+
+impl<'a> Locations<'a> {
+    fn new(session: &'a Session, model: &'a StackModel, limits: FlameLimits) -> Locations<'a> {
+        let first = session.processes.first();
+        let directory = first.map_or("", |process| &*process.header.working_directory);
+        let sources = (limits.max_source_bytes > 0)
+            .then(|| Sources::new(directory, model.end_unix_ns, limits.max_source_bytes));
+        Locations {
+            model,
+            modules: first.map(|process| Modules::new(&process.header)),
+            sources,
+        }
+    }
+
+    fn describe(mut self, numbers: &[u32], texts: &mut Interner<Rc<str>>) -> Vec<FlameLocation> {
+        let model = self.model;
+        let locations = numbers
+            .iter()
+            .map(|&number| &model.locations[number as usize]);
+        locations.map(|at| self.location(at, texts)).collect()
+    }
+
+    fn location(&mut self, at: &Location, texts: &mut Interner<Rc<str>>) -> FlameLocation {
+        let module = self
+            .modules
+            .as_ref()
+            .and_then(|known| known.of_location(at));
+        let sources = self.sources.as_mut();
+        FlameLocation {
+            function: texts.number(at.function.clone()),
+            file: texts.number(at.file.clone()),
+            line: at.line,
+            module: module.map(|module| texts.number(module.into())),
+            is_import_system: is_import_system(&at.file),
+            library: at
+                .library
+                .as_ref()
+                .map(|library| texts.number(library.clone())),
+            source: sources.and_then(|sources| sources.line(&at.file, at.line)),
+        }
+    }
+}

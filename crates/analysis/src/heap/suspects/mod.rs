@@ -1,0 +1,320 @@
+//! Leak suspects: where bytes accumulate, what they are, what holds them, and which shape of leak this is.
+//!
+//! The search follows large branches of the dominator tree from the top down, to the object below which no large branch is
+//! left: its accumulation point. Small branches below a namespace or the top are grouped by kind, because objects held by
+//! several others have no dominator of their own. Program text (code, functions, types, docstrings) has no weight. With an
+//! earlier snapshot only new objects have weight.
+
+mod program_text;
+mod shape;
+
+use heaptide_capture::heap::{Root, RootCategory};
+use rustc_hash::FxHashMap;
+
+use super::graph::{Bits, Graph};
+use super::set::ObjectSet;
+use super::sites::{Site, Sums};
+use super::view::Heap;
+use program_text::program_text;
+pub use shape::Shape;
+
+/// The accumulated objects of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pile {
+    pub kind: String,
+    pub count: u64,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Suspect {
+    pub shape: Shape,
+    /// The accumulation point; `None` for garbage, which nothing holds.
+    pub point: Option<u32>,
+    /// Bytes accumulated there.
+    pub bytes: u64,
+    /// How many objects it holds directly.
+    pub n_items: u64,
+    /// Whether `point` alone keeps them alive, or others also refer to them.
+    pub is_sole_holder: bool,
+    /// The objects by kind, the most bytes first.
+    pub piles: Vec<Pile>,
+    /// The shortest path from a root to the point.
+    pub path: Vec<u32>,
+    /// The lines that allocated most of the bytes, if known.
+    pub sites: Vec<Site>,
+}
+
+/// The suspects, and the bytes they were searched in.
+#[derive(Clone, Debug)]
+pub struct Suspects {
+    /// Bytes of all data, or of all new data.
+    pub bytes: u64,
+    pub suspects: Vec<Suspect>,
+}
+
+/// A suspect holds at least this share of the bytes,
+const MIN_SHARE: f64 = 0.02;
+/// and at least this many.
+const MIN_BYTES: u64 = 8 << 10;
+const N_PILES: usize = 3;
+const N_SITES: usize = 3;
+
+/// Suspects of a snapshot, the largest first. If `new` is given, only these objects have weight.
+pub fn suspects(heap: &Heap, new: Option<&ObjectSet>, n_suspects: usize) -> Suspects {
+    let search = Search::new(heap, new);
+    let mut found = search.points();
+    found.sort_by_key(|one| (std::cmp::Reverse(one.bytes), one.point));
+    found.truncate(n_suspects);
+    Suspects {
+        bytes: search.whole,
+        suspects: found.into_iter().map(|one| search.explain(one)).collect(),
+    }
+}
+
+/// An accumulation point and the objects it holds.
+struct Accumulation {
+    point: Option<u32>,
+    bytes: u64,
+    items: Vec<u32>,
+    is_sole_holder: bool,
+}
+
+struct Search<'a> {
+    heap: &'a Heap,
+    /// The weight of each object, and of all objects it dominates.
+    weights: Vec<u64>,
+    retained: Vec<u64>,
+    children: Graph,
+    whole: u64,
+    least: u64,
+}
+
+impl<'a> Search<'a> {
+    fn new(heap: &'a Heap, new: Option<&ObjectSet>) -> Search<'a> {
+        let text = program_text(heap);
+        let is_new = new.map(|set| Bits::of(heap.n_objects(), set.iter()));
+        let weights: Vec<u64> = (0..heap.n_objects() as u32)
+            .map(|object| {
+                let counts = is_new.as_ref().is_none_or(|new| new.contains(object));
+                if counts && !text.contains(object) {
+                    heap.bytes(object)
+                } else {
+                    0
+                }
+            })
+            .collect();
+        let whole = weights.iter().sum();
+        let retained = heap
+            .dominators()
+            .retained(|object| weights[object as usize]);
+        Search {
+            heap,
+            retained,
+            children: heap.dominators().children(),
+            whole,
+            least: MIN_BYTES.max((whole as f64 * MIN_SHARE) as u64),
+            weights,
+        }
+    }
+
+    /// Follows large branches from the top down.
+    fn points(&self) -> Vec<Accumulation> {
+        let mut found = Vec::new();
+        let top = self.heap.n_objects() as u32;
+        let mut open = vec![top];
+        while let Some(object) = open.pop() {
+            let (large, small): (Vec<u32>, Vec<u32>) = self
+                .children
+                .of(object)
+                .iter()
+                .partition(|&&child| self.retained[child as usize] >= self.least);
+            if object == top {
+                self.garbage(&large, &small, &mut found);
+                let reached = |child: &u32| self.heap.dominators().reachable.contains(*child);
+                let (large, small): (Vec<u32>, Vec<u32>) = (
+                    large.into_iter().filter(reached).collect(),
+                    small.into_iter().filter(reached).collect(),
+                );
+                self.side_by_side(None, &small, &mut found);
+                open.extend(large);
+                continue;
+            }
+            if self.is_namespace(object) {
+                self.side_by_side(Some(object), &small, &mut found);
+                open.extend(large);
+                continue;
+            }
+            // Several large objects of one kind below one object are its items, not points of their own.
+            let is_pile = large.len() > 1 && self.are_alike(&large);
+            let mut items = small;
+            if is_pile {
+                items.extend(&large);
+            } else {
+                open.extend(&large);
+            }
+            let held = items.iter().map(|&child| self.retained[child as usize]);
+            let bytes = held.sum::<u64>() + self.weights[object as usize];
+            if bytes >= self.least {
+                found.push(Accumulation {
+                    point: Some(object),
+                    bytes,
+                    items,
+                    is_sole_holder: true,
+                });
+            }
+        }
+        found
+    }
+
+    /// Adds all objects that no root reaches as one accumulation: they are the collector's.
+    fn garbage(&self, large: &[u32], small: &[u32], found: &mut Vec<Accumulation>) {
+        let reachable = &self.heap.dominators().reachable;
+        let all = large.iter().chain(small).copied();
+        let items: Vec<u32> = all.filter(|&child| !reachable.contains(child)).collect();
+        let bytes = self.sum(&items);
+        if bytes >= self.least {
+            found.push(Accumulation {
+                point: None,
+                bytes,
+                items,
+                is_sole_holder: true,
+            });
+        }
+    }
+
+    /// Adds small branches of one kind whose sum is large. Their point is the object that refers to most of them.
+    fn side_by_side(&self, below: Option<u32>, small: &[u32], found: &mut Vec<Accumulation>) {
+        let mut kinds: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        let data = small.iter().filter(|&&child| !self.is_namespace(child));
+        for &child in data {
+            let kind = self.heap.kinds.of(child);
+            kinds.entry(kind).or_default().push(child);
+        }
+        for items in kinds.into_values() {
+            let bytes = self.sum(&items);
+            if bytes < self.least {
+                continue;
+            }
+            let Some(point) = self.common_referrer(&items).or(below) else {
+                continue;
+            };
+            found.push(Accumulation {
+                point: Some(point),
+                bytes,
+                items,
+                is_sole_holder: is_interned_table(self.heap, point),
+            });
+        }
+    }
+
+    /// The object that refers to most of these objects, if that is at least half. Types and modules do not count.
+    fn common_referrer(&self, items: &[u32]) -> Option<u32> {
+        let mut counts: FxHashMap<u32, usize> = FxHashMap::default();
+        for &item in items {
+            let mut last = None;
+            for &referrer in self.heap.referrers().of(item) {
+                if last != Some(referrer) {
+                    *counts.entry(referrer).or_default() += 1;
+                    last = Some(referrer);
+                }
+            }
+        }
+        let most = counts.into_iter().filter(|&(referrer, _)| {
+            !self.is_namespace(referrer) && self.heap.dominators().reachable.contains(referrer)
+        });
+        let most = most.max_by_key(|&(referrer, count)| (count, std::cmp::Reverse(referrer)));
+        most.filter(|&(_, count)| 2 * count >= items.len() && count > 1)
+            .map(|(referrer, _)| referrer)
+    }
+
+    fn sum(&self, items: &[u32]) -> u64 {
+        items.iter().map(|&item| self.retained[item as usize]).sum()
+    }
+
+    fn are_alike(&self, objects: &[u32]) -> bool {
+        let kind = |object: &u32| self.heap.kinds.of(*object);
+        objects
+            .iter()
+            .all(|object| kind(object) == kind(&objects[0]))
+    }
+
+    /// Modules, classes and their dicts hold the parts of a program; a large one is not an accumulation point.
+    fn is_namespace(&self, object: u32) -> bool {
+        matches!(
+            self.heap.kind(object),
+            "module" | "dict of module" | "dict of type"
+        ) || self.heap.type_names().contains_key(&object)
+            || self
+                .heap
+                .root_of(object)
+                .is_some_and(|root| root.category == RootCategory::Interpreter)
+    }
+
+    fn explain(&self, accumulation: Accumulation) -> Suspect {
+        let heap = self.heap;
+        let path = accumulation
+            .point
+            .and_then(|point| heap.distances().path_to(point))
+            .unwrap_or_default();
+        Suspect {
+            shape: self.shape(&accumulation, &path),
+            point: accumulation.point,
+            bytes: accumulation.bytes,
+            n_items: accumulation.items.len() as u64,
+            is_sole_holder: accumulation.is_sole_holder,
+            piles: self.piles(&accumulation.items),
+            sites: self.sites(&accumulation),
+            path,
+        }
+    }
+
+    fn piles(&self, items: &[u32]) -> Vec<Pile> {
+        let mut kinds: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
+        for &item in items {
+            let retained = self.retained[item as usize];
+            if retained == 0 {
+                continue;
+            }
+            let sum = kinds.entry(self.heap.kinds.of(item)).or_default();
+            sum.0 += 1;
+            sum.1 += retained;
+        }
+        let piles = kinds.into_iter().map(|(kind, (count, bytes))| Pile {
+            kind: self.heap.kinds.label(kind).to_owned(),
+            count,
+            bytes,
+        });
+        let mut piles: Vec<Pile> = piles.collect();
+        piles.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.kind.cmp(&b.kind)));
+        piles.truncate(N_PILES);
+        piles
+    }
+
+    /// The lines that allocated the items and everything they dominate.
+    fn sites(&self, accumulation: &Accumulation) -> Vec<Site> {
+        if self.heap.stacks().is_none() {
+            return Vec::new();
+        }
+        let mut sums = Sums::new(self.heap);
+        let mut open: Vec<u32> = accumulation.items.clone();
+        open.extend(
+            accumulation
+                .point
+                .filter(|_| accumulation.is_sole_holder && accumulation.items.is_empty()),
+        );
+        while let Some(object) = open.pop() {
+            sums.add(object, self.weights[object as usize]);
+            open.extend(self.children.of(object));
+        }
+        sums.largest(N_SITES)
+    }
+}
+
+fn is_interned_table(heap: &Heap, object: u32) -> bool {
+    let root = heap.root_of(object);
+    root.is_some_and(|root| {
+        root.category == RootCategory::Interpreter
+            && heap.snapshot.names.get(root.name) == Root::INTERNED_STRINGS
+    })
+}
