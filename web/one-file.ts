@@ -1,6 +1,6 @@
 /**
- * Puts a page's script and style into its HTML, and allows exactly these two by their checksums: whatever else the page
- * might be made to contain, no browser will run it or ask a network for it.
+ * Embeds a page's script and style in its HTML and allows exactly these two by checksum in the content security policy, so
+ * that a browser runs nothing else on the page and makes no network requests.
  */
 import { createHash } from 'node:crypto';
 import type { Plugin } from 'vite';
@@ -13,7 +13,7 @@ export function oneFile(): Plugin {
     generateBundle(_, bundle) {
       const files = Object.values(bundle);
       const html = files.find((file) => file.type === 'asset' && file.fileName.endsWith('.html'));
-      if (html?.type !== 'asset') throw new Error('the build made no page');
+      if (html?.type !== 'asset') throw new Error('the build produced no page');
       let script = '';
       let style = '';
       for (const file of files) {
@@ -22,7 +22,7 @@ export function oneFile(): Plugin {
         else continue;
         delete bundle[file.fileName];
       }
-      // Inside a script element these two would end it or change how it is read.
+      // Inside a script element these two would end it or change its parsing.
       script = script.replaceAll('</script', '<\\/script').replaceAll('<!--', '<\\!--').trim();
       style = style.trim();
       const policy = [
@@ -33,7 +33,7 @@ export function oneFile(): Plugin {
         "base-uri 'none'",
         "form-action 'none'",
       ].join('; ');
-      // Functions, because a text that replaces could hold a `$` with a meaning.
+      // Functions, because a replacement string could contain a `$` pattern.
       html.source = String(html.source)
         .replace(/\s*<script type="module"[^>]*><\/script>/, '')
         .replace(/\s*<link rel="stylesheet"[^>]*>/, '')

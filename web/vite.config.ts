@@ -1,11 +1,11 @@
-/** Builds one page a run, named by the mode: `vite build --mode flamegraph`. */
+/** Builds one page per run, named by the mode: `vite build --mode flamegraph`. */
 import { defineConfig } from 'vite';
 import { oneFile } from './one-file.ts';
 
 export default defineConfig(({ mode }) => ({
   plugins: [oneFile()],
   build: {
-    // Named by whoever proves that the committed pages are those that the sources make.
+    // scripts/web-fresh sets this to compare a fresh build with the committed pages.
     outDir: process.env.HEAPTIDE_WEB_OUT ?? 'dist',
     emptyOutDir: false,
     target: 'es2022',

@@ -122,7 +122,7 @@ describe('a comparison', () => {
     assert.equal(await page.locator('.search output').innerText(), '1 row · +3.00 MB');
     await page.keyboard.type('(');
     await drawn(page);
-    assert.equal(await page.locator('.search output').innerText(), 'no regular expression');
+    assert.equal(await page.locator('.search output').innerText(), 'invalid regular expression');
     assert.equal(await page.locator('.search input').getAttribute('aria-invalid'), 'true');
     await close();
   });

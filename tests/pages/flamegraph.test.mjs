@@ -58,8 +58,8 @@ describe('the flame graph', () => {
 
   test('says nothing of totals that a capture does not hold', async () => {
     const { page, errors, close } = await small({}, { head: { measures: ['peak', 'leaked'] } });
-    assert.equal(await figure(page, 'alive at the end'), '1.50 MB');
-    assert.equal(await page.locator('[data-figure="allocated in all"], [data-figure=allocations]').count(), 0);
+    assert.equal(await figure(page, 'live at the end'), '1.50 MB');
+    assert.equal(await page.locator('[data-figure="total allocated"], [data-figure=allocations]').count(), 0);
     assert.equal(await page.getByRole('radio', { name: 'Total' }).count(), 0);
     assert.deepEqual(errors, []);
     await close();
@@ -68,14 +68,14 @@ describe('the flame graph', () => {
   test('shows the numbers of its data', async () => {
     const { page, close } = await small();
     assert.equal(await figure(page, 'peak'), '10.0 MB');
-    assert.equal(await figure(page, 'alive at the end'), '1.50 MB');
-    assert.equal(await figure(page, 'allocated in all'), '13.0 MB');
+    assert.equal(await figure(page, 'live at the end'), '1.50 MB');
+    assert.equal(await figure(page, 'total allocated'), '13.0 MB');
     assert.equal(await page.locator('h1').innerText(), 'job.py --fast');
     const text = await hover(page, 0.3, 2);
     assert.match(text, /load/);
     assert.match(text, /job\.py:20/);
     assert.match(text, /6\.00 MB \(6,000,000 bytes\)/);
-    assert.match(text, /of all\s+60\.0 %/);
+    assert.match(text, /of the total\s+60\.0 %/);
     await close();
   });
 
@@ -99,7 +99,7 @@ describe('the flame graph', () => {
     await page.keyboard.type('lib/parse\\.py:\\d');
     assert.equal(await said(page), '2 frames · 7.00 MB · 70.0 %');
     await page.keyboard.type('(');
-    assert.equal(await said(page), 'no regular expression');
+    assert.equal(await said(page), 'invalid regular expression');
     await page.keyboard.press('Escape');
     assert.equal(await said(page), '');
     await close();

@@ -1,6 +1,6 @@
 /**
- * Colours of frames: one for each large module, greys for what is not the program's own, and three shades of each so that
- * neighbours can be told apart. The rest of the page has its colours in `style.css`.
+ * Colours of frames: one per large module, greys for other code, and three shades of each to separate neighbours. All
+ * other colours of a page are in `style.css`.
  */
 import { type Data, CUT, NO_FRAMES, ROOT } from './model/data.ts';
 import { THREADS, type Tree } from './model/tree.ts';
@@ -16,11 +16,11 @@ export interface Palette {
   match: string;
   text: string;
   faintText: string;
-  /** Drawn over frames that are not meant, to step back. */
+  /** Drawn over frames that are out of focus. */
   veil: string;
   haze: string;
   edge: string;
-  /** In a comparison, from a little to all of it. */
+  /** In a comparison, from a small to a complete change. */
   grown: string[];
   shrunk: string[];
 }
@@ -65,26 +65,26 @@ export function palette(isDark: boolean): Palette {
   return isDark ? DARK : LIGHT;
 }
 
-export interface Kind {
+export interface ColourClass {
   name: string;
   /** −1: not one of the large modules. */
   module: number;
   colour: (palette: Palette) => string;
 }
 
-/** Frames that have the same colour have the same kind. */
+/** Assigns frames to colour classes; frames of one class have the same colour. */
 export interface Colouring {
-  kinds: Kind[];
-  kindOf: (tree: Tree, node: number) => number;
-  /** As [`modulesOfNodes`] says. */
+  classes: ColourClass[];
+  classOf: (tree: Tree, node: number) => number;
+  /** See [`modulesOfNodes`]. */
   moduleOf: Int32Array;
 }
 
-/** The kind of C, C++ and Rust functions. */
+/** The class of C, C++ and Rust functions. */
 export const NATIVE = 'native functions';
 const N_FIXED = 6;
 
-/** Modules get their colours by what they ever allocated, so that a module keeps its colour in every view. */
+/** Ranks modules by total allocations, so that a module keeps its colour in every view. */
 export function colouring(data: Data): Colouring {
   const { module, import_system, library } = data.locations;
   const sums = new Map<number, number>();
@@ -96,7 +96,7 @@ export function colouring(data: Data): Colouring {
     if (name >= 0) sums.set(name, (sums.get(name) ?? 0) + bytes[entry]!);
   }
   const largest = [...sums].sort((one, other) => other[1] - one[1]).slice(0, LIGHT.modules.length);
-  const kinds: Kind[] = [
+  const classes: ColourClass[] = [
     { name: 'other modules', module: -1, colour: (palette) => palette.otherModules },
     { name: 'standard library', module: -1, colour: (palette) => palette.standardLibrary },
     { name: 'import system', module: -1, colour: (palette) => palette.importSystem },
@@ -109,35 +109,35 @@ export function colouring(data: Data): Colouring {
       colour: (palette: Palette) => palette.modules[rank]!,
     })),
   ];
-  const kindOfModule = new Map(largest.map(([name], rank) => [name, rank + N_FIXED]));
+  const classOfModule = new Map(largest.map(([name], rank) => [name, rank + N_FIXED]));
   return {
-    kinds,
+    classes,
     moduleOf: modules,
-    kindOf: (tree, node) => {
+    classOf: (tree, node) => {
       const key = tree.key[node]!;
       if (key === CUT) return 4;
       if (key === NO_FRAMES || key === ROOT || key <= THREADS) return 3;
       if (library[key]! >= 0) return 5;
       if (import_system[key]) return 2;
       const name = module[key]!;
-      return name < 0 ? 1 : (kindOfModule.get(name) ?? 0);
+      return name < 0 ? 1 : (classOfModule.get(name) ?? 0);
     },
   };
 }
 
-/** For each node its module: that of the innermost frame that belongs to one; −1 if none does. */
+/** Returns for each node the module of the innermost frame that has one; −1 if none does. */
 export function modulesOfNodes(data: Data): Int32Array {
-  const { n, parent, place } = data.nodes;
+  const { n, parent, location } = data.nodes;
   const modules = new Int32Array(n).fill(-1);
   for (let node = 1; node < n; node++) {
-    const at = place[node]!;
+    const at = location[node]!;
     const own = at < 0 ? -1 : data.locations.module[at]!;
     modules[node] = own < 0 ? modules[parent[node]!]! : own;
   }
   return modules;
 }
 
-/** The colour a little lighter or darker: three shades. */
+/** Returns one of three shades of a colour. */
 export function shade(colour: string, step: number): string {
   const factor = 1 + (step - 1) * 0.035;
   const part = (at: number) => Math.min(255, Math.round(parseInt(colour.slice(at, at + 2), 16) * factor));

@@ -9,30 +9,30 @@ import { DiffHeader } from './diff/Header.tsx';
 import { DiffLegend } from './diff/Legend.tsx';
 import { changeKey, changeRows, KEYS } from './diff/page.ts';
 import { FlameView } from './flame/FlameView.tsx';
-import { openSession, type Session } from './flame/session.ts';
+import { openGraph, type GraphState } from './flame/graph-state.ts';
 import { toggleTheme } from './header/Header.tsx';
-import { dataOfPage, programOf } from './model/data.ts';
+import { readPageData, programOf } from './model/data.ts';
 import { settings, startState } from './state.ts';
 import './style.css';
 import './table/table.css';
 
-function Page({ session }: { session: Session }) {
-  const { data } = session;
-  const rows = useMemo(() => changeRows(session), [session]);
+function Page({ graph }: { graph: GraphState }) {
+  const { data } = graph;
+  const rows = useMemo(() => changeRows(graph), [graph]);
   const isGraph = settings.value.view === 'graph';
   return (
     <Shell
-      kind="flame-page"
+      className="flame-page"
       keys={KEYS}
-      note="A click on a row of the table shows its stack in the graph."
-      onKey={(key, help) => commonKey(data, key, help, toggleTheme) || changeKey(session, key)}
+      note="Click on a row of the table to show its stack in the graph."
+      onKey={(key, help) => commonKey(data, key, help, toggleTheme) || changeKey(graph, key)}
     >
       {(help) => (
         <>
           <DiffHeader data={data} onHelp={help} />
           <Curves data={data} />
-          <DiffControls session={session} rows={isGraph ? [] : rows.value} first={<MeasureChoice data={data} />} />
-          {isGraph ? <FlameView session={session} /> : <DiffTable rows={rows.value} />}
+          <DiffControls graph={graph} rows={isGraph ? [] : rows.value} first={<MeasureChoice data={data} />} />
+          {isGraph ? <FlameView graph={graph} /> : <DiffTable rows={rows.value} />}
           <DiffLegend data={data} />
         </>
       )}
@@ -40,7 +40,7 @@ function Page({ session }: { session: Session }) {
   );
 }
 
-showPage(dataOfPage(), (data) => {
+showPage(readPageData(), (data) => {
   startState(data);
-  return { title: `${programOf(data)} · diff`, page: <Page session={openSession(data)} /> };
+  return { title: `${programOf(data)} · diff`, page: <Page graph={openGraph(data)} /> };
 });

@@ -10,19 +10,19 @@ import { showInGraph } from './findings/show.ts';
 import { FlameView } from './flame/FlameView.tsx';
 import { graphKey } from './flame/keys.ts';
 import { Legend } from './flame/Legend.tsx';
-import { openSession, type Session } from './flame/session.ts';
+import { openGraph, type GraphState } from './flame/graph-state.ts';
 import { Header, toggleTheme } from './header/Header.tsx';
-import { dataOfPage, programOf } from './model/data.ts';
+import { readPageData, programOf } from './model/data.ts';
 import { startState } from './state.ts';
 import './style.css';
 
 const KEYS: Keys = [
   ['←  →  ↑  ↓', 'move from frame to frame'],
-  ['Enter', 'zoom to the frame; once more zooms out'],
+  ['Enter', 'zoom to the frame; again zooms out'],
   ['Backspace', 'zoom out by one frame'],
   ['Escape', 'clear the search, then zoom out'],
   ['n  N', 'next and previous match of the search'],
-  ['i', 'upside down: who allocated, and who called it'],
+  ['i', 'invert: allocating functions first, then their callers'],
   ['l', 'merge frames by function or by line'],
   ['h', 'hide frames of the import system'],
   ['k', 'hide native frames, if the capture has them'],
@@ -30,32 +30,32 @@ const KEYS: Keys = [
   ['o', 'root at the top or at the bottom'],
 ];
 
-function Page({ session }: { session: Session }) {
-  const { data } = session;
+function Page({ graph }: { graph: GraphState }) {
+  const { data } = graph;
   return (
     <Shell
-      kind="flame-page"
+      className="flame-page"
       keys={KEYS}
-      note="A click does what Enter does."
-      onKey={(key, help) => commonKey(data, key, help, toggleTheme) || graphKey(session, key)}
+      note="A click has the same effect as Enter."
+      onKey={(key, help) => commonKey(data, key, help, toggleTheme) || graphKey(graph, key)}
     >
       {(help) => (
         <>
           <Header data={data} what="flame graph" onHelp={help} />
           <Timeline data={data} />
-          <Controls session={session} />
-          <div class="beside">
-            <FlameView session={session} />
+          <Controls graph={graph} />
+          <div class="with-findings">
+            <FlameView graph={graph} />
             <Findings data={data} onShow={(finding) => showInGraph(data, finding)} />
           </div>
-          {session.tree.value.sides ? <DiffLegend data={data} /> : <Legend session={session} />}
+          {graph.tree.value.sides ? <DiffLegend data={data} /> : <Legend graph={graph} />}
         </>
       )}
     </Shell>
   );
 }
 
-showPage(dataOfPage(), (data) => {
+showPage(readPageData(), (data) => {
   startState(data);
-  return { title: `${programOf(data)} · flame graph`, page: <Page session={openSession(data)} /> };
+  return { title: `${programOf(data)} · flame graph`, page: <Page graph={openGraph(data)} /> };
 });

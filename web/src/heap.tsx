@@ -5,7 +5,7 @@ import type { Keys } from './controls/Help.tsx';
 import { SearchField } from './controls/SearchField.tsx';
 import { Shell, showPage } from './controls/Shell.tsx';
 import { Bar, Notes, toggleTheme } from './header/Header.tsx';
-import { childrenOf, find, type HeapData, heapOfPage } from './heap/data.ts';
+import { childrenOf, find, type HeapData, readHeapData } from './heap/data.ts';
 import { Instances, Kinds, sortedKinds } from './heap/Kinds.tsx';
 import { ObjectView } from './heap/ObjectView.tsx';
 import { back, go, type Tab } from './heap/state.ts';
@@ -18,18 +18,18 @@ import './table/table.css';
 import './heap/heap.css';
 
 const TABS: readonly (readonly [Tab, string, string])[] = [
-  ['types', 'Types', 'Kinds of objects with what they retain (1)'],
-  ['tree', 'Dominators', 'What holds most, and what holds most of that (2)'],
-  ['suspects', 'Suspects', 'What looks like a leak (3)'],
+  ['types', 'Types', 'Kinds of objects with retained sizes (1)'],
+  ['tree', 'Dominators', 'The objects that retain most (2)'],
+  ['suspects', 'Suspects', 'Possible leaks (3)'],
 ];
 
 const KEYS: Keys = [
   ['1  2  3', 'types, dominators, suspects'],
-  ['Tab  Enter', 'to the next link, and where it leads'],
-  ['Backspace', 'back to where you came from'],
-  ['/', 'search kinds; Enter opens the first, Escape leaves it'],
-  ['d', 'light or dark'],
-  ['?', 'this list'],
+  ['Tab  Enter', 'go to the next link, and follow it'],
+  ['Backspace', 'go back'],
+  ['/', 'search kinds; Enter opens the first, Escape leaves the field'],
+  ['d', 'switch between light and dark'],
+  ['?', 'show this list'],
 ];
 
 function Head({ data, onHelp }: { data: HeapData; onHelp: () => void }) {
@@ -52,7 +52,7 @@ function Head({ data, onHelp }: { data: HeapData; onHelp: () => void }) {
     `Python ${head.python}`,
     head.host,
     `${head.taken.slice(0, 19)} UTC`,
-    head.stood_still_ns > 0 && `stood still for ${duration(head.stood_still_ns)}`,
+    head.stood_still_ns > 0 && `paused for ${duration(head.stood_still_ns)}`,
   ];
   return (
     <header class="head">
@@ -76,16 +76,16 @@ function Head({ data, onHelp }: { data: HeapData; onHelp: () => void }) {
 function Page({ data }: { data: HeapData }) {
   const children = useMemo(() => childrenOf(data), [data]);
   const { tab, type, object } = settings.value;
-  const place = find(data, object);
+  const position = find(data, object);
   const kind = type === '' ? undefined : data.kinds.find((one) => one.label === type);
-  const isInside = place >= 0 || (tab === 'types' && kind !== undefined);
+  const isInside = position >= 0 || (tab === 'types' && kind !== undefined);
   return (
-    <Shell kind="heap-page" onlyKeys={KEYS} onKey={heapKey}>
+    <Shell className="heap-page" onlyKeys={KEYS} onKey={heapKey}>
       {(help) => (
         <>
           <Head data={data} onHelp={help} />
           <div class="controls">
-            <Choice label="What" value={tab} options={TABS} onChange={(wanted) => go({ tab: wanted, type: '', object: '' })} />
+            <Choice label="View" value={tab} options={TABS} onChange={(wanted) => go({ tab: wanted, type: '', object: '' })} />
             <SearchField
               placeholder="Search kinds: a regular expression"
               label="Search kinds by a regular expression"
@@ -94,17 +94,17 @@ function Page({ data }: { data: HeapData }) {
             />
           </div>
           {isInside && (
-            <nav class="crumbs" aria-label="Where you are">
+            <nav class="crumbs" aria-label="Location">
               <button type="button" id="back" class="plain" title="Back (Backspace)" onClick={back}>
                 ← Back
               </button>
-              <span>{place >= 0 ? data.kinds[data.objects.kind[place]!]?.label : type}</span>
+              <span>{position >= 0 ? data.kinds[data.objects.kind[position]!]?.label : type}</span>
             </nav>
           )}
           <div class="below">
-            {place >= 0 ? (
+            {position >= 0 ? (
               <div class="scroll">
-                <ObjectView data={data} object={place} children={children} />
+                <ObjectView data={data} object={position} children={children} />
               </div>
             ) : tab === 'tree' ? (
               <div class="scroll">
@@ -128,7 +128,7 @@ function Page({ data }: { data: HeapData }) {
   );
 }
 
-/** From the search on, without the mouse: the kind at the top of the table. */
+/** Opens the first kind of the table, for keyboard users. */
 function openFirst(data: HeapData): void {
   const first = sortedKinds(data.kinds, settings.value.sort, settings.value.search)[0];
   if (first) {
@@ -162,13 +162,13 @@ function heapKey(key: string, help: () => void): boolean {
   }
 }
 
-/** What the state asks of other pages' data; a heap has neither threads nor measures. */
-const NO_SESSION = {
+/** Empty data for the shared state; a heap has neither threads nor measures. */
+const NO_RECORDING = {
   head: { processes: [], threads: [], measures: ['peak'], first_view: { measure: 'peak', inverted: false, split_threads: false } },
   lives: undefined,
 } as unknown as Data;
 
-showPage(heapOfPage(), (data) => {
-  startState(NO_SESSION, { sort: data.head.before ? '-change' : '-total' });
+showPage(readHeapData(), (data) => {
+  startState(NO_RECORDING, { sort: data.head.before ? '-change' : '-total' });
   return { title: `${data.head.command_line || data.head.file} · heap`, page: <Page data={data} /> };
 });

@@ -1,10 +1,10 @@
 /**
- * What is looked at, in signals, and the same in the address behind the `#`, so that a view can be shared as a link.
- * Only what differs from the first view is written there.
+ * State of the view, in signals and in the fragment of the address, so that a link shares the view. The fragment contains
+ * only differences from the initial view.
  */
 import { computed, effect, signal } from '@preact/signals';
 import type { Data, Measure, Unit } from './model/data.ts';
-import { type Kind, WHOLE_RUN } from './model/intervals.ts';
+import { type IntervalView, WHOLE_RUN } from './model/intervals.ts';
 import type { Shape, Width } from './model/tree.ts';
 
 export type Theme = 'auto' | 'light' | 'dark';
@@ -12,10 +12,10 @@ export type Grouping = 'stack' | 'location' | 'function' | 'file' | 'module';
 
 export interface Settings {
   measure: Measure;
-  /** Edges of an interval of time, −1 without one, and what of it is looked at. */
+  /** Edges of the selected interval, −1 without one, and its view. */
   from: number;
   to: number;
-  kind: Kind;
+  kind: IntervalView;
   unit: Unit;
   process: number;
   thread: number;
@@ -24,23 +24,23 @@ export interface Settings {
   hideImports: boolean;
   hideNative: boolean;
   splitThreads: boolean;
-  /** Where the root is: at the top or at the bottom. */
+  /** Root at the top or at the bottom. */
   orientation: 'icicle' | 'flame';
   search: string;
-  /** Keys from the root down to the frame that is zoomed to. */
+  /** Keys from the root down to the zoomed frame. */
   zoom: number[];
   theme: Theme;
   grouping: Grouping;
   splitAllocators: boolean;
   sort: string;
-  /** In a comparison: what makes a frame wide, and whether the graph or the table is shown. */
+  /** In a comparison: the meaning of a frame's width, and graph or table. */
   width: Width;
   view: 'graph' | 'table';
   findings: boolean;
-  /** Of a timeline. */
+  /** For a timeline. */
   layout: 'stacked' | 'side';
   curve: 'heap' | 'resident';
-  /** Of a heap: what is shown, of which kind, and the address of an object. */
+  /** For a heap: tab, kind, and address of an object. */
   tab: 'types' | 'tree' | 'suspects';
   type: string;
   object: string;
@@ -54,7 +54,7 @@ export const FIRST: Settings = {
   thread: -1,
   inverted: false,
   merge: 'line',
-  // Six frames of the import system stand between any two modules: they hide what is looked for.
+  // Six frames of the import system separate any two modules and would obscure the stack.
   hideImports: true,
   hideNative: false,
   splitThreads: false,
@@ -75,8 +75,8 @@ export const FIRST: Settings = {
   object: '',
 };
 
-/** Allowed values, where they are words. */
-const WORDS: Partial<Record<keyof Settings, readonly string[]>> = {
+/** Allowed values of enumerated settings. */
+const ALLOWED: Partial<Record<keyof Settings, readonly string[]>> = {
   measure: ['peak', 'leaked', 'total', 'temporary'],
   kind: ['kept', 'allocated', 'growth'],
   unit: ['bytes', 'count'],
@@ -100,7 +100,7 @@ export function toHash(settings: Settings, first: Settings): string {
   return parameters.toString();
 }
 
-/** Settings of a hash. What makes no sense in it is as in the first view. */
+/** Reads settings from a fragment. Invalid values keep their initial value. */
 export function fromHash(hash: string, first: Settings, data: Data): Settings {
   const parameters = new URLSearchParams(hash.replace(/^#/, ''));
   const settings: Settings = { ...first };
@@ -109,7 +109,7 @@ export function fromHash(hash: string, first: Settings, data: Data): Settings {
   for (const [name, text] of parameters) {
     if (!(name in first)) continue;
     const key = name as keyof Settings;
-    const words = WORDS[key];
+    const allowed = ALLOWED[key];
     if (key === 'zoom') {
       const zoom = text.split('.').filter(Boolean).map(Number);
       settings.zoom = zoom.every(Number.isInteger) ? zoom : [];
@@ -118,18 +118,18 @@ export function fromHash(hash: string, first: Settings, data: Data): Settings {
       if (Number.isInteger(number) && number >= -1 && number < numbers[key]) settings[key] = number;
     } else if (typeof first[key] === 'boolean') {
       Object.assign(settings, { [key]: text === 'true' });
-    } else if (!words || words.includes(text)) {
+    } else if (!allowed || allowed.includes(text)) {
       Object.assign(settings, { [key]: text });
     }
   }
-  // Half an interval is none; a measure that this page does not have is another page's.
+  // Ignore half an interval, and a measure that this page lacks.
   if (settings.from < 0 || settings.to <= settings.from) Object.assign(settings, { from: first.from, to: first.to });
   if (!data.head.measures.includes(settings.measure)) settings.measure = first.measure;
   return settings;
 }
 
 export const settings = signal<Settings>(FIRST);
-/** What 100 % and the tree depend on; equal values keep their identity, so that a theme change builds no tree. */
+/** The settings that the tree depends on. Equal values keep their identity, so that a theme change builds no tree. */
 export const shape = computed<Shape>(() => {
   const { measure, from, to, kind, unit, process, thread, inverted, merge, hideImports, hideNative, splitThreads, width } = settings.value;
   const next: Shape = { measure, from, to, kind, unit, process, thread, inverted, merge, hideImports, hideNative, splitThreads, width };
@@ -149,16 +149,16 @@ function firstSettings({ head }: Data): Settings {
   const isSampled = head.diff.before.sampled_every_bytes !== null || head.diff.after.sampled_every_bytes !== null;
   return {
     ...first,
-    // An edit moves lines; functions stay what they are.
+    // An edit moves lines, so compare functions.
     merge: by_line ? 'line' : 'function',
     grouping: 'stack',
     sort: '-change',
-    // Of samples, each frame changed by some chance.
+    // In samples, every frame changes by chance.
     width: isSampled ? 'both' : 'change',
   };
 }
 
-/** Reads the address, and keeps it true from now on. `more`: what this kind of page shows first. */
+/** Reads the address and keeps it up to date. `more` are initial settings of this page. */
 export function startState(data: Data, more: Partial<Settings> = {}): void {
   const first = { ...firstSettings(data), ...more };
   settings.value = fromHash(location.hash, first, data);

@@ -2,13 +2,13 @@
 import { computed } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
 import { Timeline } from './chart/Timeline.tsx';
-import { commonKey, KINDS_OF_TABLE } from './controls/Choice.tsx';
+import { commonKey, TABLE_INTERVAL_VIEWS } from './controls/Choice.tsx';
 import type { Keys } from './controls/Help.tsx';
 import { Shell, showPage } from './controls/Shell.tsx';
 import { Findings } from './findings/Findings.tsx';
 import { showInTable } from './findings/show.ts';
 import { Header, toggleTheme } from './header/Header.tsx';
-import { type Data, dataOfPage, programOf } from './model/data.ts';
+import { type Data, readPageData, programOf } from './model/data.ts';
 import { buildRows, COLUMNS, sorted, TEXT_COLUMNS } from './model/rows.ts';
 import { expression } from './model/search.ts';
 import { change, type Grouping, settings, startState } from './state.ts';
@@ -21,8 +21,8 @@ import './table/table.css';
 const GROUPINGS: Grouping[] = ['location', 'function', 'file', 'module'];
 
 const KEYS: Keys = [
-  ['1  …  6', 'sort by that column; once more, the other way round'],
-  ['g', 'next: a row for each line, function, file, module'],
+  ['1  …  6', 'sort by that column; again reverses the order'],
+  ['g', 'next grouping: line, function, file, module'],
   ['s  a', 'split rows by thread, by allocator'],
   ['c', 'copy the rows as CSV'],
   ['Escape', 'clear the search'],
@@ -31,35 +31,35 @@ const KEYS: Keys = [
 
 function Page({ data }: { data: Data }) {
   const { all, rows } = useMemo(() => {
-    // What the sums depend on, so that a search or a sort does not make them anew.
-    const cut = computed(() => {
+    // The settings that the sums depend on, so that search and sort do not recompute them.
+    const selection = computed(() => {
       const { measure, from, to, kind, process, thread, grouping, splitThreads, splitAllocators } = settings.value;
       return JSON.stringify({ measure, from, to, kind, process, thread, grouping, splitThreads, splitAllocators });
     });
-    const all = computed(() => buildRows(data, JSON.parse(cut.value)));
+    const all = computed(() => buildRows(data, JSON.parse(selection.value)));
     const order = computed(() => settings.value.sort);
     const search = computed(() => settings.value.search);
     const inOrder = computed(() => sorted(all.value.rows, order.value));
     const rows = computed(() => {
       const wanted = search.value === '' ? undefined : expression(search.value);
       if (!wanted) return inOrder.value;
-      return inOrder.value.filter((row) => wanted.test(`${row.name} ${row.place}`));
+      return inOrder.value.filter((row) => wanted.test(`${row.name} ${row.location}`));
     });
     return { all, rows };
   }, [data]);
   const hasThreads = new Set(data.origins.thread).size > 1;
   return (
     <Shell
-      kind="table-page"
+      className="table-page"
       keys={KEYS}
-      onKey={(key, help) => commonKey(data, key, help, toggleTheme, KINDS_OF_TABLE) || tableKey(key)}
+      onKey={(key, help) => commonKey(data, key, help, toggleTheme, TABLE_INTERVAL_VIEWS) || tableKey(key)}
     >
       {(help) => (
         <>
           <Header data={data} what="table" onHelp={help} />
           <Timeline data={data} />
           <Controls data={data} rows={rows.value} all={all.value} />
-          <div class="beside">
+          <div class="with-findings">
             <VirtualTable rows={rows.value} columns={columns(all.value, hasThreads)} label="Table of allocations" />
             <Findings data={data} onShow={(finding) => showInTable(data, finding)} />
           </div>
@@ -97,7 +97,7 @@ function tableKey(key: string): boolean {
   }
 }
 
-showPage(dataOfPage(), (data) => {
+showPage(readPageData(), (data) => {
   startState(data);
   return { title: `${programOf(data)} · table`, page: <Page data={data} /> };
 });

@@ -1,7 +1,7 @@
 /** The page of `heaptide timeline`. */
 import { useMemo } from 'preact/hooks';
-import { keepInterval } from './chart/interval.ts';
-import { Choice, commonKey, WhoChoice } from './controls/Choice.tsx';
+import { setFallbackInterval } from './chart/interval.ts';
+import { Choice, commonKey, ProcessAndThreadChoice } from './controls/Choice.tsx';
 import type { Keys } from './controls/Help.tsx';
 import { intervalText } from './controls/IntervalChoice.tsx';
 import { Shell, showPage } from './controls/Shell.tsx';
@@ -9,9 +9,9 @@ import { DiffControls } from './diff/Controls.tsx';
 import { DiffTable } from './diff/DiffTable.tsx';
 import { changeKey, changeRows, KEYS as CHANGE_KEYS } from './diff/page.ts';
 import { FlameView } from './flame/FlameView.tsx';
-import { openSession, type Session } from './flame/session.ts';
+import { openGraph, type GraphState } from './flame/graph-state.ts';
 import { Header, toggleTheme } from './header/Header.tsx';
-import { type Data, dataOfPage, programOf } from './model/data.ts';
+import { type Data, readPageData, programOf } from './model/data.ts';
 import { changePercent, signed } from './model/format.ts';
 import { change, settings, startState } from './state.ts';
 import { Charts } from './timeline/Charts.tsx';
@@ -22,21 +22,21 @@ import './table/table.css';
 import './timeline/timeline.css';
 
 const KEYS: Keys = [
-  ['k', 'processes stacked or side by side'],
-  ['u', 'heap or resident size'],
+  ['k', 'switch between stacked and side by side'],
+  ['u', 'switch between heap and resident size'],
   ...CHANGE_KEYS,
 ];
 
-function Page({ session }: { session: Session }) {
-  const { data } = session;
-  const rows = useMemo(() => changeRows(session), [session]);
+function Page({ graph }: { graph: GraphState }) {
+  const { data } = graph;
+  const rows = useMemo(() => changeRows(graph), [graph]);
   const isGraph = settings.value.view === 'graph';
   return (
     <Shell
-      kind="timeline-page"
+      className="timeline-page"
       keys={KEYS}
-      note="Drag over a chart to set two marks; a click sets them back to the start and the peak."
-      onKey={(key, help) => timelineKey(key) || commonKey(data, key, help, toggleTheme, ['growth']) || changeKey(session, key)}
+      note="Drag over a chart to set two marks; click to reset them to the start and the peak."
+      onKey={(key, help) => timelineKey(key) || commonKey(data, key, help, toggleTheme, ['growth']) || changeKey(graph, key)}
     >
       {(help) => (
         <>
@@ -47,8 +47,8 @@ function Page({ session }: { session: Session }) {
           {data.lives && (
             <>
               <Growth data={data} />
-              <DiffControls session={session} rows={isGraph ? [] : rows.value} first={<WhoChoice data={data} />} />
-              {isGraph ? <FlameView session={session} /> : <DiffTable rows={rows.value} />}
+              <DiffControls graph={graph} rows={isGraph ? [] : rows.value} first={<ProcessAndThreadChoice data={data} />} />
+              {isGraph ? <FlameView graph={graph} /> : <DiffTable rows={rows.value} />}
             </>
           )}
         </>
@@ -61,14 +61,14 @@ function Curves({ data }: { data: Data }) {
   const { layout, curve } = settings.value;
   const isMany = data.head.processes.length > 1;
   return (
-    <nav class="controls" aria-label="Which curves">
+    <nav class="controls" aria-label="Chart options">
       {isMany && (
         <Choice
           label="Layout"
           value={layout}
           options={[
-            ['stacked', 'Stacked', 'Processes on top of each other (k)'],
-            ['side', 'Side by side', 'A chart for each process (k)'],
+            ['stacked', 'Stacked', 'Stack the processes (k)'],
+            ['side', 'Side by side', 'One chart per process (k)'],
           ]}
           onChange={(wanted) => change({ layout: wanted })}
         />
@@ -78,8 +78,8 @@ function Curves({ data }: { data: Data }) {
           label="Curve"
           value={curve}
           options={[
-            ['heap', 'Heap', 'What the processes held (u)'],
-            ['resident', 'Resident', 'What the kernel gave them (u)'],
+            ['heap', 'Heap', 'Memory allocated by the processes (u)'],
+            ['resident', 'Resident', 'Memory of the processes in RAM (u)'],
           ]}
           onChange={(wanted) => change({ curve: wanted })}
         />
@@ -97,7 +97,7 @@ function Growth({ data }: { data: Data }) {
   const sense = grew > 0 ? 'grown' : grew < 0 ? 'shrunk' : 'same';
   return (
     <h2 class="growth">
-      What grew between the marks, {intervalText(data)}:{' '}
+      Growth between the marks, {intervalText(data)}:{' '}
       <b class={sense} data-figure="growth">
         {signed(grew, 'bytes')}
       </b>{' '}
@@ -120,9 +120,9 @@ function timelineKey(key: string): boolean {
   }
 }
 
-showPage(dataOfPage(), (data) => {
+showPage(readPageData(), (data) => {
   const marks = firstMarks(data);
-  keepInterval(marks.from, marks.to);
+  setFallbackInterval(marks.from, marks.to);
   startState(data, { ...marks, kind: 'growth', grouping: 'stack', sort: '-change', view: 'table', merge: 'function' });
-  return { title: `${programOf(data)} · timeline`, page: <Page session={openSession(data)} /> };
+  return { title: `${programOf(data)} · timeline`, page: <Page graph={openGraph(data)} /> };
 });

@@ -1,7 +1,7 @@
 /** Amounts within an interval of bins: kept, released, and the difference of two moments. */
 import { describe, expect, test } from 'vitest';
 import { type Data, unpack } from '../src/model/data.ts';
-import { aliveAt, edgesAround, entryAmounts, type Kind } from '../src/model/intervals.ts';
+import { aliveAt, edgesAround, entryAmounts, type IntervalView } from '../src/model/intervals.ts';
 import { PACKED } from './small-data.ts';
 
 /** Four bins. Entry 0: 10 born in bin 0, alive to the end; 20 born in bin 1, gone in bin 2. Entry 3: 40 within bin 1. */
@@ -17,7 +17,7 @@ function data(): Data {
   return unpack({ ...structuredClone(PACKED), lives });
 }
 
-const held = (kind: Kind, from: number, to: number, side?: 'before' | 'after') =>
+const held = (kind: IntervalView, from: number, to: number, side?: 'before' | 'after') =>
   [...entryAmounts(data(), { measure: 'peak', process: -1, thread: -1, kind, from, to, side }).bytes].slice(0, 4);
 
 describe('an interval', () => {

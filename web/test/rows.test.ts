@@ -1,12 +1,12 @@
 /** Rows of the table: grouping, sorting and CSV. */
 import { expect, test } from 'vitest';
-import { buildRows, csv, type Cut, sorted } from '../src/model/rows.ts';
+import { buildRows, csv, type RowSelection, sorted } from '../src/model/rows.ts';
 import { smallData } from './small-data.ts';
 
-const CUT: Cut = { measure: 'peak', process: -1, thread: -1, from: -1, to: -1, kind: 'kept', grouping: 'location', splitThreads: false, splitAllocators: false };
+const SELECTION: RowSelection = { measure: 'peak', process: -1, thread: -1, from: -1, to: -1, kind: 'kept', grouping: 'location', splitThreads: false, splitAllocators: false };
 
-const rows = (cut: Partial<Cut>, sort = '-own') =>
-  sorted(buildRows(smallData(), { ...CUT, ...cut }).rows, sort).map(
+const rows = (selection: Partial<RowSelection>, sort = '-own') =>
+  sorted(buildRows(smallData(), { ...SELECTION, ...selection }).rows, sort).map(
     (row) => `${row.name} own ${row.ownBytes} total ${row.totalBytes} × ${row.ownCount}`,
   );
 
@@ -23,7 +23,7 @@ test('a row holds what is its own, and what was called from it', () => {
 
 test('own bytes of all rows are everything', () => {
   for (const grouping of ['location', 'function', 'file', 'module'] as const) {
-    const { rows, allBytes } = buildRows(smallData(), { ...CUT, grouping });
+    const { rows, allBytes } = buildRows(smallData(), { ...SELECTION, grouping });
     expect(rows.reduce((sum, row) => sum + row.ownBytes, 0)).toBe(1000);
     expect(allBytes).toBe(1000);
   }
@@ -37,7 +37,7 @@ test('rows are split by thread and allocator when asked', () => {
 });
 
 test('texts in CSV are quoted, and are no formulas', () => {
-  const [row] = buildRows(smallData(), CUT).rows;
-  const text = csv([{ ...row!, name: '=cmd("x")', place: 'a,b', thread: 'é', allocator: 'MALLOC' }]);
+  const [row] = buildRows(smallData(), SELECTION).rows;
+  const text = csv([{ ...row!, name: '=cmd("x")', location: 'a,b', thread: 'é', allocator: 'MALLOC' }]);
   expect(text.split('\r\n')[1]).toMatch(/,"'=cmd\(""x""\)","a,b",é,MALLOC$/);
 });

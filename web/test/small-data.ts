@@ -16,6 +16,7 @@ export const PACKED: Packed = {
     first_view: { measure: 'peak', inverted: false, split_threads: false },
     warnings: [],
     remarks: [],
+    filters: [],
     processes: [],
     threads: [
       { process: 0, os_id: 1, name: 'MainThread', is_main: true },

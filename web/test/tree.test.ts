@@ -27,8 +27,8 @@ const SHAPE: Shape = {
 function drawn(data: Data, tree: Tree, byLine = true): string[] {
   const lines: string[] = [];
   const visit = (node: number) => {
-    const { name, place } = label(data, tree, node, byLine);
-    const line = /:\d+$/.exec(place)?.[0] ?? '';
+    const { name, location } = label(data, tree, node, byLine);
+    const line = /:\d+$/.exec(location)?.[0] ?? '';
     lines.push(`${'  '.repeat(tree.depth[node]!)}${name}${line} ${tree.total[tree.unit][node]} at ${tree.start[node]}`);
     for (const child of tree.children.subarray(tree.firstChild[node], tree.firstChild[node + 1])) visit(child);
   };
@@ -121,7 +121,7 @@ describe('the tree', () => {
   });
 });
 
-function found(data: Data, tree: Tree, wanted: RegExp) {
+function matchesOf(data: Data, tree: Tree, wanted: RegExp) {
   const matching = new Matching(data, wanted);
   while (!matching.step(1000)) continue;
   return find(tree, matching);
@@ -140,7 +140,7 @@ describe('a search', () => {
   test('counts what is below a match once', () => {
     const data = smallData();
     const tree = buildTree(data, SHAPE);
-    const sum = found(data, tree, expression('load|parse')!);
+    const sum = matchesOf(data, tree, expression('load|parse')!);
     expect(sum.nodes.length).toBe(6);
     expect(sum.amount).toBe(900);
   });
@@ -148,8 +148,8 @@ describe('a search', () => {
   test('looks at files and modules, and lets capitals decide', () => {
     const data = smallData();
     const tree = buildTree(data, SHAPE);
-    expect(found(data, tree, expression('lib\\.py:5')!).nodes.length).toBe(3);
-    expect(found(data, tree, expression('PARSE')!).nodes.length).toBe(0);
+    expect(matchesOf(data, tree, expression('lib\\.py:5')!).nodes.length).toBe(3);
+    expect(matchesOf(data, tree, expression('PARSE')!).nodes.length).toBe(0);
     expect(expression('(')).toBeUndefined();
   });
 });

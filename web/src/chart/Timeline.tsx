@@ -1,4 +1,4 @@
-/** Memory over time: what the kernel gave (resident), what the program held (heap), its limit and the peak. */
+/** Chart of memory over time: resident size, heap, limit and peak. */
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
@@ -19,7 +19,7 @@ interface Series {
   peakBytes: number;
 }
 
-/** What is drawn for a process; −1 for all together. */
+/** Returns the curves of a process; −1 for the sum of all. */
 export function series(data: Data, process: number): Series {
   const { timeline, head } = data;
   const known = head.processes[process] ?? (head.processes.length === 1 ? head.processes[0] : undefined);
@@ -57,8 +57,8 @@ export function Timeline({ data }: { data: Data }) {
     if (chart.current && lives) showInterval(chart.current, lives);
   }, [from, to]);
   const shown = series(data, process);
-  const said = `Memory over time: the heap was largest, ${bytes(shown.peakBytes)}, after ${duration(shown.peakAt * 1e9)}`;
-  if (!lives) return <section class="timeline" ref={box} role="img" aria-label={said} />;
+  const summary = `Memory over time: the heap peaked at ${bytes(shown.peakBytes)} after ${duration(shown.peakAt * 1e9)}`;
+  if (!lives) return <section class="timeline" ref={box} role="img" aria-label={summary} />;
   return (
     <section
       class="timeline selectable"
@@ -66,7 +66,7 @@ export function Timeline({ data }: { data: Data }) {
       ref={box}
       role="group"
       tabIndex={0}
-      aria-label={`${said}. Drag, or use arrow keys, to choose an interval`}
+      aria-label={`${summary}. Drag, or use arrow keys, to select an interval`}
       onKeyDown={(event) => {
         if (!intervalKey(lives, event)) return;
         event.preventDefault();
@@ -78,7 +78,7 @@ export function Timeline({ data }: { data: Data }) {
 
 function chartOptions(shown: Series, colour: Colour, width: number): uPlot.Options {
   const highest = highestOf(shown.heap, shown.resident);
-  // A limit far away would press everything to the ground: then it is only said.
+  // A limit far above would flatten the curves, so it is not drawn.
   const limit = shown.limit !== null && shown.limit < highest * 4 ? shown.limit : null;
   const range = { seconds: shown.seconds.at(-1) ?? 0, bytes: Math.max(highest, limit ?? 0) };
   const options = plotOptions(colour, { width, height: HEIGHT }, range, [

@@ -1,13 +1,13 @@
-/** An interval of time on a chart: dragged with the pointer, moved with the keyboard, at the edges that the data has. */
+/** Selection of a time interval on a chart, by pointer or keyboard, at the edges of the data's bins. */
 import uPlot from 'uplot';
 import type { Lives } from '../model/data.ts';
 import { edgesAround } from '../model/intervals.ts';
 import { change, settings } from '../state.ts';
 
-/** Narrower than this a drag was a click. */
+/** A narrower drag counts as a click. */
 const MIN_DRAG = 3;
 
-/** Lets an interval be dragged on a chart, and a click take it away. */
+/** Adds selection by dragging to a chart; a click clears the selection. */
 export function selectable(options: uPlot.Options, lives: Lives | undefined): uPlot.Options {
   if (!lives) return options;
   const show = (chart: uPlot) => showInterval(chart, lives);
@@ -40,7 +40,7 @@ export function selectable(options: uPlot.Options, lives: Lives | undefined): uP
   };
 }
 
-/** Draws the interval that is chosen, or none. */
+/** Draws the selected interval, if any. */
 export function showInterval(chart: uPlot, lives: Lives): void {
   const { from, to } = settings.peek();
   if (from < 0) {
@@ -52,18 +52,18 @@ export function showInterval(chart: uPlot, lives: Lives): void {
   chart.setSelect({ left: x(from), top: 0, width: Math.max(1, x(to) - x(from)), height }, false);
 }
 
-/** Settings that a page falls back to without an interval. */
-let without: { from: number; to: number } = { from: -1, to: -1 };
+/** The interval that a page uses when none is selected. */
+let fallback: { from: number; to: number } = { from: -1, to: -1 };
 
-export function keepInterval(from: number, to: number): void {
-  without = { from, to };
+export function setFallbackInterval(from: number, to: number): void {
+  fallback = { from, to };
 }
 
 export function clearInterval(): void {
-  change(without);
+  change(fallback);
 }
 
-/** Arrow keys move the end, with Shift the beginning; Escape takes the interval away. True if the key was one of these. */
+/** Handles keys: arrows move the end, with Shift the start; Escape clears. Returns whether the key was one of these. */
 export function intervalKey(lives: Lives, event: KeyboardEvent): boolean {
   if (event.ctrlKey || event.metaKey || event.altKey) return false;
   const last = lives.edges.length - 1;

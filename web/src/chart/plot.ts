@@ -1,4 +1,4 @@
-/** What all charts have in common: axes, fonts and colours; time in seconds from the left, bytes upwards from zero. */
+/** Shared by all charts: axes, fonts and colours; seconds on the x axis, bytes on the y axis. */
 import uPlot from 'uplot';
 import { bytes, duration } from '../model/format.ts';
 
@@ -7,7 +7,7 @@ export type Values = (number | null)[];
 
 export const FONT = 'ui-sans-serif, system-ui, sans-serif';
 
-/** The colours of the style sheet, as they are now. */
+/** Returns the current colours of the style sheet. */
 export function styleColours(): Colour {
   const style = getComputedStyle(document.documentElement);
   return (name) => style.getPropertyValue(name).trim();
@@ -53,10 +53,10 @@ export function plotOptions(
   };
 }
 
-/** Each value holds until the next. */
+/** Draws each value as constant until the next. */
 export const steps = uPlot.paths.stepped!({ align: 1 });
 
-/** Makes a chart that is as wide as its box. */
+/** Creates a chart that is as wide as its box. */
 export function attach(box: HTMLElement, options: uPlot.Options, data: uPlot.AlignedData): { chart: uPlot; stop: () => void } {
   const chart = new uPlot(options, data, box);
   const resized = new ResizeObserver(() => chart.setSize({ width: box.clientWidth, height: options.height }));

@@ -1,10 +1,10 @@
-/** The small controls that the pages share. */
+/** Small controls shared by the pages. */
 import { type Data, type Measure, threadName } from '../model/data.ts';
 import { clearInterval } from '../chart/interval.ts';
-import type { Kind } from '../model/intervals.ts';
+import type { IntervalView } from '../model/intervals.ts';
 import { change, settings } from '../state.ts';
 
-/** One of a few, as buttons side by side. */
+/** A choice of one option, as a row of buttons. */
 export function Choice<T extends string>(props: {
   label: string;
   value: T;
@@ -29,7 +29,7 @@ export function Choice<T extends string>(props: {
   );
 }
 
-/** On or off. */
+/** An on/off button. */
 export function Toggle(props: { text: string; title: string; value: boolean; onChange: (value: boolean) => void }) {
   return (
     <button
@@ -44,15 +44,15 @@ export function Toggle(props: { text: string; title: string; value: boolean; onC
   );
 }
 
-export const KINDS: readonly Kind[] = ['kept', 'allocated', 'growth'];
-/** Of a table, whose rows have one side. */
-export const KINDS_OF_TABLE: readonly Kind[] = ['kept', 'allocated'];
+export const INTERVAL_VIEWS: readonly IntervalView[] = ['kept', 'allocated', 'growth'];
+/** For tables, whose rows have one side. */
+export const TABLE_INTERVAL_VIEWS: readonly IntervalView[] = ['kept', 'allocated'];
 
 const MEASURES: Record<Measure, readonly [string, string]> = {
-  peak: ['At the peak', 'Blocks that were alive when the heap was largest (m)'],
-  leaked: ['Leaked', 'Blocks that were alive when recording ended (m)'],
-  total: ['Total', 'Everything that was ever allocated (m)'],
-  temporary: ['Temporary', 'Blocks that were released at once: they cost time, not memory (m)'],
+  peak: ['At the peak', 'Blocks that were live at the peak of the heap (m)'],
+  leaked: ['Leaked', 'Blocks that were live when the recording ended (m)'],
+  total: ['Total', 'All allocations (m)'],
+  temporary: ['Temporary', 'Blocks that were freed at once: they cost time, not memory (m)'],
 };
 
 export function MeasureChoice({ data }: { data: Data }) {
@@ -80,8 +80,8 @@ export function UnitChoice() {
   );
 }
 
-/** Process and thread, where there is more than one. */
-export function WhoChoice({ data }: { data: Data }) {
+/** Selection of a process and a thread, if there are several. */
+export function ProcessAndThreadChoice({ data }: { data: Data }) {
   const { processes, threads } = data.head;
   const { process, thread } = settings.value;
   const used = new Set(data.origins.thread);
@@ -124,8 +124,8 @@ export function WhoChoice({ data }: { data: Data }) {
   );
 }
 
-/** Keys that all pages have. True if the key was one of them. */
-export function commonKey(data: Data, key: string, help: () => void, theme: () => void, kinds: readonly Kind[] = KINDS): boolean {
+/** Handles the keys of all pages. Returns whether the key was one of them. */
+export function commonKey(data: Data, key: string, help: () => void, theme: () => void, views: readonly IntervalView[] = INTERVAL_VIEWS): boolean {
   const { measure, unit, from, kind } = settings.value;
   const { measures } = data.head;
   switch (key) {
@@ -136,7 +136,7 @@ export function commonKey(data: Data, key: string, help: () => void, theme: () =
       theme();
       return true;
     case 'm':
-      if (from >= 0) change({ kind: kinds[(kinds.indexOf(kind) + 1) % kinds.length]! });
+      if (from >= 0) change({ kind: views[(views.indexOf(kind) + 1) % views.length]! });
       else change({ measure: measures[(measures.indexOf(measure) + 1) % measures.length]! });
       return true;
     case 'f':
@@ -163,7 +163,7 @@ export function commonKey(data: Data, key: string, help: () => void, theme: () =
   }
 }
 
-/** Whether a key belongs to the control that has the focus. */
+/** Returns whether a key belongs to the focused control. */
 export function isTyping(event: KeyboardEvent): boolean {
   const target = event.target as HTMLElement | null;
   return event.ctrlKey || event.metaKey || event.altKey || ['INPUT', 'SELECT', 'TEXTAREA'].includes(target?.tagName ?? '');

@@ -1,21 +1,21 @@
-/** All keys of a page, in a dialog. */
+/** Dialog that lists all keys of a page. */
 import { useEffect, useRef } from 'preact/hooks';
 
 export type Keys = readonly (readonly [string, string])[];
 
 export const COMMON_KEYS: Keys = [
-  ['/', 'search; Escape leaves it'],
-  ['m', 'next: at the peak, leaked, total, …'],
-  ['r', 'to the chart: arrow keys choose an interval, with Shift its beginning'],
-  ['x', 'leave the interval'],
-  ['b', 'bytes or number of allocations'],
-  ['t  p', 'choose a thread, a process'],
+  ['/', 'search; Escape leaves the field'],
+  ['m', 'next measure: at the peak, leaked, total, …'],
+  ['r', 'go to the chart: arrow keys select an interval, with Shift its start'],
+  ['x', 'clear the interval'],
+  ['b', 'switch between bytes and number of allocations'],
+  ['t  p', 'select a thread, a process'],
   ['f', 'show or hide the findings'],
-  ['d', 'light or dark'],
-  ['?', 'this list'],
+  ['d', 'switch between light and dark'],
+  ['?', 'show this list'],
 ];
 
-/** `only` are all keys of a page that lacks the common ones. */
+/** `only` replaces the common keys on a page that lacks them. */
 export function Help({ keys = [], only, note, onClose }: { keys?: Keys; only?: Keys; note: string; onClose: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current!.showModal(), []);

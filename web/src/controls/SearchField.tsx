@@ -1,12 +1,12 @@
-/** The field for a regular expression that every page has, and what it says of what was found. */
+/** Search field for a regular expression, with a status text. */
 import { expression } from '../model/search.ts';
 import { change, settings, type Settings } from '../state.ts';
 
 export function SearchField(props: {
   placeholder: string;
   label: string;
-  said?: string;
-  /** What else a search changes. */
+  status?: string;
+  /** Other settings that a search changes. */
   also?: Partial<Settings>;
   onEnter?: (isBack: boolean) => void;
 }) {
@@ -36,7 +36,7 @@ export function SearchField(props: {
         onInput={(event) => change({ ...props.also, search: event.currentTarget.value })}
         onKeyDown={onKey}
       />
-      <output aria-live="polite">{isBad ? 'no regular expression' : props.said}</output>
+      <output aria-live="polite">{isBad ? 'invalid regular expression' : props.status}</output>
     </span>
   );
 }

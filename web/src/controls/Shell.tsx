@@ -1,13 +1,13 @@
-/** What all pages are made of: their data, their keys and the list of them. */
+/** Frame of all pages: reads their data, handles keys and shows the list of keys. */
 import { useSignal } from '@preact/signals';
 import { type ComponentChildren, render, type VNode } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { isTyping } from './Choice.tsx';
 import { Help, type Keys } from './Help.tsx';
 
-/** `onKey` says whether a key was one of the page's; what it is given opens the list of keys. */
+/** `onKey` handles a key and returns whether it did; `help` opens the list of keys. */
 export function Shell(props: {
-  kind: string;
+  className: string;
   keys?: Keys;
   onlyKeys?: Keys;
   note?: string;
@@ -24,16 +24,16 @@ export function Shell(props: {
     window.addEventListener('keydown', onKey);
     return () => window.removeEventListener('keydown', onKey);
   }, []);
-  const note = `${props.note ?? ''} The address of the page keeps the view: copy it to share what you see.`.trim();
+  const note = `${props.note ?? ''} The address of the page contains the view: copy it to share what you see.`.trim();
   return (
-    <main class={props.kind}>
+    <main class={props.className}>
       {props.children(help)}
       {isHelp.value && <Help keys={props.keys} only={props.onlyKeys} note={note} onClose={() => (isHelp.value = false)} />}
     </main>
   );
 }
 
-/** Shows a page when its data has been read, or why it cannot be shown. */
+/** Shows a page once its data has been read, or the reason why it cannot be shown. */
 export function showPage<D>(data: Promise<D>, open: (data: D) => { title: string; page: VNode }): void {
   data.then(
     (read) => {

@@ -1,20 +1,20 @@
-/** Choices and search of a comparison: over its graph and over its table. */
+/** Choices and search above the graph and the table of a comparison. */
 import type { ComponentChildren } from 'preact';
 import { Choice, Toggle, UnitChoice } from '../controls/Choice.tsx';
 import { SearchField } from '../controls/SearchField.tsx';
 import { Search } from '../flame/Controls.tsx';
-import type { Session } from '../flame/session.ts';
+import type { GraphState } from '../flame/graph-state.ts';
 import { plural, signed } from '../model/format.ts';
 import { change, settings } from '../state.ts';
 import { useCopy } from '../table/CopyButton.tsx';
 import { type ChangeRow, csv } from './rows.ts';
 
-/** `first`: what is compared with what. */
-export function DiffControls({ session, rows, first }: { session: Session; rows: ChangeRow[]; first: ComponentChildren }) {
+/** `first` is the leading choice of the page. */
+export function DiffControls({ graph, rows, first }: { graph: GraphState; rows: ChangeRow[]; first: ComponentChildren }) {
   const now = settings.value;
   const isGraph = now.view === 'graph';
   return (
-    <nav class="controls" aria-label="What is shown">
+    <nav class="controls" aria-label="View options">
       <Choice
         label="View"
         value={now.view}
@@ -25,12 +25,12 @@ export function DiffControls({ session, rows, first }: { session: Session; rows:
         onChange={(view) => change({ view })}
       />
       {first}
-      {isGraph ? <GraphChoices session={session} /> : <TableChoices rows={rows} />}
+      {isGraph ? <GraphChoices graph={graph} /> : <TableChoices rows={rows} />}
     </nav>
   );
 }
 
-function GraphChoices({ session }: { session: Session }) {
+function GraphChoices({ graph }: { graph: GraphState }) {
   const now = settings.value;
   return (
     <>
@@ -41,21 +41,21 @@ function GraphChoices({ session }: { session: Session }) {
         options={[
           ['change', 'Change', 'A frame is as wide as its change (w)'],
           ['both', 'Larger', 'A frame is as wide as the larger of its sides (w)'],
-          ['before', 'Before', 'A frame is as wide as it was before (w)'],
-          ['after', 'After', 'A frame is as wide as it is after (w)'],
+          ['before', 'Before', 'A frame is as wide as its size before (w)'],
+          ['after', 'After', 'A frame is as wide as its size after (w)'],
         ]}
         onChange={(width) => change({ width })}
       />
       <span class="group">
-        <Toggle text="Inverted" title="Who allocated first, and below it who called it (i)" value={now.inverted} onChange={(inverted) => change({ inverted, zoom: [] })} />
+        <Toggle text="Inverted" title="Allocating functions first, their callers below (i)" value={now.inverted} onChange={(inverted) => change({ inverted, zoom: [] })} />
         <Toggle
           text="By line"
-          title="Tell lines of one function apart (l)"
+          title="Separate the lines of a function (l)"
           value={now.merge === 'line'}
           onChange={(on) => change({ merge: on ? 'line' : 'function' })}
         />
       </span>
-      <Search session={session} />
+      <Search graph={graph} />
     </>
   );
 }
@@ -70,11 +70,11 @@ function TableChoices({ rows }: { rows: ChangeRow[] }) {
         label="Rows"
         value={now.grouping}
         options={[
-          ['stack', 'Stack', 'A row for each call stack (g)'],
-          ['location', 'Line', 'A row for each line (g)'],
-          ['function', 'Function', 'A row for each function (g)'],
-          ['file', 'File', 'A row for each file (g)'],
-          ['module', 'Module', 'A row for each module or package (g)'],
+          ['stack', 'Stack', 'One row per call stack (g)'],
+          ['location', 'Line', 'One row per line (g)'],
+          ['function', 'Function', 'One row per function (g)'],
+          ['file', 'File', 'One row per file (g)'],
+          ['module', 'Module', 'One row per module or package (g)'],
         ]}
         onChange={(grouping) => change({ grouping })}
       />
@@ -82,7 +82,7 @@ function TableChoices({ rows }: { rows: ChangeRow[] }) {
       <SearchField
         placeholder="Search: function, file, callers, regular expression"
         label="Search rows by a regular expression"
-        said={copy.said || `${plural(rows.length, 'row')} · ${signed(sum, 'bytes')}`}
+        status={copy.status || `${plural(rows.length, 'row')} · ${signed(sum, 'bytes')}`}
       />
     </>
   );

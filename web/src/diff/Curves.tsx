@@ -1,4 +1,4 @@
-/** The heap of both sides over time, from the start of each. */
+/** Chart of the heap of both sides over time, each from its start. */
 import { useEffect, useRef } from 'preact/hooks';
 import type uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
@@ -9,8 +9,8 @@ import { isDark } from '../state.ts';
 
 const HEIGHT = 132;
 
-/** The sum of some processes, bin by bin; nothing where none of them is known. */
-export function together(lists: Values[]): Values {
+/** Returns the sum of several curves, bin by bin; null where none has a value. */
+export function sumOf(lists: Values[]): Values {
   const [first = []] = lists;
   return first.map((_, bin) => {
     const known = lists.map((list) => list[bin] ?? null).filter((value) => value !== null);
@@ -25,8 +25,8 @@ export function Curves({ data }: { data: Data }) {
   useEffect(() => {
     const { processes, bin_ns } = data.timeline;
     const heaps = processes.map((curves) => curves.heap);
-    const before = together(heaps.slice(0, n_before));
-    const after = together(heaps.slice(n_before));
+    const before = sumOf(heaps.slice(0, n_before));
+    const after = sumOf(heaps.slice(n_before));
     const seconds = (processes[0]?.heap ?? []).map((_, bin) => (bin * bin_ns) / 1e9);
     const colour = styleColours();
     const range = { seconds: seconds.at(-1) ?? 0, bytes: highestOf(before, after) };
@@ -36,6 +36,6 @@ export function Curves({ data }: { data: Data }) {
     ]);
     return attach(box.current!, options, [seconds, before, after] as uPlot.AlignedData).stop;
   }, [data, dark]);
-  const said = `Heap over time: the peak was ${bytes(whole.peak.before_bytes)} before and is ${bytes(whole.peak.after_bytes)} after`;
-  return <section class="timeline" ref={box} role="img" aria-label={said} />;
+  const summary = `Heap over time: the peak was ${bytes(whole.peak.before_bytes)} before and is ${bytes(whole.peak.after_bytes)} after`;
+  return <section class="timeline" ref={box} role="img" aria-label={summary} />;
 }

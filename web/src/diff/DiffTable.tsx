@@ -1,4 +1,4 @@
-/** The comparison as a table. A click on a stack shows it in the graph. */
+/** Table of a comparison. Clicking on a stack shows it in the graph. */
 import { bytes, changePercent, shortFile, signed, whole } from '../model/format.ts';
 import { change } from '../state.ts';
 import { type ColumnOf, VirtualTable } from '../table/VirtualTable.tsx';
@@ -7,13 +7,13 @@ import type { ChangeRow } from './rows.ts';
 export function DiffTable({ rows }: { rows: ChangeRow[] }) {
   const largest = rows.reduce((most, row) => Math.max(most, Math.abs(row.change)), 1);
   const columns: ColumnOf<ChangeRow>[] = [
-    { id: 'change', text: 'Change', title: 'By how many bytes it grew (1)', cell: (row) => <ChangeCell row={row} largest={largest} /> },
-    { id: 'before', text: 'Before', title: 'Bytes before (2)', cell: (row) => <SizeTd kind="before" value={row.before} /> },
-    { id: 'after', text: 'After', title: 'Bytes after (3)', cell: (row) => <SizeTd kind="after" value={row.after} /> },
+    { id: 'change', text: 'Change', title: 'Growth in bytes (1)', cell: (row) => <ChangeCell row={row} largest={largest} /> },
+    { id: 'before', text: 'Before', title: 'Bytes before (2)', cell: (row) => <SizeTd className="before" value={row.before} /> },
+    { id: 'after', text: 'After', title: 'Bytes after (3)', cell: (row) => <SizeTd className="after" value={row.after} /> },
     {
       id: 'blocks',
       text: 'Blocks',
-      title: 'By how many blocks it grew (4)',
+      title: 'Growth in blocks (4)',
       cell: (row) => (
         <td class="blocks" title={`${whole(row.beforeCount)} → ${whole(row.afterCount)} blocks`}>
           {signed(row.afterCount - row.beforeCount, 'count')}
@@ -26,8 +26,8 @@ export function DiffTable({ rows }: { rows: ChangeRow[] }) {
       title: 'Function, file and callers (5)',
       isText: true,
       cell: (row) => (
-        <td class="name" title={[row.place, row.callers && `called by ${row.callers}`].filter(Boolean).join('\n')}>
-          <b>{row.name}</b> <span>{shortFile(row.place)}</span> {row.callers && <span class="callers">← {row.callers}</span>}
+        <td class="name" title={[row.location, row.callers && `called by ${row.callers}`].filter(Boolean).join('\n')}>
+          <b>{row.name}</b> <span>{shortFile(row.location)}</span> {row.callers && <span class="callers">← {row.callers}</span>}
         </td>
       ),
     },
@@ -48,9 +48,9 @@ function ChangeCell({ row, largest }: { row: ChangeRow; largest: number }) {
   );
 }
 
-function SizeTd({ kind, value }: { kind: string; value: number }) {
+function SizeTd({ className, value }: { className: string; value: number }) {
   return (
-    <td class={kind} title={`${whole(value)} bytes`}>
+    <td class={className} title={`${whole(value)} bytes`}>
       {bytes(value)}
     </td>
   );

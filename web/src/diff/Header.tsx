@@ -1,12 +1,12 @@
-/** What was compared with what, and how much changed. */
+/** Header of a comparison: the two sides and the total changes. */
 import type { Data, DiffSide, Measure } from '../model/data.ts';
 import { bytes, changePercent, duration, plural, signed, whole } from '../model/format.ts';
 import { Bar, Notes } from '../header/Header.tsx';
 
 const FIGURES: readonly (readonly [Measure, string])[] = [
   ['peak', 'peak'],
-  ['leaked', 'alive at the end'],
-  ['total', 'allocated in all'],
+  ['leaked', 'live at the end'],
+  ['total', 'total allocated'],
 ];
 
 export function DiffHeader({ data, onHelp }: { data: Data; onHelp: () => void }) {

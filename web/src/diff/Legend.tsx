@@ -1,4 +1,4 @@
-/** What red and green mean. */
+/** Legend of the colours of a comparison. */
 import { palette } from '../colours.ts';
 import type { Data } from '../model/data.ts';
 import { isDark } from '../state.ts';

@@ -1,8 +1,8 @@
-/** Colours of a comparison: red grew, green shrank, the stronger the larger the share that changed. */
-import type { Colouring, Kind, Palette } from '../colours.ts';
+/** Colours of a comparison: red for growth, green for shrinkage, stronger for a larger share. */
+import type { Colouring, ColourClass, Palette } from '../colours.ts';
 import { changeAt } from '../model/sides.ts';
 
-/** A frame whose change has at least this share of the larger side has this strength. */
+/** Minimum share of the larger side for each strength of colour. */
 const STEPS = [0.05, 0.25, 0.75];
 
 const SAME = 0;
@@ -11,18 +11,18 @@ const GROWN = 2;
 const SHRUNK = GROWN + STEPS.length + 1;
 
 export function diffColouring(): Colouring {
-  const kind = (name: string, colour: (palette: Palette) => string): Kind => ({ name, module: -1, colour });
+  const colourClass = (name: string, colour: (palette: Palette) => string): ColourClass => ({ name, module: -1, colour });
   const steps = [...STEPS, 1].map((_, step) => step);
-  const kinds = [
-    kind('unchanged', (palette) => palette.importSystem),
-    kind('within noise', (palette) => palette.cut),
-    ...steps.map((step) => kind('grew', (palette) => palette.grown[step]!)),
-    ...steps.map((step) => kind('shrank', (palette) => palette.shrunk[step]!)),
+  const classes = [
+    colourClass('unchanged', (palette) => palette.importSystem),
+    colourClass('within noise', (palette) => palette.cut),
+    ...steps.map((step) => colourClass('grew', (palette) => palette.grown[step]!)),
+    ...steps.map((step) => colourClass('shrank', (palette) => palette.shrunk[step]!)),
   ];
   return {
-    kinds,
+    classes,
     moduleOf: new Int32Array(),
-    kindOf: (tree, node) => {
+    classOf: (tree, node) => {
       const { before, after, change, isNoise } = changeAt(tree, node);
       if (change === 0) return SAME;
       if (isNoise) return NOISE;

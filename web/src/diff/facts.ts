@@ -1,4 +1,4 @@
-/** What the tooltip says of a frame in a comparison. */
+/** Rows of the tooltip of a frame in a comparison. */
 import { amount, bytes, changePercent, signed, whole } from '../model/format.ts';
 import { changeAt, changeOf } from '../model/sides.ts';
 import type { Tree } from '../model/tree.ts';
@@ -13,7 +13,7 @@ export function changeFacts(tree: Tree, node: number): [string, string][] {
     ['change', `${signed(total.change, 'bytes')}${noise} (${changePercent(total.before, total.change)})`],
     ['before', `${bytes(total.before)} (${whole(total.before)} bytes)`],
     ['after', `${bytes(total.after)} (${whole(total.after)} bytes)`],
-    ['change by itself', signed(ownChange, 'bytes')],
+    ['own change', signed(ownChange, 'bytes')],
     ['blocks', `${amount(before.count[node]!, 'count')} → ${amount(after.count[node]!, 'count')}`],
   ];
   if (total.isNoise) rows.push(['', 'within the noise of sampling']);

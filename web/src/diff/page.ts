@@ -1,8 +1,8 @@
-/** What the pages have in common that compare two sides: rows of the table, and keys. */
+/** Shared by pages that compare two sides: rows of the table, and keys. */
 import { computed } from '@preact/signals';
 import type { Keys } from '../controls/Help.tsx';
 import { graphKey } from '../flame/keys.ts';
-import type { Session } from '../flame/session.ts';
+import type { GraphState } from '../flame/graph-state.ts';
 import { expression } from '../model/search.ts';
 import { buildTree, type Width } from '../model/tree.ts';
 import { change, type Grouping, settings, shape } from '../state.ts';
@@ -16,22 +16,22 @@ export const KEYS: Keys = [
   ['v', 'graph or table'],
   ['w', 'next width of frames: change, larger side, before, after'],
   ['←  →  ↑  ↓', 'move from frame to frame'],
-  ['Enter', 'zoom to the frame; once more zooms out'],
+  ['Enter', 'zoom to the frame; again zooms out'],
   ['Backspace', 'zoom out by one frame'],
   ['Escape', 'clear the search, then zoom out'],
   ['n  N', 'next and previous match of the search'],
-  ['i', 'upside down: who allocated, and who called it'],
+  ['i', 'invert: allocating functions first, then their callers'],
   ['l', 'merge frames by function or by line'],
   ['o', 'root at the top or at the bottom'],
   ['1  …  5', 'sort the table by that column'],
-  ['g', 'next: a row for each stack, line, function, file, module'],
+  ['g', 'next grouping: stack, line, function, file, module'],
   ['c', 'copy the rows as CSV'],
 ];
 
-export function changeRows({ data }: Session) {
+export function changeRows({ data }: GraphState) {
   const all = computed(() => {
     const { grouping, merge } = settings.value;
-    // Stacks are those of the upright tree, whatever the graph shows.
+    // Stacks always come from the upright tree, also if the graph is inverted.
     if (grouping === 'stack') {
       const tree = buildTree(data, { ...shape.value, inverted: false, splitThreads: false, width: 'both' });
       return stackRows(data, tree, merge === 'line');
@@ -43,14 +43,14 @@ export function changeRows({ data }: Session) {
     const { search } = settings.value;
     const wanted = search === '' ? undefined : expression(search);
     if (!wanted) return inOrder.value;
-    return inOrder.value.filter((row) => wanted.test(`${row.name} ${row.place} ${row.callers}`));
+    return inOrder.value.filter((row) => wanted.test(`${row.name} ${row.location} ${row.callers}`));
   });
 }
 
-/** True if the key was one of theirs. */
-export function changeKey(session: Session, key: string): boolean {
+/** Returns whether the key was one of these pages'. */
+export function changeKey(graph: GraphState, key: string): boolean {
   if (viewKey(key)) return true;
-  return settings.value.view === 'graph' ? graphKey(session, key) : tableKey(key);
+  return settings.value.view === 'graph' ? graphKey(graph, key) : tableKey(key);
 }
 
 function viewKey(key: string): boolean {

@@ -1,23 +1,23 @@
-/** The rows of a comparison: stacks, lines, functions, files or modules with what they held before and after. */
+/** Rows of a comparison: stacks, lines, functions, files or modules with their sizes before and after. */
 import type { Data } from '../model/data.ts';
 import { label, type Label } from '../model/format.ts';
-import { buildRows, cell, type Cut } from '../model/rows.ts';
+import { buildRows, cell, type RowSelection } from '../model/rows.ts';
 import { changeOf, type Change } from '../model/sides.ts';
 import { pathTo, type Tree } from '../model/tree.ts';
 
 export interface ChangeRow extends Change {
   name: string;
   /** File and line. */
-  place: string;
-  /** Who called it, innermost first; only of stacks. */
+  location: string;
+  /** Callers, innermost first; only for stacks. */
   callers: string;
   beforeCount: number;
   afterCount: number;
-  /** Keys from the root down to the frame; only of stacks. */
+  /** Keys from the root down to the frame; only for stacks. */
   path: number[] | undefined;
 }
 
-/** A row for each stack whose own allocations changed. */
+/** Returns one row per stack whose own allocations changed. */
 export function stackRows(data: Data, tree: Tree, byLine: boolean): ChangeRow[] {
   const { before, after } = tree.sides!.own;
   const rows: ChangeRow[] = [];
@@ -41,12 +41,12 @@ export function stackRows(data: Data, tree: Tree, byLine: boolean): ChangeRow[] 
   return rows;
 }
 
-/** Every module's top level has the same name: its file says more. */
-function callerName({ name, place }: Label): string {
-  return name === '<module>' ? (place.split('/').at(-1) ?? name) : name;
+/** Uses the file for a module's top level, because all have the same name. */
+function callerName({ name, location }: Label): string {
+  return name === '<module>' ? (location.split('/').at(-1) ?? name) : name;
 }
 
-/** The variance of a node without what is below it. */
+/** Returns the variance of a node without its children. */
 function ownVariance(tree: Tree, node: number): number {
   let own = tree.sides!.variance[node]!;
   for (const child of tree.children.subarray(tree.firstChild[node], tree.firstChild[node + 1])) {
@@ -55,23 +55,23 @@ function ownVariance(tree: Tree, node: number): number {
   return Math.max(0, own);
 }
 
-/** A row for each line, function, file or module, by what it allocated itself. */
-export function groupRows(data: Data, cut: Cut): ChangeRow[] {
+/** Returns one row per line, function, file or module, by own allocations. */
+export function groupRows(data: Data, selection: RowSelection): ChangeRow[] {
   const [old, now] = (['before', 'after'] as const).map((side) => {
-    const { rows } = buildRows(data, { ...cut, side });
+    const { rows } = buildRows(data, { ...selection, side });
     return new Map(rows.map((row) => [row.id, row]));
   });
   const rows: ChangeRow[] = [];
   for (const id of new Set([...old!.keys(), ...now!.keys()])) {
     const before = old!.get(id);
     const after = now!.get(id);
-    const { name, place } = (after ?? before)!;
+    const { name, location } = (after ?? before)!;
     const variance = (before?.ownVariance ?? 0) + (after?.ownVariance ?? 0);
     const change = changeOf(before?.ownBytes ?? 0, after?.ownBytes ?? 0, variance, 'bytes');
     const beforeCount = before?.ownCount ?? 0;
     const afterCount = after?.ownCount ?? 0;
     if (change.change === 0 && beforeCount === afterCount) continue;
-    rows.push({ name, place, ...change, callers: '', beforeCount, afterCount, path: undefined });
+    rows.push({ name, location, ...change, callers: '', beforeCount, afterCount, path: undefined });
   }
   return rows;
 }
@@ -82,7 +82,7 @@ export type Column = (typeof COLUMNS)[number];
 export function sorted(rows: ChangeRow[], sort: string): ChangeRow[] {
   const isDown = sort.startsWith('-');
   const column = sort.replace('-', '') as Column;
-  const name = (row: ChangeRow) => `${row.name} ${row.place} ${row.callers}`;
+  const name = (row: ChangeRow) => `${row.name} ${row.location} ${row.callers}`;
   const value = (row: ChangeRow): number | string => {
     switch (column) {
       case 'before':
@@ -114,7 +114,7 @@ export function csv(rows: readonly ChangeRow[]): string {
     row.isNoise,
     row.beforeCount,
     row.afterCount,
-    ...[row.name, row.place, row.callers].map(cell),
+    ...[row.name, row.location, row.callers].map(cell),
   ]);
   return [head, ...lines].map((line) => line.join(',')).join('\r\n') + '\r\n';
 }

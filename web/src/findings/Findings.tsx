@@ -1,10 +1,10 @@
-/** What stands out, beside the graph or the table. Each finding leads to its frame. */
+/** The list of findings next to the graph or table. Each finding links to its frame. */
 import { Fragment } from 'preact';
 import type { Data, Finding } from '../model/data.ts';
 import { shortFile } from '../model/format.ts';
 import { change, settings } from '../state.ts';
 
-/** `onShow`: leads to where a finding is. */
+/** `onShow` shows the frame or row of a finding. */
 export function Findings({ data, onShow }: { data: Data; onShow: (finding: Finding) => void }) {
   const findings = data.head.findings ?? [];
   if (!settings.value.findings || findings.length === 0) return null;
@@ -37,7 +37,7 @@ export function Findings({ data, onShow }: { data: Data; onShow: (finding: Findi
   );
 }
 
-/** Paths and long names may break where their parts end. */
+/** Allows line breaks after the parts of paths and long names. */
 function Breakable({ text }: { text: string }) {
   return (
     <>
@@ -51,18 +51,18 @@ function Breakable({ text }: { text: string }) {
   );
 }
 
-/** The same words, with files as short as elsewhere on the page. */
+/** Shortens files as elsewhere on the page. */
 function short(finding: Finding, text: string): string {
-  for (const place of [finding.place, finding.caller]) if (place) text = text.replace(place.file, shortFile(place.file));
+  for (const location of [finding.place, finding.caller]) if (location) text = text.replace(location.file, shortFile(location.file));
   return text;
 }
 
-/** Shows the findings again when they were hidden. */
+/** A button that shows hidden findings again. */
 export function FindingsToggle({ data }: { data: Data }) {
   const n = data.head.findings?.length ?? 0;
   if (n === 0 || settings.value.findings) return null;
   return (
-    <button type="button" class="plain" title="Show what stands out (f)" onClick={() => change({ findings: true })}>
+    <button type="button" class="plain" title="Show the findings (f)" onClick={() => change({ findings: true })}>
       {`Findings (${n})`}
     </button>
   );

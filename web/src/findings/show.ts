@@ -1,8 +1,8 @@
-/** Where a finding leads to. */
+/** Shows the frame or row of a finding. */
 import type { Data, Finding, Measure } from '../model/data.ts';
 import { change } from '../state.ts';
 
-/** In which measure a kind of finding is seen best. */
+/** The measure that shows each type of finding best. */
 const MEASURES: Record<string, Measure> = { holds_most: 'peak', grows: 'leaked', churns: 'temporary' };
 
 function measureOf(data: Data, finding: Finding): { measure?: Measure } {
@@ -15,13 +15,13 @@ const EVERYTHING = { from: -1, to: -1, process: -1, thread: -1 } as const;
 /** Zooms to the frame. */
 export function showInGraph(data: Data, finding: Finding): void {
   if (finding.node === null) return;
-  const { parent, place } = data.nodes;
+  const { parent, location } = data.nodes;
   const zoom: number[] = [];
-  for (let at = finding.node; at !== 0; at = parent[at]!) zoom.push(place[at]!);
+  for (let at = finding.node; at !== 0; at = parent[at]!) zoom.push(location[at]!);
   change({ ...EVERYTHING, ...measureOf(data, finding), inverted: false, splitThreads: false, search: '', zoom: zoom.reverse() });
 }
 
-/** Leaves only the rows of the place. */
+/** Shows only the rows of its location. */
 export function showInTable(data: Data, finding: Finding): void {
   const { place } = finding;
   if (!place) return;

@@ -1,4 +1,4 @@
-/** The flame graph: a canvas that is drawn when something changed, a tooltip, and the keys that move over frames. */
+/** The flame graph: a canvas, a tooltip, and keys that move between frames. */
 import { effect, useSignal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { label, shortFile, signed } from '../model/format.ts';
@@ -6,7 +6,7 @@ import { changeAt } from '../model/sides.ts';
 import { trunkEnd } from '../model/tree.ts';
 import { change, isDark, settings } from '../state.ts';
 import { contentHeight, nodeAt, paint, type Picture, ROW, rowTop } from './paint.ts';
-import type { Session } from './session.ts';
+import type { GraphState } from './graph-state.ts';
 import { move } from './steps.ts';
 import { describe, Tooltip } from './Tooltip.tsx';
 
@@ -15,24 +15,24 @@ const FONT = '12px ui-sans-serif, system-ui, "Segoe UI", Roboto, "Helvetica Neue
 
 declare global {
   interface Window {
-    /** For whoever measures a page: how long each drawing took, and what was drawn. */
+    /** For performance tests: duration of each drawing and number of frames drawn. */
     heaptideDrawings?: { ms: number; nDrawn: number }[];
   }
 }
 
-export function FlameView({ session }: { session: Session }) {
+export function FlameView({ graph }: { graph: GraphState }) {
   const box = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const hovered = useSignal(-1);
   const pointer = useSignal<{ x: number; y: number } | null>(null);
-  const painter = useMemo(() => new Painter(session), [session]);
+  const painter = useMemo(() => new Painter(graph), [graph]);
 
   useEffect(() => painter.attach(box.current!, canvas.current!), [painter]);
   useEffect(
     () =>
       effect(() => {
         painter.hovered = hovered.value;
-        painter.ask();
+        painter.schedule();
       }),
     [painter],
   );
@@ -52,23 +52,23 @@ export function FlameView({ session }: { session: Session }) {
   const onClick = (event: MouseEvent) => {
     const node = at(event);
     if (node < 0) return;
-    session.select(node);
-    session.zoomTo(node === session.zoom.value ? session.tree.value.parent[node]! : node);
+    graph.select(node);
+    graph.zoomTo(node === graph.zoom.value ? graph.tree.value.parent[node]! : node);
     onLeave();
   };
   const onKey = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const here = session.selected.value < 0 ? session.zoom.value : session.selected.value;
+    const here = graph.selected.value < 0 ? graph.zoom.value : graph.selected.value;
     const isFlame = settings.value.orientation === 'flame';
-    const next = move(session.tree.value, here, event.key, isFlame, session.selected.value < 0);
+    const next = move(graph.tree.value, here, event.key, isFlame, graph.selected.value < 0);
     if (next >= 0) {
-      session.select(next);
+      graph.select(next);
       painter.reveal(next);
-      const place = painter.placeOf(next);
-      pointer.value = place;
+      const position = painter.tooltipPosition(next);
+      pointer.value = position;
       hovered.value = -1;
     } else if (event.key === 'Enter' || event.key === ' ') {
-      session.zoomTo(here === session.zoom.value ? session.tree.value.parent[here]! : here);
+      graph.zoomTo(here === graph.zoom.value ? graph.tree.value.parent[here]! : here);
       pointer.value = null;
     } else {
       return;
@@ -77,11 +77,11 @@ export function FlameView({ session }: { session: Session }) {
     event.stopPropagation();
   };
 
-  const shown = hovered.value >= 0 ? hovered.value : session.selected.value;
-  const isEmpty = session.tree.value.total[session.tree.value.unit][0] === 0;
+  const shown = hovered.value >= 0 ? hovered.value : graph.selected.value;
+  const isEmpty = graph.tree.value.total[graph.tree.value.unit][0] === 0;
   return (
     <section class="graph" ref={box}>
-      <div class="spacer" style={{ height: `${contentHeight(session.tree.value)}px` }} aria-hidden="true" />
+      <div class="spacer" style={{ height: `${contentHeight(graph.tree.value)}px` }} aria-hidden="true" />
       <canvas
         ref={canvas}
         tabIndex={0}
@@ -94,11 +94,11 @@ export function FlameView({ session }: { session: Session }) {
         onKeyDown={onKey}
         onBlur={() => (pointer.value = null)}
       />
-      {isEmpty && <p class="nothing">{emptyReason(session.tree.value.sides !== undefined)}</p>}
+      {isEmpty && <p class="nothing">{emptyReason(graph.tree.value.sides !== undefined)}</p>}
       <p id="spoken" class="spoken" aria-live="polite">
-        {session.selected.value >= 0 ? describe(session, session.selected.value) : ''}
+        {graph.selected.value >= 0 ? describe(graph, graph.selected.value) : ''}
       </p>
-      {pointer.value && shown >= 0 && <Tooltip session={session} node={shown} x={pointer.value.x} y={pointer.value.y} />}
+      {pointer.value && shown >= 0 && <Tooltip graph={graph} node={shown} x={pointer.value.x} y={pointer.value.y} />}
     </section>
   );
 }
@@ -106,58 +106,58 @@ export function FlameView({ session }: { session: Session }) {
 function emptyReason(isDiff: boolean): string {
   const { measure, thread, process } = settings.value;
   if (isDiff) return 'Nothing changed.';
-  if (settings.value.from >= 0) return 'Nothing of this interval is left to show.';
+  if (settings.value.from >= 0) return 'Nothing to show in this interval.';
   const where = thread >= 0 ? ' by this thread' : process >= 0 ? ' by this process' : '';
-  if (measure === 'leaked') return `Nothing allocated${where} was alive at the end.`;
-  if (measure === 'peak') return `Nothing allocated${where} was alive at the peak.`;
+  if (measure === 'leaked') return `Nothing allocated${where} was live at the end.`;
+  if (measure === 'peak') return `Nothing allocated${where} was live at the peak.`;
   return `Nothing was allocated${where}.`;
 }
 
-/** Draws at most once a frame of the screen, and moves from one zoom to the next. */
+/** Draws at most once per animation frame, and animates zooming. */
 class Painter {
   hovered = -1;
   private box: HTMLDivElement | undefined;
   private canvas: HTMLCanvasElement | undefined;
-  private asked = 0;
+  private scheduled = 0;
   private from = 0;
   private to = 1;
   private move: { from: number; to: number; start: number } | undefined;
   private known: { tree: unknown; zoom: number; isFlame: boolean } | undefined;
 
-  constructor(private readonly session: Session) {}
+  constructor(private readonly graph: GraphState) {}
 
   attach(box: HTMLDivElement, canvas: HTMLCanvasElement): () => void {
     this.box = box;
     this.canvas = canvas;
-    const resized = new ResizeObserver(() => this.ask());
+    const resized = new ResizeObserver(() => this.schedule());
     resized.observe(box);
-    const onScroll = () => this.ask();
+    const onScroll = () => this.schedule();
     box.addEventListener('scroll', onScroll, { passive: true });
     const stop = effect(() => {
-      // Whatever is read here is what a drawing depends on.
-      void [this.session.tree.value, this.session.found.value, this.session.zoom.value, this.session.selected.value];
+      // Reading a signal here makes a drawing depend on it.
+      void [this.graph.tree.value, this.graph.matches.value, this.graph.zoom.value, this.graph.selected.value];
       void [isDark.value, settings.value.orientation];
-      this.ask();
+      this.schedule();
     });
     return () => {
       stop();
       resized.disconnect();
       box.removeEventListener('scroll', onScroll);
-      cancelAnimationFrame(this.asked);
+      cancelAnimationFrame(this.scheduled);
     };
   }
 
-  ask(): void {
-    if (!this.asked) this.asked = requestAnimationFrame((now) => this.draw(now));
+  schedule(): void {
+    if (!this.scheduled) this.scheduled = requestAnimationFrame((now) => this.draw(now));
   }
 
   picture(): Picture {
-    const { session } = this;
+    const { graph } = this;
     const { orientation, merge } = settings.value;
-    const tree = session.tree.value;
+    const tree = graph.tree.value;
     return {
       tree,
-      colouring: session.colours.value,
+      colouring: graph.colours.value,
       isDark: isDark.value,
       from: this.from,
       to: this.to,
@@ -165,25 +165,25 @@ class Painter {
       height: this.box?.clientHeight ?? 1,
       scroll: this.box?.scrollTop ?? 0,
       isFlame: orientation === 'flame',
-      found: session.found.value,
-      zoom: session.zoom.value,
-      selected: session.selected.value,
+      matches: graph.matches.value,
+      zoom: graph.zoom.value,
+      selected: graph.selected.value,
       hovered: this.hovered,
       font: FONT,
       label: (node) => {
-        const { name, place } = label(session.data, tree, node, merge === 'line');
+        const { name, location } = label(graph.data, tree, node, merge === 'line');
         if (tree.sides) {
-          // Not by colour alone: those who cannot tell red from green see the sign.
+          // Not by colour alone: users who cannot distinguish red from green see the sign.
           const { change } = changeAt(tree, node);
-          return { name: name === '<module>' ? shortFile(place) : name, place: change === 0 ? '' : signed(change, tree.unit) };
+          return { name: name === '<module>' ? shortFile(location) : name, location: change === 0 ? '' : signed(change, tree.unit) };
         }
-        // Every module's top level has the same name: its file says more.
-        return name === '<module>' ? { name: shortFile(place), place: name } : { name, place: shortFile(place) };
+        // All modules have the same name at their top level, so show the file.
+        return name === '<module>' ? { name: shortFile(location), location: name } : { name, location: shortFile(location) };
       },
     };
   }
 
-  /** Scrolls so that a node's row can be seen. */
+  /** Scrolls the row of a node into view. */
   reveal(node: number): void {
     const picture = this.picture();
     const top = rowTop(picture, picture.tree.depth[node]!);
@@ -191,17 +191,17 @@ class Painter {
     else if (top + ROW > picture.height) this.box!.scrollTop += top + 2 * ROW - picture.height;
     const { tree } = picture;
     const end = tree.start[node]! + tree.total[tree.unit][node]!;
-    // A frame beside what is zoomed to: zoom out until both fit.
+    // A frame outside the zoomed part: zoom out until both fit.
     if (tree.start[node]! < this.from || end > this.to) {
-      let around = this.session.zoom.value;
+      let around = this.graph.zoom.value;
       const reaches = (at: number) => tree.start[at]! <= tree.start[node]! && tree.start[at]! + tree.total[tree.unit][at]! >= end;
       while (around !== 0 && !reaches(around)) around = tree.parent[around]!;
-      if (around !== this.session.zoom.value && tree.depth[node]! >= tree.depth[around]!) this.session.zoomTo(around);
+      if (around !== this.graph.zoom.value && tree.depth[node]! >= tree.depth[around]!) this.graph.zoomTo(around);
     }
   }
 
-  /** Where a node's tooltip belongs in the window. */
-  placeOf(node: number): { x: number; y: number } {
+  /** Returns the position of a node's tooltip in the window. */
+  tooltipPosition(node: number): { x: number; y: number } {
     const picture = this.picture();
     const { tree, from, to, width } = picture;
     const edges = this.canvas!.getBoundingClientRect();
@@ -211,7 +211,7 @@ class Painter {
   }
 
   private draw(now: number): void {
-    this.asked = 0;
+    this.scheduled = 0;
     const { box, canvas } = this;
     if (!box || !canvas) return;
     this.follow(now);
@@ -229,13 +229,13 @@ class Painter {
     context.setTransform(density, 0, 0, density, 0, 0);
     const nDrawn = paint(context, this.picture());
     window.heaptideDrawings?.push({ ms: performance.now() - started, nDrawn });
-    if (this.move) this.ask();
+    if (this.move) this.schedule();
   }
 
-  /** Moves the visible part towards what is zoomed to. */
+  /** Moves the visible part towards the zoomed frame. */
   private follow(now: number): void {
-    const tree = this.session.tree.value;
-    const zoom = this.session.zoom.value;
+    const tree = this.graph.tree.value;
+    const zoom = this.graph.zoom.value;
     const isFlame = settings.value.orientation === 'flame';
     const size = tree.total[tree.unit];
     const goalFrom = tree.start[zoom]!;
@@ -246,7 +246,7 @@ class Painter {
       this.move = isNewTree || isCalm ? undefined : { from: this.from, to: this.to, start: now };
       this.known = { tree, zoom, isFlame };
       if (isNewTree) this.box!.scrollTop = isFlame ? contentHeight(tree) : 0;
-      // What launched the program, a notebook's kernel or a worker's loop, may fill the screen as well.
+      // Frames that launched the program, such as a notebook's kernel, may also fill the screen.
       this.showRow(tree.depth[isNewTree && zoom === 0 ? trunkEnd(tree) : zoom]!);
     }
     const done = this.move ? Math.min(1, (now - this.move.start) / ZOOM_MS) : 1;
@@ -261,7 +261,7 @@ class Painter {
     }
   }
 
-  /** Callers of what is zoomed to may fill the screen: then it would be out of sight. */
+  /** Scrolls to a row if its callers would fill the screen and hide it. */
   private showRow(depth: number): void {
     const picture = this.picture();
     const top = rowTop(picture, depth);

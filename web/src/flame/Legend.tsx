@@ -1,4 +1,4 @@
-/** Which colour is which module, and how much each allocated itself in what is shown. A click searches for it. */
+/** Legend of modules, with the share each allocated in the current view. A click searches for the module. */
 import { computed } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
 import { NATIVE, palette } from '../colours.ts';
@@ -6,10 +6,10 @@ import { passing } from '../model/data.ts';
 import { percent } from '../model/format.ts';
 import { entryAmounts } from '../model/intervals.ts';
 import { change, isDark, settings, shape } from '../state.ts';
-import type { Session } from './session.ts';
+import type { GraphState } from './graph-state.ts';
 
-export function Legend({ session }: { session: Session }) {
-  const { data, byModule: colouring } = session;
+export function Legend({ graph }: { graph: GraphState }) {
+  const { data, byModule: colouring } = graph;
   const shares = useMemo(
     () =>
       computed(() => {
@@ -26,35 +26,35 @@ export function Legend({ session }: { session: Session }) {
         }
         return { sums, all };
       }),
-    [session],
+    [graph],
   );
   const { sums, all } = shares.value;
   const colours = palette(isDark.value);
-  const shown = colouring.kinds.filter((kind) => kind.module >= 0 && (sums.get(kind.module) ?? 0) > 0);
+  const shown = colouring.classes.filter((colourClass) => colourClass.module >= 0 && (sums.get(colourClass.module) ?? 0) > 0);
   shown.sort((one, other) => sums.get(other.module)! - sums.get(one.module)!);
   const hasNative = data.locations.library.some((name) => name >= 0);
-  const greys = colouring.kinds.filter(
-    (kind) => kind.name === 'standard library' || kind.name === 'import system' || (hasNative && kind.name === NATIVE),
+  const greys = colouring.classes.filter(
+    (colourClass) => colourClass.name === 'standard library' || colourClass.name === 'import system' || (hasNative && colourClass.name === NATIVE),
   );
   const pattern = (name: string) => `\\s${name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}$`;
   return (
     <footer class="legend" aria-label="Colours">
-      {shown.map((kind) => (
+      {shown.map((colourClass) => (
         <button
-          key={kind.name}
+          key={colourClass.name}
           type="button"
-          title={`Find frames of ${kind.name}; the share is what the module allocated by itself and through the standard library`}
-          aria-pressed={settings.value.search === pattern(kind.name)}
-          onClick={() => change({ search: settings.value.search === pattern(kind.name) ? '' : pattern(kind.name) })}
+          title={`Find frames of ${colourClass.name}; the share counts its own allocations and those through the standard library`}
+          aria-pressed={settings.value.search === pattern(colourClass.name)}
+          onClick={() => change({ search: settings.value.search === pattern(colourClass.name) ? '' : pattern(colourClass.name) })}
         >
-          <i style={{ background: kind.colour(colours) }} />
-          {kind.name} <small>{percent(sums.get(kind.module)!, all)}</small>
+          <i style={{ background: colourClass.colour(colours) }} />
+          {colourClass.name} <small>{percent(sums.get(colourClass.module)!, all)}</small>
         </button>
       ))}
-      {greys.map((kind) => (
-        <span key={kind.name}>
-          <i style={{ background: kind.colour(colours) }} />
-          {kind.name}
+      {greys.map((colourClass) => (
+        <span key={colourClass.name}>
+          <i style={{ background: colourClass.colour(colours) }} />
+          {colourClass.name}
         </span>
       ))}
       <span class="made">Heaptide {data.head.profiler}</span>

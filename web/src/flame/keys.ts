@@ -1,11 +1,11 @@
-/** The keys of a flame graph, wherever on the page they are pressed. */
+/** Keys of a flame graph, wherever on the page they are pressed. */
 import { change, settings } from '../state.ts';
 import { nextMatch } from './Controls.tsx';
 import { resetZoom } from './FlameView.tsx';
-import type { Session } from './session.ts';
+import type { GraphState } from './graph-state.ts';
 
-/** True if the key was one of them. */
-export function graphKey(session: Session, key: string): boolean {
+/** Handles a key; returns whether it was one of the graph's. */
+export function graphKey(graph: GraphState, key: string): boolean {
   const now = settings.value;
   switch (key) {
     case 'i':
@@ -28,10 +28,10 @@ export function graphKey(session: Session, key: string): boolean {
       return true;
     case 'n':
     case 'N':
-      nextMatch(session, key === 'n' ? 1 : -1);
+      nextMatch(graph, key === 'n' ? 1 : -1);
       return true;
     case 'Backspace':
-      session.zoomTo(session.tree.value.parent[session.zoom.value]!);
+      graph.zoomTo(graph.tree.value.parent[graph.zoom.value]!);
       return true;
     case 'Escape':
       if (now.search) change({ search: '' });

@@ -1,38 +1,38 @@
 /**
- * Draws the visible part of a tree on a canvas. Children are sorted by size, so as soon as one is too narrow to be seen
- * all behind it are: they become one strip, and the work is bounded by what fits on the screen, not by the tree.
+ * Draws the visible part of a tree on a canvas. Children are sorted by size, so if one is too narrow to see, all after it are
+ * too: they become one strip, and the work is bounded by the size of the screen, not of the tree.
  */
 import type { Colouring } from '../colours.ts';
 import { palette, shade } from '../colours.ts';
-import type { Found } from '../model/search.ts';
+import type { Matches } from '../model/search.ts';
 import type { Tree } from '../model/tree.ts';
 
 export const ROW = 22;
 const GAP = 1;
 const MIN_WIDTH = 1.2;
 const MIN_TEXT_WIDTH = 30;
-const MIN_PLACE_WIDTH = 56;
+const MIN_LOCATION_WIDTH = 56;
 const N_SHADES = 3;
 
 export interface Picture {
   tree: Tree;
   colouring: Colouring;
   isDark: boolean;
-  /** First and last value that are visible. */
+  /** First and last visible value. */
   from: number;
   to: number;
   width: number;
   height: number;
   scroll: number;
   isFlame: boolean;
-  found: Found | undefined;
-  /** Callers of this node step back; 0 if nothing is zoomed to. */
+  matches: Matches | undefined;
+  /** Callers of this node are veiled; 0 without zoom. */
   zoom: number;
-  /** Framed; −1 if none. */
+  /** Outlined; −1 if none. */
   selected: number;
   hovered: number;
   font: string;
-  label: (node: number) => { name: string; place: string };
+  label: (node: number) => { name: string; location: string };
 }
 
 /** Top of a row on the canvas. */
@@ -64,14 +64,14 @@ export function nodeAt(picture: Picture, x: number, y: number): number {
 
 /** The child that covers a value, or −1. */
 function childAt(tree: Tree, node: number, value: number): number {
-  const at = firstBehind(tree, node, value);
+  const at = firstAfter(tree, node, value);
   if (at >= tree.firstChild[node + 1]!) return -1;
   const child = tree.children[at]!;
   return tree.start[child]! <= value ? child : -1;
 }
 
-/** Position in `children` of the first child that ends behind a value. */
-function firstBehind(tree: Tree, node: number, value: number): number {
+/** Returns the position in `children` of the first child that ends after a value. */
+function firstAfter(tree: Tree, node: number, value: number): number {
   const size = tree.total[tree.unit];
   let low = tree.firstChild[node]!;
   let high = tree.firstChild[node + 1]!;
@@ -92,17 +92,17 @@ interface Text {
   isFaint: boolean;
 }
 
-/** Draws everything. Returns how many frames were drawn. */
+/** Draws everything. Returns the number of frames drawn. */
 export function paint(context: CanvasRenderingContext2D, picture: Picture): number {
-  const { tree, colouring, from, to, width, height, found, zoom } = picture;
+  const { tree, colouring, from, to, width, height, matches, zoom } = picture;
   const colours = palette(picture.isDark);
   context.clearRect(0, 0, width, height);
   const size = tree.total[tree.unit];
   if (size[0] === 0) return 0;
   const scale = width / (to - from);
-  // Rectangles of one colour are filled together.
-  const buckets: number[][] = colouring.kinds.flatMap(() => Array.from({ length: N_SHADES }, (): number[] => []));
-  const matches: number[] = [];
+  // Fill rectangles of one colour in one call.
+  const buckets: number[][] = colouring.classes.flatMap(() => Array.from({ length: N_SHADES }, (): number[] => []));
+  const matchRectangles: number[] = [];
   const veiled: number[] = [];
   const haze: number[] = [];
   const texts: Text[] = [];
@@ -119,19 +119,19 @@ export function paint(context: CanvasRenderingContext2D, picture: Picture): numb
     if (y > -ROW && y < height) {
       nDrawn++;
       const key = tree.key[node]!;
-      const isMatch = found !== undefined && found.isMatch[node] === 1;
-      const bucket = isMatch ? matches : buckets[colouring.kindOf(tree, node) * N_SHADES + ((key * 7 + depth) % 3 + 3) % 3]!;
+      const isMatch = matches !== undefined && matches.isMatch[node] === 1;
+      const bucket = isMatch ? matchRectangles : buckets[colouring.classOf(tree, node) * N_SHADES + ((key * 7 + depth) % 3 + 3) % 3]!;
       bucket.push(left, y, Math.max(0.6, right - left - GAP));
-      const isFaint = depth < zoomDepth || (found !== undefined && !isMatch && !found.isBelow[node]);
+      const isFaint = depth < zoomDepth || (matches !== undefined && !isMatch && !matches.isBelow[node]);
       if (isFaint) veiled.push(left, y, Math.max(0.6, right - left - GAP));
       if (right - left >= MIN_TEXT_WIDTH) texts.push({ node, x: left, y, width: right - left, isFaint });
     }
     const end = tree.firstChild[node + 1]!;
-    for (let at = firstBehind(tree, node, from); at < end; at++) {
+    for (let at = firstAfter(tree, node, from); at < end; at++) {
       const child = tree.children[at]!;
       const x = (tree.start[child]! - from) * scale;
       if (x >= width) break;
-      // In a comparison, what did not change has no width at all.
+      // In a comparison, unchanged frames have no width.
       if (size[child] === 0) break;
       if (size[child]! * scale < MIN_WIDTH) {
         const last = tree.children[end - 1]!;
@@ -145,10 +145,10 @@ export function paint(context: CanvasRenderingContext2D, picture: Picture): numb
   fill(context, colours.haze, haze);
   buckets.forEach((rectangles, at) => {
     if (rectangles.length === 0) return;
-    const kind = colouring.kinds[Math.floor(at / N_SHADES)]!;
-    fill(context, shade(kind.colour(colours), at % N_SHADES), rectangles);
+    const colourClass = colouring.classes[Math.floor(at / N_SHADES)]!;
+    fill(context, shade(colourClass.colour(colours), at % N_SHADES), rectangles);
   });
-  fill(context, colours.match, matches);
+  fill(context, colours.match, matchRectangles);
   fill(context, colours.veil, veiled);
   context.font = picture.font;
   context.textBaseline = 'middle';
@@ -174,16 +174,16 @@ function write(
   text: Text,
   colours: { text: string; faintText: string },
 ): void {
-  const { name, place } = picture.label(text.node);
+  const { name, location } = picture.label(text.node);
   const room = text.width - 12;
   const middle = text.y + (ROW - GAP) / 2 + 0.5;
-  const isMatch = picture.found?.isMatch[text.node] === 1;
+  const isMatch = picture.matches?.isMatch[text.node] === 1;
   const { shown, used } = fit(context, picture.font, name, room);
   if (!shown) return;
   context.fillStyle = isMatch ? '#fff' : text.isFaint ? colours.faintText : colours.text;
   context.fillText(shown, text.x + 6, middle);
-  if (shown.length < name.length || !place || room - used < MIN_PLACE_WIDTH) return;
-  const rest = fit(context, picture.font, place, room - used - 8).shown;
+  if (shown.length < name.length || !location || room - used < MIN_LOCATION_WIDTH) return;
+  const rest = fit(context, picture.font, location, room - used - 8).shown;
   context.globalAlpha = 0.62;
   context.fillText(rest, text.x + 6 + used + 8, middle);
   context.globalAlpha = 1;
@@ -191,20 +191,20 @@ function write(
 
 const widths = new Map<string, Map<string, number>>();
 
-/** Width of a letter. Asking the canvas for every text, or even for its font, would take most of the time. */
+/** Returns the width of a letter. Measuring every text, or reading the canvas font, would take most of the time. */
 function letterWidth(context: CanvasRenderingContext2D, known: Map<string, number>, letter: string): number {
   let width = known.get(letter);
   if (width === undefined) known.set(letter, (width = context.measureText(letter).width));
   return width;
 }
 
-/** As much of a text as there is room for, and how wide that is; empty if it would say nothing. */
+/** Returns the part of a text that fits, and its width; empty if too little fits to be useful. */
 function fit(context: CanvasRenderingContext2D, font: string, text: string, room: number): { shown: string; used: number } {
   let known = widths.get(font);
   if (!known) widths.set(font, (known = new Map()));
   const mark = letterWidth(context, known, '…');
   let used = 0;
-  /** Letters that leave room for the mark. */
+  /** Number of letters that leave room for the ellipsis. */
   let n = 0;
   let at = 0;
   for (const letter of text) {

@@ -1,7 +1,7 @@
-/** Moving over frames with the keyboard. */
+/** Movement between frames with the keyboard. */
 import type { Tree } from '../model/tree.ts';
 
-/** The node that an arrow key leads to from `node`, or −1 if it leads nowhere. `isFirst`: nothing was chosen yet. */
+/** Returns the node that an arrow key leads to from `node`, or −1. `isFirst`: no node is selected yet. */
 export function move(tree: Tree, node: number, key: string, isFlame: boolean, isFirst = false): number {
   const isArrow = ['ArrowDown', 'ArrowUp', 'ArrowLeft', 'ArrowRight'].includes(key);
   if (!isArrow) return -1;
@@ -14,19 +14,19 @@ export function move(tree: Tree, node: number, key: string, isFlame: boolean, is
     const child = first < tree.firstChild[node + 1]! ? tree.children[first]! : -1;
     return child >= 0 && tree.total[tree.unit][child]! > 0 ? child : -1;
   }
-  return node === 0 ? -1 : beside(tree, node, key === 'ArrowRight' ? 1 : -1);
+  return node === 0 ? -1 : neighbour(tree, node, key === 'ArrowRight' ? 1 : -1);
 }
 
-/** The next node in the same row. */
-function beside(tree: Tree, node: number, step: number): number {
+/** Returns the next node in the same row. */
+function neighbour(tree: Tree, node: number, step: number): number {
   const depth = tree.depth[node]!;
   // Up until there is a sibling on the wanted side, then down along its near edge.
   for (let at = node; at !== 0; at = tree.parent[at]!) {
     const parent = tree.parent[at]!;
     const first = tree.firstChild[parent]!;
     const end = tree.firstChild[parent + 1]!;
-    const place = tree.children.indexOf(at, first);
-    for (let next = place + step; next >= first && next < end; next += step) {
+    const position = tree.children.indexOf(at, first);
+    for (let next = position + step; next >= first && next < end; next += step) {
       const found = reach(tree, tree.children[next]!, depth, step);
       if (found >= 0) return found;
     }
@@ -34,7 +34,7 @@ function beside(tree: Tree, node: number, step: number): number {
   return -1;
 }
 
-/** The first node at a depth below another, seen from the side that `step` comes from. */
+/** Returns the first descendant at a depth, from the side that `step` comes from. */
 function reach(tree: Tree, from: number, depth: number, step: number): number {
   const waiting = [from];
   for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {

@@ -1,9 +1,9 @@
-/** What was profiled, how, and how far the numbers can be trusted. */
+/** Header of a page: the program, the recording mode, totals and warnings. */
 import type { Data } from '../model/data.ts';
 import { bytes, duration, plural, whole } from '../model/format.ts';
 import { change, isDark } from '../state.ts';
 
-/** More than these would push away what was asked for. */
+/** More open remarks would push the report out of view. */
 const MAX_OPEN_REMARKS = 2;
 
 export function Header({ data, what, onHelp }: { data: Data; what: string; onHelp: () => void }) {
@@ -16,12 +16,12 @@ export function Header({ data, what, onHelp }: { data: Data; what: string; onHel
   const isMany = head.processes.length > 1;
   const figures: [string, string, string][] = [
     ['peak', bytes(head.peak_bytes), `${whole(head.peak_bytes)} bytes`],
-    ['alive at the end', bytes(sum((process) => process.live_bytes)), `${whole(sum((process) => process.live_bytes))} bytes`],
+    ['live at the end', bytes(sum((process) => process.live_bytes)), `${whole(sum((process) => process.live_bytes))} bytes`],
   ];
-  // Not every capture of another profiler knows them.
+  // Some captures of other profilers lack totals.
   if (head.measures.includes('total')) {
     const total = sum((process) => process.total_bytes);
-    figures.push(['allocated in all', bytes(total), `${whole(total)} bytes`]);
+    figures.push(['total allocated', bytes(total), `${whole(total)} bytes`]);
     figures.push(['allocations', whole(sum((process) => process.num_allocations)), '']);
   }
   if (resident > 0 && !isMany) figures.push(['largest resident size', bytes(resident), `${whole(resident)} bytes`]);
@@ -55,7 +55,7 @@ export function Header({ data, what, onHelp }: { data: Data; what: string; onHel
   );
 }
 
-/** The first line of every page. */
+/** The title bar of every page. */
 export function Bar({ what, title, onHelp }: { what: string; title: string; onHelp: () => void }) {
   return (
     <div class="bar">
@@ -69,7 +69,7 @@ export function Bar({ what, title, onHelp }: { what: string; title: string; onHe
       <button
         type="button"
         class="quiet"
-        title="Change between light and dark (d)"
+        title="Switch between light and dark (d)"
         aria-label={isDark.value ? 'Use light colours' : 'Use dark colours'}
         onClick={toggleTheme}
       >
@@ -82,7 +82,7 @@ export function Bar({ what, title, onHelp }: { what: string; title: string; onHe
   );
 }
 
-/** How far the numbers can be trusted, and what is good to know. */
+/** Warnings about the reliability of the numbers, and remarks. */
 export function Notes({ warnings, remarks }: { warnings: string[]; remarks: string[] }) {
   return (
     <>
@@ -109,7 +109,7 @@ export function Notes({ warnings, remarks }: { warnings: string[]; remarks: stri
 
 export function toggleTheme(): void {
   const wanted = isDark.value ? 'light' : 'dark';
-  // Back to what the system wants, if that is it: then the page follows the system again.
+  // If the wanted theme is the system's, follow the system again.
   const system = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
   change({ theme: wanted === system ? 'auto' : wanted });
 }

@@ -1,4 +1,4 @@
-/** All kinds of objects, and the objects of one. */
+/** Table of all kinds of objects, and the largest objects of one kind. */
 import { useMemo } from 'preact/hooks';
 import { bytes, percent, plural, signed, whole } from '../model/format.ts';
 import { expression } from '../model/search.ts';
@@ -28,8 +28,8 @@ export function sortedKinds(kinds: Kind[], order: string, search: string): Kind[
     .filter((kind) => !wanted || wanted.test(kind.label))
     .sort((a, b) => {
       const [x, y] = [value(a), value(b)];
-      const way = typeof x === 'string' ? x.localeCompare(String(y)) : x - (y as number);
-      return sign * way || a.label.localeCompare(b.label);
+      const order = typeof x === 'string' ? x.localeCompare(String(y)) : x - (y as number);
+      return sign * order || a.label.localeCompare(b.label);
     });
 }
 
@@ -39,7 +39,7 @@ function columns(data: HeapData): ColumnOf<Kind>[] {
     {
       id: 'name',
       text: 'Kind',
-      title: 'The type; dicts by whose they are',
+      title: 'The type; dicts by owner',
       isText: true,
       cell: (kind) => (
         <td class="name" title={kind.label}>
@@ -52,27 +52,27 @@ function columns(data: HeapData): ColumnOf<Kind>[] {
     {
       id: 'allocations',
       text: 'Objects',
-      title: 'How many there are',
+      title: 'Number of objects',
       cell: (kind) => <td class="allocations">{whole(kind.count)}</td>,
     },
     {
       id: 'own',
       text: 'Own',
       title: 'Bytes of the objects themselves',
-      cell: (kind) => <SizeCell kind="own" value={kind.bytes} all={all} />,
+      cell: (kind) => <SizeCell className="own" value={kind.bytes} all={all} />,
     },
     {
       id: 'total',
       text: 'Retained',
-      title: 'What would go if all objects of the kind went',
-      cell: (kind) => <SizeCell kind="total" value={kind.retained} all={all} />,
+      title: 'Memory that would be freed with all objects of the kind',
+      cell: (kind) => <SizeCell className="total" value={kind.retained} all={all} />,
     },
   ];
   if (!data.head.before) return list;
   list.push({
     id: 'change',
     text: 'Change',
-    title: 'Bytes more, or less, than in the earlier snapshot',
+    title: 'Change in bytes since the earlier snapshot',
     cell: (kind) => {
       const change = kind.bytes - (kind.before_bytes ?? 0);
       return (
@@ -84,8 +84,8 @@ function columns(data: HeapData): ColumnOf<Kind>[] {
   });
   if (data.head.before.same_process) {
     list.push(
-      { id: 'after', text: 'New', title: 'Objects that were not there before', cell: (kind) => <td class="after">{whole(kind.new ?? 0)}</td> },
-      { id: 'before', text: 'Gone', title: 'Objects that are no longer there', cell: (kind) => <td class="before">{whole(kind.gone ?? 0)}</td> },
+      { id: 'after', text: 'New', title: 'Objects missing in the earlier snapshot', cell: (kind) => <td class="after">{whole(kind.new ?? 0)}</td> },
+      { id: 'before', text: 'Gone', title: 'Objects only in the earlier snapshot', cell: (kind) => <td class="before">{whole(kind.gone ?? 0)}</td> },
     );
   }
   return list;
@@ -98,7 +98,7 @@ export function Kinds({ data }: { data: HeapData }) {
   return <VirtualTable rows={rows} columns={list} label="Kinds of objects" onChoose={(kind) => go({ type: kind.label, object: '' })} />;
 }
 
-/** The largest objects of a kind, and what is left. */
+/** The largest objects of a kind, and the sum of the others. */
 export function Instances({ data, kind }: { data: HeapData; kind: Kind }) {
   const { objects } = data;
   const shownBytes = kind.objects.reduce((sum, object) => sum + objects.bytes[object]!, 0);
@@ -106,7 +106,7 @@ export function Instances({ data, kind }: { data: HeapData; kind: Kind }) {
   return (
     <section class="instances" aria-label={`Objects of ${kind.label}`}>
       <p class="sum">
-        {plural(kind.count, 'object')}, {bytes(kind.bytes)} of their own, {bytes(kind.retained)} retained together (
+        {plural(kind.count, 'object')}, {bytes(kind.bytes)} own, {bytes(kind.retained)} retained (
         {percent(kind.retained, data.head.bytes)} of the heap)
       </p>
       <table>
@@ -149,7 +149,7 @@ export function Instances({ data, kind }: { data: HeapData; kind: Kind }) {
 function holderText(data: HeapData, object: number): string {
   const before = data.objects.before[object]!;
   const via = data.objects.via[object]!;
-  if (before < 0) return via || (data.objects.is_reachable[object] ? '' : 'nobody: garbage');
+  if (before < 0) return via || (data.objects.is_reachable[object] ? '' : 'nothing: garbage');
   const holder = data.kinds[data.objects.kind[before]!]?.label ?? '';
   return `${via} of ${holder} ${data.objects.name[before]}`;
 }

@@ -1,9 +1,9 @@
-/** One object: what it is, how it is reached, who refers to it, what it keeps alive, where it was made. */
+/** One object: its kind, path from a root, referrers, dominator tree and allocation stack. */
 import { bytes, percent, plural, whole } from '../model/format.ts';
-import { dominatorsOf, expressionOf, type HeapData, kindOf, referrersOf, stackOf, wayTo } from './data.ts';
+import { dominatorsOf, expressionOf, type HeapData, kindOf, referrersOf, stackOf, pathTo } from './data.ts';
 import { go } from './state.ts';
 
-/** An object as a link to it. */
+/** A link to an object. */
 export function ObjectLink({ data, object }: { data: HeapData; object: number }) {
   const { objects } = data;
   return (
@@ -18,7 +18,7 @@ export function ObjectView(props: { data: HeapData; object: number; children: Ma
   const { objects } = data;
   const kind = kindOf(data, object);
   const retained = objects.retained[object]!;
-  const way = wayTo(data, object);
+  const path = pathTo(data, object);
   const referrers = referrersOf(data, object);
   const nHidden = objects.num_referrers[object]! - referrers.length;
   const below = props.children.get(object) ?? [];
@@ -36,14 +36,14 @@ export function ObjectView(props: { data: HeapData; object: number; children: Ma
         {objects.is_new[object] === 1 && <span class="mark">new</span>}
       </h2>
       <p class="sum">
-        <code>{objects.address[object]}</code> · {whole(objects.bytes[object]!)} bytes of its own · retains {bytes(retained)} (
+        <code>{objects.address[object]}</code> · {whole(objects.bytes[object]!)} bytes own · retains {bytes(retained)} (
         {percent(retained, data.head.bytes)} of the heap)
       </p>
-      <h3>Shortest way from a root</h3>
+      <h3>Shortest path from a root</h3>
       {objects.is_reachable[object] ? (
         <>
-          <ol class="way">
-            {way.map((at) => (
+          <ol class="path">
+            {path.map((at) => (
               <li key={at}>
                 <code>{objects.via[at]}</code>
                 {at === object ? <b>{kind}</b> : <ObjectLink data={data} object={at} />}
@@ -55,7 +55,7 @@ export function ObjectView(props: { data: HeapData; object: number; children: Ma
           </p>
         </>
       ) : (
-        <p>No root reaches it: it is garbage that waits for the collector.</p>
+        <p>No root reaches this object: it is garbage that waits for the collector.</p>
       )}
       <h3>Referred to by {plural(objects.num_referrers[object]!, 'object')}</h3>
       <ul class="links">
@@ -103,8 +103,8 @@ export function ObjectView(props: { data: HeapData; object: number; children: Ma
       ) : (
         <p class="rest">
           {data.head.has_stacks
-            ? 'Not known: it was allocated before recording began.'
-            : 'Not known: record the program with --objects while the snapshot is taken, and name the recording (--recording).'}
+            ? 'Unknown: it was allocated before the recording started.'
+            : 'Unknown: take the snapshot while the program is recorded with --objects, and name the recording with --recording.'}
         </p>
       )}
     </section>

@@ -1,4 +1,4 @@
-/** The dominator tree from the top, and what looks like a leak. */
+/** The dominator tree, and the list of suspects. */
 import { useSignal } from '@preact/signals';
 import { bytes, percent, plural } from '../model/format.ts';
 import type { HeapData } from './data.ts';
@@ -54,7 +54,7 @@ function Branch(props: { data: HeapData; object: number; children: Map<number, n
 
 export function Suspects({ data }: { data: HeapData }) {
   const { suspects } = data.head;
-  if (suspects.length === 0) return <p class="nothing">Nothing stands out: no object holds much by itself.</p>;
+  if (suspects.length === 0) return <p class="nothing">No suspects: no object retains much memory.</p>;
   return (
     <ol class="suspects">
       {suspects.map((suspect) => (

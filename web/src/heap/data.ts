@@ -1,4 +1,4 @@
-/** What the page about a heap knows, as `report::json::explore` writes it, and small questions about it. */
+/** The data of the heap page, as `report::json::explore` writes it, and queries on it. */
 
 export interface Suspect {
   what: string;
@@ -24,7 +24,7 @@ export interface Head {
   has_stacks: boolean;
   warnings: string[];
   suspects: Suspect[];
-  /** What nothing but roots holds, the largest first; there are more of them. */
+  /** Objects dominated only by roots, the largest first; `num_tops` counts all. */
   tops: number[];
   num_tops: number;
   /** Only in a comparison. */
@@ -36,7 +36,7 @@ export interface Kind {
   count: number;
   bytes: number;
   retained: number;
-  /** The largest of them, by what they retain. */
+  /** The largest objects by retained size. */
   objects: number[];
   before_count?: number;
   before_bytes?: number;
@@ -64,7 +64,7 @@ export interface HeapData {
     before: number[];
     via: string[];
     num_referrers: number[];
-    /** Number and text by turns. */
+    /** Alternating numbers and texts. */
     referrers: (number | string)[][];
     is_new: number[];
     is_reachable: number[];
@@ -73,10 +73,10 @@ export interface HeapData {
   stacks: { number: number; frames: Frame[] }[];
 }
 
-/** Reads the data inside this document. */
-export async function heapOfPage(): Promise<HeapData> {
+/** Reads the data embedded in this document. */
+export async function readHeapData(): Promise<HeapData> {
   const text = document.getElementById('data')?.textContent?.trim() ?? '';
-  if (!text || text.startsWith('HEAPTIDE')) throw new Error('this page holds no data: make it with heaptide heap explore');
+  if (!text || text.startsWith('HEAPTIDE')) throw new Error('this page contains no data; make it with heaptide heap explore');
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
   const data = (await new Response(stream).json()) as HeapData;
@@ -84,7 +84,7 @@ export async function heapOfPage(): Promise<HeapData> {
   return data;
 }
 
-/** Who refers to an object, and how. */
+/** Returns the referrers of an object and the names of their references. */
 export function referrersOf(data: HeapData, object: number): [number, string][] {
   const flat = data.objects.referrers[object] ?? [];
   const pairs: [number, string][] = [];
@@ -92,28 +92,28 @@ export function referrersOf(data: HeapData, object: number): [number, string][] 
   return pairs;
 }
 
-/** The shortest way from a root to an object, the root first. */
-export function wayTo(data: HeapData, object: number): number[] {
-  const way = [];
-  for (let at = object; at >= 0; at = data.objects.before[at]!) way.push(at);
-  return way.reverse();
+/** Returns the shortest path from a root to an object, the root first. */
+export function pathTo(data: HeapData, object: number): number[] {
+  const path = [];
+  for (let at = object; at >= 0; at = data.objects.before[at]!) path.push(at);
+  return path.reverse();
 }
 
-/** The way as one expression, as Python would write it. */
+/** Returns the path as one Python expression. */
 export function expressionOf(data: HeapData, object: number): string {
-  return wayTo(data, object)
+  return pathTo(data, object)
     .map((at) => data.objects.via[at]!)
     .reduce((text, step) => (step.startsWith('list(_)') ? `list(${text})${step.slice(7)}` : text + step), '');
 }
 
-/** From the top of the dominator tree down to an object, without it. */
+/** Returns the dominators of an object, from the top of the tree down. */
 export function dominatorsOf(data: HeapData, object: number): number[] {
   const chain = [];
   for (let at = data.objects.dominator[object]!; at >= 0; at = data.objects.dominator[at]!) chain.push(at);
   return chain.reverse();
 }
 
-/** For each object those that it dominates directly and that are in the page, the largest first. */
+/** Returns for each object its direct children in the dominator tree that the page contains, the largest first. */
 export function childrenOf(data: HeapData): Map<number, number[]> {
   const children = new Map<number, number[]>();
   data.objects.dominator.forEach((dominator, object) => {
@@ -135,7 +135,7 @@ export function stackOf(data: HeapData, object: number): Frame[] {
   return data.stacks.find((stack) => stack.number === number)?.frames ?? [];
 }
 
-/** The object with an address; −1 if the page does not have it. */
+/** Returns the object with an address; −1 if the page lacks it. */
 export function find(data: HeapData, address: string): number {
   return address === '' ? -1 : data.objects.address.indexOf(address);
 }

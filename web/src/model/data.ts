@@ -1,6 +1,6 @@
 /**
- * What a page is about: the data that lies packed inside it, as `report::json::flame` writes it, in typed columns.
- * Nothing here knows how it is shown.
+ * The data embedded in a page, as `report::json::flame` writes it, unpacked into typed columns. Independent of how it is
+ * shown.
  */
 
 export type Measure = 'peak' | 'leaked' | 'total' | 'temporary';
@@ -28,6 +28,8 @@ export interface Process {
   limit_bytes: number | null;
   own_memory_bytes: number;
   ended_in_order: boolean;
+  /** Resident memory at exit, in rows that add up. */
+  ledger: Record<string, number | null> | null;
   joined_late: boolean;
 }
 
@@ -50,26 +52,28 @@ export interface Head {
   first_view: { measure: Measure; inverted: boolean; split_threads: boolean; by_line?: boolean };
   warnings: string[];
   remarks: string[];
+  /** Filters in effect when the page was made, as sentences. */
+  filters: string[];
   processes: Process[];
   threads: Thread[];
   findings?: Finding[];
-  /** Only in a comparison: the first so many processes are those before. */
+  /** Only in a comparison. The first `n_before` processes belong to the earlier side. */
   diff?: DiffHead;
 }
 
-/** Something that stands out, in the words of all reports. */
+/** A finding, in the words of all reports. */
 export interface Finding {
   kind: string;
   what: string;
   evidence: string[];
   advice: string;
-  place: Place | null;
-  caller: Place | null;
-  /** The node to look at; `null` if it was cut, or if it is about the whole. */
+  place: SourceLocation | null;
+  caller: SourceLocation | null;
+  /** The node it refers to; `null` if that was cut, or if the finding is about the whole program. */
   node: number | null;
 }
 
-export interface Place {
+export interface SourceLocation {
   function: string;
   file: string;
   line: number;
@@ -107,7 +111,7 @@ export interface Curves {
 /** The data as it is written. */
 export interface Packed {
   head: Head;
-  /** `stacked`: of several processes, the heap of each at that moment of a bin at which all together held most. */
+  /** `stacked`: the heap of each process at the moment of a bin at which their sum was largest. */
   timeline: { bin_ns: number; together: Curves; processes: Curves[]; stacked?: Curves['heap'][] };
   texts: string[];
   locations: {
@@ -116,27 +120,27 @@ export interface Packed {
     line: number[];
     module: number[];
     import_system: number[];
-    /** Of native functions: the library; −1 for Python's. */
+    /** The library of a native function; −1 for Python functions. */
     library: number[];
     source: string[];
   };
   nodes: { up: number[]; place: number[] };
   origins: { thread: number[]; allocator: string[] };
   own: { step: number[]; origin: number[] } & Record<Measure, { bytes: number[]; count: number[]; variance?: number[] }>;
-  /** When blocks were born and died, in bins of time; `docs/reference/page-data.md` says how to ask. */
+  /** When blocks were allocated and freed, in bins of time; see `docs/reference/page-data.md`. */
   lives?: { edges_ns: number[]; step: number[]; birth: number[]; age: number[]; bytes: number[]; count: number[] };
 }
 
-/** Where a node is, if it is no location. */
+/** Values instead of a location. */
 export const ROOT = -1;
 export const NO_FRAMES = -2;
-/** Frames that were too small to be shown; how many is said elsewhere. */
+/** Frames that were too small to show; `nCut` has their number. */
 export const CUT = -3;
 
 export interface Amounts {
   bytes: Float64Array;
   count: Float64Array;
-  /** Of the bytes, in square KiB; only where something was sampled. */
+  /** Variance of the bytes, in square KiB; only for samples. */
   variance: Float64Array | undefined;
 }
 
@@ -145,15 +149,15 @@ export interface Data {
   timeline: Packed['timeline'];
   texts: string[];
   locations: Packed['locations'];
-  /** For each location the first one in the same function. */
+  /** For each location, the first one in the same function. */
   functionOf: Int32Array;
   nodes: {
     n: number;
-    /** Parents come before their children; the root is its own. */
+    /** Parents come before their children; the root is its own parent. */
     parent: Int32Array;
-    /** A location, or one of the three above. */
-    place: Int32Array;
-    /** How many frames were cut; 0 unless the place is CUT. */
+    /** A location, or one of the three values above. */
+    location: Int32Array;
+    /** Number of frames that were cut; 0 unless the location is CUT. */
     nCut: Int32Array;
   };
   origins: { thread: number[]; allocator: string[] };
@@ -161,29 +165,29 @@ export interface Data {
   lives: Lives | undefined;
 }
 
-/** Of each own entry, how much was allocated in one bin of time and released in another. */
+/** For each own entry, the amount allocated in one bin of time and freed in another. */
 export interface Lives {
   /** Nanoseconds since the start. Bin `n` reaches from edge `n` to edge `n + 1`. */
   edges: number[];
   /** Number of the own entry. */
   own: Int32Array;
   birth: Int32Array;
-  /** The number of bins if it was alive at the end. */
+  /** The number of bins if it was live at the end. */
   death: Int32Array;
   bytes: Float64Array;
   count: Float64Array;
 }
 
-/** Reads the data inside this document. */
-export async function dataOfPage(): Promise<Data> {
+/** Reads the data embedded in this document. */
+export async function readPageData(): Promise<Data> {
   const text = document.getElementById('data')?.textContent?.trim() ?? '';
-  if (!text || text.startsWith('HEAPTIDE')) throw new Error('this page holds no data: make it with the heaptide command');
+  if (!text || text.startsWith('HEAPTIDE')) throw new Error('this page contains no data; make it with the heaptide command');
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
   return unpack((await new Response(stream).json()) as Packed);
 }
 
-/** What was run, for the title of a window. */
+/** Returns the command line, for the window title. */
 export function programOf({ head }: Data): string {
   return head.processes[0]?.command_line || 'program';
 }
@@ -192,11 +196,11 @@ export function unpack(packed: Packed): Data {
   if (packed.head.format !== 1) throw new Error(`this page cannot read data of format ${packed.head.format}`);
   const { up, place } = packed.nodes;
   const n = up.length;
-  const nodes = { n, parent: new Int32Array(n), place: new Int32Array(n), nCut: new Int32Array(n) };
+  const nodes = { n, parent: new Int32Array(n), location: new Int32Array(n), nCut: new Int32Array(n) };
   for (let node = 0; node < n; node++) {
     nodes.parent[node] = node - up[node]!;
     const at = place[node]!;
-    nodes.place[node] = at < NO_FRAMES ? CUT : at;
+    nodes.location[node] = at < NO_FRAMES ? CUT : at;
     nodes.nCut[node] = at < NO_FRAMES ? NO_FRAMES - at : 0;
   }
   const { step, origin } = packed.own;
@@ -236,7 +240,7 @@ function lives(packed: Packed['lives']): Lives | undefined {
   };
 }
 
-/** Numbers from the steps between them. */
+/** Returns running sums of the steps. */
 function sums(steps: number[]): Int32Array {
   let at = 0;
   return Int32Array.from(steps, (step) => (at += step));
@@ -252,15 +256,15 @@ function functions(locations: Packed['locations']): Int32Array {
   });
 }
 
-/** Process and thread that a view is limited to; −1 for all. */
+/** Process and thread of a view; −1 for all. */
 export interface Filter {
   process: number;
   thread: number;
-  /** In a comparison: only what one side allocated. */
+  /** In a comparison: only this side. */
   side?: 'before' | 'after';
 }
 
-/** For each origin, whether a filter lets it pass. */
+/** Returns for each origin whether it passes a filter. */
 export function passing(data: Data, filter: Filter): Uint8Array {
   const nBefore = data.head.diff?.n_before ?? 0;
   return Uint8Array.from(data.origins.thread, (thread) => {

@@ -1,10 +1,10 @@
-/** Numbers and names as people read them. The only place that rounds. */
+/** Formats numbers and names for display. Only this file rounds. */
 import { CUT, type Data, NO_FRAMES, ROOT, threadName, type Unit } from './data.ts';
 import { THREADS, type Tree } from './tree.ts';
 
 const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
 
-/** Three digits that count: `72.6 MB`, `999 B`. */
+/** Formats with three significant digits: `72.6 MB`, `999 B`. */
 export function bytes(value: number): string {
   let at = 0;
   while (value >= 999.5 && at < UNITS.length - 1) {
@@ -15,7 +15,7 @@ export function bytes(value: number): string {
   return `${value.toFixed(digits)} ${UNITS[at]}`;
 }
 
-/** All digits, in groups of three. */
+/** Formats all digits, in groups of three. */
 export function whole(value: number): string {
   return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ',');
 }
@@ -24,17 +24,17 @@ export function amount(value: number, unit: Unit): string {
   return unit === 'bytes' ? bytes(value) : whole(value);
 }
 
-/** With its sign: `+4.00 MB`. */
+/** Formats with a sign: `+4.00 MB`. */
 export function signed(value: number, unit: Unit): string {
   const sign = value < 0 ? '−' : '+';
   return `${sign}${amount(Math.abs(value), unit)}`;
 }
 
-/** A change as a share of what was there before; `new` if there was nothing. */
+/** Formats a change as a share of the earlier value; `new` if that was zero. */
 export function changePercent(before: number, change: number): string {
   if (change === 0) return '0 %';
   if (before === 0) return 'new';
-  // Beyond that, percent are hard to read.
+  // Larger percentages are hard to read.
   if (change >= 10 * before) return `× ${whole((before + change) / before)}`;
   return `${change < 0 ? '−' : '+'}${percent(Math.abs(change), before)}`;
 }
@@ -61,7 +61,7 @@ export function plural(n: number, one: string, many = `${one}s`): string {
   return `${whole(n)} ${n === 1 ? one : many}`;
 }
 
-/** The file without the folders that say nothing: what follows `site-packages`, or the last three parts. */
+/** Shortens a path: the part after `site-packages`, or the last parts. */
 export function shortFile(file: string): string {
   const installed = /(?:site|dist)-packages\/(.*)$/.exec(file)?.[1];
   if (installed) return installed;
@@ -71,28 +71,28 @@ export function shortFile(file: string): string {
 
 export interface Label {
   name: string;
-  /** Empty for what has no place in a file. */
-  place: string;
+  /** File and line; empty for nodes that are not in a file. */
+  location: string;
 }
 
-/** What a frame is called. `byLine`: whether its line belongs to its name. */
+/** Returns the name and location of a frame; with `byLine` including its line. */
 export function label(data: Data, tree: Tree, node: number, byLine: boolean): Label {
   const key = tree.key[node]!;
-  if (key <= THREADS) return { name: threadName(data, THREADS - key), place: '' };
-  if (key === ROOT) return { name: 'all', place: '' };
-  if (key === NO_FRAMES) return { name: 'no Python frame', place: '' };
+  if (key <= THREADS) return { name: threadName(data, THREADS - key), location: '' };
+  if (key === ROOT) return { name: 'all', location: '' };
+  if (key === NO_FRAMES) return { name: 'no Python frame', location: '' };
   if (key === CUT) {
     const n = tree.nCut[node]!;
-    return { name: `… ${plural(n, 'frame')} below ${share(tree.minShare)}`, place: '' };
+    return { name: `… ${plural(n, 'frame')} below ${share(tree.minShare)}`, location: '' };
   }
-  return { name: functionName(data, key), place: placeName(data, key, byLine) };
+  return { name: functionName(data, key), location: locationName(data, key, byLine) };
 }
 
 export function functionName(data: Data, location: number): string {
   return data.texts[data.locations.function[location]!]!;
 }
 
-export function placeName(data: Data, location: number, byLine: boolean): string {
+export function locationName(data: Data, location: number, byLine: boolean): string {
   const file = data.texts[data.locations.file[location]!]!;
   return byLine ? `${file}:${data.locations.line[location]}` : file;
 }

@@ -1,23 +1,23 @@
-/** Which blocks are looked at: those of a measure, or those of an interval of time. */
+/** Selects blocks: by a measure of the whole run, or by a time interval. */
 import type { Amounts, Data, Filter, Lives, Measure } from './data.ts';
 
 /**
- * Of an interval: what was allocated in it and was still alive at its end, all that was allocated in it, or by how much
- * what was alive changed from its beginning to its end.
+ * View of an interval: memory allocated in it and live at its end, all allocations in it, or the change of live memory from
+ * its start to its end.
  */
-export type Kind = 'kept' | 'allocated' | 'growth';
+export type IntervalView = 'kept' | 'allocated' | 'growth';
 
 export interface Selection extends Filter {
   measure: Measure;
-  /** Edges of the interval; −1 if the whole run is looked at. */
+  /** Edges of the interval; −1 for the whole run. */
   from: number;
   to: number;
-  kind: Kind;
+  kind: IntervalView;
 }
 
 export const WHOLE_RUN = { from: -1, to: -1, kind: 'kept' } as const;
 
-/** Whether there are two sides to compare: two recordings, or two moments. */
+/** Returns whether two sides are compared: two recordings, or two moments. */
 export function isSided(data: Data, selection: Selection): boolean {
   return data.head.diff !== undefined || (selection.kind === 'growth' && hasInterval(data, selection));
 }
@@ -26,7 +26,7 @@ export function hasInterval(data: Data, { from, to }: Selection): boolean {
   return data.lives !== undefined && from >= 0 && to > from;
 }
 
-/** What each own entry holds of the selection. In a growth, `side` says at which of its two moments. */
+/** Returns the selected amount of each own entry. For growth, `side` selects one of the two moments. */
 export function entryAmounts(data: Data, selection: Selection): Amounts {
   const { lives } = data;
   if (!lives || !hasInterval(data, selection)) return data.own.amounts[selection.measure];
@@ -41,7 +41,7 @@ export function entryAmounts(data: Data, selection: Selection): Amounts {
   }
 }
 
-/** What was alive at an edge. */
+/** Returns the live amounts at an edge. */
 export function aliveAt(data: Data, lives: Lives, edge: number): Amounts {
   return sumUp(data, lives, (birth, death) => birth < edge && death >= edge);
 }
@@ -57,7 +57,7 @@ function sumUp(data: Data, lives: Lives, counts: (birth: number, death: number) 
   return { bytes, count, variance: undefined };
 }
 
-/** The edges closest to two times, in nanoseconds; at least one bin apart. */
+/** Returns the edges closest to two times in nanoseconds, at least one bin apart. */
 export function edgesAround(lives: Lives, oneNs: number, otherNs: number): { from: number; to: number } {
   const last = lives.edges.length - 1;
   const closest = (ns: number) => {

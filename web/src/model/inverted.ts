@@ -1,26 +1,26 @@
 /**
- * The tree upside down: who allocated comes first, and below it who called it. A node holds a list of source nodes that
- * have been reached by going up, with what came from each; its children group that list by the next caller. Small groups
- * are cut on the way, because every allocation has as many places here as its stack is deep.
+ * Builds the inverted tree: allocating functions first, their callers below. A node holds the source nodes reached by going
+ * up, with their amounts; its children group them by the next caller. Small groups are cut, because every allocation
+ * appears once per frame of its stack.
  */
 import { CUT, type Data, NO_FRAMES } from './data.ts';
-import { BYTES, channelOf, COUNT, type Growing, keys, minShare, type NodeAmounts, type Shape } from './tree.ts';
+import { BYTES, channelOf, COUNT, type TreeBuilder, keys, minShare, type NodeAmounts, type Shape } from './tree.ts';
 
 interface Group {
   node: number;
-  /** Source nodes, and what reached this group through each. */
+  /** Source nodes of this group. */
   at: number[];
-  /** A list for each channel. */
+  /** Their amounts, one list per channel. */
   amounts: number[][];
 }
 
-export function growInverted(data: Data, shape: Shape, own: NodeAmounts, growing: Growing, root: number): void {
-  const { n, parent, place, nCut } = data.nodes;
+export function buildInverted(data: Data, shape: Shape, own: NodeAmounts, builder: TreeBuilder, root: number): void {
+  const { n, parent, location, nCut } = data.nodes;
   const keyOf = keys(data, shape);
-  // The next source node upwards that is shown, itself included; 0 is the root.
+  // The nearest visible source node at or above each; 0 is the root.
   const shown = new Int32Array(n);
   for (let node = 1; node < n; node++) {
-    shown[node] = keyOf(place[node]!) === undefined ? shown[parent[node]!]! : node;
+    shown[node] = keyOf(location[node]!) === undefined ? shown[parent[node]!]! : node;
   }
   const unit = channelOf(shape.unit);
   const empty = (node: number): Group => ({ node, at: [], amounts: own.map(() => []) });
@@ -40,32 +40,32 @@ export function growInverted(data: Data, shape: Shape, own: NodeAmounts, growing
       const size = sum(found.amounts[unit]!);
       if (size === 0) continue;
       const isSmall = size < least;
-      const node = growing.child(group.node, isSmall ? CUT : key);
-      if (isSmall) growing.nCut[node]! += found.at.length;
-      else if (key === CUT) for (const at of found.at) growing.nCut[node]! += nCut[at]!;
-      // Sums go up from where a chain of callers ends, so all that ends here is this node's own; see below.
-      if (isSmall) found.amounts.forEach((values, channel) => (growing.own[channel]![node]! += sum(values)));
+      const node = builder.child(group.node, isSmall ? CUT : key);
+      if (isSmall) builder.nCut[node]! += found.at.length;
+      else if (key === CUT) for (const at of found.at) builder.nCut[node]! += nCut[at]!;
+      // Sums are added upwards from the end of a chain of callers, so amounts that end here are the node's own.
+      if (isSmall) found.amounts.forEach((values, channel) => (builder.own[channel]![node]! += sum(values)));
       else waiting.push({ ...found, node });
     }
   }
 
-  /** Groups what reached a node by who called it. What was called by nobody stays with the node. */
+  /** Groups the amounts of a node by caller. Amounts without a caller stay with the node. */
   function callers(group: Group, isFirst: boolean): Map<number, Group> {
     const groups = new Map<number, Group>();
-    const places = new Map<number, number>();
+    const positions = new Map<number, number>();
     for (let entry = 0; entry < group.at.length; entry++) {
       const from = group.at[entry]!;
       const at = isFirst ? shown[from]! : shown[parent[from]!]!;
       if (at === 0 && !isFirst) {
-        group.amounts.forEach((values, channel) => (growing.own[channel]![group.node]! += values[entry]!));
+        group.amounts.forEach((values, channel) => (builder.own[channel]![group.node]! += values[entry]!));
         continue;
       }
-      const key = at === 0 ? NO_FRAMES : keyOf(place[at]!)!;
+      const key = at === 0 ? NO_FRAMES : keyOf(location[at]!)!;
       let found = groups.get(key);
       if (!found) groups.set(key, (found = empty(0)));
-      const known = places.get(at);
+      const known = positions.get(at);
       if (known === undefined) {
-        places.set(at, found.at.length);
+        positions.set(at, found.at.length);
         found.at.push(at);
         group.amounts.forEach((values, channel) => found.amounts[channel]!.push(values[entry]!));
       } else {

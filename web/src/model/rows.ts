@@ -1,26 +1,26 @@
-/** The rows of the table: what each location, function, file or module holds by itself and with what it called. */
+/** Rows of the table: own and total amounts of each location, function, file or module. */
 import { CUT, type Data, NO_FRAMES, passing, threadName } from './data.ts';
-import { functionName, placeName, plural } from './format.ts';
+import { functionName, locationName, plural } from './format.ts';
 import { entryAmounts, type Selection } from './intervals.ts';
 import type { Grouping } from '../state.ts';
 
-export interface Cut extends Selection {
+export interface RowSelection extends Selection {
   grouping: Grouping;
   splitThreads: boolean;
   splitAllocators: boolean;
 }
 
 export interface Row {
-  /** The same in the rows of another filter. */
+  /** Identifies the same row under other filters. */
   id: string | number;
   name: string;
-  place: string;
+  location: string;
   source: string;
   ownBytes: number;
   totalBytes: number;
   ownCount: number;
   totalCount: number;
-  /** Of the own bytes, in square KiB. */
+  /** Variance of the own bytes, in square KiB. */
   ownVariance: number;
   thread: string;
   allocator: string;
@@ -28,7 +28,7 @@ export interface Row {
 
 export interface Rows {
   rows: Row[];
-  /** Everything that the filter lets pass. */
+  /** Sum of everything that passes the filter. */
   allBytes: number;
   allCount: number;
 }
@@ -42,17 +42,17 @@ interface Sums {
   allocators: Set<string>;
 }
 
-/** Keys of what belongs to no module, behind those that a place has. */
+/** Keys of code that belongs to no module; smaller than the special locations. */
 const STANDARD_LIBRARY = -10;
 const IMPORT_SYSTEM = -11;
 
-export function buildRows(data: Data, cut: Cut): Rows {
-  const { n, parent, place } = data.nodes;
-  const keyOf = Int32Array.from(place, (at) => key(data, at, cut.grouping));
-  const passes = passing(data, cut);
-  const { bytes, count, variance } = entryAmounts(data, cut);
+export function buildRows(data: Data, selection: RowSelection): Rows {
+  const { n, parent, location } = data.nodes;
+  const keyOf = Int32Array.from(location, (at) => key(data, at, selection.grouping));
+  const passes = passing(data, selection);
+  const { bytes, count, variance } = entryAmounts(data, selection);
   const sums = new Map<string | number, Sums>();
-  // The entry that last counted a key: one that calls itself holds a block once.
+  // The entry that last counted a key: a recursive function counts a block once.
   const counted = new Map<number, number>();
   let allBytes = 0;
   let allCount = 0;
@@ -68,7 +68,7 @@ export function buildRows(data: Data, cut: Cut): Rows {
       const known = keyOf[at]!;
       if (counted.get(known) === entry) continue;
       counted.set(known, entry);
-      const name = rowName(known, thread, allocator, cut);
+      const name = rowName(known, thread, allocator, selection);
       let sum = sums.get(name);
       if (!sum) {
         sum = { key: known, own: [0, 0], total: [0, 0], variance: 0, threads: new Set(), allocators: new Set() };
@@ -85,41 +85,41 @@ export function buildRows(data: Data, cut: Cut): Rows {
       }
     }
   }
-  return { rows: [...sums].map(([id, sum]) => row(data, id, sum, cut)), allBytes, allCount };
+  return { rows: [...sums].map(([id, sum]) => row(data, id, sum, selection)), allBytes, allCount };
 }
 
-function rowName(key: number, thread: number, allocator: string, cut: Cut): string | number {
-  if (!cut.splitThreads && !cut.splitAllocators) return key;
-  return `${key} ${cut.splitThreads ? thread : ''} ${cut.splitAllocators ? allocator : ''}`;
+function rowName(key: number, thread: number, allocator: string, selection: RowSelection): string | number {
+  if (!selection.splitThreads && !selection.splitAllocators) return key;
+  return `${key} ${selection.splitThreads ? thread : ''} ${selection.splitAllocators ? allocator : ''}`;
 }
 
-function key(data: Data, place: number, grouping: Grouping): number {
-  if (place < 0) return place;
+function key(data: Data, location: number, grouping: Grouping): number {
+  if (location < 0) return location;
   const { file, module, import_system, library } = data.locations;
   switch (grouping) {
     case 'stack':
     case 'location':
-      return place;
+      return location;
     case 'function':
-      return data.functionOf[place]!;
+      return data.functionOf[location]!;
     case 'file':
-      return file[place]!;
+      return file[location]!;
     case 'module':
-      if (library[place]! >= 0) return library[place]!;
-      if (import_system[place]) return IMPORT_SYSTEM;
-      return module[place]! < 0 ? STANDARD_LIBRARY : module[place]!;
+      if (library[location]! >= 0) return library[location]!;
+      if (import_system[location]) return IMPORT_SYSTEM;
+      return module[location]! < 0 ? STANDARD_LIBRARY : module[location]!;
   }
 }
 
-function row(data: Data, id: string | number, sum: Sums, cut: Cut): Row {
+function row(data: Data, id: string | number, sum: Sums, selection: RowSelection): Row {
   const { key: at, own, total, threads, allocators } = sum;
-  const isPlace = at >= 0 && (cut.grouping === 'location' || cut.grouping === 'function');
-  const byLine = cut.grouping === 'location';
+  const isLocation = at >= 0 && (selection.grouping === 'location' || selection.grouping === 'function');
+  const byLine = selection.grouping === 'location';
   return {
     id,
-    name: isPlace ? functionName(data, at) : groupName(data, at),
-    place: isPlace ? placeName(data, at, byLine) : '',
-    source: isPlace && byLine ? data.locations.source[at]! : '',
+    name: isLocation ? functionName(data, at) : groupName(data, at),
+    location: isLocation ? locationName(data, at, byLine) : '',
+    source: isLocation && byLine ? data.locations.source[at]! : '',
     ownBytes: own[0],
     ownCount: own[1],
     totalBytes: total[0],
@@ -149,7 +149,7 @@ export const COLUMNS = ['own', 'total', 'allocations', 'name', 'thread', 'alloca
 export type Column = (typeof COLUMNS)[number];
 export const TEXT_COLUMNS: readonly Column[] = ['name', 'thread', 'allocator'];
 
-/** `sort` is a column, with a minus before it for the largest first. Equal rows are in the order of their names. */
+/** Sorts by a column; a leading minus means largest first. Ties are sorted by name. */
 export function sorted(rows: Row[], sort: string): Row[] {
   const isDown = sort.startsWith('-');
   const column = sort.replace('-', '') as Column;
@@ -160,7 +160,7 @@ export function sorted(rows: Row[], sort: string): Row[] {
       case 'allocations':
         return row.ownCount;
       case 'name':
-        return `${row.name} ${row.place}`;
+        return `${row.name} ${row.location}`;
       case 'thread':
         return row.thread;
       case 'allocator':
@@ -170,14 +170,14 @@ export function sorted(rows: Row[], sort: string): Row[] {
     }
   };
   const compare = (one: number | string, other: number | string) => (one < other ? -1 : one > other ? 1 : 0);
-  const place = (row: Row) => `${row.name} ${row.place}`;
+  const location = (row: Row) => `${row.name} ${row.location}`;
   return [...rows].sort((one, other) => {
     const order = compare(value(one), value(other)) || compare(one.totalBytes, other.totalBytes);
-    return (isDown ? -order : order) || compare(place(one), place(other));
+    return (isDown ? -order : order) || compare(location(one), location(other));
   });
 }
 
-/** Rows as other programs read them: RFC 4180, whole numbers. */
+/** Formats rows as CSV (RFC 4180) with unrounded numbers. */
 export function csv(rows: readonly Row[]): string {
   const head = ['own_bytes', 'total_bytes', 'own_allocations', 'total_allocations', 'name', 'place', 'thread', 'allocator'];
   const lines = rows.map((row) => [
@@ -185,12 +185,12 @@ export function csv(rows: readonly Row[]): string {
     row.totalBytes,
     row.ownCount,
     row.totalCount,
-    ...[row.name, row.place, row.thread, row.allocator].map(cell),
+    ...[row.name, row.location, row.thread, row.allocator].map(cell),
   ]);
   return [head, ...lines].map((line) => line.join(',')).join('\r\n') + '\r\n';
 }
 
-/** A text as a cell. A spreadsheet would take some texts for formulas: those get an apostrophe, which it hides. */
+/** Formats a CSV cell. Text that a spreadsheet would treat as a formula gets an apostrophe, which spreadsheets hide. */
 export function cell(text: string): string {
   const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;

@@ -1,18 +1,18 @@
-/** Finding frames by a regular expression over function, file, line and module. */
+/** Search for frames by a regular expression over function, file, line and module. */
 import { CUT, type Data, NO_FRAMES, threadName } from './data.ts';
 import { THREADS, type Tree } from './tree.ts';
 
-export interface Found {
+export interface Matches {
   /** For each node of the tree, whether it matches. */
   isMatch: Uint8Array;
   /** Whether it or one of its callers does. */
   isBelow: Uint8Array;
   nodes: number[];
-  /** What matching frames and those below them hold, each counted once. */
+  /** Amount of matching frames and their descendants, each counted once. */
   amount: number;
 }
 
-/** The expression, or `undefined` if it makes none. Lower case finds both; one capital letter makes case matter. */
+/** Compiles an expression; `undefined` if it is invalid. One capital letter makes the search case-sensitive. */
 export function expression(text: string): RegExp | undefined {
   try {
     return new RegExp(text, /\p{Lu}/u.test(text.replace(/\\./gu, '')) ? 'u' : 'iu');
@@ -21,19 +21,19 @@ export function expression(text: string): RegExp | undefined {
   }
 }
 
-/** What a search looks at. */
+/** Returns the text that a search compares. */
 export function searched(data: Data, key: number): string {
   if (key <= THREADS) return threadName(data, THREADS - key);
   if (key === CUT || key === NO_FRAMES || key < 0) return '';
   const { locations, texts } = data;
   const module = locations.module[key]!;
-  const place = `${texts[locations.function[key]!]} ${texts[locations.file[key]!]}:${locations.line[key]}`;
-  return module < 0 ? place : `${place} ${texts[module]}`;
+  const location = `${texts[locations.function[key]!]} ${texts[locations.file[key]!]}:${locations.line[key]}`;
+  return module < 0 ? location : `${location} ${texts[module]}`;
 }
 
 /**
- * Looks at locations one after the other, a slice at a time, so that a page with hundreds of thousands of them stays
- * responsive while somebody types. The result is whole when `step` returns true.
+ * Matches locations in slices, so that a page with hundreds of thousands of them stays responsive while the user types. The
+ * result is complete when `step` returns true.
  */
 export class Matching {
   /** For each location, whether it matches. */
@@ -47,7 +47,7 @@ export class Matching {
     this.isMatch = new Uint8Array(data.locations.line.length);
   }
 
-  /** Goes on for so many milliseconds. */
+  /** Continues for `ms` milliseconds; returns whether the search is complete. */
   step(ms: number, now: () => number = () => performance.now()): boolean {
     const end = now() + ms;
     while (this.next < this.isMatch.length) {
@@ -60,7 +60,7 @@ export class Matching {
     return this.next === this.isMatch.length;
   }
 
-  /** Of anything that a tree may hold. */
+  /** Returns whether a key of a tree matches. */
   matches(key: number): boolean {
     if (key >= 0) return this.isMatch[key] === 1;
     const text = searched(this.data, key);
@@ -68,11 +68,11 @@ export class Matching {
   }
 }
 
-/** Between two looks at the clock. */
+/** Locations between two reads of the clock. */
 const SLICE = 256;
 
-/** `values`: what is summed up; how wide frames are, unless something else is said. */
-export function find(tree: Tree, matching: Matching, values = tree.total[tree.unit]): Found {
+/** Returns the matches in a tree. `values` are summed; by default the widths of frames. */
+export function find(tree: Tree, matching: Matching, values = tree.total[tree.unit]): Matches {
   const isMatch = new Uint8Array(tree.n);
   const isBelow = new Uint8Array(tree.n);
   const nodes: number[] = [];

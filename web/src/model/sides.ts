@@ -1,17 +1,17 @@
-/** Two recordings in one tree: what each frame held before and after, and how wide that makes it. */
+/** Two sides in one tree: the size of each frame before and after, and its width. */
 import type { Unit } from './data.ts';
 import type { Tree, Width } from './tree.ts';
 
 export interface Sides {
-  /** Here alone. */
+  /** Of the frame itself. */
   own: Record<'before' | 'after', Record<Unit, Float64Array>>;
-  /** Here and below. */
+  /** Of the frame and its descendants. */
   total: Record<'before' | 'after', Record<Unit, Float64Array>>;
-  /** Of the bytes of both sides, here and below, in square KiB. */
+  /** Variance of the bytes of both sides, including descendants, in square KiB. */
   variance: Float64Array;
 }
 
-/** How wide frames are by themselves; what is below them comes on top. */
+/** Returns the own widths of frames, without their descendants. */
 export function widths(sides: Sides, width: Width): Record<Unit, Float64Array> {
   const { before, after } = sides.own;
   const of = (unit: Unit) =>
@@ -35,13 +35,13 @@ export interface Change {
   before: number;
   after: number;
   change: number;
-  /** Half the width of the 95 % interval around a change of bytes; 0 where nothing was sampled. */
+  /** Half the width of the 95% interval around a change in bytes; 0 without sampling. */
   error: number;
-  /** No larger than what sampling alone makes of two equal runs. */
+  /** Whether sampling alone explains the change. */
   isNoise: boolean;
 }
 
-/** The same rule as in `analysis::model::diff`. */
+/** Computes a change by the rule of `analysis::model::diff`. */
 export function changeOf(before: number, after: number, variance: number, unit: Unit): Change {
   const change = after - before;
   const error = 1.96 * Math.sqrt(variance) * 1024;
@@ -54,7 +54,7 @@ export function changeAt(tree: Tree, node: number, unit: Unit = tree.unit): Chan
   return changeOf(total.before[unit][node]!, total.after[unit][node]!, variance[node]!, unit);
 }
 
-/** By how much each node grew. */
+/** Returns the growth of each node. */
 export function changes(tree: Tree): Float64Array {
   const { before, after } = tree.sides!.total;
   return after[tree.unit].map((now, node) => now - before[tree.unit][node]!);

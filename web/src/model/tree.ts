@@ -1,10 +1,10 @@
 /**
- * The tree that is looked at: filtered, merged, split or inverted, with children in the order in which they are drawn,
- * largest first, and each node's place on the value axis.
+ * The tree that is drawn: filtered, merged, split or inverted, with children in drawing order, largest first, and the
+ * position of each node on the value axis.
  */
 import { CUT, type Data, NO_FRAMES, passing, ROOT, type Unit } from './data.ts';
 import { entryAmounts, isSided, type Selection } from './intervals.ts';
-import { growInverted } from './inverted.ts';
+import { buildInverted } from './inverted.ts';
 import { type Sides, widths } from './sides.ts';
 
 export interface Shape extends Selection {
@@ -34,7 +34,7 @@ export interface Tree {
   /** Here and below, and here alone, in both units. */
   total: Record<Unit, Float64Array>;
   own: Record<Unit, Float64Array>;
-  /** Where the node begins, in the unit that is looked at. */
+  /** Where the node starts, in the chosen unit. */
   start: Float64Array;
   /** Children of node `i` are `children[firstChild[i] … firstChild[i + 1]]`. */
   firstChild: Int32Array;
@@ -47,12 +47,12 @@ export interface Tree {
   sides: Sides | undefined;
 }
 
-/** A tree while it grows: nodes are only ever added behind their parents. */
-export class Growing {
+/** Builds a tree; a node is always added after its parent. */
+export class TreeBuilder {
   readonly parent: number[] = [0];
   readonly key: number[] = [ROOT];
   readonly nCut: number[] = [0];
-  /** What nodes hold themselves, a list for each channel. */
+  /** Amounts of the nodes themselves, one list per channel. */
   readonly own: number[][];
   private readonly known = new Map<number, number>();
 
@@ -68,7 +68,7 @@ export class Growing {
     return this.parent.length - 1;
   }
 
-  /** The child with this key, made if there is none. */
+  /** Returns the child with this key, and adds it if missing. */
   child(parent: number, key: number): number {
     const name = parent * 2 ** 31 + (key + 2 ** 30);
     let node = this.known.get(name);
@@ -80,48 +80,48 @@ export class Growing {
   }
 }
 
-/** What a source node is called in the tree; `undefined` if it is left out and its caller takes what it allocated. */
-export function keys(data: Data, shape: Shape): (place: number) => number | undefined {
+/** Returns the key of a source node in the tree; `undefined` if the node is hidden and its caller gets its amounts. */
+export function keys(data: Data, shape: Shape): (location: number) => number | undefined {
   const { import_system, library } = data.locations;
   const merges = shape.merge === 'function';
-  return (place) => {
-    if (place < 0) return place;
-    if (shape.hideImports && import_system[place]) return undefined;
-    if (shape.hideNative && library[place]! >= 0) return undefined;
-    return merges ? data.functionOf[place]! : place;
+  return (location) => {
+    if (location < 0) return location;
+    if (shape.hideImports && import_system[location]) return undefined;
+    if (shape.hideNative && library[location]! >= 0) return undefined;
+    return merges ? data.functionOf[location]! : location;
   };
 }
 
 export function buildTree(data: Data, shape: Shape): Tree {
-  const growing = new Growing(isSided(data, shape) ? N_CHANNELS : 2);
+  const builder = new TreeBuilder(isSided(data, shape) ? N_CHANNELS : 2);
   if (shape.splitThreads) {
     const threads = new Set(data.origins.thread);
     for (const thread of [...threads].sort((one, other) => one - other)) {
       if (shape.thread >= 0 && shape.thread !== thread) continue;
       const amounts = ownAmounts(data, { ...shape, thread });
       if (!amounts[BYTES]!.some((value) => value > 0) && !amounts[COUNT]!.some((value) => value > 0)) continue;
-      grow(data, shape, amounts, growing, growing.add(0, THREADS - thread));
+      addNodes(data, shape, amounts, builder, builder.add(0, THREADS - thread));
     }
   } else {
-    grow(data, shape, ownAmounts(data, shape), growing, 0);
+    addNodes(data, shape, ownAmounts(data, shape), builder, 0);
   }
-  return finish(growing, shape, minShare(data, shape));
+  return finish(builder, shape, minShare(data, shape));
 }
 
-/** Upside down every allocation has as many places as its stack is deep, so smaller ones are cut sooner. */
+/** In an inverted tree every allocation appears once per frame of its stack, so more is cut. */
 export function minShare(data: Data, shape: Shape): number {
   return shape.inverted ? Math.max(data.head.min_share, 1e-4) : data.head.min_share;
 }
 
-function grow(data: Data, shape: Shape, amounts: NodeAmounts, growing: Growing, root: number): void {
-  if (shape.inverted) growInverted(data, shape, amounts, growing, root);
-  else growUpright(data, shape, amounts, growing, root);
+function addNodes(data: Data, shape: Shape, amounts: NodeAmounts, builder: TreeBuilder, root: number): void {
+  if (shape.inverted) buildInverted(data, shape, amounts, builder, root);
+  else buildUpright(data, shape, amounts, builder, root);
 }
 
-/** What each source node allocated itself: a column for each channel. */
+/** Own allocations of each source node: one column per channel. */
 export type NodeAmounts = Float64Array[];
 
-/** Channels. In a comparison the first two are of both sides together. */
+/** Channels. In a comparison the first two are sums of both sides. */
 export const BYTES = 0;
 export const COUNT = 1;
 const BEFORE_BYTES = 2;
@@ -145,7 +145,7 @@ function ownAmounts(data: Data, shape: Shape): NodeAmounts {
   return sums;
 }
 
-/** Adds a selection to channels, which are bytes and counts in turn. */
+/** Adds a selection to channels, which alternate between bytes and counts. */
 function add(data: Data, selection: Selection, sums: NodeAmounts, channels: number[]): void {
   const passes = passing(data, selection);
   const { n, node, origin } = data.own;
@@ -153,49 +153,49 @@ function add(data: Data, selection: Selection, sums: NodeAmounts, channels: numb
   for (let entry = 0; entry < n; entry++) {
     if (!passes[origin[entry]!]) continue;
     const at = node[entry]!;
-    for (let place = 0; place < channels.length; place++) sums[channels[place]!]![at]! += (place % 2 === 0 ? bytes : count)[entry]!;
+    channels.forEach((channel, index) => (sums[channel]![at]! += (index % 2 === 0 ? bytes : count)[entry]!));
     if (variance && sums.length > VARIANCE) sums[VARIANCE]![at]! += variance[entry]!;
   }
 }
 
-function growUpright(data: Data, shape: Shape, own: NodeAmounts, growing: Growing, root: number): void {
-  const { n, parent, place, nCut } = data.nodes;
+function buildUpright(data: Data, shape: Shape, own: NodeAmounts, builder: TreeBuilder, root: number): void {
+  const { n, parent, location, nCut } = data.nodes;
   const below = own[channelOf(shape.unit)]!.slice();
   for (let node = n - 1; node > 0; node--) below[parent[node]!]! += below[node]!;
   const keyOf = keys(data, shape);
-  // Without merging, two source nodes never become one.
+  // Without merging, no two source nodes share a tree node.
   const { import_system, library } = data.locations;
   const merges =
     shape.merge === 'function' ||
     (shape.hideImports && import_system.includes(1)) ||
     (shape.hideNative && library.some((name) => name >= 0));
-  const standsFor = new Int32Array(n);
-  standsFor[0] = root;
+  const builtNode = new Int32Array(n);
+  builtNode[0] = root;
   for (let node = 0; node < n; node++) {
     if (node > 0) {
-      const above = standsFor[parent[node]!]!;
+      const above = builtNode[parent[node]!]!;
       if (below[node] === 0) continue;
-      const key = keyOf(place[node]!);
-      standsFor[node] = key === undefined ? above : merges ? growing.child(above, key) : growing.add(above, key);
+      const key = keyOf(location[node]!);
+      builtNode[node] = key === undefined ? above : merges ? builder.child(above, key) : builder.add(above, key);
     }
-    const at = standsFor[node]!;
-    for (let channel = 0; channel < own.length; channel++) growing.own[channel]![at]! += own[channel]![node]!;
-    growing.nCut[at]! += nCut[node]!;
+    const at = builtNode[node]!;
+    for (let channel = 0; channel < own.length; channel++) builder.own[channel]![at]! += own[channel]![node]!;
+    builder.nCut[at]! += nCut[node]!;
   }
 }
 
-/** Sums, order and places. */
-function finish(growing: Growing, shape: Shape, minShare: number): Tree {
+/** Computes sums, order and positions. */
+function finish(builder: TreeBuilder, shape: Shape, minShare: number): Tree {
   const { unit } = shape;
-  const n = growing.parent.length;
-  const parent = Int32Array.from(growing.parent);
-  const key = Int32Array.from(growing.key);
+  const n = builder.parent.length;
+  const parent = Int32Array.from(builder.parent);
+  const key = Int32Array.from(builder.key);
   const withBelow = (values: Float64Array): Float64Array => {
     const sums = values.slice();
     for (let node = n - 1; node > 0; node--) sums[parent[node]!]! += sums[node]!;
     return sums;
   };
-  const amounts = growing.own.map((values) => Float64Array.from(values));
+  const amounts = builder.own.map((values) => Float64Array.from(values));
   const sides = amounts.length === N_CHANNELS ? sidesOf(amounts, withBelow) : undefined;
   const own = sides ? widths(sides, shape.width) : { bytes: amounts[BYTES]!, count: amounts[COUNT]! };
   const total = { bytes: withBelow(own.bytes), count: withBelow(own.count) };
@@ -222,7 +222,7 @@ function finish(growing: Growing, shape: Shape, minShare: number): Tree {
       at += size[child]!;
     }
   }
-  const nCut = Int32Array.from(growing.nCut);
+  const nCut = Int32Array.from(builder.nCut);
   return { n, parent, key, depth, nCut, total, own, start, firstChild, children, maxDepth, unit, minShare, sides };
 }
 
@@ -238,15 +238,15 @@ function sidesOf(amounts: NodeAmounts, withBelow: (values: Float64Array) => Floa
   };
 }
 
-/** Keys from the root's child down to a node: its name in every tree of the same data. */
+/** Returns the keys from the root's child down to a node; they identify it in every tree of the same data. */
 export function pathTo(tree: Tree, node: number): number[] {
   const path: number[] = [];
   for (let at = node; at !== 0; at = tree.parent[at]!) path.push(tree.key[at]!);
   return path.reverse();
 }
 
-/** The node at the end of a path, or the deepest one on the way to it. */
-export function follow(tree: Tree, path: number[], keyOf: (place: number) => number | undefined): number {
+/** Returns the node at the end of a path, or the deepest node on it that exists. */
+export function follow(tree: Tree, path: number[], keyOf: (location: number) => number | undefined): number {
   let node = 0;
   for (const step of path) {
     const key = keyOf(step);
@@ -261,10 +261,10 @@ export function follow(tree: Tree, path: number[], keyOf: (place: number) => num
 
 export { CUT, NO_FRAMES, ROOT };
 
-/** So much of all is the trunk's: what others have beside it is not what anyone looks for. */
+/** Minimum share of the trunk; its siblings are too small to matter. */
 const TRUNK_SHARE = 0.95;
 
-/** The last of the frames that hold nearly everything, one below the other: from here on the tree has branches. */
+/** Returns the last frame of the chain that holds nearly everything: the tree branches below it. */
 export function trunkEnd(tree: Tree): number {
   const size = tree.total[tree.unit];
   let node = 0;

@@ -1,19 +1,19 @@
-/** Copies the rows of a table as CSV, and says so until they are others. */
+/** Copies the rows of a table as CSV, and shows a status until the rows change. */
 import { useSignal } from '@preact/signals';
 import { plural } from '../model/format.ts';
 import { copyText } from './copy.ts';
 
-/** The button, and what there is to say. */
+/** Returns the button and its status. */
 export function useCopy<Row>(rows: readonly Row[], csv: (rows: readonly Row[]) => string) {
-  const done = useSignal<{ rows: readonly Row[]; said: string } | undefined>(undefined);
+  const done = useSignal<{ rows: readonly Row[]; status: string } | undefined>(undefined);
   const copy = async () => {
     const isDone = await copyText(csv(rows));
-    done.value = { rows, said: isDone ? `${plural(rows.length, 'row')} copied` : 'the browser did not allow it' };
+    done.value = { rows, status: isDone ? `${plural(rows.length, 'row')} copied` : 'the browser denied access to the clipboard' };
   };
   const button = (
     <button type="button" class="plain" id="copy" title="Copy these rows as CSV (c)" onClick={() => void copy()}>
       Copy as CSV
     </button>
   );
-  return { button, said: done.value?.rows === rows ? done.value.said : '' };
+  return { button, status: done.value?.rows === rows ? done.value.status : '' };
 }

@@ -1,4 +1,4 @@
-/** A table of any length: only rows that can be seen exist. */
+/** A table of any length that renders only visible rows. */
 import { useSignal } from '@preact/signals';
 import type { VNode } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
@@ -12,13 +12,13 @@ export interface ColumnOf<Row> {
   id: string;
   text: string;
   title: string;
-  /** Texts are sorted from A to Z first, numbers from the largest on. */
+  /** Texts are sorted from A to Z first, numbers from the largest down. */
   isText?: boolean;
   /** The whole `td`. */
   cell: (row: Row) => VNode;
 }
 
-/** Sorts by a column; once more, the other way round. */
+/** Sorts by a column; a second call reverses the order. */
 export function sortBy(column: { id: string; isText?: boolean }): void {
   const first = column.isText ? column.id : `-${column.id}`;
   const second = column.isText ? `-${column.id}` : column.id;
@@ -91,11 +91,11 @@ export function VirtualTable<Row>(props: {
   );
 }
 
-/** A size with its share of all, and a bar below it. */
-export function SizeCell({ value, all, kind }: { value: number; all: number; kind: string }) {
+/** A size with its share of the total, and a bar below it. */
+export function SizeCell({ value, all, className }: { value: number; all: number; className: string }) {
   const share = all > 0 ? value / all : 0;
   return (
-    <td class={kind} title={`${whole(value)} bytes`}>
+    <td class={className} title={`${whole(value)} bytes`}>
       <span class="size">{bytes(value)}</span>
       <span class="share">{percent(value, all)}</span>
       <i class="measure" style={{ width: `${(share * 100).toFixed(2)}%` }} aria-hidden="true" />

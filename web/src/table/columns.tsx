@@ -3,25 +3,25 @@ import { shortFile, whole } from '../model/format.ts';
 import type { Row, Rows } from '../model/rows.ts';
 import { type ColumnOf, SizeCell } from './VirtualTable.tsx';
 
-/** `hasThreads`: more than one allocated; else a column of the same name says nothing. */
+/** `hasThreads`: several threads allocated; otherwise the thread column is left out. */
 export function columns(all: Rows, hasThreads: boolean): ColumnOf<Row>[] {
   const columns: ColumnOf<Row>[] = [
     {
       id: 'own',
       text: 'Own',
-      title: 'Bytes allocated here itself (1)',
-      cell: (row) => <SizeCell value={row.ownBytes} all={all.allBytes} kind="own" />,
+      title: 'Bytes allocated by this code itself (1)',
+      cell: (row) => <SizeCell value={row.ownBytes} all={all.allBytes} className="own" />,
     },
     {
       id: 'total',
       text: 'Total',
-      title: 'Bytes allocated here and in what was called from here (2)',
-      cell: (row) => <SizeCell value={row.totalBytes} all={all.allBytes} kind="total" />,
+      title: 'Bytes allocated by this code and its callees (2)',
+      cell: (row) => <SizeCell value={row.totalBytes} all={all.allBytes} className="total" />,
     },
     {
       id: 'allocations',
       text: 'Allocations',
-      title: 'Blocks allocated here itself (3)',
+      title: 'Blocks allocated by this code itself (3)',
       cell: (row) => <td class="allocations">{whole(row.ownCount)}</td>,
     },
     {
@@ -30,8 +30,8 @@ export function columns(all: Rows, hasThreads: boolean): ColumnOf<Row>[] {
       title: 'Function, file and line (4)',
       isText: true,
       cell: (row) => (
-        <td class="name" title={[row.place, row.source].filter(Boolean).join('\n')}>
-          <b>{row.name}</b> <span>{shortFile(row.place)}</span> {row.source && <code>{row.source}</code>}
+        <td class="name" title={[row.location, row.source].filter(Boolean).join('\n')}>
+          <b>{row.name}</b> <span>{shortFile(row.location)}</span> {row.source && <code>{row.source}</code>}
         </td>
       ),
     },
@@ -45,7 +45,7 @@ export function columns(all: Rows, hasThreads: boolean): ColumnOf<Row>[] {
     {
       id: 'allocator',
       text: 'Allocator',
-      title: 'Function of the allocator that was called (6)',
+      title: 'Allocator function that was called (6)',
       isText: true,
       cell: (row) => (
         <td class="allocator" title={row.allocator}>

@@ -1,4 +1,4 @@
-/** Puts a text on the clipboard, or the older way where a page from a file may not use it. */
+/** Copies a text to the clipboard, with the older API where a page from a file may not use the new one. */
 export async function copyText(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);

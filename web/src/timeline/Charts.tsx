@@ -1,4 +1,4 @@
-/** Memory of all processes over time: on top of each other, or each in a chart of its own on the same scale. */
+/** Charts of the memory of all processes over time: stacked, or one chart per process on the same scale. */
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
@@ -12,7 +12,7 @@ import { isDark, settings } from '../state.ts';
 const STACKED_HEIGHT = 230;
 const SMALL_HEIGHT = 128;
 
-/** The colour of a process, the same in all charts and lists. */
+/** Returns the colour of a process, the same in all charts and lists. */
 export function processColour(process: number, dark: boolean): string {
   const { modules } = palette(dark);
   return modules[process % modules.length]!;
@@ -22,13 +22,13 @@ function seconds({ timeline }: Data): number[] {
   return timeline.together.heap.map((_, bin) => (bin * timeline.bin_ns) / 1e9);
 }
 
-/** The limit that all processes have, if it is one and the same: then it is that of their group. */
+/** Returns the limit if it is the same for all processes: then it is the limit of their group. */
 export function commonLimit({ head }: Data): number | null {
   const limits = new Set(head.processes.map((process) => process.limit_bytes));
   return limits.size === 1 ? [...limits][0]! : null;
 }
 
-/** Sums from the first process on: where each process's area ends. */
+/** Returns running sums: the upper edge of each process's area. */
 export function stack(curves: Values[]): Values[] {
   const nBins = Math.max(0, ...curves.map((values) => values.length));
   const heights = new Float64Array(nBins);
@@ -42,7 +42,7 @@ export function Charts({ data }: { data: Data }) {
   const { layout } = settings.value;
   const { lives } = data;
   const limit = commonLimit(data);
-  const said = `Memory of ${data.head.processes.length} processes over time, at most ${bytes(data.head.peak_bytes)} on the heap together`;
+  const summary = `Memory of ${data.head.processes.length} processes over time, with a common peak of ${bytes(data.head.peak_bytes)} on the heap`;
   const inside =
     layout === 'stacked' ? (
       <Stacked data={data} limit={limit} />
@@ -58,7 +58,7 @@ export function Charts({ data }: { data: Data }) {
       id="time"
       role="group"
       tabIndex={0}
-      aria-label={`${said}. Drag, or use arrow keys, to set two marks`}
+      aria-label={`${summary}. Drag, or use arrow keys, to set two marks`}
       onKeyDown={(event) => {
         if (!lives || !intervalKey(lives, event)) return;
         event.preventDefault();
@@ -70,7 +70,7 @@ export function Charts({ data }: { data: Data }) {
   );
 }
 
-/** A chart that is made anew when `depends` changes, and shows the marks. */
+/** Creates a chart that shows the marks, and recreates it when `depends` changes. */
 function useChart(data: Data, make: (width: number) => [uPlot.Options, uPlot.AlignedData], depends: unknown[]) {
   const box = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot | undefined>(undefined);
@@ -94,15 +94,15 @@ function Stacked({ data, limit }: { data: Data; limit: number | null }) {
     data,
     (width) => {
       const colour = styleColours();
-      // Heights of one moment add up; the highest of each process within a bin would be more than there ever was.
+      // Stack values of one moment: the maxima of a bin may be from different moments, and their sum never existed.
       const stacked = process < 0 && curve === 'heap' ? data.timeline.stacked : undefined;
       const all = data.timeline.processes.map((known, at) => ({ at, values: stacked?.[at] ?? known[curve] }));
       const chosen = all.filter(({ at }) => process < 0 || process === at);
       const tops = stack(chosen.map(({ values }) => values));
       const shownLimit = limit !== null && limit < highestOf(...tops) * 4 ? limit : null;
       const range = { seconds: seconds(data).at(-1) ?? 0, bytes: Math.max(highestOf(...tops), shownLimit ?? 0) };
-      // The highest first, so that what is below is drawn over it.
-      const order = chosen.map((one, place) => ({ ...one, top: tops[place]! })).reverse();
+      // The highest area first, so that lower areas are drawn over it.
+      const order = chosen.map((one, index) => ({ ...one, top: tops[index]! })).reverse();
       const options = plotOptions(
         colour,
         { width, height: STACKED_HEIGHT },
@@ -135,7 +135,7 @@ function Single({ data, process, limit }: { data: Data; process: number; limit: 
     data,
     (width) => {
       const colour = styleColours();
-      // One scale for all, so that heights can be compared.
+      // One scale for all charts, so that heights are comparable.
       const all = data.timeline.processes.flatMap((curves) => [curves.heap, curves.resident]);
       const highest = highestOf(...all);
       const own = known.limit_bytes ?? limit;

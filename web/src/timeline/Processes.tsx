@@ -1,4 +1,4 @@
-/** The processes of a session, with what each held at the marks. A click shows one alone. */
+/** Table of processes with their memory at both marks. A click shows one process alone. */
 import type { Data } from '../model/data.ts';
 import { bytes, duration, signed, whole } from '../model/format.ts';
 import { change, isDark, settings } from '../state.ts';
@@ -17,8 +17,8 @@ export function Processes({ data }: { data: Data }) {
           <tr>
             <th scope="col">Process</th>
             <th scope="col">Ran</th>
-            <th scope="col">Heap at most</th>
-            <th scope="col">Resident at most</th>
+            <th scope="col">Heap peak</th>
+            <th scope="col">Resident peak</th>
             {hasMarks && <th scope="col">First mark</th>}
             {hasMarks && <th scope="col">Second mark</th>}
             {hasMarks && <th scope="col">Growth</th>}

@@ -1,4 +1,4 @@
-/** What each process held at the two marks. */
+/** Memory of each process at the two marks. */
 import type { Data } from '../model/data.ts';
 import { aliveAt } from '../model/intervals.ts';
 
@@ -21,10 +21,10 @@ export function growthOfProcesses(data: Data, from: number, to: number): Process
   return sums;
 }
 
-/** From the start to the edge at which all processes together held most. */
+/** Returns the marks from the start to the edge with the largest sum of all processes. */
 export function firstMarks({ lives }: Data): { from: number; to: number } {
   if (!lives) return { from: -1, to: -1 };
-  // By how much what is alive changes at each edge.
+  // Change of live bytes at each edge.
   const steps = new Float64Array(lives.edges.length + 1);
   lives.bytes.forEach((bytes, at) => {
     steps[lives.birth[at]! + 1]! += bytes;

@@ -1,4 +1,4 @@
-/** The tree that is looked at and what was found in it, made anew whenever a setting asks for it. */
+/** The tree on screen with its matches, zoom and selection, recomputed when a setting changes. */
 import { computed, effect, signal } from '@preact/signals';
 import { colouring } from '../colours.ts';
 import { diffColouring } from '../diff/colouring.ts';
@@ -8,12 +8,12 @@ import { changes } from '../model/sides.ts';
 import { buildTree, follow, keys, pathTo } from '../model/tree.ts';
 import { change, settings, shape } from '../state.ts';
 
-/** Of a screen's frame, what a search may take. */
+/** Time that a search may take of one animation frame. */
 const SLICE_MS = 10;
 
-export type Session = ReturnType<typeof openSession>;
+export type GraphState = ReturnType<typeof openGraph>;
 
-export function openSession(data: Data) {
+export function openGraph(data: Data) {
   const byModule = colouring(data);
   const bySide = diffColouring();
   const tree = computed(() => buildTree(data, shape.value));
@@ -23,22 +23,22 @@ export function openSession(data: Data) {
     const wanted = searchText.value === '' ? undefined : expression(searchText.value);
     return match(wanted && new Matching(data, wanted), (done) => (matching.value = done));
   });
-  const found = computed(() => {
+  const matches = computed(() => {
     if (!matching.value) return undefined;
     return find(tree.value, matching.value, tree.value.sides ? changes(tree.value) : undefined);
   });
   const zoomPath = computed(() => settings.value.zoom);
   const zoom = computed(() => follow(tree.value, zoomPath.value, keys(data, shape.value)));
-  /** The frame that the keyboard stands on; −1 if none. It belongs to the tree that it was chosen in. */
+  /** The frame selected by keyboard; −1 if none. It is valid only in the tree in which it was selected. */
   const chosen = signal({ tree: tree.value, node: -1 });
   const selected = computed(() => (chosen.value.tree === tree.value ? chosen.value.node : -1));
   return {
     data,
-    /** Frames of two sides are red and green, others have the colours of their modules. */
+    /** Red and green in a comparison, otherwise colours of modules. */
     colours: computed(() => (tree.value.sides ? bySide : byModule)),
     byModule,
     tree,
-    found,
+    matches,
     zoom,
     selected,
     select: (node: number) => (chosen.value = { tree: tree.value, node }),
@@ -46,7 +46,7 @@ export function openSession(data: Data) {
   };
 }
 
-/** At once if it is quick, else in slices between the frames of the screen. Returns how to give it up. */
+/** Runs a search in slices between animation frames. Returns a function that cancels it. */
 function match(matching: Matching | undefined, done: (matching: Matching | undefined) => void): () => void {
   let waiting = 0;
   const step = () => {
