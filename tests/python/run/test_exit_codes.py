@@ -1,4 +1,4 @@
-"""A program under `heaptide run` ends as it would without us: the same exit code or signal, the same last words."""
+"""Tests that a program under `heaptide run` ends as under plain Python: same exit code or signal, same output."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ EXITS = {
 
 
 @pytest.mark.parametrize("how", EXITS)
-def test_exit_code_is_the_programs_own(tmp_path: Path, how: str) -> None:
+def test_exit_code_is_that_of_the_program(tmp_path: Path, how: str) -> None:
     code, expected = EXITS[how]
     assert run_twice(tmp_path, "-c", code).returncode == expected
 
@@ -58,7 +58,7 @@ RAISERS = {
     "while another was handled": "try: {}['x']\nexcept KeyError: int('x')",
     "with a note": "e = ValueError('ü')\nif hasattr(e, 'add_note'): e.add_note('see there')\nraise e",
     "from a callback": "sorted([1, 2], key=lambda n: n / 0)",
-    "from an imported module": "import beside; beside.fail()",
+    "from an imported module": "import neighbour; neighbour.fail()",
     "while importing": "import broken",
     "with a broken text": "class E(Exception):\n  def __str__(self): raise ValueError\nraise E",
     "of a deep recursion": "def f(): f()\nf()",
@@ -74,15 +74,15 @@ RAISERS = {
 
 
 @pytest.mark.parametrize("what", RAISERS)
-def test_traceback_is_the_same_in_every_byte(tmp_path: Path, what: str) -> None:
+def test_traceback_is_identical(tmp_path: Path, what: str) -> None:
     write(tmp_path / "job.py", RAISERS[what])
-    write(tmp_path / "beside.py", "def fail():\n    raise ValueError('here')\n")
+    write(tmp_path / "neighbour.py", "def fail():\n    raise ValueError('here')\n")
     write(tmp_path / "broken.py", "x = (1,\n")
     done = run_twice(tmp_path, "job.py")
     assert done.returncode == 1 and b"Traceback" in done.stderr
 
 
-def test_traceback_is_the_same_for_modules_folders_archives_code_and_standard_input(tmp_path: Path) -> None:
+def test_traceback_is_identical_for_modules_folders_archives_code_and_standard_input(tmp_path: Path) -> None:
     text = "def f():\n    1 / 0\nf()\n"
     write(tmp_path / "job.py", text)
     write(tmp_path / "folder" / "__main__.py", text)
@@ -114,7 +114,7 @@ NO_PROGRAMS = {
 
 
 @pytest.mark.parametrize("what", NO_PROGRAMS)
-def test_a_program_that_cannot_begin_fails_in_pythons_words(tmp_path: Path, what: str) -> None:
+def test_program_that_cannot_start_fails_with_pythons_message(tmp_path: Path, what: str) -> None:
     arguments, expected = NO_PROGRAMS[what]
     write(tmp_path / "job.py", "print('ran')")
     write(tmp_path / "package" / "__init__.py", "")
@@ -153,12 +153,12 @@ HOOKS = {
 
 
 @pytest.mark.parametrize("what", HOOKS)
-def test_exception_hook_of_the_program_is_called_as_always(tmp_path: Path, what: str) -> None:
+def test_exception_hook_of_the_program_is_called(tmp_path: Path, what: str) -> None:
     write(tmp_path / "job.py", HOOKS[what])
     run_twice(tmp_path, "job.py")
 
 
-def test_exit_handlers_destructors_and_last_exception_come_in_the_same_order(tmp_path: Path) -> None:
+def test_exit_handlers_destructors_and_last_exception_keep_their_order(tmp_path: Path) -> None:
     program = """
     import atexit, sys, threading, weakref
     class Thing:
@@ -186,7 +186,7 @@ def test_exit_handlers_destructors_and_last_exception_come_in_the_same_order(tmp
     assert b"registered first" in done.stdout and b"deleted global" in done.stdout
 
 
-def test_threads_that_outlive_the_main_thread_are_waited_for_or_dropped_as_always(tmp_path: Path) -> None:
+def test_exit_waits_for_threads_but_not_for_daemon_threads(tmp_path: Path) -> None:
     program = """
     import atexit, sys, threading, time
     gate = threading.Event()
@@ -210,13 +210,13 @@ def test_threads_that_outlive_the_main_thread_are_waited_for_or_dropped_as_alway
 
 
 @pytest.mark.parametrize("allocator", ["malloc", "malloc_debug", "pymalloc_debug", "debug"])
-def test_any_allocator_of_python_is_recorded_without_harm(tmp_path: Path, allocator: str) -> None:
+def test_program_runs_normally_with_any_python_allocator(tmp_path: Path, allocator: str) -> None:
     code = "import json; x = [json.dumps({str(n): [n] * 20}) for n in range(2000)]; print(len(x)); raise SystemExit(3)"
     env = {"PYTHONMALLOC": allocator, "PYTHONTRACEMALLOC": "3", "PYTHONHASHSEED": "1"}
     assert run_twice(tmp_path, "-c", code, env=env).returncode == 3
 
 
-def test_output_that_cannot_be_flushed_is_reported_as_always(tmp_path: Path) -> None:
+def test_failed_flush_at_exit_is_reported_by_python(tmp_path: Path) -> None:
     code = """
     import os, sys
     reader, writer = os.pipe()

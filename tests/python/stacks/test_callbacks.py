@@ -1,23 +1,14 @@
-"""Python code that C calls, and code that runs where nobody called it: the stack is the one Python would tell."""
+"""Tests that stacks of Python code called from C, finalisers and signal handlers are those of Python itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
-from support.call_stacks import Recording, recorder
+from support.call_stacks import Recording
 
 
-@pytest.fixture
-def record(
-    heaptide_run: Callable[..., Any], parse: Callable[[Path], list[str]], tmp_path: Path
-) -> Callable[..., Recording]:
-    return recorder(heaptide_run, parse, tmp_path)
-
-
-def test_builtins_that_call_back_stand_between_caller_and_callback_without_a_frame(
+def test_builtins_that_call_back_add_no_frame(
     record: Callable[..., Recording],
 ) -> None:
     recorded = record("""
@@ -51,7 +42,7 @@ def test_builtins_that_call_back_stand_between_caller_and_callback_without_a_fra
     assert [call.name for call in recorded.of(1_000_006)[0].stack] == ["<module>", "work", "sub", "replace", "key"]
 
 
-def test_a_callback_from_foreign_c_code_has_the_frames_of_whoever_called_the_c_code(
+def test_callback_from_c_code_has_the_frames_of_the_caller_of_the_c_code(
     record: Callable[..., Recording],
 ) -> None:
     recorded = record("""
@@ -79,7 +70,7 @@ def test_a_callback_from_foreign_c_code_has_the_frames_of_whoever_called_the_c_c
     assert recorded.stack(1_000_002) == ["<module>@call", "sort@after"]
 
 
-def test_recursion_through_c_and_python_in_turn_keeps_every_python_frame(record: Callable[..., Recording]) -> None:
+def test_recursion_through_c_and_python_keeps_every_python_frame(record: Callable[..., Recording]) -> None:
     recorded = record("""
         import sys
 
@@ -105,7 +96,7 @@ def test_recursion_through_c_and_python_in_turn_keeps_every_python_frame(record:
     assert recorded.stack(1_000_002) == ["<module>@start"] + ["key@key"] * 150 + ["key@last"]
 
 
-def test_finalisers_run_on_top_of_the_line_that_let_go(record: Callable[..., Recording]) -> None:
+def test_finaliser_is_called_from_the_line_that_dropped_the_object(record: Callable[..., Recording]) -> None:
     recorded = record("""
         import gc
         import weakref
@@ -146,7 +137,7 @@ def test_finalisers_run_on_top_of_the_line_that_let_go(record: Callable[..., Rec
     assert recorded.stack(1_000_004) == ["<module>@weakref", "by_weakref@clear", "__del__@del"]
 
 
-def test_a_signal_handler_stands_on_top_of_what_it_interrupted(record: Callable[..., Recording]) -> None:
+def test_signal_handler_is_called_from_the_interrupted_line(record: Callable[..., Recording]) -> None:
     recorded = record("""
         import signal
 
@@ -157,8 +148,8 @@ def test_a_signal_handler_stands_on_top_of_what_it_interrupted(record: Callable[
             bytes(1_000_001)  # @handler
 
         def wait():
-            # The clock is set here, each time when it has struck: on a busy machine it might strike before this line is
-            # reached, or again while the handler still runs. Three times: a fourth would strike when the program has ended.
+            # This line sets the timer, each time after it has fired. Otherwise, on a busy machine, it might fire before
+            # the line is reached or while the handler runs. A fourth timer might fire after the end of the program.
             while len(seen) < 3: len(set_) > min(len(seen), 2) or set_.append(signal.setitimer(signal.ITIMER_REAL, 0.01))  # @wait
 
         set_ = []
@@ -217,7 +208,7 @@ def test_decorators_lambdas_class_bodies_and_properties_have_their_names_and_lin
     assert recorded.stack(1_000_006) == ["<module>@static", "static@lambda", "<lambda>@lambda"]
 
 
-def test_an_import_is_recorded_through_the_importer(record: Callable[..., Recording], tmp_path: Path) -> None:
+def test_import_is_recorded_with_the_frames_of_the_importer(record: Callable[..., Recording], tmp_path: Path) -> None:
     (tmp_path / "imported_by_test.py").write_text("def use(n):\n    return bytes(n)\n\nuse(1_000_001)\n")
     recorded = record("""
         def work():

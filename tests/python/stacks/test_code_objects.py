@@ -1,31 +1,23 @@
-"""Which code an allocation belongs to: names and lines stay right when code is made, freed, replaced and made again."""
+"""Tests that names and lines are right when code objects are created, freed, replaced and created again."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support.call_stacks import Recording, recorder
-
-
-@pytest.fixture
-def record(
-    heaptide_run: Callable[..., Any], parse: Callable[[Path], list[str]], tmp_path: Path
-) -> Callable[..., Recording]:
-    return recorder(heaptide_run, parse, tmp_path)
+from support.call_stacks import Recording
 
 
 def innermost(recorded: Recording, n: int) -> tuple[str, str, int]:
-    """Name, file and line of the function that made the one `bytes(n)`."""
+    """Return name, file and line of the innermost call of the only `bytes(n)`."""
     [allocation] = recorded.of(n)
     call = allocation.stack[-1]
     return call.name, call.file, call.line
 
 
-def test_thousands_of_functions_freed_and_made_again_at_the_same_address_are_told_apart(
+def test_thousands_of_functions_reusing_one_address_are_distinguished(
     record: Callable[..., Recording],
 ) -> None:
     recorded = record("""
@@ -34,7 +26,7 @@ def test_thousands_of_functions_freed_and_made_again_at_the_same_address_are_tol
         addresses = set()
 
         def run(number):
-            # Always the same length, so that the next code object fits where this one was.
+            # Always the same length, so that the next code object can reuse the address.
             name = f"f{number:06}"
             text = "\\n" * (number % 97) + f"def {name}(n):\\n    return bytes(n)\\n"
             namespace = {}
@@ -55,7 +47,7 @@ def test_thousands_of_functions_freed_and_made_again_at_the_same_address_are_tol
         assert innermost(recorded, 1_000_000 + number) == expected
 
 
-def test_code_that_is_freed_while_other_threads_run_new_code_is_never_confused(
+def test_code_freed_while_other_threads_run_new_code_is_never_confused(
     record: Callable[..., Recording],
 ) -> None:
     recorded = record("""
@@ -86,7 +78,7 @@ def test_code_that_is_freed_while_other_threads_run_new_code_is_never_confused(
     assert wrong == []
 
 
-def test_a_function_whose_code_is_replaced_is_told_by_the_code_that_ran(record: Callable[..., Recording]) -> None:
+def test_function_with_replaced_code_has_the_name_of_the_code_that_ran(record: Callable[..., Recording]) -> None:
     recorded = record("""
         def one(n):
             return bytes(n)  # @one
@@ -110,9 +102,7 @@ def test_a_function_whose_code_is_replaced_is_told_by_the_code_that_ran(record: 
     assert (name, file, line) == ("renamed", other.file, other.line + 1000)
 
 
-def test_a_module_edited_and_reloaded_is_told_by_its_new_lines(
-    record: Callable[..., Recording], tmp_path: Path
-) -> None:
+def test_edited_and_reloaded_module_has_its_new_lines(record: Callable[..., Recording], tmp_path: Path) -> None:
     recorded = record("""
         import importlib
         import os
@@ -148,7 +138,7 @@ LONG = "/a folder/" + "x" * 3000 + ".py"
     ["<generated>", "größe/данные/数据/🌊.py", LONG, "C:\\odd:name:12", "", "a space = a sign.py", "\udce9.py"],
     ids=["plain", "other alphabets", "long", "colons", "empty", "spaces", "not utf-8"],
 )
-def test_compiled_text_keeps_the_file_name_it_was_given(record: Callable[..., Recording], file: str) -> None:
+def test_compiled_text_keeps_its_file_name(record: Callable[..., Recording], file: str) -> None:
     recorded = record(f"""
         name = {file!a}
         exec(compile("\\n\\nbytes(1_000_001)", name, "exec"))  # @exec
@@ -157,7 +147,7 @@ def test_compiled_text_keeps_the_file_name_it_was_given(record: Callable[..., Re
     """)
     shown = file.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
     if shown != file:
-        # What cannot be shown is replaced; the rest of the name stays.
+        # Characters that cannot be encoded are replaced; the rest of the name stays.
         assert innermost(recorded, 1_000_001)[1].endswith(".py")
         shown = innermost(recorded, 1_000_001)[1]
     assert innermost(recorded, 1_000_001) == ("<module>", shown, 3)
@@ -168,7 +158,7 @@ def test_compiled_text_keeps_the_file_name_it_was_given(record: Callable[..., Re
     assert [(call.name, call.line) for call in allocation.stack[1:]] == [("<module>", 3), ("größe_данные", 2)]
 
 
-def test_a_line_end_in_a_file_name_does_not_break_the_record_lines(record: Callable[..., Recording]) -> None:
+def test_newline_in_a_file_name_does_not_break_the_output_of_parse(record: Callable[..., Recording]) -> None:
     recorded = record("""
         exec(compile("bytes(1_000_001)", "one\\nFRAME_POP count=9\\rtwo", "exec"))
     """)
@@ -181,7 +171,7 @@ def test_a_line_end_in_a_file_name_does_not_break_the_record_lines(record: Calla
     assert len(recorded.of(1_000_001)) == 1
 
 
-def test_a_very_long_function_has_exact_lines_to_its_end(record: Callable[..., Recording]) -> None:
+def test_very_long_function_has_exact_lines(record: Callable[..., Recording]) -> None:
     text = "def long():\n"
     lines = {}
     for n in range(1_000_000, 1_003_000):
@@ -202,7 +192,7 @@ def test_lines_far_apart_and_far_down_are_exact(record: Callable[..., Recording]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="code objects have qualified names from 3.11 on")
-def test_qualified_names_say_where_a_function_was_defined(record: Callable[..., Recording]) -> None:
+def test_qualified_names_contain_the_enclosing_scopes(record: Callable[..., Recording]) -> None:
     recorded = record("""
         class Outer:
             class Inner:

@@ -1,4 +1,4 @@
-"""Native stacks: the functions of C between those of Python, by name and in the order in which they call each other."""
+"""Tests native stacks: native functions by name and between the Python functions, in call order."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PROGRAM = """
 
 @pytest.fixture
 def recorded(heaptide_run: Run, extension: Extension, tmp_path: Path) -> Callable[..., Path]:
-    """Record the program above with the extension compiled by these flags."""
+    """Record the program with the extension module compiled by these flags."""
 
     def run(*options: str, flags: tuple[str, ...] = ()) -> Path:
         library = extension("native_stacks", *flags)
@@ -53,7 +53,7 @@ def recorded(heaptide_run: Run, extension: Extension, tmp_path: Path) -> Callabl
     return run
 
 
-def test_native_functions_stand_between_the_python_functions_they_call_and_are_called_by(
+def test_native_functions_lie_between_their_python_callers_and_callees(
     recorded: Callable[..., Path], tmp_path: Path
 ) -> None:
     capture = recorded()
@@ -66,12 +66,12 @@ def test_native_functions_stand_between_the_python_functions_they_call_and_are_c
     assert names(found[3_000_047], tmp_path) == ["<module>", "start", "recurse", *["descend"] * 5, *CHAIN]
     assert names(found[3_000_053]) == ["thread_main", *CHAIN]
     assert names(found[3_000_059], tmp_path) == ["calls_python", "<lambda>", "allocate", *CHAIN]
-    evaluations = [place for stack in found.values() for place in stack if "_PyEval_EvalFrameDefault" in place.function]
+    evaluations = [frame for stack in found.values() for frame in stack if "_PyEval_EvalFrameDefault" in frame.function]
     assert evaluations == []
     assert lost(capture) == []
 
 
-def test_python_part_is_the_same_with_and_without_native_functions(
+def test_python_frames_are_the_same_with_and_without_native_functions(
     recorded: Callable[..., Path], heaptide_run: Run, extension: Extension
 ) -> None:
     library = extension("native_stacks")
@@ -95,7 +95,7 @@ def test_native_functions_are_recorded_in_every_mode(
 
 
 @pytest.mark.once
-def test_optimised_code_without_frame_pointers_is_followed(recorded: Callable[..., Path], tmp_path: Path) -> None:
+def test_optimised_code_without_frame_pointers_is_unwound(recorded: Callable[..., Path], tmp_path: Path) -> None:
     capture = recorded(flags=("-O3", "-fomit-frame-pointer"))
     found = stacks(capture)
     assert names(found[SIZE], tmp_path) == ["<module>", "start", "allocate", *CHAIN]
@@ -105,7 +105,7 @@ def test_optimised_code_without_frame_pointers_is_followed(recorded: Callable[..
 
 @pytest.mark.once
 @pytest.mark.parametrize("flags", [("-O0",), ("-O2", "-fomit-frame-pointer")], ids=" ".join)
-def test_caller_is_told_from_another_one_that_left_its_traces_in_the_same_place(
+def test_alternating_callers_on_the_same_stack_memory_are_distinguished(
     heaptide_run: Run, extension: Extension, flags: tuple[str, ...]
 ) -> None:
     library = extension("alternating_callers", *flags)
@@ -121,7 +121,7 @@ def test_caller_is_told_from_another_one_that_left_its_traces_in_the_same_place(
         functions = [frame.partition(";")[0] for frame in row["stack_trace"].split("|")]
         if functions[0] == "make":
             found.append((functions[1:4], int(row["num_allocations"]), int(row["size"])))
-    # Every second size, from the first on and from the second on.
+    # The callers alternate, so each has every second size.
     sums = (sum(range(700_001 + first, 700_001 + 2 * n_each, 2)) for first in (0, 1))
     expected = [(["with_room", caller, "alternate"], n_each) for caller in ("from_far", "from_near")]
     assert sorted(found) == [(*row, size) for row, size in zip(expected, sums, strict=True)]
@@ -129,22 +129,22 @@ def test_caller_is_told_from_another_one_that_left_its_traces_in_the_same_place(
 
 
 @pytest.mark.once
-def test_stripped_library_shows_exported_names_and_where_other_functions_begin(
+def test_stripped_library_shows_exported_names_and_offsets_of_other_functions(
     recorded: Callable[..., Path], tmp_path: Path
 ) -> None:
     capture = recorded(flags=("-s",))
     stack = stacks(capture)[3_000_047]
-    library = [place for place in stack if "/native_stacks" in place.file]
-    assert [place.function for place in stack if place.file.endswith(".py")] == ["<module>", "start"]
-    # recurse, five times descend, the exported one, middle and leaf; nothing tells of what was inlined.
+    library = [frame for frame in stack if "/native_stacks" in frame.file]
+    assert [frame.function for frame in stack if frame.file.endswith(".py")] == ["<module>", "start"]
+    # recurse, five times descend, the exported function, middle and leaf; the inlined function is unknown.
     assert len(library) == 9
     assert library[6].function == "native_stacks_outer"
-    assert all(place.function.startswith("native_stacks.") and "+0x" in place.function for place in library[:6])
-    assert len({place.function for place in library[1:6]}) == 1
+    assert all(frame.function.startswith("native_stacks.") and "+0x" in frame.function for frame in library[:6])
+    assert len({frame.function for frame in library[1:6]}) == 1
 
 
 @pytest.mark.once
-def test_debug_information_of_its_own_file_is_found(heaptide_run: Run, tmp_path: Path) -> None:
+def test_debug_information_in_a_separate_file_is_found(heaptide_run: Run, tmp_path: Path) -> None:
     if shutil.which("objcopy") is None:
         pytest.skip("no objcopy: install binutils to run this test")
     library = compile_library(PROGRAMS / "native_stacks.c", tmp_path, ["-Wl,--build-id"])
@@ -157,13 +157,13 @@ def test_debug_information_of_its_own_file_is_found(heaptide_run: Run, tmp_path:
     capture = heaptide_run(PROGRAM, "--native", args=[str(tmp_path)]).capture
     stack = stacks(capture)[SIZE]
     assert names(stack, tmp_path) == ["<module>", "start", "allocate", *CHAIN]
-    leaf = next(place for place in stack if place.function == "tiny_inlined")
+    leaf = next(frame for frame in stack if frame.function == "tiny_inlined")
     source = (PROGRAMS / "native_stacks.c").read_text().splitlines()
     assert "malloc(size)" in source[leaf.line - 1]
 
 
 @pytest.mark.once
-def test_stacks_are_whole_while_exceptions_of_cpp_fly(heaptide_run: Run, tmp_path: Path) -> None:
+def test_stacks_are_complete_during_cpp_exceptions(heaptide_run: Run, tmp_path: Path) -> None:
     library = compile_library(PROGRAMS / "native_exceptions.cpp", tmp_path, ["-lstdc++"])
     program = """
         import ctypes, sys
@@ -181,7 +181,7 @@ def test_stacks_are_whole_while_exceptions_of_cpp_fly(heaptide_run: Run, tmp_pat
 
 
 @pytest.mark.once
-def test_library_that_took_the_place_of_another_is_told_apart(heaptide_run: Run, tmp_path: Path) -> None:
+def test_library_loaded_at_the_address_of_another_is_distinguished(heaptide_run: Run, tmp_path: Path) -> None:
     libraries = []
     for name in ("first_plugin", "second_plugin"):
         (tmp_path / name).mkdir()
@@ -203,7 +203,7 @@ def test_library_that_took_the_place_of_another_is_told_apart(heaptide_run: Run,
 
 
 @pytest.mark.once
-def test_bundled_capture_knows_its_names_without_the_libraries(
+def test_bundled_capture_has_names_without_the_libraries(
     heaptide_run: Run, extension: Extension, tmp_path: Path
 ) -> None:
     original = extension("native_stacks")
@@ -223,7 +223,7 @@ def test_bundled_capture_knows_its_names_without_the_libraries(
 
 
 @pytest.mark.once
-def test_library_that_was_built_anew_does_not_lend_its_names(heaptide_run: Run, tmp_path: Path) -> None:
+def test_names_are_not_taken_from_a_rebuilt_library(heaptide_run: Run, tmp_path: Path) -> None:
     library = compile_library(PROGRAMS / "native_plugin.c", tmp_path, ["-DFUNCTION=old_name", "-Wl,--build-id"])
     program = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).plugin_run(3_000_017)"
     capture = heaptide_run(program, "--native", args=[str(library)]).capture
@@ -235,7 +235,7 @@ def test_library_that_was_built_anew_does_not_lend_its_names(heaptide_run: Run, 
 
 
 @pytest.mark.once
-def test_reports_say_once_how_native_functions_get_their_names(heaptide_run: Run, tmp_path: Path) -> None:
+def test_reports_warn_once_about_missing_native_names(heaptide_run: Run, tmp_path: Path) -> None:
     library = compile_library(PROGRAMS / "native_plugin.c", tmp_path, ["-DFUNCTION=plugin", "-Wl,--build-id"])
     program = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).plugin_run(3_000_017)"
     capture = heaptide_run(program, "--native", args=[str(library)]).capture
@@ -243,11 +243,11 @@ def test_reports_say_once_how_native_functions_get_their_names(heaptide_run: Run
     heaptide("symbols", "bundle", bundled)
     assert heaptide("stats", capture).stderr == ""
     library.unlink()
-    said = "heaptide: native functions of native_plugin.so have no names, because what the program had loaded is not here: "
+    warning = "heaptide: native functions of native_plugin.so have no names, because what the program had loaded is not here: "
     for words in ("stats", "tree --plain", "flamegraph -f", "table -f"):
-        told = [line for line in heaptide(*words.split(), capture).stderr.splitlines() if "native" in line]
-        assert told == [f"{said}run `heaptide symbols bundle` on the capture where the program ran"]
-    assert heaptide("diff", capture, capture).stderr.count(said) == 1
+        warnings = [line for line in heaptide(*words.split(), capture).stderr.splitlines() if "native" in line]
+        assert warnings == [f"{warning}run `heaptide symbols bundle` on the capture where the program ran"]
+    assert heaptide("diff", capture, capture).stderr.count(warning) == 1
     assert heaptide("stats", bundled).stderr == heaptide("stats", "--hide-native", capture).stderr == ""
 
 
@@ -282,12 +282,12 @@ def test_functions_of_zlib_and_numpy_are_named(heaptide_run: Run) -> None:
     assert any("deflateInit2_" in line for line in packing)
     if done.stdout.split() == ["True"]:
         innermost = stacks(done.capture)[SIZE]
-        table = [place.function for place in innermost].index("table")
-        assert any("numpy" in place.file for place in innermost[table:])
+        table = [frame.function for frame in innermost].index("table")
+        assert any("numpy" in frame.file for frame in innermost[table:])
 
 
 @pytest.mark.once
-def test_every_door_opens_to_native_stacks(extension: Extension, tmp_path: Path) -> None:
+def test_tracker_records_native_stacks_by_either_option(extension: Extension, tmp_path: Path) -> None:
     folder = extension("native_stacks").parent
     program = f"""
 import sys
@@ -305,11 +305,11 @@ with heaptide.Tracker("three.tide"):
     subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
     for capture in ("one.tide", "two.tide"):
         assert names(stacks(tmp_path / capture)[SIZE])[-5:] == ["allocate", *CHAIN]
-    assert [place.function for place in stacks(tmp_path / "three.tide")[SIZE]][-1] == "call"
+    assert [frame.function for frame in stacks(tmp_path / "three.tide")[SIZE]][-1] == "call"
 
 
 @pytest.mark.once
-def test_page_knows_which_functions_are_native(recorded: Callable[..., Path], tmp_path: Path) -> None:
+def test_page_data_marks_native_functions(recorded: Callable[..., Path], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     heaptide("flamegraph", "--leaks", "-o", page, recorded())
     data = json.loads(page_data(page.read_text()))

@@ -1,4 +1,4 @@
-"""Native stacks in programs as people have them: packages of C and Rust, greenlets, deep recursion, a stripped Python."""
+"""Tests native stacks in real programs: packages in C and Rust, greenlets, deep recursion, a stripped Python."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.native_frames import Frame, functions, lost, names, stacks
 Run = Callable[..., Finished]
 Extension = Callable[..., Path]
 
-# Each call allocates a block of a size that no other has, by ways that go through C or stay within Python.
+# Each call allocates a block of a unique size, through random chains of Python and native calls.
 WANDERING = """
     import random, sys
     sys.path.insert(0, sys.argv[1])
@@ -57,12 +57,12 @@ WANDERING = """
 """
 
 
-def python_part(places: list[Frame]) -> list[tuple[str, int]]:
-    """Functions and lines of the program itself."""
-    return [(place.function, place.line) for place in places if place.file.endswith(".py")]
+def python_part(frames: list[Frame]) -> list[tuple[str, int]]:
+    """Return the functions and lines of the program itself."""
+    return [(frame.function, frame.line) for frame in frames if frame.file.endswith(".py")]
 
 
-def test_wherever_a_program_wanders_python_functions_are_those_without_native_and_callbacks_stand_in_their_place(
+def test_random_call_chains_have_the_same_python_frames_with_native_stacks(
     heaptide_run: Run, extension: Extension
 ) -> None:
     folder = str(extension("native_stacks").parent)
@@ -71,9 +71,9 @@ def test_wherever_a_program_wanders_python_functions_are_those_without_native_an
     known = [size for size in plain if 100_000 < size < 102_000]
     assert len(known) > 500
     for size in known:
-        places = [place for place in native[size] if "native_stacks." in place.file or place.file.endswith(".py")]
-        assert python_part(places) == python_part(plain[size])
-        called = [place.function for place in places]
+        frames = [frame for frame in native[size] if "native_stacks." in frame.file or frame.file.endswith(".py")]
+        assert python_part(frames) == python_part(plain[size])
+        called = [frame.function for frame in frames]
         for at, function in enumerate(called[:-2]):
             if function == "by_callback" and called[at + 1] != "by_callback":
                 assert called[at + 1 : at + 4] == ["call_back", "call_it", "<lambda>"]
@@ -109,7 +109,7 @@ def test_functions_of_a_rust_extension_are_named(heaptide_run: Run) -> None:
     below = [row["stack_trace"] for row in rows if "fill;" in row["stack_trace"] and "/rpds" in row["stack_trace"]]
     innermost_first = [[frame.split(";")[0] for frame in stack.split("|")] for stack in below]
     assert innermost_first, "no block of rpds was recorded with its functions"
-    # A build with symbols has Rust's names, a stripped one exported names and places.
+    # A build with symbols has Rust's names, a stripped one exported names and offsets.
     named = [name for stack in innermost_first for name in stack]
     assert any("rpds::" in name for name in named) or any(name.startswith("rpds.") and "+0x" in name for name in named)
     assert lost(capture) == []
@@ -158,7 +158,7 @@ def test_each_greenlet_has_its_own_native_stack(heaptide_run: Run, extension: Ex
 
 
 @pytest.mark.once
-def test_stripped_interpreter_gives_the_same_python_part(extension: Extension, tmp_path: Path) -> None:
+def test_stripped_interpreter_has_the_same_python_frames(extension: Extension, tmp_path: Path) -> None:
     strip = shutil.which("strip")
     if strip is None:
         pytest.skip("no strip: install binutils to run this test")
@@ -187,21 +187,21 @@ def test_stripped_interpreter_gives_the_same_python_part(extension: Extension, t
         "PYTHONPATH": os.pathsep.join(sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})),
     }
     if subprocess.run([binary, "-c", "import heaptide"], env=environment, capture_output=True).returncode != 0:
-        pytest.skip("a copy of this interpreter does not run elsewhere")
+        pytest.skip("a copy of this interpreter does not run in another folder")
     folder = extension("native_stacks").parent
     options = ["run", "-q", "-f", "--native", "-o", "x.tide", script, folder]
     subprocess.run([binary, "-m", "heaptide", *options], env=environment, cwd=tmp_path, check=True)
     stack = stacks(tmp_path / "x.tide")[3_000_017]
     wanted = ["<module>", "start", "call_back", "call_it", "back", "allocate", "native_stacks_outer"]
     assert names(stack, script)[: len(wanted)] == wanted
-    # The interpreter's own functions have no names any more, and none is taken for Python's.
-    python_files = {place.file for place in stack if place.file.endswith(".py")}
+    # The interpreter's own functions have no names, and none is mistaken for a Python function.
+    python_files = {frame.file for frame in stack if frame.file.endswith(".py")}
     assert python_files == {str(script)}
 
 
 @pytest.mark.once
 def test_live_view_shows_native_functions(extension: Extension, tmp_path: Path) -> None:
-    terminal = pytest.importorskip("terminal_screen", reason="no pyte: install it to run this test")
+    terminal = pytest.importorskip("support.terminal_screen", reason="no pyte: install it to run this test")
     script = tmp_path / "job.py"
     script.write_text(
         "import sys\nsys.path.insert(0, sys.argv[1])\nimport native_stacks\n"
@@ -227,7 +227,7 @@ def test_live_view_shows_native_functions(extension: Extension, tmp_path: Path) 
 
 
 @pytest.mark.once
-def test_code_written_for_memray_reads_hybrid_stacks(extension: Extension, tmp_path: Path) -> None:
+def test_memray_compatible_reader_returns_hybrid_stacks(extension: Extension, tmp_path: Path) -> None:
     folder = str(extension("native_stacks").parent)
     program = f"""
 import sys

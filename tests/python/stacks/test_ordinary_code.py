@@ -1,24 +1,15 @@
-"""Ordinary code: every allocation has the exact functions and lines that led to it."""
+"""Tests that every allocation of ordinary code has its exact functions and lines."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-from support.call_stacks import Recording, recorder
+from support.call_stacks import Recording
 
 
-@pytest.fixture
-def record(
-    heaptide_run: Callable[..., Any], parse: Callable[[Path], list[str]], tmp_path: Path
-) -> Callable[..., Recording]:
-    return recorder(heaptide_run, parse, tmp_path)
-
-
-def test_nested_calls_are_told_from_the_module_to_the_allocation(record: Callable[..., Recording]) -> None:
+def test_nested_calls_are_recorded_from_the_module_to_the_allocation(record: Callable[..., Recording]) -> None:
     recorded = record("""
         def inner(n):
             return bytes(n)  # @allocate
@@ -53,7 +44,7 @@ def test_one_function_called_from_two_lines_has_two_stacks(record: Callable[...,
     assert recorded.stacks(1_000_001) == [["<module>@use", f"use@{call}", "make@allocate"] for call in calls]
 
 
-def test_callers_that_return_between_two_allocations_are_forgotten(record: Callable[..., Recording]) -> None:
+def test_callers_that_have_returned_are_not_in_later_stacks(record: Callable[..., Recording]) -> None:
     recorded = record("""
         def leaf(n):
             bytes(n)  # @leaf
@@ -96,7 +87,7 @@ def test_recursion_is_recorded_to_its_full_depth(record: Callable[..., Recording
     assert not [line for line in recorded.lines if line.startswith("LOST")]
 
 
-def test_of_a_deeper_stack_the_ends_are_kept_and_the_cut_is_counted(record: Callable[..., Recording]) -> None:
+def test_too_deep_stack_keeps_both_ends_and_counts_the_cut_frames(record: Callable[..., Recording]) -> None:
     recorded = record(
         """
         import sys
@@ -121,7 +112,7 @@ def test_of_a_deeper_stack_the_ends_are_kept_and_the_cut_is_counted(record: Call
         at_least=0,
     )
     stack = recorded.stack(1_000_001)
-    # 3.12 and later have a frame of their own at the bottom that is counted but not shown.
+    # 3.12 and later have an internal frame at the bottom, which is counted but not shown.
     assert len(stack) == 4096 - (sys.version_info >= (3, 12))
     assert stack[:3] == ["<module>@call", "first@first", "second@second"]
     assert stack[-64:] == ["third@third"] * 63 + ["third@bottom"]
@@ -131,7 +122,7 @@ def test_of_a_deeper_stack_the_ends_are_kept_and_the_cut_is_counted(record: Call
     assert f"LOST count={n_cut} what=stacks cut because they were too deep" in recorded.lines
 
 
-def test_the_line_is_exact_in_loops_branches_and_after_jumps_back(record: Callable[..., Recording]) -> None:
+def test_line_is_exact_in_loops_branches_and_after_backward_jumps(record: Callable[..., Recording]) -> None:
     recorded = record("""
         def work():
             for n in range(1_000_000, 1_000_003):
@@ -157,7 +148,7 @@ def test_the_line_is_exact_in_loops_branches_and_after_jumps_back(record: Callab
     assert recorded.stack(7_000_000) == ["<module>@call", "work@else"]
 
 
-def test_in_a_call_of_several_lines_each_part_has_its_own_line(record: Callable[..., Recording]) -> None:
+def test_each_part_of_a_multiline_call_has_its_line(record: Callable[..., Recording]) -> None:
     recorded = record("""
         def both(one, two):
             return bytes(  # @own
@@ -185,7 +176,7 @@ def test_in_a_call_of_several_lines_each_part_has_its_own_line(record: Callable[
     assert recorded.stack(1_000_005) == ["<module>@right"]
 
 
-def test_the_line_is_exact_while_an_exception_is_handled(record: Callable[..., Recording]) -> None:
+def test_line_is_exact_while_an_exception_is_handled(record: Callable[..., Recording]) -> None:
     recorded = record("""
         def fail(n):
             try:
@@ -257,11 +248,11 @@ def test_context_managers_have_the_lines_of_entry_body_and_exit(record: Callable
     assert [call.name for call in recorded.of(1_000_006)[0].stack] == ["<module>", "work", "__exit__", "manager"]
 
 
-def test_an_initialiser_called_often_has_no_frame_between_itself_and_its_caller(
+def test_specialized_initialiser_call_adds_no_frame(
     record: Callable[..., Recording],
 ) -> None:
-    # The interpreter learns to call `__init__` without C in between and keeps a frame of its own there, which no
-    # Python code can see.
+    # After some calls the interpreter calls `__init__` without C in between, through an internal frame that no Python
+    # code can see.
     recorded = record("""
         class Base:
             def __init__(self, n):
@@ -283,7 +274,7 @@ def test_an_initialiser_called_often_has_no_frame_between_itself_and_its_caller(
         assert recorded.stack(n + 1_000) == ["<module>@loop", "make@derived", "__init__@super", "__init__@base"]
 
 
-def test_a_list_comprehension_is_a_call_of_its_own_up_to_3_11_and_part_of_its_function_later(
+def test_list_comprehension_is_a_separate_call_until_3_11_and_inlined_later(
     record: Callable[..., Recording],
 ) -> None:
     recorded = record("""

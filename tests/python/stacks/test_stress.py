@@ -1,4 +1,4 @@
-"""All ways of calling at once: the recorded stacks are those the interpreter tells itself, and nothing breaks."""
+"""Tests busy programs that mix every way of calling: their stacks equal the interpreter's, and they run normally."""
 
 from __future__ import annotations
 
@@ -11,20 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.call_stacks import Recording, recorder
+from support.call_stacks import Recording
 from support.commands import PROGRAMS, heaptide
-
-
-@pytest.fixture
-def record(
-    heaptide_run: Callable[..., Any], parse: Callable[[Path], list[str]], tmp_path: Path
-) -> Callable[..., Recording]:
-    return recorder(heaptide_run, parse, tmp_path)
 
 
 @pytest.mark.parametrize("options", [[], ["--objects"]], ids=["exact", "objects"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_every_stack_is_what_the_interpreter_says(
+def test_every_stack_equals_the_interpreters_own(
     record: Callable[..., Recording], seed: int, options: list[str]
 ) -> None:
     with_greenlets = ["greenlet"] if importlib.util.find_spec("greenlet") else []
@@ -40,7 +33,7 @@ def test_every_stack_is_what_the_interpreter_says(
     assert wrong == {}
 
 
-def test_a_busy_program_gives_the_same_result_and_an_undamaged_capture(
+def test_busy_program_has_the_same_result_and_an_undamaged_capture(
     heaptide_run: Callable[..., Any], stats: Callable[..., dict[str, Any]]
 ) -> None:
     program = PROGRAMS / "stack_stress.py"
@@ -54,7 +47,7 @@ def test_a_busy_program_gives_the_same_result_and_an_undamaged_capture(
     assert "missing" not in heaptide("stats", done.capture).stdout
 
 
-def test_a_thread_that_ends_as_the_program_ends_is_recorded_to_its_last_allocation(
+def test_threads_that_end_with_the_program_are_recorded_completely(
     record: Callable[..., Recording],
 ) -> None:
     recorded = record("""
@@ -74,10 +67,10 @@ def test_a_thread_that_ends_as_the_program_ends_is_recorded_to_its_last_allocati
     assert lost == []
 
 
-def test_libraries_being_loaded_while_the_recording_looks_for_new_ones_are_not_harmed(
+def test_scan_for_new_libraries_does_not_disturb_loading(
     heaptide_run: Callable[..., Any], extension: Callable[..., Path]
 ) -> None:
-    # Thousands of slots to be filled in keep the loader busy for milliseconds, again and again.
+    # The loader needs milliseconds to fill thousands of slots, again and again.
     library = extension("many_relocations", "-Wl,-z,relro,-z,now")
     done = heaptide_run(
         f"""
@@ -86,9 +79,9 @@ def test_libraries_being_loaded_while_the_recording_looks_for_new_ones_are_not_h
         for turn in range(200):
             handle = _ctypes.dlopen({str(library)!r}, 2)
             _ctypes.dlclose(handle)
-        print("unharmed")
+        print("loaded")
         """,
         *("--interval", "1"),
         check=False,
     )
-    assert (done.returncode, done.stdout) == (0, "unharmed\n")
+    assert (done.returncode, done.stdout) == (0, "loaded\n")

@@ -1,24 +1,15 @@
-"""Code that leaves its stack and comes back to it: generators, coroutines, greenlets, threads."""
+"""Tests the stacks of generators, coroutines, greenlets and threads, which suspend and resume their frames."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-from support.call_stacks import Recording, recorder
+from support.call_stacks import Recording
 
 
-@pytest.fixture
-def record(
-    heaptide_run: Callable[..., Any], parse: Callable[[Path], list[str]], tmp_path: Path
-) -> Callable[..., Recording]:
-    return recorder(heaptide_run, parse, tmp_path)
-
-
-def test_a_generator_stands_on_whoever_resumed_it(record: Callable[..., Recording]) -> None:
+def test_generator_has_the_frames_of_its_current_caller(record: Callable[..., Recording]) -> None:
     recorded = record("""
         def produce():
             bytes(1_000_001)  # @first
@@ -54,7 +45,7 @@ def test_a_generator_stands_on_whoever_resumed_it(record: Callable[..., Recordin
     assert recorded.stack(1_000_004) == ["<module>@four", "stop@close", "produce@closed"]
 
 
-def test_two_generators_that_take_turns_are_never_mixed_up(record: Callable[..., Recording]) -> None:
+def test_alternating_generators_keep_separate_stacks(record: Callable[..., Recording]) -> None:
     recorded = record("""
         def one(base):
             for n in range(50):
@@ -83,7 +74,7 @@ def test_two_generators_that_take_turns_are_never_mixed_up(record: Callable[...,
         assert recorded.stack(2_000_000 + n) == [*way, "other@other"]
 
 
-def test_delegated_generators_and_generator_expressions_are_whole_chains(record: Callable[..., Recording]) -> None:
+def test_delegating_generators_and_generator_expressions_have_complete_chains(record: Callable[..., Recording]) -> None:
     recorded = record("""
         def leaf(n):
             yield len(bytes(n))  # @leaf
@@ -108,7 +99,7 @@ def test_delegated_generators_and_generator_expressions_are_whole_chains(record:
     assert recorded.stack(1_000_003) == ["<module>@call", "work@sum", "<genexpr>@sum"]
 
 
-def test_awaited_coroutines_and_interleaved_tasks_have_their_own_chains(record: Callable[..., Recording]) -> None:
+def test_awaited_coroutines_and_interleaved_tasks_have_separate_chains(record: Callable[..., Recording]) -> None:
     recorded = record("""
         import asyncio
 
@@ -152,7 +143,7 @@ def test_awaited_coroutines_and_interleaved_tasks_have_their_own_chains(record: 
     assert [call.name for call in recorded.of(1_000_000)[0].stack][-2:] == ["_run", "task"]
 
 
-def test_greenlets_that_allocate_in_turn_keep_their_own_stacks(record: Callable[..., Recording]) -> None:
+def test_alternating_greenlets_keep_separate_stacks(record: Callable[..., Recording]) -> None:
     pytest.importorskip("greenlet")
     recorded = record("""
         import greenlet
@@ -188,14 +179,14 @@ def test_greenlets_that_allocate_in_turn_keep_their_own_stacks(record: Callable[
         assert recorded.stack(1_000_000 + n)[-12:] == ["left@left"] + ["deep@deeper"] * 10 + ["deep@deep"]
         assert recorded.stack(1_000_100 + n)[-1] == "left@back"
         assert recorded.stack(2_000_000 + n)[-2:] == ["<lambda>@lambda", "right@right"]
-        # A greenlet's frames begin with its own function: those of its parent are not its callers.
+        # The frames of a greenlet start with its function and do not include those of its parent.
         assert len(recorded.stack(1_000_000 + n)) == 12
         assert len(recorded.stack(1_000_100 + n)) == 1
         assert len(recorded.stack(2_000_000 + n)) == 2
     assert recorded.stack(3_000_000) == ["<module>@after"]
 
 
-def test_gevent_tasks_and_pools_have_the_frames_of_their_own_greenlet(record: Callable[..., Recording]) -> None:
+def test_gevent_tasks_and_pools_have_only_the_frames_of_their_greenlet(record: Callable[..., Recording]) -> None:
     pytest.importorskip("gevent")
     recorded = record("""
         import gevent
@@ -223,7 +214,7 @@ def test_gevent_tasks_and_pools_have_the_frames_of_their_own_greenlet(record: Ca
         assert recorded.script_stack(n) == ["item@item", "leaf@leaf"]
 
 
-def test_threads_have_stacks_and_numbers_of_their_own(record: Callable[..., Recording]) -> None:
+def test_threads_have_separate_stacks_and_numbers(record: Callable[..., Recording]) -> None:
     recorded = record("""
         import threading
 

@@ -1,4 +1,4 @@
-"""`heaptide.Tracker` inside a running program: frames and threads older than the recording are told as well."""
+"""Tests that `heaptide.Tracker` also records frames and threads that are older than the recording."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.commands import heaptide
 
 @pytest.fixture
 def track(parse: Callable[[Path], list[str]], tmp_path: Path) -> Callable[[str], Recording]:
-    """Run a program that records itself into the file its first argument names."""
+    """Run a program that records itself into the file named by its first argument."""
 
     def run(program: str) -> Recording:
         script, capture = tmp_path / "tracked.py", tmp_path / "tracked.tide"
@@ -53,7 +53,7 @@ def test_frames_entered_before_the_recording_are_part_of_its_stacks(track: Calla
     assert recorded.of(1_000_001) == recorded.of(1_000_004) == []
 
 
-def test_start_and_stop_in_different_functions_follow_the_stack_wherever_it_goes(
+def test_start_and_stop_in_different_functions_record_correct_stacks(
     track: Callable[[str], Recording],
 ) -> None:
     recorded = track("""
@@ -85,7 +85,7 @@ def test_start_and_stop_in_different_functions_follow_the_stack_wherever_it_goes
     assert recorded.stack(1_000_004) == ["<module>@finish"] + ["end@end"] * 3 + ["end@last"]
 
 
-def test_what_the_profiler_itself_allocates_is_in_no_report(track: Callable[[str], Recording], tmp_path: Path) -> None:
+def test_heaptides_own_allocations_are_in_no_report(track: Callable[[str], Recording], tmp_path: Path) -> None:
     recorded = track("""
         import sys
         import threading
@@ -110,7 +110,7 @@ def test_what_the_profiler_itself_allocates_is_in_no_report(track: Callable[[str
         assert [line for line in report.splitlines() if folder in line] == []
 
 
-def test_threads_older_than_the_recording_are_told_whole(track: Callable[[str], Recording]) -> None:
+def test_threads_older_than_the_recording_have_complete_stacks(track: Callable[[str], Recording]) -> None:
     recorded = track("""
         import sys
         import threading
@@ -154,7 +154,7 @@ def test_threads_older_than_the_recording_are_told_whole(track: Callable[[str], 
     assert recorded.script_stack(3_000_000) == ["<lambda>@lambda", "generate@yield"]
 
 
-def test_a_second_recording_of_the_same_process_is_as_exact_as_the_first(
+def test_second_recording_of_a_process_is_as_exact_as_the_first(
     track: Callable[[str], Recording], parse: Callable[[Path], list[str]], tmp_path: Path
 ) -> None:
     recorded = track("""
@@ -183,7 +183,7 @@ SUB_INTERPRETERS = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubin
 
 
 @pytest.mark.parametrize("objects", [False, True], ids=["exact", "objects"])
-def test_a_sub_interpreter_does_no_harm_and_has_its_own_stacks_from_3_12_on(
+def test_sub_interpreter_has_separate_stacks_from_3_12_on_and_none_before(
     track: Callable[[str], Recording], objects: bool
 ) -> None:
     recorded = track(f"""
@@ -226,6 +226,6 @@ def test_a_sub_interpreter_does_no_harm_and_has_its_own_stacks_from_3_12_on(
             inside = [[(call.name, call.line) for call in one.stack] for one in recorded.of(n)]
             assert inside == [[("<module>", 9), ("work", 6), ("leaf", 3)]] * 3
         else:
-            # Older versions do not tell which interpreter a thread is in: what it does there belongs to the line that
-            # sent it there.
+            # Older versions do not show which interpreter a thread runs, so its allocations belong to the line that
+            # started the sub-interpreter.
             assert recorded.stacks(n) == [[f"<module>@{line}", "run@run"] for line in ("first", "second", "third")]
