@@ -33,6 +33,8 @@ pub struct Plan {
     pub form: Format,
     /// Where control groups are mounted: [`cgroup::ROOT`].
     pub groups: PathBuf,
+    /// The control groups of the program, in the form of `/proc/PID/cgroup`; `None` reads them. Tests supply them.
+    pub membership: Option<String>,
     /// `started_s` and `command` are filled in.
     pub header: Header,
 }
@@ -58,7 +60,10 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
         Target::Command(_) => std::process::id(),
         Target::Process(pid) => pid,
     };
-    let group = Cgroup::of(in_group, &plan.groups);
+    let group = match &plan.membership {
+        Some(membership) => Cgroup::below(&plan.groups, membership),
+        None => Cgroup::of(in_group, &plan.groups),
+    };
     let n_kills_before = procfs::oom_kills().unwrap_or(0);
     let (mut watched, root, command) = match &plan.target {
         Target::Command(words) => {

@@ -40,7 +40,7 @@ def test_heap_take_finds_the_program_by_its_process_id(program: ControlledProgra
     snapshot = tmp_path / "taken.heap"
     words = ("heap", "take", "--pid", str(program.process.pid), "-o", snapshot)
     env = {**os.environ, "HEAPTIDE_RUNTIME_DIR": str(tmp_path / "run")}
-    assert "stood still for" in heaptide(*words, env=env).stderr
+    assert "paused for" in heaptide(*words, env=env).stderr
     assert "module" in heaptide("heap", "show", snapshot).stdout
     again = heaptide(*words, check=False, env=env)
     assert again.returncode != 0
@@ -66,4 +66,4 @@ def test_heap_take_runs_a_program_and_keeps_its_exit_code(tmp_path: Path) -> Non
 def test_missing_control_socket_is_refused_with_advice(tmp_path: Path) -> None:
     done = heaptide("heap", "take", "--url", f"unix:{tmp_path}/none.sock", check=False)
     assert done.returncode == 1
-    assert "does the job run?" in done.stderr
+    assert "check that the program is running" in done.stderr

@@ -37,10 +37,10 @@ def test_no_import_slot_points_to_heaptide_after_a_recording(
 ) -> None:
     printed = run(
         f"""
-import ctypes, json, sys, heaptide, heaptide._native
+import ctypes, json, os, sys, heaptide, heaptide._native
 library = ctypes.PyDLL(sys.argv[1])
 library.slots_into.restype, library.slots_into.argtypes = ctypes.c_size_t, [ctypes.c_size_t]
-path = heaptide._native.__file__
+path = os.path.realpath(heaptide._native.__file__)
 heaptide_address = next(int(line.split("-")[0], 16) for line in open("/proc/self/maps") if line.rstrip().endswith(path))
 printed = [library.slots_into(0), library.slots_into(heaptide_address)]
 with heaptide.Tracker("capture.tide", {MODES[mode]}):
@@ -66,10 +66,10 @@ def test_no_import_slot_points_to_heaptide_while_another_thread_loads_libraries(
     other.write_bytes(library.read_bytes())
     found, n_loads = run(
         """
-import ctypes, json, sys, heaptide, heaptide._native
+import ctypes, json, os, sys, heaptide, heaptide._native
 library = ctypes.CDLL(sys.argv[1])
 library.slots_into.restype, library.slots_into.argtypes = ctypes.c_size_t, [ctypes.c_size_t]
-path = heaptide._native.__file__
+path = os.path.realpath(heaptide._native.__file__)
 heaptide_address = next(int(line.split("-")[0], 16) for line in open("/proc/self/maps") if line.rstrip().endswith(path))
 name = sys.argv[2].encode()
 assert library.start_loading(name) == 0

@@ -157,6 +157,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         timeout: timeout.map(Duration::from_secs_f64),
         form,
         groups: cgroup::ROOT.into(),
+        membership: None,
         header: Header {
             host: Some(node.host),
             rank: node.rank.filter(|_| is_node),

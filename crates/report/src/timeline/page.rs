@@ -13,7 +13,7 @@ use crate::units::mib;
 const PAGE: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("page.js");
 /// Of the script: the page allows no other. A test compares it with what browsers will compute.
-const SCRIPT_HASH: &str = "jv+taQPSfxPgWg7tL7qtuclZkjVWBmpVoIaWOS8+/IA=";
+const SCRIPT_HASH: &str = "JIScHZp5u06xwaUYSFW1yw0gyIWoDpswCZIkZMOs8kc=";
 
 pub fn page(out: &mut dyn Write, chart: &Chart) -> io::Result<()> {
     let scene = scene(chart);
