@@ -1,17 +1,20 @@
-"""Heaptide: where, when, what and why of a Python program's memory.
+"""Heaptide, a memory profiler for Python: where memory is allocated, when it grows, what it holds and why it stays.
 
 ``heaptide run job.py`` records a whole program; :class:`Tracker` records a block of code in a running one::
 
     with heaptide.Tracker("block.tide"):
         work()
 
-:func:`profile_memory` records the calls of a function and makes a report of each; :func:`profile` reports a function's
-memory line by line; :func:`memory_usage` tells how large a process is over time; :class:`component` records a part of
-a service if its configuration says so; :mod:`leaks` tells what each job of a worker leaves behind;
-:func:`heap_census` counts every object by type, :func:`heap` shows them by kind and answers questions about them,
-:func:`hpy` is a session of such looks, and :func:`heap_snapshot` writes everything into a file.
+More entry points:
 
-Importing this package loads next to nothing. What records is loaded when it is first asked for.
+- :func:`profile_memory` records the calls of a function and renders a report of each.
+- :func:`profile` reports a function's memory line by line; :func:`memory_usage` samples the size of a process.
+- :class:`component` records a part of a service if the configuration selects it.
+- :mod:`leaks` reports what each job of a worker leaks.
+- :func:`heap_census` counts all objects by type; :func:`heap` and :func:`hpy` answer questions about them.
+- :func:`heap_snapshot` writes all objects to a file; :mod:`objects` draws references between a few of them.
+
+Importing this package loads almost nothing. The native module is loaded when one of these names is first used.
 """
 
 import sys as _sys
@@ -77,7 +80,7 @@ _HOME_OF = {
     "profile_memory": "recording.decorator",
 }
 
-# Reached as an attribute without having been imported.
+# Modules that are attributes of the package without an import statement.
 _MODULES = ("leaks", "objects")
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Do what the command line says. Reports are made by the native part; only programs to run come back to Python."""
+    """Run the command line. The native module does the work; only programs that Python must run come back here."""
     try:
         from heaptide import _native
     except ImportError as error:
@@ -22,7 +22,7 @@ def main() -> int:
     if sys.argv[1:2] == ["attach"]:
         import signal
 
-        # Ctrl-C is how a recording is ended early, in order: it must not come back as an exception of Python's.
+        # Ctrl-C stops the recording early and in order: it must not become a KeyboardInterrupt.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
     outcome = _native.main(sys.argv[1:])
@@ -32,7 +32,7 @@ def main() -> int:
         import signal
         import subprocess
 
-        # Ctrl-C is for the program, which inherits this and must find it as a shell leaves it.
+        # Ctrl-C is meant for the program, which must inherit the default handling, as from a shell.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         return outcome.run([sys.executable, *flags, "-m", "heaptide"])

@@ -1,7 +1,8 @@
-"""What happens at the start of an interpreter, before the program: `heaptide.pth` calls :func:`begin`.
+"""Runs at the start of every interpreter, before the program: `heaptide.pth` calls :func:`begin`.
 
-That file costs a few microseconds where nothing of ours is set. Here the settings are read, and the native part is
-loaded only if one of them asks for it. Whatever fails, the program runs, and one line on standard error says so.
+Without any Heaptide setting, `heaptide.pth` costs a few microseconds and does not come here. This module reads the
+settings and loads the native module only if one of them requires it. If anything fails, the program still runs, and
+one line on standard error says what failed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _begun = False
 
 
 def begin() -> None:
-    """Do what environment and configuration say, once in a process. Never raises."""
+    """Apply the environment and the configuration file, once per process. Never raises."""
     global _begun
     if _begun or sys.flags.isolated or sys.flags.ignore_environment:
         return
@@ -40,7 +41,7 @@ def _begin() -> None:
 
     inherited = os.environ.get(settings.SESSION, "")
     words = program.command_words()
-    if _is_ours(words):
+    if _runs_no_program(words):
         return
     chosen = settings.load()
     if chosen.compat:
@@ -48,12 +49,12 @@ def _begin() -> None:
 
         substitution.substitute(chosen.compat)
         if words[:1] == ["-m"] and words[1:2] in [[name] for name in chosen.compat]:
-            return  # our own command under another name
+            return  # Heaptide's own command under another name
     if inherited == "off":
         return
     joined = _session(inherited) if inherited else None
     if joined is not None and joined.pid == os.getpid():
-        # The recorded process itself became this program; it begins anew, and its earlier capture is kept.
+        # The recorded process has exec'ed this program: a new session starts, and the earlier capture is kept.
         os.environ.pop(settings.SESSION)
         joined = None
     component = ""
@@ -81,8 +82,8 @@ def _session(inherited: str) -> Session | None:
     return Session.read(inherited)
 
 
-def _is_ours(words: list[str]) -> bool:
-    """Our own commands, and helpers of the standard library that run no code of anybody."""
+def _runs_no_program(words: list[str]) -> bool:
+    """Return whether this is a command of Heaptide, or a helper of the standard library without user code."""
     if words[:1] == ["heaptide"] or (words[:1] == ["-m"] and words[1:2] in (["heaptide"], ["heaptide.__main__"])):
         return True
     return words[:1] == ["-c"] and words[1:] != [] and "multiprocessing.resource_tracker" in words[1]
@@ -95,7 +96,7 @@ def _record(chosen: Settings, name: str, *, is_component: bool = False, joined: 
     from heaptide.messages import say
     from heaptide.recording import from_settings
 
-    # Registered before anything of the program's, so that it runs after everything of the program's.
+    # Registered before the program's exit handlers, so that it runs after them.
     atexit.register(_finish, os.getpid(), chosen.quiet or joined is not None)
     begun = from_settings.begin(chosen, name, is_component=is_component, whole_program=True, joined=joined)
     if is_component and not chosen.quiet:
@@ -103,7 +104,7 @@ def _record(chosen: Settings, name: str, *, is_component: bool = False, joined: 
 
 
 def _finish(pid: int, quiet: bool) -> None:
-    """Complete the capture, after the last of the program's own exit handlers."""
+    """Complete the capture, after the program's last exit handler."""
     import os
 
     from heaptide.messages import say
@@ -114,17 +115,17 @@ def _finish(pid: int, quiet: bool) -> None:
         triggers.finish()
     recorded = from_settings.end() if os.getpid() == pid else None
     if recorded is not None and not quiet:
-        say(f"recorded into {recorded.path}; look at it with: heaptide stats {recorded.path}")
+        say(f"recorded into {recorded.path}; inspect it with: heaptide stats {recorded.path}")
 
 
 def _attempt(part: Callable[[Settings], None], chosen: Settings) -> None:
-    """One part that fails leaves the others alone."""
+    """Run one part; if it fails, the others still run."""
     try:
         part(chosen)
     except Exception as error:
         from heaptide.messages import reason, say
 
-        say(f"{reason(error)}; the program goes on")
+        say(f"{reason(error)}; the program continues")
 
 
 def _control(chosen: Settings) -> None:
@@ -142,7 +143,7 @@ def _control(chosen: Settings) -> None:
     try:
         control.start_as_set(address, directory=folder or None)
     except OSError as error:
-        # Programs that the first process starts inherit the address, which is taken: that is no news.
+        # Programs that the first process starts inherit its address. That it is in use is expected.
         if error.errno == errno.EADDRINUSE and os.environ.get(settings.CONTROL_HOLDER, pid) != pid:
             return
         raise

@@ -1,4 +1,4 @@
-"""What Heaptide says inside somebody else's program: lines on standard error, each once."""
+"""Messages that Heaptide prints in the user's program: lines on standard error."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _said: set[str] = set()
 
 
 def say(message: str) -> None:
-    """Write one line; a standard error that is closed or gone is nobody's problem.
+    """Print one line on standard error; a closed standard error is ignored.
 
-    Past Python's own buffer where that is possible: an interpreter that ends while a thread has that locked aborts.
+    Bypasses Python's buffer where possible: an interpreter that exits while another thread holds its lock aborts.
     """
     line = f"heaptide: {message}\n"
     try:
@@ -25,14 +25,14 @@ def say(message: str) -> None:
 
 
 def say_once(message: str) -> None:
-    """The same, but never a second time in this process."""
+    """Print one line, but not if this process has printed the same line before."""
     if message not in _said:
         _said.add(message)
         say(message)
 
 
 def reason(error: BaseException) -> str:
-    """What an exception says, without the number in front that an error of the operating system has."""
+    """Return an exception's message, without the error number of the operating system."""
     if isinstance(error, OSError) and error.strerror:
         name = f" ({error.filename})" if error.filename else ""
         return f"{error.strerror}{name}"

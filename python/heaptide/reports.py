@@ -1,8 +1,8 @@
-"""Reports of single calls: made by another process, handed to a sink.
+"""Reports of decorated calls: rendered by another process and delivered to a sink.
 
-A sink is any callable that takes a :class:`Report`. The one that is there from the start leaves the page where it is,
-in a file; a platform replaces it with :func:`set_sink` to show the page in its own place. A report that could not be
-made reaches the sink, too: its page says why.
+A sink is any callable that takes a :class:`Report`. The default sink leaves the page in its file; a platform installs
+another one with :func:`set_sink` to show the page itself. A report that could not be rendered is also delivered: its
+page says why.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from heaptide.messages import reason
 
 
 class Report:
-    """What a sink gets.
+    """The report of one call, as a sink receives it.
 
-    function   name of the function that was called
+    function   name of the called function
     reporter   `flamegraph` or `table`
-    title      what a platform may call the page, such as `Memory Flamegraph`
-    capture    the capture's path
-    path       the page's path; the file is there unless even that could not be written
-    error      why the report could not be made, or None
+    title      title for the page, such as `Memory Flamegraph`
+    capture    path of the capture
+    path       path of the page; the file exists unless the disk refused it
+    error      why rendering failed, or None
     """
 
     def __init__(self, function: str, reporter: str, title: str, capture: str, path: str) -> None:
@@ -34,7 +34,7 @@ class Report:
         self.error: str | None = None
 
     def html(self) -> str:
-        """The page: one whole document that asks no network for anything."""
+        """Return the page: one self-contained HTML document that makes no network requests."""
         try:
             with open(self.path, encoding="utf-8") as file:
                 return file.read()
@@ -46,26 +46,26 @@ Sink = Callable[[Report], None]
 
 
 def to_file(report: Report) -> None:
-    """Leave the page where it was made. The sink that is used unless another was set."""
+    """Leave the page in its file: the default sink."""
 
 
 _sink: Sink = to_file
 
 
 def set_sink(sink: Sink | None) -> Sink:
-    """Have reports handed to `sink` from now on, or with None left in files. Returns the sink so far."""
+    """Deliver all further reports to `sink`, or with None leave them in files. Returns the previous sink."""
     global _sink
     before, _sink = _sink, sink or to_file
     return before
 
 
 def deliver(report: Report, sink: Sink | None) -> None:
-    """Hand the report to its own sink, or to the one that was set."""
+    """Pass the report to `sink`, or to the one set with :func:`set_sink`."""
     (sink or _sink)(report)
 
 
 def render(report: Report, arguments: Sequence[str], captures: Sequence[str]) -> None:
-    """Make the page in another process; if that fails, a page that says so. Never raises."""
+    """Render the page in another process; if that fails, write a page that says so. Never raises."""
     try:
         done = command_process.run(report.reporter, "-o", report.path, *arguments, "--", *captures)
         if done.returncode != 0:
@@ -81,7 +81,7 @@ def render(report: Report, arguments: Sequence[str], captures: Sequence[str]) ->
 
 
 def _apology(report: Report, error: str) -> str:
-    """A page that says what happened, for a person who expected a report."""
+    """Return a page that explains why there is no report."""
     sentence = html.escape(f"The {report.reporter} of {report.function} could not be made: {error}")
     capture = html.escape(report.capture)
     return (

@@ -1,4 +1,4 @@
-"""Decorators that record the calls of a function and make a report of each.
+"""The decorator ``profile_memory``: records the calls of a function and renders a report of each call.
 
 ::
 
@@ -8,8 +8,8 @@
     @heaptide.profile_memory(reporter="table", reporter_args=["--leaks"])
     async def serve(): ...
 
-The function's result, its exceptions and its looks stay its own. Whatever fails, the function runs, and one line on
-standard error says what failed.
+Result, exceptions, name and signature of the function are unchanged. If recording or rendering fails, the function
+still runs, and one line on standard error says what failed.
 """
 
 from __future__ import annotations
@@ -65,16 +65,16 @@ def profile_memory(
     folder: str | os.PathLike[str] = FOLDER,
     sink: Sink | None = None,
 ) -> Any:
-    """Record every call of the function and make a report of it.
+    """Record every call of the function and render a report of it.
 
-    objects, native, sample, aggregate, follow_fork, interval_ms   how to record, as for :class:`heaptide.Tracker`
+    objects, native, sample, aggregate, follow_fork, interval_ms   options of the recording: see :class:`Tracker`
     reporter        `flamegraph` or `table`
-    reporter_args   further options of that command, such as `["--leaks"]`; a wrong one raises ValueError here and now
-    folder          where `<function>.<time>.bin` and `<reporter>.<function>.<time>.html` are put
-    sink            what gets the report, in place of the one set by :func:`heaptide.reports.set_sink`
+    reporter_args   further options of that command, such as `["--leaks"]`; an invalid one raises ValueError at once
+    folder          folder for `<function>.<time>.bin` and `<reporter>.<function>.<time>.html`
+    sink            callable that receives the report, instead of the one set with :func:`heaptide.reports.set_sink`
 
     Decorates functions, async functions, generators, async generators and methods. Calls that overlap share one
-    recording, and each has a report of it; a call of the function within itself has none of its own.
+    recording, and each call gets a report of it. A recursive call is part of the outer call's report.
     """
     options = check_options(
         objects=objects,
@@ -89,7 +89,7 @@ def profile_memory(
 
 
 class Profile:
-    """How calls are to be recorded and reported; calling it decorates a function."""
+    """How calls are recorded and reported. Calling it decorates a function."""
 
     def __init__(
         self,
@@ -111,14 +111,14 @@ class Profile:
         if isinstance(function, (staticmethod, classmethod)):
             return cast("Function", type(function)(self(function.__func__)))
         if not callable(function):
-            raise TypeError(f"a function is to be decorated, not {function!r}")
+            raise TypeError(f"only a function can be decorated, not {function!r}")
         within = contextvars.ContextVar("within", default=False)
-        kind = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
-        if inspect.isasyncgenfunction(kind):
+        called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+        if inspect.isasyncgenfunction(called):
             wrapper = self._async_generator(function, within)
-        elif inspect.iscoroutinefunction(kind):
+        elif inspect.iscoroutinefunction(called):
             wrapper = self._coroutine(function, within)
-        elif inspect.isgeneratorfunction(kind):
+        elif inspect.isgeneratorfunction(called):
             wrapper = self._generator(function, within)
         else:
             wrapper = self._plain(function, within)
@@ -146,7 +146,7 @@ class Profile:
             mark = within.set(True)
             try:
                 result = await function(*args, **kwargs)
-            except GeneratorExit:  # closed without a loop that could wait
+            except GeneratorExit:  # closed outside an event loop: nothing can be awaited
                 call.end()
                 raise
             except BaseException:
@@ -168,7 +168,7 @@ class Profile:
             step, value = generator.send, None
             try:
                 while True:
-                    # Marked only while the function runs, not while its caller does.
+                    # Marked only while the generator runs, not while its caller does.
                     mark = within.set(True)
                     try:
                         item = step(value)
@@ -228,40 +228,40 @@ class Profile:
 def _unmark(within: contextvars.ContextVar[bool], mark: contextvars.Token[bool]) -> None:
     try:
         within.reset(mark)
-    except ValueError:  # somebody runs the parts of a coroutine in different contexts; then no mark was left here
+    except ValueError:  # parts of the coroutine ran in different contexts; this context has no mark
         pass
 
 
 class Call:
-    """One call that is being recorded, or that runs unrecorded because something failed."""
+    """One call that is being recorded, or that runs unrecorded because the recording failed."""
 
     def __init__(self, profile: Profile, function: Callable[..., Any]) -> None:
         self.profile = profile
         self.name = getattr(function, "__name__", type(function).__name__)
-        self.place = None
+        self.files = None
         try:
             from heaptide.recording import shared
 
-            self.place = shared.enter(profile.folder, self.name, profile.reporter, profile.options)
+            self.files = shared.enter(profile.folder, self.name, profile.reporter, profile.options)
         except Exception as error:
             say(f"{self.name}: {reason(error)}; it runs without being recorded")
 
     def end(self) -> None:
-        """Stop, make the report, hand it over."""
+        """Stop recording the call, render the report and deliver it."""
         report = self._stop()
         if report is not None:
             self._render(report)
             self._deliver(report)
 
     async def end_async(self) -> None:
-        """The same, while the event loop goes on."""
+        """Do the same without blocking the event loop."""
         report = self._stop()
         if report is None:
             return
         asyncio = sys.modules.get("asyncio")
         try:
             waiting = asyncio.get_running_loop().run_in_executor(None, self._render, report) if asyncio else None
-        except RuntimeError:  # another kind of loop, or one that is being closed
+        except RuntimeError:  # another library's event loop, or one that is closing
             waiting = None
         if waiting is None:
             self._render(report)
@@ -270,20 +270,20 @@ class Call:
         self._deliver(report)
 
     def _stop(self) -> Report | None:
-        if self.place is None or self.place.pid != os.getpid():
-            return None  # a forked child that comes back through here has nothing to report
+        if self.files is None or self.files.pid != os.getpid():
+            return None  # a child that was forked within the call has nothing to report
         try:
             from heaptide.recording import shared
 
-            shared.leave(self.place)
+            shared.leave(self.files)
         except Exception as error:
             say(f"{self.name}: {reason(error)}; there is no report")
             return None
-        return Report(self.name, self.profile.reporter, self.profile.title, self.place.capture, self.place.page)
+        return Report(self.name, self.profile.reporter, self.profile.title, self.files.capture, self.files.page)
 
     def _render(self, report: Report) -> None:
-        assert self.place is not None
-        render(report, self.profile.arguments, self.place.captures())
+        assert self.files is not None
+        render(report, self.profile.arguments, self.files.captures())
 
     def _deliver(self, report: Report) -> None:
         if report.error is not None:
@@ -295,7 +295,7 @@ class Call:
 
 
 def check_reporter(reporter: str, arguments: Sequence[str] | None) -> list[str]:
-    """The options as a list, if the reporter is known and takes them; else ValueError says what is wrong."""
+    """Return the reporter's options as a list. An unknown reporter or option raises ValueError."""
     if reporter not in REPORTERS:
         raise ValueError(f"{reporter!r} is no reporter: use {' or '.join(REPORTERS)}")
     if arguments is None:
@@ -304,7 +304,7 @@ def check_reporter(reporter: str, arguments: Sequence[str] | None) -> list[str]:
         raise ValueError(f'options of {reporter} are a list of text, such as ["--leaks"], not {arguments!r}')
     try:
         from heaptide import _native
-    except ImportError:  # told when the function is called; a program is not stopped by its profiler
+    except ImportError:  # reported when the function is called: the profiler must not stop a program
         return list(arguments)
     wrong = _native.check_report_options(reporter, list(arguments))
     if wrong is not None:

@@ -1,7 +1,7 @@
-"""A recording as the settings say: one word to begin it, one to end it, whoever asks.
+"""Recordings that follow the settings, started by the bootstrap, a component, a signal or the control file.
 
-The bootstrap, components, the signal and the control file all come here. While a recording runs, the environment of the
-process names its session, so that the interpreters it starts join it (`children`).
+While such a recording runs, the process's environment names its session, so that interpreters it starts join the
+session (the setting `children`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SettingsRecording:
-    """What was begun here and not ended yet."""
+    """A recording that was started here and is still running."""
 
     def __init__(self, path: str, chosen: Settings, component: str, is_component: bool) -> None:
         self.path = path
@@ -33,7 +33,7 @@ _current: SettingsRecording | None = None
 
 
 def current() -> SettingsRecording | None:
-    """The recording of this very process; a forked child has none of its parent's."""
+    """Return the recording of this process. A forked child does not have its parent's."""
     return _current if _current is not None and _current.pid == os.getpid() else None
 
 
@@ -45,7 +45,7 @@ def begin(
     whole_program: bool = False,
     joined: Session | None = None,
 ) -> SettingsRecording:
-    """Begin to record into the capture that the settings name. Raises what can go wrong."""
+    """Start to record into the capture that the settings name. Raises an exception if that fails."""
     from heaptide import _native
     from heaptide.recording import tracker
 
@@ -56,7 +56,7 @@ def begin(
     else:
         path = capture_files.expand(chosen, component, is_component=is_component)
         active = _native.active()
-        if active is not None:  # before anything is moved
+        if active is not None:  # must be checked before earlier captures are moved
             raise _native.RecordingError(f"the process is being recorded into {active} already")
         capture_files.make_room(path, chosen.keep)
     warning = tracker.start(
@@ -69,7 +69,7 @@ def begin(
             follow_fork=chosen.follow_fork,
             interval_ms=chosen.interval,
         ),
-        # The name was just made free; if another process has taken it meanwhile, the later one is the latest.
+        # The name has just been freed. If another process took it meanwhile, the later recording replaces it.
         overwrite=True,
         whole_program=whole_program,
         command=None if not whole_program else sys.orig_argv[1:],
@@ -92,7 +92,7 @@ def begin(
 
 
 def end() -> SettingsRecording | None:
-    """End the recording that was begun here, if it still runs."""
+    """Stop the recording that was started here, if it is still running."""
     from heaptide import _native
     from heaptide.recording import tracker
 
@@ -107,7 +107,7 @@ def end() -> SettingsRecording | None:
 
 
 def toggle(chosen: Settings, wish: bool | None = None) -> None:
-    """Begin if nothing is recorded, end if something is; or as wished. Says what it did, and why it could not."""
+    """Start a recording if none is running, else stop it; `wish` asks for one of the two. Prints what it did."""
     from heaptide import _native
     from heaptide.messages import reason
 
@@ -117,7 +117,7 @@ def toggle(chosen: Settings, wish: bool | None = None) -> None:
         if wish is is_on:
             return
         if is_on and running is None:
-            say(f"the recording into {_native.active()} was not begun by this switch; it goes on")
+            say(f"the recording into {_native.active()} was started by other means; it continues")
         elif is_on:
             end()
             if running is not None and not chosen.quiet:
@@ -127,11 +127,11 @@ def toggle(chosen: Settings, wish: bool | None = None) -> None:
             if not chosen.quiet:
                 say(f"recording into {begun.path}")
     except Exception as error:
-        say(f"{reason(error)}; the program goes on without being recorded")
+        say(f"{reason(error)}; the program continues without being recorded")
 
 
 class Session:
-    """What a recorded process tells the interpreters it starts, in one variable of the environment."""
+    """The session that interpreters started by a recorded process join, passed to them in an environment variable."""
 
     def __init__(self, id: bytes, pid: int, is_component: bool, path: str, *, is_open: bool = True) -> None:
         self.id = id
@@ -139,21 +139,21 @@ class Session:
         self.is_component = is_component
         self.path = path
         self.is_open = is_open
-        """Whether they join it; if not, they are not recorded on its account."""
+        """Whether they join; if not, this session does not make them record."""
 
     def text(self) -> str:
-        """As it stands in the environment."""
-        kind = int(self.is_component) + 2 * int(not self.is_open)
-        return f"{self.id.hex()}:{self.pid}:{kind}:{self.path}"
+        """Return the value of the environment variable."""
+        flags = int(self.is_component) + 2 * int(not self.is_open)
+        return f"{self.id.hex()}:{self.pid}:{flags}:{self.path}"
 
     @classmethod
     def read(cls, text: str) -> Session | None:
-        """None if it is no session, or that of this very process before it became another program."""
+        """Return the session that the text describes, or None if it describes none."""
         parts = text.split(":", 3)
         try:
-            identity, pid, kind, path = bytes.fromhex(parts[0]), int(parts[1]), int(parts[2]), parts[3]
+            identity, pid, flags, path = bytes.fromhex(parts[0]), int(parts[1]), int(parts[2]), parts[3]
         except (ValueError, IndexError):
             return None
         if len(identity) != 16 or not os.path.isabs(path) or not os.path.isdir(os.path.dirname(path)):
             return None
-        return cls(identity, pid, bool(kind & 1), path, is_open=not kind & 2)
+        return cls(identity, pid, bool(flags & 1), path, is_open=not flags & 2)

@@ -7,7 +7,7 @@ import sys
 
 
 def program_name(command: list[str] | None = None) -> str:
-    """What a program would be called: its script, its module, or where its code came from. By default this one."""
+    """Return the name of a program: its script, its module, or the origin of its code. The default is this process."""
     words = command_words(command)
     if not words:
         return "python"
@@ -19,7 +19,7 @@ def program_name(command: list[str] | None = None) -> str:
 
 
 def main_folder() -> str:
-    """The folder that Python puts first on the import path for this command line, which it has not done yet."""
+    """Return the folder that Python will put first on the import path of this process."""
     arguments = _after_options()
     if not arguments or arguments[0] in ("-m", "-c", "-"):
         return os.getcwd()
@@ -27,7 +27,7 @@ def main_folder() -> str:
 
 
 def command_words(command: list[str] | None = None) -> list[str]:
-    """A command line without interpreter and its options, the script without its folder: `airflow scheduler -n 3`."""
+    """Return a command line without the interpreter, its options and the script's folder: `airflow scheduler -n 3`."""
     words = _after_options(command)
     if words and words[0] not in ("-m", "-c", "-"):
         words[0] = os.path.basename(words[0])
@@ -35,7 +35,7 @@ def command_words(command: list[str] | None = None) -> list[str]:
 
 
 def _after_options(command: list[str] | None = None) -> list[str]:
-    """What follows the interpreter's own options; `-m` and `-c` stay in front as words of their own."""
+    """Return what follows the interpreter's options; `-m` and `-c` are separate words before it."""
     words = list((sys.orig_argv if command is None else command)[1:])
     while words:
         word = words[0]

@@ -1,8 +1,8 @@
-"""One recording for all decorated calls that overlap: a process can be recorded only once at a time.
+"""One recording for all decorated calls that overlap: only one recording can run in a process.
 
-The first call begins it, the last one ends it. Each call has a capture of its own name; those that came later are
-further names of the same file, or a copy where the file system has no such thing. The same holds for a call within a
-recording that somebody else began.
+The first call starts it, the last one stops it. Each call has its own capture file name. Names of later calls are hard
+links to the same file, or copies where the file system has no links. The same holds for a call within a recording that
+the program started by other means.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_CALLS_PER_SECOND = 10_000
 
 
 class Shared:
-    """The recording, and how many calls are within it."""
+    """A recording, and the number of calls that share it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -27,20 +27,20 @@ class Shared:
         self.n_calls = 1
 
 
-class Place:
-    """Where one call's capture and page are."""
+class CallFiles:
+    """The capture and the page of one call."""
 
     def __init__(self, capture: str, page: str, source: str, shared: Shared | None, is_copied: bool) -> None:
         self.capture = capture
         self.page = page
-        # The file that is written; the capture is another name of it, or becomes a copy of it.
+        # The file that is written; the capture is a link to it, or becomes a copy of it.
         self.source = source
         self.shared = shared
         self.is_copied = is_copied
         self.pid = os.getpid()
 
     def captures(self) -> list[str]:
-        """The capture and those of forked children."""
+        """Return the capture and those of forked children."""
         return [self.capture, *capture_files.children_of(self.source)]
 
 
@@ -48,8 +48,8 @@ _lock = threading.Lock()
 _shared: Shared | None = None
 
 
-def enter(folder: str, function: str, reporter: str, options: tracker.RecordingOptions | None) -> Place:
-    """A call begins. Raises what can go wrong."""
+def enter(folder: str, function: str, reporter: str, options: tracker.RecordingOptions | None) -> CallFiles:
+    """Start to record a call. Raises an exception if that fails."""
     global _shared
     folder = os.path.abspath(folder)
     os.makedirs(folder, exist_ok=True)
@@ -70,29 +70,29 @@ def enter(folder: str, function: str, reporter: str, options: tracker.RecordingO
                     if warning is not None:
                         say_once(f"{warning}; Python stacks are left out of the captures")
                     _shared = Shared(capture)
-                    return Place(capture, page, capture, _shared, False)
+                    return CallFiles(capture, page, capture, _shared, False)
                 is_copied = not _link(source, capture)
             except FileExistsError:  # another process was faster
                 continue
             if running is not None:
                 running.n_calls += 1
-            return Place(capture, page, source, running, is_copied)
+            return CallFiles(capture, page, source, running, is_copied)
     raise OSError(f"{folder} has no free name for a capture of {function}: move the captures elsewhere")
 
 
-def leave(place: Place) -> None:
-    """The call has ended; the last one ends the recording."""
+def leave(files: CallFiles) -> None:
+    """End the recording of a call; the last call stops the shared recording."""
     global _shared
     with _lock:
-        shared = place.shared
+        shared = files.shared
         if shared is not None:
             shared.n_calls -= 1
             if shared.n_calls == 0:
                 _shared = None
                 if _native.active() == shared.path:
                     tracker.stop()
-    if place.is_copied:
-        _copy(place.source, place.capture)
+    if files.is_copied:
+        _copy(files.source, files.capture)
 
 
 def _link(source: str, capture: str) -> bool:
@@ -113,7 +113,7 @@ def _copy(source: str, capture: str) -> None:
 
 def _after_fork_in_child() -> None:
     global _lock, _shared
-    _lock = threading.Lock()  # the parent's may be held by a thread that does not exist here
+    _lock = threading.Lock()  # in the parent another thread may have held it, and that thread is gone
     _shared = None
 
 

@@ -1,8 +1,7 @@
-"""Names of Python threads, told to the recording.
+"""Passes the names of Python threads to the recording.
 
-The operating system knows a thread by number; its Python name is known to :mod:`threading` alone. While a recording
-runs, the method by which a new thread notes its number also tells the name. Nothing else of `threading` is touched, and
-the method is put back at the end.
+The operating system knows a thread by its ID; only :mod:`threading` knows its Python name. While a recording runs, the
+method of `threading.Thread` that stores the ID also reports the name. Stopping the recording restores the method.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _original: Any = None
 
 
 def _threading() -> ModuleType | None:
-    """The module, if it may be had: whichever thread imports it first is the main thread to it for ever."""
+    """Return the module, or None if importing it here would make this thread the main thread for good."""
     if "threading" not in sys.modules and get_native_id() != os.getpid():
         return None
     import threading
@@ -32,7 +31,7 @@ def _threading() -> ModuleType | None:
 
 
 def prepare() -> None:
-    """Load what is needed while a recording runs: what is loaded before it begins is not in the capture."""
+    """Import what a recording needs before it starts, so that the import is not in the capture."""
     _threading()
 
 
@@ -42,18 +41,18 @@ def _set_native_id(self: threading.Thread) -> None:
         _native.name_thread(self.native_id, self.name)
 
 
-def tell_all() -> None:
-    """Tell the names of all threads that are alive."""
+def report_all() -> None:
+    """Report the names of all threads that are alive."""
     threading = _threading()
     for thread in [] if threading is None else threading.enumerate():
-        # In a forked child the thread that lives on still has the number it had in the parent.
+        # In a forked child the surviving thread still has the ID that it had in the parent.
         number = get_native_id() if thread.ident == get_ident() else thread.native_id
         if number is not None:
             _native.name_thread(number, thread.name)
 
 
-def watch() -> None:
-    """Tell the names of threads that begin from now on."""
+def install() -> None:
+    """Report the names of threads that start from now on."""
     global _original
     threading = _threading()
     present = None if threading is None else getattr(threading.Thread, "_set_native_id", None)
@@ -62,8 +61,8 @@ def watch() -> None:
         threading.Thread._set_native_id = _set_native_id
 
 
-def unwatch() -> None:
-    """Put the original method back, unless somebody else has replaced it since."""
+def uninstall() -> None:
+    """Restore the original method, unless the program has replaced it since."""
     threading = sys.modules.get("threading")
     if threading is not None and getattr(threading.Thread, "_set_native_id", None) is _set_native_id:
         threading.Thread._set_native_id = _original

@@ -1,13 +1,13 @@
-"""Recording a block of code in a running process."""
+"""Starts and stops recordings of this process: :class:`Tracker` for users, :func:`start` for everything else."""
 
 from __future__ import annotations
 
 import atexit
 import os
 import sys
-from _thread import (
-    allocate_lock,
-)  # `threading` would be an import, and a wrong one in a thread that is not the program's
+
+# Not from `threading`: if Heaptide's own thread imported that first, it would count as the main thread.
+from _thread import allocate_lock
 
 from heaptide import _native
 from heaptide.recording import thread_names
@@ -40,7 +40,7 @@ _lifecycle = allocate_lock()
 
 
 def active() -> bool:
-    """Tell whether this process is being recorded."""
+    """Return whether this process is being recorded."""
     return _native.active() is not None
 
 
@@ -77,18 +77,19 @@ class RecordingOptions:
 
 
 class Tracker:
-    """Record every allocation between :meth:`start` and :meth:`stop`, or within a ``with`` block.
+    """Records every allocation between :meth:`start` and :meth:`stop`, or within a ``with`` block.
 
-    destination   the capture file to write; an existing one is refused unless `overwrite` is true
-    objects       record Python's own allocators too: every object, not only what reaches the C library
-    native        show the C, C++ and Rust functions between the Python functions, too; `native_traces` means the same
-    sample        record one allocation per so many bytes on average; `True` means every 512 KiB
-    aggregate     keep the file bounded
-    follow_fork   forked children write captures of their own, named after this one and their pid
-    interval_ms   pause between two readings of the resident size
+    destination   the capture file to write
+    objects       also record Python's own allocators: every object, not only memory from the C library
+    native        also record the C, C++ and Rust functions between the Python functions; `native_traces` is the same
+    sample        record about one allocation per this number of bytes; `True` means 512 KiB
+    aggregate     keep sums instead of every event, so that the file stays small
+    follow_fork   also record forked children, each in a file with the child's process ID after this one's name
+    interval_ms   milliseconds between two samples of the resident size
+    overwrite     replace an existing file instead of raising FileExistsError
 
-    A process is recorded by one tracker at a time; starting a second one raises :class:`heaptide.RecordingError`.
-    A tracker can be started again after it was stopped if `overwrite` is true.
+    Only one recording can run in a process: starting a second one raises :class:`heaptide.RecordingError`. A stopped
+    tracker can be started again if `overwrite` is true.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Tracker:
         self._is_recording = False
 
     def start(self) -> None:
-        """Begin to record."""
+        """Start the recording."""
         self._start()
 
     def _start(self) -> None:
@@ -127,14 +128,14 @@ class Tracker:
             import warnings
 
             try:
-                # For whoever called `start` or opened the `with` block.
+                # Level 3 is the caller of `start`, or the `with` statement.
                 warnings.warn(f"{warning}; Python stacks are left out of {self._path}", RuntimeWarning, stacklevel=3)
             except RuntimeWarning:
                 self.stop()
                 raise
 
     def stop(self) -> None:
-        """End the recording and complete the file. Does nothing if this tracker is not recording."""
+        """Stop the recording and complete the file. Does nothing if this tracker is not recording."""
         if self._is_recording:
             self._is_recording = False
             stop()
@@ -150,7 +151,7 @@ class Tracker:
 
 
 def _check(name: str, value: object, what: str, largest: int) -> None:
-    """Refuse what is not a whole number from 1 to `largest`, in one sentence."""
+    """Raise an exception unless the value is a whole number from 1 to `largest`."""
     if not isinstance(value, int):
         raise TypeError(f"{name} must be {what} from 1 to {largest}, not {value!r}")
     if not 1 <= value <= largest:
@@ -168,11 +169,13 @@ def start(
     first_import_path: str | None = None,
     attached: bool = False,
 ) -> str | None:
-    """Begin to record this process: the one way in for the tracker and for ``heaptide run``.
+    """Start to record this process. All entry points come here. Returns a warning if Python stacks cannot be read.
 
-    `session` joins one that another process began; `first_import_path` stands for the folder that Python has not put on
-    its import path yet; `attached` notes in the capture how large the process was. Returns a sentence if Python stacks
-    cannot be read in this interpreter.
+    whole_program       the recording starts before the program and stops after its last exit handler
+    command             the program's arguments, if `sys.argv` does not hold them yet
+    session             the session of another process, to join it
+    first_import_path   the folder that Python will put first on its import path, if it has not done so yet
+    attached            note in the capture how large the process was before
     """
     with _lifecycle:
         thread_names.prepare()
@@ -185,28 +188,24 @@ def start(
             session=session,
             **_describe(command, first_import_path),
         )
-        thread_names.watch()
-        thread_names.tell_all()
+        thread_names.install()
+        thread_names.report_all()
         if not whole_program:
             atexit.register(stop)
         return warning
 
 
 def stop() -> tuple[str, bool] | None:
-    """End whatever recording there is. Returns the capture's path and whether it is incomplete."""
+    """Stop the current recording, if any. Returns the capture's path and whether it is incomplete."""
     with _lifecycle:
         atexit.unregister(stop)
-        thread_names.tell_all()
-        thread_names.unwatch()
+        thread_names.report_all()
+        thread_names.uninstall()
         return _native.stop()
 
 
 def _describe(command: list[str] | None = None, first_import_path: str | None = None) -> Program:
-    """Describe this process.
-
-    Where the program has not begun yet, `command` stands in for `sys.argv`, and `first_import_path` for what Python is
-    still to put on its import path.
-    """
+    """Return the facts about this process that the header of its capture states."""
     paths = sys.path if first_import_path is None else [first_import_path, *sys.path]
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return {
@@ -225,7 +224,7 @@ def _describe(command: list[str] | None = None, first_import_path: str | None = 
 def _absolute(path: str) -> str:
     try:
         return os.path.abspath(path or os.curdir)
-    except OSError:  # the current folder was deleted
+    except OSError:  # the current directory was deleted
         return path
 
 
@@ -237,13 +236,13 @@ def _working_directory() -> str:
 
 
 def _stdlib_paths() -> list[str]:
-    """Folders of the standard library, told by modules that are loaded anyway: `sysconfig` would take milliseconds."""
+    """Return the folders of the standard library. Importing `sysconfig` for them would take milliseconds."""
     folder = os.path.dirname(os.path.abspath(os.__file__))
     return [folder, os.path.join(folder, "lib-dynload")]
 
 
 def _allocator() -> str:
-    """Tell which allocator Python uses for objects, as far as the environment decides it."""
+    """Return the allocator that Python uses for objects, as far as the environment decides it."""
     if sys.flags.dev_mode:
         return "pymalloc_debug"
     chosen = "" if sys.flags.ignore_environment else os.environ.get("PYTHONMALLOC", "")
@@ -255,17 +254,17 @@ def _allocator() -> str:
 
 
 def _after_fork_in_child() -> None:
-    """Make a forked child one that can be recorded, and record it if its parent follows forks. Never raises."""
+    """Make a forked child recordable, and record it if the parent's recording follows forks. Never raises."""
     global _lifecycle
-    _lifecycle = allocate_lock()  # the parent's may be held by a thread that does not exist here
+    _lifecycle = allocate_lock()  # in the parent another thread may have held it, and that thread is gone
     try:
         warning = _native.start_in_child()
         if _native.active() is None:
             return
-        thread_names.tell_all()
+        thread_names.report_all()
         processes = sys.modules.get("multiprocessing.util")
         if processes is not None:
-            # Its children leave through os._exit after their finalizers, and they first forget those of the parent.
+            # Children of multiprocessing drop inherited finalizers, run their own, and leave through os._exit.
             processes.register_after_fork(stop, _stop_with_process)
     except Exception as error:
         warning = str(error)

@@ -32,7 +32,7 @@ def test_file_at_the_path_of_the_socket_is_not_replaced(tmp_path: Path) -> None:
     env = {**os.environ, "HEAPTIDE_CONTROL": f"unix:{file}", "HEAPTIDE_RUNTIME_DIR": str(tmp_path / "run")}
     done = subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True, text=True, env=env)
     assert (done.returncode, done.stdout, file.read_text()) == (0, "1\n", "mine")
-    message = f"control cannot listen at unix:{file} (there is something that is not a socket); the program goes on"
+    message = f"control cannot listen at unix:{file} (there is something that is not a socket); the program continues"
     assert done.stderr == f"heaptide: {message}\n"
 
 
@@ -44,7 +44,7 @@ def test_unusable_runtime_folder_is_reported_and_the_program_continues(tmp_path:
     message = one_sentence(done.stderr)
     assert message.startswith(f"the folder {tmp_path}/file/run/")
     assert "of this job's processes cannot be used (Not a directory" in message
-    assert message.endswith("; the program goes on")
+    assert message.endswith("; the program continues")
 
 
 def test_no_path_in_a_request_reaches_the_file_system(program: ControlledProgram, tmp_path: Path) -> None:

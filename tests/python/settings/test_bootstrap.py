@@ -65,7 +65,7 @@ def test_run_records_the_program_and_its_children_in_one_session(tmp_path: Path,
     assert [path.name.rpartition(".")[0] for path in found[1:]] == [root.name] * 2
     assert len({session_id(path) for path in found}) == 1
     assert all(has_block(path) for path in found)
-    assert done.stderr == f"heaptide: recorded into {root}; look at it with: heaptide stats {root}\n"
+    assert done.stderr == f"heaptide: recorded into {root}; inspect it with: heaptide stats {root}\n"
     locations = [site["location"] for site in stats(root)["top_allocations_by_size"]]
     assert f"work:{tmp_path}/job.py:2" in locations
 
