@@ -1,4 +1,4 @@
-"""The budget of DESIGN.md as lines that a measurement keeps or misses.
+"""The performance budget as lines that a measurement keeps or misses.
 
 A line that misses stays in the table with its figure. Why it misses is written by hand in reasons.json, under the
 line's name.

@@ -1,7 +1,7 @@
 """Runs the Python tests on every supported interpreter: those of this machine, and 3.14 and 3.15 in the forky root.
 
-Two interpreters at a time. Each has its own log in build/logs; the output shows a failed log whole, and ends with one
-line for each version. A version that cannot be tested here is said loudly and does not fail the run.
+It runs two interpreters at a time, each with a log in build/logs. The output contains the logs of failed runs and ends
+with one line per version. A version that cannot be tested here is reported prominently and does not fail the run.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 BUILD = REPOSITORY / "build"
 SCRIPTS = REPOSITORY / "scripts"
 FORKY_VERSIONS = forky_versions()
-# The one that also runs the tests marked `once`, which do not depend on the version; without it the oldest found does.
+# This version also runs the tests marked `once`, which do not depend on the version; if it is missing, the oldest does.
 ONCE_VERSION = "3.12"
-# A run that takes longer hangs: its tests take minutes.
+# The tests take minutes, so a run that takes longer than this hangs.
 LIMIT_SECONDS = 45 * 60
 
 
 @dataclass
 class Run:
-    """One interpreter's tests: what to start, and afterwards how it went."""
+    """The tests of one interpreter: the command, and later its result."""
 
     version: str
     command: list[str]
@@ -40,18 +40,18 @@ class Run:
 
     @property
     def log(self) -> Path:
-        """Where the output goes."""
+        """The path of the log."""
         return BUILD / "logs" / f"pytest-{self.version}.log"
 
     def verdict(self) -> str:
-        """The summary line: pytest's own last line, or what stopped it."""
+        """Return the summary line, with the last line of pytest or the reason why the run was stopped."""
         last = self.log.read_text(errors="replace").strip().splitlines()[-1:] or ["no output"]
         state = "ok    " if self.exit_code == 0 else "FAILED"
         return f"Python {self.version:5} {state} {self.seconds:4.0f} s  {last[0].strip('= ')}"
 
 
 def main() -> int:
-    """Run all, print all, fail if any failed."""
+    """Run and print all tests, and return 1 if any failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--wheel", type=Path, required=True, help="the wheel under test, inside this repository")
     parser.add_argument("--only", metavar="3.N", help="test this version alone")
@@ -80,17 +80,17 @@ def main() -> int:
 
 
 def install_readers() -> None:
-    """Other people's programs that read our exports, where they can be had; without them their tests are skipped."""
+    """Install tools that read exports, if possible; without them their tests are skipped."""
     if shutil.which("go") or os.geteuid() != 0 or not shutil.which("apt-get"):
         return
-    print("installing golang-go, whose pprof reads our export", flush=True)
+    print("installing golang-go, whose pprof reads the pprof export", flush=True)
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     for arguments in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "golang-go"]):
         subprocess.run(["apt-get", *arguments], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def plan(wheel: Path, pytest: list[str], only: str | None) -> tuple[list[Run], list[str]]:
-    """The runs to make, and a sentence for each that cannot be made."""
+    """Return the runs to make, and a message for each version that cannot be tested."""
     runs, missing = [], []
     found = {f"{major}.{minor}": path for (major, minor), path in supported().items()}
     once = ONCE_VERSION if ONCE_VERSION in found else next(iter(found), FORKY_VERSIONS[0])
@@ -103,7 +103,7 @@ def plan(wheel: Path, pytest: list[str], only: str | None) -> tuple[list[Run], l
             runs.append(Run(version, one([path], REPOSITORY, BUILD / f"venv-{version}", wheel, tests(version))))
     wanted = [version for version in FORKY_VERSIONS if version not in found and only in (None, version)]
     if wanted:
-        # Makes the root if need be, and proves that it can be entered: a container may forbid mounts.
+        # Creates the root if needed, and checks that it can be entered: a container may forbid mounts.
         usable = subprocess.run([str(SCRIPTS / "in-forky"), "true"]).returncode == 0
         for version in wanted:
             if usable:
@@ -116,13 +116,13 @@ def plan(wheel: Path, pytest: list[str], only: str | None) -> tuple[list[Run], l
 
 
 def one(python: list[str], repository: Path, venv: Path, wheel: Path, pytest: list[str]) -> list[str]:
-    """The command that tests one interpreter, with the paths as that interpreter sees them."""
+    """Return the command that tests one interpreter, with paths as they are in its root."""
     script = str(repository / "scripts" / "test_one_python.py")
     return [*python, "-B", script, "--venv", str(venv), "--wheel", str(repository / wheel), "--", *pytest]
 
 
 def execute(run: Run) -> Run:
-    """Run to the end, or to the limit: then everything it started is ended too."""
+    """Run one interpreter's tests; at the limit, kill the whole process group."""
     start = time.monotonic()
     with run.log.open("w") as log:
         child = subprocess.Popen(run.command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
@@ -138,7 +138,7 @@ def execute(run: Run) -> Run:
 
 
 def banner(message: str) -> None:
-    """Say it so that nobody overlooks it."""
+    """Print a message that cannot be overlooked."""
     rule = "!" * (len(message) + 6)
     print(f"\n{rule}\n!! {message} !!\n{rule}", file=sys.stderr)
 

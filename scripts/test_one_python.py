@@ -1,7 +1,7 @@
 """Runs the Python tests against the built wheel, in a virtual environment of the interpreter that runs this file.
 
-The same on a developer's machine and inside the forky root. The environment is kept: the wheel is installed anew only
-if it changed, the test requirements only if their list changed.
+It works the same on a developer's machine and inside the forky root. The environment is kept: the wheel is reinstalled
+only if it changed, and the test requirements only if their list changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REQUIREMENTS = REPOSITORY / "tests" / "python" / "requirements.txt"
 
 
 def main() -> int:
-    """Prepare the environment and hand over to pytest, whose exit code is ours."""
+    """Prepare the environment, run pytest and return its exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--venv", type=Path, required=True, help="folder of the virtual environment, made if missing")
     parser.add_argument("--wheel", type=Path, required=True, help="the wheel under test")
@@ -41,12 +41,12 @@ def main() -> int:
 
 
 def digest(path: Path) -> str:
-    """The content's fingerprint: a rebuilt wheel keeps its name."""
+    """Return a fingerprint of the content, since a rebuilt wheel keeps its name."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def install_once(venv: Path, what: str, fingerprint: str, install: Callable[[], None]) -> None:
-    """Run `install` unless the environment already holds exactly this."""
+    """Run `install` unless the environment already has this fingerprint."""
     marker = venv / f".{what}"
     if not marker.exists() or marker.read_text() != fingerprint:
         install()
@@ -54,7 +54,7 @@ def install_once(venv: Path, what: str, fingerprint: str, install: Callable[[], 
 
 
 def install_requirements(python: Path) -> None:
-    """Install the test requirements; a package without a wheel for this Python is left out and said."""
+    """Install the test requirements; report and skip packages without a wheel for this Python."""
     lines = (line.partition("#")[0].strip() for line in REQUIREMENTS.read_text().splitlines())
     names = [line for line in lines if line]
     if pip(python, *names):
@@ -73,7 +73,7 @@ def install_wheel(python: Path, wheel: Path) -> None:
 
 
 def pip(python: Path, *arguments: str) -> bool:
-    """Whether `pip install` of these went well. Nothing is compiled: a test machine need not build numpy."""
+    """Run `pip install` and return whether it succeeded. Nothing is compiled: a test machine need not build numpy."""
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]
     return subprocess.run([*command, *arguments]).returncode == 0
 

@@ -1,8 +1,8 @@
-/* Prints where objects of one CPython version keep what a heap walk reads, one line each, as
- * crates/agent/src/cpython/tables/heap_v3_NN.txt holds it.
+/* Prints the offsets that a heap walk reads in objects of one CPython version, one line each, as in
+ * crates/agent/src/cpython/tables/heap_v3_NN.txt.
  *
- * The agent's constants (cpython/heap_layout.rs) are compared with these files by a test beside them. Build and run it
- * with the script `generate` next to it. */
+ * A test of the agent compares its constants (cpython/heap_layout.rs) with these files. The script `generate` in this
+ * folder builds and runs this program. */
 #define Py_BUILD_CORE 1
 #include <Python.h>
 #include <stddef.h>

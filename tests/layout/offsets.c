@@ -1,7 +1,7 @@
-/* Prints the Rust table of one CPython version, as crates/agent/src/cpython/tables holds it.
+/* Prints the Rust table of one CPython version, as in crates/agent/src/cpython/tables.
  *
- * The numbers come from the interpreter's own headers by offsetof, so nothing in the tables is typed by hand.
- * Build and run it with the script `generate` next to it; a GIL build on a 64-bit machine is required. */
+ * The numbers come from the interpreter's headers by offsetof, so nothing in the tables is typed by hand. The script
+ * `generate` in this folder builds and runs this program; it requires a build with the GIL on a 64-bit machine. */
 #define Py_BUILD_CORE 1
 #include <Python.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@
 #define OFFSET(indent, rust, type, field) FIELD(indent, rust, offsetof(type, field), #type "." #field)
 #define SIZE(indent, rust, type) FIELD(indent, rust, sizeof(type), "sizeof(" #type ")")
 
-/* Bit fields have no offsetof: set one to all ones in a cleared object and look at the word it is in. */
+/* Bit fields have no offsetof: set one to all ones in a cleared object and read the word that contains it. */
 #define STATE_MASK(rust, bits)                                                                  \
     do {                                                                                        \
         PyASCIIObject text;                                                                     \

@@ -1,4 +1,4 @@
-"""The layout tables of the agent against the headers of the interpreter that runs the tests."""
+"""Tests that the layout tables of the agent match the headers of the interpreter that runs the tests."""
 
 import re
 import shutil
@@ -20,14 +20,14 @@ pytestmark = [
 ]
 
 
-def test_the_table_of_this_version_is_what_its_headers_say() -> None:
+def test_layout_table_of_this_version_matches_its_headers() -> None:
     table = TABLES / f"v{sys.version_info.major}_{sys.version_info.minor}.rs"
     printed = subprocess.run([HERE / "generate", sys.executable], check=True, capture_output=True, text=True).stdout
     assert without_spacing(printed) == without_spacing(table.read_text(encoding="utf-8"))
 
 
-def test_what_the_heap_walk_knows_of_this_version_is_what_its_headers_say() -> None:
-    # That the walk's constants are those of the file is tested beside them, in Rust, for all versions.
+def test_heap_offsets_of_this_version_match_its_headers() -> None:
+    # A Rust test compares the constants of the heap walk with these files, for all versions.
     table = TABLES / f"heap_v{sys.version_info.major}_{sys.version_info.minor}.txt"
     command = [HERE / "generate", sys.executable, "cc", "heap_offsets"]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -35,5 +35,5 @@ def test_what_the_heap_walk_knows_of_this_version_is_what_its_headers_say() -> N
 
 
 def without_spacing(text: str) -> str:
-    """Formatting may differ where rustfmt is missing; the content may not."""
+    """Normalize white space, which differs where rustfmt is missing."""
     return re.sub(r"\s+", " ", text).strip()

@@ -1,20 +1,20 @@
-/** Chromium for the tests and pictures: one browser, a fresh context a page, nothing that would talk to a network. */
+/** Runs Chromium for the tests and pictures: one browser, a new context per page, and no network access of its own. */
 import { existsSync, mkdtempSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-// The packages belong to web/, whose lock file names them.
+// The packages are those of web/, pinned by its lock file.
 const require = createRequire(new URL('../../web/package.json', import.meta.url));
 const { chromium } = require('playwright-core');
 
-/** Milliseconds: far beyond what the slowest machine needs for anything that a test waits for. */
+/** Milliseconds: far more than the slowest machine needs for anything that a test waits for. */
 const NEVER = 300_000;
-const PLACES = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
+const EXECUTABLES = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
 
 export async function launch() {
-  const executablePath = PLACES.find((place) => place && existsSync(place));
+  const executablePath = EXECUTABLES.find((path) => path && existsSync(path));
   if (!executablePath) {
     throw new Error('no Chromium found: install the package chromium, or name the program in CHROMIUM');
   }
@@ -33,12 +33,12 @@ export async function launch() {
   });
 }
 
-/** Opens a file and waits until it is drawn. What it asked a network for, and what went wrong in it, is noted. */
+/** Opens a file and waits until it is drawn. Collects its network requests and its errors. */
 export async function open(browser, file, options = {}) {
   const { hash = '', ...context } = options;
-  const inside = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...context });
-  inside.setDefaultTimeout(NEVER);
-  const page = await inside.newPage();
+  const opened = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...context });
+  opened.setDefaultTimeout(NEVER);
+  const page = await opened.newPage();
   const requests = [];
   const errors = [];
   const address = pathToFileURL(file).href;
@@ -56,17 +56,17 @@ export async function open(browser, file, options = {}) {
   await page.goto(address + hash);
   await page.waitForSelector('html[data-ready=true]');
   await drawn(page);
-  return { page, requests, errors, close: () => inside.close() };
+  return { page, requests, errors, close: () => opened.close() };
 }
 
-/** Waits until what was asked of a page before this is on the screen: rendered, its effects run, and drawn. */
+/** Waits until all earlier input has taken effect on the screen. */
 export function drawn(page) {
   return page.evaluate(
     () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done)))),
   );
 }
 
-/** What the tooltip says at a share of the width, in a row counted from the top. */
+/** Returns the tooltip at a share of the width, in a row counted from the top. */
 export async function hover(page, x, row) {
   const box = await page.locator('canvas[role=application]').boundingBox();
   await page.mouse.move(box.x + x * box.width, box.y + row * 22 + 11);
@@ -75,17 +75,18 @@ export async function hover(page, x, row) {
   return (await tooltip.count()) ? tooltip.innerText() : '';
 }
 
-/** What the address says behind its `#`, as the page itself sees it. */
+/** Returns the fragment of the address, which starts with `#`. */
 export async function hashOf(page) {
   await drawn(page);
   return page.evaluate(() => location.hash);
 }
 
+/** Creates a temporary folder. */
 export function folder() {
   return mkdtempSync(join(tmpdir(), 'heaptide-pages-'));
 }
 
-/** Drags over the first chart from one share of its width to another; the same twice is a click. */
+/** Drags over the first chart from one share of its width to another; equal shares make a click. */
 export async function drag(page, from, to) {
   const over = page.locator('.u-over').first();
   await over.scrollIntoViewIfNeeded();

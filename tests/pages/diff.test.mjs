@@ -1,4 +1,4 @@
-/** A comparison in a browser: red and green, graph and table. */
+/** Tests the comparison page in a browser: its colours, graph and table. */
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
@@ -22,23 +22,23 @@ const SMALL = {
 };
 
 let browser;
-let place;
+let directory;
 before(async () => {
   browser = await launch();
-  place = folder();
+  directory = folder();
 });
 after(async () => {
   await browser.close();
-  rmSync(place, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
 const small = (options = {}, more = {}) =>
-  open(browser, pageOf(place, 'diff', syntheticDiff({ ...SMALL, ...more })), { reducedMotion: 'reduce', ...options });
+  open(browser, pageOf(directory, 'diff', syntheticDiff({ ...SMALL, ...more })), { reducedMotion: 'reduce', ...options });
 const cells = async (page, column) => {
   await drawn(page);
   return page.locator(`tbody td.${column}`).allInnerTexts();
 };
-/** Red, green and blue on the canvas, at a share of the width, in a row. */
+/** Returns red, green and blue of the canvas at a share of the width, in a row. */
 const colourAt = (page, x, row) =>
   page.evaluate(
     ([x, row]) => {
@@ -50,8 +50,8 @@ const colourAt = (page, x, row) =>
     [x, row],
   );
 
-describe('a comparison', () => {
-  test('asks no network for anything and makes no mistake while it is used', async () => {
+describe('the comparison page', () => {
+  test('makes no network requests and raises no errors while it is used', async () => {
     const { page, requests, errors, close } = await small();
     for (const key of ['w', 'w', 'w', 'w', 'i', 'l', 'i', 'm', 'm', 'm', 'b', 'b', 'o', 'o', 'v', 'g', 'g', 'g', 'g', 'g', '2', '5', '1', 'v', 'd', '?', 'Escape']) {
       await page.keyboard.press(key);
@@ -61,7 +61,7 @@ describe('a comparison', () => {
     await close();
   });
 
-  test('says how much the whole changed, and from what to what', async () => {
+  test('shows the total change with the values before and after', async () => {
     const { page, close } = await small();
     const figure = page.locator('[data-figure="peak"]');
     assert.match(await figure.innerText(), /^\+2\.00 MB\s+\+33\.3 %$/);
@@ -70,9 +70,9 @@ describe('a comparison', () => {
     await close();
   });
 
-  test('is as wide as what changed: red what grew, green what shrank, by function', async () => {
+  test('draws functions as wide as their change, in red for growth and green for shrinkage', async () => {
     const { page, close } = await small();
-    // load grew by 3 MB, render shrank by 1 MB, the rest is not there.
+    // load grew by 3 MB, render shrank by 1 MB, and unchanged functions are not shown.
     const text = await hover(page, 0.3, 2);
     assert.match(text, /load/);
     assert.match(text, /change\s+\+3\.00 MB/);
@@ -86,7 +86,7 @@ describe('a comparison', () => {
     await close();
   });
 
-  test('tells lines apart when asked, and shows either side', async () => {
+  test('can distinguish lines, and show the values before or after', async () => {
     const { page, close } = await small();
     await page.keyboard.press('l');
     assert.match(await hover(page, 0.1, 2), /job\.py:21[\s\S]*\+4\.00 MB \(new\)/);
@@ -96,7 +96,7 @@ describe('a comparison', () => {
     await close();
   });
 
-  test('lists stacks with the largest growth first; a click shows one in the graph', async () => {
+  test('lists stacks with the largest growth first, and a click shows one in the graph', async () => {
     const { page, close } = await small();
     await page.keyboard.press('v');
     assert.deepEqual((await cells(page, 'change .size')), ['+3.00 MB', '−1.00 MB']);
@@ -115,7 +115,7 @@ describe('a comparison', () => {
     await page.waitForFunction(() => document.querySelector('.search output').textContent === '2 rows copied');
     const copied = await page.evaluate(() => navigator.clipboard.readText());
     assert.match(copied, /^3000000,1000000,4000000,0,false,1,1,load,\/srv\/job\/job\.py,\r?$/m);
-    // Other rows have not been copied, and what is no expression finds none.
+    // The message about copied rows disappears with a search, and an invalid expression finds no rows.
     await page.keyboard.press('/');
     await page.keyboard.type('load');
     await drawn(page);
@@ -127,7 +127,7 @@ describe('a comparison', () => {
     await close();
   });
 
-  test('finds frames and says by how much they changed together', async () => {
+  test('finds frames and shows the sum of their changes', async () => {
     const { page, close } = await small();
     await page.keyboard.press('/');
     await page.keyboard.type('^load|^render');
@@ -136,7 +136,7 @@ describe('a comparison', () => {
     await close();
   });
 
-  test('says what is within the noise of sampling', async () => {
+  test('marks changes within the sampling noise', async () => {
     const { page, close } = await small({}, { variance: 300_000 });
     assert.match(await page.locator('[data-figure="peak"]').innerText(), /within noise/);
     assert.equal(await page.getByRole('radio', { name: 'Larger' }).getAttribute('aria-checked'), 'true');
@@ -149,7 +149,7 @@ describe('a comparison', () => {
     const data = syntheticDiff({ frames: [[0, name, `/srv/${name}.py`, 1]], own: [[1, 10, 20]] });
     data.head.diff.after.processes[0] = { file: name, pid: 1, command_line: name };
     data.head.diff.after.warnings = [name];
-    const { page, requests, errors, close } = await open(browser, pageOf(place, 'diff', data, 'hostile-diff'));
+    const { page, requests, errors, close } = await open(browser, pageOf(directory, 'diff', data, 'hostile-diff'));
     assert.match(await page.locator('h1').innerText(), /onerror=/);
     assert.match(await hover(page, 0.5, 1), /onerror=/);
     assert.equal(await page.locator('img').count(), 0);

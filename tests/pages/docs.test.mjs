@@ -1,4 +1,4 @@
-/** The page of a served job's routes, used as its developer would: call the job, stop the profiler, look at the flame graph. */
+/** Tests the page of a served job's routes: call the job, stop the profiler, open the flame graph. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -14,22 +14,22 @@ const EXAMPLE = fileURLToPath(new URL('../../examples/memory-leak/job.py', impor
 const NEVER = 300_000;
 
 let browser;
-let place;
-// Also those of a test that failed: nobody waits for them then.
+let directory;
+// Jobs to kill at the end, including those of failed tests.
 const running = new Set();
 before(async () => {
-  place = folder();
+  directory = folder();
   browser = await launch();
 });
 after(async () => {
   for (const job of running) job.kill('SIGKILL');
   await browser?.close();
-  rmSync(place, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
-/** The example behind HTTP; gives its address and a way to end it. */
+/** Serves the example over HTTP, and returns its address and a function that ends it. */
 async function served(more = {}) {
-  const env = { ...process.env, MEMRAY_PROFILER: 'true', HEAPTIDE_SESSIONS: join(place, 'sessions'), HEAPTIDE_RUNTIME_DIR: join(place, 'run'), ...more };
+  const env = { ...process.env, MEMRAY_PROFILER: 'true', HEAPTIDE_SESSIONS: join(directory, 'sessions'), HEAPTIDE_RUNTIME_DIR: join(directory, 'run'), ...more };
   const job = spawn(HEAPTIDE, ['serve', EXAMPLE, '--port', '0'], { env, stdio: ['ignore', 'pipe', 'inherit'] });
   running.add(job);
   job.on('exit', () => running.delete(job));
@@ -44,7 +44,7 @@ async function served(more = {}) {
   };
 }
 
-/** The page, with what it asked of others and what went wrong in it. */
+/** Opens the page, and collects its requests to other hosts and its errors. */
 async function open(url) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
   context.setDefaultTimeout(NEVER);
@@ -62,7 +62,7 @@ async function open(url) {
   return { context, page, elsewhere, errors };
 }
 
-/** Opens a route's form, submits it, and waits for the answer below it. */
+/** Opens a route's form, submits it, and waits for the response below it. */
 async function use(page, method, path) {
   const route = page.locator('details', { has: page.locator(`summary:has-text("${method.toUpperCase()}") code:text-is("${path}")`) });
   if (!(await route.getAttribute('open').then((value) => value !== null))) await route.locator('summary').click();
@@ -74,7 +74,7 @@ async function use(page, method, path) {
 }
 
 describe('the page of routes', () => {
-  test('calls the job, stops the profiler and opens the flame graph, with nothing from elsewhere', async () => {
+  test('calls the job, stops the profiler and opens the flame graph without requests to other hosts', async () => {
     const job = await served();
     const { context, page, elsewhere, errors } = await open(`${job.url}/`);
     await page.waitForFunction(() => document.title === 'memory-leak 0.0.1');
@@ -98,9 +98,9 @@ describe('the page of routes', () => {
     await job.end();
   });
 
-  test('with a token it asks for it, and reports are opened from what was fetched', async () => {
-    writeFileSync(join(place, 'token'), 'secret\n');
-    const job = await served({ HEAPTIDE_TOKEN_FILE: join(place, 'token') });
+  test('requires the token and opens reports from the fetched response', async () => {
+    writeFileSync(join(directory, 'token'), 'secret\n');
+    const job = await served({ HEAPTIDE_TOKEN_FILE: join(directory, 'token') });
     const { context, page } = await open(`${job.url}/docs`);
     assert.match((await use(page, 'get', '/api/v1/profiler/status')).text, /^401 /);
     await page.locator('#token').fill('secret');

@@ -1,4 +1,4 @@
-/** The flame graph in a browser: what it shows, how it is steered, how fast it draws. */
+/** Tests the flame graph in a browser: its content, its controls, and its drawing speed. */
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
@@ -22,18 +22,18 @@ const OWN = [
 const SMALL = { frames: FRAMES, own: OWN, threads: ['MainThread', 'reader'] };
 
 let browser;
-let place;
+let directory;
 before(async () => {
   browser = await launch();
-  place = folder();
+  directory = folder();
 });
 after(async () => {
   await browser.close();
-  rmSync(place, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
 const figure = (page, name) => page.locator(`[data-figure="${name}"]`).innerText();
-const said = async (page) => {
+const searchResult = async (page) => {
   await drawn(page);
   return page.locator('.search output').innerText();
 };
@@ -43,11 +43,11 @@ const spoken = async (page) => {
 };
 
 async function small(options = {}, more = {}) {
-  return open(browser, pageOf(place, 'flamegraph', syntheticData({ ...SMALL, ...more })), { reducedMotion: 'reduce', ...options });
+  return open(browser, pageOf(directory, 'flamegraph', syntheticData({ ...SMALL, ...more })), { reducedMotion: 'reduce', ...options });
 }
 
 describe('the flame graph', () => {
-  test('asks no network for anything and makes no mistake while it is used', async () => {
+  test('makes no network requests and raises no errors while it is used', async () => {
     const { page, requests, errors, close } = await small();
     for (const key of ['i', 'l', 'h', 's', 'o', 'm', 'b', 'd', 'm', 'm', 'b', 's', 'i', '?', 'Escape']) await page.keyboard.press(key);
     await drawn(page);
@@ -56,7 +56,7 @@ describe('the flame graph', () => {
     await close();
   });
 
-  test('says nothing of totals that a capture does not hold', async () => {
+  test('shows no totals if the capture does not contain them', async () => {
     const { page, errors, close } = await small({}, { head: { measures: ['peak', 'leaked'] } });
     assert.equal(await figure(page, 'live at the end'), '1.50 MB');
     assert.equal(await page.locator('[data-figure="total allocated"], [data-figure=allocations]').count(), 0);
@@ -79,7 +79,7 @@ describe('the flame graph', () => {
     await close();
   });
 
-  test('zooms by a click and out by Backspace, and the address says where', async () => {
+  test('zooms in by a click and out by Backspace, and keeps the zoom in the address', async () => {
     const { page, close } = await small();
     await hover(page, 0.3, 2);
     await page.mouse.down();
@@ -93,19 +93,19 @@ describe('the flame graph', () => {
     await close();
   });
 
-  test('finds frames by a regular expression and says their share', async () => {
+  test('finds frames by a regular expression and shows their share', async () => {
     const { page, close } = await small();
     await page.keyboard.press('/');
     await page.keyboard.type('lib/parse\\.py:\\d');
-    assert.equal(await said(page), '2 frames · 7.00 MB · 70.0 %');
+    assert.equal(await searchResult(page), '2 frames · 7.00 MB · 70.0 %');
     await page.keyboard.type('(');
-    assert.equal(await said(page), 'invalid regular expression');
+    assert.equal(await searchResult(page), 'invalid regular expression');
     await page.keyboard.press('Escape');
-    assert.equal(await said(page), '');
+    assert.equal(await searchResult(page), '');
     await close();
   });
 
-  test('upside down shows who allocated first', async () => {
+  test('shows the allocating functions first when inverted', async () => {
     const { page, close } = await small();
     await page.getByRole('button', { name: 'Inverted' }).click();
     const text = await hover(page, 0.1, 1);
@@ -127,21 +127,21 @@ describe('the flame graph', () => {
     await close();
   });
 
-  test('hides the import system until it is wanted', async () => {
+  test('hides the import system by default', async () => {
     const { page, close } = await small();
     await page.keyboard.press('/');
     await page.keyboard.type('importlib');
-    assert.match(await said(page), /^0 frames/);
+    assert.match(await searchResult(page), /^0 frames/);
     await page.keyboard.press('Escape');
     await page.keyboard.press('Escape');
     await page.getByRole('button', { name: 'Hide imports' }).click();
     await page.keyboard.press('/');
     await page.keyboard.type('importlib');
-    assert.match(await said(page), /^1 frame · 1\.00 MB/);
+    assert.match(await searchResult(page), /^1 frame · 1\.00 MB/);
     await close();
   });
 
-  test('is steered by arrow keys, and says where it stands', async () => {
+  test('can be navigated by arrow keys, and announces the current frame', async () => {
     const { page, close } = await small();
     for (const key of ['ArrowDown', 'ArrowDown', 'ArrowDown']) await page.keyboard.press(key);
     assert.match(await spoken(page), /^load, \/srv\/job\/job\.py:20, 6\.00 MB/);
@@ -164,11 +164,11 @@ describe('the flame graph', () => {
       assert.equal(await page.getByRole('radio', { name }).getAttribute('aria-checked'), 'true', name);
     }
     assert.equal(await page.getByRole('button', { name: 'Inverted' }).getAttribute('aria-pressed'), 'true');
-    assert.match(await said(page), /^1 frame · 2 · 50\.0 %/);
+    assert.match(await searchResult(page), /^1 frame · 2 · 50\.0 %/);
     await close();
   });
 
-  test('begins as the command was told', async () => {
+  test('opens with the view that the command requested', async () => {
     const { page, close } = await small({}, { first: { measure: 'leaked', inverted: true, split_threads: true } });
     assert.equal(await page.getByRole('radio', { name: 'Leaked' }).getAttribute('aria-checked'), 'true');
     assert.equal(await page.getByRole('button', { name: 'Split threads' }).getAttribute('aria-pressed'), 'true');
@@ -176,7 +176,7 @@ describe('the flame graph', () => {
     await close();
   });
 
-  test('has the colours of the system, or those that were chosen', async () => {
+  test('uses the colours of the system or those the user chose', async () => {
     const background = async (page) => {
       await drawn(page);
       return page.evaluate(() => getComputedStyle(document.body).backgroundColor);
@@ -193,7 +193,7 @@ describe('the flame graph', () => {
     await dark.close();
   });
 
-  test('says what stands out in the words of all reports, and leads to its frame', async () => {
+  test('lists findings in the words of all reports, and a click shows their frame', async () => {
     const finding = {
       kind: 'holds_most',
       what: 'parse:/srv/lib/parse.py:5 holds most at the peak',
@@ -229,7 +229,7 @@ describe('the flame graph', () => {
     data.head.processes[0].command_line = name;
     data.head.warnings = [name];
     data.own.origin = [1];
-    const { page, requests, errors, close } = await open(browser, pageOf(place, 'flamegraph', data, 'hostile'));
+    const { page, requests, errors, close } = await open(browser, pageOf(directory, 'flamegraph', data, 'hostile'));
     assert.equal(await page.locator('h1').innerText(), name);
     assert.match(await hover(page, 0.5, 1), /onerror=/);
     assert.equal(await page.locator('img').count(), 0);
@@ -238,9 +238,9 @@ describe('the flame graph', () => {
     await close();
   });
 
-  test('moves over, zooms and scrolls 200,000 frames with less than 50 ms of work for each frame of the screen', async () => {
-    const { page, close } = await open(browser, pageOf(place, 'flamegraph', large(200_000), 'large'));
-    // Processor time of the page, not of the clock: others may be using the machine.
+  test('hovers, zooms and scrolls 200,000 frames with less than 50 ms of work per drawing', async () => {
+    const { page, close } = await open(browser, pageOf(directory, 'flamegraph', large(200_000), 'large'));
+    // Measures processor time instead of elapsed time, because other programs may use the machine.
     const devtools = await page.context().newCDPSession(page);
     await devtools.send('Performance.enable', { timeDomain: 'threadTicks' });
     const worked = async () => {
@@ -268,8 +268,8 @@ describe('the flame graph', () => {
     await close();
   });
 
-  test('finds frames among 200,000 without standing still', async () => {
-    const { page, close } = await open(browser, pageOf(place, 'flamegraph', large(200_000), 'large'));
+  test('finds frames among 200,000', async () => {
+    const { page, close } = await open(browser, pageOf(directory, 'flamegraph', large(200_000), 'large'));
     await page.keyboard.press('/');
     await page.keyboard.type('function_17 ');
     await page.waitForFunction(() => document.querySelector('.search output').textContent.startsWith('67 frames'));

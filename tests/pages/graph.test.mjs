@@ -1,4 +1,4 @@
-/** The page of a reference graph in a browser. */
+/** Tests the page of a reference graph in a browser. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { rmSync, writeFileSync } from 'node:fs';
@@ -20,17 +20,17 @@ heaptide.heap_snapshot("job.heap")
 `;
 
 let browser;
-let place;
+let directory;
 before(async () => {
-  place = folder();
-  writeFileSync(join(place, 'job.py'), PROGRAM);
-  execFileSync(join(dirname(HEAPTIDE), 'python'), ['job.py'], { cwd: place });
-  execFileSync(HEAPTIDE, ['heap', 'graph', '--kind', '__main__.Order', '-o', 'graph.html', 'job.heap'], { cwd: place, stdio: 'ignore' });
+  directory = folder();
+  writeFileSync(join(directory, 'job.py'), PROGRAM);
+  execFileSync(join(dirname(HEAPTIDE), 'python'), ['job.py'], { cwd: directory });
+  execFileSync(HEAPTIDE, ['heap', 'graph', '--kind', '__main__.Order', '-o', 'graph.html', 'job.heap'], { cwd: directory, stdio: 'ignore' });
   browser = await launch();
 });
 after(async () => {
   await browser?.close();
-  rmSync(place, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
 const boxes = (page, wanted) =>
@@ -39,8 +39,8 @@ const overlap = (one, other) =>
   one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
 
 describe('the page of a reference graph', () => {
-  test('it is moved and enlarged by keys, asks for nothing and allows its own script', async () => {
-    const { page, requests, errors, close } = await open(browser, join(place, 'graph.html'));
+  test('is moved and enlarged by keys without requests or errors', async () => {
+    const { page, requests, errors, close } = await open(browser, join(directory, 'graph.html'));
     const picture = async () => (await boxes(page, '#view svg'))[0];
     const whole = await picture();
     await page.keyboard.press('+');
@@ -59,8 +59,8 @@ describe('the page of a reference graph', () => {
     await close();
   });
 
-  test('no label lies on another one, or on a box, as the browser measures them', async () => {
-    const { page, close } = await open(browser, join(place, 'graph.html'));
+  test('has no label that overlaps another label or a box', async () => {
+    const { page, close } = await open(browser, join(directory, 'graph.html'));
     const labels = await boxes(page, 'g.arrow text');
     const all = [...labels, ...(await boxes(page, 'svg g:not(.arrow) > title + rect'))];
     assert.ok(labels.length >= 12);

@@ -1,4 +1,4 @@
-/** The page about a heap in a browser. */
+/** Tests the heap page in a browser. */
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
@@ -93,8 +93,8 @@ const text = async (page, selector) => {
   return page.locator(selector).innerText();
 };
 
-describe('the page about a heap', () => {
-  test('asks no network for anything and shows kinds by what they retain', async () => {
+describe('the heap page', () => {
+  test('makes no network requests and sorts kinds by retained size', async () => {
     const { page, requests, errors, close } = await show(SHOP, 'kinds');
     assert.deepEqual(await page.locator('tbody td.name').allInnerTexts(), ['module', 'dict of module', 'dict (no owner)', 'job.Order']);
     assert.deepEqual(await page.locator('tbody td.total .size').allInnerTexts(), ['1.90 MB', '1.90 MB', '1.50 MB', '1.46 MB']);
@@ -105,7 +105,7 @@ describe('the page about a heap', () => {
     await close();
   });
 
-  test('leads from a kind to an object, its holders, its dominators and where it was made', async () => {
+  test('leads from a kind to an object, its referrers, dominators and allocation stack', async () => {
     const { page, errors, close } = await show(SHOP, 'drill');
     await page.getByRole('button', { name: 'job.Order', exact: true }).click();
     assert.match(await text(page, '.instances'), /998 smaller ones, not in this page/);
@@ -123,7 +123,7 @@ describe('the page about a heap', () => {
     await close();
   });
 
-  test('is walked through by keyboard', async () => {
+  test('can be navigated by keyboard', async () => {
     const { page, close } = await show(SHOP, 'keys');
     await page.keyboard.press('2');
     assert.match(await text(page, '.dominators'), /sys\.modules\['job'\]/);
@@ -148,7 +148,7 @@ describe('the page about a heap', () => {
     await close();
   });
 
-  test('shows what changed since an earlier snapshot', async () => {
+  test('shows changes since an earlier snapshot', async () => {
     const { page, close } = await show(COMPARED, 'compared');
     assert.equal((await page.locator('tbody td.name').allInnerTexts())[0], 'job.Order');
     assert.equal((await page.locator('tbody td.change .size').allInnerTexts())[0], '+40.0 kB');
@@ -157,7 +157,7 @@ describe('the page about a heap', () => {
     await close();
   });
 
-  test('opens at the place that its address names', async () => {
+  test('opens at the object in its address', async () => {
     const { page, close } = await show(SHOP, 'address', { hash: '#object=0x30' });
     assert.match(await text(page, '.object h2'), /dict \(no owner\)/);
     await close();

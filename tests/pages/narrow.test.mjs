@@ -1,4 +1,4 @@
-/** Every page in a window as narrow as a telephone, or as low as a notebook's frame: nothing hangs out of it, and names can be read. */
+/** Tests that every page fits a window as narrow as a phone or as low as a notebook cell, with readable names. */
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
@@ -14,22 +14,22 @@ const ONE = syntheticData({ frames: FRAMES, own: [[2, 0, 6_000_000, 0, 8_000_000
 const TWO = syntheticDiff({ frames: FRAMES, own: [[2, 1_000_000, 3_000_000], [3, 2_000_000, 1_000_000]] });
 
 let browser;
-let place;
+let directory;
 before(async () => {
   browser = await launch();
-  place = folder();
+  directory = folder();
 });
 after(async () => {
   await browser.close();
-  rmSync(place, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
-/** Opens a page in a window of 400 columns of pixels and calls `look` with it. */
-async function narrow(kind, data, hash, look) {
-  const { page, errors, close } = await open(browser, pageOf(place, kind, data), { hash, viewport: { width: 400, height: 800 } });
+/** Opens a page in a window 400 pixels wide, and calls `check` with it. */
+async function narrow(template, data, hash, check) {
+  const { page, errors, close } = await open(browser, pageOf(directory, template, data), { hash, viewport: { width: 400, height: 800 } });
   const overhang = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-  assert.ok(overhang <= 0, `the ${kind} page is ${overhang} pixels too wide`);
-  await look?.(page);
+  assert.ok(overhang <= 0, `the ${template} page is ${overhang} pixels too wide`);
+  await check?.(page);
   assert.deepEqual(errors, []);
   await close();
 }
@@ -49,7 +49,7 @@ describe('a narrow window', () => {
 });
 
 describe('the legend of a chart', () => {
-  test('says names alone until a value is pointed at', () =>
+  test('shows only names until the pointer is over a value', () =>
     narrow('flamegraph', ONE, '', async (page) => {
       const ends = await page.evaluate(() =>
         [...document.querySelectorAll('.timeline .u-legend th')].map((head) => getComputedStyle(head, '::after').content),
@@ -60,8 +60,8 @@ describe('the legend of a chart', () => {
 });
 
 describe('a low window', () => {
-  test('such as a frame in a notebook holds the whole graph', async () => {
-    const { page, close } = await open(browser, pageOf(place, 'flamegraph', ONE), { viewport: { width: 950, height: 600 } });
+  test('such as a cell of a notebook holds the whole graph', async () => {
+    const { page, close } = await open(browser, pageOf(directory, 'flamegraph', ONE), { viewport: { width: 950, height: 600 } });
     const box = await page.locator('.graph').boundingBox();
     assert.ok(box.height >= 150 && box.y + box.height <= 600, JSON.stringify(box));
     await close();
@@ -69,11 +69,11 @@ describe('a low window', () => {
 });
 
 describe('a long trunk', () => {
-  test('that launched the program is scrolled over: what branches is on the screen', async () => {
+  test('of frames that launched the program is scrolled away, so that the branches are visible', async () => {
     const trunk = Array.from({ length: 60 }, (_, depth) => [depth, `launch${depth}`, '/srv/kernel.py', depth + 1]);
     const frames = [...trunk, [60, 'load', '/srv/job.py', 1], [60, 'parse', '/srv/job.py', 2]];
     const data = syntheticData({ frames, own: [[61, 0, 6_000_000, 0, 6_000_000], [62, 0, 4_000_000, 0, 4_000_000]] });
-    const { page, close } = await open(browser, pageOf(place, 'flamegraph', data), { reducedMotion: 'reduce' });
+    const { page, close } = await open(browser, pageOf(directory, 'flamegraph', data), { reducedMotion: 'reduce' });
     const [top, height] = await page.evaluate(() => {
       const graph = document.querySelector('.graph');
       return [graph.scrollTop, graph.clientHeight];

@@ -1,4 +1,4 @@
-/** Pages of a real run: the numbers on the screen are those that `heaptide stats` prints. */
+/** Tests that pages of a real run show the numbers that `heaptide stats` prints. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, existsSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -8,37 +8,37 @@ import { fileURLToPath } from 'node:url';
 import { drawn, folder, hover, launch, open } from './browser.mjs';
 import { dataOf } from './synthetic-data.mjs';
 
-/** The command under test, of an environment in which it is installed. */
+/** The path of the command under test. */
 const HEAPTIDE = process.env.COMMAND_UNDER_TEST ?? fileURLToPath(new URL('../../build/venv/bin/heaptide', import.meta.url));
 const REGRESSION = fileURLToPath(new URL('../../examples/regression/job.py', import.meta.url));
 const EXAMPLE = fileURLToPath(new URL('../../examples/memory-leak/job.py', import.meta.url));
 
 let browser;
-let place;
+let directory;
 let stats;
-const heaptide = (...words) => execFileSync(HEAPTIDE, words, { cwd: place, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+const heaptide = (...words) => execFileSync(HEAPTIDE, words, { cwd: directory, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
 
 before(async () => {
   assert.ok(existsSync(HEAPTIDE), `no command at ${HEAPTIDE}: make wheel, or name one in COMMAND_UNDER_TEST`);
-  place = folder();
-  copyFileSync(EXAMPLE, join(place, 'job.py'));
+  directory = folder();
+  copyFileSync(EXAMPLE, join(directory, 'job.py'));
   heaptide('run', '-o', 'heaptide-job.py.1.tide', 'job.py');
   stats = JSON.parse(heaptide('stats', '--json', 'heaptide-job.py.1.tide'));
   browser = await launch();
 });
 after(async () => {
   await browser?.close();
-  rmSync(place, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
-/** Three digits that count, as the pages write sizes of megabytes. */
+/** Formats a size in megabytes with three significant digits, as the pages do. */
 const megabytes = (bytes) => `${(bytes / 1e6).toPrecision(3)} MB`;
 const figure = (page, name) => page.locator(`[data-figure="${name}"]`);
 
 describe('pages of a real run', () => {
-  test('the flame graph shows the peak of stats, and the line that leaks with its text', async () => {
+  test('the flame graph shows the peak of stats and the leaking line', async () => {
     assert.equal(heaptide('flamegraph', 'heaptide-job.py.1.tide'), 'Wrote heaptide-flamegraph-job.py.1.html\n');
-    const file = join(place, 'heaptide-flamegraph-job.py.1.html');
+    const file = join(directory, 'heaptide-flamegraph-job.py.1.html');
     assert.ok(statSync(file).size < 500_000);
     const { page, requests, errors, close } = await open(browser, file, { hash: '#measure=leaked&search=perform' });
     assert.equal(await figure(page, 'peak').innerText(), megabytes(stats.metadata.peak_memory));
@@ -52,8 +52,8 @@ describe('pages of a real run', () => {
     await close();
   });
 
-  test('the sums of its data are those of stats', () => {
-    const { own } = dataOf(join(place, 'heaptide-flamegraph-job.py.1.html'));
+  test('the sums of the flame graph equal those of stats', () => {
+    const { own } = dataOf(join(directory, 'heaptide-flamegraph-job.py.1.html'));
     const sum = (values) => values.reduce((all, value) => all + value, 0);
     assert.equal(sum(own.peak.bytes), stats.metadata.peak_memory);
     assert.equal(sum(own.total.bytes), stats.total_bytes_allocated);
@@ -61,7 +61,7 @@ describe('pages of a real run', () => {
     assert.equal(sum(own.leaked.bytes), stats.heaptide.processes[0].live_bytes);
   });
 
-  test('the heaps of several processes on top of each other reach the peak that stats says, and no more', () => {
+  test('the stacked heaps of several processes reach exactly the peak of stats', () => {
     const program = `
 import os
 def hold(n):
@@ -75,21 +75,21 @@ for n in (4, 8):
         os._exit(0)
     os.waitpid(child, 0)
 `;
-    writeFileSync(join(place, 'forks.py'), program);
+    writeFileSync(join(directory, 'forks.py'), program);
     heaptide('run', '-q', '--follow-fork', '-o', 'forks.tide', 'forks.py');
-    const captures = readdirSync(place).filter((name) => name.startsWith('forks.tide'));
+    const captures = readdirSync(directory).filter((name) => name.startsWith('forks.tide'));
     assert.equal(captures.length, 3);
     const { peak_memory } = JSON.parse(heaptide('stats', '--json', ...captures)).metadata;
     heaptide('timeline', '-o', 'forks.html', ...captures);
-    const { timeline } = dataOf(join(place, 'forks.html'));
+    const { timeline } = dataOf(join(directory, 'forks.html'));
     const sums = timeline.together.heap.map((_, bin) => timeline.stacked.reduce((sum, heap) => sum + (heap[bin] ?? 0), 0));
     assert.deepEqual(sums, timeline.together.heap.map((sum) => sum ?? 0));
     assert.equal(Math.max(...sums), peak_memory);
   });
 
-  test('the table has the largest place of stats first', async () => {
+  test('the table starts with the largest location of stats', async () => {
     heaptide('table', '-o', 'table.html', 'heaptide-job.py.1.tide');
-    const { page, close } = await open(browser, join(place, 'table.html'), { hash: '#measure=total' });
+    const { page, close } = await open(browser, join(directory, 'table.html'), { hash: '#measure=total' });
     const [largest] = stats.top_allocations_by_size;
     assert.equal(await page.locator('tbody td.own .size').first().innerText(), megabytes(largest.size));
     const title = await page.locator('tbody td.own').first().getAttribute('title');
@@ -98,13 +98,13 @@ for n in (4, 8):
     await close();
   });
 
-  test('the page of a comparison shows the numbers of its JSON', async () => {
-    copyFileSync(REGRESSION, join(place, 'orders.py'));
+  test('the comparison page shows the numbers of its JSON', async () => {
+    copyFileSync(REGRESSION, join(directory, 'orders.py'));
     heaptide('run', '-o', 'before.tide', 'orders.py');
     heaptide('run', '-o', 'after.tide', 'orders.py', '--cache');
     const json = JSON.parse(heaptide('diff', '--json', 'before.tide', 'after.tide'));
     heaptide('diff', '--html', '-o', 'diff.html', 'before.tide', 'after.tide');
-    const { page, requests, errors, close } = await open(browser, join(place, 'diff.html'), { hash: '#view=table&hideImports=false' });
+    const { page, requests, errors, close } = await open(browser, join(directory, 'diff.html'), { hash: '#view=table&hideImports=false' });
     const title = await figure(page, 'peak').locator('..').getAttribute('title');
     const { before_bytes, after_bytes } = json.whole.peak;
     assert.deepEqual(title.split('→').map((text) => Number(text.replace(/\D/g, ''))), [before_bytes, after_bytes]);
@@ -117,9 +117,9 @@ for n in (4, 8):
     await close();
   });
 
-  test('findings have the words of stats and lead to the line', async () => {
+  test('findings have the words of stats, and a click shows their frame', async () => {
     const [expected] = stats.heaptide.findings;
-    const { page, close } = await open(browser, join(place, 'heaptide-flamegraph-job.py.1.html'));
+    const { page, close } = await open(browser, join(directory, 'heaptide-flamegraph-job.py.1.html'));
     const first = page.locator('.findings ol > li').first();
     assert.equal(await first.getByRole('button').getAttribute('title'), expected.what);
     assert.match(await first.innerText(), new RegExp(expected.advice.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')));
@@ -129,10 +129,10 @@ for n in (4, 8):
     await close();
   });
 
-  test('an interval over the whole run holds what leaked and all that was allocated', async () => {
-    const { lives } = dataOf(join(place, 'heaptide-flamegraph-job.py.1.html'));
+  test('an interval over the whole run has the leaked and the allocated bytes of stats', async () => {
+    const { lives } = dataOf(join(directory, 'heaptide-flamegraph-job.py.1.html'));
     const last = lives.edges_ns.length - 1;
-    const file = join(place, 'heaptide-flamegraph-job.py.1.html');
+    const file = join(directory, 'heaptide-flamegraph-job.py.1.html');
     for (const [kind, bytes] of [['kept', stats.heaptide.processes[0].live_bytes], ['allocated', stats.total_bytes_allocated]]) {
       const { page, close } = await open(browser, file, { hash: `#from=0&to=${last}&kind=${kind}`, reducedMotion: 'reduce' });
       assert.match(await hover(page, 0.5, 0), new RegExp(`\\(${bytes.toLocaleString('en-US')} bytes\\)`));
@@ -140,16 +140,16 @@ for n in (4, 8):
     }
   });
 
-  test('source lines stay out of the page when they are not wanted', () => {
+  test('source lines are left out with --no-source', () => {
     heaptide('flamegraph', '--no-source', '-o', 'bare.html', 'heaptide-job.py.1.tide');
-    const sources = (name) => dataOf(join(place, name)).locations.source.filter(Boolean);
+    const sources = (name) => dataOf(join(directory, name)).locations.source.filter(Boolean);
     assert.deepEqual(sources('bare.html'), []);
     assert.ok(sources('heaptide-flamegraph-job.py.1.html').includes('kept.append([None] * 1_000_000)'));
   });
 
-  test('the page about a heap leads to the line that allocated, which the recording knows', async () => {
+  test('the heap page leads to the allocation site in the recording', async () => {
     writeFileSync(
-      join(place, 'shop.py'),
+      join(directory, 'shop.py'),
       [
         'import heaptide',
         'class Order:',
@@ -162,7 +162,7 @@ for n in (4, 8):
     );
     heaptide('run', '--objects', '-o', 'shop.tide', 'shop.py');
     heaptide('heap', 'explore', '-o', 'shop.html', 'shop.heap');
-    const { page, requests, errors, close } = await open(browser, join(place, 'shop.html'));
+    const { page, requests, errors, close } = await open(browser, join(directory, 'shop.html'));
     await page.getByRole('button', { name: 'bytearray', exact: true }).first().click();
     await drawn(page);
     await page.locator('.instances').getByRole('button').filter({ hasText: '0x' }).first().click();

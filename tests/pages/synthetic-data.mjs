@@ -1,20 +1,20 @@
-/** Pages with made-up data: the committed templates, and data as `report::json::flame` writes it. */
+/** Builds pages from the committed templates and synthetic data in the form that `report::json::flame` writes. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
 
-const PLACE = 'HEAPTIDE-DATA-GOES-HERE';
+const PLACEHOLDER = 'HEAPTIDE-DATA-GOES-HERE';
 
-/** Writes a page of a kind (`flamegraph`, `table`) with this data, and returns its path. */
-export function pageOf(folder, kind, data, name = kind) {
-  const template = readFileSync(new URL(`../../web/dist/${kind}.html`, import.meta.url), 'utf8');
+/** Writes a page from a template (`flamegraph`, `table`) with this data, and returns its path. */
+export function pageOf(folder, templateName, data, name = templateName) {
+  const template = readFileSync(new URL(`../../web/dist/${templateName}.html`, import.meta.url), 'utf8');
   const packed = deflateRawSync(Buffer.from(JSON.stringify(data))).toString('base64');
   const path = join(folder, `${name}.html`);
-  writeFileSync(path, template.replace(PLACE, () => packed));
+  writeFileSync(path, template.replace(PLACEHOLDER, () => packed));
   return path;
 }
 
-/** The data inside a page. */
+/** Returns the data in a page. */
 export function dataOf(path) {
   const [, text] = /id="data">([^<]*)</.exec(readFileSync(path, 'utf8'));
   return JSON.parse(inflateRawSync(Buffer.from(text, 'base64')).toString());
@@ -47,8 +47,8 @@ const process = (more) => ({
 });
 
 /**
- * Data of a tree. `frames` are [parent, function, file, line] with the root as number 0; `own` are
- * [frame, thread, peak, leaked, total], with one allocation for each byte size that is not 0. `lives` are
+ * Builds the data of a call tree. `frames` are [parent, function, file, line], where 0 is the root. `own` are
+ * [frame, thread, peak, leaked, total], with one allocation for each size other than 0. `lives` are
  * [entry of own, birth, death, bytes] in four bins of half a second each.
  */
 export function syntheticData({ frames, own, threads = ['MainThread'], head = {}, first = {}, lives }) {
@@ -62,22 +62,22 @@ export function syntheticData({ frames, own, threads = ['MainThread'], head = {}
     return known.get(value);
   };
   const locations = { function: [], file: [], line: [], module: [], import_system: [], library: [], source: [] };
-  const places = new Map();
+  const numbers = new Map();
   const nodes = { up: [0], place: [-1] };
   frames.forEach(([parent, name, file, line], at) => {
     const key = `${name}\n${file}\n${line}`;
-    if (!places.has(key)) {
-      places.set(key, locations.line.length);
+    if (!numbers.has(key)) {
+      numbers.set(key, locations.line.length);
       locations.function.push(text(name));
       locations.file.push(text(file));
       locations.line.push(line);
       locations.module.push(text(file.split('/')[2] ?? 'job'));
       locations.import_system.push(file.startsWith('<frozen importlib') ? 1 : 0);
-      locations.library.push(file.endsWith('.c') ? text('/usr/lib/libmade.so') : -1);
+      locations.library.push(file.endsWith('.c') ? text('/usr/lib/libtest.so') : -1);
       locations.source.push('');
     }
     nodes.up.push(at + 1 - parent);
-    nodes.place.push(places.get(key));
+    nodes.place.push(numbers.get(key));
   });
   const entries = [...own].sort((one, other) => one[0] - other[0] || one[1] - other[1]);
   const column = (at) => entries.map((entry) => entry[at] ?? 0);
@@ -135,8 +135,8 @@ function livesOf(lives, own, entries) {
 }
 
 /**
- * A comparison: `own` is `[frame, bytes before, bytes after]`, the same in every measure. `variance`: of each of these bytes,
- * in square KiB.
+ * Builds the data of a comparison. `own` is `[frame, bytes before, bytes after]`, the same in every measure; `variance` is
+ * that of each size, in square KiB.
  */
 export function syntheticDiff({ frames, own, variance }) {
   const entries = own.flatMap(([frame, before, after]) => [
@@ -172,8 +172,8 @@ export function syntheticDiff({ frames, own, variance }) {
 }
 
 /**
- * A tree with so many frames, always the same. Every fourth row branches into three of about the same size, so that
- * thousands of frames are wide enough to be seen at once: the worst that a screen can be asked for.
+ * Builds a tree with `nFrames` frames, always the same. Every fourth row branches into three frames of about the same size,
+ * so that thousands of frames are wide enough to be visible at once: the worst case for drawing.
  */
 export function large(nFrames) {
   let state = 1;

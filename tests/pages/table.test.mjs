@@ -1,4 +1,4 @@
-/** The table in a browser. */
+/** Tests the table in a browser. */
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
@@ -38,7 +38,7 @@ const cells = async (page, column) => {
 };
 
 describe('the table', () => {
-  test('asks no network for anything and shows the numbers of its data', async () => {
+  test('makes no network requests and shows the numbers of its data', async () => {
     const { page, requests, errors, close } = await small();
     assert.deepEqual(await page.locator('tbody td.own .size').allInnerTexts(), ['6.00 MB', '2.00 MB', '1.00 MB', '0 B']);
     assert.deepEqual(await page.locator('tbody td.total .size').allInnerTexts(), ['6.00 MB', '2.00 MB', '9.00 MB', '6.00 MB']);
@@ -47,7 +47,7 @@ describe('the table', () => {
     await close();
   });
 
-  test('sizes and their shares are whole, in a wide window and in a narrow one', async () => {
+  test('shows sizes and shares completely in wide and narrow windows', async () => {
     for (const width of [1280, 800, 390]) {
       const { page, close } = await small({ viewport: { width, height: 800 } });
       const cut = await page
@@ -58,7 +58,7 @@ describe('the table', () => {
     }
   });
 
-  test('sorts by a column, and the other way round', async () => {
+  test('sorts by a column in both directions', async () => {
     const { page, close } = await small();
     const sizes = () => cells(page, 'total .size');
     await page.getByRole('button', { name: 'Total', exact: true }).click();
@@ -78,7 +78,7 @@ describe('the table', () => {
     await close();
   });
 
-  test('searches by a regular expression and copies what is left as CSV', async () => {
+  test('searches by a regular expression and copies the found rows as CSV', async () => {
     const { page, close } = await small({ permissions: ['clipboard-read', 'clipboard-write'] });
     await page.keyboard.press('/');
     await page.keyboard.type('^load');
@@ -91,7 +91,7 @@ describe('the table', () => {
     await close();
   });
 
-  test('makes only the rows that can be seen', async () => {
+  test('renders only the visible rows', async () => {
     const { page, close } = await open(browser, pageOf(pages, 'table', large(50_000), 'large-table'));
     const [n, rows] = await page.evaluate(() => [
       Number(document.querySelector('.rows table').getAttribute('aria-rowcount')),
@@ -103,7 +103,7 @@ describe('the table', () => {
     await close();
   });
 
-  test('a finding leaves the rows of its place', async () => {
+  test('shows only the rows of a finding after a click on it', async () => {
     const place = { function: 'parse', file: '/srv/lib/parse.py', line: 5 };
     const finding = { kind: 'holds_most', what: 'parse holds most', evidence: [], advice: '', place, caller: null, node: 3 };
     const data = syntheticData({ ...SMALL, head: { findings: [finding] } });

@@ -1,11 +1,11 @@
-/** Intervals of time: dragged on the chart of a flame graph or a table, and as two marks on a timeline. */
+/** Tests time intervals: dragged on the chart of a flame graph or a table, and as two marks on a timeline. */
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { drag, drawn, folder, hashOf, hover, launch, open } from './browser.mjs';
 import { syntheticData, pageOf } from './synthetic-data.mjs';
 
-// keep holds 1 MB more in each bin; scratch has 4 MB in the second bin only.
+// keep allocates 1 MB more in each bin; scratch has 4 MB in the second bin only.
 const SMALL = {
   frames: [
     [0, '<module>', '/srv/job/job.py', 10],
@@ -27,14 +27,14 @@ const SMALL = {
 };
 
 let browser;
-let place;
+let directory;
 before(async () => {
   browser = await launch();
-  place = folder();
+  directory = folder();
 });
 after(async () => {
   await browser.close();
-  rmSync(place, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
 /** Two processes of two threads. */
@@ -50,12 +50,12 @@ function session() {
   return data;
 }
 
-const kind = (name, options = {}) => open(browser, pageOf(place, name, syntheticData(SMALL), `${name}-lives`), { reducedMotion: 'reduce', ...options });
-const timeline = (options = {}) => open(browser, pageOf(place, 'timeline', session()), { reducedMotion: 'reduce', ...options });
+const openPage = (name, options = {}) => open(browser, pageOf(directory, name, syntheticData(SMALL), `${name}-lives`), { reducedMotion: 'reduce', ...options });
+const timeline = (options = {}) => open(browser, pageOf(directory, 'timeline', session()), { reducedMotion: 'reduce', ...options });
 
 describe('an interval', () => {
-  test('is dragged on the chart of the flame graph: what was allocated in it and is alive at its end', async () => {
-    const { page, requests, errors, close } = await kind('flamegraph');
+  test('dragged on the flame graph shows the blocks allocated in it and live at its end', async () => {
+    const { page, requests, errors, close } = await openPage('flamegraph');
     await drag(page, 0.26, 0.74);
     assert.match(await hashOf(page), /#from=1&to=3/);
     assert.match(await hover(page, 0.5, 0), /2\.00 MB \(2,000,000 bytes\)/);
@@ -71,8 +71,8 @@ describe('an interval', () => {
     await close();
   });
 
-  test('is chosen with the keyboard, and taken away by Escape or a click', async () => {
-    const { page, close } = await kind('flamegraph');
+  test('is selected with the keyboard, and removed by Escape or a click', async () => {
+    const { page, close } = await openPage('flamegraph');
     await page.keyboard.press('r');
     await page.keyboard.press('ArrowRight');
     assert.match(await hashOf(page), /to=2/);
@@ -89,7 +89,7 @@ describe('an interval', () => {
   });
 
   test('restricts the rows of the table', async () => {
-    const { page, close } = await kind('table', { hash: '#from=1&to=2&grouping=function' });
+    const { page, close } = await openPage('table', { hash: '#from=1&to=2&grouping=function' });
     const sizes = () => page.locator('.rows tbody td.own .size').allInnerTexts();
     assert.deepEqual(await sizes(), ['4.00 MB', '1.00 MB', '0 B']);
     await drag(page, 0.5, 1);
@@ -98,17 +98,17 @@ describe('an interval', () => {
     await close();
   });
 
-  test('in an address that makes no sense is none', async () => {
+  test('is ignored if the address is invalid', async () => {
     for (const hash of ['#from=3&to=1', '#from=1&to=99', '#from=1', '#from=x&to=2']) {
-      const { page, errors, close } = await kind('flamegraph', { hash });
+      const { page, errors, close } = await openPage('flamegraph', { hash });
       assert.equal(await page.locator('#interval').count(), 0, hash);
       assert.deepEqual(errors, []);
       await close();
     }
   });
 
-  test('without data for it cannot be dragged', async () => {
-    const { page, errors, close } = await open(browser, pageOf(place, 'flamegraph', syntheticData({ ...SMALL, lives: undefined }), 'no-lives'));
+  test('cannot be dragged without data of lifetimes', async () => {
+    const { page, errors, close } = await open(browser, pageOf(directory, 'flamegraph', syntheticData({ ...SMALL, lives: undefined }), 'no-lives'));
     await drag(page, 0.26, 0.74);
     assert.doesNotMatch(await hashOf(page), /from|to=/);
     assert.deepEqual(errors, []);
@@ -117,7 +117,7 @@ describe('an interval', () => {
 });
 
 describe('the timeline', () => {
-  test('asks no network for anything and makes no mistake while it is used', async () => {
+  test('makes no network requests and raises no errors while it is used', async () => {
     const { page, requests, errors, close } = await timeline();
     for (const key of ['k', 'u', 'k', 'u', 'v', 'w', 'i', 'l', 'v', 'g', '2', 'r', 'ArrowLeft', 'x', 'd', '?', 'Escape']) await page.keyboard.press(key);
     await drawn(page);
@@ -125,11 +125,11 @@ describe('the timeline', () => {
     await close();
   });
 
-  test('says which process and which stack grew between two marks', async () => {
+  test('shows which process and which stack grew between two marks', async () => {
     const { page, close } = await timeline();
     const growth = page.locator('[data-figure="growth"]');
     const sizes = () => page.locator('.rows tbody td.change .size').allInnerTexts();
-    // At first from the start to the peak.
+    // By default from the start to the peak.
     assert.equal(await growth.innerText(), '+6.00 MB');
     await drag(page, 0.26, 0.52);
     await drawn(page);
@@ -147,7 +147,7 @@ describe('the timeline', () => {
     await close();
   });
 
-  test('shows processes on top of each other or each in a chart', async () => {
+  test('shows processes stacked or in separate charts', async () => {
     const { page, close } = await timeline();
     assert.equal(await page.locator('.uplot').count(), 1);
     await page.getByRole('radio', { name: 'Side by side' }).click();
@@ -158,7 +158,7 @@ describe('the timeline', () => {
     await close();
   });
 
-  test('shows what grew as a graph too', async () => {
+  test('also shows growth as a graph', async () => {
     const { page, close } = await timeline({ hash: '#from=1&to=2&view=graph' });
     assert.match(await hover(page, 0.3, 2), /scratch[\s\S]*change\s+\+4\.00 MB \(new\)/);
     await close();
@@ -169,7 +169,7 @@ describe('the timeline', () => {
     const data = session();
     data.head.processes[1].command_line = name;
     data.head.processes[0].command_line = name;
-    const { page, requests, errors, close } = await open(browser, pageOf(place, 'timeline', data, 'hostile-timeline'), { hash: '#layout=side' });
+    const { page, requests, errors, close } = await open(browser, pageOf(directory, 'timeline', data, 'hostile-timeline'), { hash: '#layout=side' });
     assert.equal(await page.locator('h1').innerText(), name);
     assert.match(await page.locator('figcaption').first().innerText(), /onerror/);
     assert.equal(await page.locator('img').count(), 0);

@@ -1,6 +1,6 @@
-/* One call of a hooked C library function, chosen by its name: what the shared library and the extension module of the
- * same tests have in common. The calls leave the including library through its own import slots, which is what is
- * under test. Besides the result a caller learns what `errno` was afterwards, and what was stored into a variable of ours.
+/* Calls a hooked function of the C library by its name, for the shared library and the extension module of the tests.
+ * The calls go through the import slots of the including library, which are under test. The answer also holds `errno`
+ * after the call, and the value that the call stored through a pointer.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1
@@ -26,7 +26,7 @@ struct answer {
 #define IS(known) (strcmp(name, known) == 0)
 #define P(index) ((void *)argument[index])
 
-/* The C library allocates inside of these. */
+/* Functions inside which the C library allocates. */
 static uintptr_t library_call(const char *name, const uintptr_t *argument, struct answer *answer)
 {
     if (IS("strdup")) {
@@ -38,7 +38,7 @@ static uintptr_t library_call(const char *name, const uintptr_t *argument, struc
         return (uintptr_t)copy;
     }
     if (IS("getline")) {
-        /* The line buffer's final size is stored: the caller compares it with what was recorded. */
+        /* Stores the final size of the line buffer, which the test compares with the record. */
         char *line = NULL;
         size_t size = 0;
         ssize_t length = getline(&line, &size, P(0));
@@ -71,8 +71,8 @@ static uintptr_t chosen_call(const char *name, const uintptr_t *argument, struct
     return library_call(name, argument, answer);
 }
 
-/* `stored` begins as an address where nothing can be, so that a hook which believes a failed call is found out. */
-static void hooked_call(const char *name, const uintptr_t *argument, int error_before, struct answer *answer)
+/* `stored` starts as an impossible address, so that a hook that records a failed call is detected. */
+static void checked_call(const char *name, const uintptr_t *argument, int error_before, struct answer *answer)
 {
     answer->stored = 0xdead0;
     errno = error_before;
@@ -80,7 +80,7 @@ static void hooked_call(const char *name, const uintptr_t *argument, int error_b
     answer->error = errno;
 }
 
-/* How many of so many rounds came back from the hooks with another errno. */
+/* Counts the calls of `n_rounds` rounds after which errno had changed. */
 static void *count_errno_changes(void *n_rounds)
 {
     uintptr_t n_changes = 0;
@@ -102,7 +102,7 @@ static void *count_errno_changes(void *n_rounds)
     return (void *)n_changes;
 }
 
-/* The same in a thread of its own, whose first event has more to do. */
+/* The same in a new thread, whose first event takes another path through the hooks. */
 static uintptr_t count_errno_changes_in_a_thread(uintptr_t n_rounds)
 {
     pthread_t thread;

@@ -1,4 +1,4 @@
-"""The hooked functions for Python programs, by ctypes or as a module: whichever library the command line names."""
+"""Calls hooked functions from Python, through the library or the extension module that the command line names."""
 
 import ctypes
 import sys
@@ -39,10 +39,10 @@ else:
 
 
 def ask(name, *arguments, error_before=0):
-    """Call a function and tell everything about its answer."""
+    """Call a function and return its whole answer."""
     return Answer(*_call(name, error_before, *[argument % 2**64 for argument in arguments]))
 
 
 def call(name, *arguments):
-    """Call a function and tell its result: for most the address of a block."""
+    """Call a function and return its result, for most functions the address of a block."""
     return ask(name, *arguments).result

@@ -1,9 +1,9 @@
-/* The hooked functions as a shared library, to be driven by ctypes. */
+/* The hooked functions as a shared library for ctypes. */
 #include "allocator_calls.h"
 
 void call(const char *name, const uintptr_t *argument, int error_before, struct answer *answer)
 {
-    hooked_call(name, argument, error_before, answer);
+    checked_call(name, argument, error_before, answer);
 }
 
 uintptr_t errno_changes(uintptr_t n_rounds, int in_a_thread)

@@ -15,7 +15,7 @@ static PyObject *call(PyObject *self, PyObject *arguments)
     uintptr_t argument[N_ARGUMENTS];
     for (int at = 0; at < N_ARGUMENTS; at++) argument[at] = given[at];
     struct answer answer;
-    hooked_call(name, argument, error_before, &answer);
+    checked_call(name, argument, error_before, &answer);
     return Py_BuildValue("KKi", (unsigned long long)answer.result, (unsigned long long)answer.stored, answer.error);
 }
 

@@ -1,7 +1,7 @@
-"""Drives every hooked function with sizes that nothing else asks for, and prints what the functions answered.
+"""Calls every hooked function with unique sizes, and prints the results.
 
-Each scenario is a function. It returns the addresses and error numbers that the C library gave it; what it leaves
-allocated on purpose is a leak of that very function. No size stands in two scenarios.
+Each scenario is a function. It returns the addresses and error numbers from the C library; blocks that it leaves
+allocated on purpose are leaks of that function. No size is used in two scenarios.
 """
 
 import ctypes
@@ -82,7 +82,7 @@ def realloc_in_place():
     return {"old": old, "new": new}
 
 
-# More than can be free behind a block: libc gives back what is beyond 64 MB at the latest. Printed in MB without rest.
+# More than can be free after a block: libc returns free memory beyond 64 MB to the kernel. Sizes print exactly in MB.
 def realloc_moved():
     old = call("malloc", 3_019)
     return {"old": old, "new": call("realloc", old, 100_003_000)}
@@ -184,7 +184,7 @@ def munmap_end():
 
 
 def munmap_of_several():
-    """Three neighbours; one call takes the end of the first, all of the second and the front of the third."""
+    """Unmap the end of one mapping, all of the next and the front of a third with one call."""
     space = map_pages(30)
     call("munmap", space, 30 * PAGE)
     first, second, third = (map_pages(10, ANONYMOUS | FIXED, at=space + n * 10 * PAGE) for n in range(3))
@@ -229,7 +229,7 @@ def mremap_shrinks():
 
 
 def mremap_onto_a_mapping():
-    """Moves onto the middle of another mapping, whose ends stay."""
+    """Move a mapping onto the middle of another, whose ends stay."""
     old, target = map_pages(18), map_pages(60)
     new = call("mremap", old, 18 * PAGE, 18 * PAGE, MAYMOVE | REMAP_FIXED, target + 20 * PAGE)
     return {"old": old, "target": target, "new": new}
@@ -246,7 +246,7 @@ def mremap_that_leaves_the_old():
 
 
 def mremap_that_fails():
-    """It may not move, and there is no room behind it."""
+    """Grow a mapping that may not move, with no free memory after it."""
     space = map_pages(45)
     answer = ask("mremap", space, 22 * PAGE, 23 * PAGE, 0)
     return {"mapping": space, "result": answer.result, "error": answer.error}
@@ -289,9 +289,9 @@ def error_numbers():
 
 
 def munmap_of_a_part_of_a_page():
-    """The kernel releases whole pages, however few of their bytes are named.
+    """Unmap a page and one byte: the kernel releases whole pages.
 
-    The last scenario, so that nothing is mapped over what it leaves.
+    This is the last scenario, so that nothing is mapped over the released pages.
     """
     mapping = map_pages(2)
     call("munmap", mapping, PAGE + 1)
@@ -299,19 +299,19 @@ def munmap_of_a_part_of_a_page():
 
 
 def leave_room_for_objects():
-    """Make sure that Python's allocator does not ask for an arena in the middle of a scenario."""
+    """Make sure that Python's allocator maps no arena during a scenario."""
     blocks = [bytes(440) for _ in range(9_000)]
     return blocks[::3_000]
 
 
 def main():
     room = leave_room_for_objects()
-    ask("free", 0)  # ctypes prepares something at the first call
+    ask("free", 0)  # ctypes allocates at the first call
     scenarios = [value for value in globals().values() if getattr(value, "__module__", "") == "__main__"]
     helpers = {map_pages, map_file, leave_room_for_objects, main}
-    told = {scenario.__name__: scenario() for scenario in scenarios if scenario not in helpers}
-    told["errors"] = {"EBADF": EBADF, "EEXIST": EEXIST, "EINVAL": EINVAL, "ENOMEM": ENOMEM}
-    json.dump({"page": PAGE, "failed": FAILED, **told}, sys.stdout)
+    results = {scenario.__name__: scenario() for scenario in scenarios if scenario not in helpers}
+    results["errors"] = {"EBADF": EBADF, "EEXIST": EEXIST, "EINVAL": EINVAL, "ENOMEM": ENOMEM}
+    json.dump({"page": PAGE, "failed": FAILED, **results}, sys.stdout)
     del room
 
 

@@ -1,9 +1,9 @@
-/* One function, called from two places so that it finds its caller in different distances although all it calls stands at
-   the same place of the stack, and what it left there at the last call is still there. */
+/* Calls one function from two callers at different distances on the stack. The functions it calls always use the same
+   stack memory, which still holds the return addresses of the previous call. */
 #include <stdlib.h>
 
 #define KEPT __attribute__((noinline, noclone))
-/* Behind a call, so that it is no jump and the frame of the caller stays. */
+/* After a call, so that the compiler does not turn it into a jump and drop the frame of the caller. */
 #define STAY() __asm__ volatile("" ::: "memory")
 
 KEPT static void make(size_t size) {
@@ -32,7 +32,7 @@ KEPT static void from_far(size_t room, size_t size) {
     STAY();
 }
 
-/* Blocks of `size` and each size above, from far and from near in turn. Returns how many. */
+/* Allocates blocks of increasing sizes, alternately from far and from near. Returns the number of blocks. */
 size_t alternate(size_t size) {
     size_t n_blocks = 0;
     for (size_t more = 0; more <= 320; more += 16) {

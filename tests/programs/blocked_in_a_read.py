@@ -1,6 +1,6 @@
-"""One thread, inside a system call nearly all the time: reads lines, answers each with its length and an allocation.
+"""Spends nearly all its time in one system call: reads lines, and for each allocates a block and prints the length.
 
-`threading` is not imported: whoever enters this process must not make its own thread the main one.
+`threading` is not imported, to check that attaching does not make its own thread the main one.
 """
 
 import os

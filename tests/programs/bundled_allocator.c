@@ -1,5 +1,5 @@
-/* A library that looks like one with an allocator linked into it: it imports what allocators need and says what
- * mimalloc says. What it takes from the kernel is its arena. */
+/* Resembles a library with an allocator linked into it: it imports the functions that allocators need and contains a
+ * message of mimalloc. The memory it maps is its arena. */
 #include <stddef.h>
 #include <sys/mman.h>
 

@@ -1,6 +1,6 @@
-"""Eight threads, the main one among them, that compute and print until standard input ends; each checks its own results.
+"""Computes and prints in eight threads, including the main one, until standard input ends; each checks its results.
 
-Every line has a number, so that a lost one is noticed. The last line says whether all results were right.
+Lines are numbered, so that a missing one is noticed. The last line reports whether all results were right.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-/* Calls `malloc` without having one: which it gets is decided by how this library and its dependency are loaded. */
+/* Calls `malloc` without defining one: the flags with which it and its dependency are loaded decide which it gets. */
 #include <stdlib.h>
 
 static void *last;

@@ -1,4 +1,4 @@
-/* A library that others depend on or load as a plugin. */
+/* A library that other libraries depend on or load as a plugin. */
 #include <stdlib.h>
 
 void *dependency_allocate(size_t size)

@@ -1,4 +1,4 @@
-/* A library with a dependency, which also asks the linker questions whose answers depend on who asks. */
+/* A library with a dependency, which also calls dlsym where the result depends on the caller. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -20,21 +20,21 @@ const char *who_am_i(void)
     return "dependent";
 }
 
-/* The next one after ourselves, which is our dependency's. */
+/* The next definition after this library, which is that of the dependency. */
 const char *who_is_next(void)
 {
     const char *(*next)(void) = (const char *(*)(void))dlsym(RTLD_NEXT, "who_am_i");
     return next == NULL ? "nobody" : next();
 }
 
-/* The first one in our own scope: loaded with RTLD_LOCAL, nobody else can see us. */
+/* The first definition in the scope of this library, which is its own: it is loaded with RTLD_LOCAL. */
 const char *who_is_first(void)
 {
     const char *(*first)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "who_am_i");
     return first == NULL ? "nobody" : first();
 }
 
-/* What the linker says about a name that does not exist. */
+/* The linker's error message about a name that does not exist. */
 const char *complaint_about(const char *name)
 {
     dlerror();

@@ -1,7 +1,7 @@
-"""Allocates the same blocks on the same lines in every run: kept, temporary, grown, mapped, in a second thread, on deep stacks.
+"""Allocates the same blocks on the same lines in every run: kept, temporary, grown, mapped, and in a second thread.
 
-What Python itself allocates on the way is not the same under every profiler; what the functions below allocate is. All
-of it is larger than what pymalloc hands out, so that every profiler sees it as a call of malloc or mmap.
+Python's own allocations differ between profilers; those of the functions below do not. All of these blocks are too
+large for pymalloc, so that every profiler records a call of malloc or mmap.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ kept = []
 
 
 def make_room():
-    """Leave free room in Python's own pools, so that no arena is mapped by chance on a line that matters."""
+    """Leave free memory in Python's pools, so that no arena is mapped on a line that is compared."""
     objects = list(map(float, range(200_000)))
     return objects[::2]
 
@@ -22,7 +22,7 @@ def keep(size):
     kept.append(bytearray(size))
 
 
-def come_and_go(size):
+def allocate_and_free(size):
     return len(bytearray(size))
 
 
@@ -41,7 +41,7 @@ class Table:
     def __init__(self):
         self.rows = [bytearray(3 * KIB) for _ in range(40)]
 
-    def forget_half(self):
+    def drop_half(self):
         del self.rows[::2]
 
 
@@ -54,7 +54,7 @@ def map_and_release_half():
 def work():
     for size in range(10 * KIB, 20 * KIB, KIB):
         keep(size)
-        come_and_go(2 * size)
+        allocate_and_free(2 * size)
 
 
 libc = ctypes.CDLL(None)
@@ -70,14 +70,14 @@ def map_and_close():
 def main():
     work()
     table = Table()
-    table.forget_half()
+    table.drop_half()
     kept.append(deep(30, 5 * KIB))
     grow(7 * KIB)
     map_and_release_half()
     worker = threading.Thread(target=work, name="worker")
     worker.start()
     worker.join()
-    come_and_go(4000 * KIB)
+    allocate_and_free(4000 * KIB)
     map_and_close()
     del kept[::3]
     return table

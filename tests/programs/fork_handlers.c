@@ -1,4 +1,4 @@
-/* A library whose fork handlers allocate and release, as those of numerical libraries do. */
+/* A library whose fork handlers allocate and free, like those of numerical libraries. */
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-"""Forks again and again while four threads allocate; every child runs Python and leaves, in one of three ways."""
+"""Forks repeatedly while four threads allocate; every child runs Python and exits in one of three ways."""
 
 import os
 import sys
@@ -6,16 +6,16 @@ import threading
 import time
 import warnings
 
-warnings.simplefilter("ignore", DeprecationWarning)  # Python itself warns of forks with threads from 3.12 on.
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn about forks with threads.
 N_FORKS = int(sys.argv[1])
 sys.setswitchinterval(1e-5)
-going_on = True  # Not an Event: its lock may be held when a child is forked.
+is_running = True  # Not an Event: its lock may be held when a child is forked.
 
 
 def allocate():
     held = []
-    # The pauses keep the capture small; most forks meet a thread that is allocating all the same.
-    while going_on:
+    # The pauses keep the capture small; still, a thread is allocating during most forks.
+    while is_running:
         time.sleep(0.001)
         held = [bytes(3000 + len(held)) for _ in range(30)]
 
@@ -29,7 +29,7 @@ def child(turn):
         os._exit(7)
     if turn % 3 == 1:
         os.execv("/bin/sh", ["sh", "-c", "exit 7"])
-    # The third way is the ordinary one: handlers, threads, finalization.
+    # The third exit runs handlers, joins threads and finalizes the interpreter.
     sys.exit(7)
 
 
@@ -42,7 +42,7 @@ for turn in range(N_FORKS):
     if pid == 0:
         child(turn)
     codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-going_on = False
+is_running = False
 for thread in threads:
     thread.join()
 marked = [bytes(1_234_567) for _ in range(11)]

@@ -1,6 +1,5 @@
-/* Looks into the import slots of all loaded libraries, independently of the profiler: how many of them lead into the
- * library that holds a given address. And calls through slots of its own, directly and by a pointer kept from before, and
- * loads libraries on a thread that Python does not know.
+/* Counts, independently of the profiler, the import slots of all loaded libraries that point into a given library.
+ * Also calls through its own slots, directly and by a kept pointer, and loads libraries on a native thread.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -12,9 +11,9 @@
 #include <stdlib.h>
 
 #ifdef __aarch64__
-#define IS_SLOT(kind) ((kind) == R_AARCH64_JUMP_SLOT || (kind) == R_AARCH64_GLOB_DAT || (kind) == R_AARCH64_ABS64)
+#define IS_SLOT(type) ((type) == R_AARCH64_JUMP_SLOT || (type) == R_AARCH64_GLOB_DAT || (type) == R_AARCH64_ABS64)
 #else
-#define IS_SLOT(kind) ((kind) == R_X86_64_JUMP_SLOT || (kind) == R_X86_64_GLOB_DAT || (kind) == R_X86_64_64)
+#define IS_SLOT(type) ((type) == R_X86_64_JUMP_SLOT || (type) == R_X86_64_GLOB_DAT || (type) == R_X86_64_64)
 #endif
 
 struct search {
@@ -69,14 +68,14 @@ static int count_slots(struct dl_phdr_info *info, size_t size, void *data)
             if (entry->d_tag == DT_JMPREL) jmprel = entry->d_un.d_ptr;
             if (entry->d_tag == DT_PLTRELSZ) jmprel_length = entry->d_un.d_val;
         }
-        /* The kernel's own library keeps offsets and has no slots of ours. */
+        /* The kernel's vDSO holds offsets instead of addresses, and has no slots. */
         if (rela > info->dlpi_addr) count_in(search, info->dlpi_addr, rela, rela_length);
         if (jmprel > info->dlpi_addr) count_in(search, info->dlpi_addr, jmprel, jmprel_length);
     }
     return 0;
 }
 
-/* Slots of other libraries that lead into the library of `target`; with 0 the number of all slots. */
+/* Counts the slots of other libraries that point into the library of `target`, or with 0 all slots. */
 size_t slots_into(uintptr_t target)
 {
     struct search search = {.target = target, .start = 1, .end = 1};
@@ -88,7 +87,7 @@ size_t slots_into(uintptr_t target)
 static void *(*volatile kept_malloc)(size_t);
 static void (*volatile kept_free)(void *);
 
-/* The address of `malloc`, as a program that keeps function pointers has it. */
+/* Keeps the addresses of `malloc` and `free`, like a program that stores function pointers. */
 uintptr_t keep_pointers(void)
 {
     kept_malloc = malloc;
@@ -119,7 +118,7 @@ static pthread_t loader;
 static atomic_int loads_on;
 static atomic_size_t n_loads;
 
-static void *load_for_ever(void *path)
+static void *load_repeatedly(void *path)
 {
     while (atomic_load(&loads_on)) {
         void *library = dlopen(path, RTLD_NOW);
@@ -131,11 +130,11 @@ static void *load_for_ever(void *path)
     return NULL;
 }
 
-/* Another thread loads this library, asks it for a function and unloads it, until `stop_loading`. */
+/* Starts a thread that loads this library, resolves a function and unloads it, until `stop_loading`. */
 int start_loading(const char *path)
 {
     atomic_store(&loads_on, 1);
-    return pthread_create(&loader, NULL, load_for_ever, (void *)path);
+    return pthread_create(&loader, NULL, load_repeatedly, (void *)path);
 }
 
 size_t stop_loading(void)

@@ -1,4 +1,4 @@
-/* What a profiler may have changed inside the interpreter: its allocators, and how code objects are freed. */
+/* Returns what a profiler may change in the interpreter: its allocators, and the deallocator of code objects. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 

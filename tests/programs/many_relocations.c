@@ -1,5 +1,4 @@
-/* A library that takes the loader long to load: tens of thousands of slots with addresses of functions, half of them
-   ones that Heaptide hooks. */
+/* A library that takes the loader long to load: it has tens of thousands of slots for functions, half of them hooked. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-// Allocations while C++ exceptions fly: in a handler, and in a destructor that runs while the stack is unwound.
+// Allocates during C++ exceptions: in a handler, and in a destructor that runs while the stack is unwound.
 #include <cstdlib>
 #include <stdexcept>
 

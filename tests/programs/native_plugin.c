@@ -1,4 +1,4 @@
-/* One library under two names: which of its functions allocates depends on how it was compiled. */
+/* A library whose allocating function is named by the compiler flag FUNCTION. */
 #include <stdlib.h>
 
 static void *volatile kept;

@@ -1,14 +1,14 @@
-/* Functions whose names are to be found on native stacks, in the order in which they call each other. */
+/* Functions that call each other in a known order, whose names native stacks must show. */
 #include <Python.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define KEPT __attribute__((noinline, noclone))
-/* Behind a call, so that it is no jump and the frame of the caller stays. */
+/* After a call, so that the compiler does not turn it into a jump and drop the frame of the caller. */
 #define STAY() __asm__ volatile("" ::: "memory")
 
-/* The address is kept, so that the compiler cannot leave the allocation out. */
+/* Keeps the address, so that the compiler cannot remove the allocation. */
 static void *volatile kept;
 
 static inline __attribute__((always_inline)) void tiny_inlined(size_t size) {
@@ -22,7 +22,7 @@ KEPT static void leaf_function(size_t size) {
 }
 
 KEPT static void middle_function(size_t size) {
-    /* Room of a size that only the running program knows: the frame is found by the base pointer. */
+    /* A stack allocation of unknown size: the frame is found through the base pointer. */
     volatile char *room = __builtin_alloca(size % 512 + 16);
     room[0] = 1;
     leaf_function(size);
@@ -31,7 +31,7 @@ KEPT static void middle_function(size_t size) {
 
 /* Exported, so that it has a name even in a stripped library. */
 KEPT void native_stacks_outer(size_t size) {
-    /* More alignment than the caller promises: the frame is found through memory. */
+    /* More alignment than the ABI guarantees: the frame is found through memory. */
     volatile char room[64] __attribute__((aligned(64)));
     room[0] = 1;
     middle_function(size);
@@ -79,7 +79,7 @@ KEPT static void *thread_main(void *size) {
     return NULL;
 }
 
-/* A thread that Python knows nothing of. */
+/* A thread that Python does not know. */
 static PyObject *in_a_thread(PyObject *self, PyObject *args) {
     Py_ssize_t size;
     pthread_t thread;
@@ -97,7 +97,7 @@ KEPT static void *calls_python(void *function) {
     return NULL;
 }
 
-/* A thread of C that calls Python. */
+/* A native thread that calls Python. */
 static PyObject *call_back_in_a_thread(PyObject *self, PyObject *function) {
     pthread_t thread;
     Py_BEGIN_ALLOW_THREADS;

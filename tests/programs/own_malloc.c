@@ -1,5 +1,5 @@
-/* A library with a `malloc` of its own, which must go on being the one it calls. With -DVISIBLE it is exported, so that
- * calls go through an import slot; without, the name means nothing to the linker.
+/* A library that defines `malloc` and must keep calling its own. With -DVISIBLE the function is exported and calls go
+ * through an import slot; without it, the linker does not know the name.
  */
 #include <stddef.h>
 
@@ -29,7 +29,7 @@ int is_of_pool(void *block)
     return (char *)block >= pool && (char *)block < pool + sizeof pool;
 }
 
-/* Whether a block of this size, asked for from here, comes from the pool. */
+/* Whether a block of this size, allocated by this library, comes from the pool. */
 int takes_from_its_pool(size_t size)
 {
     void *block = malloc(size);

@@ -1,10 +1,10 @@
-/* Loads a plugin by a bare name, which the linker finds only through this library's own run path. */
+/* Loads a plugin by its file name, which the linker finds only through the run path of this library. */
 #include <dlfcn.h>
 #include <stddef.h>
 
 static void *plugin;
 
-/* What the linker complains of, or NULL. */
+/* Returns the linker's error message, or NULL. */
 const char *load_plugin(const char *name)
 {
     plugin = dlopen(name, RTLD_NOW | RTLD_LOCAL);

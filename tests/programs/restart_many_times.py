@@ -1,4 +1,4 @@
-"""Starts and stops recording many times, in all modes, and prints what the process holds on to after each half."""
+"""Starts and stops recording many times, in all modes, and prints the resources of the process twice on the way."""
 
 import json
 import os
@@ -15,7 +15,7 @@ def held():
     with open("/proc/self/statm") as memory, open("/proc/self/maps") as maps:
         resident_kb = int(memory.read().split()[1]) * PAGE_KB
         n_maps = len(maps.readlines())
-    # The kernel still lists a thread for a moment after it has been waited for.
+    # The kernel lists a thread for a moment after it was joined.
     end = time.monotonic() + 300
     while (n_threads := len(os.listdir("/proc/self/task"))) > 1 and time.monotonic() < end:
         time.sleep(0.001)

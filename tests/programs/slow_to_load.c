@@ -1,4 +1,4 @@
-/* A library that takes the linker long to load: it has many slots to fill, in pages that are read-only afterwards. */
+/* A library that takes the linker long to load: it has many slots to fill, in pages that become read-only. */
 #include <stdlib.h>
 
 #define FUNCTIONS(n) (void *)malloc, (void *)free, (void *)calloc, (void *)realloc,

@@ -1,7 +1,7 @@
-"""Threads that run generators, coroutines, exceptions, fresh code and the collector all at once, for a while.
+"""Runs generators, coroutines, exceptions, new code and the garbage collector in several threads at once.
 
-Prints one number that depends on everything computed and on nothing else: with and without a profiler it is the same.
-Takes the number of rounds of each thread.
+Prints a number that depends only on the computation, so that it is the same with and without a profiler. Takes the
+number of rounds of each thread.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Walks through every way of calling Python, by chance but always the same way, and says what each stack really was.
+"""Calls Python code in every possible way, in a random but reproducible order, and prints the true stacks.
 
-For each of its allocations `bytes(n)` the program asks the interpreter for the frames at that very place. It prints them
-as JSON: n, then name, file and line of each frame from the outermost one in. Takes a seed and a number of allocations.
+For each of its allocations `bytes(n)` the program reads the frames from the interpreter on the same line. It prints
+them as JSON: n, then name, file and line of each frame, outermost first. Takes a seed and a number of allocations.
 """
 
 import contextlib
@@ -94,7 +94,7 @@ def generator(state, depth):
 
 
 @way
-def resume_somebody(state, depth):
+def resume_suspended(state, depth):
     for one in state.rng.sample(state.suspended, min(2, len(state.suspended))):
         with contextlib.suppress(StopIteration, ValueError):
             next(one)

@@ -1,4 +1,4 @@
-/* Threads that Python knows nothing of: allocating, dying with destructors that allocate, and passing blocks on. */
+/* Threads that Python does not know, which allocate, run allocating destructors, and pass blocks to each other. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -10,26 +10,26 @@
 
 #define MAX_THREADS 128
 
-struct job {
+struct task {
     size_t size;
     int n_blocks;
     int tid;
 };
 
-static struct job jobs[MAX_THREADS];
+static struct task tasks[MAX_THREADS];
 
 static void run(int n_threads, void *(*work)(void *), int *tids)
 {
     pthread_t threads[MAX_THREADS];
     for (int at = 0; at < n_threads; at++)
-        if (pthread_create(&threads[at], NULL, work, &jobs[at]) != 0) abort();
+        if (pthread_create(&threads[at], NULL, work, &tasks[at]) != 0) abort();
     for (int at = 0; at < n_threads; at++) {
         pthread_join(threads[at], NULL);
-        if (tids != NULL) tids[at] = jobs[at].tid;
+        if (tids != NULL) tids[at] = tasks[at].tid;
     }
 }
 
-/* For Python threads: blocks that nobody frees. */
+/* Allocates blocks that are never freed; also called from Python threads. */
 void allocate(size_t size, int n_blocks)
 {
     for (int at = 0; at < n_blocks; at++)
@@ -38,31 +38,31 @@ void allocate(size_t size, int n_blocks)
 
 static void *allocate_in_thread(void *data)
 {
-    struct job *job = data;
-    job->tid = gettid();
-    allocate(job->size, job->n_blocks);
+    struct task *task = data;
+    task->tid = gettid();
+    allocate(task->size, task->n_blocks);
     return NULL;
 }
 
-/* Each thread allocates blocks of a size of its own: the first size plus its place. */
+/* Each thread allocates blocks of its own size: the first size plus the thread's number. */
 void allocate_in_threads(int n_threads, size_t first_size, int n_blocks, int *tids)
 {
-    for (int at = 0; at < n_threads; at++) jobs[at] = (struct job){first_size + at, n_blocks, 0};
+    for (int at = 0; at < n_threads; at++) tasks[at] = (struct task){first_size + at, n_blocks, 0};
     run(n_threads, allocate_in_thread, tids);
 }
 
 static atomic_int n_done;
 
-static void *allocate_and_tell(void *data)
+static void *allocate_and_count(void *data)
 {
-    struct job *job = data;
-    allocate(job->size, job->n_blocks);
+    struct task *task = data;
+    allocate(task->size, task->n_blocks);
     atomic_fetch_add(&n_done, 1);
-    for (int n_left = job->tid; n_left > 0; n_left--) sched_yield();
+    for (int n_left = task->tid; n_left > 0; n_left--) sched_yield();
     return NULL;
 }
 
-/* Comes back when all threads have allocated. They end one after the other in the time that follows. */
+/* Returns when all threads have allocated. They end one after the other some time later. */
 void allocate_in_ending_threads(int n_threads, size_t size, int n_blocks)
 {
     pthread_attr_t detached;
@@ -71,8 +71,8 @@ void allocate_in_ending_threads(int n_threads, size_t size, int n_blocks)
     atomic_store(&n_done, 0);
     for (int at = 0; at < n_threads; at++) {
         pthread_t thread;
-        jobs[at] = (struct job){size, n_blocks, at * 10};
-        if (pthread_create(&thread, &detached, allocate_and_tell, &jobs[at]) != 0) abort();
+        tasks[at] = (struct task){size, n_blocks, at * 10};
+        if (pthread_create(&thread, &detached, allocate_and_count, &tasks[at]) != 0) abort();
     }
     while (atomic_load(&n_done) < n_threads) sched_yield();
     pthread_attr_destroy(&detached);
@@ -83,12 +83,12 @@ void allocate_in_ending_threads(int n_threads, size_t size, int n_blocks)
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Allocates and frees in every round of destructors that the C library offers, one byte more each time. */
+/* Allocates and frees in every round of destructors that the C library runs, one byte more each time. */
 static void allocate_at_exit(void *data)
 {
-    struct job *job = data;
-    free(malloc(job->size++));
-    pthread_setspecific(key, job);
+    struct task *task = data;
+    free(malloc(task->size++));
+    pthread_setspecific(key, task);
 }
 
 static void make_key(void)
@@ -96,20 +96,20 @@ static void make_key(void)
     if (pthread_key_create(&key, allocate_at_exit) != 0) abort();
 }
 
-static void *die_with_destructors(void *data)
+static void *end_with_destructors(void *data)
 {
-    struct job *job = data;
-    job->tid = gettid();
-    free(malloc(job->n_blocks));
-    pthread_setspecific(key, job);
+    struct task *task = data;
+    task->tid = gettid();
+    free(malloc(task->n_blocks));
+    pthread_setspecific(key, task);
     return NULL;
 }
 
 void allocate_in_destructors(int n_threads, size_t first_size, size_t size_before, int *tids)
 {
     pthread_once(&once, make_key);
-    for (int at = 0; at < n_threads; at++) jobs[at] = (struct job){first_size, (int)size_before, 0};
-    run(n_threads, die_with_destructors, tids);
+    for (int at = 0; at < n_threads; at++) tasks[at] = (struct task){first_size, (int)size_before, 0};
+    run(n_threads, end_with_destructors, tids);
 }
 
 /* -------------------------------------------------------------- passing on */
@@ -121,10 +121,10 @@ static _Atomic(void *) shared[N_SHARED];
 
 static void *pass_blocks_on(void *data)
 {
-    struct job *job = data;
-    uint64_t state = job->size * 0x9e3779b97f4a7c15u + 1;
+    struct task *task = data;
+    uint64_t state = task->size * 0x9e3779b97f4a7c15u + 1;
     void *own[N_OWN] = {0};
-    for (int round = 0; round < job->n_blocks; round++) {
+    for (int round = 0; round < task->n_blocks; round++) {
         state ^= state << 13, state ^= state >> 7, state ^= state << 17;
         void **slot = &own[state % N_OWN];
         size_t size = sizes[state >> 8 & 3];
@@ -138,7 +138,7 @@ static void *pass_blocks_on(void *data)
             free(*slot);
             *slot = NULL;
         } else {
-            /* What comes back was another thread's, as often as not. */
+            /* The received block often comes from another thread. */
             *slot = atomic_exchange(&shared[state >> 24 & (N_SHARED - 1)], *slot);
         }
     }
@@ -146,10 +146,10 @@ static void *pass_blocks_on(void *data)
     return NULL;
 }
 
-/* Threads that allocate, free and reallocate blocks of few sizes and hand them to each other; all are freed at last. */
+/* Runs threads that allocate, free and reallocate blocks of few sizes and exchange them; all are freed at the end. */
 void pass_blocks(int n_threads, int n_rounds)
 {
-    for (int at = 0; at < n_threads; at++) jobs[at] = (struct job){at + 1, n_rounds, 0};
+    for (int at = 0; at < n_threads; at++) tasks[at] = (struct task){at + 1, n_rounds, 0};
     run(n_threads, pass_blocks_on, NULL);
     for (int at = 0; at < N_SHARED; at++) free(atomic_exchange(&shared[at], NULL));
 }

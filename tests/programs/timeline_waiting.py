@@ -1,28 +1,28 @@
-"""For programs under `heaptide record`: wait until the recording has seen what they did, instead of sleeping."""
+"""Lets programs under `heaptide record` wait until the recording has sampled their size, instead of sleeping."""
 
 import os
 import re
 import time
 
-# Longer than any machine takes. The test then fails by what is missing in the file.
-PATIENCE = 300
+# Seconds: longer than any machine needs. After that the test fails, because the sample is missing in the file.
+LIMIT = 300
 
 
 def text():
-    """The timeline as it is now. Its name is that of the file for functions, without the ending."""
+    """Return the current content of the timeline, whose path is that of the function file without its suffix."""
     with open(os.environ["HEAPTIDE_TIMELINE_FUNCTIONS"][: -len(".functions")]) as file:
         return file.read()
 
 
 def wait_for(is_seen):
-    """Wait until the timeline fulfils a condition."""
-    end = time.monotonic() + PATIENCE
+    """Wait until the timeline fulfils a condition, or the limit is reached."""
+    end = time.monotonic() + LIMIT
     while not is_seen(text()) and time.monotonic() < end:
         time.sleep(0.01)
 
 
 def wait_for_size(mib, is_child=False):
-    """Wait until this process, or the program it belongs to, was seen with this size."""
+    """Wait until the timeline has a sample of at least this size of this process, or of the program it belongs to."""
 
     def is_seen(text):
         pid = os.getpid()
@@ -37,7 +37,7 @@ def wait_for_size(mib, is_child=False):
 
 
 def wait_for_two_samples():
-    """Wait for two more writes: what is in the second happened after this was called."""
+    """Wait for two more writes: the samples of the second were taken after this call."""
     for _ in range(2):
         before = len(text())
         wait_for(lambda text: len(text) > before)

@@ -1,6 +1,6 @@
-/* Objects that are legal and unpleasant: half-built, untracked, with empty fields, with traversal that tells the same
-   twice, tells borrowed references, or refers to itself; a collected type without tp_clear; a type that is not collected
-   and holds references nobody can see. */
+/* Legal but unusual objects: half-built, untracked, with empty fields; whose tp_traverse reports a reference twice, a
+   borrowed reference or the object itself; a collected type without tp_clear; and a type that is not collected and hides
+   its references. */
 #include <Python.h>
 
 typedef struct {
@@ -88,11 +88,11 @@ static PyObject *make(PyObject *module, PyObject *args) {
         return NULL;
     }
     Thing *thing = new_collected(twice);
-    thing->first = PyList_New(3); /* a list whose places are empty */
+    thing->first = PyList_New(3); /* a list whose items are NULL */
     PyObject_GC_Track(thing);
     PyList_Append(kept, (PyObject *)thing);
 
-    thing = new_collected(built); /* half-built: not tracked, and must not be asked */
+    thing = new_collected(built); /* half-built: not tracked, and must not be traversed */
     thing->built = 0;
     PyList_Append(kept, (PyObject *)thing);
 
@@ -102,7 +102,7 @@ static PyObject *make(PyObject *module, PyObject *args) {
 
     thing = PyObject_New(Thing, (PyTypeObject *)hidden);
     thing->first = PyDict_New();
-    thing->second = PyTuple_New(2); /* a tuple whose places are empty */
+    thing->second = PyTuple_New(2); /* a tuple whose items are NULL */
     PyList_Append(kept, (PyObject *)thing);
 
     thing = PyObject_New(Thing, (PyTypeObject *)no_module);

@@ -1,5 +1,7 @@
-"""What happens beside a recording, for runs under a memory checker: jobs with accounts, walks over the heap, libraries
-with an allocator of their own (the first argument names one), recordings that end while threads allocate."""
+"""Exercises job accounts, heap walks and restarted recordings, for runs under valgrind.
+
+The first argument may name a library with a bundled allocator.
+"""
 
 import array
 import ctypes
@@ -14,13 +16,13 @@ from heaptide.leaks import JobTracer
 
 
 class Slotted:
-    """Has its fields in the object itself."""
+    """An object with its fields in slots."""
 
     __slots__ = ("__weakref__", "first", "second")
 
 
 class Plain:
-    """Has a dict, which one of its objects makes its own."""
+    """An object with a dict, which one instance replaces."""
 
     def __init__(self, **fields):
         self.__dict__.update(fields)
@@ -69,7 +71,7 @@ with tempfile.TemporaryDirectory() as folder:
             with tracer.job(name) as traced:
                 job(kept)
             assert traced.retained_bytes > 0 and traced.sites and traced.grown_types
-        # The recording that runs meanwhile, or one of our own where none does.
+        # Records the next job, unless a recording is already running.
         if not heaptide.active():
             with heaptide.Tracker(os.path.join(folder, "own.tide")):
                 job(kept)

@@ -1,4 +1,4 @@
-"""A short program that goes through many corners of recording, for runs under a memory checker."""
+"""Exercises many paths of a recording in a short time, for runs under valgrind."""
 
 import ctypes
 import gc

@@ -1,4 +1,4 @@
-"""A job that allocates with ever new stacks and sizes, so that its capture grows, and says at the end what it made.
+"""Allocates with ever new stacks and sizes, so that its capture grows, and prints a checksum at the end.
 
 usage: varied_allocations.py N_ROUNDS [CODE], where CODE is run after half of the rounds
 """
@@ -12,7 +12,7 @@ checksum = 0
 
 
 def work(seed):
-    """Blocks of sizes that do not repeat, kept for a while: hardly compressible."""
+    """Allocate blocks of irregular sizes and keep them for a while: their records are hardly compressible."""
     held = {}
     for n in range(400):
         seed = (seed * 6364136223846793005 + 1442695040888963407) % 2**64

@@ -49,7 +49,7 @@ def test_sized_frees_end_their_blocks_and_are_recorded_once(
     for address, size in answers["blocks"]:
         births = [at for at, event in enumerate(events) if (event.address, event.size) == (address, size)]
         assert len(births) == 1
-        later = [event.kind for event in events[births[0] + 1 :] if event.address == address]
+        later = [event.type for event in events[births[0] + 1 :] if event.address == address]
         assert later[0] == "FREE"
         assert later[1:2] != ["FREE"]
 

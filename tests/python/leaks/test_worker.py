@@ -180,7 +180,7 @@ def test_file_of_jobs_is_run_line_by_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["nowhere:job"], "nowhere cannot be imported"),
         (["tasks:nobody"], "tasks has no nobody"),
@@ -191,11 +191,11 @@ def test_file_of_jobs_is_run_line_by_line(tmp_path: Path) -> None:
     ],
 )
 def test_job_that_cannot_be_loaded_is_reported_without_a_traceback(
-    tmp_path: Path, arguments: list[str], says: str
+    tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     done = worker(tmp_path, *arguments, check=False)
     assert done.returncode == 1
-    assert says in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -34,10 +34,10 @@ def run(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[s
     return heaptide("run", *arguments, check=False, **options)
 
 
-def assert_unharmed(done: subprocess.CompletedProcess[str], checksum: str, *, says: str) -> None:
+def assert_unharmed(done: subprocess.CompletedProcess[str], checksum: str, *, reason: str) -> None:
     """Check that the program did its work and exited normally, and that one sentence reports the failure."""
     assert (done.stdout, done.returncode) == (checksum, 5), done.stderr
-    assert says in one_sentence(done.stderr)
+    assert reason in one_sentence(done.stderr)
 
 
 def run_with_mounts(script: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -67,7 +67,7 @@ def test_full_disk_stops_the_recording_but_not_the_program(tmp_path: Path, check
     exit $code
     """
     done = run_with_mounts(script)
-    assert_unharmed(done, checksum, says="No space left on device")
+    assert_unharmed(done, checksum, reason="No space left on device")
     report = heaptide("stats", tmp_path / "kept.tide")
     assert "did not end its recording" in report.stdout
 
@@ -93,7 +93,7 @@ def test_read_only_folder_leaves_the_program_unrecorded(tmp_path: Path, checksum
     folder = tmp_path / "folder"
     folder.mkdir()
     done = run_with_mounts(f"mount -t tmpfs -o ro tmpfs {folder}; {recording_command(folder / 'job.tide')}")
-    assert_unharmed(done, checksum, says="Read-only file system")
+    assert_unharmed(done, checksum, reason="Read-only file system")
     assert f"{folder}/job.tide" in done.stderr
 
 
@@ -102,7 +102,7 @@ def test_read_only_working_folder_leaves_the_program_unrecorded(tmp_path: Path, 
     folder.mkdir()
     command = shlex.join([sys.executable, "-m", "heaptide", "run", str(PROGRAM), "60"])
     done = run_with_mounts(f"mount -t tmpfs -o ro tmpfs {folder}; cd {folder}; {command}")
-    assert_unharmed(done, checksum, says="Read-only file system")
+    assert_unharmed(done, checksum, reason="Read-only file system")
 
 
 def test_deleted_working_folder_leaves_the_program_unrecorded(tmp_path: Path, checksum: str) -> None:
@@ -110,11 +110,11 @@ def test_deleted_working_folder_leaves_the_program_unrecorded(tmp_path: Path, ch
     folder.mkdir()
     command = shlex.join([sys.executable, "-m", "heaptide", "run", str(PROGRAM), "60"])
     done = subprocess.run(["sh", "-c", f"cd {folder}; rmdir {folder}; {command}"], capture_output=True, text=True)
-    assert_unharmed(done, checksum, says="No such file or directory")
+    assert_unharmed(done, checksum, reason="No such file or directory")
 
 
 @pytest.mark.parametrize(
-    ("output", "says"),
+    ("output", "reason"),
     [
         ("missing/job.tide", "No such file or directory"),
         ("folder", "Is a directory"),
@@ -126,10 +126,10 @@ def test_deleted_working_folder_leaves_the_program_unrecorded(tmp_path: Path, ch
         ("x" * 300, "File name too long"),
     ],
 )
-def test_unusable_output_leaves_the_program_unrecorded(tmp_path: Path, checksum: str, output: str, says: str) -> None:
+def test_unusable_output_leaves_the_program_unrecorded(tmp_path: Path, checksum: str, output: str, reason: str) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    assert_unharmed(run("-f", "-o", output, PROGRAM, "60", cwd=tmp_path), checksum, says=says)
+    assert_unharmed(run("-f", "-o", output, PROGRAM, "60", cwd=tmp_path), checksum, reason=reason)
 
 
 def without_privilege() -> list[str]:
@@ -151,7 +151,7 @@ def test_missing_write_permission_leaves_the_program_unrecorded(tmp_path: Path, 
     command = [*without_privilege(), *shlex.split(recording_command(output, "-f"))]
     done = subprocess.run(command, capture_output=True, text=True)
     existing.parent.chmod(0o755)
-    assert_unharmed(done, checksum, says="Permission denied")
+    assert_unharmed(done, checksum, reason="Permission denied")
     assert existing.read_text() == "somebody's work" and not existing.with_name("new.tide").exists()
 
 
@@ -164,14 +164,14 @@ def limited(limit: int, amount: int) -> Callable[[], None]:
 def test_file_size_limit_stops_the_recording_but_not_the_program(tmp_path: Path, checksum: str, size: int) -> None:
     capture = tmp_path / "job.tide"
     done = run("-o", capture, PROGRAM, "60", preexec_fn=limited(resource.RLIMIT_FSIZE, size))
-    assert_unharmed(done, checksum, says="File too large")
+    assert_unharmed(done, checksum, reason="File too large")
     assert capture.stat().st_size <= size
 
 
 def test_capture_deleted_during_the_run_is_reported_at_exit(tmp_path: Path, checksum: str) -> None:
     capture = tmp_path / "job.tide"
     done = run("-o", capture, PROGRAM, "60", f"import os; os.unlink({str(capture)!r})")
-    assert_unharmed(done, checksum, says="job.tide")
+    assert_unharmed(done, checksum, reason="job.tide")
     assert not capture.exists()
 
 
@@ -179,7 +179,7 @@ def test_folder_deleted_during_the_run_is_reported_at_exit(tmp_path: Path, check
     folder = tmp_path / "folder"
     folder.mkdir()
     done = run("-o", "job.tide", PROGRAM, "60", f"import shutil; shutil.rmtree({str(folder)!r})", cwd=folder)
-    assert_unharmed(done, checksum, says="job.tide")
+    assert_unharmed(done, checksum, reason="job.tide")
 
 
 def test_second_run_with_the_same_output_does_not_disturb_the_first(tmp_path: Path, checksum: str) -> None:

@@ -47,10 +47,10 @@ def statistics(*captures: Path) -> tuple[dict[str, Any], str]:
     return result, done.stderr
 
 
-def assert_refused(done: subprocess.CompletedProcess[str], says: str) -> None:
-    """Check that a command failed with one sentence that contains `says`."""
+def assert_refused(done: subprocess.CompletedProcess[str], text: str) -> None:
+    """Check that a command failed with one sentence that contains `text`."""
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
-    assert says in one_sentence(done.stderr)
+    assert text in one_sentence(done.stderr)
 
 
 def header_length(capture: Path) -> int:

@@ -89,7 +89,7 @@ class Recorded:
         assert self.process.stdout is not None and self.process.stderr is not None and self.process.stdin is not None
 
     def port(self) -> str:
-        """Return the port from the line that tells how to connect."""
+        """Return the port from the line about the connection."""
         line = self.process.stderr.readline()  # type: ignore[union-attr]
         found = re.search(r"heaptide live (\d+)$", line.strip())
         assert found, line + self.process.stderr.read()  # type: ignore[union-attr]

@@ -19,7 +19,7 @@ EXITS = {
     "exit with 256": ("import sys; sys.exit(256)", 0),
     "exit with -1": ("import sys; sys.exit(-1)", 255),
     "exit with True": ("import sys; sys.exit(True)", 1),
-    "exit with a text": ("import sys; print('said'); sys.exit('it did not work: ü')", 1),
+    "exit with a text": ("import sys; print('printed'); sys.exit('it did not work: ü')", 1),
     "exit with an object": ("import sys; sys.exit((1, 'two'))", 1),
     "exit from a nested call": ("def f(n): f(n - 1) if n else exit(4)\nf(20)", 4),
     "exit within an exception handler": ("try: 1 / 0\nexcept ZeroDivisionError: raise SystemExit(5)", 5),

@@ -229,7 +229,7 @@ def test_context_managers_have_the_lines_of_entry_body_and_exit(record: Callable
             try:
                 yield
             finally:
-                bytes(1_000_006)  # @behind
+                bytes(1_000_006)  # @after
 
         def work():
             with Manager() as block:  # @with
@@ -244,7 +244,7 @@ def test_context_managers_have_the_lines_of_entry_body_and_exit(record: Callable
     assert recorded.stack(1_000_003) == ["<module>@call", "work@with", "__exit__@exit"]
     assert recorded.script_stack(1_000_004) == ["<module>@call", "work@generator", "manager@before"]
     assert recorded.stack(1_000_005) == ["<module>@call", "work@within"]
-    assert recorded.script_stack(1_000_006) == ["<module>@call", "work@generator", "manager@behind"]
+    assert recorded.script_stack(1_000_006) == ["<module>@call", "work@generator", "manager@after"]
     assert [call.name for call in recorded.of(1_000_006)[0].stack] == ["<module>", "work", "__exit__", "manager"]
 
 
