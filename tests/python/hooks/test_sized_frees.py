@@ -1,4 +1,4 @@
-"""The frees that C23 adds: recorded once each where the process has them, and left alone where it has not."""
+"""Tests that the frees of C23 are recorded once each, and that a process without them does not find them."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ size = ctypes.c_size_t
 
 sized = library.allocate_and_free_sized(size(100_003))
 aligned = library.allocate_and_free_aligned_sized(size(64), size(100_032))
-looked_up = process.malloc(size(100_019))
-process.free_sized(looked_up, 100_019)
+resolved = process.malloc(size(100_019))
+process.free_sized(resolved, 100_019)
 library.free_nothing()
-print(json.dumps({"blocks": [[sized, 100_003], [aligned, 100_032], [looked_up, 100_019]], "calls": process.n_sized_frees()}))
+print(json.dumps({"blocks": [[sized, 100_003], [aligned, 100_032], [resolved, 100_019]], "calls": process.n_sized_frees()}))
 """
 
 
 @pytest.mark.parametrize("options", [(), ("--objects",), ("--sample=1",)])
-def test_sized_frees_end_their_blocks_and_are_recorded_once(
+def test_sized_frees_are_recorded_once_and_free_their_blocks(
     extension: Callable[..., Path], tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     caller, capture = extension("calls_sized_frees"), tmp_path / "capture.tide"
@@ -47,14 +47,14 @@ def test_sized_frees_end_their_blocks_and_are_recorded_once(
     events = [event_of(line) for line in lines if line.startswith(("ALLOCATION ", "FREE"))]
     assert answers["calls"] == 5
     for address, size in answers["blocks"]:
-        births = [at for at, event in enumerate(events) if (event.address, event.size) == (address, size)]
-        assert len(births) == 1
-        later = [event.type for event in events[births[0] + 1 :] if event.address == address]
+        allocations = [at for at, event in enumerate(events) if (event.address, event.size) == (address, size)]
+        assert len(allocations) == 1
+        later = [event.type for event in events[allocations[0] + 1 :] if event.address == address]
         assert later[0] == "FREE"
         assert later[1:2] != ["FREE"]
 
 
-def test_a_process_without_sized_frees_finds_none_while_recorded(tmp_path: Path) -> None:
+def test_process_without_sized_frees_finds_none_while_recorded(tmp_path: Path) -> None:
     program = "import ctypes; print(hasattr(ctypes.CDLL(None), 'free_sized'))"
     (tmp_path / "program.py").write_text(program)
     plain = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
