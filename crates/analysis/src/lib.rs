@@ -1,10 +1,11 @@
-//! Turns captures into answers. Every number that the product shows is computed here, once, in bytes.
+//! Turns captures into the numbers of reports. Every number that Heaptide shows is computed here, once, in bytes.
 //!
-//! In reading order: [`load`] replays captures into sums, restricted by a [`filter`], and gives frames their names
-//! ([`symbols`]); [`aggregate`] shapes the sums into what a report shows; [`findings`] says what stands out; [`diff`] sets two sessions side by side;
-//! [`model`] is the inert result. [`live`] watches a program that still runs; [`records`] tells a capture as it is.
+//! In reading order: [`load`] replays captures into sums, restricted by a [`filter`], and resolves frames ([`symbols`]).
+//! [`aggregate`] shapes the sums into the structs of [`model`]; [`findings`] adds what stands out; [`diff`] compares two
+//! sessions. [`live`] follows a program that is still running; [`records`] lists the records of a capture. [`heap`] analyses
+//! heap snapshots, [`timeline`] the memory of processes over time.
 //!
-//! Absent here, on purpose: interpreters, networks, clocks, terminals, rounding and units.
+//! Deliberately absent: interpreters, networks, clocks, terminals, rounding and units. Only `files` opens files.
 #![forbid(unsafe_code)]
 
 pub mod aggregate;

@@ -1,4 +1,4 @@
-//! Watching a program while it runs: its capture is followed, and each look tells what it holds at that moment.
+//! Follows the capture of a running program: each refresh returns what the program holds at that moment.
 
 use std::path::Path;
 
@@ -15,20 +15,20 @@ use crate::model::Reading;
 use crate::model::live::{Curve, Held, Live, LiveFunction, LiveThread};
 use crate::symbols::{LocationId, Names, NativeNames};
 
-/// More than anyone scrolls through. What is largest by any of the three numbers is among them.
+/// More than a user scrolls through. The functions that are largest by any of the three numbers are kept.
 const MAX_FUNCTIONS: usize = 1_000;
 /// More than a terminal has columns.
 const MAX_BINS: u64 = 400;
 const MIN_BIN_NS: u64 = 1_000_000;
 
-/// A capture that is followed.
+/// A capture that is still being written.
 pub struct LiveReader {
     follower: Follower,
     names: Names,
-    shown: Vec<VisibleFrame>,
-    /// Native functions that were looked up: each address once, which takes long.
+    visible: Vec<VisibleFrame>,
+    /// Native functions resolved so far. Resolving is slow, so each address is resolved once.
     natives: NativeNames,
-    /// Stacks and code objects that `shown` knows.
+    /// The number of stacks and code objects that `visible` covers.
     n_known: (usize, usize),
 }
 
@@ -37,7 +37,7 @@ impl LiveReader {
         Ok(LiveReader {
             follower: files::follow_capture(path)?,
             names: Names::default(),
-            shown: Vec::new(),
+            visible: Vec::new(),
             natives: NativeNames::default(),
             n_known: (0, 0),
         })
@@ -47,7 +47,7 @@ impl LiveReader {
         self.follower.capture().header.pid
     }
 
-    /// Reads what is new. `is_over`: the program is gone, so that nothing more will come.
+    /// Reads new events. `is_over` means that the program has exited, so no more will follow.
     pub fn refresh(&mut self, is_over: bool) -> Live {
         self.follower.refresh(is_over);
         let now = self.follower.tally().snapshot();
@@ -90,12 +90,12 @@ impl LiveReader {
             self.natives.find_more(frames, &capture.registry);
             let filter = Filter::default();
             let names = &mut self.names;
-            (self.shown, _) =
+            (self.visible, _) =
                 visible_frames(tally.stacks(), capture, &filter, &self.natives, names);
         }
     }
 
-    /// What functions hold, largest first, and how many there are beside them.
+    /// The functions that hold memory, largest first, and the number of those left out.
     fn functions(
         &self,
         now: &Snapshot,
@@ -106,7 +106,7 @@ impl LiveReader {
         let mut of_location: FxHashMap<LocationId, usize> = FxHashMap::default();
         for (site_number, site) in now.sites.iter().enumerate() {
             let thread = thread_of.get(&site.stream).copied().unwrap_or(0);
-            for (depth, id) in frames(&self.shown, site.stack).enumerate() {
+            for (depth, id) in frames(&self.visible, site.stack).enumerate() {
                 let number = *of_location.entry(id).or_insert_with(|| {
                     let at = self.names.get(id);
                     *numbers.entry((&at.function, &at.file)).or_insert_with(|| {
@@ -119,7 +119,7 @@ impl LiveReader {
                 if depth == 0 {
                     held.own_bytes += site.live.bytes;
                 }
-                // One that calls itself holds a block once.
+                // A recursive function holds a block once.
                 if sum.last_site.replace(site_number) != Some(site_number) {
                     let held = sum.held_in(thread);
                     held.total_bytes += site.live.bytes;
@@ -143,10 +143,10 @@ impl LiveReader {
 }
 
 struct Sum {
-    /// One of the function's lines.
+    /// One line of the function.
     location: LocationId,
     held: Vec<Held>,
-    /// The last site that counted it.
+    /// The last site that was counted for it.
     last_site: Option<usize>,
 }
 
@@ -178,7 +178,7 @@ impl Sum {
     }
 }
 
-/// Those that anyone could look for, largest first.
+/// The functions that are largest by any number, largest first.
 fn largest(sums: Vec<Sum>) -> Vec<Sum> {
     let numbers: [fn(&Held) -> u64; 3] = [
         |held| held.count,
@@ -198,7 +198,7 @@ fn largest(sums: Vec<Sum>) -> Vec<Sum> {
     kept.filter_map(|at| sums[at].take()).collect()
 }
 
-/// The threads that are known or hold something, and where each stream's is among them.
+/// The threads that are known or hold memory, and the position of each stream's thread.
 fn threads(registry: &Registry, now: &Snapshot) -> (Vec<LiveThread>, FxHashMap<u32, u32>) {
     let mut threads = Vec::new();
     let mut places = FxHashMap::default();

@@ -1,7 +1,7 @@
 //! From captures to sums with names: each capture is replayed once, and its frames are resolved.
 //!
-//! Captures of several processes are loaded one after the other, so that the blocks alive in one of them are all that
-//! is in memory beside the sums. [`shown`] says which frames reports show.
+//! Captures of several processes are loaded one after the other, so that memory holds the live blocks of one process at
+//! a time, and the sums of all. [`visible_frames`] decides which frames reports show.
 
 mod visible_frames;
 
@@ -20,54 +20,54 @@ use crate::window::Window;
 
 pub(crate) use visible_frames::{VisibleFrame, frames, visible_frames};
 
-/// How often a capture is read whose program is perhaps still changing it.
+/// How often a capture is read again because its program may be changing it.
 const MAX_ATTEMPTS: usize = 3;
 
-/// Everything that was loaded, ready to be asked.
+/// The loaded captures: processes with their sums, and the names of all frames.
 pub struct Session {
     pub processes: Vec<Process>,
     pub names: Names,
-    /// What the sums were restricted to.
+    /// The filter that restricts the sums.
     pub filter: Filter,
-    /// The time that was looked at, and its bins.
+    /// The time span that is counted, and its bins.
     pub window: Window,
-    /// Within how many other allocations of its thread a block has to be released to be temporary; `None` if nobody asked.
+    /// As [`Request::temporary`].
     pub temporary: Option<u32>,
 }
 
-/// What is wanted of captures, beside the sums that there always are.
+/// What to compute in addition to the sums.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     pub filter: Filter,
-    /// Which blocks are temporary: released by their thread after at most so many other allocations.
+    /// A block is temporary if its thread frees it after at most this many other allocations; `None` to count none.
     pub temporary: Option<u32>,
-    /// When blocks were born and died, in bins of time.
+    /// Whether to compute when blocks were allocated and freed, in bins of time.
     pub lives: bool,
 }
 
-/// One process of a session: what its capture says, summed up.
+/// One process of a session, with the sums of its capture.
 pub struct Process {
     pub path: PathBuf,
     pub header: Header,
-    /// Without the code objects, whose names are in [`Session::names`].
+    /// Without code objects: their names are in [`Session::names`].
     pub registry: Registry,
     pub sums: Sums,
     pub damage: Vec<Damage>,
     /// How many different frames were on the recorded stacks.
     pub n_frames: u64,
-    /// Libraries whose functions have no names, because their files are not here or are others now.
+    /// Libraries without function names, because their files are missing or have changed.
     pub absent_libraries: Vec<String>,
-    /// By the number of the stack.
-    shown: Vec<VisibleFrame>,
+    /// By stack number.
+    visible: Vec<VisibleFrame>,
 }
 
-/// Replays the captures. `on_progress` hears how many events of all captures are done.
+/// Replays the captures. `on_progress` receives the number of events replayed so far.
 pub fn load(captures: Vec<Capture>, on_progress: &mut dyn FnMut(u64)) -> Session {
     let window = Window::new(&captures, &Filter::default(), false);
     read(captures, Request::default(), window, on_progress)
 }
 
-/// The same, restricted to what passes a filter, and with more than sums.
+/// Replays the captures as [`load`] does, with a filter and with everything the request asks for.
 pub fn load_with(
     captures: Vec<Capture>,
     request: Request,
@@ -108,12 +108,12 @@ fn read(
     let mut n_before = 0;
     let mut processes = Vec::new();
     for capture in captures {
-        let watch = TallyOptions {
+        let options = TallyOptions {
             edges: window.edges(&capture),
             temporary: request.temporary,
             without_stacks: false,
         };
-        let (mut capture, sums, found) = sum_up(capture, &filter, watch, &mut |n_done| {
+        let (mut capture, sums, damage) = sum_up(capture, &filter, options, &mut |n_done| {
             on_progress(n_before + n_done);
         });
         n_before += capture.n_events();
@@ -123,10 +123,10 @@ fn read(
             let frames = sums.stacks.iter().map(|(_, stack)| stack.frame);
             NativeNames::find(frames, &capture.registry)
         };
-        let (shown, n_frames) =
+        let (visible, n_frames) =
             visible_frames(&sums.stacks, &capture, &filter, &natives, &mut names);
         capture.registry.codes.clear();
-        capture.damage.extend(found);
+        capture.damage.extend(damage);
         processes.push(Process {
             path: capture.path,
             header: capture.header,
@@ -135,7 +135,7 @@ fn read(
             damage: capture.damage,
             n_frames,
             absent_libraries: natives.absent_libraries().map(str::to_owned).collect(),
-            shown,
+            visible,
         });
     }
     Session {
@@ -147,30 +147,30 @@ fn read(
     }
 }
 
-/// The sums of a capture: what its checkpoint says, if it has one, and all events since. Also what could not be read.
+/// Returns the sums of a capture: its checkpoint, if it has one, plus all later events. Also returns the damage found.
 fn sum_up(
     mut capture: Capture,
     filter: &Filter,
-    watch: TallyOptions,
+    options: TallyOptions,
     on_progress: &mut dyn FnMut(u64),
 ) -> (Capture, Sums, Vec<Damage>) {
     let mut n_attempts = 1;
     loop {
         let mut sites = SiteFilter::new(filter, &capture);
         let mut wanted = |stacks: &Stacks, stack, stream| sites.wants(stacks, stack, stream);
-        let (mut tally, mut found) = match Tally::for_capture(&capture) {
+        let (mut tally, mut damage) = match Tally::for_capture(&capture) {
             Ok(tally) => (tally, Vec::new()),
-            Err(damage) => {
+            Err(error) => {
                 let sample_bytes = capture.header.mode.sample_bytes;
-                (Tally::new(sample_bytes), vec![damage])
+                (Tally::new(sample_bytes), vec![error])
             }
         };
-        tally.configure(watch.clone());
-        found.extend(replay(&capture, on_progress, &mut |chunk, ops| {
+        tally.configure(options.clone());
+        damage.extend(replay(&capture, on_progress, &mut |chunk, ops| {
             tally.apply_wanted(chunk, ops, &mut wanted);
         }));
-        let is_whole = found.is_empty() && capture.damage.is_empty();
-        // A program that keeps its capture small moves things about in the file while it runs.
+        let is_whole = damage.is_empty() && capture.damage.is_empty();
+        // A running program that bounds its capture moves data within the file.
         let may_have_moved = capture.header.mode.aggregate && capture.registry.end.is_none();
         if !is_whole && may_have_moved && n_attempts < MAX_ATTEMPTS {
             if let Ok(moved) = files::open_capture(&capture.path) {
@@ -182,24 +182,24 @@ fn sum_up(
         let has_unfiltered_sizes = capture.checkpoint.is_some() && filter.chooses_sites();
         let mut sums = tally.finish_wanted(&mut wanted);
         if has_unfiltered_sizes {
-            // A checkpoint has no site for its sizes.
+            // The sizes in a checkpoint are not known per site, so the filter cannot apply to them.
             sums.sizes.clear();
         }
-        return (capture, sums, found);
+        return (capture, sums, damage);
     }
 }
 
-/// How many bytes were on the heap at the peak, for whoever asks for nothing else.
+/// Returns the bytes on the heap at the peak. Faster than [`load`], because stacks are not needed.
 pub fn peak_bytes(capture: Capture) -> u64 {
-    let watch = TallyOptions {
+    let options = TallyOptions {
         without_stacks: true,
         ..TallyOptions::default()
     };
-    let (_, sums, _) = sum_up(capture, &Filter::default(), watch, &mut |_| {});
+    let (_, sums, _) = sum_up(capture, &Filter::default(), options, &mut |_| {});
     sums.peak.bytes
 }
 
-/// The names of all native frames of a capture, as far as they can be found here: what a bundle holds.
+/// Returns the names of all native frames that can be resolved on this machine, for a symbol bundle.
 pub fn native_names(capture: Capture, on_progress: &mut dyn FnMut(u64)) -> (Capture, NativeNames) {
     let (capture, sums, _) = sum_up(
         capture,
@@ -213,8 +213,8 @@ pub fn native_names(capture: Capture, on_progress: &mut dyn FnMut(u64)) -> (Capt
 }
 
 impl Session {
-    /// Puts the processes of another session before those of this one. `file` says under which name a location's file is
-    /// known here, if it is under another.
+    /// Inserts the processes of another session before those of this one. `file` returns the name of a location's file in
+    /// this session, if it differs.
     pub fn put_before(
         &mut self,
         other: Session,
@@ -223,21 +223,22 @@ impl Session {
         let mut processes = other.processes;
         for process in &mut processes {
             let mut known: FxHashMap<LocationId, LocationId> = FxHashMap::default();
-            let mut shown = std::mem::take(&mut process.shown);
-            for location in shown.iter_mut().filter_map(|shown| shown.location.as_mut()) {
+            let mut visible = std::mem::take(&mut process.visible);
+            let locations = visible.iter_mut();
+            for location in locations.filter_map(|frame| frame.location.as_mut()) {
                 *location = *known.entry(*location).or_insert_with(|| {
                     let at = other.names.get(*location);
                     self.names.renamed(at, file(process, at))
                 });
             }
-            process.shown = shown;
+            process.visible = visible;
         }
         processes.append(&mut self.processes);
         self.processes = processes;
     }
 }
 
-/// The innermost Python frame of a stack that is shown; the innermost native one if there is no other.
+/// The innermost visible Python frame of a stack, or the innermost native frame if there is no Python frame.
 pub(crate) fn innermost_of_program(
     session: &Session,
     process: &Process,
@@ -251,36 +252,36 @@ pub(crate) fn innermost_of_program(
 }
 
 impl Process {
-    /// What the innermost frame of a stack shows, outermost first: nothing if it is not shown, several functions if some
-    /// were inlined there.
+    /// The functions of the innermost frame of a stack, outermost first: none if it is not visible, several if some were
+    /// inlined.
     pub fn innermost(&self, stack: StackId) -> Vec<LocationId> {
         let n_stacks = self.sums.stacks.n_stacks();
-        let mut found = Vec::new();
+        let mut functions = Vec::new();
         let mut at = stack.0 as usize;
-        while let Some(shown) = self.shown.get(at).filter(|_| at != 0) {
-            found.extend(shown.location);
-            at = shown.parent as usize;
-            // Those that were inlined stand behind all stacks.
+        while let Some(frame) = self.visible.get(at).filter(|_| at != 0) {
+            functions.extend(frame.location);
+            at = frame.parent as usize;
+            // Inlined functions have positions after all stacks.
             if at < n_stacks {
                 break;
             }
         }
-        found.reverse();
-        found
+        functions.reverse();
+        functions
     }
 
-    /// The frames of a stack that are shown, innermost first.
+    /// The visible frames of a stack, innermost first.
     pub fn frames(&self, stack: StackId) -> impl Iterator<Item = LocationId> + '_ {
-        frames(&self.shown, stack)
+        frames(&self.visible, stack)
     }
 
-    /// Nanoseconds since 1970 at a time in the capture's clock units.
+    /// Converts a time in the capture's clock units to nanoseconds since 1970.
     pub fn unix_ns(&self, units: u64) -> u64 {
         let elapsed = self.registry.elapsed_ns(units);
         self.header.started_unix_ns.saturating_add(elapsed)
     }
 
-    /// Clock units at which the capture ends.
+    /// The end of the capture in clock units.
     pub fn end_units(&self) -> u64 {
         let resident = self
             .registry

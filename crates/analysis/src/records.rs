@@ -1,7 +1,7 @@
-//! Every record of a capture, one after the other, in the order in which things happened: for `heaptide parse`.
+//! Lists every record of a capture in the order of events, for `heaptide parse`.
 //!
-//! A capture stores call stacks as changes within a chunk; here they are told as changes within a thread, whatever the
-//! chunks were. Nothing is kept but each thread's present stack.
+//! A capture stores call stacks as changes within a chunk. Here they become changes within a thread, across chunks. Only
+//! each thread's current stack is kept in memory.
 
 use std::ops::{ControlFlow, Range};
 
@@ -35,7 +35,7 @@ pub enum RecordLine<'a> {
         elapsed_ns: u64,
         bytes: u64,
     },
-    /// What follows happened in this thread.
+    /// The following records belong to this thread.
     Switch {
         stream: u32,
     },
@@ -44,9 +44,9 @@ pub enum RecordLine<'a> {
     },
     Push {
         frame: Frame,
-        /// `None` if the capture does not describe it.
+        /// `None` if the capture has no description.
         code: Option<&'a CodeText>,
-        /// Of a native frame: the library; the frame's instruction is an address in its file.
+        /// The library of a native frame; the frame's instruction is an address in its file.
         module: Option<&'a ModuleText>,
         line: i32,
     },
@@ -55,15 +55,15 @@ pub enum RecordLine<'a> {
         stream: u32,
         op: &'a Op,
     },
-    /// The end, in order or not.
+    /// The end of the recording, orderly or not.
     Trailer {
         elapsed_ns: Option<u64>,
         n_events: u64,
     },
 }
 
-/// Tells the records that pass a filter of threads and times. The session began so many nanoseconds before this process.
-/// Returns what could not be read.
+/// Emits the records that pass a filter of threads and times, and returns the damage found. `offset_ns` is how long after
+/// the session this process started.
 pub fn records<E>(
     capture: &Capture,
     filter: &Filter,
@@ -110,7 +110,7 @@ pub fn records<E>(
         if filter.threads.is_empty() || wanted.contains(&chunk.head.stream) {
             failed = emitter.emit(chunk, ops).err();
         }
-        // The rest of a long capture would be read for nobody.
+        // The receiver failed: reading the rest of a long capture would be useless.
         if failed.is_some() {
             return ControlFlow::Break(());
         }
@@ -130,7 +130,7 @@ pub fn records<E>(
     Ok(damage)
 }
 
-/// Where a thread's stack stands, and as which node of which chunk it was told.
+/// The stack of a thread as last emitted, and its node and chunk.
 #[derive(Default)]
 struct EmittedStack {
     frames: Vec<Frame>,
@@ -142,10 +142,10 @@ struct Emitter<'a, 's, E> {
     resolver: Resolver<'a>,
     stacks: FxHashMap<u32, EmittedStack>,
     stream: Option<u32>,
-    /// Resident samples already told.
+    /// The number of resident samples already emitted.
     n_resident: usize,
     n_events: u64,
-    /// What is told is not before this time, and before that.
+    /// Only records from the first time until before the second are emitted.
     from_ns: u64,
     to_ns: u64,
     sink: &'s mut dyn FnMut(RecordLine) -> Result<(), E>,

@@ -1,7 +1,15 @@
-//! Which frames of a stack reports visible_frames, under which names.
+//! Decides which frames of a stack reports show, and resolves their names.
 //!
-//! The program's own, and those of libraries that it called: not the profiler's, nor what started the profiler, nor how the
-//! interpreter came to run Python.
+//! Frames of the program and of libraries it called are visible. These are not: the profiler's own frames, the launcher
+//! before them, and the interpreter's start-up. An example, from the root on:
+//!
+//! ```text
+//! _start, main, Py_RunMain      native start-up code that leads to Python: hidden
+//! <module> …/bin/heaptide       a launcher, because the profiler's own frames follow: hidden
+//! main …/heaptide/__main__.py   the profiler's own: hidden
+//! run_path <frozen runpy>       how the profiler starts the program: hidden
+//! <module> job.py               the program: visible, like everything it calls
+//! ```
 
 use heaptide_capture::{Capture, Registry};
 use heaptide_tally::{StackId, Stacks};
@@ -12,27 +20,29 @@ use crate::symbols::names::Resolver;
 use crate::symbols::native::short_name;
 use crate::symbols::{Location, LocationId, Names, NativeNames, is_import_system};
 
-/// A stack as reports show it.
+/// The innermost frame of a stack, as reports show it.
 #[derive(Clone, Copy)]
 pub(crate) struct VisibleFrame {
     pub(super) parent: u32,
-    /// `None` for the empty stack and for frames that are not shown.
+    /// `None` for the empty stack and for hidden frames.
     pub(super) location: Option<LocationId>,
     part: Part,
 }
 
-/// Which part of a stack a frame belongs to, from the root on.
+/// The part of a stack that a frame belongs to, from the root on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// The profiler's own frames, or none at all.
+    /// The profiler's own frames, and the empty stack.
     Own,
-    /// What the profiler used to start the program.
+    /// The frames with which the profiler starts the program.
     Launch,
     Program,
 }
 
-/// Names for all stacks. The profiler's own frames at the root are not shown, nor what started the profiler before them
-/// and what it used to start the program behind them: the program would not have them if it ran alone.
+/// Returns the visible frame of every stack, by stack number, and the number of different frames.
+///
+/// Frames that the program would not have if it ran alone are hidden. Inlined functions of native frames get positions after
+/// all stacks.
 pub(crate) fn visible_frames(
     stacks: &Stacks,
     capture: &Capture,
@@ -52,23 +62,23 @@ pub(crate) fn visible_frames(
         location: None,
         part: Part::Own,
     };
-    let mut shown = vec![root];
-    // What may be a launcher is one only if the profiler's own frames follow; until then it is the program.
+    let mut visible = vec![root];
+    // A possible launcher is one only if the profiler's own frames follow; until then it belongs to the program.
     let mut may_be_launcher = vec![true];
     let mut has_python = vec![false];
-    // Of native frames with inlined functions: all but the innermost, by stack.
+    // The outer functions of native frames with inlined functions, by stack.
     let mut outer: Vec<(usize, Vec<LocationId>)> = Vec::new();
     for (id, stack) in stacks.iter() {
         let parent = stack.parent.0 as usize;
         if let Some(module) = capture.registry.modules.get(&stack.frame.code) {
-            let part = shown[parent].part;
-            // How the interpreter came to run Python is not what anybody asks.
-            let is_start = is_plumbing(&module.path) && leads_to_python[id.0 as usize];
-            let is_shown = match has_python[parent] {
+            let part = visible[parent].part;
+            // Native start-up code of the interpreter says nothing about the program.
+            let is_start = is_start_up(&module.path) && leads_to_python[id.0 as usize];
+            let is_visible = match has_python[parent] {
                 true => part == Part::Program,
                 false => !is_start,
             };
-            let mut functions: Vec<LocationId> = match is_shown {
+            let mut functions: Vec<LocationId> = match is_visible {
                 true => natives
                     .get(stack.frame)
                     .iter()
@@ -78,9 +88,9 @@ pub(crate) fn visible_frames(
             };
             let location = functions.pop();
             if !functions.is_empty() {
-                outer.push((shown.len(), functions));
+                outer.push((visible.len(), functions));
             }
-            shown.push(VisibleFrame {
+            visible.push(VisibleFrame {
                 parent: stack.parent.0,
                 location,
                 part,
@@ -92,9 +102,9 @@ pub(crate) fn visible_frames(
         let location = resolver.locate(stack.frame, names);
         let at = names.get(location);
         let follows_launcher = may_be_launcher[parent];
-        let part = match shown[parent].part {
+        let part = match visible[parent].part {
             _ if follows_launcher && is_own(&at.file) => {
-                hide(&mut shown, parent);
+                hide(&mut visible, parent);
                 Part::Own
             }
             Part::Own if is_own(&at.file) => Part::Own,
@@ -105,32 +115,32 @@ pub(crate) fn visible_frames(
         may_be_launcher.push(follows_launcher && is_launcher);
         has_python.push(true);
         let is_hidden = filter.hide_imports && is_import_system(&at.file);
-        // Deeper in a stack, what our own code did for the program counts as its caller's.
-        let is_shown = part == Part::Program && !is_own(&at.file) && !is_hidden;
-        shown.push(VisibleFrame {
+        // Deeper in a stack, allocations of Heaptide's code for the program count for its caller.
+        let is_visible = part == Part::Program && !is_own(&at.file) && !is_hidden;
+        visible.push(VisibleFrame {
             parent: stack.parent.0,
-            location: is_shown.then_some(location),
+            location: is_visible.then_some(location),
             part,
         });
     }
-    hide_end_of_command(stacks, names, &mut shown);
+    hide_end_of_command(stacks, names, &mut visible);
     for (at, functions) in outer {
-        if shown[at].location.is_some() {
-            let part = shown[at].part;
-            let mut parent = shown[at].parent;
+        if visible[at].location.is_some() {
+            let part = visible[at].part;
+            let mut parent = visible[at].parent;
             for location in functions {
-                shown.push(VisibleFrame {
+                visible.push(VisibleFrame {
                     parent,
                     location: Some(location),
                     part,
                 });
-                parent = shown.len() as u32 - 1;
+                parent = visible.len() as u32 - 1;
             }
-            shown[at].parent = parent;
+            visible[at].parent = parent;
         }
     }
     let n_frames = resolver.n_frames() + natives.len();
-    (shown, n_frames as u64)
+    (visible, n_frames as u64)
 }
 
 /// For each stack, whether a Python frame was ever called from it.
@@ -149,8 +159,8 @@ fn leads_to_python(stacks: &Stacks, registry: &Registry) -> Vec<bool> {
     leads
 }
 
-/// Libraries that only bring a thread or the interpreter to its first Python function.
-fn is_plumbing(path: &str) -> bool {
+/// Whether a library only leads a thread or the interpreter to its first Python function.
+fn is_start_up(path: &str) -> bool {
     const PREFIXES: [&str; 7] = [
         "python",
         "libpython",
@@ -165,45 +175,45 @@ fn is_plumbing(path: &str) -> bool {
         .any(|prefix| short_name(path).starts_with(prefix))
 }
 
-/// The frames of a stack that are shown, innermost first.
+/// The visible frames of a stack, innermost first.
 pub(crate) fn frames(
-    shown: &[VisibleFrame],
+    visible: &[VisibleFrame],
     stack: StackId,
 ) -> impl Iterator<Item = LocationId> + '_ {
     let mut at = stack.0 as usize;
     std::iter::from_fn(move || {
         loop {
-            let shown = shown.get(at).filter(|_| at != 0)?;
-            at = shown.parent as usize;
-            if shown.location.is_some() {
-                return shown.location;
+            let visible = visible.get(at).filter(|_| at != 0)?;
+            at = visible.parent as usize;
+            if visible.location.is_some() {
+                return visible.location;
             }
         }
     })
 }
 
-/// Hides a stack and all that it was called from.
-fn hide(shown: &mut [VisibleFrame], mut at: usize) {
+/// Hides a stack and all its callers.
+fn hide(visible: &mut [VisibleFrame], mut at: usize) {
     while at != 0 {
-        shown[at].location = None;
-        shown[at].part = Part::Own;
-        at = shown[at].parent as usize;
+        visible[at].location = None;
+        visible[at].part = Part::Own;
+        at = visible[at].parent as usize;
     }
 }
 
-/// The installed command stands alone in a stack when the program has ended and the command passes on its exit code. That
-/// it is ours is known from other stacks, in which the profiler's own frames follow it.
-fn hide_end_of_command(stacks: &Stacks, names: &Names, shown: &mut [VisibleFrame]) {
-    let of_ours: FxHashSet<u32> = stacks
+/// Hides the installed command where it is alone on a stack: after the program has ended, while the command passes on its
+/// exit code. Other stacks, in which the profiler's own frames follow it, identify it as Heaptide's.
+fn hide_end_of_command(stacks: &Stacks, names: &Names, visible: &mut [VisibleFrame]) {
+    let own_codes: FxHashSet<u32> = stacks
         .iter()
-        .filter(|(id, _)| shown[id.0 as usize].part == Part::Own)
+        .filter(|(id, _)| visible[id.0 as usize].part == Part::Own)
         .map(|(_, stack)| stack.frame.code)
         .collect();
     for (id, stack) in stacks.iter() {
-        let at_root = shown[stack.parent.0 as usize].part == Part::Own;
-        let at = &mut shown[id.0 as usize];
+        let at_root = visible[stack.parent.0 as usize].part == Part::Own;
+        let at = &mut visible[id.0 as usize];
         let is_hidden = at_root
-            && of_ours.contains(&stack.frame.code)
+            && own_codes.contains(&stack.frame.code)
             && at.location.is_some_and(|it| is_command(names.get(it)));
         if is_hidden {
             at.location = None;
@@ -212,7 +222,7 @@ fn hide_end_of_command(stacks: &Stacks, names: &Names, shown: &mut [VisibleFrame
     }
 }
 
-/// The script that an installer writes for the command.
+/// Whether this is the script that an installer writes for the `heaptide` command.
 fn is_command(at: &Location) -> bool {
     &*at.function == "<module>" && at.file.ends_with("/heaptide")
 }
