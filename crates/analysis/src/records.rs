@@ -106,7 +106,7 @@ pub fn records<E>(
         sink,
     };
     let mut failed = None;
-    let found = replay_until(capture, &mut |_| {}, &mut |chunk, ops| {
+    let replay_damage = replay_until(capture, &mut |_| {}, &mut |chunk, ops| {
         if filter.threads.is_empty() || wanted.contains(&chunk.head.stream) {
             failed = emitter.emit(chunk, ops).err();
         }
@@ -126,7 +126,7 @@ pub fn records<E>(
         n_events,
     })?;
     let mut damage = capture.damage.clone();
-    damage.extend(found);
+    damage.extend(replay_damage);
     Ok(damage)
 }
 

@@ -1,28 +1,28 @@
-//! Which stretch of time is looked at, and into which bins it is divided: in nanoseconds since the session's start, and
-//! in the clock units of each process.
+//! The time span that a report covers, and its bins: in nanoseconds since the session's start, and in the clock units of
+//! each process.
 
 use heaptide_capture::{Capture, Registry};
 use heaptide_tally::halved;
 
 use crate::filter::Filter;
 
-/// Enough for an eye; a bin of a run of an hour is 18 seconds wide.
+/// Enough for a chart: in a run of one hour a bin is 18 seconds wide.
 const MAX_BINS: u64 = 200;
-/// A capture's own clock is hardly finer.
+/// The clock of a capture is hardly finer.
 const MIN_BIN_NS: u64 = 1_000;
 
-/// Edges between bins on the session's time line.
+/// The edges between bins on the session's time line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     pub start_unix_ns: u64,
-    /// Nanoseconds since the start, ascending; empty if times do not matter.
+    /// Nanoseconds since the start, ascending; empty if the whole time is one bin.
     pub edges_ns: Vec<u64>,
-    /// Nobody has said where to end: the last bin takes all that comes behind.
+    /// There is no end, so the last bin contains everything after its start.
     pub is_open: bool,
 }
 
 impl Window {
-    /// `is_divided`: into bins; else it is one, and none if it is everything.
+    /// If `is_divided`, the span is divided into bins; otherwise it is one bin, or none if the filter chooses no time.
     pub fn new(captures: &[Capture], filter: &Filter, is_divided: bool) -> Window {
         let starts = captures
             .iter()
@@ -67,7 +67,7 @@ impl Window {
         edges
     }
 
-    /// The edges that are left when there are so many bins.
+    /// The edges of `n_bins` bins, if bins were merged in pairs.
     pub fn coarse(&self, n_bins: usize) -> Vec<u64> {
         let mut edges = self.edges_ns.clone();
         while edges.len() > n_bins + 1 && edges.len() > 2 {
@@ -77,7 +77,7 @@ impl Window {
     }
 }
 
-/// The latest time that a capture knows of before it is read.
+/// The latest time that is known before the events of a capture are read.
 fn last_units(capture: &Capture) -> u64 {
     let registry = &capture.registry;
     let resident = registry.resident.last().map(|sample| sample.time);
@@ -86,7 +86,7 @@ fn last_units(capture: &Capture) -> u64 {
     known.into_iter().flatten().max().unwrap_or(0)
 }
 
-/// The first clock unit that is at least so far from the start.
+/// The first clock unit that is at least this many nanoseconds after the start.
 fn units_at(registry: &Registry, elapsed_ns: u64) -> u64 {
     let (mut low, mut high) = (0u64, u64::MAX);
     while low < high {

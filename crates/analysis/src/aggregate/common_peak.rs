@@ -1,14 +1,14 @@
-//! The peak of several processes together.
+//! The common peak of several processes.
 //!
-//! Each process had its peak at its own moment, so the sum of peaks is more than the machine ever held. Here the heaps
-//! are laid on one time line by the wall clock at which each recording began, and the highest sum is looked for. A heap
-//! over time is kept in bins, each with its highest value, so the answer can be too high by what happened within one
-//! bin, a few thousandths of the run; it is never too low.
+//! Each process peaks at its own time, so the sum of the peaks is more than the machine ever held. Here the heaps are
+//! aligned by the wall-clock start of each recording, and the highest sum is the common peak. A heap over time is known
+//! in bins by its highest value, so the result can be too high by the changes within one bin, a few thousandths of the
+//! run. It is never too low.
 
 use crate::load::Session;
 
-/// The most that was alive in all processes at one time, in bytes. Exact for one process. Of a part of the sites only
-/// their share of each process's own peak is known, and these are summed up.
+/// The largest number of bytes alive in all processes at one time. Exact for one process. With a filter of sites, only
+/// their share of each process's own peak is known, so the result is the sum of these shares.
 pub fn common_peak(session: &Session) -> u64 {
     if session.processes.len() == 1 || session.filter.chooses_sites() {
         let peaks = session.processes.iter();
@@ -18,8 +18,8 @@ pub fn common_peak(session: &Session) -> u64 {
     sums.map(|(_, sum)| sum).max().unwrap_or(0)
 }
 
-/// A time at which all processes together held about that much, in nanoseconds since 1970: the middle of the stretch in
-/// which it was at least 99 % of it, because what happened within a bin is not known.
+/// A time near the common peak, in nanoseconds since 1970: the middle of the interval in which the sum was at least 99% of
+/// it. The exact time is not known, because bins hide it.
 pub(super) fn common_peak_time(session: &Session) -> Option<u64> {
     let sums = sums(session);
     let (highest, _) = (sums.iter().enumerate()).max_by_key(|(_, (_, sum))| *sum)?;
@@ -31,7 +31,7 @@ pub(super) fn common_peak_time(session: &Session) -> Option<u64> {
     Some(start.midpoint(*end))
 }
 
-/// What was alive in all processes from each time on at which that changed, by time.
+/// The bytes alive in all processes after each change, by time.
 fn sums(session: &Session) -> Vec<(u64, u64)> {
     let mut changes: Vec<(u64, usize, u64)> = Vec::new();
     for (number, process) in session.processes.iter().enumerate() {
@@ -40,16 +40,16 @@ fn sums(session: &Session) -> Vec<(u64, u64)> {
             let start = process.unix_ns(process.sums.heap.bin_start(bin));
             changes.push((start, number, height));
         }
-        let behind_last_bin = process.sums.heap.bin_start(heights.len());
+        let after_last_bin = process.sums.heap.bin_start(heights.len());
         changes.push((
-            process.unix_ns(behind_last_bin),
+            process.unix_ns(after_last_bin),
             number,
             process.sums.live.bytes,
         ));
-        let end = process.end_units().max(behind_last_bin);
+        let end = process.end_units().max(after_last_bin);
         changes.push((process.unix_ns(end), number, 0));
     }
-    // At one instant, those that rise come before those that fall: the sum is never taken too low.
+    // At the same time, rises come before falls, so that the sum is never too low.
     changes.sort_by_key(|&(time, number, height)| (time, std::cmp::Reverse(height), number));
     let mut heights = vec![0u64; session.processes.len()];
     let mut sum = 0u64;

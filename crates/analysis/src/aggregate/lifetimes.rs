@@ -1,9 +1,9 @@
-//! How long blocks lived, in classes that double. Known as finely as the bins of time are.
+//! Lifetimes of blocks in classes that double. The bins of time limit the resolution.
 
 use crate::load::Session;
 use crate::model::LifetimeClass;
 
-/// Empty if nobody asked when blocks lived, or if nothing was allocated.
+/// Empty if the request did not ask for lifetimes, or if nothing was allocated.
 pub fn lifetimes(session: &Session) -> Vec<LifetimeClass> {
     let lives = || session.processes.iter().map(|process| &process.sums.lives);
     let n_bins = lives().map(|lives| lives.n_bins()).filter(|&n| n > 0);
@@ -22,7 +22,7 @@ pub fn lifetimes(session: &Session) -> Vec<LifetimeClass> {
                 &mut alive
             } else {
                 let age = (life.death >> n_halvings) - (life.birth >> n_halvings);
-                // Ages 0, 1, 2 to 3, 4 to 7 and so on.
+                // Ages in bins: 0, 1, 2 to 3, 4 to 7 and so on.
                 let number = u16::BITS - age.leading_zeros();
                 while classes.len() <= number as usize {
                     classes.push(LifetimeClass {

@@ -1,4 +1,4 @@
-//! Functions line by line, from an ordinary capture: what each line, and what it called, allocated.
+//! Functions line by line, from an ordinary capture: the bytes that each line and its callees allocated.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,19 +11,19 @@ use crate::model::{LineHeap, LineRow, LineTable, Lines};
 use crate::symbols::blocks::{Block, enclosing};
 use crate::symbols::{Modules, Sources};
 
-/// Which functions are wanted.
+/// Which functions to show.
 #[derive(Clone, Debug, Default)]
 pub struct LineChoice {
-    /// Of this name; otherwise the largest of the program's own.
+    /// Functions of this name; by default the program's largest functions.
     pub function: Option<String>,
-    /// Functions of libraries, too.
+    /// Whether to include functions of libraries.
     pub libraries: bool,
     pub max_functions: usize,
 }
 
 const MODULE: &str = "<module>";
 
-/// What a file's lines allocated, and in which functions they are.
+/// The bytes that each line of a file allocated, and the functions of the lines.
 #[derive(Default)]
 struct FileLines {
     heap: BTreeMap<u32, LineHeap>,
@@ -82,7 +82,7 @@ fn is_of_program(file: &str, modules: &Modules) -> bool {
     modules.of(file).is_some() && !installed.iter().any(|folder| file.contains(folder))
 }
 
-/// A block counts once for every line on its stack, however often the line is there.
+/// A block counts once for every line on its stack, even if the line occurs several times.
 fn sum_up(session: &Session) -> FxHashMap<Rc<str>, FileLines> {
     let mut files: FxHashMap<Rc<str>, FileLines> = FxHashMap::default();
     for process in &session.processes {
@@ -100,7 +100,7 @@ fn sum_up(session: &Session) -> FxHashMap<Rc<str>, FileLines> {
                     continue;
                 }
                 let seen = files.entry(at.file.clone()).or_default();
-                // A comprehension of Python 3.11 has the line of the function around it, which is to be known, too.
+                // In Python 3.11 a comprehension has the line of the enclosing function, which must also be known.
                 seen.functions.insert((at.function.clone(), line), ());
                 if !counted.insert((at.file.clone(), line)) {
                     continue;

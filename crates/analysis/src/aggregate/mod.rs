@@ -1,4 +1,4 @@
-//! From sums to what a report shows.
+//! Shapes sums into the structs of reports.
 
 mod common_peak;
 mod flame;
@@ -26,7 +26,7 @@ use heaptide_tally::{Amount, SiteSums};
 
 use crate::model::Measure;
 
-/// A site's share of what a report is about.
+/// The site's amount of a measure.
 fn amount(measure: Measure, site: &SiteSums) -> Amount {
     match measure {
         Measure::Peak => site.peak,

@@ -1,4 +1,4 @@
-//! What is known about the numbers' trustworthiness, gathered from all processes.
+//! How far the numbers can be trusted: losses, damage and sampling errors of all processes.
 
 use std::collections::BTreeMap;
 
@@ -40,8 +40,8 @@ pub fn quality(session: &Session) -> Quality {
     quality
 }
 
-/// Only where `--to` means what was alive then: a bounded capture does not know it of its older part, and somebody who
-/// chose a stretch of time has other questions.
+/// `None` unless `--to` can show the heap at that time: a bounded capture has no events of its older part, and a user who
+/// already chose a time span has other questions.
 fn common_peak_time_of(session: &Session, quality: &Quality) -> Option<u64> {
     let is_bounded = |process: &Process| process.header.mode.aggregate;
     let is_known = quality.peak_is_aligned
@@ -80,7 +80,7 @@ fn describe(process: &Process) -> ProcessSummary {
     }
 }
 
-/// Errors of independent samples add up as squares. If processes were sampled differently, the coarsest is named.
+/// Errors of independent samples add up as squares. If sampling rates differ, the coarsest one is reported.
 fn sampling(session: &Session) -> Option<Sampling> {
     let sampled = |process: &&Process| process.header.mode.sample_bytes > 0;
     let rates = session.processes.iter().filter(sampled);

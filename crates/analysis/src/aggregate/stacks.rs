@@ -1,5 +1,5 @@
-//! All sites with their stacks, for exports. Nothing is left out and nothing is summed up, except that frames on one
-//! line are one.
+//! All sites with their stacks, for exports, pages and comparisons. Nothing is left out or summed up, except that frames
+//! on the same line are merged.
 
 use heaptide_tally::Lifetimes;
 use heaptide_tally::StackId;
@@ -35,7 +35,7 @@ pub fn stacks(session: &Session) -> StackModel {
     }
 }
 
-/// Stacks and locations that occur, of all processes.
+/// The stacks and locations of all processes.
 #[derive(Default)]
 struct Nodes {
     stacks: Vec<StackNode>,
@@ -101,7 +101,7 @@ fn describe(process: &Process, session: &Session, nodes: &mut Nodes) -> ProcessS
     }
 }
 
-/// The heap over time where it changed, and at the end.
+/// The heap size at each change, and at the end.
 fn heap(process: &Process) -> Vec<Reading> {
     let series = &process.sums.heap;
     let mut readings: Vec<Reading> = Vec::new();
@@ -116,10 +116,10 @@ fn heap(process: &Process) -> Vec<Reading> {
             readings.push(reading(units, bytes));
         }
     }
-    // The last bin has its highest value too; what is left when all is done comes behind it, and stays to the end.
-    let behind = series.bin_start(series.highest.len());
-    readings.push(reading(behind, process.sums.live.bytes));
-    if process.end_units() > behind {
+    // The last bin holds its highest value; the final size applies after it, until the end.
+    let after = series.bin_start(series.highest.len());
+    readings.push(reading(after, process.sums.live.bytes));
+    if process.end_units() > after {
         readings.push(reading(process.end_units(), process.sums.live.bytes));
     }
     readings
@@ -144,7 +144,7 @@ fn sites(
     for site in &sums.sites {
         let stack = of_stack[site.stack.0 as usize];
         let thread = *of_stream.entry(site.stream).or_insert_with(|| {
-            // The entry that describes it is lost.
+            // The record that describes the thread was lost.
             threads.push(ThreadName::default());
             threads.len() - 1
         });
@@ -179,8 +179,8 @@ fn sites(
     (sites, lives)
 }
 
-/// The node of each stack that has a site or leads to one that has. Callers have smaller numbers than those they
-/// called, so one pass does.
+/// The node of each stack that has a site or leads to one. Callers have smaller numbers than callees, so one pass is
+/// enough.
 fn nodes_of_stacks(process: &Process, session: &Session, nodes: &mut Nodes) -> Vec<Option<usize>> {
     let stacks = &process.sums.stacks;
     let mut is_wanted = vec![false; stacks.n_stacks()];
@@ -196,7 +196,7 @@ fn nodes_of_stacks(process: &Process, session: &Session, nodes: &mut Nodes) -> V
         if !is_wanted[at] {
             continue;
         }
-        // What a frame that is not shown allocates is its caller's.
+        // Allocations of a hidden frame count for its caller.
         let parent = of_stack[stack.parent.0 as usize];
         let shown = process.innermost(id).into_iter();
         of_stack[at] = shown.fold(parent, |caller, location| {

@@ -1,4 +1,4 @@
-//! Totals, the histogram of sizes, and the places and modules that allocated most.
+//! Totals, the histogram of sizes, and the locations and modules that allocated most.
 
 use heaptide_capture::Allocator;
 use heaptide_tally::Amount;
@@ -11,10 +11,10 @@ use crate::model::{Histogram, LocationSum, Metadata, ModuleSum, SizeBin, Stats};
 use crate::symbols::{LocationId, Modules};
 
 const N_BINS: usize = 10;
-/// What a module is called if no frame of the program is on the stack.
+/// The module name if no frame of the program is on the stack.
 const NO_MODULE: &str = "<root>";
 
-/// `n_largest`: how many places and modules to name.
+/// `n_largest` is the number of locations and modules to list.
 pub fn stats(session: &Session, n_largest: usize) -> Stats {
     let mut total = Amount::default();
     let mut allocators: FxHashMap<Allocator, u64> = FxHashMap::default();
@@ -29,7 +29,7 @@ pub fn stats(session: &Session, n_largest: usize) -> Stats {
             .collect();
         total += process.sums.total;
         for site in &process.sums.sites {
-            // Where there are no totals, what was alive at the peak tells who allocates.
+            // Without totals, the blocks at the peak show which lines allocate.
             let amount = if process.sums.has_totals {
                 site.total
             } else {
@@ -88,7 +88,7 @@ pub fn stats(session: &Session, n_largest: usize) -> Stats {
     }
 }
 
-/// The first `n` by a number, largest first; equal ones by name, so that a report does not change from run to run.
+/// The `n` largest by a number, largest first; ties are sorted by name, so that a report does not change between runs.
 fn largest<T, K: Ord>(
     mut sums: Vec<T>,
     n: usize,

@@ -1,4 +1,4 @@
-//! Functions, or other groups, with what they hold themselves and together with what they called.
+//! Functions, or other groups, with the bytes they allocated themselves and including their callees.
 
 use std::rc::Rc;
 
@@ -11,14 +11,14 @@ use crate::model::{FunctionSum, Measure, Summary};
 use crate::symbols::Modules;
 use crate::symbols::native::short_name;
 
-/// What is one row.
+/// What one row stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupBy {
     #[default]
     Function,
     /// A line of a function.
     Location,
-    /// The module or package a file belongs to; the standard library is one.
+    /// The module or package of a file; the standard library is one module.
     Module,
     File,
     Thread,
@@ -26,7 +26,7 @@ pub enum GroupBy {
     Allocator,
 }
 
-/// What the standard library and the import system are called, where modules are the rows.
+/// The row name of the standard library and the import system, if rows are modules.
 const STANDARD_LIBRARY: &str = "the standard library";
 
 pub fn summary(session: &Session, measure: Measure, by: GroupBy) -> Summary {
@@ -66,7 +66,7 @@ pub fn summary(session: &Session, measure: Measure, by: GroupBy) -> Summary {
 #[derive(Default)]
 struct Rows {
     sums: Vec<FunctionSum>,
-    /// For each row, the last site that counted it: one that calls itself holds a block once.
+    /// For each row, the last site that was counted: a recursive function holds a block once.
     counted: Vec<u64>,
     numbers: FxHashMap<(Rc<str>, Rc<str>), usize>,
 }
@@ -91,7 +91,7 @@ impl Rows {
             })
     }
 
-    /// For each location which row it is in; none if frames do not decide.
+    /// The row of each location; empty if rows are not made of frames.
     fn of_locations(&mut self, session: &Session, process: &Process, by: GroupBy) -> Vec<usize> {
         let modules = Modules::new(&process.header);
         let mut rows = Vec::new();

@@ -1,4 +1,4 @@
-//! Memory over time of all processes on one time line, in bins that a page can draw.
+//! Memory of all processes over time, on one time line, in bins for a chart.
 
 use std::cmp::Reverse;
 
@@ -7,10 +7,10 @@ use crate::model::{ProcessStacks, Reading};
 
 /// More than a chart has columns.
 const MAX_BINS: u64 = 1_000;
-/// Of all processes together; many of them have fewer each, because nobody looks at each so closely.
+/// The bins of all processes; each of many processes has fewer, because it is drawn smaller.
 const MAX_BINS_OF_ALL: u64 = 100_000;
 const MIN_BINS: u64 = 50;
-/// A capture's own clock is hardly finer.
+/// The clock of a capture is hardly finer.
 const MIN_BIN_NS: u64 = 100_000;
 
 pub(super) fn timeline(processes: &[ProcessStacks], start_unix_ns: u64) -> Timeline {
@@ -64,8 +64,8 @@ fn sums(curves: &[&Vec<Option<u64>>], n_bins: usize) -> Vec<Option<u64>> {
     (0..n_bins).map(at).collect()
 }
 
-/// For each process, its heap at that moment of each bin at which the heaps of all were highest together. The highest sum of
-/// all is what `common_peak` says.
+/// For each bin, the heap of each process at the time when the sum of all heaps was highest. The highest sum of all bins
+/// equals `common_peak`.
 fn at_the_highest_sums(
     processes: &[ProcessStacks],
     start_unix_ns: u64,
@@ -82,14 +82,14 @@ fn at_the_highest_sums(
         changes.extend(heights.map(|it| (at(it.elapsed_ns), number, Some(it.bytes))));
         changes.push((at(process.duration_ns.max(last_ns)), number, None));
     }
-    // At one instant, those that rise come before those that fall: the sum is never taken too low.
+    // At the same time, rises come before falls, so that the sum is never too low.
     changes.sort_by_key(|&(time, number, height)| (time, Reverse(height), number));
     let bin_of = |ns: u64| ((ns / bin_ns) as usize).min(n_bins - 1);
     let apply = |heights: &mut [Option<u64>], (_, number, height): (u64, usize, Option<u64>)| {
         std::mem::replace(&mut heights[number], height)
     };
 
-    // First only how many changes lead to the highest sum of each bin: heights are many.
+    // First find only the number of changes that lead to the highest sum of each bin: storing all heights would take much memory.
     let mut heights = vec![None; processes.len()];
     let mut now = (0u64, 0usize);
     let mut highest = vec![(now, 0); n_bins];
@@ -131,7 +131,7 @@ fn from_nothing(readings: &[Reading]) -> Vec<Reading> {
     empty.chain(readings.iter().copied()).collect()
 }
 
-/// A process on a time line that is divided into bins.
+/// A process on the time line, which is divided into bins.
 pub(crate) struct Line {
     pub bin_ns: u64,
     pub n_bins: usize,
@@ -140,7 +140,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// The highest reading in force in each bin, from the first reading to the end of the process.
+    /// The highest reading that applies to each bin, from the first reading to the end of the process.
     pub fn highest(&self, readings: &[Reading]) -> Vec<Option<u64>> {
         let mut bins = vec![None; self.n_bins];
         let bin_of = |ns: u64| ((ns / self.bin_ns) as usize).min(self.n_bins - 1);

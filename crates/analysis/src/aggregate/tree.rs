@@ -1,4 +1,4 @@
-//! The call tree: who called whom on the way to each allocation.
+//! The call tree that leads to each allocation.
 
 use rustc_hash::FxHashMap;
 
@@ -7,23 +7,23 @@ use crate::load::Session;
 use crate::model::{Measure, NodeContent, Tree, TreeNode};
 use crate::symbols::LocationId;
 
-/// How much of the tree is wanted.
+/// How much of the tree to show.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeLimits {
-    /// Only so many stacks, the largest; the others are summed up in one leaf.
+    /// The number of stacks, the largest first; one leaf sums up the others.
     pub n_biggest: usize,
-    /// Frames deep, if bounded.
+    /// The largest depth in frames, if limited.
     pub max_depth: Option<usize>,
-    /// Nodes with a smaller share of the whole are summed up in one leaf beside their siblings.
+    /// One leaf sums up the sibling nodes with a smaller share of the whole.
     pub min_percent: f64,
 }
 
-/// How frames become nodes.
+/// How frames become nodes of the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeShape {
-    /// Who allocated is at the root, and below it who called it.
+    /// Whether the allocating function is at the root, with its callers below.
     pub is_inverted: bool,
-    /// Lines of one function are one node.
+    /// Whether the lines of a function are merged into one node.
     pub by_function: bool,
 }
 
@@ -158,10 +158,10 @@ struct Shaper<'a> {
 }
 
 impl Shaper<'_> {
-    /// Walks from the root on. `dropped` is the leaf for what is not in the tree at all.
+    /// Walks the tree from the root. `dropped` is the leaf for stacks that are not in the tree.
     fn shape(&self, dropped: Elided) -> Vec<TreeNode> {
         let mut shaped = Vec::new();
-        // What is to be shown, in reverse; each with its depth.
+        // Nodes to show, with their depth, in reverse order.
         let mut waiting = vec![(0, Waiting::Node(0))];
         while let Some((depth, item)) = waiting.pop() {
             let at = match item {
@@ -188,14 +188,14 @@ impl Shaper<'_> {
         shaped
     }
 
-    /// The children to be shown, largest first, and the sum of those too small.
+    /// The children to show, largest first, and the sum of those that are too small.
     fn children(&self, at: usize) -> (Vec<usize>, Elided) {
         let mut elided = Elided::default();
         let mut children = Vec::new();
         for &child in &self.nodes[at].children {
             let node = &self.nodes[child];
             if node.count == 0 && node.bytes == 0 {
-                // Only stacks that are not among the biggest lead here.
+                // Only stacks that are not among the largest lead here.
                 continue;
             }
             if (node.bytes as f64) < self.min_bytes {

@@ -1,8 +1,8 @@
-//! Two recordings beside each other: what changed, by stack.
+//! Compares two recordings: what changed, by stack.
 //!
-//! Both sides are brought together in one [`Session`], the earlier one's processes first. Files are the same if they have
-//! the same path below the folder they were imported from, so that two checkouts, two virtual environments or two versions
-//! of Python can be compared; a file is then shown under its path on the later side. Both sides begin at the same instant.
+//! Both sides are merged into one [`Session`], the earlier side's processes first, and both begin at the same time. Files
+//! are the same if they have the same path below the folder they were imported from. So two checkouts, two virtual
+//! environments or two versions of Python can be compared; a file is shown under its path on the later side.
 
 mod rows;
 
@@ -19,7 +19,7 @@ use crate::symbols::{Location, Modules};
 /// Two sessions as one.
 pub struct Comparison {
     session: Session,
-    /// So many of the session's processes are the earlier side's.
+    /// The number of processes of the earlier side.
     n_before: usize,
     before: DiffSide,
     after: DiffSide,
@@ -53,8 +53,8 @@ impl Comparison {
         self.n_before
     }
 
-    /// The numbers. `by_line`: whether lines of one function are told apart, which they should not be if the program
-    /// was edited in between.
+    /// The numbers of both sides. `by_line` distinguishes the lines of a function; if the program was edited between the
+    /// recordings, line numbers do not match.
     pub fn diff(&self, measure: Measure, by_line: bool) -> Diff {
         let (locations, stacks) = rows::rows(&self.session, self.n_before, measure, by_line);
         Diff {
@@ -109,7 +109,7 @@ fn start(session: &Session) -> u64 {
     starts.min().unwrap_or(0)
 }
 
-/// The files of a session by their path below the folder they were imported from.
+/// Maps the path of each file below its import folder to the file.
 fn files_by_path(session: &Session) -> FxHashMap<String, Rc<str>> {
     let mut files = FxHashMap::default();
     let modules: Vec<Modules> = session

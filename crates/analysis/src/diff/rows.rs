@@ -1,4 +1,4 @@
-//! The stacks that changed, with what each held on either side.
+//! The stacks that changed, with the bytes of each side.
 
 use heaptide_tally::Amount;
 use rustc_hash::FxHashMap;
@@ -10,7 +10,7 @@ use crate::model::{Measure, StackModel};
 use crate::stacks;
 use crate::symbols::Location;
 
-/// A stack, frames of one function perhaps merged: its caller, and the number of its innermost location.
+/// A stack: its caller, and its innermost location. Lines of one function may be merged.
 type Node = (Option<usize>, u32);
 
 pub(super) fn rows(
@@ -52,7 +52,7 @@ pub(super) fn rows(
     (locations, stacks.collect())
 }
 
-/// Locations and stacks, and for each stack of the model which of these it is.
+/// Merged locations and stacks, and for each stack of the model its merged stack.
 fn merge(all: &StackModel, by_line: bool) -> (Vec<Location>, Vec<Node>, Vec<usize>) {
     let mut locations: Vec<Location> = Vec::new();
     let mut known: FxHashMap<Location, u32> = FxHashMap::default();

@@ -1,8 +1,8 @@
-//! What of a session a report is about: chosen modules, threads, processes, a stretch of time.
+//! Restricts a session to chosen modules, threads, processes or a time span.
 //!
-//! A filter is applied while captures are read, once, so that every view and every output is made of the same sums and
-//! none of them has to know. A peak stays the moment at which the whole process held most: a filter chooses what is
-//! shown of that moment, so that rows keep the numbers they have without it.
+//! A filter applies once, while captures are read, so that every report is made of the same sums and none needs to know the
+//! filter. The peak remains the peak of the whole process: a filter chooses which part of it to show, so that rows keep the
+//! numbers they have without a filter.
 
 mod pattern;
 mod sites;
@@ -14,28 +14,28 @@ use heaptide_capture::{Capture, ThreadInfo};
 pub use pattern::Pattern;
 pub(crate) use sites::SiteFilter;
 
-/// Nothing chosen is everything.
+/// An empty filter passes everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only stacks with a frame that one of these fits.
+    /// Only stacks with a frame that matches one of these.
     pub include: Vec<Pattern>,
-    /// No stack with a frame that one of these fits.
+    /// No stack with a frame that matches one of these.
     pub exclude: Vec<Pattern>,
-    /// Threads by name or number, `main` for the main one.
+    /// Threads by name or number; `main` is the main thread.
     pub threads: Vec<String>,
-    /// Numbers of processes.
+    /// Process IDs.
     pub processes: Vec<u32>,
-    /// The frames with which Python imports modules are not shown.
+    /// Whether to hide frames of Python's import system.
     pub hide_imports: bool,
-    /// Native frames are not shown.
+    /// Whether to hide native frames.
     pub hide_native: bool,
-    /// Nanoseconds since the session's start: what is counted, from here on, and before there.
+    /// The counted time span in nanoseconds since the session's start: from `from_ns` until before `to_ns`.
     pub from_ns: Option<u64>,
     pub to_ns: Option<u64>,
 }
 
 impl Filter {
-    /// True if it chooses among sites, so that sums are of a part only.
+    /// Whether the filter chooses sites, so that sums cover only a part of the program.
     pub fn chooses_sites(&self) -> bool {
         !(self.include.is_empty() && self.exclude.is_empty() && self.threads.is_empty())
     }
@@ -44,7 +44,7 @@ impl Filter {
         self.from_ns.is_some() || self.to_ns.is_some()
     }
 
-    /// What is in force, in the words of the command line; nothing if it is everything.
+    /// The filter as command-line options; empty if it passes everything.
     pub fn describe(&self) -> Vec<String> {
         let patterns = |name: &str, patterns: &[Pattern]| -> Vec<String> {
             let all = patterns.iter();
@@ -66,7 +66,7 @@ impl Filter {
         words
     }
 
-    /// The captures of the processes that are wanted.
+    /// Keeps the captures of the chosen processes.
     pub fn choose_processes(&self, captures: Vec<Capture>) -> Result<Vec<Capture>, NoMatch> {
         if self.processes.is_empty() {
             return Ok(captures);
@@ -80,7 +80,7 @@ impl Filter {
         Ok(chosen)
     }
 
-    /// A misspelt thread is told before the captures are read.
+    /// Reports a misspelt thread name before the captures are read.
     pub fn check_threads(&self, captures: &[Capture]) -> Result<(), NoMatch> {
         let threads = captures.iter().flat_map(|capture| {
             let main_thread = capture.header.main_thread;
@@ -110,14 +110,14 @@ impl Filter {
     }
 }
 
-/// As it could be typed: `1.5s`.
+/// A time as a user would type it: `1.5s`.
 fn seconds(ns: u64) -> String {
     let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
     let text = text.trim_end_matches('0').trim_end_matches('.');
     format!("{text}s")
 }
 
-/// A filter that leaves nothing.
+/// A filter that passes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoMatch {
     Process {
@@ -126,13 +126,13 @@ pub enum NoMatch {
     Thread {
         known: Vec<String>,
     },
-    /// The words of the filter.
+    /// The filter as command-line options.
     Nothing {
         filters: Vec<String>,
     },
 }
 
-/// Longer lists do not help anyone.
+/// Longer lists of names do not help.
 const MAX_NAMED: usize = 8;
 
 impl fmt::Display for NoMatch {

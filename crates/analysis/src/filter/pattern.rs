@@ -1,8 +1,8 @@
-//! Patterns for modules and files, as people type them.
+//! Patterns for modules and files, as users type them.
 //!
-//! `pandas` is a module, or a file or folder of that name without its ending; `pandas.core` what lies below it;
-//! `etl/load.py` a file by the end of its path. `*` stands for any text and `?` for any character, in paths too; a pattern
-//! with one of them has to fit the module, the whole path, or a part of it that begins behind a `/`.
+//! `pandas` is a module, or a file or folder of that name without its suffix; `pandas.core` is a part of it;
+//! `etl/load.py` is a file by the end of its path. `*` matches any text and `?` any character, also in paths. A pattern
+//! with a wildcard must match the module, the whole path, or a part of the path that begins after a `/`.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use heaptide_capture::glob;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
-    /// As it has to stand in a path, without wildcards: `/pandas/core/` and `/pandas/core.`.
+    /// The pattern as it appears in a path, without wildcards: `/pandas/core/` and `/pandas/core.`.
     folder: String,
     stem: String,
     is_wild: bool,
 }
 
 impl Pattern {
-    /// `None` if there is nothing in it.
+    /// `None` if the text is empty.
     pub fn new(text: &str) -> Option<Pattern> {
         let text = text.trim();
         if text.is_empty() {
@@ -38,7 +38,7 @@ impl Pattern {
         })
     }
 
-    /// Does a frame in this file, of this module, fit?
+    /// Whether a frame in this file and module matches.
     pub fn fits(&self, file: &str, module: Option<&str>) -> bool {
         if module == Some(self.text.as_str()) || file == self.text {
             return true;
@@ -48,7 +48,7 @@ impl Pattern {
                 || glob::matches(&self.text, file)
                 || self.fits_part(file);
         }
-        // A path is found from any folder on, a file with or without its ending.
+        // A path may begin at any folder; a file may be named with or without its suffix.
         let ends_with_path = file
             .strip_suffix(self.text.trim_start_matches('/'))
             .is_some_and(|before| before.ends_with('/'));
@@ -71,7 +71,7 @@ fn contains(file: &str, folder: &str) -> bool {
     file.contains(folder) || file.starts_with(&folder[1..])
 }
 
-/// `/srv/etl/load.py` for `/etl/load.`: what follows is the ending, and nothing more.
+/// Whether a path ends with the stem and one suffix: `/srv/etl/load.py` does for `/etl/load.`.
 fn is_stem(file: &str, stem: &str) -> bool {
     let ending = match file.rfind(stem) {
         Some(at) => &file[at + stem.len()..],
@@ -94,7 +94,7 @@ mod tests {
     const FRAME: &str = "/usr/lib/site-packages/pandas/core/frame.py";
 
     #[test]
-    fn module_is_found_by_its_name_and_what_is_below_it_by_dots() {
+    fn module_matches_by_name_and_its_parts_by_dotted_names() {
         assert!(fits("pandas", FRAME, Some("pandas")));
         assert!(fits("pandas.core", FRAME, Some("pandas")));
         assert!(fits("pandas.core.frame", FRAME, Some("pandas")));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn stars_stand_for_any_text_in_modules_and_paths() {
+    fn stars_match_any_text_in_modules_and_paths() {
         assert!(fits("pan*", FRAME, Some("pandas")));
         assert!(fits("*/pandas/*.py", FRAME, Some("pandas")));
         assert!(fits("core/f?ame.py", FRAME, Some("pandas")));

@@ -1,4 +1,4 @@
-//! Which sites of one process pass a filter, asked when a site is first seen.
+//! Decides which sites of one process pass a filter, when a site first occurs.
 
 use heaptide_capture::Capture;
 use heaptide_tally::{StackId, Stacks};
@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Filter;
 use crate::symbols::Modules;
 
-/// What is known of a stack: whether frames on it fit a pattern.
+/// Whether frames of a stack match a pattern.
 #[derive(Clone, Copy, Default)]
 struct Marks {
     included: bool,
@@ -15,12 +15,12 @@ struct Marks {
 }
 
 pub(crate) struct SiteFilter {
-    /// By number of the code object.
+    /// By code object number.
     of_code: FxHashMap<u32, Marks>,
-    /// By number of the stack; stacks get their numbers in order.
+    /// By stack number; stacks are numbered in order.
     of_stack: Vec<Marks>,
     needs_include: bool,
-    /// `None`: all of them.
+    /// `None` for all.
     streams: Option<FxHashSet<u32>>,
 }
 
@@ -68,7 +68,7 @@ impl SiteFilter {
         !marks.excluded && (marks.included || !self.needs_include)
     }
 
-    /// Callers have smaller numbers than those they called, so all up to this one can be marked in order.
+    /// Marks all stacks up to this one. Callers have smaller numbers than callees, so one pass in order is enough.
     fn marks(&mut self, stacks: &Stacks, stack: StackId) -> Marks {
         while self.of_stack.len() <= stack.0 as usize {
             let at = StackId(self.of_stack.len() as u32);
