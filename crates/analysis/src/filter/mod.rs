@@ -142,16 +142,16 @@ impl fmt::Display for NoMatch {
                 let known: Vec<String> = known.iter().map(u32::to_string).collect();
                 write!(
                     f,
-                    "none of these captures is of that process: there is {}",
+                    "no capture is of this process; there are captures of {}",
                     listed(&known)
                 )
             }
             NoMatch::Thread { known } => {
-                write!(f, "no thread is called that: there is {}", listed(known))
+                write!(f, "no thread has this name; there are {}", listed(known))
             }
             NoMatch::Nothing { filters } => write!(
                 f,
-                "nothing that was recorded passes {}: widen the filter or leave it out",
+                "no recorded event passes {}; widen the filter or omit it",
                 filters.join(" ")
             ),
         }

@@ -175,7 +175,7 @@ mod tests {
 
     const MIB: i64 = 1 << 20;
 
-    /// 100 readings, one a second.
+    /// 100 readings, one per second.
     fn grows(held: impl Fn(i64) -> i64) -> Option<Growth> {
         let curve: Vec<i64> = (0..=100).map(held).collect();
         let edges: Vec<u64> = (0..=100).map(|n| n * 1_000_000_000).collect();

@@ -16,7 +16,7 @@ use crate::model::Finding;
 pub use ledger::{ledger, resident_peak};
 use site_groups::SiteGroups;
 
-/// The most findings of one sort: more do not help a reader.
+/// The largest number of findings of one sort; more do not help a reader.
 const MAX_PER_SORT: usize = 3;
 
 /// Returns what stands out, the most important first.
@@ -27,7 +27,7 @@ pub fn findings(session: &Session) -> Vec<Finding> {
     let mut findings = growth::find(session, &groups);
     findings.extend(largest::find(session, &groups));
     findings.extend(churn::find(session, &groups));
-    // A part of the sites, or of the time, cannot be set against the resident size.
+    // The resident size is that of the whole process, so a filtered part cannot be compared with it.
     if !session.filter.chooses_sites() && !session.filter.chooses_time() {
         findings.extend(kept_free::find(session));
         findings.extend(unshared::find(session));

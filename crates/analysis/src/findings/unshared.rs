@@ -10,7 +10,7 @@ use crate::model::{Finding, Sentence};
 struct Unshared {
     pid: u32,
     parent_pid: u32,
-    /// Shared at the fork, and of that at the end.
+    /// Bytes shared at the fork, and how many of these were still shared at the end.
     inherited_bytes: u64,
     shared_bytes: u64,
 }

@@ -1,10 +1,10 @@
-//! What a chart of memory over time shows. Seconds are counted from the chart's own zero.
+//! A chart of memory over time. Seconds are counted from the chart's zero.
 
 /// One curve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     pub role: SeriesRole,
-    /// Seconds and bytes, in order of time.
+    /// Seconds and bytes, by time.
     pub points: Vec<(f64, u64)>,
     pub peak: Option<(f64, u64)>,
     pub trend: Option<Trend>,
@@ -12,19 +12,19 @@ pub struct Series {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum SeriesRole {
-    /// All processes of a run together: the name of its file or node, and its start in local time.
+    /// The sum of all processes of a run: the name of its file or node, and its start in local time.
     Total { name: String, started: String },
-    /// The program itself, if it started others.
+    /// The program itself, if it has child processes.
     Program { pid: u32, name: String },
-    /// One process that the program started.
+    /// One child process of the program.
     Child { pid: u32, name: String },
-    /// Several runs together.
+    /// The sum of several runs.
     Sum { n_runs: usize },
-    /// Usage of the control group.
+    /// The memory usage of the control group.
     Group,
 }
 
-/// The line with the least squares, within the chart.
+/// The least-squares line, within the chart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trend {
     pub bytes_per_s: f64,
@@ -35,42 +35,42 @@ pub struct Trend {
 /// A call of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bracket {
-    /// As short as it can be.
+    /// The shortest name that no other function has.
     pub function: String,
-    /// Which function it is, for colours.
+    /// The number of the function, for colours.
     pub number: usize,
     pub begin: (f64, u64),
     pub end: (f64, u64),
     pub level: u32,
 }
 
-/// What there is to say besides the curves.
+/// A note below the curves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ChartNote {
-    /// The kernel killed this often for lack of memory.
+    /// The kernel killed processes because memory ran out.
     OutOfMemory {
         n_kills: u64,
     },
-    /// The program was ended by a signal.
+    /// A signal ended the program.
     Killed {
         signal: i32,
     },
-    /// If it goes on like this, or would have.
+    /// When memory would reach the limit if it kept growing at this rate.
     LimitIn {
         seconds: f64,
         limit: u64,
         has_ended: bool,
     },
-    /// The limit is so far above that the chart does not show it.
+    /// The limit is too far above the curves to be drawn.
     LimitFarAway {
         limit: u64,
         peak: u64,
     },
-    /// Processes that have no curve of their own because others are larger.
+    /// Processes without a curve, because others are larger.
     NotDrawn {
         n_processes: usize,
     },
-    /// Runs of different times, each counted from its own beginning.
+    /// The runs do not overlap, so each begins at zero.
     NotAligned,
     SwapAtPeak {
         bytes: u64,
@@ -82,16 +82,16 @@ pub struct Chart {
     pub title: String,
     pub from_s: f64,
     pub to_s: f64,
-    /// The largest of everything that is drawn.
+    /// The largest value in the chart.
     pub top_bytes: u64,
     pub series: Vec<Series>,
     pub brackets: Vec<Bracket>,
-    /// Calls as bars on top of each other instead of brackets.
+    /// Whether calls are drawn as stacked bars instead of brackets.
     pub is_flame: bool,
-    /// Of the first series: where it is largest.
+    /// The peak of the sum, or the largest peak of a run.
     pub peak: Option<(f64, u64)>,
     pub limit: Option<u64>,
     pub notes: Vec<ChartNote>,
-    /// What the sizes are: `rss`, `pss` or `uss`.
+    /// The size that was measured: `rss`, `pss` or `uss`.
     pub backend: String,
 }

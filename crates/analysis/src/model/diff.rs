@@ -1,48 +1,48 @@
-//! What changed between two recordings: the numbers of `heaptide diff`.
+//! The numbers of `heaptide diff`: what changed between two recordings.
 
 use super::Measure;
 use super::quality::Quality;
 
 #[derive(Clone, Debug)]
 pub struct Diff {
-    /// Which blocks the stacks are about.
+    /// Which blocks the stacks count.
     pub measure: Measure,
-    /// Whether lines of one function are told apart.
+    /// Whether the lines of a function are distinguished.
     pub by_line: bool,
     pub before: DiffSide,
     pub after: DiffSide,
-    /// The frames that occur, of both sides. Without [`Diff::by_line`] the line is 0.
+    /// The frames of both sides. Without [`Diff::by_line`] the line is 0.
     pub locations: Vec<super::Location>,
-    /// What changed, the largest change first. Stacks that are the same on both sides are not here.
+    /// The stacks that changed, the largest change first.
     pub stacks: Vec<DiffStack>,
 }
 
-/// One side: all captures that were named for it, together.
+/// One side: the sums of all its captures.
 #[derive(Clone, Debug, Default)]
 pub struct DiffSide {
-    /// The most that was alive at one time.
+    /// The largest heap of all processes at one time.
     pub peak: Estimate,
     pub leaked: Estimate,
     pub total: Estimate,
     pub temporary: Estimate,
     pub duration_ns: u64,
-    /// Largest resident size of a process; `None` if none was sampled.
+    /// The largest resident size of a process; `None` if none was sampled.
     pub resident_peak_bytes: Option<u64>,
     pub quality: Quality,
 }
 
-/// A number, and how far it can be off.
+/// A number with its sampling error.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
     pub bytes: u64,
     pub count: u64,
-    /// Of `bytes`; 0 where every allocation was recorded.
+    /// The variance of `bytes`; 0 if every allocation was recorded.
     pub variance: f64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiffStack {
-    /// Numbers of locations, innermost first; empty if no Python frame was on the stack.
+    /// Positions in `locations`, innermost first; empty if no Python frame was on the stack.
     pub frames: Vec<u32>,
     pub change: Change,
 }
@@ -54,7 +54,7 @@ pub struct Change {
 }
 
 impl Diff {
-    /// False if one of the sides does not say it.
+    /// False if one of the sides lacks this measure.
     pub fn knows(&self, measure: Measure) -> bool {
         [&self.before, &self.after]
             .iter()
@@ -63,7 +63,7 @@ impl Diff {
 }
 
 impl Change {
-    /// By how many bytes it grew; negative if it shrank.
+    /// The growth in bytes; negative if it shrank.
     pub fn bytes(&self) -> i64 {
         let difference = i128::from(self.after.bytes) - i128::from(self.before.bytes);
         difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64
@@ -74,18 +74,18 @@ impl Change {
         difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
-    /// Half the width of the 95 % interval around the change. Both sides are samples of their own: squares add up.
+    /// Half the width of the 95% interval around the change. The sides are independent samples, so variances add up.
     pub fn error_bytes(&self) -> f64 {
         1.96 * (self.before.variance + self.after.variance).sqrt()
     }
 
-    /// Whether the change is no larger than what sampling alone makes of two equal runs.
+    /// Whether sampling alone can cause a change of this size between two equal runs.
     pub fn is_noise(&self) -> bool {
         let error = self.error_bytes();
         error > 0.0 && self.bytes().unsigned_abs() as f64 <= error
     }
 
-    /// By how many bytes it grew at the least; 0 if it may not have grown at all.
+    /// The smallest growth in bytes within the error; 0 if it may not have grown.
     pub fn certain_growth(&self) -> u64 {
         let growth = self.bytes() as f64 - self.error_bytes();
         if growth > 0.0 { growth as u64 } else { 0 }
@@ -104,7 +104,7 @@ impl DiffSide {
 }
 
 impl Diff {
-    /// The change of the whole, in any measure.
+    /// The change of the whole in a measure.
     pub fn whole(&self, measure: Measure) -> Change {
         Change {
             before: self.before.of(measure),

@@ -1,9 +1,8 @@
-//! The call tree of the pages `heaptide flamegraph` and `heaptide table`: everything a page needs to filter, invert,
-//! merge and lay out without asking again.
+//! The call tree of the pages `heaptide flamegraph` and `heaptide table`: all data that a page needs to filter, invert,
+//! merge and lay out.
 //!
-//! Lists instead of a linked tree, because stacks can be deeper than recursion is safe, and because a page reads columns
-//! faster than objects. What a place allocated itself is kept apart by process, thread and allocator; what it allocated
-//! together with those it called is the sum below it, and belongs to the page.
+//! The tree is stored in lists: stacks can be too deep for recursion, and a page reads columns faster than objects. Own
+//! allocations of a node are separate for each process, thread and allocator. The page computes sums that include callees.
 
 use std::rc::Rc;
 
@@ -18,12 +17,12 @@ pub struct Flame {
     /// From the first start to the last end.
     pub start_unix_ns: u64,
     pub end_unix_ns: u64,
-    /// The most that was alive at one time, in all processes together.
+    /// The common peak of all processes.
     pub peak_bytes: u64,
     pub processes: Vec<FlameProcess>,
     pub threads: Vec<FlameThread>,
     pub timeline: Timeline,
-    /// Functions, files and modules; locations name them by number.
+    /// Names of functions, files and modules; locations refer to positions in this list.
     pub texts: Vec<Rc<str>>,
     pub locations: Vec<FlameLocation>,
     pub nodes: Vec<FlameNode>,
@@ -31,14 +30,14 @@ pub struct Flame {
     /// By node, then by origin, ascending.
     pub own: Vec<Own>,
     pub lives: FlameLives,
-    /// What stands out, each with the node it is about, if that was not cut.
+    /// The findings, each with its node unless that was cut.
     pub findings: Vec<(Finding, Option<u32>)>,
     /// Nodes whose share was below this in every measure were cut.
     pub min_share: f64,
     pub quality: Quality,
 }
 
-/// One process, beside what [`Quality`] says of it under the same number.
+/// One process; [`Quality::processes`] has more about it at the same position.
 #[derive(Clone, Debug, Default)]
 pub struct FlameProcess {
     pub host: String,
@@ -48,7 +47,7 @@ pub struct FlameProcess {
     pub python_version: u32,
     pub python_allocator: String,
     pub mode: Mode,
-    /// From the start of the first process to the start, the end and the peak of this one.
+    /// Start, end and peak of this process, counted from the start of the first process.
     pub start_ns: u64,
     pub end_ns: u64,
     pub peak_ns: u64,
@@ -56,7 +55,7 @@ pub struct FlameProcess {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlameThread {
-    /// Number of its process.
+    /// Position in [`Flame::processes`].
     pub process: u32,
     pub os_id: u32,
     pub name: Option<String>,
@@ -64,16 +63,16 @@ pub struct FlameThread {
 }
 
 /// Memory over time in bins of equal width, counted from the start of the first process. Each value is the highest
-/// within its bin; `None` where nothing is known: before the start, behind the end, or before the first sample.
+/// within its bin; `None` before the start, after the end, and before the first sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
     pub bin_ns: u64,
     pub processes: Vec<Curves>,
-    /// Of several processes: the heap of each at that moment of a bin at which all together held most. Each may have held more
-    /// at another moment of the bin.
+    /// With several processes: for each bin, the heap of each process at the time when the sum was highest. A process may
+    /// have held more at another time within the bin.
     pub stacked: Vec<Vec<Option<u64>>>,
-    /// All processes: the most that they had on their heaps at one time, and the sum of their resident sizes, which is never
-    /// too low and too high by what happened within one bin.
+    /// All processes: the highest sum of their heaps, and the sum of their resident sizes. The latter is never too low, and
+    /// too high at most by the changes within one bin.
     pub all_processes: Curves,
 }
 
@@ -83,7 +82,7 @@ pub struct Curves {
     pub resident: Vec<Option<u64>>,
 }
 
-/// A place in the source, by number in [`Flame::texts`].
+/// A source location; numbers are positions in [`Flame::texts`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlameLocation {
     pub function: u32,
@@ -91,15 +90,15 @@ pub struct FlameLocation {
     pub line: i32,
     /// `None` for the standard library and the import system.
     pub module: Option<u32>,
-    /// Part of how Python imports modules, not of what they do.
+    /// Whether the frame belongs to Python's import system.
     pub is_import_system: bool,
-    /// Of a native function: the library it is in.
+    /// The library of a native function.
     pub library: Option<u32>,
-    /// The line's text, if its file could be read and has not changed since.
+    /// The text of the line, if its file could be read and has not changed since the recording.
     pub source: Option<String>,
 }
 
-/// Parents come before their children; the first node is the root, its own parent.
+/// Parents come before their children. The first node is the root; it is its own parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlameNode {
     pub parent: u32,
@@ -109,25 +108,25 @@ pub struct FlameNode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlameContent {
     Root,
-    /// Number of the location.
+    /// Position in [`Flame::locations`].
     Frame(u32),
     /// Allocated without a Python frame on the stack.
     NoFrames,
-    /// So many frames below its parent that were too small to be shown.
+    /// The frames below its parent that were too small.
     Cut {
         n_frames: u32,
     },
 }
 
-/// Who allocated: a thread through an allocator.
+/// A thread and the allocator it used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin {
-    /// Number in [`Flame::threads`], which knows the process.
+    /// Position in [`Flame::threads`].
     pub thread: u32,
     pub allocator: Allocator,
 }
 
-/// What a node allocated itself, from one origin.
+/// The own allocations of a node from one origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Own {
     pub node: u32,
@@ -136,25 +135,25 @@ pub struct Own {
     pub amounts: [Measured; Measure::ALL.len()],
 }
 
-/// When blocks were born and died, in bins of time: what was allocated between any two edges, and what of it was alive at
-/// the second, exactly. `docs/reference/page-data.md` says how to ask.
+/// When blocks were allocated and freed, in bins of time. This gives the exact bytes allocated between any two edges, and
+/// how many of these were alive at the second. `docs/reference/page-data.md` shows how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlameLives {
     /// Nanoseconds since the start of the first process, ascending; empty if there are no bins.
     pub edges_ns: Vec<u64>,
-    /// By own entry, birth and death, ascending; none twice.
+    /// Sorted by own entry, birth and death, without duplicates.
     pub entries: Vec<FlameLife>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlameLife {
-    /// Number in [`Flame::own`].
+    /// Position in [`Flame::own`].
     pub own: u32,
-    /// The bin in which it was allocated.
+    /// The bin of the allocation.
     pub birth: u16,
-    /// The bin in which it was released; the number of bins if it was alive at the end.
+    /// The bin in which the blocks were freed; the number of bins if they were alive at the end.
     pub death: u16,
-    /// Negative where a release was taken back in a later bin.
+    /// Negative if a free was undone in a later bin: `realloc` records a free before it may fail.
     pub bytes: i64,
     pub count: i64,
 }
@@ -163,6 +162,6 @@ pub struct FlameLife {
 pub struct Measured {
     pub bytes: u64,
     pub count: u64,
-    /// Of `bytes`, in square KiB; 0 where every allocation was recorded. What is less than that is no noise to speak of.
+    /// The variance of `bytes` in square KiB, which is precise enough; 0 if every allocation was recorded.
     pub variance: u64,
 }

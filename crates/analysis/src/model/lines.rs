@@ -1,4 +1,4 @@
-//! A function's source, line by line, with what is known of each line.
+//! The source of a function, line by line, with the memory of each line.
 
 use super::Quality;
 
@@ -6,7 +6,7 @@ use super::Quality;
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
     pub tables: Vec<LineTable>,
-    /// How many there are, shown or not.
+    /// The number of all functions, shown or not.
     pub n_functions: usize,
     pub quality: Quality,
 }
@@ -25,23 +25,23 @@ pub struct LineRow {
     pub number: u32,
     /// With its indentation, without the line end.
     pub text: String,
-    /// `None` if the line was not run, or not watched.
+    /// `None` if the line was not run, or line events were not recorded.
     pub visits: Option<LineVisits>,
     /// `None` if nothing was allocated there, or not recorded.
     pub heap: Option<LineHeap>,
 }
 
-/// What a line hook saw: the size of the whole process.
+/// Measured by line events: the size of the whole process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineVisits {
     pub n_visits: u64,
-    /// The most that was resident when the line was left.
+    /// The largest resident size after the line.
     pub most_bytes: i64,
-    /// What the process grew by while the line ran, over all visits.
+    /// How much the process grew while the line ran, over all visits.
     pub increment_bytes: i64,
 }
 
-/// What a recording saw: blocks allocated by the line and by what it called.
+/// From a recording: blocks allocated by the line and its callees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineHeap {
     pub total_bytes: u64,
@@ -53,7 +53,7 @@ pub struct LineHeap {
 }
 
 impl LineTable {
-    /// The most that was resident at any line.
+    /// The largest resident size at any line.
     pub fn most_bytes(&self) -> i64 {
         let rows = self.rows.iter().filter_map(|row| row.visits);
         rows.map(|visits| visits.most_bytes).max().unwrap_or(0)

@@ -1,6 +1,6 @@
-//! A running program at one moment: what it holds now, by function and thread, and how it came to that.
+//! The memory of a running program at one time, by function and thread, and its curve until then.
 //!
-//! Unlike the other models this one is on its way all the time, to another thread or another process, so it owns its texts.
+//! Unlike the other models, this one is sent to other threads and processes, so it owns its texts.
 
 use heaptide_capture::Lost;
 
@@ -8,9 +8,9 @@ use heaptide_capture::Lost;
 pub struct Live {
     pub pid: u32,
     pub command: Vec<String>,
-    /// Since recording began.
+    /// Since the recording began.
     pub elapsed_ns: u64,
-    /// Recording was ended in order: these are the last numbers.
+    /// Whether the recording has ended in order, so that these numbers are final.
     pub is_ended: bool,
     /// Alive on the heap.
     pub heap_bytes: u64,
@@ -18,17 +18,17 @@ pub struct Live {
     pub peak_bytes: u64,
     pub resident_bytes: Option<u64>,
     pub limit_bytes: Option<u64>,
-    /// Mean bytes between two recorded allocations; 0: every one is recorded.
+    /// Mean bytes between two recorded allocations; 0 if every one is recorded.
     pub sample_bytes: u64,
-    /// Allocations and releases so far.
+    /// Allocations and frees so far.
     pub n_events: u64,
     pub lost: Vec<(Lost, u64)>,
-    /// Places in the file that could not be read.
+    /// The number of damaged parts of the file.
     pub n_damaged: u64,
     pub threads: Vec<LiveThread>,
     /// Largest first.
     pub functions: Vec<LiveFunction>,
-    /// Functions that are too small to be listed.
+    /// The number of functions that are too small to be listed.
     pub n_more: u64,
     pub curve: Curve,
 }
@@ -43,24 +43,24 @@ pub struct LiveThread {
 pub struct LiveFunction {
     pub function: String,
     pub file: String,
-    /// By thread; those in which it holds nothing are left out.
+    /// By thread, without threads in which it holds nothing.
     pub held: Vec<Held>,
 }
 
-/// What a function holds in one thread.
+/// The bytes that a function holds in one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Index in [`Live::threads`].
     pub thread: u32,
     /// Allocated by the function itself.
     pub own_bytes: u64,
-    /// Allocated by it or by what it called.
+    /// Allocated by the function and its callees.
     pub total_bytes: u64,
-    /// Blocks behind `total_bytes`.
+    /// The number of blocks in `total_bytes`.
     pub count: u64,
 }
 
-/// Memory over time: the highest value in each of equally long pieces of it.
+/// Memory over time: the highest value in each of several intervals of equal length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Curve {
     pub bin_ns: u64,
@@ -68,7 +68,7 @@ pub struct Curve {
     pub resident: Vec<Option<u64>>,
 }
 
-/// By which number functions are sorted, largest first.
+/// The number that functions are sorted by, largest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LiveOrder {
     #[default]
@@ -77,7 +77,7 @@ pub enum LiveOrder {
     Count,
 }
 
-/// What a function holds in all threads that were asked for.
+/// The bytes that a function holds in the chosen threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveRow<'a> {
     pub function: &'a str,
@@ -88,7 +88,7 @@ pub struct LiveRow<'a> {
 }
 
 impl Live {
-    /// Functions that hold something in a thread, given by its place in `threads`, or in any.
+    /// The functions that hold memory in the thread at this position of `threads`, or in any thread.
     pub fn rows(&self, thread: Option<u32>, order: LiveOrder) -> Vec<LiveRow<'_>> {
         let mut rows: Vec<LiveRow> = Vec::new();
         for function in &self.functions {

@@ -1,4 +1,4 @@
-//! How far the numbers of a report can be trusted, and what stands beside them.
+//! How far the numbers of a report can be trusted, and facts about its processes.
 
 use std::path::PathBuf;
 
@@ -9,35 +9,34 @@ use super::ledger::Ledger;
 
 #[derive(Clone, Debug, Default)]
 pub struct Quality {
-    /// One for each capture, in the order in which they were named.
+    /// One for each capture, in the order of the command line.
     pub processes: Vec<ProcessSummary>,
-    /// The filters in force, in the words of the command line.
+    /// The filters as command-line options.
     pub filters: Vec<String>,
-    /// True if they leave only a part of the sites, while the peak and the curves are the whole process's.
+    /// Whether the filters choose sites. The peak and the curves are still those of the whole process.
     pub is_part: bool,
     /// `None` if every allocation was recorded.
     pub sampling: Option<Sampling>,
-    /// Missing events by reason, of all processes.
+    /// Counts of lost records by reason, of all processes.
     pub lost: Vec<(Lost, u64)>,
-    /// What could not be read, and of which file.
+    /// The damaged parts of files.
     pub damage: Vec<(PathBuf, Damage)>,
-    /// Releases of blocks that were allocated before recording began.
+    /// Frees of blocks that were allocated before the recording began.
     pub n_unknown_frees: u64,
-    /// Allocations at an address that was still taken: a release is missing.
+    /// Allocations at an address that was still in use: a free is missing.
     pub n_overlaps: u64,
-    /// The most that was mapped from files at one time: not part of the heap.
+    /// The largest size of mapped files at one time; not part of the heap.
     pub mapped_files_bytes: u64,
-    /// True if a capture holds no totals, only what was alive at the peak and at the end: it is another profiler's.
+    /// Whether a capture, of another profiler, has no totals but only the blocks at the peak and at the end.
     pub lacks_totals: bool,
-    /// True if the peak is that of several processes together, found on their common time line.
+    /// Whether the peak is the common peak of several processes.
     pub peak_is_aligned: bool,
-    /// A time at which they held about that much, in nanoseconds since the first process began; `None` if the captures
-    /// cannot be asked what was alive then.
+    /// A time near the common peak, in nanoseconds since the first process began; `None` if `--to` cannot show that time.
     pub common_peak_unix_ns: Option<u64>,
 }
 
 impl Quality {
-    /// False for what a capture of another profiler does not say.
+    /// False if a capture of another profiler lacks this measure.
     pub fn knows(&self, measure: Measure) -> bool {
         match measure {
             Measure::Peak | Measure::Leaked => true,
@@ -50,7 +49,7 @@ impl Quality {
 pub struct Sampling {
     /// Mean bytes between two recorded allocations.
     pub mean_bytes: u64,
-    /// Half the width of the 95 % interval around each number.
+    /// Half the width of the 95% interval around each number.
     pub total_error_bytes: f64,
     pub peak_error_bytes: f64,
     pub live_error_bytes: f64,
@@ -59,7 +58,7 @@ pub struct Sampling {
 #[derive(Clone, Debug, Default)]
 pub struct ProcessSummary {
     pub path: PathBuf,
-    /// Shared by all processes of one run; `None` if the capture does not say.
+    /// The session ID that all processes of a run share; `None` if the capture has none.
     pub session: Option<[u8; 16]>,
     pub pid: u32,
     pub parent_pid: u32,
@@ -69,19 +68,19 @@ pub struct ProcessSummary {
     pub peak_bytes: u64,
     pub peak_unix_ns: u64,
     pub live_bytes: u64,
-    /// Highest resident size that was seen; `None` if none was sampled.
+    /// The largest resident size; `None` if none was sampled.
     pub resident_peak_bytes: Option<u64>,
     pub limit_bytes: Option<u64>,
-    /// What the profiler itself held in the program.
+    /// Heaptide's own memory in the program.
     pub own_memory_bytes: u64,
     pub n_threads: u64,
     /// False if the program was killed, or is still running.
     pub ended_in_order: bool,
-    /// Recording began in a running process.
+    /// Whether the recording began in a running process.
     pub joined_late: bool,
-    /// Resident when `heaptide attach` entered the process; `None` if recording began in another way.
+    /// The resident size when `heaptide attach` entered the process; `None` if the recording began in another way.
     pub attached_at_bytes: Option<u64>,
     pub n_events: u64,
-    /// Where its resident memory was at the end; `None` if nobody said, or if a filter leaves only a part.
+    /// The breakdown of the resident memory at the end; `None` if it was not recorded, or if a filter is in force.
     pub ledger: Option<Ledger>,
 }

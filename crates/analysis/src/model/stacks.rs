@@ -1,4 +1,4 @@
-//! Every site with its stack, and each process over time: what exports are made of.
+//! Every site with its stack, and each process over time: the source of exports, pages and comparisons.
 
 use heaptide_capture::{Allocator, Mode};
 use heaptide_tally::{Amount, Lifetimes};
@@ -9,19 +9,19 @@ use super::quality::Quality;
 
 #[derive(Clone, Debug, Default)]
 pub struct StackModel {
-    /// The frames that occur.
+    /// The frames of all stacks.
     pub locations: Vec<super::Location>,
-    /// All stacks as one tree: a caller before those it called. Most stacks share most of their frames, so this is far
-    /// smaller than a list of frames for each.
+    /// All stacks as one tree, callers before callees. Most stacks share most of their frames, so this is far smaller than
+    /// a list of frames for each stack.
     pub stacks: Vec<StackNode>,
-    /// In the order in which the captures were named, as in [`Quality::processes`].
+    /// In the order of the command line, as in [`Quality::processes`].
     pub processes: Vec<ProcessStacks>,
     /// From the first start to the last end.
     pub start_unix_ns: u64,
     pub end_unix_ns: u64,
-    /// The most that all processes held together.
+    /// The common peak of all processes.
     pub peak_bytes: u64,
-    /// What stands out, the most important first.
+    /// The most important first.
     pub findings: Vec<Finding>,
     pub quality: Quality,
 }
@@ -62,13 +62,13 @@ pub struct ProcessStacks {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadName {
-    /// Of the operating system; 0 if the capture has lost it.
+    /// The thread ID of the operating system; 0 if the record was lost.
     pub os_id: u32,
     pub name: Option<String>,
     pub started_ns: u64,
 }
 
-/// A stack, a thread and an allocator together. Frames that stand on the same line are the same.
+/// The sums of one allocation site: a stack, a thread and an allocator. Frames on the same line are merged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SiteSum {
     /// Index of the stack; `None` if no Python frame was on it.
@@ -79,9 +79,9 @@ pub struct SiteSum {
     pub total: Amount,
     pub peak: Amount,
     pub leaked: Amount,
-    /// Released at once; nothing if nobody asked.
+    /// Temporary blocks; zero unless the request asked for them.
     pub temporary: Amount,
-    /// How long all its blocks together lived, those alive at the end until then; `None` if that is not known.
+    /// The lifetimes of all its blocks added up, until the end for live blocks; `None` if not known.
     pub block_time_ns: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The rows of `heaptide summary`: functions, with what they and those they called hold.
+//! The rows of `heaptide summary`: functions with the bytes that they and their callees hold.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use super::quality::Quality;
 pub struct Summary {
     /// In no particular order.
     pub functions: Vec<FunctionSum>,
-    /// What 100 % is.
+    /// The bytes that are 100%.
     pub total_bytes: u64,
     pub measure: Measure,
     pub quality: Quality,
@@ -19,10 +19,10 @@ pub struct Summary {
 pub struct FunctionSum {
     pub function: Rc<str>,
     pub file: Rc<str>,
-    /// Allocated by the function or by what it called.
+    /// Allocated by the function and its callees.
     pub total_bytes: u64,
     /// Allocated by the function itself.
     pub own_bytes: u64,
-    /// Blocks behind `total_bytes`.
+    /// The number of blocks in `total_bytes`.
     pub n_allocations: u64,
 }

@@ -5,8 +5,8 @@ use super::quality::Quality;
 
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// Each node before its children, and those largest first. A list, because stacks can be deeper than recursion is
-    /// safe.
+    /// Each node comes before its children, which are sorted largest first. It is a list because stacks can be too deep for
+    /// recursion.
     pub nodes: Vec<TreeNode>,
     pub measure: Measure,
     pub quality: Quality,
@@ -17,10 +17,10 @@ pub struct TreeNode {
     /// 0 for the root.
     pub depth: usize,
     pub content: NodeContent,
-    /// Here and below.
+    /// Including its callees.
     pub bytes: u64,
     pub count: u64,
-    /// True if something was called from here, whether it is shown or not.
+    /// Whether the node has callees, shown or not.
     pub has_children: bool,
 }
 
@@ -30,7 +30,7 @@ pub enum NodeContent {
     Frame(super::Location),
     /// Allocated without a Python frame on the stack.
     NoFrames,
-    /// Smaller places, summed up.
+    /// The sum of smaller siblings.
     Elided {
         n_locations: u64,
     },

@@ -1,13 +1,13 @@
-//! Which lines of a source file belong to a function: found by indentation, since a capture knows lines and names only.
+//! Finds the lines of a function in a source file by indentation, because a capture has only lines and names.
 
-/// Lines of a function, counted from 1, both included.
+/// The lines of a function, counted from 1, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Block {
     pub first: u32,
     pub last: u32,
 }
 
-/// The definition of `function` that `line` lies in, with its decorators; `None` if there is none.
+/// The definition of `function` that contains `line`, with its decorators.
 pub fn enclosing(lines: &[Box<str>], function: &str, line: u32) -> Option<Block> {
     let at = (line as usize).checked_sub(1)?;
     let mut starts = (0..=at.min(lines.len().checked_sub(1)?)).rev();
@@ -57,7 +57,7 @@ fn last_of(lines: &[Box<str>], start: usize) -> usize {
     let own = indent(&lines[start]);
     let mut depth = 0i32;
     let mut at = start;
-    // The head may go over several lines, the last of which stands as far left as the first.
+    // The signature may span several lines, the last of which has the indentation of the first.
     while let Some(line) = lines.get(at) {
         let code = line.split('#').next().unwrap_or_default();
         depth += code.matches(['(', '[', '{']).count() as i32;
@@ -114,7 +114,7 @@ end = 1
 ";
 
     #[test]
-    fn function_goes_from_its_first_decorator_to_its_last_line() {
+    fn function_spans_from_its_first_decorator_to_its_last_line() {
         let source = lines(SOURCE);
         let block = |function: &str, line| enclosing(&source, function, line);
         assert_eq!(block("run", 5), Some(Block { first: 2, last: 7 }));

@@ -1,4 +1,4 @@
-//! Names for numbers: which function, file and line a frame is, and which module it belongs to.
+//! Resolves frames: function, file, line and module.
 
 pub mod blocks;
 pub mod modules;

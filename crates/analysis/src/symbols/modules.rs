@@ -1,12 +1,12 @@
-//! Which module a file belongs to: the top package below the folder it was imported from.
+//! The module of a file: the top package below the folder it was imported from.
 //!
-//! Judged by what the capture says of its interpreter, because the report may be made on another machine.
+//! The folders come from the capture, because the report may be made on another machine.
 
 use heaptide_capture::Header;
 
 use super::names::Location;
 
-/// Folders in which packages are installed, wherever they are.
+/// Folder names in which packages are installed.
 const PACKAGE_FOLDERS: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 
 pub struct Modules<'a> {
@@ -40,7 +40,7 @@ impl<'a> Modules<'a> {
             let rest = file.strip_prefix(folder.trim_end_matches('/'))?;
             rest.strip_prefix('/')
         };
-        // A program's own folder may lie below the standard library's prefix, or the other way round.
+        // The program's folder may lie below the standard library's prefix, or vice versa.
         let import = self
             .imports
             .iter()
@@ -55,7 +55,7 @@ impl<'a> Modules<'a> {
         }
     }
 
-    /// The same for a place in a program. Native functions belong to their library, which is no module.
+    /// The top module of a location. Native functions have none: they belong to a library.
     pub fn of_location<'f>(&self, at: &'f Location) -> Option<&'f str> {
         if at.is_native() {
             None
@@ -64,8 +64,8 @@ impl<'a> Modules<'a> {
         }
     }
 
-    /// The part of a file's path that does not depend on where its package is installed, or the whole path if that is not
-    /// known.
+    /// The part of a file's path that does not depend on where its package is installed, or the whole path if no import
+    /// folder is known.
     pub fn path_below<'f>(&self, file: &'f str) -> &'f str {
         for folder in PACKAGE_FOLDERS {
             if let Some(at) = file.rfind(folder) {
@@ -91,7 +91,7 @@ fn top(path: &str) -> &str {
     }
 }
 
-/// Part of how Python imports modules, not of what they do.
+/// Whether a file belongs to Python's import system.
 pub fn is_import_system(file: &str) -> bool {
     file.starts_with("<frozen importlib.") || file == "<frozen zipimport>"
 }

@@ -1,4 +1,4 @@
-//! Locations, interned: the same function, file and line is one [`LocationId`], in whatever process it was seen.
+//! Interned locations: the same function, file and line has one [`LocationId`] in all processes.
 
 use std::rc::Rc;
 
@@ -8,23 +8,23 @@ use rustc_hash::FxHashMap;
 
 use super::native::NativeName;
 
-/// A place in a program's source. Of two processes that ran the same line it is the same location.
+/// A location in the source of a program. Processes that ran the same line share it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Location {
     pub function: Rc<str>,
     pub file: Rc<str>,
     pub line: i32,
-    /// Of a native function: the library it is in.
+    /// The library of a native function.
     pub library: Option<Rc<str>>,
 }
 
 impl Location {
-    /// A C, C++ or Rust function, not a Python one.
+    /// Whether this is a native function: compiled from C, C++ or Rust.
     pub fn is_native(&self) -> bool {
         self.library.is_some()
     }
 
-    /// File and line; only the file where lines are merged or not known.
+    /// File and line; only the file if lines are merged or not known.
     pub fn file_and_line(&self) -> String {
         match self.line {
             1.. => format!("{}:{}", self.file, self.line),
@@ -49,7 +49,7 @@ impl Names {
         &self.locations[id.0 as usize]
     }
 
-    /// All of them, in the order of their numbers.
+    /// All locations, by ID.
     pub fn iter(&self) -> impl Iterator<Item = &Location> {
         self.locations.iter()
     }
@@ -71,7 +71,7 @@ impl Names {
         self.intern(location)
     }
 
-    /// A function of a library.
+    /// The location of a native function.
     pub fn native(&mut self, name: &NativeName, library: &str) -> LocationId {
         let location = Location {
             function: self.text(&name.function),
@@ -106,7 +106,7 @@ impl Names {
     }
 }
 
-/// Finds locations for the frames of one process.
+/// Resolves the frames of one process to locations.
 pub struct Resolver<'a> {
     codes: &'a std::collections::HashMap<u32, CodeText>,
     python_version: u32,
@@ -147,7 +147,7 @@ impl<'a> Resolver<'a> {
         id
     }
 
-    /// The line a frame stands on; 0 if its code is not in the capture.
+    /// The line of a frame; 0 if its code is not in the capture.
     pub fn line(&mut self, frame: Frame) -> i32 {
         match self.codes.get(&frame.code) {
             Some(code) => self.line_of(frame, code),
@@ -165,7 +165,7 @@ impl<'a> Resolver<'a> {
         table.line_of(frame.instruction)
     }
 
-    /// How many different frames were located.
+    /// The number of different frames resolved so far.
     pub fn n_frames(&self) -> usize {
         self.known.len()
     }

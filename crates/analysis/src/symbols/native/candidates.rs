@@ -1,4 +1,4 @@
-//! Where the symbols of a library may be: in its own file, or in a separate debug file.
+//! Files that may hold the symbols of a library: its own file, and separate debug files.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use heaptide_capture::ModuleText;
 use super::object_file;
 use crate::files;
 
-/// Where distributions put debug files.
+/// The folder in which distributions install debug files.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
 
-/// Files with symbols of this library, those with most first. What is another library by its build id is left out.
+/// Files with symbols of this library, those with most symbols first. Files with another build ID are left out.
 pub fn candidates(module: &ModuleText) -> Vec<PathBuf> {
     let own = PathBuf::from(&module.path);
     let has_id = !module.build_id.is_empty();
@@ -38,7 +38,7 @@ pub fn candidates(module: &ModuleText) -> Vec<PathBuf> {
     found
 }
 
-/// The debug file that is named by the build id.
+/// The debug file named after the build ID.
 fn by_build_id(build_id: &[u8]) -> Option<PathBuf> {
     let (first, rest) = build_id.split_first()?;
     let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -46,19 +46,19 @@ fn by_build_id(build_id: &[u8]) -> Option<PathBuf> {
     files::exists(&path).then_some(path)
 }
 
-/// Where a debug file may be that a library names.
+/// Possible paths of the debug file that a library names.
 fn beside(library: &Path, name: &str) -> Vec<PathBuf> {
     let Some(folder) = library.parent() else {
         return Vec::new();
     };
     let below = folder.strip_prefix("/").unwrap_or(folder);
-    let places = [
+    let paths = [
         folder.join(name),
         folder.join(".debug").join(name),
         Path::new(DEBUG_FOLDER).join(below).join(name),
     ];
-    // The name of the library itself would be no debug file.
-    places
+    // A library that names itself has no debug file.
+    paths
         .into_iter()
         .filter(|path| path != library && files::exists(path))
         .collect()

@@ -1,6 +1,6 @@
-//! Names as people write them, from names as linkers have them.
+//! Turns linker symbols into readable names.
 
-/// A C++ or Rust name without its types and hashes; any other as it is.
+/// A C++ or Rust name without types and hashes; other names are unchanged.
 pub fn readable(name: &str) -> String {
     let base = without_suffix(name);
     if let Ok(rust) = rustc_demangle::try_demangle(base) {
@@ -18,7 +18,7 @@ pub fn readable(name: &str) -> String {
     if base.is_empty() { name } else { base }.to_owned()
 }
 
-/// The name without what compilers add for parts and copies of functions: `.cold`, `.part.0`, `.constprop.0`, `.llvm.123`.
+/// Removes suffixes that compilers add for parts and copies of functions: `.cold`, `.part.0`, `.constprop.0`, `.llvm.123`.
 fn without_suffix(name: &str) -> &str {
     let begin = end_of_rust_hash(name).unwrap_or(0);
     name[begin..]
@@ -26,7 +26,7 @@ fn without_suffix(name: &str) -> &str {
         .map_or(name, |dot| &name[..begin + dot])
 }
 
-/// Rust's older names have dots inside, for the `::` of types, and end with a hash: `17h`, 16 digits, `E`.
+/// Rust's legacy names use dots for the `::` of types, and end with a hash: `17h`, 16 digits, `E`.
 fn end_of_rust_hash(name: &str) -> Option<usize> {
     let is_hash = |text: &[u8]| text.len() == 16 && text.iter().all(u8::is_ascii_hexdigit);
     name.match_indices("17h").find_map(|(at, mark)| {

@@ -1,8 +1,8 @@
-//! Names for native frames: the functions at an address of a library, inlined ones included.
+//! Resolves native frames: the functions at an address of a library, including inlined ones.
 //!
-//! Found when a report is made: first in the capture, if it was bundled; then in the library's own file and in separate
-//! debug files, if these are the ones that the program had loaded, which their build ids tell. A library without symbols
-//! has exported names; code between those is named by where its function begins.
+//! This happens when a report is made: first from the capture, if symbols were bundled; then from the library's own file and
+//! separate debug files, if their build IDs match the loaded library. A stripped library still has exported names; code
+//! between these is named after the address where its function begins.
 
 mod candidates;
 mod demangle;
@@ -17,7 +17,7 @@ pub use heaptide_capture::SymbolText as NativeName;
 
 use object_file::ObjectFile;
 
-/// Names by frame: the functions at its address, the outermost first.
+/// The functions at the address of each frame, the outermost first.
 #[derive(Default)]
 pub struct NativeNames {
     names: FxHashMap<Frame, Vec<NativeName>>,
@@ -25,14 +25,14 @@ pub struct NativeNames {
 }
 
 impl NativeNames {
-    /// Looks all native frames up, one library after the other, so that only one is in memory.
+    /// Resolves all native frames, library by library, so that memory holds only one library at a time.
     pub fn find(frames: impl Iterator<Item = Frame>, registry: &Registry) -> NativeNames {
-        let mut found = NativeNames::default();
-        found.find_more(frames, registry);
-        found
+        let mut names = NativeNames::default();
+        names.find_more(frames, registry);
+        names
     }
 
-    /// The same for frames that are not known yet.
+    /// Resolves frames that are not known yet.
     pub fn find_more(&mut self, frames: impl Iterator<Item = Frame>, registry: &Registry) {
         let mut wanted: FxHashMap<u32, FxHashSet<u32>> = FxHashMap::default();
         let is_new = |frame: &Frame| {
@@ -60,7 +60,7 @@ impl NativeNames {
                 }
             }
             missing.sort_unstable();
-            let names = self.look_up(module, &missing);
+            let names = self.resolve(module, &missing);
             let frames = missing
                 .into_iter()
                 .map(|instruction| Frame { code, instruction });
@@ -68,7 +68,7 @@ impl NativeNames {
         }
     }
 
-    /// Libraries that have no names because their files are not here, or are others now.
+    /// Libraries without names, because their files are missing or have changed.
     pub fn absent_libraries(&self) -> impl Iterator<Item = &str> {
         self.absent.iter().map(String::as_str)
     }
@@ -92,8 +92,8 @@ impl NativeNames {
         self.names.is_empty()
     }
 
-    /// The functions at addresses of one library, in their order.
-    fn look_up(&mut self, module: &ModuleText, offsets: &[u32]) -> Vec<Vec<NativeName>> {
+    /// The functions at each address of one library.
+    fn resolve(&mut self, module: &ModuleText, offsets: &[u32]) -> Vec<Vec<NativeName>> {
         if module.path.starts_with('<') {
             let name = NativeName {
                 function: module.path.clone(),
@@ -109,7 +109,7 @@ impl NativeNames {
             .iter()
             .filter_map(|path| ObjectFile::read(path))
             .collect();
-        // The kernel's own library is nowhere a file.
+        // The kernel's vDSO is no file.
         if objects.is_empty() && !module.path.starts_with("linux-vdso") {
             self.absent.insert(module.path.clone());
         }

@@ -1,4 +1,4 @@
-//! One file with symbols: its functions, and what its debug information says of their lines and of what was inlined.
+//! One file with symbols: its functions, and from its debug information their lines and inlined functions.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -14,17 +14,17 @@ use crate::files;
 
 type Reader = EndianRcSlice<RunTimeEndian>;
 
-/// Debug information beyond this is not unpacked: a report must not need more memory than the program.
+/// Larger sections of debug information are not unpacked: a report must not need more memory than the program.
 const MAX_SECTION_BYTES: u64 = 1 << 30;
 
-/// What tells one build of a library from another.
+/// Identifies one build of a library.
 pub struct Identity {
     pub build_id: Vec<u8>,
     /// The name of a separate debug file.
     pub debug_link: Option<String>,
 }
 
-/// `None` if the file cannot be read or is no library.
+/// `None` if the file cannot be read or is not a library.
 pub fn identity(path: &Path) -> Option<Identity> {
     let cache = ReadCache::new(files::open_library(path)?);
     let object = object::File::parse(&cache).ok()?;
@@ -50,7 +50,7 @@ struct Function {
 pub struct ObjectFile {
     /// By address.
     functions: Vec<Function>,
-    /// Where functions begin and end, as far as it is known how to unwind them; by address.
+    /// Start and end of functions that have unwind information, by address.
     extents: Vec<(u64, u64)>,
     lines: Option<Context<Reader>>,
 }
@@ -73,7 +73,7 @@ impl ObjectFile {
             })
             .filter(|function| !function.name.is_empty())
             .collect();
-        // Of several names for the same code the one that the program's source uses is mostly the shortest.
+        // If code has several names, the shortest one is usually the name in the source.
         functions.sort_by(|one, other| {
             let key = |function: &Function| {
                 (
@@ -94,12 +94,12 @@ impl ObjectFile {
         })
     }
 
-    /// The functions at an address, the outermost first; none if no symbol covers it.
+    /// The functions at an address, the outermost first; empty if no symbol covers it.
     pub fn names(&mut self, address: u64) -> Vec<NativeName> {
         let symbol = self.symbol(address);
         let mut names = self.inlined(address).unwrap_or_default();
         if let (Some(symbol), Some(outermost)) = (symbol, names.first_mut()) {
-            // The symbol is what other tools show; the debug information may have a name without its scope.
+            // Other tools show the symbol; the name in the debug information may lack its scope.
             if outermost.function.is_empty() || symbol.starts_with("_Z") || symbol.starts_with("_R")
             {
                 outermost.function = readable(symbol);
@@ -114,7 +114,7 @@ impl ObjectFile {
         names
     }
 
-    /// Where the function begins that an address is in.
+    /// The start of the function that contains an address.
     pub fn function_start(&self, address: u64) -> Option<u64> {
         let at = self.extents.partition_point(|&(start, _)| start <= address);
         let &(start, end) = self.extents.get(at.checked_sub(1)?)?;
@@ -127,7 +127,7 @@ impl ObjectFile {
             .partition_point(|function| function.start <= address);
         let function = self.functions.get(at.checked_sub(1)?)?;
         let covers = address - function.start < function.size
-            // A symbol without a size, of hand-written code, goes as far as what is known of unwinding it.
+            // A symbol without a size, from assembly code, ends where its unwind information ends.
             || (function.size == 0 && self.function_start(address) == Some(function.start));
         covers.then_some(&*function.name)
     }
@@ -158,7 +158,7 @@ impl ObjectFile {
             });
         }
         names.reverse();
-        // Lines without a function say nothing that a symbol could not.
+        // Without function names, the symbol is as good.
         let is_named = names.iter().skip(1).all(|name| !name.function.is_empty());
         (is_named && !names.is_empty()).then_some(names)
     }
@@ -168,7 +168,7 @@ fn is_function(kind: SymbolKind) -> bool {
     matches!(kind, SymbolKind::Text | SymbolKind::Unknown)
 }
 
-/// The ranges of all functions that can be unwound, which even a stripped library has.
+/// The ranges of all functions with unwind information, which even a stripped library has.
 fn extents<'a>(object: &impl Object<'a>) -> Option<Vec<(u64, u64)>> {
     let section = object.section_by_name(".eh_frame")?;
     let at = section.address();
@@ -182,16 +182,16 @@ fn extents<'a>(object: &impl Object<'a>) -> Option<Vec<(u64, u64)>> {
         .set_eh_frame(at)
         .set_text(text);
     let mut entries = frames.entries(&bases);
-    let mut found = Vec::new();
+    let mut extents = Vec::new();
     while let Ok(Some(entry)) = entries.next() {
         if let gimli::CieOrFde::Fde(partial) = entry {
             if let Ok(function) = partial.parse(gimli::EhFrame::cie_from_offset) {
-                found.push((function.initial_address(), function.end_address()));
+                extents.push((function.initial_address(), function.end_address()));
             }
         }
     }
-    found.sort_unstable();
-    Some(found)
+    extents.sort_unstable();
+    Some(extents)
 }
 
 fn endian_of<'a>(object: &impl Object<'a>) -> RunTimeEndian {
@@ -202,7 +202,7 @@ fn endian_of<'a>(object: &impl Object<'a>) -> RunTimeEndian {
     }
 }
 
-/// The debug information, if there is any.
+/// The debug information, if the file has any.
 fn lines<'a>(object: &impl Object<'a>) -> Option<Context<Reader>> {
     let endian = endian_of(object);
     object.section_by_name(".debug_info")?;
