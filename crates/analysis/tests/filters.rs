@@ -167,7 +167,7 @@ fn filter_that_leaves_nothing_says_what_there_is() {
     });
     assert_eq!(
         none,
-        "nothing that was recorded passes --include numpy --thread pool: widen the filter or leave it out"
+        "no recorded event passes --include numpy --thread pool; widen the filter or omit it"
     );
     let thread = refused(Filter {
         threads: vec!["ghost".into()],
@@ -175,7 +175,7 @@ fn filter_that_leaves_nothing_says_what_there_is() {
     });
     assert_eq!(
         thread,
-        "no thread is called that: there is MainThread (4711), pool (4712)"
+        "no thread has this name; there are MainThread (4711), pool (4712)"
     );
     let process = refused(Filter {
         processes: vec![1],
@@ -183,7 +183,7 @@ fn filter_that_leaves_nothing_says_what_there_is() {
     });
     assert_eq!(
         process,
-        "none of these captures is of that process: there is 4711"
+        "no capture is of this process; there are captures of 4711"
     );
 }
 

@@ -133,7 +133,7 @@ def test_native_functions_can_be_hidden_and_an_unknown_scope_is_refused(program:
     assert shown != hidden and "job.py" in hidden
     assert "not 'x'" in program.ask("GET", "stats?native=x").json()["error"].replace('"', "'")
     nobody = program.ask("GET", "stats?thread=nobody").json()
-    assert nobody["error"].startswith("no thread is called that")
+    assert nobody["error"].startswith("no thread has this name")
 
 
 def test_links_start_with_the_prefix_that_a_proxy_strips(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-//! Where objects were allocated: a snapshot and a recording of the same process, brought together.
+//! Finds where the objects of a snapshot were allocated, from a recording of the same process.
 //!
-//! The recording is replayed up to the moment of the snapshot; an object lies in the block that was alive at its address then. A
-//! snapshot that was taken during the recording has the number of its moment in the order of events. Another recording is cut at the
-//! time of the walk: the program stood still during it, so any moment within it will do. Without Python's own allocators in the
-//! recording, small objects lie in large blocks that many share; such blocks say nothing and are left out.
+//! The recording is replayed up to the time of the snapshot. An object lies in the block that was alive at its address then.
+//! A snapshot taken during the recording stores its position in the order of events. Any other recording is cut at the time
+//! of the walk: the program was paused, so any time within the walk is right. If Python's own allocators were not recorded,
+//! small objects lie in large shared blocks, which say nothing and are left out.
 
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
@@ -16,21 +16,20 @@ use rustc_hash::FxHashMap;
 use crate::files;
 use crate::symbols::names::Resolver;
 
-/// What a block may have beside its object: the collector's header, words for dict and weak references, rounding.
+/// How much larger than its object a block may be: the collector's header, words for dict and weak references, rounding.
 const MAX_BESIDE: u64 = 64;
 
-/// Why a recording does not fit a snapshot.
+/// Why a recording cannot be joined with a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
     OtherProcess,
-    /// It had not begun when the snapshot was taken.
+    /// The recording began after the snapshot.
     Later,
-    /// It has sums in place of the events up to then.
+    /// The capture holds sums instead of events.
     Summed,
 }
 
-/// The capture that was being written when the snapshot at `path` was taken: where it was then, or beside the snapshot. `None` if
-/// it is in neither place.
+/// The capture that was being written when the snapshot at `path` was taken: at its original path, or next to the snapshot.
 pub fn recording_of(header: &HeapHeader, path: &Path) -> Option<PathBuf> {
     let then = PathBuf::from(&header.recording.as_ref()?.path);
     let beside = then.file_name().map(|name| path.with_file_name(name));
@@ -40,24 +39,24 @@ pub fn recording_of(header: &HeapHeader, path: &Path) -> Option<PathBuf> {
         .find(|path| files::exists(path))
 }
 
-/// The stacks that the capture at `path` knows, or a sentence that says why there are none.
+/// The allocation stacks from the capture at `path`, or an error message.
 pub fn join_file(snapshot: &HeapSnapshot, path: &Path) -> Result<AllocationStacks, String> {
     let capture = files::open_capture(path).map_err(|error| error.to_string())?;
     let path = path.display();
     Err(match join(snapshot, &capture) {
         Ok((stacks, n_found)) if n_found > 0 => return Ok(stacks),
         Ok(_) => format!(
-            "{path} knows none of these objects: record the program with --objects from its start"
+            "{path} has none of these objects: record the program with --objects from its start"
         ),
         Err(Mismatch::OtherProcess) => format!(
-            "{path} is a recording of another process than the snapshot: name that of process {}",
+            "{path} is a recording of another process: name the recording of process {}",
             snapshot.header.pid
         ),
         Err(Mismatch::Later) => format!(
-            "{path} was begun after the snapshot was taken: take the snapshot while the program is recorded"
+            "{path} was started after the snapshot: take the snapshot while the program is recorded"
         ),
         Err(Mismatch::Summed) => format!(
-            "{path} has sums in place of single blocks: record without --aggregate to see where objects were allocated"
+            "{path} holds sums instead of single blocks: record without --aggregate to see where objects were allocated"
         ),
     })
 }
@@ -65,9 +64,9 @@ pub fn join_file(snapshot: &HeapSnapshot, path: &Path) -> Result<AllocationStack
 /// Where the replay of a recording ends.
 #[derive(Clone, Copy)]
 enum Cut {
-    /// Before segments with this number and greater ones.
+    /// Before the first segment with this number or a greater one.
     Segment(u64),
-    /// So many nanoseconds after the recording's beginning.
+    /// This many nanoseconds after the start of the recording.
     Time(u64),
 }
 
@@ -75,7 +74,7 @@ fn cut(header: &HeapHeader, capture: &Capture) -> Result<Cut, Mismatch> {
     if header.pid != capture.header.pid {
         return Err(Mismatch::OtherProcess);
     }
-    // The program stood still until the walk was done; a forked copy was made at its beginning.
+    // The program was paused until the walk was done; a forked copy was made at its beginning.
     let back_ns = if header.forked {
         header.walk_ns
     } else {
@@ -97,7 +96,7 @@ fn cut(header: &HeapHeader, capture: &Capture) -> Result<Cut, Mismatch> {
     })
 }
 
-/// The stacks that allocated the snapshot's objects, and for how many of them they were found.
+/// The stacks that allocated the snapshot's objects, and the number of objects with a stack.
 pub fn join(
     snapshot: &HeapSnapshot,
     capture: &Capture,
@@ -113,8 +112,8 @@ pub fn join(
         .map(|at| {
             let address = objects.addresses[at];
             let bytes = objects.sizes[at].saturating_add(objects.extras[at]);
-            let behind = blocks.partition_point(|&(start, ..)| start <= address);
-            match behind.checked_sub(1).map(|at| blocks[at]) {
+            let after = blocks.partition_point(|&(start, ..)| start <= address);
+            match after.checked_sub(1).map(|at| blocks[at]) {
                 Some((start, size, stack))
                     if address < start.saturating_add(size) && size <= bytes + MAX_BESIDE =>
                 {
@@ -133,9 +132,9 @@ struct Live {
     stacks: Stacks,
     /// By address: size and stack.
     blocks: FxHashMap<u64, (u64, u32)>,
-    /// What each stream released last, in case it did not happen.
+    /// The last block that each stream freed, in case the free is undone.
     released: FxHashMap<u32, (u64, (u64, u32))>,
-    /// Stacks of the present chunk's nodes, by stream.
+    /// Stacks of the current chunk's nodes, by stream.
     of_nodes: FxHashMap<u32, (u32, Vec<u32>)>,
 }
 
@@ -189,7 +188,7 @@ impl Live {
     }
 }
 
-/// How many of these operations, which are in order, come before the cut.
+/// The number of these operations, which are in order, before the cut.
 fn before(capture: &Capture, chunk: &DecodedChunk, ops: &Range<usize>, cut: Cut) -> usize {
     let first_after = match cut {
         Cut::Segment(number) => chunk
@@ -207,7 +206,7 @@ fn before(capture: &Capture, chunk: &DecodedChunk, ops: &Range<usize>, cut: Cut)
     end - ops.start
 }
 
-/// All stacks as one tree: each knows its caller's. Number 0 is the empty one.
+/// All stacks as one tree: each refers to its caller. Number 0 is the empty stack.
 struct Stacks {
     nodes: Vec<(u32, Frame)>,
     known: FxHashMap<(u32, Frame), u32>,
@@ -223,7 +222,7 @@ impl Default for Stacks {
 }
 
 impl Stacks {
-    /// The stacks of a chunk's nodes; parents stand before their children.
+    /// The stacks of a chunk's nodes; parents come before their children.
     fn of_nodes(&mut self, chunk: &DecodedChunk) -> Vec<u32> {
         let mut stacks = vec![0u32; chunk.nodes.len()];
         for (at, node) in chunk.nodes.iter().enumerate().skip(1) {
@@ -238,7 +237,7 @@ impl Stacks {
         stacks
     }
 
-    /// With names, and without the profiler's own frames.
+    /// The stacks with names, without the profiler's own frames.
     fn named(&self, capture: &Capture, of_objects: &[u32]) -> AllocationStacks {
         let codes = &capture.registry.codes;
         let mut resolver = Resolver::new(codes, capture.header.python_version);

@@ -1,4 +1,4 @@
-//! A census: how many objects of each type there are, without who refers to whom.
+//! A census: the number of objects of each type, without references.
 
 use heaptide_capture::heap::TypeInfo;
 
@@ -12,7 +12,7 @@ pub struct KindCount {
     pub bytes: u64,
 }
 
-/// Counts and bytes of types become kinds, largest first; types of one name are one kind.
+/// Sums types into kinds, largest first; types of the same name are one kind.
 pub fn census(types: impl Iterator<Item = (TypeInfo, u64, u64)>) -> Vec<KindCount> {
     let mut kinds: Vec<KindCount> = types
         .map(|(info, objects, bytes)| KindCount {

@@ -1,7 +1,7 @@
-//! Snapshots of one process side by side. An object is the same if it has the same address and the same type.
+//! Compares snapshots of one process. An object is the same if it has the same address and the same type.
 //!
-//! Memory is used again, so an object may stand where another of its type stood: differences by identity are a lower bound of
-//! what is new and of what went.
+//! Memory is reused, so a new object may have the address of an old one of its type. Differences are therefore lower bounds
+//! of what is new and what is gone.
 
 use rustc_hash::FxHashMap;
 
@@ -16,11 +16,11 @@ pub struct HeapDiff {
     pub after: Amount,
     /// By kind, the largest change of bytes first.
     pub rows: Vec<HeapChange>,
-    /// In the later snapshot only; empty if the snapshots are of different processes.
+    /// Objects only in the later snapshot; empty if the snapshots are of different processes.
     pub new: ObjectSet,
-    /// In the earlier one only.
+    /// Objects only in the earlier snapshot.
     pub gone: ObjectSet,
-    /// Whether objects could be told apart by their addresses.
+    /// Whether addresses identify objects in both snapshots.
     pub is_same_process: bool,
 }
 
@@ -77,7 +77,7 @@ pub fn diff(before: &Heap, after: &Heap, by: By) -> HeapDiff {
     }
 }
 
-/// The same of rows alone.
+/// The difference of two tables of rows.
 pub fn diff_of_rows(before: Vec<Row>, after: Vec<Row>) -> HeapDiff {
     let amount = |rows: &[Row]| Amount {
         count: rows.iter().map(|row| row.count).sum(),
@@ -93,7 +93,7 @@ pub fn diff_of_rows(before: Vec<Row>, after: Vec<Row>) -> HeapDiff {
     }
 }
 
-/// What changed by label, of rows before, after, new and gone.
+/// The changes by label, from rows before, after, new and gone.
 fn changes(parts: [Vec<Row>; 4]) -> Vec<HeapChange> {
     let picks: [fn(&mut HeapChange) -> &mut Amount; 4] = [
         |change| &mut change.before,
@@ -126,7 +126,7 @@ fn changes(parts: [Vec<Row>; 4]) -> Vec<HeapChange> {
     rows
 }
 
-/// Whether addresses mean the same in both.
+/// Whether both snapshots are of the same process, so that addresses can be compared.
 pub fn is_same_process(one: &Heap, other: &Heap) -> bool {
     let (one, other) = (&one.snapshot.header, &other.snapshot.header);
     one.pid == other.pid && one.host == other.host
@@ -137,18 +137,18 @@ pub fn only_in(heap: &Heap, other: &Heap) -> ObjectSet {
     matching(heap, other, false)
 }
 
-/// Objects of `heap` that `other` has too.
+/// Objects of `heap` that `other` also has.
 pub fn also_in(heap: &Heap, other: &Heap) -> ObjectSet {
     matching(heap, other, true)
 }
 
-/// What was made under load and is still there afterwards: in `after` and `load`, and not in `baseline`.
+/// Objects that were created under load and are still alive afterwards: in `load` and `after`, but not in `baseline`.
 pub fn leaked(baseline: &Heap, load: &Heap, after: &Heap) -> ObjectSet {
     only_in(after, baseline).intersection(&also_in(after, load))
 }
 
 fn matching(heap: &Heap, other: &Heap, wanted: bool) -> ObjectSet {
-    // A type of one snapshot under the number of the other: types are the same by name and address.
+    // Maps type numbers of one snapshot to the other: types are the same by name and address.
     let mut numbers: FxHashMap<(u64, &str, &str), u32> = FxHashMap::default();
     for (number, one) in other.snapshot.types.iter().enumerate() {
         numbers.insert((one.address, &one.module, &one.name), number as u32);

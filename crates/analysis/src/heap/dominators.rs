@@ -1,30 +1,30 @@
-//! The dominator tree: for each object the one nearest to it that every way from the roots passes through.
+//! The dominator tree: for each object, the nearest other object that every path from the roots passes through.
 //!
-//! What an object dominates goes when it goes; the bytes of that are its retained size. The tree is made by the algorithm
-//! of semidominators with nearest common ancestors (Georgiadis and Tarjan's simple variant), without recursion, in numbers
-//! of a depth-first walk, which keeps memory accesses near each other.
+//! When an object is freed, everything it dominates is freed; the bytes of this are its retained size. The algorithm is
+//! semidominators with nearest common ancestors (Georgiadis and Tarjan's simple variant), without recursion. It works on the
+//! numbers of a depth-first walk, which keeps memory accesses local.
 //!
-//! Objects that no root reaches are garbage that the collector has not met yet. They hang below the top as well, each
-//! group of them below one object that reaches the group, so that their sizes are known too.
+//! Objects that no root reaches are garbage that the collector has not freed yet. They are also below the top: each group
+//! below one object that reaches the whole group, so that garbage has retained sizes.
 
 use super::graph::{Bits, Graph};
 
-/// Stands for the top of the tree, which is no object: what several roots hold has no other dominator.
+/// The top of the tree, which is no object: an object that several roots hold has no other dominator.
 pub const TOP: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
 pub struct Dominators {
     /// The immediate dominator of each object.
     pub immediate: Vec<u32>,
-    /// Objects in an order in which each comes behind its dominator.
+    /// Objects in an order in which each comes after its dominator.
     pub order: Vec<u32>,
-    /// Which objects the roots reach; others are garbage.
+    /// The objects that the roots reach; the others are garbage.
     pub reachable: Bits,
 }
 
 impl Dominators {
-    /// The tree of a graph. `referrers` is the graph reversed, `is_part` says of an object that it is a part of another,
-    /// as an instance's dict is: garbage does not begin with it if it can begin with the whole.
+    /// Computes the tree of a graph. `referrers` is the reversed graph. `is_part` is true for a part of another object, such
+    /// as an instance's dict: a group of garbage does not begin with a part if it can begin with the whole.
     pub fn compute(
         graph: &Graph,
         referrers: &Graph,
@@ -38,7 +38,7 @@ impl Dominators {
         let n_reachable = reachable.iter().count() as u32;
         let immediate_numbers = walk.immediate_dominators(referrers, starts(), n_reachable);
         let mut immediate = vec![TOP; graph.n_objects()];
-        // Number 0 is the top.
+        // 0 is the top.
         for (number, &dominator) in immediate_numbers.iter().enumerate().skip(1) {
             if dominator != 0 {
                 immediate[walk.object_of(number) as usize] = walk.object_of(dominator as usize);
@@ -51,7 +51,7 @@ impl Dominators {
         }
     }
 
-    /// The sum of `sizes` over all that each object dominates, itself included.
+    /// For each object, the sum of `sizes` over itself and all objects it dominates.
     pub fn retained(&self, sizes: impl Fn(u32) -> u64) -> Vec<u64> {
         let n_objects = self.immediate.len() as u32;
         let mut retained: Vec<u64> = (0..n_objects).map(sizes).collect();
@@ -64,7 +64,7 @@ impl Dominators {
         retained
     }
 
-    /// The tree from above. The last object of the graph stands for the top: what it refers to has no dominator.
+    /// The tree from the top down. The last node of the graph is the top: its children have no dominator.
     pub fn children(&self) -> Graph {
         let n_objects = self.immediate.len();
         let below = |dominator: u32| {
@@ -81,7 +81,7 @@ impl Dominators {
         upward.reversed()
     }
 
-    /// Whether every way from the roots to `object` passes through `holder`.
+    /// Whether every path from the roots to `object` passes through `holder`.
     pub fn dominates(&self, holder: u32, object: u32) -> bool {
         let mut at = object;
         while at != TOP {
@@ -94,13 +94,13 @@ impl Dominators {
     }
 }
 
-/// Objects from which all unreachable ones can be reached, one for each group that nothing else leads to.
+/// Objects from which all unreachable objects can be reached: one for each group that no other group refers to.
 fn garbage_roots(graph: &Graph, reachable: &Bits, is_part: impl Fn(u32) -> bool) -> Vec<u32> {
     let n_objects = graph.n_objects() as u32;
     let unreachable = (0..n_objects).filter(|&object| !reachable.contains(object));
     let (parts, wholes): (Vec<u32>, Vec<u32>) = unreachable.partition(|&object| is_part(object));
-    // Left in the order in which a depth-first walk leaves them; what it leaves last, nothing that is left earlier reaches,
-    // unless they are in a cycle.
+    // Objects in the order in which a depth-first walk leaves them: no earlier object reaches the last one, unless both are
+    // in a cycle.
     let mut left: Vec<u32> = Vec::new();
     let mut seen = reachable.clone();
     let mut path: Vec<(u32, u32)> = Vec::new();
@@ -138,13 +138,13 @@ fn garbage_roots(graph: &Graph, reachable: &Bits, is_part: impl Fn(u32) -> bool)
     roots
 }
 
-/// A depth-first walk from the top. Numbers are given in the order of visits; the top has number 0.
+/// A depth-first walk from the top. Objects are numbered in the order of visits; the top has number 0.
 struct Walk {
     /// By number, without the top.
     objects: Vec<u32>,
     /// By object.
     numbers: Vec<u32>,
-    /// By number: from where it was first visited.
+    /// By number: the number it was first visited from.
     parents: Vec<u32>,
 }
 
@@ -213,7 +213,7 @@ impl Walk {
             path: Vec::new(),
         };
         for number in (1..n_numbers).rev() {
-            // What the top refers to stays at 0.
+            // Children of the top stay at 0.
             if semi[number] == 0 {
                 continue;
             }
@@ -239,7 +239,7 @@ impl Walk {
     }
 }
 
-/// Ways up in the tree of the walk, shortened as they are used.
+/// Paths up the tree of the walk, compressed as they are used.
 struct Forest {
     ancestors: Vec<u32>,
     labels: Vec<u32>,
@@ -247,7 +247,7 @@ struct Forest {
 }
 
 impl Forest {
-    /// The least semidominator on the way up from `from`, among the numbers that are done: all above `done`.
+    /// The smallest semidominator on the path up from `from`, among the numbers that are done: all above `done`.
     fn least(&mut self, from: u32, done: u32, semi: &[u32]) -> u32 {
         // Not done yet: it counts as itself, even if it is a root.
         if from <= done {

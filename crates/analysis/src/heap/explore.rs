@@ -1,7 +1,7 @@
-//! What a person can walk through in a page: kinds, the largest objects of each, who holds them, what they hold.
+//! The objects of a heap page: kinds, the largest objects of each kind, their holders and what they hold.
 //!
-//! A heap has millions of objects; a page has the largest of each kind, everything on the ways from roots to them, their
-//! dominators, and some of who refers to them. What is not in the page is counted.
+//! A heap has millions of objects. A page has the largest of each kind, the objects on the paths from roots to them, their
+//! dominators, and some referrers. Objects that are not in the page are counted.
 
 use std::collections::hash_map::Entry;
 
@@ -21,13 +21,13 @@ use super::view::Heap;
 pub struct ExploreLimits {
     /// Objects of each kind.
     pub per_kind: usize,
-    /// Kinds with objects; the others have their sums only.
+    /// Kinds with objects; the others have only their sums.
     pub max_kinds: usize,
-    /// Who refers to an object.
+    /// Referrers of each object.
     pub max_referrers: usize,
     /// Children of each object in the dominator tree.
     pub max_children: usize,
-    /// Objects in all.
+    /// Objects in the page.
     pub max_objects: usize,
 }
 
@@ -43,21 +43,21 @@ impl Default for ExploreLimits {
     }
 }
 
-/// What each object of a kind holds, so that a step down is always possible.
+/// Children shown for each object of a kind, so that the user can always go one level down.
 const N_BELOW: usize = 3;
 
-/// An object in the page. Others are named by their place in [`Exploration::objects`].
+/// An object in the page. It refers to others by their position in [`Exploration::objects`].
 #[derive(Clone, Debug)]
 pub struct PageObject {
     pub object: u32,
     pub dominator: Option<u32>,
-    /// How many it dominates directly, in the page or not.
+    /// The number of objects it dominates directly, in the page or not.
     pub n_children: u32,
-    /// The one before it on the shortest way from a root, and how that refers to it; for a root, its name.
+    /// The previous object on the shortest path from a root, and the reference; for a root, its name.
     pub before: Option<u32>,
     pub via: String,
     pub n_referrers: u32,
-    /// Those in the page, with how they refer.
+    /// The referrers in the page, with their references.
     pub referrers: Vec<(u32, String)>,
     pub is_new: bool,
     pub is_reachable: bool,
@@ -66,22 +66,22 @@ pub struct PageObject {
 #[derive(Clone, Debug)]
 pub struct PageKind {
     pub row: TypeRow,
-    /// Places of its largest objects, by what they retain.
+    /// Positions of its largest objects by retained size.
     pub objects: Vec<u32>,
 }
 
 pub struct Exploration {
     pub kinds: Vec<PageKind>,
     pub objects: Vec<PageObject>,
-    /// What nothing but roots holds, the largest first.
+    /// Objects that only roots hold, the largest first.
     pub tops: Vec<u32>,
     pub n_tops: usize,
     pub suspects: Suspects,
-    /// Places of the suspects' accumulation points.
-    pub suspect_places: Vec<Option<u32>>,
+    /// Positions of the suspects' accumulation points.
+    pub suspect_points: Vec<Option<u32>>,
 }
 
-/// Collects what a page shows. `diff`: against an earlier snapshot.
+/// Collects the objects of a page. `diff` compares with an earlier snapshot.
 pub fn explore(heap: &Heap, diff: Option<&HeapDiff>, limits: ExploreLimits) -> Exploration {
     let new = diff
         .filter(|diff| diff.is_same_process)
@@ -94,7 +94,7 @@ pub fn explore(heap: &Heap, diff: Option<&HeapDiff>, limits: ExploreLimits) -> E
     }
     let tops = page.largest_children(heap.n_objects() as u32);
     let mut level = tops.clone();
-    // Three levels of the tree; deeper ones are there as far as kinds and ways bring them.
+    // Three levels of the tree; deeper objects are in the page only for their kind or on a path.
     for _ in 0..3 {
         page.add_all(level.iter().copied());
         level = level
@@ -128,8 +128,8 @@ pub fn explore(heap: &Heap, diff: Option<&HeapDiff>, limits: ExploreLimits) -> E
         }
     });
     let kinds = kinds.collect();
-    let suspect_places = found.suspects.iter();
-    let suspect_places = suspect_places
+    let suspect_points = found.suspects.iter();
+    let suspect_points = suspect_points
         .map(|suspect| suspect.point.and_then(|point| page.place(point)))
         .collect();
     Exploration {
@@ -138,7 +138,7 @@ pub fn explore(heap: &Heap, diff: Option<&HeapDiff>, limits: ExploreLimits) -> E
         tops: tops.iter().filter_map(|&top| page.place(top)).collect(),
         n_tops: page.children.of(heap.n_objects() as u32).len(),
         suspects: found,
-        suspect_places,
+        suspect_points,
     }
 }
 
@@ -212,7 +212,7 @@ impl<'a> Page<'a> {
         for objects in kinds.values_mut() {
             let n_shown = self.limits.per_kind.min(objects.len());
             if n_shown < objects.len() {
-                // Only the largest need an order.
+                // Only the largest must be sorted.
                 objects.select_nth_unstable_by_key(n_shown, |&one| {
                     (std::cmp::Reverse(retained[one as usize]), one)
                 });
@@ -223,7 +223,7 @@ impl<'a> Page<'a> {
         kinds
     }
 
-    /// Adds whoever stands before an object on its way from a root, and whoever dominates it.
+    /// Adds the previous object on each object's path from a root, and its dominator.
     fn add_paths(&mut self) {
         let distances = self.heap.distances();
         let immediate = &self.heap.dominators().immediate;

@@ -1,6 +1,6 @@
-//! Who refers to whom, as two flat columns, and the same the other way round.
+//! The reference graph as two flat columns, and its reverse.
 
-/// References between numbered objects: those of object `i` go to `targets[starts[i]..starts[i + 1]]`.
+/// References between numbered objects: object `i` refers to `targets[starts[i]..starts[i + 1]]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Graph {
     starts: Vec<u32>,
@@ -8,7 +8,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A graph of `n_objects` objects. References must be given object by object, in the order of the objects.
+    /// A graph of `n_objects` objects. References must be sorted by the object that refers.
     pub fn build<I>(n_objects: usize, references_of: impl Fn(u32) -> I) -> Graph
     where
         I: Iterator<Item = u32>,
@@ -45,13 +45,13 @@ impl Graph {
         self.targets.len()
     }
 
-    /// What an object refers to, once for each reference.
+    /// The targets of an object, one for each reference.
     pub fn of(&self, object: u32) -> &[u32] {
         let object = object as usize;
         &self.targets[self.starts[object] as usize..self.starts[object + 1] as usize]
     }
 
-    /// The same references seen from what they lead to; the referrers of an object are in ascending order.
+    /// The reversed graph; the referrers of an object are in ascending order.
     pub fn reversed(&self) -> Graph {
         let mut starts = vec![0u32; self.starts.len()];
         for &target in &self.targets {
@@ -72,7 +72,7 @@ impl Graph {
         Graph { starts, targets }
     }
 
-    /// Which objects can be reached from `from` without entering one for which `avoid` holds.
+    /// The objects that can be reached from `from` without passing one for which `avoid` is true.
     pub fn reach(&self, from: impl IntoIterator<Item = u32>, avoid: impl Fn(u32) -> bool) -> Bits {
         let mut reached = Bits::new(self.n_objects());
         let mut waiting: Vec<u32> = Vec::new();
@@ -119,7 +119,7 @@ impl Bits {
         word >> (object % 64) & 1 != 0
     }
 
-    /// Says whether the object was not there before. Objects that the graph does not have are not taken.
+    /// Returns whether the object is new to the set. Objects outside the graph are ignored.
     pub fn insert(&mut self, object: u32) -> bool {
         let Some(word) = self.words.get_mut(object as usize / 64) else {
             return false;

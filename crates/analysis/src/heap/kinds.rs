@@ -1,17 +1,17 @@
-//! What objects are called: by type, and dicts by whom they belong to, in heapy's words.
+//! Kinds of objects, as in heapy: the type, and for a dict its owner.
 
 use heaptide_capture::heap::{HeapSnapshot, NO_OBJECT, TypeInfo};
 use rustc_hash::FxHashMap;
 
-/// A dict that is nobody's `__dict__`.
+/// A dict that is not the `__dict__` of an object.
 const NO_OWNER: &str = "dict (no owner)";
 
-/// For every object its type's name, and its kind: the type, or for a dict whose it is.
+/// The type name and the kind of every object: its type, or for a dict its owner.
 #[derive(Clone, Debug, Default)]
 pub struct Kinds {
-    /// Every name of a type or a kind, once.
+    /// All names of types and kinds, without duplicates.
     labels: Vec<String>,
-    /// By the snapshot's number of a type.
+    /// By the type's number in the snapshot.
     of_types: Vec<u32>,
     /// By object.
     of_objects: Vec<u32>,
@@ -58,7 +58,7 @@ impl Kinds {
         self.of_objects.get(object as usize).copied().unwrap_or(0)
     }
 
-    /// The number of the name of a type.
+    /// The number of a type's name.
     pub fn of_type(&self, number: u32) -> u32 {
         self.of_types.get(number as usize).copied().unwrap_or(0)
     }
@@ -67,7 +67,7 @@ impl Kinds {
         self.labels.get(kind as usize).map_or("", String::as_str)
     }
 
-    /// The kind with a name.
+    /// The kind with this name.
     pub fn find(&self, label: &str) -> Option<u32> {
         let at = self.labels.iter().position(|known| known == label);
         at.map(|at| at as u32)
@@ -108,7 +108,7 @@ fn is_plain_dict(one: &TypeInfo) -> bool {
     one.name == "dict" && one.module == "builtins"
 }
 
-/// The name by which a type can be found: what the interpreter hides among its builtins is in `types`.
+/// The name under which Python code finds a type: types that the interpreter hides among its builtins are in `types`.
 pub fn type_name(one: &TypeInfo) -> String {
     let name = one.full_name();
     let public = match name.as_str() {

@@ -1,8 +1,8 @@
-//! How references are written: as Python would reach what they lead to, where it can.
+//! Texts of references, written as Python expressions where possible.
 
 use heaptide_capture::heap::{EdgeType, HeapSnapshot, Label, Root, RootCategory};
 
-/// A reference, as it is put behind what refers: `.name`, `['key']`, `[3]`, `->tp_subclasses`.
+/// The text of a reference, to be appended to the text of its holder: `.name`, `['key']`, `[3]`, `->tp_subclasses`.
 pub fn reference(snapshot: &HeapSnapshot, label: Label) -> String {
     let number = label.number();
     let name = || snapshot.names.get(number);
@@ -24,10 +24,10 @@ pub fn reference(snapshot: &HeapSnapshot, label: Label) -> String {
     }
 }
 
-/// What Python calls an attribute is one; the rest is only C's.
+/// Whether Python can access a reference as an attribute; otherwise only C code can.
 fn internal(name: &str) -> String {
     const PUBLIC: [&str; 8] = ["__", "co_", "f_", "gi_", "cr_", "ag_", "tb_", "cell_"];
-    // What exists in C only, though its name begins like an attribute.
+    // These exist only in C, although their names look like attributes.
     const HIDDEN: [&str; 3] = ["f_valuestack", "f_executable", "co_extra"];
     let is_public = PUBLIC.iter().any(|prefix| name.starts_with(prefix));
     if is_public && !HIDDEN.iter().any(|hidden| name.starts_with(hidden)) {
@@ -37,7 +37,7 @@ fn internal(name: &str) -> String {
     }
 }
 
-/// Where a way begins.
+/// The text of a root, with which a path begins.
 pub fn root(snapshot: &HeapSnapshot, root: &Root) -> String {
     let name = snapshot.names.get(root.name);
     match root.category {
@@ -53,7 +53,7 @@ pub fn root(snapshot: &HeapSnapshot, root: &Root) -> String {
     }
 }
 
-/// A text as Python writes it.
+/// A text as Python's `repr` writes it.
 pub fn quoted(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') {
         '"'
@@ -85,7 +85,7 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// Puts a reference behind the text of what refers: an element of a set goes around it.
+/// Appends a reference to the text of its holder; for an element of a set the holder's text goes inside.
 pub fn append(text: &str, reference: &str) -> String {
     match reference.strip_prefix("list(_)") {
         Some(index) => format!("list({text}){index}"),

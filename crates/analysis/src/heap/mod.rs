@@ -1,9 +1,16 @@
-//! What a snapshot of the object heap says: what is there, who holds it, what it alone keeps alive.
+//! Analyses snapshots of the object heap: what is there, what holds it, what it alone keeps alive.
 //!
-//! In reading order: [`graph`] is who refers to whom, [`set`] some of the objects; [`dominators`], [`retained`] and [`paths`] are the questions
-//! about retention, on plain numbers. [`view`] opens a snapshot for them, [`allocations`] adds where objects were made and [`sites`] sums that up by line; [`kinds`] and [`labels`] name objects and references. [`partition`],
-//! [`types`], [`pattern`], [`tree`] and [`diff`] are what tables show, [`picture`] what is drawn, [`explore`] what the page has, [`suspects`] and [`waste`] what stands out. [`census`] is the
-//! table of a look without references.
+//! | modules | content |
+//! |---|---|
+//! | [`graph`], [`set`] | references, and sets of objects, as plain numbers |
+//! | [`dominators`], [`retained`], [`paths`] | retention: who keeps what alive |
+//! | [`view`] | a snapshot with all of these |
+//! | [`allocations`], [`sites`] | where objects were allocated, summed by line |
+//! | [`kinds`], [`labels`] | names of objects and references |
+//! | [`partition`], [`types`], [`pattern`], [`tree`], [`diff`] | tables |
+//! | [`picture`], [`explore`] | graphs to draw, and the heap page |
+//! | [`suspects`], [`waste`] | leak suspects and wasted memory |
+//! | [`census`] | the table of a census, which has no references |
 
 pub mod allocations;
 pub mod census;

@@ -1,4 +1,4 @@
-//! Sets taken apart: objects of a set that are alike in something make a row.
+//! Partitions of sets: objects of a set with a common property form a row.
 
 use std::hash::Hash;
 
@@ -9,23 +9,23 @@ use super::labels;
 use super::set::ObjectSet;
 use super::view::Heap;
 
-/// In what objects of a row are alike.
+/// The property that objects of a row share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Type; dicts by whose they are.
+    /// The type; for dicts also the owner.
     Kind,
     Type,
-    /// Bytes of the single object.
+    /// The size of the object.
     Size,
-    /// Where the type was defined.
+    /// The module of the type.
     Module,
-    /// Through what references they are reached.
+    /// The references that lead to them.
     Via,
-    /// The kinds of those who refer to them.
+    /// The kinds of their referrers.
     Referrers,
-    /// Nothing: every object is a row.
+    /// None: every object is a row.
     Identity,
-    /// Everything: one row.
+    /// All objects are one row.
     Unity,
     /// The line that allocated them.
     Producer,
@@ -64,14 +64,14 @@ pub struct Row {
     pub bytes: u64,
 }
 
-/// A set in rows, the largest first, then by name.
+/// A set in rows, the largest first; ties are sorted by name.
 #[derive(Clone, Debug)]
 pub struct Partition {
     pub by: By,
     pub rows: Vec<Row>,
     pub count: u64,
     pub bytes: u64,
-    /// By place in the set: the row.
+    /// The row of each object, by position in the set.
     row_of: Vec<u32>,
 }
 
@@ -81,7 +81,7 @@ impl Partition {
         Partition::assemble(heap, set, by, groups, names)
     }
 
-    /// Rows without the objects they were made of, the largest first.
+    /// Rows without their objects, the largest first.
     pub fn of_rows(by: By, mut rows: Vec<Row>) -> Partition {
         rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)));
         Partition {
@@ -138,7 +138,7 @@ impl Partition {
         }
     }
 
-    /// The objects of a row; `set` is what was taken apart.
+    /// The objects of a row; `set` is the partitioned set.
     pub fn members(&self, set: &ObjectSet, row: usize) -> ObjectSet {
         let of_row = set.iter().zip(&self.row_of);
         of_row
@@ -153,7 +153,7 @@ impl Partition {
     }
 }
 
-/// For each object of the set the number of its group, and the names of the groups.
+/// The group number of each object of the set, and the names of the groups.
 fn classify(heap: &Heap, set: &ObjectSet, by: By) -> (Vec<u32>, Vec<String>) {
     let snapshot = &heap.snapshot;
     let type_of = |object: u32| snapshot.objects.types[object as usize];
@@ -167,7 +167,7 @@ fn classify(heap: &Heap, set: &ObjectSet, by: By) -> (Vec<u32>, Vec<String>) {
             |kind| heap.kinds.label(*kind).to_owned(),
         ),
         By::Size => intern(set.iter().map(|object| heap.bytes(object)), |size| {
-            // Heapy aligns sizes, so that they can be compared.
+            // Heapy right-aligns sizes, so that rows sort by size.
             format!("{size:>9}")
         }),
         By::Module => intern(
@@ -231,7 +231,7 @@ fn intern<K: Hash + Eq>(
     (groups.collect(), names)
 }
 
-/// Groups by the set of keys of all references that lead to an object, in one pass over the references.
+/// Groups objects by the keys of all references to them, in one pass over the references.
 fn incoming(
     heap: &Heap,
     set: &ObjectSet,
@@ -299,7 +299,7 @@ fn incoming(
     merge_names(groups, names)
 }
 
-/// Keys that differ may be written alike: they are one row then.
+/// Different keys with the same text form one row.
 fn merge_names(groups: Vec<u32>, names: Vec<String>) -> (Vec<u32>, Vec<String>) {
     let (merged, unique) = intern(names.iter(), |name| (*name).clone());
     let groups = groups.into_iter().map(|group| merged[group as usize]);
@@ -320,13 +320,13 @@ pub fn describe(heap: &Heap, object: u32) -> String {
 }
 
 impl Heap {
-    /// The line that allocated an object, if that is known.
+    /// The line that allocated an object, if known.
     pub fn site(&self, object: u32) -> Option<(&str, u32)> {
         let frame = self.allocation(object).last()?;
         Some((frame.file.as_str(), frame.line))
     }
 
-    /// `*3` behind containers of three, as heapy marks them.
+    /// `*3` after a container of three items, as in heapy.
     fn length_mark(&self, object: u32) -> String {
         match self.n_items(object) {
             Some(n_items) => format!("*{n_items}"),
@@ -334,7 +334,7 @@ impl Heap {
         }
     }
 
-    /// How many items a container of Python's own has.
+    /// The number of items of a built-in container.
     pub fn n_items(&self, object: u32) -> Option<u64> {
         let one = self.snapshot.type_of(object);
         let counted: fn(EdgeType) -> bool = match (one.module.as_str(), one.name.as_str()) {
@@ -351,7 +351,7 @@ impl Heap {
         Some(labels.filter(|label| counted(label.edge_type())).count() as u64)
     }
 
-    /// The frames in which an object was allocated, outermost first; none if that is not known.
+    /// The allocation stack of an object, outermost first; empty if not known.
     pub fn allocation(
         &self,
         object: u32,

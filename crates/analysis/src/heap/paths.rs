@@ -1,23 +1,23 @@
-//! Shortest ways from roots to objects. Among ways of equal length, the order of roots and references decides, so that the
-//! same snapshot always gives the same answer.
+//! Shortest paths from roots to objects. Among paths of equal length, the order of roots and references decides, so that
+//! the same snapshot always gives the same result.
 
 use std::collections::VecDeque;
 
 use super::graph::{Bits, Graph};
 use super::set::ObjectSet;
 
-/// Said of an object that no way leads to.
+/// The distance of an object that no path leads to.
 pub const UNREACHED: u32 = u32::MAX;
 
-/// Steps of roots that count only for what no other root leads to: further away than any object is from the others.
+/// The distance of roots that count only for objects no other root reaches: larger than any real distance.
 const LAST_RESORT: u32 = 1 << 31;
 
-/// How far each object is from the roots, and over which object a shortest way comes first.
+/// The distance of each object from the roots, and the previous object on a shortest path.
 #[derive(Clone, Debug)]
 pub struct Distances {
-    /// Roots are at 0, those of last resort at [`LAST_RESORT`].
+    /// 0 for roots, [`LAST_RESORT`] for roots of last resort.
     pub steps: Vec<u32>,
-    /// [`UNREACHED`] for roots, and for what is not reached.
+    /// [`UNREACHED`] for roots and for unreachable objects.
     pub before: Vec<u32>,
 }
 
@@ -36,7 +36,7 @@ impl Distances {
         distances
     }
 
-    /// Ways from other roots, to what has none yet.
+    /// Adds paths from further roots to objects that have none yet.
     pub fn add_last_resort(
         &mut self,
         graph: &Graph,
@@ -74,7 +74,7 @@ impl Distances {
         }
     }
 
-    /// A shortest way to an object, from a root to the object itself; `None` if there is none.
+    /// A shortest path from a root to an object, both included; `None` if there is none.
     pub fn path_to(&self, object: u32) -> Option<Vec<u32>> {
         if *self.steps.get(object as usize)? == UNREACHED {
             return None;
@@ -90,16 +90,16 @@ impl Distances {
     }
 }
 
-/// All shortest ways to the nearest objects of a set.
+/// All shortest paths to the nearest objects of a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShortestPaths {
-    /// Each from a root to an object of the set, in a fixed order; no more than asked for.
+    /// Each from a root to an object of the set, in a fixed order, up to the requested number.
     pub paths: Vec<Vec<u32>>,
-    /// How many there are, also those that are not listed. Several references from one object to the next count once.
+    /// The number of all shortest paths, listed or not. Several references from one object to the next count once.
     pub n_paths: u64,
 }
 
-/// Finds the shortest ways to whichever objects of a set are nearest to the roots.
+/// Finds the shortest paths to the objects of a set that are nearest to the roots.
 pub fn shortest_paths(
     referrers: &Graph,
     distances: &Distances,
@@ -112,7 +112,7 @@ pub fn shortest_paths(
         return ShortestPaths::default();
     }
     let ends: Vec<u32> = set.iter().filter(|&end| steps(end) == nearest).collect();
-    // All objects on shortest ways, level by level from the ends to the roots, with the number of ways from each to an end.
+    // All objects on shortest paths, level by level from the ends to the roots, with the number of paths from each to an end.
     let mut n_ways = rustc_hash::FxHashMap::default();
     let mut after: rustc_hash::FxHashMap<u32, Vec<u32>> = rustc_hash::FxHashMap::default();
     for &end in &ends {
@@ -169,12 +169,12 @@ pub fn shortest_paths(
     ShortestPaths { paths, n_paths }
 }
 
-/// What refers to objects of a set, each once.
+/// The referrers of a set, without duplicates.
 pub fn referrers_of(referrers: &Graph, set: &ObjectSet) -> ObjectSet {
     neighbours(referrers, set)
 }
 
-/// What objects of a set refer to, each once.
+/// The objects that a set refers to, without duplicates.
 pub fn referents_of(graph: &Graph, set: &ObjectSet) -> ObjectSet {
     neighbours(graph, set)
 }

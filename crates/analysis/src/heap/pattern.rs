@@ -1,4 +1,4 @@
-//! The reference pattern of a set: who refers to it, by kind, who refers to those, and so on, as a tree of few rows.
+//! The reference pattern of a set: its referrers by kind, their referrers, and so on, as a small tree.
 
 use rustc_hash::FxHashMap;
 
@@ -8,33 +8,33 @@ use super::view::Heap;
 
 /// Heapy's depth.
 pub const DEPTH: usize = 7;
-/// A pattern with more rows is read by nobody.
+/// A pattern with more rows is unreadable.
 const MAX_ROWS: usize = 1000;
 
-/// Why a row has nothing below it, or that it has.
+/// Whether rows follow below a row, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flag {
     Expanded,
-    /// As deep as was asked for.
+    /// The depth limit was reached.
     Deep,
-    /// Modules, types, code and frames: what holds those is no news.
+    /// Modules, types, code and frames: their holders are not interesting.
     Stopped,
-    /// Nothing but roots refers to it.
+    /// Only roots refer to it.
     Root,
-    /// The same objects are in that row.
+    /// The same objects appear in that row.
     Seen(usize),
 }
 
 #[derive(Clone, Debug)]
 pub struct PatternRow {
-    /// Which child of which, from the set down: empty for the set itself.
+    /// The child numbers from the set down; empty for the set itself.
     pub path: Vec<usize>,
     pub flag: Flag,
     pub label: String,
     pub objects: ObjectSet,
 }
 
-/// The rows, in the order of reading. `avoid` are objects that count as nobody.
+/// The rows from top to bottom. Objects in `avoid` do not count as referrers.
 pub fn reference_pattern(
     heap: &Heap,
     set: &ObjectSet,

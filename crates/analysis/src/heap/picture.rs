@@ -1,4 +1,4 @@
-//! A small part of the graph to be drawn: some objects, who refers to them or whom they refer to, and the way from a root.
+//! A small part of the graph to draw: some objects with their referrers or referents, or the path from a root.
 
 use std::collections::hash_map::Entry;
 
@@ -7,15 +7,15 @@ use rustc_hash::FxHashMap;
 use super::labels;
 use super::view::Heap;
 
-/// What a box stands for.
+/// The meaning of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// One of the objects that were asked for.
+    /// One of the requested objects.
     Start,
     Module,
     Frame,
     Other,
-    /// So many more that are not drawn.
+    /// The number of further objects that are not drawn.
     More(usize),
 }
 
@@ -23,28 +23,28 @@ pub enum Role {
 pub struct Box {
     pub object: Option<u32>,
     pub role: Role,
-    /// How many steps from the start; above it for who refers, below it for who is referred to.
+    /// The number of steps from the start.
     pub row: u32,
-    /// Neighbours that are not drawn because they are too far away.
+    /// The number of neighbours that are too far away to be drawn.
     pub n_beyond: usize,
 }
 
-/// Boxes and arrows. An arrow goes from who refers to what is referred to.
+/// Boxes and arrows. An arrow goes from the referrer to the referent.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
     pub boxes: Vec<Box>,
     pub arrows: Vec<(usize, usize, String)>,
-    /// Rows lead to whom the start refers, instead of to who refers to it.
+    /// Whether rows lead to referents of the start instead of its referrers.
     pub is_forward: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct PictureLimits {
     pub depth: u32,
-    /// Neighbours drawn of each box.
+    /// Neighbours drawn for each box.
     pub too_many: usize,
     pub max_boxes: usize,
-    /// Whom the objects refer to, instead of who refers to them.
+    /// Whether to draw referents instead of referrers.
     pub forward: bool,
 }
 
@@ -59,7 +59,7 @@ impl Default for PictureLimits {
     }
 }
 
-/// The surroundings of some objects. Modules are where searching for referrers ends, as everything hangs together above.
+/// The neighbourhood of some objects. The search for referrers ends at modules, because above them everything is connected.
 pub fn surroundings(heap: &Heap, starts: &[u32], limits: PictureLimits) -> Picture {
     let mut picture = Picture {
         is_forward: limits.forward,
@@ -154,13 +154,13 @@ fn neighbours(heap: &Heap, object: u32, role: Role, forward: bool) -> Vec<u32> {
     // Types refer to everything and are referred to by everything: they say nothing.
     neighbours.retain(|one| !heap.type_names().contains_key(one));
     if !forward {
-        // There the search ends, so they are the last to be left out.
+        // The search ends at these, so they are the last to be left out.
         neighbours.sort_by_key(|&one| role_of(heap, one) != Role::Module);
     }
     neighbours
 }
 
-/// The shortest way from a root to an object, a box below the other.
+/// The shortest path from a root to an object, one box below the other.
 pub fn path(heap: &Heap, object: u32) -> Picture {
     let mut picture = Picture::default();
     let Some(path) = heap.distances().path_to(object) else {
@@ -210,7 +210,7 @@ impl Picture {
         }
     }
 
-    /// Whether there is the arrow that leads on from a box to another.
+    /// Whether the arrow from one box to another exists.
     fn is_connected(&self, at: usize, other: Option<&usize>) -> bool {
         other.is_some_and(|&other| {
             let ends = if self.is_forward {
@@ -223,7 +223,7 @@ impl Picture {
         })
     }
 
-    /// The lines in a box.
+    /// The text lines of a box.
     pub fn lines(&self, heap: &Heap, at: usize) -> Vec<String> {
         let one = &self.boxes[at];
         match (one.object, one.role) {
@@ -233,7 +233,7 @@ impl Picture {
                     lines.push(labels::root(&heap.snapshot, root));
                 }
                 if one.n_beyond > 0 {
-                    // Who refers stands above.
+                    // Referrers are above.
                     let arrow = if self.is_forward { '↓' } else { '↑' };
                     lines.push(format!("{arrow} {} more", one.n_beyond));
                 }

@@ -1,13 +1,13 @@
-//! What groups of objects keep alive: all that no root reaches any more if the whole group goes.
+//! Retained sizes of groups: everything that no root reaches if the whole group is removed.
 //!
-//! The dominator tree knows it for single objects. For groups — a type, a set — ways that avoid the group are followed from
-//! the roots, for 64 groups at once: one bit for each, carried along references and dropped on entering the group.
+//! The dominator tree gives this for single objects. For groups (a type, a set) the search follows paths from the roots that
+//! avoid the group, for 64 groups at once: one bit per group travels along references and is dropped on entering the group.
 
 use super::dominators::TOP;
 use super::graph::{Bits, Graph};
 use super::set::ObjectSet;
 
-/// Objects that are alive only through `set`, itself included. What no root reaches stays out, unless it is in the set.
+/// Objects that only `set` keeps alive, including the set itself. Other unreachable objects are left out.
 pub fn dominated(graph: &Graph, roots: &[u32], set: &ObjectSet) -> ObjectSet {
     let members = Bits::of(graph.n_objects(), set.iter());
     let all = graph.reach(roots.iter().copied(), |_| false);
@@ -19,7 +19,7 @@ pub fn dominated(graph: &Graph, roots: &[u32], set: &ObjectSet) -> ObjectSet {
         .collect()
 }
 
-/// Bytes that each group retains, for groups `0..n_groups`; `group_of` says to which an object belongs, if to any.
+/// Bytes that each group retains, for groups `0..n_groups`; `group_of` returns the group of an object, if any.
 pub fn retained_by_groups(
     graph: &Graph,
     roots: &[u32],
@@ -41,8 +41,8 @@ pub fn retained_by_groups(
         } else {
             (1 << sums.len()) - 1
         };
-        // Not reached at all yet is told apart from reached by no way that avoids any group: the latter is marked by the
-        // former's absence from `reached`.
+        // `reached` distinguishes objects that were not visited yet from objects that only paths through groups reach; both
+        // have no bits.
         let mut reached = Bits::new(graph.n_objects());
         open.fill(0);
         let mut waiting = std::collections::VecDeque::new();
@@ -83,7 +83,7 @@ pub fn retained_by_groups(
     retained
 }
 
-/// At least what a set retains, from the tree alone: the sum over its members that no other member dominates.
+/// A lower bound of what a set retains, from the tree alone: the sum over members that no other member dominates.
 pub fn retained_at_least(immediate: &[u32], retained: &[u64], set: &ObjectSet) -> u64 {
     let members = Bits::of(immediate.len(), set.iter());
     let has_holder = |object: u32| {

@@ -1,4 +1,4 @@
-//! Sets of objects, as ascending numbers: small sets are small, and every operation is one walk over both.
+//! Sets of objects as ascending numbers: small sets need little memory, and every operation is one merge of both.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ pub struct ObjectSet {
 impl FromIterator<u32> for ObjectSet {
     fn from_iter<I: IntoIterator<Item = u32>>(numbers: I) -> ObjectSet {
         let mut numbers: Vec<u32> = numbers.into_iter().collect();
-        // What comes from a walk over columns is sorted already.
+        // Numbers from a scan over columns are already sorted.
         if !numbers.is_sorted_by(|a, b| a < b) {
             numbers.sort_unstable();
             numbers.dedup();
@@ -49,7 +49,7 @@ impl ObjectSet {
         self.merge(other, |side| side == Ordering::Equal)
     }
 
-    /// What is here and not in the other.
+    /// Objects of this set that are not in the other.
     pub fn difference(&self, other: &ObjectSet) -> ObjectSet {
         self.merge(other, |side| side == Ordering::Less)
     }
@@ -58,7 +58,7 @@ impl ObjectSet {
         self.merge(other, |side| side != Ordering::Equal)
     }
 
-    /// Walks over both; `keep` is asked with `Less` for what only this set has, `Greater` for what only the other has.
+    /// Merges both sets; `keep` gets `Less` for objects only in this set, `Greater` for objects only in the other.
     fn merge(&self, other: &ObjectSet, keep: impl Fn(Ordering) -> bool) -> ObjectSet {
         let (mut left, mut right) = (&self.numbers[..], &other.numbers[..]);
         let mut numbers = Vec::new();

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::view::Heap;
 
-/// A line that allocated.
+/// A line that allocated objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     pub function: String,
@@ -13,7 +13,7 @@ pub struct Site {
     pub bytes: u64,
 }
 
-/// Sums by line, of objects that weigh something.
+/// Sums by line, of objects with a weight.
 pub struct Sums<'a> {
     heap: &'a Heap,
     by_line: FxHashMap<(&'a str, &'a str, u32), u64>,
@@ -54,7 +54,7 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// For each group the line that allocated most of it; `None` where that is not known.
+/// For each group the line that allocated most of its bytes; `None` if not known.
 pub fn of_groups(heap: &Heap, n_groups: usize, group_of: &[u32]) -> Vec<Option<Site>> {
     if heap.stacks().is_none() {
         return vec![None; n_groups];

@@ -1,31 +1,31 @@
-//! The dominator tree cut to what a person can read: the largest branches, as far down as they matter.
+//! The dominator tree cut to a readable size: the largest branches.
 
 use super::graph::Graph;
 use super::labels;
 use super::view::Heap;
 use heaptide_capture::heap::{EdgeType, NO_OBJECT};
 
-/// A line of the tree: an object, or the rest of its parent's children together.
+/// A line of the tree: an object, or the sum of its parent's other children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branch {
-    /// `None` for a rest.
+    /// `None` for the sum of other children.
     pub object: Option<u32>,
     pub depth: u32,
     pub retained: u64,
-    /// How many branches a rest stands for.
+    /// The number of branches in the sum.
     pub n_objects: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct TreeLimits {
     pub depth: u32,
-    /// Children shown of each object.
+    /// Children shown for each object.
     pub width: usize,
-    /// Branches that retain less than this share of the whole are rest.
+    /// Branches that retain less than this share of the whole are summed up.
     pub min_share: f64,
 }
 
-/// Branches below `top`, or below everything, the largest first.
+/// Branches below an object, or below the top, the largest first.
 pub fn branches(heap: &Heap, top: Option<u32>, limits: TreeLimits) -> Vec<Branch> {
     let children = heap.dominators().children();
     let retained = heap.retained();
@@ -101,7 +101,7 @@ fn below(
 }
 
 impl Heap {
-    /// An object for a person: its kind, its name if it has one, how it is called by who dominates it.
+    /// A description of an object: its kind, its name if it has one, and its dominator's reference to it.
     pub fn brief(&self, object: u32) -> String {
         let holder = self.dominators().immediate[object as usize];
         let via = if holder == super::dominators::TOP {
@@ -117,7 +117,7 @@ impl Heap {
         }
     }
 
-    /// What tells an object from others of its kind: a name, a value, else its address and length.
+    /// What distinguishes an object from others of its kind: a name, a value, or its address and length.
     pub fn sample(&self, object: u32) -> String {
         if let Some(name) = self.own_name(object) {
             return name;
@@ -131,7 +131,7 @@ impl Heap {
         }
     }
 
-    /// The name of a module, a type, or of whose dict it is.
+    /// The name of a module or a type, or of the owner of a dict.
     pub fn own_name(&self, object: u32) -> Option<String> {
         let owner = self.owners.get(object as usize).copied();
         if let Some(owner) = owner.filter(|&owner| owner != NO_OBJECT) {
@@ -151,7 +151,7 @@ impl Heap {
         Some(self.snapshot.names.get(root.name).to_owned())
     }
 
-    /// How many references of a kind an object has.
+    /// The number of an object's references of one type.
     pub fn n_references(&self, object: u32, kind: EdgeType) -> usize {
         let labels = self.snapshot.edges.labels_of(object).iter();
         labels.filter(|label| label.edge_type() == kind).count()

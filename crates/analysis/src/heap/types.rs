@@ -1,4 +1,4 @@
-//! The kinds_table: every kind with what it holds by itself, and what would go if all of it went.
+//! The table of kinds: each with its own bytes, and the bytes it retains as a group.
 
 use super::partition::{By, Partition};
 use super::retained::retained_by_groups;
@@ -10,9 +10,9 @@ pub struct TypeRow {
     pub label: String,
     pub count: u64,
     pub bytes: u64,
-    /// What no root reaches any more without the objects of this row, those included.
+    /// Bytes that no root reaches without the objects of this row, including their own.
     pub retained: u64,
-    /// The line that allocated most of its bytes, if that is known.
+    /// The line that allocated most of its bytes, if known.
     pub site: Option<Site>,
 }
 
@@ -24,7 +24,7 @@ pub struct KindsTable {
     pub rows: Vec<TypeRow>,
 }
 
-/// What rows are sorted by, the largest first.
+/// The number that rows are sorted by, the largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Bytes,
@@ -62,7 +62,7 @@ pub fn kinds_table(heap: &Heap, by: By, order: Order) -> KindsTable {
             site,
         })
         .collect();
-    // Stable: equal rows stay in the order of their bytes and names.
+    // The sort is stable: ties stay in the order of their bytes and names.
     rows.sort_by_key(|row| {
         std::cmp::Reverse(match order {
             Order::Bytes => row.bytes,

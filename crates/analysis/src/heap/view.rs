@@ -1,4 +1,4 @@
-//! A snapshot opened for questions. What an answer needs is made when it is first asked for, and kept.
+//! A snapshot with its graph. Dominators, referrers and distances are computed on first use and kept.
 
 use std::collections::hash_map::Entry;
 use std::sync::OnceLock;
@@ -18,25 +18,25 @@ use super::set::ObjectSet;
 
 pub struct Heap {
     pub snapshot: HeapSnapshot,
-    /// Who keeps whom alive: weak references are not in it, nor is the namespace that running code runs in.
+    /// References that keep objects alive: without weak references, and without those from running code to its namespace.
     pub graph: Graph,
-    /// For every object the one whose `__dict__` it is.
+    /// For every object its owner, if it is a `__dict__`.
     pub owners: Vec<u32>,
     pub kinds: Kinds,
     /// The entries of `sys.modules`.
     modules: Bits,
-    /// What is alive because code runs: functions, frames, arguments.
+    /// Objects that running code keeps alive: functions, frames, arguments.
     running: Bits,
-    /// Objects that roots hold, in the order of the roots, each once.
+    /// Objects that roots hold, in the order of the roots, without duplicates.
     pub roots: Vec<u32>,
-    /// The place of the first root that holds an object, by object.
+    /// By object: the position of the first root that holds it.
     root_places: FxHashMap<u32, u32>,
     referrers: OnceLock<Graph>,
     dominators: OnceLock<Dominators>,
     retained: OnceLock<Vec<u64>>,
     distances: OnceLock<Distances>,
     type_names: OnceLock<FxHashMap<u32, String>>,
-    /// Where objects were allocated, if that was learnt after the snapshot was opened.
+    /// Allocation stacks that were found after the snapshot was opened.
     learnt_stacks: OnceLock<AllocationStacks>,
 }
 
@@ -51,7 +51,7 @@ impl Heap {
         };
         let modules = of_roots(&|root| root.category == RootCategory::Module);
         let running = of_roots(&|root| is_of_running_code(&snapshot, root));
-        // The variables of code that runs at a module's top are the module's: the module holds them, and has a name.
+        // The variables of code that runs at a module's top level belong to the module, which gives paths a name.
         let is_namespace = |object: u32| {
             let owner = owners.get(object as usize).copied();
             owner.is_some_and(|owner| modules.contains(owner))
@@ -96,13 +96,13 @@ impl Heap {
         }
     }
 
-    /// Where objects were allocated, if that is known.
+    /// The allocation stacks, if known.
     pub fn stacks(&self) -> Option<&AllocationStacks> {
         let of_snapshot = self.snapshot.stacks.as_ref();
         of_snapshot.or_else(|| self.learnt_stacks.get())
     }
 
-    /// Where objects were allocated, from now on. The first to say it is believed.
+    /// Sets the allocation stacks. Later calls are ignored.
     pub fn learn_stacks(&self, stacks: AllocationStacks) {
         let _ = self.learnt_stacks.set(stacks);
     }
@@ -123,18 +123,18 @@ impl Heap {
         self.kinds.label(self.kinds.of(object))
     }
 
-    /// Whether one object refers to the other, a module's namespace, only because code runs there.
+    /// Whether `from` refers to the namespace of a module only because code runs there.
     pub fn only_runs_in(&self, from: u32, to: u32) -> bool {
         let owner = self.owners.get(to as usize).copied();
         self.running.contains(from) && owner.is_some_and(|owner| self.modules.contains(owner))
     }
 
-    /// Everything that roots reach.
+    /// The objects that roots reach.
     pub fn reachable(&self) -> ObjectSet {
         self.dominators().reachable.iter().collect()
     }
 
-    /// Garbage that waits for the collector.
+    /// Garbage that the collector has not freed yet.
     pub fn unreachable(&self) -> ObjectSet {
         let reachable = &self.dominators().reachable;
         let all = 0..self.n_objects() as u32;
@@ -145,7 +145,7 @@ impl Heap {
         (0..self.n_objects() as u32).collect()
     }
 
-    /// The graph the other way round.
+    /// The reversed graph.
     pub fn referrers(&self) -> &Graph {
         self.referrers.get_or_init(|| self.graph.reversed())
     }
@@ -165,7 +165,7 @@ impl Heap {
         })
     }
 
-    /// For every object the bytes that go when it goes.
+    /// For every object its retained size.
     pub fn retained(&self) -> &[u64] {
         self.retained
             .get_or_init(|| self.dominators().retained(|object| self.bytes(object)))
@@ -176,8 +176,8 @@ impl Heap {
             .get_or_init(|| self.distances_from_roots(|_| false))
     }
 
-    /// C code holds things that have a name elsewhere, as the parser holds the constants of the script that runs: its
-    /// ways are told only where there is no other.
+    /// C code also holds objects that have a name elsewhere; the parser, for example, holds the constants of the running
+    /// script. Paths from C code are used only if there is no other.
     fn distances_from_roots(&self, avoided: impl Fn(u32) -> bool) -> Distances {
         let is_c = |root: &u32| {
             self.root_of(*root)
@@ -190,7 +190,7 @@ impl Heap {
         distances
     }
 
-    /// What is alive only through a set, itself included.
+    /// Objects that only a set keeps alive, including the set itself.
     pub fn dominated(&self, set: &ObjectSet) -> ObjectSet {
         retained::dominated(&self.graph, &self.roots, set)
     }
@@ -203,14 +203,14 @@ impl Heap {
         paths::referents_of(&self.graph, set)
     }
 
-    /// The immediate dominators of objects, each once.
+    /// The immediate dominators of objects, without duplicates.
     pub fn dominators_of(&self, set: &ObjectSet) -> ObjectSet {
         let immediate = &self.dominators().immediate;
         let found = set.iter().map(|object| immediate[object as usize]);
         found.filter(|&dominator| dominator != TOP).collect()
     }
 
-    /// Objects of a kind, or of a type: dicts of any owner for `dict`.
+    /// Objects of a kind or a type; `dict` matches dicts of any owner.
     pub fn of_kind(&self, name: &str) -> ObjectSet {
         let Some(wanted) = self.kinds.find(name) else {
             return ObjectSet::default();
@@ -223,12 +223,12 @@ impl Heap {
         (0..self.n_objects() as u32).filter(is_wanted).collect()
     }
 
-    /// The shortest ways from roots to whichever of a set are nearest.
+    /// The shortest paths from roots to the nearest objects of a set.
     pub fn shortest_paths(&self, set: &ObjectSet, max_paths: usize) -> ShortestPaths {
         paths::shortest_paths(self.referrers(), self.distances(), set, max_paths)
     }
 
-    /// The same from other objects than the roots, or without entering some.
+    /// The shortest paths from given objects instead of the roots, or avoiding some objects.
     pub fn paths_from(
         &self,
         sources: Option<&ObjectSet>,
@@ -251,7 +251,7 @@ impl Heap {
         self.snapshot.roots.get(*place as usize)
     }
 
-    /// How one object refers to another, once for each reference: `.x`, `['x']`.
+    /// The texts of all references from one object to another: `.x`, `['x']`.
     pub fn references_between(&self, from: u32, to: u32) -> Vec<String> {
         let edges = self.snapshot.edges.of(from);
         let between =
@@ -261,7 +261,7 @@ impl Heap {
             .collect()
     }
 
-    /// How one object refers to another, the first way if there are several.
+    /// The text of the first reference from one object to another.
     pub fn first_reference(&self, from: u32, to: u32) -> Option<String> {
         let mut edges = self.snapshot.edges.of(from);
         let found =
@@ -269,7 +269,7 @@ impl Heap {
         found.map(|(_, label)| labels::reference(&self.snapshot, label))
     }
 
-    /// The steps of a way as texts: the root's, then how each object refers to the next.
+    /// The steps of a path as texts: the root, then each reference.
     pub fn path_steps(&self, path: &[u32]) -> Vec<String> {
         let Some(&first) = path.first() else {
             return Vec::new();
@@ -283,14 +283,14 @@ impl Heap {
             match ways.len() {
                 1 => ways.remove(0),
                 0 => "->?".to_owned(),
-                // As heapy writes references that run side by side.
+                // Heapy writes parallel references this way.
                 _ => format!("<{}>", ways.join(",")),
             }
         });
         std::iter::once(root).chain(steps).collect()
     }
 
-    /// A way as one expression: `sys.modules['job'].__dict__['cache']['a']`.
+    /// A path as one expression: `sys.modules['job'].__dict__['cache']['a']`.
     pub fn path_text(&self, path: &[u32]) -> String {
         let mut steps = self.path_steps(path).into_iter();
         let first = steps.next().unwrap_or_default();
@@ -306,14 +306,14 @@ impl Heap {
         })
     }
 
-    /// As `id()` and `hex()` write it.
+    /// The address as `hex(id(object))` writes it.
     pub fn address(&self, object: u32) -> String {
         let address = self.snapshot.objects.addresses.get(object as usize);
         format!("{:#x}", address.copied().unwrap_or(0))
     }
 }
 
-/// Whether a root is a function that runs, its frame, or what C code was called with.
+/// Whether a root is a running function, its frame, or an argument of C code.
 fn is_of_running_code(snapshot: &HeapSnapshot, root: &Root) -> bool {
     let types = &snapshot.objects.types;
     let own = types.get(root.object as usize);

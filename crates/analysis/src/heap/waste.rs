@@ -1,8 +1,8 @@
-//! Memory that buys nothing: room that containers do not use, containers without content, texts that are there several
-//! times, dicts of instances that could do without.
+//! Wasted memory: unused capacity of containers, empty containers, duplicate texts, and dicts of instances that could use
+//! `__slots__`.
 //!
-//! Sizes of containers are compared with what the interpreter would need for their content. Where a container shares its keys or
-//! is of a type of its own, nothing is said of it.
+//! The size of a container is compared with the size that the interpreter needs for its content. Containers with shared keys
+//! and subclasses are left out.
 
 use heaptide_capture::heap::{EdgeType, Objects, TypeInfo};
 use rustc_hash::FxHashMap;
@@ -11,16 +11,16 @@ use super::view::Heap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WasteCategory {
-    /// The same text several times.
+    /// Several copies of one text.
     DuplicateText,
-    /// Lists with more room than items.
+    /// Lists with more capacity than items.
     SpareList,
-    /// Dicts and sets with much more room than items.
+    /// Dicts and sets with much more capacity than items.
     SparseDict,
     SparseSet,
-    /// Containers without any item.
+    /// Containers without items.
     Empty,
-    /// Instances with a dict each whose class could say `__slots__`.
+    /// Instances with a dict, whose class could use `__slots__`.
     NoSlots,
 }
 
@@ -40,12 +40,12 @@ impl WasteCategory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waste {
     pub category: WasteCategory,
-    /// Which: the text, the type, or how the containers are referred to.
+    /// The text, the type, or the reference to the containers.
     pub what: String,
     pub count: u64,
-    /// Bytes that would be free without it.
+    /// Bytes that could be saved.
     pub bytes: u64,
-    /// An example.
+    /// One of the objects.
     pub example: u32,
 }
 
@@ -53,19 +53,19 @@ pub struct Waste {
 pub struct WasteReport {
     /// The most bytes first.
     pub rows: Vec<Waste>,
-    /// Whether texts could be compared: values are in a snapshot only if they were asked for.
+    /// Whether texts could be compared: a snapshot has values only on request.
     pub has_values: bool,
 }
 
-/// Bytes of an empty list, the collector's header included.
+/// The size of an empty list, including the collector's header.
 const LIST_BYTES: u64 = 56;
-/// Of an empty dict, of a set with its own table, and of one place in a set's table.
+/// The sizes of an empty dict, of a set with its own table, and of one slot in a set's table.
 const DICT_BYTES: u64 = 64;
 const SET_BYTES: u64 = 216;
-const SET_PLACE_BYTES: u64 = 16;
-/// Fewer instances are not worth a change of their class.
+const SET_SLOT_BYTES: u64 = 16;
+/// Fewer instances are not worth changing their class.
 const MIN_INSTANCES: u64 = 100;
-/// Fewer copies of a text are chance.
+/// Fewer copies of a text are a coincidence.
 const MIN_COPIES: u64 = 2;
 
 pub fn waste(heap: &Heap) -> WasteReport {
@@ -136,8 +136,8 @@ fn containers(heap: &Heap, sums: &mut Sums) {
                 (WasteCategory::SparseDict, sparse(size, needed))
             }
             _ => {
-                let places = size.saturating_sub(SET_BYTES) / SET_PLACE_BYTES;
-                let needed = SET_BYTES + SET_PLACE_BYTES * set_places(n_items);
+                let places = size.saturating_sub(SET_BYTES) / SET_SLOT_BYTES;
+                let needed = SET_BYTES + SET_SLOT_BYTES * set_slots(n_items);
                 let spare = if places == 0 { 0 } else { sparse(size, needed) };
                 (WasteCategory::SparseSet, spare)
             }
@@ -148,7 +148,7 @@ fn containers(heap: &Heap, sums: &mut Sums) {
     }
 }
 
-/// Growing leaves up to half of a table free; only beyond that something was taken out.
+/// A growing table has up to half of its slots free; more free slots mean that items were removed.
 fn sparse(size: u64, needed: u64) -> u64 {
     if size > 2 * needed { size - needed } else { 0 }
 }
@@ -157,7 +157,7 @@ fn is_3_11(heap: &Heap) -> bool {
     heap.snapshot.header.python_version >= 0x030b_0000
 }
 
-/// What a dict of so many items needs; tables have a power of two of places, two thirds of which are used.
+/// The size that a dict of this many items needs. A table has a power of two slots, of which two thirds are used.
 fn dict_bytes(n_items: u64, texts_only: bool) -> u64 {
     let mut places = 8u64;
     while places * 2 / 3 < n_items {
@@ -172,8 +172,8 @@ fn dict_bytes(n_items: u64, texts_only: bool) -> u64 {
     DICT_BYTES + 32 + places * index_bytes + places * 2 / 3 * entry_bytes
 }
 
-/// Places beside those in the set itself.
-fn set_places(n_items: u64) -> u64 {
+/// Slots beyond those inside the set object.
+fn set_slots(n_items: u64) -> u64 {
     let mut places = 8u64;
     while places * 3 / 5 <= n_items {
         places *= 2;
@@ -181,7 +181,7 @@ fn set_places(n_items: u64) -> u64 {
     if places == 8 { 0 } else { places }
 }
 
-/// For each object a reference by which it is reached: the last one that was seen.
+/// For each object one of its referrers: the last one found.
 struct SoleReferrers {
     from: Vec<u32>,
 }
@@ -199,7 +199,7 @@ impl SoleReferrers {
         SoleReferrers { from }
     }
 
-    /// What the container is and who has it: `list .items of job.Order`, so that equal ones meet in a row.
+    /// A container and its owner, `list .items of job.Order`: equal ones form a row.
     fn text(&self, heap: &Heap, object: u32) -> String {
         let kind = heap.kind(object);
         let holder = self.from[object as usize];
@@ -213,7 +213,7 @@ impl SoleReferrers {
         let name = label.filter(|label| label.edge_type().has_name());
         let name = name.map(|label| names.get(label.number()));
         let owner = heap.kind(holder);
-        // An attribute in a dict is an attribute of whose dict it is.
+        // A key in an instance's dict is an attribute of the instance.
         let owner = owner.strip_prefix("dict of ").unwrap_or(owner);
         match name.filter(|name| !name.is_empty()) {
             Some(name) => format!("{kind} {name} of {owner}"),
@@ -223,7 +223,7 @@ impl SoleReferrers {
     }
 }
 
-/// Classes whose instances have a dict each.
+/// Adds classes whose instances have a dict.
 fn slots(heap: &Heap, sums: &mut Sums) {
     let mut found: FxHashMap<u32, (u64, u64, u32)> = FxHashMap::default();
     for object in 0..heap.n_objects() as u32 {
@@ -254,7 +254,7 @@ fn slots(heap: &Heap, sums: &mut Sums) {
     }
 }
 
-/// Whether the object is a class: those of a metaclass cannot do without a dict.
+/// Whether the object is a class: instances of a metaclass need their dict.
 fn is_class(heap: &Heap, object: u32) -> bool {
     heap.snapshot.edges.of(object).any(|(_, label)| {
         label.edge_type() == EdgeType::Internal
@@ -262,7 +262,7 @@ fn is_class(heap: &Heap, object: u32) -> bool {
     })
 }
 
-/// With slots, an instance keeps a word for each attribute, and no dict and no words for dict and weak references.
+/// With `__slots__`, an instance has a word for each attribute, but no dict and no words for dict and weak references.
 fn saved_by_slots(heap: &Heap, object: u32) -> u64 {
     const WORD: u64 = 8;
     let mut dict = None;
@@ -283,7 +283,7 @@ fn saved_by_slots(heap: &Heap, object: u32) -> u64 {
     }
 }
 
-/// Texts that are equal as far as they are known, and equally large.
+/// Adds texts of equal size whose known part is equal.
 fn duplicates(heap: &Heap, sums: &mut Sums) {
     let mut copies: FxHashMap<(u32, u64, &str), (u64, u32)> = FxHashMap::default();
     for value in &heap.snapshot.values {
@@ -308,7 +308,7 @@ fn duplicates(heap: &Heap, sums: &mut Sums) {
                 example,
             };
             let key = (WasteCategory::DuplicateText as u8, what);
-            // Texts of different sizes may look alike where they are cut: each counts.
+            // Long texts are cut, so texts of different sizes may have the same label: all of them count.
             sums.rows
                 .entry(key)
                 .and_modify(|known| {

@@ -23,7 +23,7 @@ pub fn explore(heap: &Heap, diff: Option<&HeapDiff>, found: &Exploration, file: 
 fn head(heap: &Heap, diff: Option<&HeapDiff>, found: &Exploration, file: &str) -> Value {
     let header = &heap.snapshot.header;
     let unreachable = heap.unreachable();
-    let suspects = found.suspects.suspects.iter().zip(&found.suspect_places);
+    let suspects = found.suspects.suspects.iter().zip(&found.suspect_points);
     let suspects = suspects.map(|(suspect, &place)| {
         json!({
             "what": words::headline(heap, &found.suspects, suspect),
