@@ -1,8 +1,8 @@
-//! Writes a capture of a made-up program, to measure reports with:
+//! Writes a capture of a synthetic program, to benchmark reports:
 //! `cargo run --release -p heaptide-analysis --example synthetic -- FILE EVENTS LIVE_BLOCKS [THREADS]`
 //!
-//! Each thread fills its share of live blocks and then replaces one after the other, here and there, from two hundred
-//! call stacks. Threads take turns of a thousand events.
+//! Each thread allocates its share of live blocks and then replaces them in a scattered order, from two hundred call
+//! stacks. Threads alternate every thousand events.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -1,4 +1,4 @@
-//! Two recordings beside each other.
+//! Comparisons of two recordings.
 
 use heaptide_analysis::Measure;
 use heaptide_analysis::model::Diff;
@@ -19,7 +19,7 @@ fn compare(before: &str, after: &str) -> Comparison {
     Comparison::new(session(&header, &[before]), session(&header, &[after]))
 }
 
-/// `leaf < caller: before → after`, in the order of the answer.
+/// `leaf < caller: before → after`, in the order of the result.
 fn lines(diff: &Diff) -> Vec<String> {
     let name = |&at: &u32| {
         let at = &diff.locations[at as usize];
@@ -63,7 +63,7 @@ fn stacks_that_changed_are_listed_with_the_largest_change_first() {
 }
 
 #[test]
-fn line_that_only_moved_is_no_change_unless_lines_are_told_apart() {
+fn moved_line_is_a_change_only_by_line() {
     let comparison = compare(
         "alloc a 100 at main:3 > load:7",
         "alloc a 100 at main:3 > load:9",
@@ -142,7 +142,7 @@ fn sampled_change_within_its_noise_is_known_as_such() {
 }
 
 #[test]
-fn tree_of_both_sides_keeps_every_byte_on_its_side_and_starts_them_together() {
+fn tree_of_both_sides_keeps_every_byte_on_its_side_and_aligns_their_start() {
     let early = header();
     let late = Header {
         started_unix_ns: early.started_unix_ns + 86_400_000_000_000,

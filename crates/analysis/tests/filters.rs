@@ -1,4 +1,4 @@
-//! Filters: every view is of the same part, and nothing else changes.
+//! Filters: every report shows the same part, and nothing else changes.
 
 use heaptide_analysis::aggregate::{FlameLimits, GroupBy, TreeLimits, TreeShape};
 use heaptide_analysis::filter::{NoMatch, Pattern};
@@ -36,7 +36,7 @@ fn loaded(filter: Filter) -> Result<Session, NoMatch> {
     load_with(vec![capture(SCRIPT)], request(filter), &mut |_| {})
 }
 
-/// Peak, leaked and total bytes, as each view has them.
+/// Peak, leaked and total bytes in each report.
 fn views(session: &Session) -> [u64; 3] {
     let limits = TreeLimits {
         n_biggest: 100,
@@ -81,7 +81,7 @@ fn views(session: &Session) -> [u64; 3] {
 }
 
 #[test]
-fn every_view_has_the_same_part() {
+fn every_report_shows_the_same_part() {
     let of = |filter: Filter| views(&loaded(filter).expect("something"));
     assert_eq!(of(Filter::default()), [1234, 734, 1734]);
     let include = |texts: &[&str]| {
@@ -119,7 +119,7 @@ fn every_view_has_the_same_part() {
 }
 
 #[test]
-fn hidden_imports_leave_the_bytes_with_those_who_imported() {
+fn bytes_of_hidden_imports_count_for_the_importer() {
     let session = loaded(Filter {
         hide_imports: true,
         ..Filter::default()
@@ -158,7 +158,7 @@ fn hidden_imports_leave_the_bytes_with_those_who_imported() {
 }
 
 #[test]
-fn filter_that_leaves_nothing_says_what_there_is() {
+fn filter_that_passes_nothing_lists_what_there_is() {
     let refused = |filter: Filter| loaded(filter).err().expect("nothing").to_string();
     let none = refused(Filter {
         include: patterns(&["numpy"]),
@@ -188,7 +188,7 @@ fn filter_that_leaves_nothing_says_what_there_is() {
 }
 
 #[test]
-fn process_filter_leaves_the_others_unread() {
+fn process_filter_skips_the_other_captures() {
     let captures = [1, 2, 3].map(|pid| {
         let mut header = header();
         header.pid = pid;

@@ -76,7 +76,7 @@ fn growing_line_is_reported_and_the_others_are_not() {
 }
 
 #[test]
-fn finding_of_a_page_leads_to_its_frame() {
+fn finding_of_a_page_refers_to_its_frame() {
     let session = session(&service());
     let page = FlameTree::new(&session).cut(FlameLimits::default());
     assert!(!page.findings.is_empty());
@@ -92,7 +92,7 @@ fn finding_of_a_page_leads_to_its_frame() {
 }
 
 #[test]
-fn churn_is_found_with_the_line_of_the_program_that_leads_to_it() {
+fn churn_is_reported_with_the_line_of_the_program_that_leads_to_it() {
     let mut script = String::from("alloc kept 100000 at main:1; ");
     for n in 0..1_500 {
         script += &format!(

@@ -1,4 +1,4 @@
-//! The tree of the pages: nothing gets lost in it, and what is cut is said.
+//! The call tree of pages: no byte is lost, and cut frames are counted.
 
 use heaptide_analysis::Measure;
 use heaptide_analysis::aggregate::FlameLimits;
@@ -13,7 +13,7 @@ fn session(scripts: &[&str]) -> Session {
     load(captures, &mut |_| {})
 }
 
-/// Each path with what was allocated at its end: bytes and count at the peak, leaked, in all.
+/// Each path with the allocations of its last frame: bytes and count at the peak, leaked, in total.
 fn paths(flame: &Flame) -> Vec<String> {
     let name = |node: u32| match flame.nodes[node as usize].content {
         FlameContent::Root => "all".to_owned(),
@@ -48,7 +48,7 @@ fn sum(flame: &Flame, measure: Measure) -> u64 {
 }
 
 #[test]
-fn node_holds_its_own_bytes_at_the_peak_at_the_end_and_in_all_by_thread() {
+fn node_has_its_own_bytes_at_the_peak_at_the_end_and_in_total_by_thread() {
     let script = "
         alloc a 100 at main:3 > load:7
         thread 2 worker
@@ -74,7 +74,7 @@ fn node_holds_its_own_bytes_at_the_peak_at_the_end_and_in_all_by_thread() {
 }
 
 #[test]
-fn small_frames_become_one_that_says_how_many_and_no_byte_is_lost() {
+fn small_frames_are_merged_and_counted_and_no_byte_is_lost() {
     let script = "
         alloc a 100000 at main:3 > big:7
         alloc b 5 at main:3 > big:7 > leaf:1 > deeper:2
@@ -107,7 +107,7 @@ fn small_frames_become_one_that_says_how_many_and_no_byte_is_lost() {
 }
 
 #[test]
-fn tree_of_two_processes_is_one_and_knows_whose_bytes_are_whose() {
+fn two_processes_share_a_tree_and_keep_their_own_bytes() {
     let session = session(&["alloc a 100 at main:3", "alloc b 30 at main:3"]);
     let flame = FlameTree::new(&session).cut(FlameLimits::default());
     assert_eq!(
@@ -140,7 +140,7 @@ fn import_system_is_marked_and_modules_are_named() {
 }
 
 #[test]
-fn source_text_is_taken_from_the_programs_folder_unless_it_is_not_wanted() {
+fn source_text_is_read_from_the_programs_folder_unless_disabled() {
     let folder = std::env::temp_dir().join(format!("heaptide-flames-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a temporary folder");
     std::fs::write(folder.join("job.py"), "one\n  rows = load()\n").expect("written");
@@ -216,7 +216,7 @@ const GROWING: &str = "
 ";
 
 #[test]
-fn page_knows_what_was_allocated_between_two_edges_and_was_alive_at_the_second() {
+fn page_has_bytes_allocated_between_two_edges_and_alive_at_the_second() {
     let flame = with_lives(&[(0, GROWING)], 1000);
     let edge = |ns: u64| {
         let edges = &flame.lives.edges_ns;
@@ -237,7 +237,7 @@ fn page_knows_what_was_allocated_between_two_edges_and_was_alive_at_the_second()
 }
 
 #[test]
-fn lives_that_are_too_many_have_fewer_bins_and_lose_nothing() {
+fn too_many_lifetimes_get_fewer_bins_and_lose_nothing() {
     let whole = with_lives(&[(0, GROWING), (4_000, GROWING)], 1000);
     let few = with_lives(&[(0, GROWING), (4_000, GROWING)], 8);
     let n_bins = |flame: &Flame| flame.lives.edges_ns.len() - 1;

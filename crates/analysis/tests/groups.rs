@@ -1,4 +1,4 @@
-//! The same bytes in other groups and other trees.
+//! The same bytes, grouped and arranged in other ways.
 
 use heaptide_analysis::aggregate::{GroupBy, TreeLimits, TreeShape};
 use heaptide_analysis::model::NodeContent;
@@ -77,7 +77,7 @@ fn nodes(shape: TreeShape) -> Vec<String> {
 }
 
 #[test]
-fn inverted_tree_begins_with_who_allocated() {
+fn inverted_tree_begins_with_the_allocating_function() {
     let shape = TreeShape {
         is_inverted: true,
         by_function: false,

@@ -1,4 +1,4 @@
-//! Answers about small heaps that are written down by hand.
+//! Analyses of small heaps that are written by hand.
 
 use heaptide_analysis::heap::diff::{diff, leaked, only_in};
 use heaptide_analysis::heap::pattern::{Flag, reference_pattern};
@@ -17,7 +17,7 @@ fn row(label: &str, count: u64, bytes: u64) -> (String, u64, u64) {
 }
 
 #[test]
-fn dicts_are_told_apart_by_whose_they_are() {
+fn dicts_are_distinguished_by_their_owner() {
     let heap = Heap::new(shop().finish());
     assert_eq!(
         rows(&heap, &heap.all(), By::Kind),
@@ -55,7 +55,7 @@ fn members_of_a_row_are_the_objects_that_it_counts() {
 }
 
 #[test]
-fn via_and_referrers_name_every_way_in() {
+fn via_and_referrers_name_every_reference() {
     let heap = Heap::new(shop().finish());
     let orders = heap.of_kind("shop.Order");
     assert_eq!(
@@ -99,7 +99,7 @@ fn paths_are_expressions_from_a_module() {
 }
 
 #[test]
-fn what_two_hold_is_retained_by_neither() {
+fn objects_held_twice_are_retained_by_neither_holder() {
     let heap = Heap::new(shop().finish());
     let cache = heap.of_kind("dict (no owner)");
     // Its own 400, and the order that nobody else holds.
@@ -173,7 +173,7 @@ fn object_of_another_type_at_the_same_address_is_new() {
 }
 
 #[test]
-fn leaked_is_what_came_with_the_load_and_stayed() {
+fn leaked_objects_came_with_the_load_and_stayed() {
     let with = |addresses: &[u64]| {
         let mut builder = HeapBuilder::new();
         for &address in addresses {
@@ -228,7 +228,7 @@ fn a_module_holds_its_namespace_while_code_runs_in_it() {
 }
 
 #[test]
-fn ways_from_c_code_are_told_only_where_there_is_no_other() {
+fn paths_from_c_code_are_used_only_if_there_is_no_other() {
     let mut program = HeapBuilder::new();
     let code = program.object("code", 200);
     program.root(RootCategory::Frame, "thread 1/<module> f_code", code);

@@ -1,4 +1,4 @@
-//! Questions about retention, answered by the quick algorithms and by slow ones that follow the definitions.
+//! Retention computed by the fast algorithms, compared with slow ones that follow the definitions.
 
 use heaptide_analysis::heap::dominators::{Dominators, TOP};
 use heaptide_analysis::heap::graph::Graph;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 type Pairs = Vec<(u32, u32)>;
 
-/// A graph of up to 24 objects, some of which are roots; sparse ones have garbage and long ways.
+/// A graph of up to 24 objects, some of which are roots; sparse graphs have garbage and long paths.
 fn graphs() -> impl Strategy<Value = (usize, Pairs, Vec<u32>)> {
     (1usize..24).prop_flat_map(|n| {
         let number = 0..n as u32;
@@ -19,7 +19,7 @@ fn graphs() -> impl Strategy<Value = (usize, Pairs, Vec<u32>)> {
     })
 }
 
-/// By definition: what is reached with the objects in `without` taken away.
+/// By definition: the objects that are reached if those in `without` are removed.
 fn reached(n: usize, pairs: &Pairs, roots: &[u32], without: &[u32]) -> Vec<bool> {
     let mut reached = vec![false; n];
     for &root in roots {
@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn every_object_is_in_the_tree_once_and_behind_its_dominator((n, pairs, roots) in graphs()) {
+    fn every_object_is_in_the_tree_once_and_after_its_dominator((n, pairs, roots) in graphs()) {
         let graph = Graph::from_pairs(n, &pairs);
         let tree = Dominators::compute(&graph, &graph.reversed(), &roots, |_| false);
         let mut seen = vec![false; n];
@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn groups_retain_what_goes_when_all_of_them_go((n, pairs, roots) in graphs(), groups in prop::collection::vec(0u32..70, 24)) {
+    fn groups_retain_what_is_unreachable_without_them((n, pairs, roots) in graphs(), groups in prop::collection::vec(0u32..70, 24)) {
         let graph = Graph::from_pairs(n, &pairs);
         let all = reached(n, &pairs, &roots, &[]);
         // Group 69 is none, so that some objects are in no group; numbers above 63 need a second batch.

@@ -1,4 +1,4 @@
-//! Leaks of the well-known shapes, each in a heap that is written down by hand, and waste.
+//! Leaks of the well-known shapes, each in a heap that is written by hand, and waste.
 
 use heaptide_analysis::heap::suspects::{Shape, Suspect, suspects};
 use heaptide_analysis::heap::waste::{WasteCategory, waste};
@@ -10,7 +10,7 @@ use heaptide_testkit::{Added, HeapBuilder};
 
 const N_LEAKED: usize = 200;
 
-/// A heap with a module `job`, some program text that is larger than the leak, and a few data of its own.
+/// A heap with a module `job`, program text that is larger than the leak, and some data.
 struct Program {
     heap: HeapBuilder,
     namespace: Added,
@@ -203,7 +203,7 @@ fn interned_strings_accumulate_in_their_table_and_its_own_bytes_are_no_leak() {
 }
 
 #[test]
-fn what_two_containers_hold_is_found_where_most_of_it_is() {
+fn objects_of_two_containers_are_attributed_to_the_larger_one() {
     let mut program = Program::new();
     let list = program.put("orders", "list", 2000);
     let index = program.put("by_name", "dict", 9000);
@@ -271,7 +271,7 @@ fn lines_that_allocated_are_named() {
 }
 
 #[test]
-fn waste_is_found_and_what_cannot_be_told_is_said() {
+fn waste_is_reported_and_so_is_missing_data() {
     let mut program = Program::new();
     // 56 bytes and room for 20, of which 2 are used.
     let spare = program.put("spare", "list", 56 + 160);

@@ -1,4 +1,4 @@
-//! Where: locations, modules, and the shape of the tree.
+//! Locations, modules, and the shape of the tree.
 
 use heaptide_analysis::aggregate::{TreeLimits, TreeShape};
 use heaptide_analysis::model::{NodeContent, Stats};
@@ -73,7 +73,7 @@ fn frames_of_the_profiler_are_left_out_everywhere_and_those_of_its_launcher_at_t
 }
 
 #[test]
-fn what_started_the_profiler_is_left_out_with_it() {
+fn launcher_of_the_profiler_is_hidden() {
     let own = "main@/opt/heaptide/__main__.py:9";
     let module = "_run_module_as_main@<frozen runpy>:5 > _run_code@<frozen runpy>:6";
     let command = "<module>@/venv/bin/heaptide:8";

@@ -1,4 +1,4 @@
-//! What reports show of programs that are written down as text.
+//! Analyses of small programs that are written as text.
 
 mod diffs;
 mod filters;

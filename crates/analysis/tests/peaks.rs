@@ -1,4 +1,4 @@
-//! What was alive, when, and what is left.
+//! Blocks at the peak, at the end, and in total.
 
 use heaptide_analysis::aggregate::GroupBy;
 use heaptide_analysis::{Measure, Session, load, stats, summary};

@@ -5,7 +5,7 @@ use heaptide_analysis::{Filter, Measure, Request, Session, load, load_with, stat
 use heaptide_capture::Capture;
 use heaptide_testkit::{capture_bytes, header};
 
-/// Processes with the time at which each began, in microseconds after the first.
+/// Processes with their start times, in microseconds after the first.
 fn session(processes: &[(u64, &str)]) -> Session {
     load(captures(processes), &mut |_| {})
 }
@@ -35,7 +35,7 @@ fn peaks_at_different_times_do_not_add_up() {
 }
 
 #[test]
-fn moment_of_the_common_peak_is_named_and_what_was_alive_then_is_the_peak() {
+fn time_of_the_common_peak_is_reported_and_its_blocks_are_the_peak() {
     let late = "time 300; alloc a 1000 at main; time 700; free a; time 900; end 1000";
     let parts: &[(u64, &str)] = &[(0, "alloc a 70 at main; time 999; end 1000"), (0, late)];
     let known = stats(&session(parts), 5);
@@ -55,7 +55,7 @@ fn moment_of_the_common_peak_is_named_and_what_was_alive_then_is_the_peak() {
 }
 
 #[test]
-fn same_place_in_two_processes_is_one_place() {
+fn same_line_in_two_processes_is_one_location() {
     let session = session(&[
         (0, "alloc a 10 at main:3"),
         (0, "alloc x 1 at zero:1; alloc a 20 at main:3"),
@@ -79,7 +79,7 @@ fn same_place_in_two_processes_is_one_place() {
 }
 
 #[test]
-fn what_stands_beside_the_numbers_is_gathered_from_the_registry() {
+fn losses_and_counters_come_from_the_registry() {
     let script = "
         alloc a 10 at main; time 500; resident 70000; time 600; resident 60000
         limit 1000000; own 5000; lost 3; lost 4; end 2000

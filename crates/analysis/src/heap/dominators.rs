@@ -192,8 +192,8 @@ impl Walk {
         self.objects[number - 1]
     }
 
-    /// By number. What garbage refers to is not held by it: the first `n_reachable` numbers are those of objects that are
-    /// reached from roots.
+    /// Immediate dominators by number. The first `n_reachable` numbers are objects that roots reach; garbage that refers to
+    /// them does not hold them.
     fn immediate_dominators(
         &self,
         referrers: &Graph,

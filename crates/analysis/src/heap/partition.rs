@@ -45,7 +45,7 @@ impl By {
     ];
 
     pub fn from_name(name: &str) -> Option<By> {
-        // Heapy's own words.
+        // Heapy's terms.
         let name = match name {
             "clodo" => "kind",
             "rcs" => "referrers",
@@ -266,7 +266,7 @@ fn incoming(
         keys[*to as usize] = key(from, label);
         *to += 1;
     });
-    // Equal sets have equal texts once they are sorted.
+    // Sorted, equal sets have equal texts.
     let mut numbers: FxHashMap<Vec<u32>, u32> = FxHashMap::default();
     let mut groups = Vec::with_capacity(set.len());
     let mut own = Vec::new();
@@ -306,7 +306,7 @@ fn merge_names(groups: Vec<u32>, names: Vec<String>) -> (Vec<u32>, Vec<String>) 
     (groups.collect(), unique)
 }
 
-/// One object in a few words: what it is, and what it holds if that is known.
+/// A short description of one object, with its value if known.
 pub fn describe(heap: &Heap, object: u32) -> String {
     let kind = heap.kind(object);
     match heap.snapshot.value_of(object) {

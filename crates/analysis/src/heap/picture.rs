@@ -139,7 +139,7 @@ pub fn surroundings(heap: &Heap, starts: &[u32], limits: PictureLimits) -> Pictu
     picture
 }
 
-/// Where to go on from an object.
+/// The objects to continue with.
 fn neighbours(heap: &Heap, object: u32, role: Role, forward: bool) -> Vec<u32> {
     if !forward && role == Role::Module {
         return Vec::new();
@@ -151,7 +151,7 @@ fn neighbours(heap: &Heap, object: u32, role: Role, forward: bool) -> Vec<u32> {
     };
     neighbours.sort_unstable();
     neighbours.dedup();
-    // Types refer to everything and are referred to by everything: they say nothing.
+    // Types are connected with everything, so they say nothing.
     neighbours.retain(|one| !heap.type_names().contains_key(one));
     if !forward {
         // The search ends at these, so they are the last to be left out.

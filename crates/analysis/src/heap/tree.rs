@@ -61,7 +61,7 @@ pub fn branches(heap: &Heap, top: Option<u32>, limits: TreeLimits) -> Vec<Branch
     found
 }
 
-/// The children of an object, the one to be shown first last.
+/// The children of an object, in reverse order of display.
 fn below(
     children: &Graph,
     retained: &[u64],
