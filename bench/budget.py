@@ -1,7 +1,7 @@
-"""The performance budget as lines that a measurement keeps or misses.
+"""The performance budget, as lines that a measurement keeps or misses.
 
-A line that misses stays in the table with its figure. Why it misses is written by hand in reasons.json, under the
-line's name.
+A missed line stays in the table with its figure. The reason is written by hand in reasons.json, under the name of the
+line.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ EXACT = {
     "deep_stack": 2.0,
 }
 SAMPLED = 1.03
-# The share of memray's extra cost with --trace-python-allocators that our objects mode may have.
+# Maximum cost of objects mode, as a share of memray's extra cost with --trace-python-allocators.
 OBJECTS_SHARE = {"deep_stack": 0.7}
 OBJECTS_SHARE_ELSEWHERE = 0.5
-# The share of what memray costs more with --native than without that ours may have, and on which workloads.
+# Maximum extra cost of --native, as a share of memray's, and the workloads it is measured on.
 NATIVE_SHARE = 0.5
 NATIVE = ("big_blocks", "deep_stack", "frames", "imports")
-# A ratio of 1.00 is kept if the difference is within what two bare runs differ by.
+# Tolerance for a ratio of 1.00: the difference of two bare runs.
 NOISE = 0.01
 START_MS = 60.0
-# One line that Python compiles and runs at its start; less cannot be told from noise.
+# Cost of one line that Python compiles and runs at start-up; less is within the noise.
 INSTALLED_MS = 0.5
 DECODE_EVENTS_PER_SECOND = 30e6
 REPORT_BYTES, REPORT_BYTES_PER_BLOCK = 64e6, 48
 REPORT_TIMES_FASTER = 10
 AGENT_BYTES = 16e6
 TIMELINE_SHARE = 0.01
-# Of a tight loop, line by line: how many times less than memory_profiler's slow-down ours must be, and its own limit.
+# Line by line in a tight loop: minimum ratio of memory_profiler's slow-down to Heaptide's, and Heaptide's limit.
 LINES_TIMES_LESS = 100
 LINES_SLOWER = 2.0
-# Three million objects: how many times as fast as guppy3, and the walk's own memory for each.
+# Three million objects: minimum speed-up over guppy3, and memory of the walk per object.
 HEAP_TIMES_FASTER = {"census": 10, "via": 50}
 HEAP_BYTES_PER_OBJECT = 32
 AGENT_WORKLOAD = "calls"
@@ -60,7 +60,7 @@ REASONS = Path(__file__).resolve().parent / "reasons.json"
 
 @dataclass(frozen=True)
 class Line:
-    """One promise, what was measured, and whether it is kept."""
+    """One line: its budget, the measurement, and whether it is kept."""
 
     name: str
     budget: str
@@ -69,7 +69,7 @@ class Line:
 
     @property
     def verdict(self) -> str:
-        """As the table shows it, with the reason if one is known."""
+        """Return the cell of the table, with the reason if there is one."""
         if self.ok:
             return "ok"
         reason = json.loads(REASONS.read_text()).get(self.name, "") if REASONS.exists() else ""
@@ -77,38 +77,38 @@ class Line:
 
 
 def lines(result: Result) -> list[Line]:
-    """Every line of the budget that was asked for. One whose measurement failed is missed, never left out."""
+    """Return every requested line. A line whose measurement failed counts as missed."""
     found = [*ratios(result), *sizes(result), *agent_memory(result)]
     return found + [*fixed_cost_lines(result.fixed_costs)] if result.fixed_costs.attempted else found
 
 
 def at_most(name: str, measured: float | None, limit: float, slack: float = 0.0, note: str = "") -> Line:
-    """A ratio that may not be greater than its limit."""
+    """Return the line of a ratio with an upper limit."""
     if measured is None:
         return unmeasured(name, f"≤ {limit:.2f}{note}")
     return Line(name, f"≤ {limit:.2f}{note}", f"{measured:.3f}", measured <= limit + slack)
 
 
 def unmeasured(name: str, budget: str) -> Line:
-    """A line of which nothing is known."""
+    """Return a line without a measurement."""
     return Line(name, budget, "not measured", False)
 
 
 def ratios(result: Result) -> Iterator[Line]:
-    """CPU time in each mode, on the workloads and with the tools that were run."""
+    """Yield CPU time in each mode, for the workloads and tools that were run."""
     ran = {workload: costs for workload, costs in result.overhead.items() if workload in EXACT}
     for workload in ran:
         if "heaptide" in ran[workload]:
             yield at_most(f"exact: {workload}", result.ratio(workload, "heaptide"), EXACT[workload])
     for workload in ran:
         if "heaptide-objects" in ran[workload] and "memray-objects" in ran[workload]:
-            ours, theirs = result.ratio(workload, "heaptide-objects"), result.ratio(workload, "memray-objects")
+            own, memray = result.ratio(workload, "heaptide-objects"), result.ratio(workload, "memray-objects")
             share = OBJECTS_SHARE.get(workload, OBJECTS_SHARE_ELSEWHERE)
-            if theirs is None:
+            if memray is None:
                 yield unmeasured(f"objects: {workload}", f"{share} of memray's extra cost")
             else:
-                limit = 1 + share * (theirs - 1)
-                yield at_most(f"objects: {workload}", ours, limit, note=f" (memray {theirs:.2f})")
+                limit = 1 + share * (memray - 1)
+                yield at_most(f"objects: {workload}", own, limit, note=f" (memray {memray:.2f})")
     yield from native(result)
     for workload in ran:
         if "heaptide-sample" in ran[workload]:
@@ -116,36 +116,36 @@ def ratios(result: Result) -> Iterator[Line]:
 
 
 def native(result: Result) -> Iterator[Line]:
-    """What native stacks cost on top of the exact mode, against the same of memray."""
+    """Yield the extra cost of native stacks over exact mode, compared with memray's."""
     wanted = {"heaptide", "heaptide-native", "memray", "memray-native"}
     for workload in NATIVE:
         if not wanted <= result.overhead.get(workload, {}).keys():
             continue
-        ours, ours_native = result.ratio(workload, "heaptide"), result.ratio(workload, "heaptide-native")
-        theirs, theirs_native = result.ratio(workload, "memray"), result.ratio(workload, "memray-native")
-        if ours is None or ours_native is None or theirs is None or theirs_native is None:
+        own, own_native = result.ratio(workload, "heaptide"), result.ratio(workload, "heaptide-native")
+        memray, memray_native = result.ratio(workload, "memray"), result.ratio(workload, "memray-native")
+        if own is None or own_native is None or memray is None or memray_native is None:
             yield unmeasured(f"native: {workload}", f"{NATIVE_SHARE} of memray's extra cost")
             continue
-        extra = theirs_native - theirs
+        extra = memray_native - memray
         note = f" more than without (memray {extra:.2f})"
-        yield at_most(f"native: {workload}", ours_native - ours, NATIVE_SHARE * extra, note=note)
+        yield at_most(f"native: {workload}", own_native - own, NATIVE_SHARE * extra, note=note)
 
 
 def sizes(result: Result) -> Iterator[Line]:
-    """The capture against memray's of the same program."""
+    """Yield the size of captures, compared with memray's of the same program."""
     for workload, costs in result.overhead.items():
-        ours, theirs = costs.get("heaptide"), costs.get("memray")
-        if ours is None or theirs is None:
+        own, memray = costs.get("heaptide"), costs.get("memray")
+        if own is None or memray is None:
             continue
-        name, mine, other = f"capture size: {workload}", ours.capture_size, theirs.capture_size
-        if ours.ok and theirs.ok and mine:
-            yield Line(name, f"< {other:,} bytes", f"{mine:,} bytes", mine < other)
+        name, size, limit = f"capture size: {workload}", own.capture_size, memray.capture_size
+        if own.ok and memray.ok and size:
+            yield Line(name, f"< {limit:,} bytes", f"{size:,} bytes", size < limit)
         else:
             yield unmeasured(name, "< memray's")
 
 
 def agent_memory(result: Result) -> Iterator[Line]:
-    """What the agent adds to the resident size of a program that allocates next to nothing."""
+    """Yield the memory that the agent adds to a program that hardly allocates."""
     costs = result.overhead.get(AGENT_WORKLOAD, {})
     if "heaptide" in costs:
         name, limit = f"agent's own memory: {AGENT_WORKLOAD}", f"≤ {AGENT_BYTES / 1e6:.0f} MB + stacks"
@@ -157,7 +157,7 @@ def agent_memory(result: Result) -> Iterator[Line]:
 
 
 def fixed_cost_lines(figures: Figures) -> Iterator[Line]:
-    """The lines beside the overhead table."""
+    """Yield the lines of fixed costs."""
     for state, label in STATES.items():
         for workload in STATE_WORKLOADS:
             ratio = figures.states.get(state, {}).get(workload)
@@ -167,11 +167,11 @@ def fixed_cost_lines(figures: Figures) -> Iterator[Line]:
         yield unmeasured(name, f"≤ {INSTALLED_MS} ms more")
     else:
         yield Line(name, f"≤ {INSTALLED_MS} ms more", f"{extra:.2f} ms", extra <= INSTALLED_MS)
-    ours, theirs = figures.bytes_per_event.get("heaptide"), figures.bytes_per_event.get("memray")
-    if ours is None or theirs is None:
+    own, memray = figures.bytes_per_event.get("heaptide"), figures.bytes_per_event.get("memray")
+    if own is None or memray is None:
         yield unmeasured("bytes per event", "< memray's")
     else:
-        yield Line("bytes per event", f"< {theirs:.2f}", f"{ours:.2f}", ours < theirs)
+        yield Line("bytes per event", f"< {memray:.2f}", f"{own:.2f}", own < memray)
     rss, limit = figures.report_max_rss, REPORT_BYTES + REPORT_BYTES_PER_BLOCK * figures.report_live_blocks
     if rss is None:
         yield unmeasured("memory of a report", f"≤ {limit / 1e6:.0f} MB")
@@ -198,7 +198,7 @@ def fixed_cost_lines(figures: Figures) -> Iterator[Line]:
 
 
 def heap_lines(figures: Figures) -> Iterator[Line]:
-    """The heap census beside guppy3, and what it needs."""
+    """Yield the speed of the heap census compared with guppy3, and its memory."""
     for question, least in HEAP_TIMES_FASTER.items():
         name, limit = f"heap: {question}", f"≥ {least} times as fast as guppy3"
         ratio = figures.heap and figures.heap.times_faster(question)
@@ -212,7 +212,7 @@ def heap_lines(figures: Figures) -> Iterator[Line]:
 
 
 def line_by_line(figures: Figures) -> Iterator[Line]:
-    """A tight loop with a hook at every line, beside memory_profiler."""
+    """Yield the slow-down of a tight loop line by line, compared with memory_profiler."""
     cost = figures.line_cost
     name, least = "line by line: tight loop", f"≥ {LINES_TIMES_LESS} times less than memory_profiler"
     if cost is None:
@@ -223,18 +223,18 @@ def line_by_line(figures: Figures) -> Iterator[Line]:
 
 
 def report_lines(reports: Reports) -> Iterator[Line]:
-    """Reports of the same program beside memray's, and of a very long capture."""
+    """Yield times of reports compared with memray's, and memory of reports on a very long capture."""
     least = f"≥ {REPORT_TIMES_FASTER} times as fast as memray"
     limit = REPORT_BYTES + REPORT_BYTES_PER_BLOCK * LIVE_BLOCKS
     for name in REPORTS:
-        cost = reports.beside_memray.get(name)
+        cost = reports.compared.get(name)
         if cost is None:
             yield unmeasured(f"report, 6 M events: {name}", least)
             yield unmeasured(f"its memory: {name}", f"≤ {limit / 1e6:.0f} MB")
         else:
-            measured = f"{cost.times_faster:.1f} times ({cost.ours:.2f} s, {cost.theirs:.1f} s)"
+            measured = f"{cost.times_faster:.1f} times ({cost.heaptide:.2f} s, {cost.memray:.1f} s)"
             yield Line(f"report, 6 M events: {name}", least, measured, cost.times_faster >= REPORT_TIMES_FASTER)
-            yield memory_line(f"its memory: {name}", cost.our_max_rss, limit)
+            yield memory_line(f"its memory: {name}", cost.heaptide_max_rss, limit)
     limit = REPORT_BYTES + REPORT_BYTES_PER_BLOCK * LONG_LIVE_BLOCKS
     for name in LONG_REPORTS:
         line = f"memory of a report, 100 M events: {name}"
@@ -243,5 +243,5 @@ def report_lines(reports: Reports) -> Iterator[Line]:
 
 
 def memory_line(name: str, rss: int, limit: float) -> Line:
-    """A greatest resident size against its bound."""
+    """Return the line of a maximum resident size."""
     return Line(name, f"≤ {limit / 1e6:.0f} MB", f"{rss / 1e6:.1f} MB", rss <= limit)

@@ -1,6 +1,6 @@
-"""The figures beside the overhead table: a profiler that is not on, the command's start, and reading a capture.
+"""Measures costs that are independent of the workload: a profiler that is off, command start-up, and reading a capture.
 
-Each is measured on a program that knows by construction what it does, so that no tool is asked to count for itself.
+Each is measured on a program whose events are known by construction, so no tool counts for itself.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from measure import record, succeed
 from reports import Reports, measure_long_capture, measure_reports
 
 HERE = Path(__file__).resolve().parent
-# What bench/programs/churn.py and live_blocks.py do.
+# Events of bench/programs/churn.py, and live blocks of live_blocks.py.
 CHURN_EVENTS = 20_000_000
 LIVE_BLOCKS = 1_000_000
 STATE_WORKLOADS = ("calls", "small_objects", "big_blocks")
 START_REPETITIONS = 20
-# The figure is the difference of two short things: many runs, of which the best counts.
+# The figure is a small difference of two short runs, so take the best of many.
 INSTALLED_REPETITIONS = 200
 WHERE = "import heaptide, os, sys; print(os.path.dirname(heaptide.__file__), file=sys.stderr)"
 WHERE_PACKAGES = "import sys, sysconfig; print(sysconfig.get_path('purelib'), file=sys.stderr)"
@@ -32,35 +32,35 @@ WHERE_PACKAGES = "import sys, sysconfig; print(sysconfig.get_path('purelib'), fi
 
 @dataclass
 class Figures:
-    """What was measured; a figure that could not be taken is None and has its reason in `failed`."""
+    """All figures; one that could not be measured is None and has its reason in `failed`."""
 
-    # False where these figures were not asked for: then their absence means nothing.
+    # False if these figures were not requested: then missing figures are no failures.
     attempted: bool = False
-    # State of the profiler (imported, stopped), then workload: CPU time over the bare run's.
+    # CPU time as a ratio to the bare run, by state of the profiler (imported, stopped) and workload.
     states: dict[str, dict[str, float]] = field(default_factory=dict)
-    # CPU time that an interpreter takes more to start and end where Heaptide is installed and nothing is set.
+    # Extra CPU time to start and end an interpreter where Heaptide is installed and not enabled.
     installed_start_ms: float | None = None
     command_start_ms: float | None = None
     python_start_ms: float | None = None
     decode_events_per_second: float | None = None
-    # How many times longer `memray stats` takes on its own capture of the same program.
+    # Time of `memray stats` on memray's capture of the same program, as a multiple of Heaptide's.
     decode_memray_ratio: float | None = None
-    # Of churn.py's capture, for each tool.
+    # Size of churn.py's capture, by tool.
     bytes_per_event: dict[str, float] = field(default_factory=dict)
     report_max_rss: int | None = None
     report_live_blocks: int = LIVE_BLOCKS
     reports: Reports = field(default_factory=Reports)
-    # Of one core, while `heaptide record` watches 64 children at 10 Hz.
+    # Share of one core of `heaptide record` while it samples 64 children at 10 Hz.
     timeline_share: float | None = None
-    # A tight loop, line by line.
+    # Slow-down of a tight loop, line by line.
     line_cost: LineCost | None = None
-    # Questions about three million objects.
+    # Queries on three million objects.
     heap: HeapCosts | None = None
     failed: list[str] = field(default_factory=list)
 
 
 def measure(python: Path, repetitions: int) -> Figures:
-    """Take all figures, printing each; one that fails does not stop the others."""
+    """Measure and print all figures; a failure does not stop the others."""
     figures = Figures(attempted=True)
     with tempfile.TemporaryDirectory(prefix="heaptide-bench-") as scratch:
         for part in (
@@ -83,7 +83,7 @@ def measure(python: Path, repetitions: int) -> Figures:
 
 
 def measure_states(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
-    """A program that has Heaptide loaded, or had it running, against one that never heard of it."""
+    """Compare a program that loaded Heaptide, or recorded before, with one that did not."""
     for workload in STATE_WORKLOADS:
         best: dict[str, float] = {}
         for _ in range(repetitions):
@@ -100,26 +100,26 @@ def measure_states(python: Path, scratch: Path, repetitions: int, figures: Figur
 
 
 def measure_installed(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
-    """The start of an interpreter with `heaptide.pth` in its environment, against one of the same kind without it."""
+    """Compare the start of an interpreter with `heaptide.pth` in its environment with one without it."""
     packages = Path(succeed([python, "-c", WHERE]).stderr.strip())
     starts = {}
     for name in ("without", "with"):
         folder = scratch / f"venv-{name}"
         succeed([python, "-m", "venv", "--without-pip", folder])
         starts[name] = [folder / "bin" / "python", HERE / "programs" / "empty.py"]
-    place = Path(succeed([starts["with"][0], "-c", WHERE_PACKAGES]).stderr.strip())
-    (place / "heaptide").symlink_to(packages)
-    shutil.copy(packages.parent / "heaptide.pth", place)
+    site_packages = Path(succeed([starts["with"][0], "-c", WHERE_PACKAGES]).stderr.strip())
+    (site_packages / "heaptide").symlink_to(packages)
+    shutil.copy(packages.parent / "heaptide.pth", site_packages)
     best: dict[str, float] = {}
     for _ in range(INSTALLED_REPETITIONS):
         for name, command in starts.items():
             best[name] = min(best.get(name, math.inf), succeed(command).cpu)
     figures.installed_start_ms = 1000 * (best["with"] - best["without"])
-    print(f"installed       {figures.installed_start_ms:.2f} ms more for an interpreter's start", flush=True)
+    print(f"installed       {figures.installed_start_ms:.2f} ms added to the start of an interpreter", flush=True)
 
 
 def measure_start(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
-    """The wall time of the shortest command, with the interpreter's own start beside it."""
+    """Measure the wall time of the shortest command, and of the interpreter alone."""
     command: list[str | Path] = [python.parent / "heaptide", "--version"]
     bare: list[str | Path] = [python, HERE / "programs" / "empty.py"]
     figures.command_start_ms = 1000 * min(succeed(command).wall for _ in range(START_REPETITIONS))
@@ -130,22 +130,22 @@ def measure_start(python: Path, scratch: Path, repetitions: int, figures: Figure
 
 
 def measure_decode(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
-    """The rate at which `stats` reads a capture of known length, start-up included."""
-    ours, theirs = scratch / "churn.tide", scratch / "churn.bin"
-    record(python, "heaptide", ours, "churn")
-    wall = min(succeed([python, "-m", "heaptide", "stats", "--json", ours]).wall for _ in range(repetitions))
+    """Measure how fast `stats` reads a capture of known length, start-up included."""
+    own_capture, memray_capture = scratch / "churn.tide", scratch / "churn.bin"
+    record(python, "heaptide", own_capture, "churn")
+    wall = min(succeed([python, "-m", "heaptide", "stats", "--json", own_capture]).wall for _ in range(repetitions))
     figures.decode_events_per_second = CHURN_EVENTS / wall
-    figures.bytes_per_event["heaptide"] = ours.stat().st_size / CHURN_EVENTS
+    figures.bytes_per_event["heaptide"] = own_capture.stat().st_size / CHURN_EVENTS
     print(f"decode          {figures.decode_events_per_second / 1e6:.1f} M events/s", flush=True)
-    record(python, "memray", theirs, "churn")
-    their_wall = succeed([python, "-m", "memray", "stats", theirs]).wall
-    figures.decode_memray_ratio = their_wall / wall
-    figures.bytes_per_event["memray"] = theirs.stat().st_size / CHURN_EVENTS
+    record(python, "memray", memray_capture, "churn")
+    memray_wall = succeed([python, "-m", "memray", "stats", memray_capture]).wall
+    figures.decode_memray_ratio = memray_wall / wall
+    figures.bytes_per_event["memray"] = memray_capture.stat().st_size / CHURN_EVENTS
     print(f"memray's stats takes {figures.decode_memray_ratio:.1f} times as long", flush=True)
 
 
 def measure_report_memory(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
-    """The greatest resident size of `stats` on a capture with a known number of live blocks."""
+    """Measure the maximum resident size of `stats` on a capture with a known number of live blocks."""
     capture = scratch / "live.tide"
     record(python, "heaptide", capture, "live_blocks")
     figures.report_max_rss = succeed([python, "-m", "heaptide", "stats", "--json", capture]).max_rss
@@ -153,23 +153,23 @@ def measure_report_memory(python: Path, scratch: Path, repetitions: int, figures
 
 
 def measure_page_making(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
-    """Reports beside memray's, and reports of a very long capture."""
+    """Measure reports compared with memray's, and reports of a very long capture."""
     measure_reports(python, scratch, repetitions, figures.reports)
     measure_long_capture(python, scratch, repetitions, figures.reports)
 
 
 def measure_timeline(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
-    """What watching a run from outside costs."""
+    """Measure the cost of sampling a process tree."""
     figures.timeline_share = timeline_cost.share(python)
     print(f"sampler         {figures.timeline_share:.2%} of one core, {timeline_cost.CHILDREN} children", flush=True)
 
 
 def measure_lines(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
-    """What watching a function line by line costs, beside memory_profiler."""
+    """Measure line-by-line profiling, compared with memory_profiler."""
     cost = figures.line_cost = measure_line_cost(python)
     print(f"line by line    x{cost.heaptide:.2f}, memory_profiler x{cost.memory_profiler:.0f}", flush=True)
 
 
 def measure_objects(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
-    """Questions about the objects of a process, beside the tools that answer them."""
+    """Measure queries on the objects of a process, compared with other tools."""
     figures.heap = measure_heap(python)

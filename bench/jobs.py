@@ -1,9 +1,8 @@
-"""What tracing jobs costs a worker: bench/jobs.py [--jobs N] [--reps N].
+"""Measures the cost of tracing the jobs of a worker: bench/jobs.py [--jobs N] [--reps N].
 
-A worker's day in small: each job parses JSON, builds objects, renders texts, and lets go of nearly all of it. It runs
-bare, with its jobs traced, traced without a collection around each job, and traced while the process is recorded; each
-in a process of its own, in turn, and the best CPU time of each counts. Not part of `make test`: it says what a machine
-can do, not whether something works.
+Each job parses JSON, builds objects, renders text, and frees nearly all of it. The worker runs bare, with traced jobs,
+traced without a garbage collection around each job, and traced while the process is recorded. Variants run in turn,
+each in a separate process, and the best CPU time of each counts. Not part of `make test`.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ for number in range(n_jobs):
         job(number)
 """
 
-WAYS = (
+VARIANTS = (
     "bare",
     "traced",
     "traced, without collections",
@@ -68,26 +67,26 @@ WAYS = (
 
 
 def main() -> int:
-    """Measure, and print a table."""
+    """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=300, help="how many jobs each worker does")
-    parser.add_argument("--reps", type=int, default=3, help="how often each way is measured")
+    parser.add_argument("--jobs", type=int, default=300, help="number of jobs per worker")
+    parser.add_argument("--reps", type=int, default=3, help="repetitions of each variant")
     options = parser.parse_args()
     best: dict[str, Cost] = {}
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "worker.py"
         program.write_text(WORKER)
         for _ in range(options.reps):
-            for way in WAYS:
-                cost = run([sys.executable, program, way, str(options.jobs), folder])
+            for variant in VARIANTS:
+                cost = run([sys.executable, program, variant, str(options.jobs), folder])
                 if not cost.ok:
-                    print(f"the worker that is {way} failed: {cost.stderr}", file=sys.stderr)
+                    print(f"the worker variant {variant!r} failed: {cost.stderr}", file=sys.stderr)
                     return 1
-                best[way] = cost.better_of(best[way]) if way in best else cost
+                best[variant] = cost.better_of(best[variant]) if variant in best else cost
     bare = best["bare"]
     print(f"{'worker':<36} {'CPU s':>7} {'ratio':>6} {'largest MB':>11}")
-    for way, cost in best.items():
-        print(f"{way:<36} {cost.cpu:>7.2f} {cost.cpu / bare.cpu:>6.2f} {cost.max_rss / 1e6:>11.1f}")
+    for variant, cost in best.items():
+        print(f"{variant:<36} {cost.cpu:>7.2f} {cost.cpu / bare.cpu:>6.2f} {cost.max_rss / 1e6:>11.1f}")
     return 0
 
 

@@ -1,6 +1,6 @@
-"""What watching a function line by line costs, beside memory_profiler: a tight loop, timed within its own process.
+"""Measures line-by-line profiling of a tight loop, next to memory_profiler, timed inside the process.
 
-The slow-down is the time over the bare loop's. The loop does next to nothing on each line, so the hook is all there is.
+The slow-down is the ratio to the bare loop. The loop does next to nothing on each line, so the hook dominates.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from pathlib import Path
 
 from measure import PROGRAMS, succeed
 
-# The loop's turns in one process, of which the best counts; memory_profiler takes about ten seconds for one.
-TURNS = {"bare": 9, "heaptide": 9, "memory_profiler": 1}
+# Repetitions of the loop in one process, of which the best counts; memory_profiler takes about ten seconds for one.
+REPEATS = {"bare": 9, "heaptide": 9, "memory_profiler": 1}
 
 
 @dataclass
 class LineCost:
-    """How many times slower the loop is under each tool."""
+    """Slow-down of the loop under each tool."""
 
     heaptide: float
     memory_profiler: float
 
     @property
     def times_less(self) -> float:
-        """How many times less the loop is slowed down."""
+        """Return memory_profiler's slow-down as a multiple of Heaptide's."""
         return self.memory_profiler / self.heaptide
 
 
 def measure_line_cost(python: Path, repetitions: int = 1) -> LineCost:
-    """Measure all three in turn, so that a busy moment meets each of them."""
+    """Measure all three in turn, so that other load affects each of them."""
     best: dict[str, float] = {}
     for _ in range(repetitions):
-        for tool, turns in TURNS.items():
-            cost = succeed([python, PROGRAMS / "tight_loop.py", tool, str(turns)])
+        for tool, repeats in REPEATS.items():
+            cost = succeed([python, PROGRAMS / "tight_loop.py", tool, str(repeats)])
             seconds = float(cost.stderr.splitlines()[-1])
             best[tool] = min(best.get(tool, seconds), seconds)
     return LineCost(best["heaptide"] / best["bare"], best["memory_profiler"] / best["bare"])

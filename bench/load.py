@@ -1,9 +1,9 @@
-"""Load on a served job: many callers at once, while profiling is switched on and off twice.
+"""Measures a served job under load: many callers at once, while a recording starts and stops twice.
 
     python bench/load.py --callers 200 --seconds 30
 
-Run with an interpreter that has Heaptide. Prints the figures as JSON and ends with 1 if a request failed or a session
-was lost.
+Run it with an interpreter that has Heaptide. Prints the figures as JSON, and exits with 1 if a request failed or a
+session was lost.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PROFILER = "/api/v1/profiler"
 
 
 def measure(n_callers: int, seconds: float, folder: Path) -> dict[str, Any]:
-    """Serve, call, switch; the figures."""
+    """Serve and call the job, start and stop recordings, and return the figures."""
     script = folder / "load_job.py"
     script.write_text(JOB)
     environment = {**os.environ, "HEAPTIDE_RUNTIME_DIR": str(folder / "run"), "HEAPTIDE_SESSIONS": str(folder / "kept")}
@@ -41,17 +41,17 @@ def measure(n_callers: int, seconds: float, folder: Path) -> dict[str, Any]:
     assert job.stdout is not None
     try:
         host = job.stdout.readline().rpartition(" at http://")[2].partition("/")[0]
-        ask(host, "POST", f"{PROFILER}/stop")
-        for session in ask(host, "GET", f"{PROFILER}/sessions")["sessions"]:
-            ask(host, "DELETE", f"{PROFILER}/sessions/{session['id']}")
+        request(host, "POST", f"{PROFILER}/stop")
+        for session in request(host, "GET", f"{PROFILER}/sessions")["sessions"]:
+            request(host, "DELETE", f"{PROFILER}/sessions/{session['id']}")
         calls = Calls(host, n_callers)
         for _ in range(2):
-            calls.go_on_for(seconds / 4)
-            ask(host, "POST", f"{PROFILER}/start")
-            calls.go_on_for(seconds / 4)
-            ask(host, "POST", f"{PROFILER}/stop")
+            calls.run_for(seconds / 4)
+            request(host, "POST", f"{PROFILER}/start")
+            calls.run_for(seconds / 4)
+            request(host, "POST", f"{PROFILER}/stop")
         calls.end()
-        sessions = ask(host, "GET", f"{PROFILER}/sessions")["sessions"]
+        sessions = request(host, "GET", f"{PROFILER}/sessions")["sessions"]
     finally:
         job.terminate()
         code = job.wait()
@@ -70,8 +70,8 @@ def measure(n_callers: int, seconds: float, folder: Path) -> dict[str, Any]:
     }
 
 
-def ask(host: str, method: str, path: str) -> Any:
-    """One request; anything but 200 is an error."""
+def request(host: str, method: str, path: str) -> Any:
+    """Send one request; any status but 200 is an error."""
     connection = http.client.HTTPConnection(host, timeout=300)
     try:
         connection.request(method, path)
@@ -85,7 +85,7 @@ def ask(host: str, method: str, path: str) -> Any:
 
 
 class Calls:
-    """Callers on threads of their own, each with one connection that it keeps."""
+    """Callers on separate threads, each with one persistent connection."""
 
     def __init__(self, host: str, n_callers: int) -> None:
         self.seconds: list[float] = []
@@ -112,19 +112,19 @@ class Calls:
             self.seconds.append(time.monotonic() - begin)
         connection.close()
 
-    def go_on_for(self, seconds: float) -> None:
-        """Let the callers call."""
+    def run_for(self, seconds: float) -> None:
+        """Let the callers run for some time."""
         self._is_over.wait(seconds)
 
     def end(self) -> None:
-        """No more calls; those under way are finished."""
+        """Stop new calls and wait for the running ones."""
         self._is_over.set()
         for caller in self._callers:
             caller.join()
 
 
 def main() -> int:
-    """Measure once, print, judge."""
+    """Measure once, print, and check."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--callers", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=30)

@@ -1,7 +1,7 @@
-"""Runs one process to its end and says what it cost: CPU seconds, wall seconds, greatest resident size.
+"""Runs one process to its end and measures CPU seconds, wall seconds and maximum resident size.
 
-The kernel's own account of that one child (wait4) is read, so nothing else on the machine is counted as CPU time; wall
-time is only as good as the machine is quiet.
+CPU time is the kernel's account of that child (wait4), so it excludes other processes. Wall time is reliable only on a
+quiet machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 
 @dataclass
 class Cost:
-    """What one run cost. Sizes in bytes, times in seconds."""
+    """Cost of one run. Sizes in bytes, times in seconds."""
 
     cpu: float
     wall: float
@@ -30,11 +30,11 @@ class Cost:
 
     @property
     def ok(self) -> bool:
-        """Whether the program ended well: the cost of a failure is not a measurement."""
+        """Return whether the program succeeded: the cost of a failure is not a measurement."""
         return self.exit_code == 0
 
     def better_of(self, other: Cost) -> Cost:
-        """The least of each figure: what disturbs a run only ever adds. A failed run is kept, to be seen."""
+        """Return the minimum of each figure, because noise only adds. A failed run is kept, so that it is seen."""
         if not (self.ok and other.ok):
             return other if self.ok else self
         return Cost(
@@ -48,7 +48,7 @@ class Cost:
 
 
 def run(command: Sequence[str | Path]) -> Cost:
-    """Run a command with its output thrown away, but for what it says on stderr."""
+    """Run a command, discard its output, and keep its standard error."""
     with tempfile.TemporaryFile() as stderr:
         start = time.perf_counter()
         child = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=stderr)
@@ -66,23 +66,23 @@ def run(command: Sequence[str | Path]) -> Cost:
 
 
 def succeed(command: Sequence[str | Path]) -> Cost:
-    """Run a command that must end well."""
+    """Run a command that must succeed."""
     cost = run(command)
     if not cost.ok:
         shown = " ".join(Path(word).name for word in command)
-        last = cost.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        raise RuntimeError(f"`{shown}` ended with {cost.exit_code}: {last[0]}")
+        last = cost.stderr.strip().splitlines()[-1:] or ["no message"]
+        raise RuntimeError(f"`{shown}` exited with {cost.exit_code}: {last[0]}")
     return cost
 
 
 def record(python: Path, tool: str, capture: Path, program: str, *arguments: str) -> None:
-    """Leave a capture of one of bench/programs."""
+    """Record a capture of one of bench/programs."""
     script = PROGRAMS / f"{program}.py"
     succeed([python, "-m", tool, "run", "-q", "-f", "-o", capture, script, *arguments])
 
 
 def size_and_remove(prefix: Path) -> int:
-    """The size of the files a tool left under this name, which are deleted: captures are large."""
+    """Return the size of the files with this prefix, and delete them, because captures are large."""
     total = 0
     for path in prefix.parent.glob(prefix.name + "*"):
         total += path.stat().st_size

@@ -1,8 +1,8 @@
-"""Measures what profiling costs, next to memray, and compares it with the budget.
+"""Measures the cost of profiling, next to memray, and compares it with the budget.
 
-Every workload runs bare and under each tool in turn, several times over; the best of each is kept and given as a ratio
-to the bare run. Further lines measure a stopped profiler, the start of the command, and reading a capture. Each Python
-needs heaptide, memray, numpy and pandas installed; `make bench` prepares three and calls this.
+Every workload runs bare and under each tool in turn, several times; the best of each counts, as a ratio to the bare
+run. fixed_costs.py measures a stopped profiler, command start-up and reading a capture. Each Python needs heaptide,
+memray, numpy and pandas; `make bench` prepares three and calls this.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ WORKLOADS = ("calls", "small_objects", "json_docs", "frames", "threads", "import
 
 
 def tools(python: Path, capture: Path) -> dict[str, list[str]]:
-    """The command in front of a script, for each tool by name."""
+    """Return the command before the script, by name of the tool."""
     heaptide = [str(python), "-m", "heaptide", "run", "-q", "-f", "-o", str(capture)]
     memray = [str(python), "-m", "memray", "run", "-q", "-f", "-o", str(capture)]
     return {
         "bare": [str(python)],
-        # The same once more: how far its ratio is from 1 is how far any other ratio may be wrong.
+        # The same again: its distance from 1 is the error of all other ratios.
         "bare-again": [str(python)],
         "heaptide": heaptide,
         "heaptide-objects": heaptide + ["--objects"],
@@ -50,7 +50,7 @@ def tools(python: Path, capture: Path) -> dict[str, list[str]]:
 
 @dataclass
 class Result:
-    """All that was measured with one interpreter."""
+    """All measurements with one interpreter."""
 
     python: str
     date: str
@@ -62,14 +62,14 @@ class Result:
     fixed_costs: fixed_costs.Figures = field(default_factory=fixed_costs.Figures)
 
     def ratio(self, workload: str, tool: str) -> float | None:
-        """CPU time over the bare run's; None where either is not there."""
+        """Return CPU time as a ratio to the bare run; None if either is missing."""
         costs = self.overhead.get(workload, {})
         bare, cost = costs.get("bare"), costs.get(tool)
         return cost.cpu / bare.cpu if bare and cost and bare.ok and cost.ok else None
 
 
 def measure(python: Path, workload: Path, names: list[str], repetitions: int) -> dict[str, Cost]:
-    """One workload under each tool, interleaved so that a slow minute of the machine hits all alike."""
+    """Run one workload under each tool, interleaved so that other load affects all of them."""
     best: dict[str, Cost] = {}
     with tempfile.TemporaryDirectory(prefix="heaptide-bench-") as scratch:
         capture = Path(scratch) / "capture"
@@ -84,7 +84,7 @@ def measure(python: Path, workload: Path, names: list[str], repetitions: int) ->
 
 
 def report(workload: str, result: Result) -> None:
-    """Print one workload as soon as it is measured: the whole takes many minutes."""
+    """Print one workload as soon as it is measured, because the whole run takes many minutes."""
     costs = result.overhead[workload]
     bare = costs["bare"]
     print(f"{workload:15} bare {bare.cpu:.2f} s CPU, {bare.wall:.2f} s wall")
@@ -100,7 +100,7 @@ def report(workload: str, result: Result) -> None:
 
 
 def report_means(result: Result, names: list[str]) -> None:
-    """Print the geometric mean over the workloads for each tool."""
+    """Print the geometric mean over the workloads, by tool."""
     for tool in names:
         found = ((result.ratio(workload, tool), workload) for workload in result.overhead)
         ratios = [(ratio, workload) for ratio, workload in found if ratio]
@@ -111,7 +111,7 @@ def report_means(result: Result, names: list[str]) -> None:
 
 
 def describe_machine() -> dict[str, str]:
-    """What a reader needs to know of the machine to place the figures, and nothing that tells whose it is."""
+    """Return what a reader needs to judge the figures, and nothing that identifies the machine."""
     model = platform.machine()
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -126,7 +126,7 @@ def describe_machine() -> dict[str, str]:
 
 
 def describe_python(python: Path) -> tuple[str, dict[str, str]]:
-    """The interpreter's version and those of the packages that matter."""
+    """Return the versions of the interpreter and of relevant packages."""
     code = """if True:
         import importlib.metadata as m, json, platform
         versions = {}
@@ -142,7 +142,7 @@ def describe_python(python: Path) -> tuple[str, dict[str, str]]:
 
 
 def arguments() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", type=Path, action="append", help="interpreter to measure with; may be repeated")
     parser.add_argument(
@@ -152,9 +152,9 @@ def arguments() -> argparse.Namespace:
         help="comma-separated names; all: " + ", ".join(tools(Path(), Path())),
     )
     parser.add_argument("--reps", type=int, default=3, help="repetitions of each run, the best is kept (default 3)")
-    parser.add_argument("--no-fixed-costs", action="store_true", help="leave out the lines beside the overhead table")
+    parser.add_argument("--no-fixed-costs", action="store_true", help="measure only the overhead table")
     parser.add_argument("--results", type=Path, help="folder for <date>-<python>.json and latest.md")
-    parser.add_argument("--command", default="", help="the command to name in the results as their origin")
+    parser.add_argument("--command", default="", help="command to name in the results as their origin")
     parser.add_argument("workloads", nargs="*", help="names of workloads, or paths of other scripts (default: all)")
     options = parser.parse_args()
     options.python = [Path(os.path.abspath(path)) for path in options.python or [sys.executable]]  # noqa: PTH100

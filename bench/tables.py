@@ -1,26 +1,26 @@
-"""Writes results as Markdown: for each Python the overhead table, then the budget line by line."""
+"""Formats results as Markdown: for each Python the overhead table, then the budget line by line."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import budget
-from heap import QUESTIONS, TOOLS, HeapCosts
+from heap import QUERIES, TOOLS, HeapCosts
 
 if TYPE_CHECKING:
     from overhead import Result
 
 
 def markdown(results: list[Result]) -> str:
-    """The whole page, as it is committed."""
+    """Return the page that is committed."""
     first = results[0]
     machine = "{cores} cores of {cpu}, Linux {kernel}, {libc}".format(**first.machine)
     page = [
         "# Overhead, measured",
         "",
-        f"Made by `{first.command}` on {first.date}: {machine}. CPU time as a ratio to the bare run, best of "
+        f"Created by `{first.command}` on {first.date}: {machine}. CPU time as a ratio to the bare run, best of "
         f"{first.repetitions} interleaved runs; `bare-again` shows the noise. "
-        "The raw figures are in the JSON files beside this page.",
+        "The JSON files in this folder contain the raw figures.",
     ]
     for result in results:
         versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
@@ -36,7 +36,7 @@ def markdown(results: list[Result]) -> str:
 
 
 def overhead(result: Result) -> list[str]:
-    """CPU ratio and capture size of each tool on each workload."""
+    """Return CPU ratio and capture size of each tool on each workload."""
     tools = list(dict.fromkeys(tool for costs in result.overhead.values() for tool in costs if tool != "bare"))
     rows = [["workload", "bare", *tools]]
     for workload, costs in result.overhead.items():
@@ -53,25 +53,25 @@ def overhead(result: Result) -> list[str]:
 
 
 def heap(measured: HeapCosts) -> list[str]:
-    """Questions about objects, and what each tool takes for a million of them."""
+    """Return the time of each tool per query and million objects."""
     rows = [["CPU time for a million objects", *TOOLS, "guppy3 takes"]]
-    for question in QUESTIONS:
-        asked = measured.costs.get(question.name, {})
-        ratio = measured.times_faster(question.name)
-        cells = [asked[tool].cell() if tool in asked else "" for tool in TOOLS]
-        rows.append([question.title, *cells, f"{ratio:.1f} times as long" if ratio else ""])
+    for query in QUERIES:
+        costs = measured.costs.get(query.name, {})
+        ratio = measured.times_faster(query.name)
+        cells = [costs[tool].cell() if tool in costs else "" for tool in TOOLS]
+        rows.append([query.title, *cells, f"{ratio:.1f} times as long" if ratio else ""])
     return table(rows)
 
 
 def budget_table(lines: list[budget.Line]) -> list[str]:
-    """Line, budget, measured, verdict."""
+    """Return the budget as a table: line, budget, measured, verdict."""
     rows = [["line", "budget", "measured", "verdict"]]
     rows += [[line.name, line.budget, line.measured, line.verdict] for line in lines]
     return table(rows)
 
 
 def table(rows: list[list[str]]) -> list[str]:
-    """Markdown rows, padded so that the source reads as a table too."""
+    """Return Markdown rows, padded so that the source is readable as a table."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     padded = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows

@@ -1,6 +1,6 @@
-"""What `heaptide record` costs while it watches: its own share of one core, by the kernel's account of its time.
+"""Measures the CPU share of `heaptide record` while it samples, by the kernel's account of its time.
 
-The program watched has 64 children that do nothing, at ten samples a second: all that is measured is the sampler.
+The sampled program has 64 idle children, at ten samples a second, so only the sampler is measured.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ HERE = Path(__file__).resolve().parent
 CHILDREN = 64
 INTERVAL = 0.1
 SECONDS = 10.0
-# Its start: imports, finding all children, their first sizes. A watched job is longer than that.
+# Excludes start-up: imports, finding all children, their first sizes.
 SETTLED = 3.0
 
 
 def share(python: Path, seconds: float = SECONDS, children: int = CHILDREN) -> float:
-    """The share of one core, from processor time: a busy machine makes it slower, not larger."""
+    """Return the share of one core, from CPU time: other load does not increase it."""
     with tempfile.TemporaryDirectory(prefix="heaptide-bench-") as scratch:
         program = [str(python), str(HERE / "programs" / "many_children.py"), str(children)]
         command = [str(python), "-m", "heaptide", "record", "-q", "-T", str(INTERVAL), "-o", "run.timeline", "--"]
         with subprocess.Popen(
             [*command, *program], cwd=scratch, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as watched:
-            assert watched.stdin is not None and watched.stdout is not None
-            if watched.stdout.readline() != "ready\n":
+        ) as recorder:
+            assert recorder.stdin is not None and recorder.stdout is not None
+            if recorder.stdout.readline() != "ready\n":
                 raise RuntimeError("`heaptide record` did not start its program")
             time.sleep(SETTLED)
-            before, start = spent(watched.pid), time.perf_counter()
+            before, start = spent(recorder.pid), time.perf_counter()
             time.sleep(seconds)
-            used, passed = spent(watched.pid) - before, time.perf_counter() - start
-            watched.stdin.close()
-        if watched.returncode:
-            raise RuntimeError(f"`heaptide record` ended with {watched.returncode}")
+            used, passed = spent(recorder.pid) - before, time.perf_counter() - start
+            recorder.stdin.close()
+        if recorder.returncode:
+            raise RuntimeError(f"`heaptide record` exited with {recorder.returncode}")
         return used / passed
 
 
 def spent(pid: int) -> float:
-    """Seconds on a processor, of all threads."""
+    """Return CPU seconds of all threads."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 

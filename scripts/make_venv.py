@@ -1,7 +1,7 @@
-"""Makes a virtual environment of the interpreter that runs this file, or keeps the one that is there and still fits.
+"""Creates a virtual environment of the interpreter that runs this file, or keeps an existing one that still fits.
 
-Debian and Ubuntu ship Python without the part that puts pip into an environment; as root it is installed, otherwise one
-sentence says what to install.
+Debian and Ubuntu package the module that installs pip in an environment separately. As root this script installs it;
+otherwise it prints what to install.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ def make_venv(folder: Path) -> Path:
 
 
 def fits(python: Path) -> bool:
-    """Whether the environment exists and is of this very interpreter: a venv outlives the Python it was made of."""
-    question = "import sys, pip; print(sys.version, sys.base_prefix)"
+    """Return whether the environment exists and belongs to this interpreter: a venv outlives its Python."""
+    program = "import sys, pip; print(sys.version, sys.base_prefix)"
     try:
-        answer = subprocess.run([str(python), "-c", question], capture_output=True, text=True)
+        answer = subprocess.run([str(python), "-c", program], capture_output=True, text=True)
     except OSError:
         return False
     return answer.returncode == 0 and answer.stdout.strip() == f"{sys.version} {sys.base_prefix}".strip()
 
 
 def ensure_venv_support() -> None:
-    """Install what Debian splits off, or end with the sentence that says how."""
+    """Install the package that Debian separates, or exit with its name."""
     if importlib.util.find_spec("ensurepip") and importlib.util.find_spec("venv"):
         return
     package = f"python3.{sys.version_info.minor}-venv"
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        sys.exit(f"{sys.executable} cannot make a virtual environment; install {package} and try again")
+        sys.exit(f"{sys.executable} cannot create a virtual environment; install {package} and try again")
     subprocess.run(["apt-get", "update"], check=True)
     subprocess.run(["apt-get", "install", "-y", package], check=True)
 

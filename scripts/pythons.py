@@ -90,7 +90,11 @@ def main() -> int:
     """Print the interpreters; exit with 1 if there is none."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", action="store_true", help="print only the interpreter to use when any will do")
+    parser.add_argument("--forky", action="store_true", help="print the versions that a Debian forky root provides")
     options = parser.parse_args()
+    if options.forky:
+        print("\n".join(forky_versions()))
+        return 0
     found = supported()
     if not found:
         oldest, newest = (f"{major}.{minor}" for major, minor in (versions()[0], versions()[-1]))

@@ -1,7 +1,7 @@
-"""Makes the pictures of docs/guide/timelines.md from one real run: `scripts/timeline_pictures.py HEAPTIDE`.
+"""Creates the pictures of docs/guide/timelines.md from one real run: `scripts/timeline_pictures.py HEAPTIDE`.
 
-HEAPTIDE is the command of an installed wheel. The same run is drawn as SVG, as PNG, as a page, and on a terminal, whose
-letters and colours are put into an SVG. If there is a Chromium, the page is photographed as well.
+HEAPTIDE is the command of an installed wheel. The run is drawn as SVG, as PNG, as a page, and on a terminal, whose
+output becomes an SVG. With Chromium installed, a screenshot of the page is taken.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 IMAGES = REPOSITORY / "docs" / "images"
 COLUMNS, LINES = 100, 34
-# What terminals show for the colours that the chart uses.
+# RGB values of the terminal colours that the chart uses.
 COLOURS = {
     "36": "#22b8cf", "33": "#e0a800", "32": "#40c057", "35": "#cc5de8", "34": "#4c8dff", "96": "#66d9e8",
     "93": "#ffd43b", "92": "#8ce99a", "31": "#ff6b6b", "1": "#ffffff",
@@ -47,25 +47,25 @@ def main() -> int:
 
 
 def on_a_terminal(command: list[str], folder: str) -> str:
-    """What a command writes if it writes to a terminal."""
-    ours, theirs = os.openpty()
+    """Return the output of a command that writes to a terminal."""
+    controller, terminal_end = os.openpty()
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "LINES": str(LINES), "TERM": "xterm-256color"}
     environment.pop("NO_COLOR", None)
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=theirs) as process:
-        os.close(theirs)
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=terminal_end) as process:
+        os.close(terminal_end)
         text = b""
         try:
-            while part := os.read(ours, 1 << 16):
+            while part := os.read(controller, 1 << 16):
                 text += part
         except OSError:
-            # The other end is closed: how terminals say that nothing more comes.
+            # The other end is closed: the end of a terminal's output.
             pass
         process.wait()
     return text.decode().replace("\r", "")
 
 
 def terminal(text: str) -> str:
-    """Letters with colours as a picture."""
+    """Return coloured terminal output as SVG."""
     lines = text.rstrip("\n").split("\n")
     width, height = round(COLUMNS * LETTER + 32), len(lines) * LINE + 28
     out = [
@@ -80,7 +80,7 @@ def terminal(text: str) -> str:
                 colour = COLOURS.get(code[1], INK)
             elif part:
                 x, length = 16 + column * LETTER, len(part) * LETTER
-                # Blanks at the ends of a text would be taken away.
+                # SVG would strip spaces at the ends of a text.
                 words = html.escape(part).replace(" ", "\N{NO-BREAK SPACE}")
                 out.append(f'<text x="{x:.1f}" y="{y}" textLength="{length:.1f}" fill="{colour}">{words}</text>')
                 column += len(part)

@@ -1,6 +1,6 @@
 /**
- * Makes docs/images/*.png from real runs: `node scripts/web-pictures.mjs HEAPTIDE [NAME…]`, where HEAPTIDE is the command of an
- * environment that also has pandas. Look at them when a page changes: would you be glad to receive it?
+ * Creates docs/images/*.png from real runs: `node scripts/web-pictures.mjs HEAPTIDE [NAME…]`, where HEAPTIDE is the command of
+ * an environment that also has pandas. Run it after a change to a page, and check the pictures.
  */
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
@@ -12,7 +12,7 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const [heaptide = join(root, 'build/venv/bin/heaptide'), ...wanted] = process.argv.slice(2);
 const images = join(root, 'docs/images');
 
-/** What is recorded: capture, program, its arguments. */
+/** Recordings: capture, program, arguments. */
 const RUNS = [
   ['frames', 'bench/workloads/frames.py'],
   ['leak', 'examples/memory-leak/job.py'],
@@ -21,7 +21,7 @@ const RUNS = [
   ['workers', 'examples/workers/job.py'],
 ];
 
-/** File, command, captures, address, colours, and where the pointer rests: share of the width, row. */
+/** File, command, captures, fragment, colours, and position of the pointer: share of the width, row. */
 const PICTURES = [
   ['flamegraph-light', ['flamegraph'], ['frames'], '', 'light', [0.47, 1]],
   ['flamegraph-dark', ['flamegraph'], ['frames'], '', 'dark', [0.47, 1]],
@@ -41,30 +41,30 @@ const PICTURES = [
 const shown = PICTURES.filter(([name]) => wanted.length === 0 || wanted.includes(name));
 const made = folder();
 // Its name is in the pictures.
-const place = join(made, 'shop');
-mkdirSync(place);
+const scratch = join(made, 'shop');
+mkdirSync(scratch);
 /** A program that takes a snapshot of its own objects, instead of being recorded. */
 const SNAPSHOT = 'examples/object-heap/job.py';
-const captures = (name) => name === 'objects' ? ['job.heap'] : readdirSync(place).filter((file) => file.startsWith(`${name}.tide`)).sort();
-const run = (...words) => execFileSync(heaptide, words, { cwd: place, stdio: ['ignore', 'ignore', 'inherit'] });
+const captures = (name) => name === 'objects' ? ['job.heap'] : readdirSync(scratch).filter((file) => file.startsWith(`${name}.tide`)).sort();
+const run = (...words) => execFileSync(heaptide, words, { cwd: scratch, stdio: ['ignore', 'ignore', 'inherit'] });
 mkdirSync(images, { recursive: true });
 const browser = await launch();
 for (const [capture, program, ...words] of RUNS) {
   if (!shown.some(([, , names]) => names.includes(capture))) continue;
-  // A folder each: several programs have one name, and a source that changed after the run is not shown.
+  // One folder per run: several programs have the same name, and reports do not show a source that changed after the run.
   const copy = join('runs', capture, basename(program));
-  mkdirSync(join(place, 'runs', capture), { recursive: true });
-  copyFileSync(join(root, program), join(place, copy));
+  mkdirSync(join(scratch, 'runs', capture), { recursive: true });
+  copyFileSync(join(root, program), join(scratch, copy));
   run('run', '--follow-fork', '-o', `${capture}.tide`, copy, ...words);
 }
 if (shown.some(([, , names]) => names.includes('objects'))) {
   const python = join(dirname(heaptide), 'python');
-  copyFileSync(join(root, SNAPSHOT), join(place, 'job.py'));
+  copyFileSync(join(root, SNAPSHOT), join(scratch, 'job.py'));
   // Imported, so that its classes have the module's name.
-  execFileSync(python, ['-c', 'import job; job.main()', 'job.heap'], { cwd: place, stdio: ['ignore', 'ignore', 'inherit'] });
+  execFileSync(python, ['-c', 'import job; job.main()', 'job.heap'], { cwd: scratch, stdio: ['ignore', 'ignore', 'inherit'] });
 }
 for (const [name, command, names, hash, colorScheme, pointer] of shown) {
-  const file = join(place, `${name}.html`);
+  const file = join(scratch, `${name}.html`);
   run(...command, '-o', file, ...names.flatMap(captures));
   const viewport = { width: 1280, height: 800 };
   const { page, close } = await open(browser, file, { hash, colorScheme, viewport, reducedMotion: 'reduce' });

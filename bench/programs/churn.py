@@ -1,4 +1,4 @@
-"""Events for a reader to decode: ten million blocks, or as many as are named, the newest thousand alive."""
+"""Allocates ten million blocks, or the number given, and keeps the newest thousand: events for a reader to decode."""
 
 import sys
 

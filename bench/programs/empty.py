@@ -1,1 +1,1 @@
-"""Nothing: what is measured is the start and the end."""
+"""Does nothing: its start and end are measured."""

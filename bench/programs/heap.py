@@ -1,8 +1,8 @@
-"""Makes objects as programs have them, then answers one question: heap.py TOOL QUESTION OBJECTS REPETITIONS.
+"""Creates typical objects, then runs one query: heap.py TOOL QUERY OBJECTS REPETITIONS.
 
-The last line it prints is JSON: CPU seconds of the best repetition, and of how many objects. Of questions about the
-whole heap that is how many were made, the same for every tool: guppy3 makes a dict of each instance as it looks, and
-counts it, and objgraph sees only what the collector tracks.
+The last line of its output is JSON: CPU seconds of the best repetition, and the number of objects. For queries on the
+whole heap that is the number created, the same for every tool: guppy3 creates and counts a dict for each instance, and
+objgraph sees only objects that the collector tracks.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class Line:
         self.order, self.text = order, {"sku": str(id(order)), "n": order.number}
 
 
-# What is measured, and how many objects it looked at if these are not all.
+# The query, and a function that returns the number of objects it covers if that is not all.
 Measured = tuple[Callable[[], Any], Callable[[], int] | None]
 
 
-def ours(question: str, orders: list[Order]) -> Measured:
-    """As this product answers."""
+def heaptide_queries(query: str, orders: list[Order]) -> Measured:
+    """Return Heaptide's query."""
     import heaptide
     from heaptide._native import HeapView
 
     folder = tempfile.TemporaryDirectory(prefix="heaptide-bench-")
     view = None
-    if question in ("via", "dominators"):
+    if query in ("via", "dominators"):
         view = HeapView.open(heaptide.heap_snapshot(f"{folder.name}/all.heap"))
     before = heaptide.heap_census()
     return {
@@ -56,23 +56,23 @@ def ours(question: str, orders: list[Order]) -> Measured:
         "via": (lambda: view and view.of_kind("str").partition("via").rows(), lambda: n_strings(view)),
         "dominators": (lambda: view and view.all().largest(10).retained(), None),
         "growth": (lambda: heaptide.heap_census().since(before), None),
-    }[question]
+    }[query]
 
 
 def n_strings(view: Any) -> int:
-    """How many strings a view has."""
+    """Return the number of strings in a view."""
     return len(view.of_kind("str"))
 
 
-def guppy(question: str, orders: list[Order]) -> Measured:
-    """The same questions, as heapy answers them."""
+def guppy(query: str, orders: list[Order]) -> Measured:
+    """Return guppy3's query."""
     from guppy import hpy
 
     hp = hpy()
     heap = hp.heap()
 
     def by_via() -> str:
-        # An answer is kept in the set that was asked: ask a new one.
+        # A set caches its answers, so query a new one.
         return str(hp.iso(*(order.customer for order in orders)).byvia)
 
     def growth() -> str:
@@ -84,45 +84,45 @@ def guppy(question: str, orders: list[Order]) -> Measured:
         "via": (by_via, lambda: len(orders)),
         "dominators": (lambda: hp.iso(orders).domisize, None),
         "growth": (growth, None),
-    }[question]
+    }[query]
 
 
-def objgraph(question: str, orders: list[Order]) -> Measured:
-    """What the collector tracks, which is less than all."""
+def objgraph(query: str, orders: list[Order]) -> Measured:
+    """Return objgraph's query, on objects that the collector tracks."""
     import objgraph as peer
 
     return {
         "table": (lambda: peer.most_common_types(limit=10), None),
         "growth": (lambda: peer.growth(limit=10), None),
-    }[question]
+    }[query]
 
 
-def pympler(question: str, orders: list[Order]) -> Measured:
-    """Counts and sizes of what the collector tracks and what that refers to."""
+def pympler(query: str, orders: list[Order]) -> Measured:
+    """Return pympler's query, on objects that the collector tracks and their referents."""
     from pympler import muppy, summary
 
     before = summary.summarize(muppy.get_objects())
     return {
         "table": (lambda: summary.summarize(muppy.get_objects()), None),
         "growth": (lambda: summary.get_diff(before, summary.summarize(muppy.get_objects())), None),
-    }[question]
+    }[query]
 
 
 def main() -> None:
-    """Make the objects, ask, and print the best time."""
-    tool, question, n_objects, repetitions = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    """Create the objects, run the query, and print the best time."""
+    tool, query, n_objects, repetitions = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     gc.disable()
     orders = [Order(number + 1000) for number in range(n_objects // OBJECTS_PER_ORDER)]
     lines = [Line(order) for order in orders]
-    tools = {"heaptide": ours, "guppy3": guppy, "objgraph": objgraph, "pympler": pympler}
-    ask, count = tools[tool](question, orders)
+    tools = {"heaptide": heaptide_queries, "guppy3": guppy, "objgraph": objgraph, "pympler": pympler}
+    run, count = tools[tool](query, orders)
     times = []
     for _ in range(repetitions):
         begin = time.process_time()
-        ask()
+        run()
         times.append(time.process_time() - begin)
-    n_asked = count() if count else len(lines) * OBJECTS_PER_ORDER
-    print(json.dumps({"seconds": min(times), "objects": n_asked}))
+    n_objects_read = count() if count else len(lines) * OBJECTS_PER_ORDER
+    print(json.dumps({"seconds": min(times), "objects": n_objects_read}))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Runs a workload in a state of the profiler and says, on the last line of stderr, the CPU seconds it alone took.
+"""Runs a workload in a state of the profiler and prints its CPU seconds on the last line of standard error.
 
-The import and the start-up of Heaptide itself stay outside the measurement: the claim is that a program which is not
-being profiled runs as if Heaptide were not there.
+The import and start-up of Heaptide are not measured: the claim is that a program that is not being profiled runs as if
+Heaptide were not installed.
 
     inside.py (bare | imported | stopped) WORKLOAD SCRATCH_FILE
 """

@@ -1,4 +1,4 @@
-"""A program with children that all wait: what a sampler has to look at. Ends when its standard input does."""
+"""Starts idle children for a sampler to read. Ends when its standard input is closed."""
 
 import subprocess
 import sys

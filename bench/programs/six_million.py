@@ -1,4 +1,4 @@
-"""Six million events on a thousand call stacks, a hundred thousand blocks alive: what reports are measured on."""
+"""Makes six million events on a thousand call stacks, with a hundred thousand live blocks, to measure reports."""
 
 N_SITES = 50
 N_DEPTHS = 20

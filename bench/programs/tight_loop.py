@@ -1,4 +1,4 @@
-"""A tight loop, bare or line by line: prints the CPU seconds of its best turn to standard error."""
+"""Runs a tight loop, bare or line by line, and prints the CPU seconds of its best run to standard error."""
 
 import io
 import sys
@@ -14,7 +14,7 @@ def loop(count):
     return total
 
 
-tool, turns = sys.argv[1], int(sys.argv[2])
+tool, repeats = sys.argv[1], int(sys.argv[2])
 if tool == "heaptide":
     from heaptide import profile
 
@@ -26,7 +26,7 @@ elif tool == "memory_profiler":
 
 loop(10)
 best = float("inf")
-for _ in range(turns):
+for _ in range(repeats):
     start = time.process_time()
     loop(ITERATIONS)
     best = min(best, time.process_time() - start)

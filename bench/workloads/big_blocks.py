@@ -1,4 +1,4 @@
-"""Two million blocks above pymalloc's limit, each freed at once but for a few: four million events."""
+"""Allocates two million blocks above pymalloc's limit and frees nearly all at once: four million events."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Two recursive calls at every step and no allocation: what a profiler costs when there is nothing to record."""
+"""Calls functions recursively without allocating: the cost of a profiler with nothing to record."""
 
 
 def fib(n):

@@ -1,4 +1,4 @@
-"""An allocation at every level of a stack 180 calls deep: no two in a row share their innermost frame."""
+"""Allocates at every level of a stack 180 calls deep: no two successive events share their innermost frame."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""pandas at work: group, merge, sort."""
+"""Groups, merges and sorts pandas data frames."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Importing a heavy stack: many shared libraries loaded, many code objects seen for the first time."""
+"""Imports large packages: many shared libraries are loaded, many code objects are new."""
 
 import asyncio
 import decimal

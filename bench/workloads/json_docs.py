@@ -1,4 +1,4 @@
-"""What a JSON service does all day: parse a document, change it, write it."""
+"""Parses, changes and writes JSON documents, as a service does."""
 
 import json
 

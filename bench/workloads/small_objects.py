@@ -1,4 +1,4 @@
-"""Churn of dicts, tuples and strings, all small enough for pymalloc: malloc sees only the arenas and the lists."""
+"""Churns small dicts, tuples and strings from pymalloc: malloc sees only arenas and lists."""
 
 
 def build(n):

@@ -1,4 +1,4 @@
-"""Two threads that let go of the interpreter's lock while they compress and hash."""
+"""Compresses and hashes in two threads that release the GIL."""
 
 import hashlib
 import os

@@ -1,9 +1,9 @@
-"""A job with a memory leak on purpose: every call keeps a block of 8,000,000 bytes, and line 7 is the culprit."""
+"""A job that leaks on purpose: every call keeps a block of 8,000,000 bytes, allocated in line 7."""
 
 
 class JobEntrypoint:
     def perform(self) -> int:
-        """Do a call's work and forget to let go of its table: a million pointers of 8 bytes each."""
+        """Do the work of one call and keep its table: a million pointers of 8 bytes each."""
         kept.append([None] * 1_000_000)
         return len(kept)
 

@@ -1,6 +1,6 @@
-"""A job that keeps what it has loaded: `python job.py FILE` leaves a heap snapshot in FILE.
+"""A job that caches everything it loads: `python job.py FILE` writes a heap snapshot to FILE.
 
-Then `heaptide heap suspects FILE` names the cache, and `heaptide heap explore FILE` makes a page of it.
+Then `heaptide heap suspects FILE` names the cache, and `heaptide heap explore FILE` writes a page.
 """
 
 import functools
@@ -10,7 +10,7 @@ import heaptide
 
 
 class Order:
-    """What the job loads."""
+    """An order that the job loads."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -22,19 +22,19 @@ cache: dict[int, Order] = {}
 
 @functools.cache
 def price_list(day: int) -> list[float]:
-    """A list that is asked for rarely and kept for ever."""
+    """Return a list that is rarely used and never freed."""
     return [day + cent / 100 for cent in range(200)]
 
 
 def load(number: int) -> Order:
-    """Load an order, or find it again."""
+    """Load an order, or return the cached one."""
     if number not in cache:
         cache[number] = Order(number)
     return cache[number]
 
 
 def main() -> None:
-    """Load orders, and write down what is left."""
+    """Load orders and take a snapshot."""
     for number in range(5000):
         load(number)
         price_list(number % 50)

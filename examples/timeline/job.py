@@ -1,9 +1,9 @@
-"""A job in three steps, with workers: what `heaptide record` shows from outside.
+"""A job in three steps, with workers, to show a timeline.
 
     heaptide record examples/timeline/job.py
     heaptide plot
 
-The steps mark themselves as brackets in the timeline; without a recording that does nothing.
+The steps appear as brackets in the timeline; without a recording the marks have no effect.
 """
 
 import multiprocessing
@@ -24,7 +24,7 @@ def load():
 
 
 def work(size):
-    """What a worker needs for its part: grows, and is given back at the end."""
+    """Do a worker's part: its memory grows and is freed at the end."""
     parts = []
     for _ in range(size):
         parts.append(bytearray(2 * MIB))

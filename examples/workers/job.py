@@ -1,4 +1,4 @@
-"""A job with four workers: one keeps what it has read, one forgets to give back its buffers until it is told."""
+"""A job with four worker processes: all keep what they read, and one of them frees it from time to time."""
 
 import multiprocessing
 import time
