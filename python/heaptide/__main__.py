@@ -38,9 +38,9 @@ def main() -> int:
         return outcome.run([sys.executable, *flags, "-m", "heaptide"])
     plan: Any = outcome
     if plan["command"] == "lines":
-        from heaptide.commands.lines import watch
+        from heaptide.commands.lines import run as run_lines
 
-        return watch(plan)
+        return run_lines(plan)
     if plan["command"] == "serve":
         from heaptide.commands import serve
 

@@ -1,10 +1,10 @@
-"""The profiler's routes as an ASGI application, for FastAPI, Starlette, Django and any other.
+"""The control API as an ASGI application, for FastAPI, Starlette, Django and any other framework.
 
     app.mount("/memory", heaptide.asgi.app)                  # FastAPI and Starlette: /memory/api/v1/profiler/status
     application = heaptide.asgi.mount(application)           # any application: /api/v1/profiler/status
 
-`app` and `mount` open the job's control in this process: with several workers, what is asked of one is done by all.
-What requests must show, and the like, is read from the settings; `App` takes them as arguments.
+`app` and `mount` start the control API in this process. If the server has several workers, a request to one of them
+applies to all. Token and other options come from the settings; `App` and `mount` also take them as arguments.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _N_THREADS = 8
 
 
 class App(Mounted):
-    """An application of its own, to be mounted; arguments are those of :func:`heaptide.control.start`."""
+    """The control API as an application to mount. Takes the arguments of :func:`heaptide.control.start`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(options)
-        # Not the loop's own threads: the job may keep all of them busy.
+        # Not the event loop's default threads: the program may keep all of them busy.
         self._threads = ThreadPoolExecutor(_N_THREADS, thread_name_prefix="heaptide")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,12 +62,12 @@ class App(Mounted):
 
 
 def mount(application: Application, **options: Any) -> Application:
-    """Put the routes in front of an application: what is not theirs goes on to it."""
-    own = App(**options)
+    """Return an application that answers requests to the control API and passes all others to `application`."""
+    control = App(**options)
 
     async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
-        is_ours = scope["type"] == "http" and is_own(scope["path"])
-        await (own if is_ours else application)(scope, receive, send)
+        is_control = scope["type"] == "http" and is_own(scope["path"])
+        await (control if is_control else application)(scope, receive, send)
 
     return mounted
 

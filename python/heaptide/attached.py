@@ -1,10 +1,9 @@
-"""What `heaptide attach` and `heaptide detach` do inside the process: begin a recording, end it, leave nothing behind.
+"""The in-process side of `heaptide attach` and `heaptide detach`: starts a recording, stops it, and cleans up.
 
-`heaptide heap take --pid` comes the same way if the process has no control: one snapshot, and we are gone again.
+`heaptide heap take --pid` also comes here if the process has no control API: it takes one snapshot and cleans up.
 
-The text that brings us here runs on a thread of its own; it stands in `crates/attach`. Nothing here may import
-`threading`, which would take that thread for the main one, and as little as possible may be imported at all: the
-process is somebody else's, and busy.
+`crates/attach/src/visit.py` calls these functions on a new thread of the process. Nothing here may import `threading`,
+which would take that thread for the main thread. Imports are kept to a minimum, because they interrupt the program.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import sys
 from heaptide import _native
 from heaptide.recording import tracker
 
-# Where modules of ours that were loaded by a visit wait for the next one.
+# The module that keeps Heaptide's modules from one visit to the next.
 KEEPER = "_heaptide_attached"
 
 TYPE_CHECKING = False
@@ -26,19 +25,19 @@ if TYPE_CHECKING:
     from typing_extensions import NotRequired
 
     class Visit(TypedDict):
-        """What to leave, and what to clear away afterwards."""
+        """The file that a visit writes, and what must be cleaned up afterwards."""
 
         path: str
         overwrite: bool
         # The folder with a copy of this package, made for this visit; empty if there is none.
         copied: str
-        # Our modules were not there before.
+        # Heaptide's modules were not loaded before this visit.
         brought: bool
-        # Where whoever comes for the file is to put it, if not where it is.
+        # The path to which the heaptide command moves the file, if not the present one.
         home: NotRequired[str]
 
     class Wish(Visit):
-        """How to record."""
+        """The options of a recording."""
 
         objects: bool
         native: bool
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
         interval_ms: int
 
     class HeapWish(Visit):
-        """What to write down of the objects."""
+        """The options of a heap snapshot."""
 
         values: bool
         redact: list[str]
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
 
 
 class Attachment:
-    """What was begun here and not ended yet."""
+    """A recording that was started here and is still running."""
 
     def __init__(self, wish: Wish) -> None:
         self.wish = wish
@@ -67,9 +66,9 @@ _current: Attachment | None = None
 
 
 def attach(wish: Wish) -> list[str]:
-    """Begin to record. Returns the capture's path, and a sentence if Python stacks cannot be read, else nothing."""
+    """Start to record. Returns the capture's path, and a warning if Python stacks cannot be read, else ""."""
     global _current
-    # What we do on this thread is no doing of the program's.
+    # Allocations of this thread are not the program's.
     _native.leave_out_thread()
     active = _native.active()
     if active is not None:
@@ -93,9 +92,9 @@ def attach(wish: Wish) -> list[str]:
 
 
 def take_heap(wish: HeapWish) -> list[str]:
-    """Write down every object. Returns the snapshot's path, for how many milliseconds all stood still, and its home."""
+    """Write a heap snapshot. Returns its path, for how many milliseconds the process was paused, and its home."""
     _native.leave_out_thread()
-    # Loaded here, because whoever only records does not need it.
+    # Imported here because a recording does not need it.
     from heaptide.inspection.snapshots import heap_snapshot
 
     taken = heap_snapshot(
@@ -110,9 +109,9 @@ def take_heap(wish: HeapWish) -> list[str]:
 
 
 def detach() -> list[str] | None:
-    """End what :func:`attach` began. Returns the capture's path, whether it is incomplete, and where it is wanted.
+    """Stop the recording that :func:`attach` started. Returns the capture's path, a warning if incomplete, its home.
 
-    None if nothing was begun here.
+    Returns None if no recording was started here.
     """
     global _current
     attachment, _current = _current, None
@@ -126,7 +125,7 @@ def detach() -> list[str] | None:
 
 
 def _at_exit() -> None:
-    """The program ends before anybody detached; the tracker completes the capture by itself."""
+    """Clean up if the program exits while attached. The tracker completes the capture."""
     if _current is not None and _current.pid == os.getpid():
         _remove(_current.wish["copied"])
 
@@ -135,10 +134,10 @@ def _clear_away(wish: Visit) -> None:
     _remove(wish["copied"])
     if not wish["brought"]:
         return
-    # The program may import a heaptide of its own from now on. Ours cannot be unloaded; the next visit finds it.
+    # From now on the program can import its own heaptide. These modules cannot be unloaded; the next visit reuses them.
     keeper = sys.modules.setdefault(KEEPER, type(sys)(KEEPER))
-    ours = [name for name in sys.modules if name == "heaptide" or name.startswith("heaptide.")]
-    keeper.modules = {name: sys.modules.pop(name) for name in ours}  # type: ignore[attr-defined]
+    loaded = [name for name in sys.modules if name == "heaptide" or name.startswith("heaptide.")]
+    keeper.modules = {name: sys.modules.pop(name) for name in loaded}  # type: ignore[attr-defined]
 
 
 def _remove(folder: str) -> None:

@@ -1,10 +1,10 @@
-"""HTTP in the running job: switch the recording on and off, and look at it, while the job goes on.
+"""The control API: HTTP in a running program to start, stop and inspect recordings.
 
     control = heaptide.control.start("7001")        # loopback; or "unix:/run/job.sock"
     print(control.address)
 
-The server is native and has threads of its own: it answers even while the job holds the GIL. Reports are made by
-another process. See docs/guide/control.md for the routes.
+The server is native and has its own threads, so it answers even while the program holds the GIL. Another process
+renders the reports. See docs/guide/control.md for the routes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from heaptide import _native, command_process, settings
 from heaptide.recording import tracker
 from heaptide.serving import process_group
 
-# The routes begin with this, below whatever prefix.
+# All routes begin with this path, after any prefix.
 BASE = "/api/v1/profiler"
 
 DEFAULT_KEEP_SESSIONS = 10
@@ -32,12 +32,16 @@ _RENDER_SECONDS = 300.0
 _RENDER_BYTES = 4 << 30
 _CLOSING_SECONDS = 3.0
 
-# In the order in which they were made.
+# In the order of their creation.
 _controls: list[Control] = []
 
 
 class Control:
-    """The doors of this process. Made by :func:`start`; `handle` answers requests that another server took."""
+    """The control API of this process, made by :func:`start`.
+
+    address   where it answers requests, or None
+    socket    the unix socket for `heaptide ctl` and for other processes of the same program
+    """
 
     def __init__(self, options: dict[str, Any], follow_fork: bool) -> None:
         self._options = options
@@ -46,9 +50,7 @@ class Control:
             self._native = _native.Control(**options, start=_start_recording, stop=_stop_recording, heap=_take_heap)
         except OSError as error:
             raise _unusable(options["group"], error) from None
-        # Where requests are answered; None if only `handle` and the job's own processes ask.
         self.address: str | None = None
-        # Where the other processes of the job, and `heaptide ctl`, ask.
         self.socket: str | None = None
 
     def handle(
@@ -61,14 +63,14 @@ class Control:
         *,
         trusted: bool = False,
     ) -> _native.Response:
-        """Answer a request that somebody else took: the routes below any prefix of `path`.
+        """Answer a request that another server received. `path` may have any prefix before the routes.
 
-        A `trusted` one comes from the program itself: it needs no token and is not counted.
+        A `trusted` request comes from the program itself: it needs no token and does not count for the rate limit.
         """
         return self._native.handle(method, path, query, headers or [], body, trusted)
 
     def stop(self) -> None:
-        """Close the doors. A recording goes on."""
+        """Stop the control API. A running recording continues."""
         if self in _controls:
             _controls.remove(self)
         atexit.unregister(self.stop)
@@ -83,11 +85,11 @@ class Control:
             try:
                 self.address = self._native.listen(address)
             except OSError as error:
-                # Another worker of the same job has it: a request to that one acts on this one, too.
+                # Another worker of the same program has the address: requests to it also apply to this process.
                 if error.errno != errno.EADDRINUSE or not self._native.siblings():
                     raise OSError(error.errno, f"control cannot listen at {address} ({error.args[-1]})") from None
         _controls.append(self)
-        # Before the interpreter goes; registered early, so that it runs late.
+        # Stops before the interpreter is torn down; registered early, so that it runs late.
         atexit.register(self.stop)
 
     def _after_fork_in_child(self) -> None:
@@ -112,20 +114,20 @@ def start(
     leaks: bool = False,
     follow_fork: bool = True,
 ) -> Control:
-    """Answer requests that start, stop and look at recordings of this process.
+    """Start the control API of this process.
 
-    address               a port, host:port or unix:path; None answers `Control.handle` and `heaptide ctl` alone
-    token                 what requests must show; needed for any address that other machines can reach
-    prefix                the path that the routes are mounted below, for the documents
-    directory             where sessions are kept; by default a folder of this user's in the temporary folder
-    name                  what the job is called; by default as the program that its processes come from
-    token_header          a header that may carry the token, beside Authorization
-    cors_origin           the one other origin whose pages may call
-    keep_sessions         older sessions than so many are deleted when a new one begins
-    keep_bytes            the same, if all of them take more than this
-    requests_per_second   more are answered with 429
-    leaks                 flame graphs first show what is still alive
-    follow_fork           forked children answer, too, and what is asked of one process is done by all
+    address               a port, host:port or unix:path; None serves only `Control.handle` and `heaptide ctl`
+    token                 token that requests must send; required for an address that other machines can reach
+    prefix                path before the routes, as the documentation pages show it
+    directory             folder for sessions; by default one of this user in the temporary folder
+    name                  name of the program; by default the name of the script or module
+    token_header          a header that may carry the token instead of Authorization
+    cors_origin           one other origin whose pages may send requests
+    keep_sessions         number of sessions to keep; a new one deletes the oldest
+    keep_bytes            bytes that all sessions together may take; a new one deletes the oldest
+    requests_per_second   rate limit; further requests are answered with 429
+    leaks                 flame graphs initially show memory that is still allocated
+    follow_fork           forked children also have the control API, and a request to one process applies to all
     """
     for what, number, least in (
         ("keep_sessions", keep_sessions, 0),
@@ -163,7 +165,7 @@ def start(
 
 
 def start_as_set(address: str | None = None, **options: Any) -> Control:
-    """The same, with what the settings say (docs/reference/settings.md) where `options` do not."""
+    """Start the control API with the values of the settings, except for those in `options`."""
     chosen = settings.load()
     said = {
         "token": token_as_set(chosen),
@@ -179,7 +181,7 @@ def start_as_set(address: str | None = None, **options: Any) -> Control:
 
 
 def token_as_set(chosen: settings.Settings) -> str | None:
-    """What requests must show. A file that holds no token is an error: a door must not be open by mistake."""
+    """Return the token in the settings. A token file without a token is an error: it must not disable the token."""
     if not chosen.token_file:
         return chosen.token or None
     try:
@@ -194,7 +196,7 @@ def token_as_set(chosen: settings.Settings) -> str | None:
 
 
 def _unusable(group: str, error: OSError) -> OSError:
-    return OSError(error.errno, f"the folder {group} of this job's processes cannot be used ({error.args[-1]})")
+    return OSError(error.errno, f"the folder {group} of this program's processes cannot be used ({error.args[-1]})")
 
 
 def _directory(name: str) -> str:
@@ -206,7 +208,7 @@ def _directory(name: str) -> str:
         except FileExistsError:
             if os.lstat(folder).st_uid != os.geteuid():
                 raise PermissionError(
-                    errno.EACCES, f"{folder} belongs to somebody else: choose another directory for sessions"
+                    errno.EACCES, f"{folder} belongs to another user: choose another directory for sessions"
                 ) from None
     return os.path.realpath(os.path.join(own, "sessions", plain or "job"))
 
@@ -220,7 +222,7 @@ def _start_recording(path: str, options: dict[str, Any]) -> str | None:
 
 
 def _identity(session: str) -> bytes:
-    """What all captures of a session have in common: the moment and the process that its name tells, and the host."""
+    """Return the ID that all captures of a session share, made of the session's name and the host."""
     number = int("".join(letter for letter in session if letter.isdigit()) or 0) & ((1 << 96) - 1)
     return (zlib.crc32(os.uname().nodename.encode()) << 96 | number).to_bytes(16, "big")
 
@@ -230,7 +232,7 @@ def _stop_recording() -> None:
 
 
 def _take_heap(path: str, values: bool, redact: list[str], fork: bool) -> float:
-    """For how many milliseconds the program stood still."""
+    """Write a heap snapshot. Returns for how many milliseconds the program was paused."""
     from heaptide.inspection.snapshots import heap_snapshot
 
     try:
@@ -241,7 +243,7 @@ def _take_heap(path: str, values: bool, redact: list[str], fork: bool) -> float:
 
 
 def _after_fork_in_child() -> None:
-    """The parent's listeners are closed here; the child gets a socket of its own. Never raises."""
+    """Close the parent's listeners in a forked child, and give it its own socket. Never raises."""
     inherited = _controls[:]
     _controls.clear()
     for control in inherited:

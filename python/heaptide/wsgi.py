@@ -1,10 +1,10 @@
-"""The profiler's routes as a WSGI application, for Flask, Django and any other.
+"""The control API as a WSGI application, for Flask, Django and any other framework.
 
     app.wsgi_app = heaptide.wsgi.mount(app.wsgi_app)         # Flask: /api/v1/profiler/status
     application = heaptide.wsgi.mount(application)           # Django's wsgi.py, and any other application
 
-`app` is the application alone, for servers and dispatchers. It opens the job's control in this process: with several
-workers, what is asked of one is done by all. What requests must show, and the like, is read from the settings.
+`app` is the control API alone, for servers and dispatchers. Both start the control API in this process. If the server
+has several workers, a request to one of them applies to all. Token and other options come from the settings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Application = Callable[[Environment, StartResponse], Iterable[bytes]]
 
 
 class App(Mounted):
-    """An application of its own; arguments are those of :func:`heaptide.control.start`."""
+    """The control API as an application. Takes the arguments of :func:`heaptide.control.start`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(options)
@@ -41,11 +41,11 @@ class App(Mounted):
 
 
 def mount(application: Application, **options: Any) -> Application:
-    """Put the routes in front of an application: what is not theirs goes on to it."""
-    own = App(**options)
+    """Return an application that answers requests to the control API and passes all others to `application`."""
+    control = App(**options)
 
     def mounted(environment: Environment, start_response: StartResponse) -> Iterable[bytes]:
-        return (own if is_own(_path(environment)) else application)(environment, start_response)
+        return (control if is_own(_path(environment)) else application)(environment, start_response)
 
     return mounted
 

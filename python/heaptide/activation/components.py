@@ -5,8 +5,8 @@
     @heaptide.component("scheduler")
     def run_scheduler(): ...
 
-A component that is not selected costs one look at the configuration; the native part is not loaded. Whatever fails, the
-component runs, and one line says what failed.
+A component that is not selected only reads the configuration; the native module is not loaded. If recording fails, the
+component still runs, and one line says what failed.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ _named_by_program: set[str] = set()
 
 
 class component:
-    """Record the decorated function, or the ``with`` block, as the component of this name if it is selected.
+    """Records the decorated function, or a ``with`` block, as a named component if the configuration selects it.
 
-    The capture is `<component>_memory.bin` in the home of the settings; an earlier one is kept under its time.
-    Decorates plain and async functions. The configuration is read each time the component begins.
+    Select components with the setting ``trace_components``. The capture is ``<component>_memory.bin`` in the folder of
+    the setting ``home``; an earlier capture is kept under the time of its last write. Decorates plain and async
+    functions. The configuration is read each time the component starts.
     """
 
     def __init__(self, name: str) -> None:
@@ -73,7 +74,7 @@ class component:
 
 
 def selected(chosen: Settings) -> list[str]:
-    """The components to record. A name that nobody knows is told once and left out."""
+    """Return the components to record. An unknown name is reported once and ignored."""
     names = []
     for name in chosen.trace_components:
         if name in _named_by_program or name in chosen.patterns:
@@ -94,7 +95,7 @@ def selected(chosen: Settings) -> list[str]:
 
 
 def matched(chosen: Settings) -> str:
-    """The selected component whose pattern the command line of this process fits, or nothing."""
+    """Return the selected component whose pattern matches the command line of this process, or an empty text."""
     from fnmatch import fnmatchcase
 
     from heaptide.recording.program import command_words
@@ -118,7 +119,7 @@ def _begin(name: str) -> SettingsRecording | None:
 
         running = from_settings.current()
         if running is not None and running.component == name:
-            return None  # begun at the start of the process, or by the component around this one
+            return None  # started with the process, or by an enclosing component of the same name
         begun = from_settings.begin(chosen, name, is_component=True)
         if not chosen.quiet:
             say(f"component {name}: recording into {begun.path}")
@@ -134,7 +135,7 @@ def _end(begun: SettingsRecording | None) -> None:
     try:
         from heaptide.recording import from_settings
 
-        # A largest size may have begun another capture of the same component meanwhile.
+        # The setting max_size may have started another capture of the same component meanwhile.
         running = from_settings.current()
         if running is not None and running.is_component and running.component == begun.component:
             from_settings.end()

@@ -1,8 +1,8 @@
-"""Configuration files: which one is read, and what stands in it, as text.
+"""Finds the configuration files and returns their settings as text.
 
-The file that ``HEAPTIDE_CONFIG`` names; or else, first in the current folder and then in ``HEAPTIDE_HOME``, the first
-of ``heaptide.toml``, ``heaptide.cfg`` and a ``pyproject.toml`` with a table ``[tool.heaptide…]``. Of Airflow's own file
-only the section ``[profiling]`` is looked at. A file that cannot be read is told in one line and left out of account.
+Heaptide reads the file that ``HEAPTIDE_CONFIG`` names. Without that variable it searches the current folder, then
+``HEAPTIDE_HOME``, for ``heaptide.toml``, ``heaptide.cfg`` and a ``pyproject.toml`` with a table ``[tool.heaptide…]``.
+It also reads one section of each platform's own file. An unreadable file is reported in one line and ignored.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ NAMES = ("heaptide.toml", "heaptide.cfg", "pyproject.toml")
 
 
 class Configuration:
-    """What the files say, all values as text."""
+    """The content of the files, all values as text."""
 
     def __init__(self) -> None:
         self.path = ""
         self.profiling: dict[str, str] = {}
-        # Component → command lines that are it, as a pattern.
+        # Component → pattern of its command lines.
         self.components: dict[str, str] = {}
         # Platforms with a configuration file, its path, and its section about profiling.
         self.platforms: list[tuple[Platform, str, dict[str, str]]] = []
 
     def unknown(self, known: set[str]) -> Iterator[tuple[str, str]]:
-        """Settings in our own file that nobody declared."""
+        """Return settings in Heaptide's file that do not exist."""
         return (("profiling", name) for name in self.profiling if name not in known)
 
 
 def find(environment: Mapping[str, str]) -> Configuration:
-    """Look for the files and read them. Never raises."""
+    """Find the files and read them. Never raises."""
     configuration = Configuration()
     named = environment.get("HEAPTIDE_CONFIG")
     if named is not None:
@@ -61,12 +61,12 @@ def find(environment: Mapping[str, str]) -> Configuration:
 
 
 def _why(error: OSError | ValueError) -> str:
-    """The sentence names the file already."""
+    """Return the cause without the file name, which the message already contains."""
     return (isinstance(error, OSError) and error.strerror) or reason(error)
 
 
 def _read(path: str, configuration: Configuration) -> bool:
-    """Take over what stands in our sections; False if there are none."""
+    """Add the content of Heaptide's sections to the configuration; return False if the file has none."""
     try:
         tables = _ini(path) if path.endswith((".cfg", ".ini")) else _toml(path)
     except (OSError, ValueError) as error:
@@ -78,14 +78,14 @@ def _read(path: str, configuration: Configuration) -> bool:
         if not isinstance(tables, dict):
             return False
     configuration.path = path
-    for table, place in (("profiling", configuration.profiling), ("components", configuration.components)):
+    for table, target in (("profiling", configuration.profiling), ("components", configuration.components)):
         values = tables.get(table, {})
-        place.update(_texts(values) if isinstance(values, dict) else {})
+        target.update(_texts(values) if isinstance(values, dict) else {})
     return True
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    """Every value as it would be written in the environment."""
+    """Return every value as it would be written in an environment variable."""
 
     def text(value: object) -> str:
         if isinstance(value, (list, tuple)):

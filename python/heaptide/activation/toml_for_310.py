@@ -1,8 +1,7 @@
-"""The part of TOML that configuration files of ours use, for Python 3.10, which has no reader of its own.
+"""Reads the part of TOML that Heaptide's settings need, for Python 3.10, whose standard library has no reader.
 
-Read are tables, and in them text on one line, whole numbers, yes and no, and lists of these over one or many lines.
-Text over many lines and everything else is stepped over as a whole and stands for None, so that other tools' tables in
-the same file do no harm.
+It reads tables, strings on one line, integers, booleans, and lists of these over one or more lines. Multi-line strings
+and all other values become None, so that tables of other tools in the same file do no harm.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ ESCAPES = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", '"': '"', "\\"
 
 
 def loads(text: str) -> dict[str, Any]:
-    """Read a document. Raises ValueError where it cannot be divided into keys and values."""
+    """Return the tables of a document. Raises ValueError if it cannot be divided into keys and values."""
     root: dict[str, Any] = {}
     table: dict[str, Any] = root
     at = 0
@@ -25,7 +24,7 @@ def loads(text: str) -> dict[str, Any]:
             line = text[at : len(text) if end < 0 else end]
             is_list = line.startswith("[[")
             names, _ = _key(line, 2 if is_list else 1, "]")
-            # One of a list of tables is of no use to us; its content must go somewhere.
+            # Heaptide has no list of tables: the keys that follow go into a table that nothing reads.
             table = {} if is_list else _descend(root, names)
             at += len(line)
         else:
@@ -50,7 +49,7 @@ def _skip_blanks(text: str, at: int) -> int:
 
 
 def _skip(text: str, at: int) -> int:
-    """Over blanks, empty lines and comments."""
+    """Return the position after blanks, empty lines and comments."""
     while at < len(text):
         if text[at] == "#":
             end = text.find("\n", at)
@@ -66,12 +65,12 @@ def _end_of_line(text: str, at: int) -> int:
     end = text.find("\n", at)
     rest = text[at : len(text) if end < 0 else end].strip()
     if rest and not rest.startswith("#"):
-        raise ValueError(f"there is {rest!r} behind a value in line {text.count(chr(10), 0, at) + 1}")
+        raise ValueError(f"there is {rest!r} after a value in line {text.count(chr(10), 0, at) + 1}")
     return len(text) if end < 0 else end + 1
 
 
 def _key(text: str, at: int, until: str) -> tuple[list[str], int]:
-    """The parts of a dotted key, and where it ends."""
+    """Return the parts of a dotted key, and the position after it."""
     names: list[str] = []
     while True:
         at = _skip_blanks(text, at)

@@ -1,7 +1,8 @@
-"""The one thread of ours in Python, and only where a setting needs it: signal, control file, largest size.
+"""Starts and stops recordings by a signal, by a control file, and when a capture reaches its maximum size.
 
-It looks twice a second. A signal handler does nothing but leave a note for it, because beginning and ending take locks
-that the interrupted code may hold. Functions of other modules are fetched at import: a program may replace them.
+Heaptide's only Python thread checks for these twice a second; it runs only if a setting needs it. The signal handler
+just leaves a note for the thread, because starting and stopping take locks that the interrupted code may hold.
+Functions of other modules are imported by name here, because a program may replace them in their modules.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ _notes: deque[int] = deque()
 _switch: Settings | None = None
 _file_seen: tuple[int, int, int] | None = None
 _thread: threading.Thread | None = None
-# Held while the thread acts, and by the end of the program for good.
+# Held while the thread acts. The exit handler takes it and never releases it.
 _acting = threading.Lock()
 _is_over = False
 
-# How long the end of a program waits for an action to finish; it takes milliseconds.
-PATIENCE_SECONDS = 10.0
+# How long the program's exit waits for an action, which takes milliseconds.
+MAX_WAIT_SECONDS = 10.0
 
 
 def obey_signal(chosen: Settings) -> None:
-    """From now on the signal of the settings begins and ends recordings. Main thread only."""
+    """Let the signal in the settings start and stop recordings from now on. Main thread only."""
     import signal
 
     global _switch
@@ -50,76 +51,76 @@ def obey_signal(chosen: Settings) -> None:
 
 
 def obey_file(chosen: Settings) -> None:
-    """From now on the control file of the settings begins and ends recordings; `on` in it counts at once."""
+    """Let the control file in the settings start and stop recordings from now on; `on` in it starts one at once."""
     global _switch, _file_seen
     _switch = chosen
-    _file_seen = _look_at_file(chosen)
+    _file_seen = _file_state(chosen)
     if _content(chosen) == "on":
         from_settings.toggle(chosen, True)
     start()
 
 
 def start() -> None:
-    """Have the thread run, in this process."""
+    """Start the thread, if it is not running in this process."""
     global _thread
     if _thread is None:
         # An interpreter that ends while a thread is writing to standard error aborts.
         atexit.register(finish)
     if _thread is None or not _thread.is_alive():
-        _thread = threading.Thread(target=_watch, name="heaptide", daemon=True)
+        _thread = threading.Thread(target=_check_repeatedly, name="heaptide", daemon=True)
         _thread.start()
 
 
 def finish() -> None:
-    """The program ends: let an action be finished, and begin no other."""
+    """Wait for a running action, and prevent further ones: the program exits."""
     global _is_over
     if not _is_over:
-        _is_over = _acting.acquire(timeout=PATIENCE_SECONDS)
+        _is_over = _acting.acquire(timeout=MAX_WAIT_SECONDS)
 
 
-def _watch() -> None:
+def _check_repeatedly() -> None:
     while True:
         sleep(PAUSE_SECONDS)
         with _acting:
             try:
-                _look()
+                _check()
             except Exception as error:
-                say(f"{reason(error)}; the program goes on")
+                say(f"{reason(error)}; the program continues")
 
 
-def _look() -> None:
+def _check() -> None:
     global _file_seen
     if _switch is not None:
         while _notes:
             _notes.popleft()
             from_settings.toggle(_switch)
         if _switch.control_file:
-            seen = _look_at_file(_switch)
+            seen = _file_state(_switch)
             if seen != _file_seen:
                 _file_seen = seen
                 if seen is not None:
                     from_settings.toggle(_switch, {"on": True, "off": False}.get(_content(_switch)))
     recording = from_settings.current()
     if recording is not None and recording.settings.max_size:
-        _bound(recording)
+        _limit_size(recording)
 
 
-def _bound(recording: from_settings.SettingsRecording) -> None:
+def _limit_size(recording: from_settings.SettingsRecording) -> None:
     try:
         size = os.stat(recording.path).st_size
-    except OSError:  # somebody took it away
+    except OSError:  # the file was removed
         return
     if size <= recording.settings.max_size:
         return
     if recording.settings.when_full == "stop":
-        say(f"{recording.path} has reached {recording.settings.max_size} bytes; the program goes on unrecorded")
+        say(f"{recording.path} has reached {recording.settings.max_size} bytes; the program continues unrecorded")
         from_settings.end()
     else:
         from_settings.end()
         from_settings.begin(recording.settings, recording.component, is_component=recording.is_component)
 
 
-def _look_at_file(chosen: Settings) -> tuple[int, int, int] | None:
+def _file_state(chosen: Settings) -> tuple[int, int, int] | None:
     try:
         status = os.stat(chosen.control_file)
     except OSError:
@@ -136,7 +137,7 @@ def _content(chosen: Settings) -> str:
 
 
 def _after_fork_in_child() -> None:
-    """The thread does not exist in a child; what it watches for does, as far as it was asked for by a person."""
+    """Start the thread again in a forked child, if a signal or a control file was set up."""
     global _thread, _acting, _is_over
     if _thread is not None:
         atexit.unregister(finish)

@@ -1,7 +1,7 @@
-"""``heaptide heap take script.py``: a program that runs as Python runs it, and its heap when it has ended.
+"""``heaptide heap take script.py``: runs a program as Python would, and writes its heap when it ends.
 
-The snapshot is taken after the last of the program's own exit handlers and before anything is torn down: what is there
-then is what the program never let go of.
+The snapshot is taken after the program's last exit handler and before the interpreter is torn down, so it contains
+what the program never released.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from heaptide.commands.run import Target
 
     class HeapPlan(Target):
-        """What the command line asks for."""
+        """The arguments of the command."""
 
         output: str | None
         force: bool
@@ -33,7 +33,7 @@ def take(plan: HeapPlan) -> int:
     output = plan["output"] and os.path.abspath(plan["output"])
 
     def begin() -> bool:
-        # Registered before anything of the program's, so that it runs after everything of the program's.
+        # Registered before the program's exit handlers, so that it runs after them.
         atexit.register(_finish, plan, output, os.getpid())
         return True
 
@@ -49,7 +49,7 @@ def _finish(plan: HeapPlan, output: str | None, pid: int) -> None:
         say(f"the heap was not written: {reason(error)}")
         return
     say(f"{taken.objects:,} objects of {taken.types:,} types, {taken.bytes:,} bytes, in {taken.path}")
-    say(f"look at them with: heaptide heap types {taken.path}")
+    say(f"inspect them with: heaptide heap types {taken.path}")
 
 
 if __name__ == "__main__":

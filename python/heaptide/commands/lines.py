@@ -1,6 +1,6 @@
-"""``heaptide lines script.py``: a program that finds ``profile`` among its builtins, and a report when it has ended.
+"""``heaptide lines script.py``: runs a program that has ``profile`` among its builtins, and reports when it ends.
 
-As with memory_profiler, all calls of a function make one table.
+As with memory_profiler, all calls of a function are added up in one table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from heaptide.commands.run import Target
 
     class LinesPlan(Target):
-        """What the command line asks for."""
+        """The arguments of the command."""
 
         command: str
         precision: int
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Accumulated:
-    """The tables of a program, one for each function, in the order in which they were decorated."""
+    """The tables of a program, one per function, in the order of decoration."""
 
     def __init__(self, backend: str = "psutil") -> None:
         self._backend = backend
@@ -43,7 +43,7 @@ class Accumulated:
         self._lock = threading.Lock()
 
     def profile(self, function: Any = None, *_: object, **__: object) -> Any:
-        """Stand in for the decorator: bare, or with options, which the command line decides."""
+        """Decorate a function, with or without options, which are ignored: the command line sets them."""
         if function is None or not (callable(function) or isinstance(function, (staticmethod, classmethod))):
             return self.profile
         return wrap(function, self._backend, self._add, accumulate=True)
@@ -60,15 +60,15 @@ class Accumulated:
         return sorted(self._calls.items(), key=lambda item: item[0].number)
 
 
-def watch(plan: LinesPlan) -> int:
-    """Run the program and report. Returns the exit code, or ends as the program ends."""
+def run(plan: LinesPlan) -> int:
+    """Run the program and report. Returns the exit code, or exits as the program does."""
     accumulated = Accumulated(plan["backend"])
     output = plan["output"] and os.path.abspath(plan["output"])
     page = plan["html"] and os.path.abspath(plan["html"])
 
     def begin() -> bool:
         recording = LineRecording.begin(plan["target"]) if plan["columns"] else None
-        # Registered before anything of the program's, so that it runs after everything of the program's.
+        # Registered before the program's exit handlers, so that it runs after them.
         atexit.register(_report, accumulated, plan, output, page, recording, os.getpid())
         builtins.profile = _Builtin(accumulated.profile)  # type: ignore[attr-defined]
         return True
@@ -77,7 +77,7 @@ def watch(plan: LinesPlan) -> int:
 
 
 class _Builtin:
-    """``profile`` as a program finds it: a decorator, and a maker of brackets."""
+    """The builtin ``profile``: a decorator with the attribute ``timestamp``."""
 
     timestamp = brackets.timestamp
 

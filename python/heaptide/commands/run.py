@@ -1,7 +1,7 @@
-"""``heaptide run``: a program recorded from its first line to the end of its last thread.
+"""``heaptide run``: records a program from its first line to the end of its last thread.
 
-The program must not notice: its arguments, its import path, its ``__main__`` module, its exit code and its tracebacks
-are what plain Python gives it. Whatever goes wrong with the recording, the program runs.
+The program must not notice: arguments, import path, ``__main__`` module, exit code and tracebacks are the same as with
+plain Python. If the recording fails, the program still runs.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from heaptide import _native
 from heaptide.messages import reason, say
 from heaptide.recording import tracker
 
-# Not from `typing`: what is imported here the program pays for, and finds among its modules.
+# Not from `typing`: an import here costs the program time and is visible in its `sys.modules`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn, TypedDict
 
     class Target(TypedDict):
-        """A program and its own arguments."""
+        """A program and its arguments."""
 
         kind: str
         target: str
         arguments: list[str]
 
     class Plan(Target):
-        """What the command line asks for."""
+        """The arguments of the command."""
 
         output: str | None
         force: bool
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 
 def run(plan: Plan) -> int:
-    """Record the program and run it. Returns the exit code, or ends as the program ends."""
+    """Record the program and run it. Returns the exit code, or exits as the program does."""
     return run_program(plan, lambda: _start_recording(plan))
 
 
 def run_program(plan: Target, begin: Callable[[], bool]) -> int:
-    """Run the program as Python would, if what `begin` does before it says so."""
+    """Call `begin`, then run the program as Python would; if `begin` returns False, return 1 instead."""
     prepare = {"script": _script, "module": _module, "code": _code, "stdin": _stdin}[plan["kind"]]
     try:
         call = prepare(plan["target"], plan["arguments"])
@@ -59,7 +59,7 @@ def run_program(plan: Target, begin: Callable[[], bool]) -> int:
         return 1
     error = _native.call_as_main(*call)
     if plan["kind"] in ("script", "stdin") and call[0] is exec:
-        # Exit handlers do not find these two any more.
+        # As with plain Python, exit handlers no longer find these two.
         call[2].pop("__file__", None)
         call[2].pop("__cached__", None)
     del call
@@ -69,17 +69,17 @@ def run_program(plan: Target, begin: Callable[[], bool]) -> int:
         raise error.with_traceback(None)
     _native.print_exception(error)
     if isinstance(error, KeyboardInterrupt):
-        # The interpreter ends by SIGINT after an interrupt that nobody caught; it has been shown already.
+        # The interpreter exits by SIGINT after an uncaught interrupt. The traceback has already been printed.
         sys.excepthook = lambda *_: None
         raise KeyboardInterrupt
     return 1
 
 
 def _start_recording(plan: Plan) -> bool:
-    """Begin to record; False if the program must not even start, because the output file is somebody else's."""
+    """Start to record. Returns False if the program must not start because the output file already exists."""
     try:
         path = os.path.abspath(plan["output"] or f"heaptide-{_label(plan)}.{os.getpid()}.tide")
-        # Registered before anything of the program's, so that it runs after everything of the program's.
+        # Registered before the program's exit handlers, so that it runs after them.
         atexit.register(_finish, path, os.getpid(), plan["quiet"])
         warning = tracker.start(
             path,
@@ -100,11 +100,11 @@ def _start_recording(plan: Plan) -> bool:
 
 
 def _finish(path: str, pid: int, quiet: bool) -> None:
-    """Complete the capture, after the last of the program's own exit handlers."""
+    """Complete the capture, after the program's last exit handler."""
     recorded = tracker.stop() if _native.active() is not None else None
     if recorded is None or quiet or os.getpid() != pid:
         return
-    for line in _native.closing_words(path) or [f"the capture {path} is gone: somebody removed it during the run"]:
+    for line in _native.closing_words(path) or [f"the capture {path} was removed during the run"]:
         say(line)
 
 
@@ -122,7 +122,7 @@ def _command(plan: Plan) -> list[str]:
 
 
 def _leave_to_python(plan: Target) -> NoReturn:
-    """Let plain Python say, in its own words and with its own exit code, why the program cannot begin."""
+    """Let plain Python report, with its own message and exit code, why the program cannot start."""
     import subprocess
 
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -191,7 +191,7 @@ def _stdin(_target: str, arguments: list[str]) -> tuple[Any, ...]:
 
 
 def _runpy() -> Any:
-    """The function by which the interpreter itself runs modules, folders and archives."""
+    """Return the function with which the interpreter runs modules, folders and archives."""
     import runpy
 
     _new_main()
@@ -199,7 +199,7 @@ def _runpy() -> Any:
 
 
 def _new_main() -> dict[str, Any]:
-    """Put a fresh ``__main__`` module in the place of ours and return its names."""
+    """Replace Heaptide's ``__main__`` module with a new one and return its namespace."""
     module = ModuleType("__main__")
     sys.modules["__main__"] = module
     namespace = vars(module)
@@ -211,7 +211,7 @@ def _new_main() -> dict[str, Any]:
 
 
 def _is_importable(path: str) -> bool:
-    """Tell whether Python would look for a ``__main__`` module in `path` instead of reading it as a script."""
+    """Return whether Python would import ``__main__`` from `path` instead of reading it as a script."""
     for hook in sys.path_hooks:
         try:
             hook(path)
@@ -222,7 +222,7 @@ def _is_importable(path: str) -> bool:
 
 
 def _absolute(path: str) -> str:
-    """Return the path as the interpreter would: with the current directory before it, and otherwise as it is."""
+    """Return the path after the current directory, without normalising it, as the interpreter does."""
     return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
 
 

@@ -1,12 +1,12 @@
-"""``heaptide serve``: a job behind HTTP, with the profiler's routes beside it when they are enabled.
+"""``heaptide serve``: serves a Python function over HTTP, together with the control API if the settings enable it.
 
-    POST …/api/v1/perform        the job, with JSON arguments
-    GET  /live /ready /health    for whoever watches over it
-    GET  /metrics                numbers for Prometheus
+    POST …/api/v1/perform        call the function with JSON arguments
+    GET  /live /ready /health    health checks
+    GET  /metrics                metrics for Prometheus
     GET  /docs                   a page with a form for each route
 
-All routes are also found below any prefix, ``/pub/job/NAME/VERSION`` for example. Recording begins before the job's
-file is imported. A signal to end lets running calls finish, completes the capture, and ends with exit code 0.
+All routes also work with any prefix, such as ``/pub/job/NAME/VERSION``. The recording starts before the file is
+imported. SIGTERM or SIGINT lets running calls finish, completes the capture, and exits with code 0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from heaptide.serving.loading import NoJob, load
 
 
 class Plan(TypedDict):
-    """What the command line asks for."""
+    """The arguments of the command."""
 
     job: str
     entrypoint: str | None
@@ -39,7 +39,7 @@ class Plan(TypedDict):
 
 
 def serve(plan: Plan) -> int:
-    """Serve the job until a signal ends it. Returns the exit code."""
+    """Serve until a signal arrives. Returns the exit code."""
     chosen = settings.load()
     name = plan["name"] or _name(plan["job"])
     try:
@@ -62,7 +62,7 @@ def serve(plan: Plan) -> int:
                 )
                 return 1
             server.control = control.start_as_set(name=f"{name}-{plan['version']}", token=token)
-            # Before the job's file is imported, so that its imports are seen.
+            # Before the file is imported, so that the recording includes its imports.
             answer = server.control.handle("POST", f"{control.BASE}/start", trusted=True)
             if answer.status != 200:
                 say(f"the profiler does not start: {answer.read().decode(errors='replace')}; the job runs without it")
@@ -93,7 +93,7 @@ def _serve(server: ProgramServer, plan: Plan, ended: _Ended) -> int:
 
 
 class _Ended:
-    """Set by the first signal to end; the second one ends at once."""
+    """Set by the first SIGTERM or SIGINT; the second one exits at once."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -110,7 +110,7 @@ class _Ended:
 
 
 def _name(path: str) -> str:
-    """`examples/memory-leak/job.py` is the job memory-leak; any other file gives its own name."""
+    """Return the folder's name for `examples/memory-leak/job.py`, and the file's own name for other files."""
     absolute = os.path.abspath(path)
     stem = os.path.splitext(os.path.basename(absolute))[0]
     folder = os.path.basename(os.path.dirname(absolute))

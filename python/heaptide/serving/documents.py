@@ -1,4 +1,4 @@
-"""What ``heaptide serve`` says of itself: numbers for Prometheus, and the OpenAPI document."""
+"""The documents of ``heaptide serve``: metrics for Prometheus, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 
 
 def metrics(server: ProgramServer) -> str:
-    """In the text form that Prometheus reads."""
+    """Return the metrics in Prometheus's text format."""
     lines: list[str] = []
 
-    def tell(name: str, kind: str, about: str, values: list[tuple[str, float]]) -> None:
+    def add(name: str, metric_type: str, about: str, values: list[tuple[str, float]]) -> None:
         lines.append(f"# HELP {name} {about}")
-        lines.append(f"# TYPE {name} {kind}")
+        lines.append(f"# TYPE {name} {metric_type}")
         lines.extend(f"{name}{labels} {value}" for labels, value in values)
 
-    tell("process_resident_memory_bytes", "gauge", "Resident size of the process.", [("", _resident_bytes())])
+    add("process_resident_memory_bytes", "gauge", "Resident size of the process.", [("", _resident_bytes())])
     heap = _native.heap_bytes()
     if heap is not None:
-        tell("heaptide_heap_bytes", "gauge", "Bytes handed out by the C library and not released.", [("", heap)])
-    tell("heaptide_recording", "gauge", "Whether the process is being recorded.", [("", int(tracker.active()))])
+        add("heaptide_heap_bytes", "gauge", "Bytes handed out by the C library and not released.", [("", heap)])
+    add("heaptide_recording", "gauge", "Whether the process is being recorded.", [("", int(tracker.active()))])
     if server.control is not None:
         sessions = json.loads(_read(server.control.handle("GET", f"{BASE}/sessions", trusted=True)))["sessions"]
-        tell("heaptide_sessions", "gauge", "Sessions that are kept.", [("", len(sessions))])
+        add("heaptide_sessions", "gauge", "Sessions that are kept.", [("", len(sessions))])
         total = sum(session["bytes"] for session in sessions)
-        tell("heaptide_sessions_bytes", "gauge", "Bytes that the sessions take.", [("", total)])
+        add("heaptide_sessions_bytes", "gauge", "Bytes that the sessions take.", [("", total)])
     numbers = server.numbers
     counts = sorted(numbers.requests.items())
     values = [(f'{{route="{route}",status="{status}"}}', float(count)) for (route, status), count in counts]
-    tell("job_requests_total", "counter", "Requests that were answered.", values)
+    add("job_requests_total", "counter", "Requests that were answered.", values)
     lines += ["# HELP job_perform_seconds Time that calls of the job took.", "# TYPE job_perform_seconds summary"]
     lines += [f"job_perform_seconds_sum {numbers.seconds}", f"job_perform_seconds_count {numbers.calls}"]
     return "\n".join(lines) + "\n"
@@ -49,7 +49,7 @@ def _resident_bytes() -> int:
 
 
 def openapi(server: ProgramServer, prefix: str) -> dict[str, Any]:
-    """The job's own routes, and those of the profiler behind them."""
+    """Return the OpenAPI document: the program's routes, then those of the control API."""
     document: dict[str, Any] = {"openapi": "3.1.0", "servers": [{"url": prefix or "/"}], "paths": {}, "components": {}}
     if server.control is not None:
         document = json.loads(_read(server.control.handle("GET", f"{prefix}/openapi.json", trusted=True)))
@@ -104,8 +104,8 @@ def _own_paths(program: ServedProgram | None) -> dict[str, Any]:
         "/health": ("The same", "application/json"),
         "/metrics": ("Numbers for Prometheus", "text/plain"),
     }
-    for path, (summary, kind) in plain.items():
-        answer = {"description": summary, "content": {kind: {"schema": {}}}}
+    for path, (summary, content_type) in plain.items():
+        answer = {"description": summary, "content": {content_type: {"schema": {}}}}
         responses = {"200": answer, "405": {"description": "Another method", "content": error}}
         if path in ("/ready", "/health"):
             responses["503"] = answer

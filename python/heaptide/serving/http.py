@@ -1,4 +1,4 @@
-"""The server of ``heaptide serve``: HTTP with the standard library alone, a thread for each connection."""
+"""The server of ``heaptide serve``: the standard library's HTTP server, with one thread per connection."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ MAX_BODY_BYTES = 64 << 20
 
 
 class ProgramServer(ThreadingHTTPServer):
-    """The job, its doors, and its numbers."""
+    """The served program, its control API, and its counters."""
 
     daemon_threads = True
-    # Many callers may come at the same moment.
+    # Many callers may connect at the same moment.
     request_queue_size = 1024
 
     def __init__(self, address: tuple[str, int], name: str, version: str) -> None:
@@ -48,13 +48,13 @@ class ProgramServer(ThreadingHTTPServer):
         self._loop_lock = threading.Lock()
 
     def url(self) -> str:
-        """Where the job is, by the name and version that platforms put in front."""
+        """Return the address with the name and version that platforms put before the routes."""
         host, port = self.server_address[:2]
         shown = f"[{host!s}]" if ":" in str(host) else str(host)
         return f"http://{shown}:{port}{racetrack.public_path(self.program_name, self.version)}"
 
     def perform(self, arguments: dict[str, Any]) -> Any:
-        """Call the job; an async one on the one event loop that all calls share."""
+        """Call the program; all async calls share one event loop."""
         assert self.program is not None
         if not self.program.is_async:
             return self.program.function(**arguments)
@@ -69,37 +69,37 @@ class ProgramServer(ThreadingHTTPServer):
             return self._loop
 
     def begin_request(self) -> None:
-        """Somebody is being answered: draining waits for it."""
+        """Count a request that is being answered: :meth:`drain` waits for it."""
         with self._idle:
             self._n_running += 1
 
     def end_request(self) -> None:
-        """The answer is on its way."""
+        """Count a request as answered."""
         with self._idle:
             self._n_running -= 1
             self._idle.notify_all()
 
     def drain(self, seconds: float) -> None:
-        """Take no more connections, and wait for the calls that run, but not for ever."""
+        """Accept no more connections, and wait at most this long for running calls."""
         self.is_draining = True
         self.shutdown()
         with self._idle:
             self._idle.wait_for(lambda: self._n_running == 0, timeout=seconds)
 
     def close(self) -> None:
-        """Give the port back."""
+        """Release the port."""
         self.socket.close()
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is not worth a traceback; anything else is."""
+        """Print a traceback, unless the client just closed the connection."""
         if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
             super().handle_error(request, client_address)
 
 
 class Numbers:
-    """What /metrics counts itself."""
+    """Counters for /metrics."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -108,12 +108,12 @@ class Numbers:
         self.calls = 0
 
     def count(self, route: str, status: int) -> None:
-        """One more answer."""
+        """Count one response."""
         with self._lock:
             self.requests[route, status] = self.requests.get((route, status), 0) + 1
 
     def count_call(self, seconds: float) -> None:
-        """One more call of the job, and how long it took."""
+        """Count one call of the program, and its duration."""
         with self._lock:
             self.calls += 1
             self.seconds += seconds
@@ -123,7 +123,7 @@ class _Connection(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = f"heaptide/{_native.__version__}"
     sys_version = ""
-    # An idle connection is given up after this.
+    # Seconds after which an idle connection is closed.
     timeout = 60
     server: ProgramServer
 
@@ -132,7 +132,7 @@ class _Connection(BaseHTTPRequestHandler):
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def handle_one_request(self) -> None:
-        """As the base class does, for any method, and known to whoever drains."""
+        """Answer one request with any method, and count it for :meth:`ProgramServer.drain`."""
         self.raw_requestline = self.rfile.readline(65537)
         if not self.raw_requestline:
             self.close_connection = True
@@ -233,7 +233,7 @@ class _Connection(BaseHTTPRequestHandler):
         answer = control.handle(self.command, path, query, list(self.headers.items()), body)
         headers = dict(answer.headers)
         if "Content-Length" not in headers:
-            # A capture that still grows: its end is the end of the connection.
+            # The capture is still growing: the end of the connection marks its end.
             self.close_connection = True
         self._head(answer.status, headers, PROFILER)
         while piece := answer.read():
@@ -261,12 +261,14 @@ class _Connection(BaseHTTPRequestHandler):
     def _json(self, status: int, value: Any, route: str) -> None:
         self._send(status, json.dumps(value).encode(), "application/json", route)
 
-    def _error(self, status: int, kind: str, sentence: str, route: str, headers: dict[str, str] | None = None) -> None:
-        body = json.dumps({"error": sentence, "type": kind}).encode()
+    def _error(self, status: int, name: str, message: str, route: str, headers: dict[str, str] | None = None) -> None:
+        body = json.dumps({"error": message, "type": name}).encode()
         self._send(status, body, "application/json", route, headers)
 
-    def _send(self, status: int, body: bytes, kind: str, route: str, headers: dict[str, str] | None = None) -> None:
-        self._head(status, {"Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}, route)
+    def _send(
+        self, status: int, body: bytes, content_type: str, route: str, headers: dict[str, str] | None = None
+    ) -> None:
+        self._head(status, {"Content-Type": content_type, "Content-Length": str(len(body)), **(headers or {})}, route)
         if self.command != "HEAD":
             self.wfile.write(body)
 
@@ -282,4 +284,4 @@ class _Connection(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Say nothing of each request: numbers are in /metrics."""
+        """Print nothing for each request: /metrics has the counters."""

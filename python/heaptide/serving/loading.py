@@ -1,4 +1,4 @@
-"""Finds the job in a Python file: a class with a ``perform`` method, or a function, plain or async."""
+"""Loads what ``heaptide serve`` calls from a Python file: a class with a ``perform`` method, or a function."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from heaptide.platforms import racetrack
 
 
 class NoJob(Exception):
-    """The file holds nothing that can be served; the message says what it should hold."""
+    """The file contains nothing to call; the message says what it should contain."""
 
 
 class ServedProgram:
-    """What is served: a callable with its signature, and how it likes to be called."""
+    """A callable with its signature and its documentation."""
 
     def __init__(self, function: Callable[..., Any], source: object) -> None:
         self.function = function
@@ -28,17 +28,17 @@ class ServedProgram:
         self._source = source
 
     def example(self) -> dict[str, Any]:
-        """Arguments to try it with: those of `docs_input_example`, or the defaults."""
-        told = getattr(self._source, racetrack.EXAMPLE_METHOD, None)
-        if callable(told):
-            given = told()
-            if isinstance(given, dict):
-                return given
+        """Return arguments to try it with: those of `docs_input_example`, or the defaults."""
+        method = getattr(self._source, racetrack.EXAMPLE_METHOD, None)
+        if callable(method):
+            example = method()
+            if isinstance(example, dict):
+                return example
         parameters = self.signature.parameters.values()
         return {one.name: one.default for one in parameters if one.default is not one.empty and _is_plain(one.default)}
 
     def schema(self) -> dict[str, Any]:
-        """The arguments, as a JSON schema says it."""
+        """Return the JSON schema of the arguments."""
         named = [
             one for one in self.signature.parameters.values() if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
         ]
@@ -52,7 +52,7 @@ class ServedProgram:
 
 
 def load(path: str, entrypoint: str | None) -> ServedProgram:
-    """Import the file and make the job. What the file itself raises is not caught."""
+    """Import the file and return what it serves. Exceptions of the file itself are not caught."""
     module = _import(path)
     if entrypoint is not None:
         if not hasattr(module, entrypoint):
@@ -79,7 +79,7 @@ def _import(path: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not os.path.isfile(path):
         raise NoJob(f"{path} is not a Python file: name the file that holds the job")
-    # What lies beside the job is imported as if the job were run as a script.
+    # Modules in the same folder can be imported, as if the file were run as a script.
     sys.path.insert(0, os.path.dirname(path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -104,7 +104,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _schema_of(annotation: Any) -> dict[str, Any]:
-    kinds = {"int": "integer", "float": "number", "str": "string", "bool": "boolean", "list": "array", "dict": "object"}
+    types = {"int": "integer", "float": "number", "str": "string", "bool": "boolean", "list": "array", "dict": "object"}
     name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    kind = kinds.get(name.partition("[")[0])
-    return {"type": kind} if kind else {}
+    json_type = types.get(name.partition("[")[0])
+    return {"type": json_type} if json_type else {}

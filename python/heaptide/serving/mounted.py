@@ -1,4 +1,4 @@
-"""The profiler's routes behind the job's own web server: what the ASGI and the WSGI application have in common."""
+"""The common part of the ASGI and the WSGI application: the control API within the program's own web server."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 from heaptide import _native, control
 from heaptide.messages import reason, say
 
-# One byte more than is taken is enough to be refused.
+# The control API accepts one byte less; it refuses a body of this size.
 MAX_BODY_BYTES = 64 * 1024 + 1
 
 Made = TypeVar("Made")
 
 
 class Mounted:
-    """The job's control for requests that another server took. Whatever fails with it, that server goes on."""
+    """The control API for requests that another server received. If it fails to start, that server still works."""
 
     def __init__(self, options: MutableMapping[str, Any]) -> None:
-        # None if it could not be opened: the routes then say why.
+        # None if it could not start: the routes then answer with the reason.
         self.control: control.Control | None = None
         self._problem = ""
         try:
@@ -30,14 +30,14 @@ class Mounted:
     def handle(
         self, method: str, path: str, query: str, headers: list[tuple[str, str]], body: bytes
     ) -> _native.Response | Unavailable:
-        """The answer, whose body is read piece by piece."""
+        """Return the response, whose body is read piece by piece."""
         if self.control is None:
             return Unavailable(self._problem)
         return self.control.handle(method, path, query, headers, body)
 
 
 class Unavailable:
-    """The answer where there is no control."""
+    """The response if the control API could not start."""
 
     status = 503
 
@@ -48,18 +48,18 @@ class Unavailable:
         self.headers = [("Content-Type", "application/json"), ("Content-Length", str(len(self._body)))]
 
     def read(self) -> bytes:
-        """The next bytes of the body; empty at its end."""
+        """Return the next bytes of the body; empty at its end."""
         body, self._body = self._body, b""
         return body
 
 
 def is_own(path: str) -> bool:
-    """Whether a path is one of the profiler's, below whatever prefix."""
+    """Return whether a path belongs to the control API, with any prefix."""
     return f"{control.BASE}/" in path or path.endswith(control.BASE)
 
 
 def made_on_demand(name: str, make: Callable[[], Made], namespace: MutableMapping[str, Any]) -> Made:
-    """A module's `app`, made when it is first asked for, so that the rest of the module can be used without it."""
+    """Make a module's `app` when it is first used, so that importing the module starts nothing."""
     if name != "app":
         raise AttributeError(name)
     app = make()

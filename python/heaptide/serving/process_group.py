@@ -1,7 +1,7 @@
-"""Which processes belong to one job, and where their sockets lie.
+"""Finds the processes that belong to one program, and the folder of their sockets.
 
-Workers that a server forked, or that :mod:`multiprocessing` started, are one job with the process they come from.
-Programs that merely have the same parent, a shell for example, are not.
+Workers that a server forked, or that :mod:`multiprocessing` started, belong to the program of their parent. Programs
+that merely have the same parent, such as a shell, do not belong together.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ import zlib
 
 from heaptide.recording.program import program_name
 
-# PF_FORKNOEXEC among the kernel's flags of a process, which everybody may read.
+# PF_FORKNOEXEC in the flags of /proc/PID/stat, which every user may read.
 _FORKED_WITHOUT_EXEC = 0x40
 _STARTED_BY_MULTIPROCESSING = (b"multiprocessing.spawn", b"multiprocessing.forkserver")
 
 
 def runtime_folder() -> str:
-    """The folder with the sockets of this user's jobs: the same for everybody, so that `heaptide ctl` finds them."""
+    """Return the folder for the sockets of this user's programs, where `heaptide ctl` finds them."""
     chosen = os.environ.get("HEAPTIDE_RUNTIME_DIR")
     return chosen or os.path.join("/tmp", f"heaptide-{os.geteuid()}", "run")
 
 
 def group_folder() -> str:
-    """The folder with the sockets of this job's processes."""
+    """Return the folder for the sockets of this program's processes."""
     name = os.environ.get("HEAPTIDE_GROUP") or "-".join(map(str, _root())).rstrip("-")
     return os.path.join(runtime_folder(), "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip("."))
 
 
 class ProcessGroup:
-    """What all processes of a job agree on, and find again when the job is started anew."""
+    """Name and key that all processes of a program share, also after the program is restarted."""
 
     def __init__(self, name: str, key: str) -> None:
-        # What people call it: the program that its processes come from.
+        # The script or module of the process that started the others.
         self.name = name
-        # Tells it from other jobs of the same name: other folders, other arguments.
+        # Distinguishes programs of the same name with other folders or other arguments.
         self.key = key
 
     @classmethod
     def of_this_process(cls) -> ProcessGroup:
-        """By the command that began the job, and the folder in which it did."""
+        """Return the group of this process, identified by the first process's command and working directory."""
         group = os.environ.get("HEAPTIDE_GROUP")
         if group:
             return cls(program_name(), f"{zlib.crc32(group.encode()):08x}")
@@ -59,7 +59,7 @@ class ProcessGroup:
 
 
 def _root() -> tuple[int, str]:
-    """The process that the workers come from, and when it began: a pid alone is used again."""
+    """Return the process that started the workers, and its start time, because process IDs are reused."""
     pid = os.getpid()
     fields = _fields(pid)
     while fields is not None:
@@ -72,7 +72,7 @@ def _root() -> tuple[int, str]:
 
 
 def _fields(pid: int) -> list[str] | None:
-    """What the kernel says of a process, from its state on; the name before that may hold anything."""
+    """Return the fields of /proc/PID/stat from the state on; the name before them may contain anything."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()
@@ -87,11 +87,11 @@ def _is_worker(pid: int, fields: list[str], parent: int, of_parent: list[str]) -
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             command = file.read()
     except PermissionError:
-        # A worker that gave up its rights: what is left to see is that it runs no program of its own.
+        # A worker that dropped its privileges: its flags still show that it never called exec.
         return bool(int(fields[6]) & _FORKED_WITHOUT_EXEC) and fields[3] == of_parent[3]
     except OSError:
         return False
-    # A forked process lies where its parent lies: the kernel shuffles addresses only when a program begins.
+    # A forked process has the addresses of its parent: the kernel randomises addresses only on exec.
     code_and_stack = slice(23, 26)
     is_fork = fields[code_and_stack] == of_parent[code_and_stack] and fields[25] not in ("0", "1")
     return is_fork or any(word in command for word in _STARTED_BY_MULTIPROCESSING)

@@ -43,7 +43,7 @@ def test_unusable_runtime_folder_is_reported_and_the_program_continues(tmp_path:
     assert (done.returncode, done.stdout) == (0, "1\n")
     message = one_sentence(done.stderr)
     assert message.startswith(f"the folder {tmp_path}/file/run/")
-    assert "of this job's processes cannot be used (Not a directory" in message
+    assert "of this program's processes cannot be used (Not a directory" in message
     assert message.endswith("; the program continues")
 
 
