@@ -1,4 +1,4 @@
-"""``heaptide worker``: runs a job many times, and tells after each time what it left behind."""
+"""``heaptide worker``: runs a job repeatedly and reports what each run leaks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFAULT_JOBS = 10
 
 
 class Plan(TypedDict):
-    """What the command line says; what is None is left to settings."""
+    """The arguments of the command; None leaves a value to the settings."""
 
     job: str
     params: str | None
@@ -39,7 +39,7 @@ class Plan(TypedDict):
 
 
 class Call:
-    """One job to run: a name, what to call and with what."""
+    """One job to run: its name, its function and its arguments."""
 
     __slots__ = ("function", "is_async", "name", "params")
 
@@ -51,11 +51,11 @@ class Call:
 
 
 class NoSuchJob(Exception):
-    """What is to be run cannot be found; the message says why."""
+    """The job cannot be found; the message says why."""
 
 
 def work(plan: Plan) -> int:
-    """Run the jobs. Returns the exit code: 0, or 1 if a job failed or there is none."""
+    """Run the jobs. Returns the exit code: 0, or 1 if a job failed or was not found."""
     chosen = settings.load()
     for name in plan:
         if plan[name] is None and hasattr(chosen, name):  # type: ignore[literal-required]
@@ -75,7 +75,7 @@ def work(plan: Plan) -> int:
         report=sys.stdout if traces else None,
     )
     n_jobs = plan["max_jobs"] or (len(calls) if is_file else DEFAULT_JOBS)
-    # Without a limit or reports there is nothing to keep accounts for.
+    # Without a limit or reports, nothing reads the accounts.
     worker = Worker(calls, n_jobs, tracer if traces or plan["max_memory"] else None)
     with worker.ending_by_signals():
         worker.run(n_at_a_time, has_gevent)
@@ -87,7 +87,7 @@ def work(plan: Plan) -> int:
 
 
 class Worker:
-    """Runs calls in turn until there were enough, or until it is asked to stop."""
+    """Runs calls in turn until all are done, or until a signal or the tracer stops it."""
 
     def __init__(self, calls: list[Call], n_jobs: int, tracer: JobTracer | None) -> None:
         self.tracer = tracer
@@ -98,7 +98,7 @@ class Worker:
         self._is_asked_to_stop = False
 
     def run(self, n_at_a_time: int, has_gevent: bool) -> None:
-        """Run all jobs, so many at a time: as tasks if they are async, else in greenlets or threads."""
+        """Run all jobs, `n_at_a_time` concurrently: as tasks if they are async, else in greenlets or threads."""
         if any(call.is_async for call in self._calls):
             import asyncio
 
@@ -117,12 +117,12 @@ class Worker:
 
     @contextlib.contextmanager
     def ending_by_signals(self) -> Iterator[None]:
-        """Let the first signal end the work after the current jobs, and a second one at once."""
+        """Let the first signal stop the worker after the current jobs, and the second one at once."""
         before: dict[int, Any] = {}
 
         def stop(number: int, _frame: object) -> None:
             self._is_asked_to_stop = True
-            say("ends after the current jobs")
+            say("stopping after the current jobs")
             signal.signal(number, before[number])
 
         if threading.current_thread() is threading.main_thread():
@@ -135,7 +135,7 @@ class Worker:
                 signal.signal(number, handler)
 
     def _take(self) -> Call | None:
-        """The next job to run."""
+        """Return the next job to run."""
         if self._is_asked_to_stop or (self.tracer is not None and self.tracer.should_stop):
             return None
         with self._lock:
@@ -149,7 +149,7 @@ class Worker:
                 else:
                     with self.tracer.job(call.name):
                         call.function(**call.params)
-            # A job that calls sys.exit() ends itself, not the jobs beside it and after it.
+            # sys.exit() in a job ends that job, not the worker.
             except (Exception, SystemExit) as error:
                 self._failed(call, error)
             self._settle()
@@ -178,7 +178,7 @@ class Worker:
         traceback.print_exception(type(error), error, error.__traceback__)
 
     def _settle(self) -> None:
-        """Report a job that failed, now that its exception is gone."""
+        """Measure a job that failed, now that its exception has been handled."""
         if self.tracer is not None:
             self.tracer.settle()
 
@@ -202,7 +202,7 @@ def _patch_for_greenlets() -> bool:
 
 
 def _calls(plan: Plan) -> tuple[list[Call], bool]:
-    """What is to be run, and whether a file lists it."""
+    """Return the jobs to run, and whether a file lists them."""
     where = plan["job"]
     if where.endswith(".jsonl"):
         return _read_list(where), True
@@ -217,23 +217,23 @@ def _read_list(path: str) -> list[Call]:
     except OSError as error:
         raise NoSuchJob(f"{path} cannot be read ({reason(error)}): name a file with one job in each line") from None
     for number, line in lines:
-        place = f"{path}:{number}"
-        row = _params(line, place)
+        location = f"{path}:{number}"
+        row = _params(line, location)
         if not isinstance(row.get("path"), str) or not isinstance(row.get("params", {}), dict):
-            raise NoSuchJob(f'{place} is not a job: write {{"path": "module:function", "params": {{}}}}')
+            raise NoSuchJob(f'{location} is not a job: write {{"path": "module:function", "params": {{}}}}')
         calls.append(_call(row["path"], row.get("params", {})))
     if not calls:
         raise NoSuchJob(f"{path} lists no job: write one in each line")
     return calls
 
 
-def _params(text: str | None, place: str) -> dict[str, Any]:
+def _params(text: str | None, source: str) -> dict[str, Any]:
     try:
         params = json.loads(text or "{}")
     except ValueError as error:
-        raise NoSuchJob(f"{place} is not JSON ({error}): write an object such as {{}}") from None
+        raise NoSuchJob(f"{source} is not JSON ({error}): write an object such as {{}}") from None
     if not isinstance(params, dict):
-        raise NoSuchJob(f"{place} is not a JSON object: write names and values, such as {{}}")
+        raise NoSuchJob(f"{source} is not a JSON object: write names and values, such as {{}}")
     return params
 
 

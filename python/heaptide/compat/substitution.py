@@ -1,6 +1,6 @@
-"""``HEAPTIDE_COMPAT=memray``: a program that imports another profiler gets our front end of the same name.
+"""``HEAPTIDE_COMPAT=memray``: a program that imports another profiler gets Heaptide's front end of the same name.
 
-Only names that were asked for are replaced, whether or not the other profiler is installed; it is what the user said.
+Only the named profilers are replaced, whether or not they are installed: the user asked for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 class Substitution:
-    """Finds our front ends under the names of those they stand for."""
+    """Finds Heaptide's front ends under the names of the profilers that they replace."""
 
     def __init__(self, names: list[str]) -> None:
         self.names = names
@@ -26,7 +26,7 @@ class Substitution:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Where `name` is, if it is one of ours."""
+        """Return the spec of the front end with this name, if there is one."""
         if path is not None or name not in self.names:
             return None
         package = os.path.join(FOLDER, name, "__init__.py")
@@ -38,7 +38,7 @@ class Substitution:
 
 
 def substitute(names: list[str]) -> None:
-    """From now on imports of these names find our front ends. A name that has none is told and left alone."""
+    """Let imports of these names find Heaptide's front ends. A name without one is reported and ignored."""
     known = {name.partition(".")[0] for name in os.listdir(FOLDER)} - {"__init__", "__pycache__", "substitution"}
     for name in names:
         if name not in known:

@@ -1,4 +1,4 @@
-"""Finding what jobs leave behind: ``heaptide.leaks``.
+"""Finds what jobs leak: ``heaptide.leaks``.
 
 ::
 
@@ -26,23 +26,23 @@ __all__ = ["Frame", "GrownType", "Job", "JobTracer", "Rest", "Site", "around", "
 
 
 def around(work: Callable[[], object], warmup: int = 10, runs: int = 1000) -> IdentitySet:
-    """Call `work` a few times to get over what happens only at first, then many times, and return what remained.
+    """Call `work` `warmup` times, then `runs` times, and return the objects that the latter calls leaked.
 
-    Python's own caches are emptied before both looks at the heap. What comes back prints as heapy's table; an index and
-    ``byvia``, ``referrers``, ``shpaths`` lead on from there (see :func:`heaptide.hpy`).
+    Python's own caches are emptied before both inspections of the heap. The result prints as heapy's table; continue
+    with an index, ``byvia``, ``referrers`` or ``shpaths`` (see :func:`heaptide.hpy`).
     """
     from heaptide.inspection.heapy import Heapy
 
     if inspect.iscoroutinefunction(work):
-        raise TypeError("work is async, and nobody would await it: give a function that runs it, such as asyncio.run")
+        raise TypeError("work is async and would not be awaited: pass a function that calls asyncio.run")
     session = Heapy()
     for _ in itertools.repeat(None, warmup):
         work()
-    # The look itself loads and makes things when it is done for the first time.
+    # The first inspection imports modules and makes objects of its own.
     session.heap()
     clear_caches()
     session.setrelheap()
-    # Numbers of runs would be among what remained.
+    # Not `range`: its integers would be among the remaining objects.
     for _ in itertools.repeat(None, runs):
         work()
     clear_caches()

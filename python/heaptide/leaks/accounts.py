@@ -1,7 +1,7 @@
-"""The accounts of jobs in this process: opened by whoever traces first, closed by whoever is last.
+"""The accounts of jobs in this process: opened by the first tracer, closed by the last.
 
-Which job an allocation belongs to is the value of one context variable; a thread, a greenlet and an asyncio task each
-have their own. The hooks read it from memory, and are trusted to do so only after having been tried here.
+A context variable holds the job that allocations belong to; each thread, greenlet and asyncio task has its own value.
+The native hooks read it from memory, and only after a self-test here has shown that they read it correctly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _n_users = 0
 _is_learnt = False
 _children: Inheritance | None = None
 
-# The value is an object of the job that runs in this context.
+# The job that runs in this context.
 current: contextvars.ContextVar[Any] = contextvars.ContextVar("heaptide_job")
 
 _flags_of = type.__dict__["__flags__"].__get__  # whatever a metaclass says
@@ -30,7 +30,7 @@ _BEFORE_HEADER_LATER = 1 << 4 | 1 << 3
 
 
 def open_accounts() -> None:
-    """Begin to keep accounts, unless somebody has begun already."""
+    """Open the accounts, unless another tracer has opened them."""
     global _n_users, _children
     with _lock:
         if _n_users == 0:
@@ -43,7 +43,7 @@ def open_accounts() -> None:
 
 
 def close_accounts() -> None:
-    """Let go of what :func:`open_accounts` gave."""
+    """Undo one :func:`open_accounts`; the last one closes the accounts."""
     global _n_users, _children
     with _lock:
         if _n_users > 0:
@@ -55,23 +55,23 @@ def close_accounts() -> None:
                 _native.jobs_stop()
 
 
-def look_around() -> None:
-    """Notice modules by which a job may start something, if they have been loaded since."""
+def update_inheritance() -> None:
+    """Include modules that start threads or greenlets and that have been imported since."""
     children = _children
     if children is not None:
-        children.look_around()
+        children.update()
 
 
 def _learn_contexts() -> None:
-    """Find out where the interpreter keeps contexts, and try whether variables are found in them."""
+    """Find out where the interpreter keeps contexts, and test whether the hooks find variables in them."""
     global _is_learnt
     if _is_learnt:
         return
     _is_learnt = True
     contexts = [contextvars.Context() for _ in range(3)]
-    n_places = [context.run(_native.learn_context, context) for context in contexts]
+    n_candidates = [context.run(_native.learn_context, context) for context in contexts]
     others: list[contextvars.ContextVar[int]] = [contextvars.ContextVar(f"heaptide_{i}") for i in range(80)]
-    is_right = n_places[-1] == 1 and all(
+    is_right = n_candidates[-1] == 1 and all(
         contextvars.Context().run(_reads_right, others[:n_others], late)
         for n_others in (0, 1, 10, 20, 80)
         for late in (False, True)
@@ -80,7 +80,7 @@ def _learn_contexts() -> None:
 
 
 def _reads_right(others: list[contextvars.ContextVar[int]], late: bool) -> bool:
-    """Compare what the hooks would read with what Python says, in a map with some other variables."""
+    """Compare the hooks' reading with Python's, in a context with some other variables."""
     wanted = contextvars.ContextVar[object]("heaptide_wanted")
     value = object()
     if _native.context_value(wanted) != 0:
@@ -98,7 +98,7 @@ def _reads_right(others: list[contextvars.ContextVar[int]], late: bool) -> bool:
 
 
 def all_types() -> list[type]:
-    """Every type there is, in an order that does not depend on addresses."""
+    """Return every type, in an order that does not depend on addresses."""
     found: dict[type, None] = {object: None}
     waiting: list[type] = [object]
     subtype: type
@@ -111,7 +111,7 @@ def all_types() -> list[type]:
 
 
 def with_headers(types: list[type]) -> list[tuple[int, int]]:
-    """Of each type its address, and how many bytes stand before its objects."""
+    """Return the address of each type, and the number of bytes before its objects."""
     before = _BEFORE_HEADER.get(sys.version_info[:2], _BEFORE_HEADER_LATER)
     rows = []
     for each in types:
@@ -120,13 +120,13 @@ def with_headers(types: list[type]) -> list[tuple[int, int]]:
     return rows
 
 
-def is_collected(kind: type) -> bool:
-    """Tell whether the collector follows objects of the type."""
-    return bool(_flags_of(kind) & _HAVE_GC)
+def is_collected(type_: type) -> bool:
+    """Return whether the garbage collector tracks objects of the type."""
+    return bool(_flags_of(type_) & _HAVE_GC)
 
 
-def type_name(kind: type) -> str:
-    """As users write it: built-in types by their name alone, others with their module."""
-    module = type.__getattribute__(kind, "__module__")
-    name = type.__getattribute__(kind, "__qualname__")
+def type_name(type_: type) -> str:
+    """Return the name as users write it: without the module for built-in types."""
+    module = type.__getattribute__(type_, "__module__")
+    name = type.__getattribute__(type_, "__qualname__")
     return name if module == "builtins" or not isinstance(module, str) else f"{module}.{name}"

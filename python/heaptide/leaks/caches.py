@@ -1,7 +1,7 @@
-"""Emptying the caches that Python itself keeps, so that what is left of a job is the job's.
+"""Empties Python's own caches, so that they do not count as leaks of a job.
 
-Only caches of the standard library and of the interpreter, only those of modules that are loaded, and only ones that
-are filled again by themselves. A cache of the program's own is never touched: it may be the leak.
+It empties only caches of the interpreter and of loaded modules of the standard library, and only those that refill
+automatically. The program's own caches are never emptied: one of them may be the leak.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import gc
 import sys
 from typing import Any
 
-# Module, and the attributes that lead to what is to be called.
+# Module, and the path of attributes to the function that empties its cache.
 _CLEARING = tuple(
     (module, tuple(path.split(".")))
     for module, path in (
@@ -31,7 +31,7 @@ _TYPING_CACHES = "_cleanups"
 
 
 def clear_caches() -> None:
-    """Empty Python's own caches, then collect garbage, which empties the interpreter's lists of free objects too."""
+    """Empty Python's own caches, then collect garbage, which also empties the interpreter's free lists."""
     for module_name, path in _CLEARING:
         target: Any = sys.modules.get(module_name)
         for name in path:

@@ -1,4 +1,4 @@
-"""What holds the objects that a job left: a reference graph for each job, in the folder of its tracer."""
+"""Draws what keeps a job's leaked objects alive: one reference graph per job, in the tracer's folder."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ MAX_DEPTH = 20
 
 
 def write(tracer: JobTracer, job: Job) -> str | None:
-    """Draw the shortest ways from modules and running functions to examples of the traced type. Returns the picture.
+    """Draw the shortest paths from modules and running functions to objects of the traced type. Returns the picture.
 
-    Beside the picture there is the same graph as dot text. If the job left no object of the type, one line says so. The
-    job does not notice if anything goes wrong.
+    The same graph is also written as dot text and as a page. If the job leaked no such object, one line says so. Never
+    raises: a failure must not reach the job.
     """
     try:
         return _write(tracer, job)
@@ -59,15 +59,15 @@ def _is_root(each: Any) -> bool:
 
 
 def _examples(name: str, job: Job) -> tuple[list[Any], int]:
-    """Some objects of the type that the job left, those first that were allocated first, and how many there are."""
-    kinds = accounts.all_types()
-    headers = accounts.with_headers(kinds)
+    """Return some leaked objects of the type, the oldest first, and their total number."""
+    types_ = accounts.all_types()
+    headers = accounts.with_headers(types_)
     found: list[Any] = []
     n_left = 0
-    for number, kind in enumerate(kinds):
-        if name not in (accounts.type_name(kind), type.__getattribute__(kind, "__name__")):
+    for number, type_ in enumerate(types_):
+        if name not in (accounts.type_name(type_), type.__getattribute__(type_, "__name__")):
             continue
-        wanted = (number, accounts.is_collected(kind))
+        wanted = (number, accounts.is_collected(type_))
         rest = _native.job_rest(job._account, headers, 0, wanted)
         if rest is not None:
             n_left += len(rest.examples)

@@ -1,8 +1,8 @@
-"""What a job starts belongs to it: threads, work handed to a pool of threads, and gevent's greenlets.
+"""Accounts threads, thread pools' work and gevent's greenlets to the job that started them.
 
-asyncio hands the context of whoever starts a task on to it. Threads (unless Python 3.14 is told to) and greenlets begin
-with an empty one, and what they left would be nobody's. So while accounts are kept, the job goes along where something
-is started; outside of jobs nothing is done.
+An asyncio task inherits the context of its creator. Threads (by default also on Python 3.14) and greenlets start with
+an empty context, so their memory would belong to no job. While accounts are open, functions that start them are
+replaced by ones that pass on the current job; outside of jobs these only call the original.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _FUTURES = "concurrent.futures.thread"
-# Threads of a pool work for whoever hands them something, not for whoever happened to start them.
+# Threads of a pool work for the job that submits the work, not for the one that happened to start the thread.
 _POOLS = (_FUTURES, "multiprocessing.pool", "gevent.threadpool")
 
 
 class Inheritance:
-    """Lets what a job starts inherit the job, until :meth:`end`."""
+    """Lets threads, submitted work and greenlets inherit the current job, until :meth:`end`."""
 
     def __init__(self, job: contextvars.ContextVar[Any]) -> None:
         self._job = job
@@ -30,8 +30,8 @@ class Inheritance:
         self._start = self._replace(threading.Thread, "start", self._start_thread)
         self._submit: Callable[..., Any] | None = None
 
-    def look_around(self) -> None:
-        """Take pools and greenlets along whose modules have been loaded meanwhile."""
+    def update(self) -> None:
+        """Include thread pools and greenlets if their modules have been imported meanwhile."""
         if self._submit is None and _FUTURES in sys.modules:
             self._submit = self._replace(sys.modules[_FUTURES].ThreadPoolExecutor, "submit", self._submit_work)
         if "gevent" not in self._undo and "gevent.greenlet" in sys.modules:
@@ -40,12 +40,12 @@ class Inheritance:
             self._undo["gevent"] = lambda: greenlet.remove_spawn_callback(self._start_greenlet)
 
     def end(self) -> None:
-        """Put back what was replaced, unless somebody else has replaced it since: then ours stays, and does nothing."""
+        """Restore the functions, except those that the program has replaced since: what remains there is inert."""
         while self._undo:
             self._undo.popitem()[1]()
 
     def _replace(self, owner: Any, name: str, by: Callable[..., Any]) -> Callable[..., Any]:
-        # gevent puts a subclass in the place of threads.
+        # gevent replaces threads by a subclass.
         owner = next((base for base in owner.__mro__ if name in base.__dict__), owner)
         original: Callable[..., Any] = getattr(owner, name)
 

@@ -1,4 +1,4 @@
-"""What is said of a job when it has ended, and of all jobs when a worker is asked to stop."""
+"""The text of reports: of a job that ended, and of all jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MIB = 1 << 20
 
 
 def deliver(report: Callable[[Job], None] | TextIO, job: Job) -> None:
-    """Hand a job to whoever wants to know. What goes wrong there does not reach the job."""
+    """Pass a job to the report function or file. Never raises: a failure must not reach the job."""
     try:
         if callable(report):
             report(job)
@@ -33,7 +33,7 @@ def deliver(report: Callable[[Job], None] | TextIO, job: Job) -> None:
 
 
 def of_job(job: Job) -> str:
-    """The report of one job."""
+    """Return the report of one job."""
     outcome = " and failed" if job.failed else ""
     rest = job.rest
     head = f"job {job.name} left {amount(job.retained_bytes)}{outcome}"
@@ -46,14 +46,14 @@ def of_job(job: Job) -> str:
 
 
 def of_all(tracer: JobTracer) -> str:
-    """The report of everything that jobs have left so far."""
+    """Return the report of all jobs so far."""
     rest = tracer.remaining()
     rows = [*_type_rows(rest.grown_types), *_site_rows(rest.sites), *_loss(rest)]
     return "\n".join([_head_of_all(tracer, rest), *rows])
 
 
 def of_stop(tracer: JobTracer, resident: int) -> str:
-    """Why a worker was asked to stop, and what grew."""
+    """Return the report of a process that exceeds its `max_memory`."""
     return (
         f"The process has {resident / _MIB:.1f} MiB of memory; it was to stop beyond {tracer.max_memory:g} MiB.\n\n"
         f"{of_all(tracer)}\n"
@@ -61,7 +61,7 @@ def of_stop(tracer: JobTracer, resident: int) -> str:
 
 
 def amount(n_bytes: int) -> str:
-    """A number of bytes with its unit; one is one byte."""
+    """Return a number of bytes with its unit, in the singular for one."""
     return f"{n_bytes:,} byte{'' if abs(n_bytes) == 1 else 's'}"
 
 
@@ -85,7 +85,7 @@ def _type_rows(rows: list[GrownType]) -> list[str]:
 
 
 def _of_the_program(site: Site) -> list[Frame]:
-    """The frames, innermost first, without ours and without those that started our command."""
+    """Return the frames, innermost first, without Heaptide's own and those that started its command."""
     frames = []
     for frame in site.frames:
         if frame.file == _COMMAND:
@@ -101,9 +101,9 @@ def _site_rows(sites: list[Site]) -> list[str]:
         frames = _of_the_program(site)
         shown = [f"{frame.file}:{frame.line} {frame.function}" for frame in frames[:_SHOWN_FRAMES]]
         blocks = f"{site.blocks:,} block{'' if site.blocks == 1 else 's'}"
-        nobody = "Heaptide itself" if site.frames else "outside Python"
-        lines.append(f"  {amount(site.bytes)} in {blocks} from {shown[0] if shown else nobody}")
+        other = "Heaptide itself" if site.frames else "outside Python"
+        lines.append(f"  {amount(site.bytes)} in {blocks} from {shown[0] if shown else other}")
         lines.extend(f"      called by {frame}" for frame in shown[1:])
     if len(sites) > _SHOWN_SITES:
-        lines.append(f"  … and {len(sites) - _SHOWN_SITES} more places")
+        lines.append(f"  … and {len(sites) - _SHOWN_SITES} more sites")
     return lines

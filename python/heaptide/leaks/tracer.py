@@ -1,4 +1,4 @@
-"""What each job of a worker leaves behind: exact bytes, types and allocating lines, also when jobs run side by side."""
+"""Measures what each job of a worker leaks: exact bytes, types and allocation sites, also of concurrent jobs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 class Frame(NamedTuple):
-    """A function on a stack, and the line at which it stood."""
+    """A function on a stack, and the line that it was executing."""
 
     function: str
     file: str
@@ -38,7 +38,7 @@ class Frame(NamedTuple):
 
 
 class Site(NamedTuple):
-    """What one stack allocated that is alive: `frames` from the innermost outwards."""
+    """Live memory that was allocated by one stack; `frames` begins with the innermost."""
 
     bytes: int
     blocks: int
@@ -62,7 +62,7 @@ class Site(NamedTuple):
 
 @dataclass(frozen=True)
 class GrownType:
-    """Objects of one type: `delta` of them are left of this job, `count` of all jobs so far."""
+    """Live objects of one type: `delta` were made by this job, `count` by all jobs so far."""
 
     name: str
     count: int
@@ -71,7 +71,7 @@ class GrownType:
 
 
 class Rest(NamedTuple):
-    """What is left of one job, or of all: the numbers behind :class:`Job`."""
+    """Live memory of one job, or of all jobs: the numbers that :class:`Job` shows."""
 
     kept_bytes: int
     kept_blocks: int
@@ -84,16 +84,16 @@ class Rest(NamedTuple):
 
 
 class Job:
-    """One job. While it runs nothing is known; afterwards:
+    """One job. Its attributes have values once it has ended:
 
-    retained_bytes    what it left behind: bytes it allocated that are alive, less that of earlier jobs it released
-    grown_types       at most 30 rows: type, objects left by all jobs so far, objects left by this one, bytes
-    sites             the stacks that allocated what is alive, largest first
-    failed            whether it ended by an exception
-    graph             the file with the reference graph, if one was asked for
+    retained_bytes    bytes that it allocated and that are still alive, minus bytes of earlier jobs that it released
+    grown_types       at most 30 rows: type, live objects of all jobs so far, live objects of this job, bytes
+    sites             the stacks that allocated the live memory, largest first
+    failed            whether it ended with an exception
+    graph             the file with the reference graph, if one was requested
 
-    What a job left is looked at when it ends. A job that failed is looked at when it is first asked for, or before the
-    next one begins: as long as its exception is being handled, that holds everything the job had.
+    A job is measured when it ends. A failed job is measured when one of its attributes is first read, or before the
+    next job starts: while its exception is being handled, the exception keeps everything of the job alive.
     """
 
     __slots__ = (
@@ -126,40 +126,40 @@ class Job:
 
     @property
     def rest(self) -> Rest:
-        """Everything that is known of what the job left."""
+        """All measurements of the job."""
         if self._is_running:
-            raise RuntimeError(f"job {self.name} is still running; look at it when it has ended")
+            raise RuntimeError(f"job {self.name} is still running; read its attributes when it has ended")
         return self._rest or self._tracer._settle(self)
 
     @property
     def retained_bytes(self) -> int:
-        """What the job left behind, in bytes."""
+        """Bytes that the job leaked."""
         return self.rest.kept_bytes - self.rest.released_bytes
 
     memory_diff = retained_bytes
 
     @property
     def retained_blocks(self) -> int:
-        """How many blocks of its own are alive."""
+        """Number of the job's blocks that are alive."""
         return self.rest.kept_blocks
 
     @property
     def allocated_bytes(self) -> int:
-        """What the job allocated in its whole life."""
+        """Bytes that the job allocated in total."""
         return self.rest.allocated_bytes
 
     @property
     def grown_types(self) -> list[GrownType]:
-        """Types of which objects are left, most bytes first."""
+        """Types of the live objects, most bytes first."""
         return self.rest.grown_types
 
     @property
     def sites(self) -> list[Site]:
-        """Where what is left was allocated, most bytes first."""
+        """Stacks that allocated the live memory, most bytes first."""
         return self.rest.sites
 
     def report(self) -> str:
-        """What the job left, as lines of text."""
+        """Return the report of the job as text."""
         return report.of_job(self)
 
     def __repr__(self) -> str:
@@ -168,7 +168,7 @@ class Job:
 
 
 class TracedJob:
-    """What :meth:`JobTracer.job` gives: ``with`` it, or decorate a function, async ones too."""
+    """The result of :meth:`JobTracer.job`: a context manager, and a decorator for plain and async functions."""
 
     def __init__(self, tracer: JobTracer, name: str) -> None:
         self._tracer = tracer
@@ -191,17 +191,17 @@ class TracedJob:
 
 
 class JobTracer:
-    """Trace what each job leaves behind.
+    """Measures what each job leaks.
 
-    trace_type   the name of a type: after each job that left objects of it, a graph of what refers to them is written
-    output_dir   the folder for these graphs and for the report of `max_memory`; it is made if there is none
-    max_memory   resident size in MiB beyond which :attr:`should_stop` becomes true and a report of what grew is written
-    report       what gets each job when its numbers are there: a function, or a file to print on
-    collect      collect garbage before and after each job and empty Python's own caches; without it the numbers hold
-                 what garbage and caches hold
+    trace_type   a type or its name: after each job that leaked objects of it, write a graph of their referrers
+    output_dir   folder for these graphs and for the report of `max_memory`; made if it does not exist
+    max_memory   resident size in MiB above which :attr:`should_stop` becomes true and a report is written
+    report       receives each job when it has been measured: a function, or a file object to print to
+    collect      collect garbage and empty Python's own caches before and after each job; without it, garbage and
+                 caches count as leaked
 
-    One process keeps one set of accounts; it may be recorded meanwhile. The accounts are opened by the first job and
-    closed by :meth:`close`, or when the tracer is used as a context manager, at its end.
+    The process may be recorded at the same time. The first job opens the accounts of all jobs in the process;
+    :meth:`close`, or the end of a ``with`` block, closes them.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ class JobTracer:
         self._close: weakref.finalize[..., Any] | None = None
 
     def job(self, name: str) -> TracedJob:
-        """A job of that name, to be used as ``with tracer.job("name") as job:`` or as a decorator."""
+        """Return a job of that name, for ``with tracer.job("name") as job:`` or as a decorator."""
         return TracedJob(self, name)
 
     def traced(self, function: F) -> F:
@@ -237,7 +237,7 @@ class JobTracer:
         return _traced(self, function.__qualname__, function)
 
     def before(self, name: str, key: Hashable = None) -> Job:
-        """Begin a job here: in this thread, greenlet or task. `key` is a name for :meth:`after`, if one is needed."""
+        """Start a job in this thread, greenlet or task. Pass the same `key` to :meth:`after` to end it elsewhere."""
         self._open()
         self.settle()
         job = Job(self, name)
@@ -247,32 +247,32 @@ class JobTracer:
             job.number = self.n_jobs
             if key is not None:
                 self._by_key[key] = job
-        accounts.look_around()
+        accounts.update_inheritance()
         if self._collect:
             clear_caches()
         job._outer = accounts.current.get(None)
         job._account = _native.job_begin(job) or 0
         job._is_running = True
-        # From here on the hooks find the job, so nothing may come between this and the job itself.
+        # From here on the hooks account to the job: no other code may run between this line and the job.
         job._reset = accounts.current.set(job)
         return job
 
     def after(self, job: Job | Hashable = None, error: BaseException | None = None) -> Job:
-        """End a job: the one given, or the one begun under that key, or the one that runs here."""
+        """End a job: the given one, the one with that key, or by default the one that runs here."""
         if not isinstance(job, Job):
             found = accounts.current.get(None) if job is None else self._by_key.get(job)
             if found is None:
-                raise LookupError(f"no job has begun under {job!r}" if job is not None else "no job runs here")
+                raise LookupError(f"no job was started as {job!r}" if job is not None else "no job runs here")
             job = cast("Job", found)
         if not job._is_running:
             return job
         _native.job_end(job._account, job._outer._account if job._outer is not None else 0)
         if error is None and self._collect:
-            clear_caches()  # before anything of ours takes what the job put on the interpreter's lists of free objects
+            clear_caches()  # before Heaptide's own code reuses objects that the job put on the interpreter's free lists
         job._is_running = False
         try:
             accounts.current.reset(job._reset)
-        except ValueError:  # begun in another context, as signals of a framework may do
+        except ValueError:  # started in another context, as a framework's signal handlers may do
             accounts.current.set(job._outer)
         job._reset = job._outer = None
         with self._lock:
@@ -287,21 +287,21 @@ class JobTracer:
         return job
 
     def settle(self) -> None:
-        """Look at jobs that failed, now that their exceptions have been handled."""
+        """Measure jobs that failed, now that their exceptions have been handled."""
         for job in self._take_unsettled():
             self._settle(job)
 
     def remaining(self) -> Rest:
-        """What all jobs so far have left that is alive now."""
+        """Return what all jobs so far leaked, as of now."""
         self._open()
         return self._look(None)
 
     def report(self) -> str:
-        """What all jobs so far have left, as lines of text."""
+        """Return the report of all jobs so far as text."""
         return report.of_all(self)
 
     def close(self) -> None:
-        """Settle what is not settled yet, and let go of the accounts."""
+        """Measure jobs that are still unmeasured, and close the accounts."""
         if self._close is not None:
             self.settle()
             self._close()
@@ -326,7 +326,7 @@ class JobTracer:
         return jobs
 
     def _settle(self, job: Job, is_clean: bool = False) -> Rest:
-        """Look at what a job left, once."""
+        """Measure a job, once."""
         if self._collect and not is_clean:
             clear_caches()
         with self._lock:
@@ -351,7 +351,7 @@ class JobTracer:
         of_all = _native.job_rest(None, headers, MAX_SITES, None)
         rest = of_all if job is None else _native.job_rest(job._account, headers, MAX_SITES, None)
         if rest is None or of_all is None:
-            raise RuntimeError("the accounts of jobs are closed; look at a job before its tracer is closed")
+            raise RuntimeError("the accounts of jobs are closed; read a job's attributes before its tracer is closed")
         counts = {number: count for number, _, count in of_all.types}
         grown = [
             GrownType(accounts.type_name(types[number]), counts.get(number, 0), count, n_bytes)
@@ -370,7 +370,7 @@ class JobTracer:
         )
 
     def _check_memory(self) -> None:
-        """Ask for a stop, once, if the process has become too large."""
+        """Set `should_stop`, once, if the process has become too large."""
         resident = _native.resident_bytes()
         if self.max_memory is None or self.should_stop or resident is None or resident <= self.max_memory * _MIB:
             return

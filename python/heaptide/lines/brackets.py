@@ -1,7 +1,7 @@
-"""Brackets in a timeline: when a function began and ended, and how large the process was.
+"""Brackets in a timeline: when a function started and ended, and how large the process was.
 
-A timeline that is being recorded names a file for them in HEAPTIDE_TIMELINE_FUNCTIONS. Each bracket is one line in
-mprof's words: ``FUNC name MiB-at-entry time MiB-at-exit time level``.
+While a timeline is recorded, HEAPTIDE_TIMELINE_FUNCTIONS names a file for them. Each bracket is one line in mprof's
+format: ``FUNC name MiB-at-entry time MiB-at-exit time level``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _thread = threading.local()
 
 
 class Bracket:
-    """A function or block that has begun."""
+    """A function or block that has started."""
 
     def __init__(self, path: str, name: str, level: int) -> None:
         self.path = path
@@ -29,7 +29,7 @@ class Bracket:
 
 
 def begin(name: str) -> Bracket | None:
-    """Note the beginning, if a timeline asks for it."""
+    """Start a bracket, if a timeline is being recorded."""
     path = os.environ.get(VARIABLE)
     if not path:
         return None
@@ -39,7 +39,7 @@ def begin(name: str) -> Bracket | None:
 
 
 def end(bracket: Bracket | None) -> None:
-    """Append the bracket to the file. Never raises: the program goes on without it."""
+    """Append the bracket to the file. Never raises: a failure must not stop the program."""
     if bracket is None:
         return
     _thread.level = max(0, getattr(_thread, "level", 1) - 1)
@@ -56,10 +56,10 @@ def end(bracket: Bracket | None) -> None:
 
 
 class timestamp:
-    """A bracket around a block of code: ``with profile.timestamp("load"):``."""
+    """Marks a block of code in the timeline: ``with profile.timestamp("load"):``."""
 
     def __init__(self, name: str = "<block>") -> None:
-        # The place of the module is empty, as mprof has it, and its names have no blanks.
+        # As in mprof, the name of the module is empty and names contain no blanks.
         self._name = "." + "_".join(name.split())
 
     def __enter__(self) -> None:

@@ -1,7 +1,7 @@
-"""Watching one call line by line: which code belongs to it, and how the interpreter tells of its lines.
+"""Line events of one call: which code belongs to the call, and how the interpreter reports its lines.
 
-From 3.12 on ``sys.monitoring`` tells of the lines of single code objects; nothing else in the program is slowed down.
-Before that a trace function in C stands beside whatever trace function the thread has. The counting is native.
+From Python 3.12 on, ``sys.monitoring`` reports the lines of single code objects, so no other code is slowed down.
+Before that, a native trace function runs in addition to the thread's own. The counting is native.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _tool: int | None = None
 
 
 def check_backend(name: str) -> None:
-    """Refuse what does not say how to measure."""
+    """Raise ValueError if there is no such backend."""
     if name not in BACKENDS and name != "tracemalloc":
         known = ", ".join([*BACKENDS, "tracemalloc"])
         raise ValueError(f"backend {name!r} is not known: use one of {known}")
@@ -40,7 +40,7 @@ def all_codes(code: CodeType) -> Iterator[CodeType]:
 
 
 class Watched:
-    """A function whose calls can be watched."""
+    """A function whose line events can be counted."""
 
     def __init__(self, code: CodeType, backend: str) -> None:
         check_backend(backend)
@@ -54,16 +54,16 @@ class Watched:
                 tracemalloc.start()
 
     def watch(self, from_nothing: bool = True) -> LineWatch:
-        """Make the table of one call. Its first line shows all that was there before, or only what came since."""
+        """Make the table of one call. Its first line shows the size of the process, or only the increment."""
         return _native.LineWatch(self._codes, self.code.co_firstlineno, self._backend, from_nothing)
 
     def entered(self, watch: LineWatch) -> Entered:
-        """Return a context in which the lines of this thread count."""
+        """Return a context manager within which the lines of this thread count."""
         return Entered(watch, self._codes)
 
 
 class Entered:
-    """While it lasts, lines on this thread count."""
+    """Counts the lines of this thread while it is entered."""
 
     def __init__(self, watch: LineWatch, codes: list[tuple[CodeType, int, bool]]) -> None:
         self._watch = watch
@@ -100,10 +100,10 @@ if sys.version_info >= (3, 12):
         _ALL_EVENTS |= _event
 
     def _tool_id() -> int:
-        """Return the number under which the interpreter knows us; the first call takes one that nobody has."""
+        """Return Heaptide's tool ID in `sys.monitoring`; the first call takes a free one."""
         global _tool
         if _tool is None:
-            # Debuggers, coverage and cProfile have numbers of their own; these belong to nobody.
+            # Debuggers, coverage tools and profilers have reserved IDs; these two are unassigned.
             for number in (4, 3, 5, 2):
                 if sys.monitoring.get_tool(number) is None:
                     sys.monitoring.use_tool_id(number, "heaptide")
@@ -112,12 +112,12 @@ if sys.version_info >= (3, 12):
                     _tool = number
                     break
             else:
-                raise RuntimeError("all tool numbers of sys.monitoring are taken: end another profiler to watch lines")
+                raise RuntimeError("all tool IDs of sys.monitoring are taken: stop another profiler to report lines")
         return _tool
 
     def _listen(codes: list[tuple[CodeType, int, bool]]) -> None:
         tool = _tool_id()
-        # They stay: a watched function is watched again, and events of others than ours cost a look at the address.
+        # The events stay enabled: the function will be called again, and an event outside a call costs very little.
         for code, _, _ in codes:
             if sys.monitoring.get_local_events(tool, code) != _ALL_EVENTS:
                 sys.monitoring.set_local_events(tool, code, _ALL_EVENTS)
@@ -128,12 +128,12 @@ if sys.version_info >= (3, 12):
 else:
 
     def _trace(frame: object, event: str, argument: object) -> None:
-        """Stand in where a program asks for the trace function and there is only ours, which is native."""
+        """Represent the native trace function in `sys.gettrace()`, which can only return a Python object."""
 
     def _listen(codes: list[tuple[CodeType, int, bool]]) -> None:
         present = sys.gettrace()
         if not _native.set_line_trace(_trace, None if present is _trace else present):
-            raise RuntimeError("this interpreter does not tell of lines: use CPython 3.10 or newer")
+            raise RuntimeError("this interpreter does not report lines: use CPython 3.10 or newer")
 
     def _stop_listening() -> None:
         _native.unset_line_trace()

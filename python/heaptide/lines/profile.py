@@ -1,7 +1,7 @@
-"""``@profile``: a function's memory line by line, at a price that lets it stay in the code.
+"""``@profile``: reports a function's memory line by line, cheaply enough to stay in the code.
 
-Works bare and with brackets, over and under other decorators, on functions, methods, generators, coroutines and
-asynchronous generators. The report comes when the call ends, also if it ends in an exception.
+Works with and without arguments, over and under other decorators, on functions, methods, generators, coroutines and
+asynchronous generators. The report is printed when the call ends, also if it raises an exception.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _numbers = itertools.count()
 LAYOUTS = ("plain", "compss")
 COLUMNS = ("allocated", "peak", "alive", "allocations")
-# Where decorators that do not say what they wrap keep it.
+# Attributes in which decorators without `__wrapped__` keep the function.
 _HOLDERS = ("__wrapped__", "__func__", "user_function", "func", "function", "run", "__call__")
 
 
@@ -45,15 +45,15 @@ def profile(
 ) -> Any:
     """Report the memory of every call of a function, line by line.
 
-    full_report   false for one line: file, function, peak
+    full_report   the whole table, or if false one line: file, function, peak
     precision     decimals of the sizes
-    backend       what is measured: resident size (``psutil``, ``posix``), its share of shared pages (``psutil_pss``),
-                  its own pages alone (``psutil_uss``), or what Python traces (``tracemalloc``)
-    stream        where the report goes; without one the file that HEAPTIDE_PROFILING_FILE or COMPSS_PROFILING_FILE
-                  names, or standard output
+    backend       what is measured: resident size (``psutil``, ``posix``), proportional set size (``psutil_pss``),
+                  unique set size (``psutil_uss``), or Python's own tracing (``tracemalloc``)
+    stream        file object for the report; by default the file named by HEAPTIDE_PROFILING_FILE or
+                  COMPSS_PROFILING_FILE, else standard output
     columns       further columns, from a recording of the call: ``allocated``, ``peak``, ``alive``, ``allocations``
-    html          a file for the report as a page with a bar for every line
-    layout        ``compss`` for the words that COMPSs 3.3 adds
+    html          file for the report as a page with a bar for every line
+    layout        ``plain``, or ``compss`` for the lines that COMPSs 3.3 adds
     """
     if isinstance(columns, str):
         columns = (columns,)
@@ -88,10 +88,10 @@ def wrap(
     accumulate: bool = False,
     record: bool = False,
 ) -> Any:
-    """Return a function that does the same and hands what was seen of every call to `finish`.
+    """Return a function that does the same and passes the measurements of every call to `finish`.
 
-    With `accumulate`, calls after the first begin where the process is, not at nothing. With `record`, the engine
-    records every call for what it allocated line by line.
+    With `accumulate`, calls after the first start at the present size of the process, not at zero. With `record`,
+    every call is also recorded, for its allocations by line.
     """
     if isinstance(function, (staticmethod, classmethod)):
         inner = wrap(function.__func__, backend, finish, accumulate=accumulate, record=record)
@@ -100,7 +100,7 @@ def wrap(
 
 
 def user_function(function: Any) -> types.FunctionType:
-    """Return the function the user wrote, under whatever decorators there are between it and us."""
+    """Return the function that the user wrote, under any other decorators."""
     seen = set()
     while id(function) not in seen:
         seen.add(id(function))
@@ -122,7 +122,7 @@ def user_function(function: Any) -> types.FunctionType:
 
 
 def _held(wrapper: types.FunctionType) -> types.FunctionType | None:
-    """Return what a wrapper of a library holds and does not tell of: the one function of the file that decorates."""
+    """Return the function inside a library's wrapper without `__wrapped__`: the only one from the decorating file."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "heaptide":
         frame = frame.f_back
@@ -132,7 +132,7 @@ def _held(wrapper: types.FunctionType) -> types.FunctionType | None:
     for cell in wrapper.__closure__ or ():
         try:
             content = cell.cell_contents
-        except ValueError:  # nothing was put into it yet
+        except ValueError:  # the cell is still empty
             continue
         if isinstance(content, types.FunctionType) and content.__code__.co_filename == frame.f_code.co_filename:
             held.append(content)
@@ -164,7 +164,7 @@ class Profiled:
         self._n_calls = 0
 
     def wrapper(self) -> Any:
-        """Return what stands in the function's place: of the same kind, so that callers see no difference."""
+        """Return the replacement: also a generator, coroutine or plain function, so that callers see no difference."""
         if inspect.isasyncgenfunction(self.function):
             replacement: Any = self._asynchronous_generator
         elif inspect.iscoroutinefunction(self.function):
@@ -181,7 +181,7 @@ class Profiled:
 
     def _call(self) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
-            # A function that calls itself is one call with one report.
+            # Recursive calls are part of the outer call and its report.
             if getattr(self._thread, "is_inside", False):
                 return self.function(*args, **kwargs)
             self._thread.is_inside = True
@@ -260,13 +260,13 @@ class Profiled:
         return _Seen(self)
 
     def begin(self) -> LineWatch:
-        """Begin a table."""
+        """Start a table."""
         from_nothing = not (self._accumulate and self._n_calls)
         self._n_calls += 1
         return self._watched.watch(from_nothing)
 
     def end(self, watch: LineWatch, started: float, elapsed: float, recording: LineRecording | None) -> None:
-        """Hand over what was seen. Never raises."""
+        """Pass on the measurements of a call. Never raises."""
         before = _native.resident_bytes()
         try:
             call = Call(watch.rows(), *watch.first_and_last(), started, elapsed)
@@ -278,12 +278,12 @@ class Profiled:
             say(f"the lines of {self.name} could not be reported ({type(error).__name__}: {error})")
         after = _native.resident_bytes()
         if before is not None and after is not None:
-            # What a report takes is not the increment of the line that made the call.
+            # Memory that the report takes must not count as an increment of the calling line.
             _native.set_aside(after - before)
 
 
 class _Seen:
-    """From the beginning of a call to its end, however it ends."""
+    """Measures one call, however it ends."""
 
     def __init__(self, profiled: Profiled) -> None:
         self._profiled = profiled

@@ -1,4 +1,4 @@
-"""What a call allocated line by line, from a recording of it. Another process reads the capture, not this one."""
+"""Allocations of a call by line, from a recording of the call. Another process reads the capture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Heap = dict[int, tuple[int, int, int, int]]
 
 
 class LineRecording:
-    """A recording of one call, in a file of its own that is gone when it has been read."""
+    """A recording of one call, in a temporary file."""
 
     def __init__(self, folder: tempfile.TemporaryDirectory[str], tracker: Tracker, path: str) -> None:
         self._folder = folder
@@ -24,7 +24,7 @@ class LineRecording:
 
     @classmethod
     def begin(cls, name: str) -> LineRecording | None:
-        """Begin to record, or say why the columns stay empty."""
+        """Start to record, or print why the columns stay empty."""
         if _native.active() is not None:
             say_once(
                 f"columns of {name} stay empty because the process is being recorded already: "
@@ -42,7 +42,7 @@ class LineRecording:
         return cls(folder, tracker, path)
 
     def end(self) -> None:
-        """End the recording."""
+        """Stop the recording."""
         self._tracker.stop()
 
     def lines(self, code: CodeType) -> Heap:
@@ -55,10 +55,10 @@ class LineRecording:
 
 
 def recorded_lines(path: str, code: CodeType) -> Heap:
-    """Ask a capture for the lines of a function."""
+    """Return the lines of a function in a capture."""
     done = command_process.run("lines", "--json", "--function", code.co_name, "--from", path)
     if done.returncode != 0 or not done.stdout:
-        # A function that allocated nothing is in no capture.
+        # A function that allocated nothing is not in the capture.
         return {}
     last = max(line for _, _, line in code.co_lines() if line is not None)
     return {

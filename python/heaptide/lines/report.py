@@ -1,4 +1,4 @@
-"""From what was seen of a call to a report, and to the place where the report goes."""
+"""Makes the line-by-line report of a call and writes it to a stream or a file."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from heaptide.platforms import compss
 # Names a file that all reports are appended to; platforms have other names for it.
 PROFILING_FILE = "HEAPTIDE_PROFILING_FILE"
 
-# Line, visits, most bytes, increment in bytes: as the native part counts them.
+# Line, visits, most bytes, increment in bytes: as the native module counts them.
 Rows = Iterable[tuple[int, int, int, int]]
 Heap = dict[int, tuple[int, int, int, int]]
 SourceLine = tuple[int, str, tuple[int, int, int] | None, tuple[int, int, int, int] | None]
 
 
 class Call:
-    """What was seen of one call."""
+    """The measurements of one call."""
 
     def __init__(self, rows: Rows, first_bytes: int, last_bytes: int, started: float, elapsed: float) -> None:
         self.rows = list(rows)
@@ -36,7 +36,7 @@ class Call:
         self.heap: Heap = {}
 
     def add(self, other: Call) -> None:
-        """Make one of two calls of the same function."""
+        """Add the measurements of another call of the same function."""
         rows = {row[0]: row for row in self.rows}
         for line, visits, most, increment in other.rows:
             _, known_visits, known_most, known_increment = rows.get(line, (line, 0, 0, 0))
@@ -47,31 +47,31 @@ class Call:
 
     @property
     def peak_bytes(self) -> int:
-        """The most that was seen at any line, or before and after the call if none was run here."""
+        """The largest size at any line, or before and after the call if no line ran in this thread."""
         return max([row[2] for row in self.rows], default=max(self.first_bytes, self.last_bytes))
 
 
 def source(code: CodeType, call: Call) -> list[SourceLine]:
-    """Return every line of a function, with what was seen of it."""
+    """Return every line of a function, with its measurements."""
     texts = _texts(code, [row[0] for row in call.rows])
-    # A function that ran elsewhere, in a worker or later, still has what its call did to this process.
+    # If no line ran here, because the work was done in another thread or later, report the call as a whole.
     rows = call.rows or [(code.co_firstlineno, 1, call.peak_bytes, call.last_bytes)]
     seen = {line: (visits, most, increment) for line, visits, most, increment in rows}
     return [(line, text, seen.get(line), call.heap.get(line)) for line, text in texts]
 
 
 def render_all(functions: list[tuple[str, str, list[SourceLine]]], precision: int, columns: Sequence[str]) -> str:
-    """Write the tables of several functions."""
+    """Return the tables of several functions."""
     return _native.render_lines(functions, precision=precision, columns=list(columns), form="table")
 
 
 def described(code: CodeType, call: Call) -> tuple[str, str, list[SourceLine]]:
-    """Return a function as the native part renders it."""
+    """Return a function in the form that the native module renders."""
     return file_name(code), code.co_name, source(code, call)
 
 
 def _texts(code: CodeType, visited: list[int]) -> list[tuple[int, str]]:
-    """Return the numbers and texts of a function's lines; only those that were visited where there is no source."""
+    """Return the numbers and texts of a function's lines; without its source, only of the visited lines."""
     linecache.checkcache(code.co_filename)
     try:
         lines, first = inspect.getsourcelines(code)
@@ -83,7 +83,7 @@ def _texts(code: CodeType, visited: list[int]) -> list[tuple[int, str]]:
 
 
 def render(code: CodeType, call: Call, *, full: bool, precision: int, columns: Sequence[str], layout: str) -> str:
-    """Write the report, as one of two layouts has it: memory_profiler's (`plain`) or COMPSs 3.3's (`compss`)."""
+    """Return the report in one of two layouts: memory_profiler's (`plain`) or that of COMPSs 3.3 (`compss`)."""
     if layout == "compss" and not full:
         return compss.one_line(call, file_name(code), code.co_name, precision)
     form = "table" if full else "one line"
@@ -92,12 +92,12 @@ def render(code: CodeType, call: Call, *, full: bool, precision: int, columns: S
 
 
 _pages: dict[str, list[tuple[str, str, list[SourceLine]]]] = {}
-# Of one page: older calls make room for newer ones.
+# A page shows the latest calls.
 _MAX_ON_PAGE = 100
 
 
 def write_page(path: str, code: CodeType, call: Call, precision: int, columns: Sequence[str]) -> None:
-    """Write a page with this call and those before it in this process. Never raises."""
+    """Write a page with this call and earlier ones of this process. Never raises."""
     functions = _pages.setdefault(path, [])
     functions.append(described(code, call))
     del functions[:-_MAX_ON_PAGE]
@@ -110,7 +110,7 @@ def save_page(
     """Write a page, whole or not at all. Never raises."""
     try:
         page = _native.render_lines(functions, precision=precision, columns=list(columns), form="page")
-        # A device or a pipe stays what it is, and is written into.
+        # A device or a pipe must not be replaced by a file.
         in_place = os.path.exists(path) and not os.path.isfile(path)
         unfinished = path if in_place else f"{path}.{os.getpid()}.part"
         with open(unfinished, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -134,7 +134,7 @@ def profiling_file() -> str | None:
 
 
 def deliver(text: str, stream: Any, what: str) -> None:
-    """Write a report where it belongs. Never raises: the program goes on whatever happens to its reports."""
+    """Write a report to its stream or file. Never raises: a failed report must not stop the program."""
     try:
         path = profiling_file()
         if stream is not None:
@@ -154,13 +154,13 @@ def _write(stream: TextIO | None, text: str) -> None:
 
 
 def append(path: str, text: str) -> None:
-    """Append to a file that many processes append to: all of the text at once, or nothing in between."""
+    """Append to a file that several processes append to, so that their texts do not mix."""
     import fcntl
 
     data = text.encode("utf-8", "backslashreplace")
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        # One write of this size is atomic on a local disk; the lock is for those that are not.
+        # Appending writes are atomic on a local disk; other file systems need the lock.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         while data:
             data = data[os.write(descriptor, data) :]

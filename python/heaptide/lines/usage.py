@@ -1,4 +1,4 @@
-"""``memory_usage``: how large a process, or this one during a call, was over time."""
+"""``memory_usage``: samples the size of a process, or of this process during a call."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def memory_usage(
 ) -> Any:
     """Return the memory of a process over time, in MiB.
 
-    proc              a pid, -1 for this process, a :class:`subprocess.Popen`, a function, or a tuple of a function, its
-                      arguments and its keyword arguments. A function is called once, and only once.
-    interval          seconds between two looks
-    timeout           stop looking after so many seconds; a pid without one is looked at once
-    timestamps        give pairs of MiB and time
+    proc              a process ID, -1 for this process, a :class:`subprocess.Popen`, a function, or a tuple of a
+                      function, its arguments and its keyword arguments. A function is called exactly once.
+    interval          seconds between two samples
+    timeout           seconds after which sampling stops; without it, a process ID is sampled once
+    timestamps        return pairs of MiB and time
     include_children  add the memory of all descendants
-    multiprocess      give for each look a list: the process, then its descendants
-    max_usage         give the largest figure alone
-    retval            give a pair: the figures and what the function returned
-    stream            write the figures to this file in mprof's words, and return nothing
-    backend           what is measured; as for :func:`heaptide.profile`
-    max_iterations    accepted for memory_profiler's sake, which calls short functions again and again; we do not
+    multiprocess      return a list for each sample: the process, then its descendants
+    max_usage         return only the largest sample
+    retval            return a pair: the samples and the function's return value
+    stream            write the samples to this file in mprof's format, and return None
+    backend           what is measured: see :func:`heaptide.profile`
+    max_iterations    ignored; memory_profiler uses it to repeat short functions
     """
     backend = "psutil" if backend is None else backend
     check_backend(backend)
@@ -56,7 +56,7 @@ def memory_usage(
     returned: Any = None
     if backend == "tracemalloc":
         if not (callable(proc) or isinstance(proc, (list, tuple))):
-            raise ValueError("tracemalloc knows this process alone: give a function to call, or another backend")
+            raise ValueError("tracemalloc measures only this process: pass a function to call, or another backend")
         looks, returned = _traced(*_call_of(proc))
     elif callable(proc) or isinstance(proc, (list, tuple)):
         looks, returned = _during(*_call_of(proc), interval, BACKENDS[backend], children)
@@ -85,7 +85,7 @@ def _shape(looks: list[_Look], timestamps: bool, include_children: bool, multipr
 
 
 def _call_of(proc: Any) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Take a function, or a function with its arguments, apart."""
+    """Return a function, its arguments and its keyword arguments."""
     if callable(proc):
         return proc, (), {}
     if not 1 <= len(proc) <= 3 or not callable(proc[0]):
@@ -101,7 +101,7 @@ def _during(
     backend: str,
     children: bool,
 ) -> tuple[list[_Look], Any]:
-    """Call the function while a thread without an interpreter looks on."""
+    """Call the function while a native thread samples the process."""
     sampler = _native.MemorySampler(os.getpid(), interval, backend, children)
     try:
         returned = function(*args, **kwargs)
@@ -112,7 +112,7 @@ def _during(
 
 
 def _traced(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[_Look], Any]:
-    """Look at what Python traces: before and after the call, and the most in between."""
+    """Measure Python's traced memory before and after the call, and its peak in between."""
     import tracemalloc
 
     was_tracing = tracemalloc.is_tracing()
@@ -131,7 +131,7 @@ def _traced(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
 
 
 def _of_process(proc: Any, interval: float, timeout: float | None, backend: str, children: bool) -> list[_Look]:
-    """Look at another process, or at this one, from here."""
+    """Sample another process, or this one, from this thread."""
     if isinstance(proc, subprocess.Popen):
         pid, most = proc.pid, inf if timeout is None else ceil(timeout / interval)
     elif isinstance(proc, int):

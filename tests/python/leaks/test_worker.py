@@ -208,7 +208,7 @@ def test_signal_ends_the_worker_after_the_current_job(tmp_path: Path) -> None:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == "begun\n"
         process.send_signal(signal.SIGTERM)
-        assert "ends after the current jobs" in process.stderr.readline()
+        assert "stopping after the current jobs" in process.stderr.readline()
         output, _ = process.communicate("go on\n")
     assert output == "ended\n"
     assert process.returncode == 0

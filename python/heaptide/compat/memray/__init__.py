@@ -1,10 +1,10 @@
-"""memray's names on our engine: ``from heaptide.compat import memray``.
+"""memray's API on Heaptide's engine: ``from heaptide.compat import memray``.
 
-Code that says ``import memray`` runs unchanged with ``HEAPTIDE_COMPAT=memray`` in its environment, or after
-:func:`install`. ``python -m memray flamegraph …`` is then our command, which has the same names and options.
+Code with ``import memray`` runs unchanged with ``HEAPTIDE_COMPAT=memray`` in its environment, or after
+:func:`install`. ``python -m memray flamegraph …`` is then Heaptide's command, which has the same names and options.
 
-Different from memray: a `Tracker` that is given the name of an existing file keeps that file under the time of its last
-write instead of failing; object lifetimes and sockets are refused or left out in words.
+Two things differ from memray. If the file of a `Tracker` exists, it is kept under the time of its last write instead
+of raising an exception. Object lifetimes and sockets raise NotImplementedError.
 """
 
 from heaptide._native import __version__

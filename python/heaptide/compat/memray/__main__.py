@@ -1,4 +1,4 @@
-"""``python -m memray``: our command, which has memray's names and options."""
+"""``python -m memray``: Heaptide's command, which has memray's names and options."""
 
 import sys
 

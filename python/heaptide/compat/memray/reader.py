@@ -1,4 +1,4 @@
-"""memray's `FileReader` on our captures: what our own reports say, as objects with memray's names."""
+"""memray's `FileReader` for Heaptide's captures: the numbers of Heaptide's reports, as objects with memray's names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Frame = tuple[str, str, int]
 
 
 class AllocatorType(enum.IntEnum):
-    """The function that was called."""
+    """The allocator function that was called."""
 
     PYMALLOC_FREE = 1
     PYMALLOC_MALLOC = 2
@@ -40,7 +40,7 @@ class AllocatorType(enum.IntEnum):
 
 
 class Metadata(NamedTuple):
-    """What a capture says of itself."""
+    """Facts about a capture."""
 
     start_time: datetime.datetime
     end_time: datetime.datetime
@@ -57,7 +57,7 @@ class Metadata(NamedTuple):
 
 
 class AllocationRecord:
-    """Blocks that were allocated at the same place by the same thread, summed up."""
+    """The sum of blocks that one thread allocated at one site."""
 
     def __init__(
         self, tid: int, size: int, allocator: int, n_allocations: int, thread: str, stack: list[Frame], kinds: str = ""
@@ -92,7 +92,7 @@ class AllocationRecord:
 
 
 class FileReader:
-    """Read a capture, ours or memray's. Records are summed up by place; single events are in ``heaptide parse``."""
+    """Reads a capture of Heaptide or memray. Records are sums per allocation site; ``heaptide parse`` prints events."""
 
     def __init__(
         self, file_name: str | os.PathLike[str], *, report_progress: bool = False, max_memory_records: int = 10000
@@ -101,27 +101,27 @@ class FileReader:
         if not os.path.exists(self._path):
             raise OSError(f"Could not open file {self._path}: No such file or directory")
         self.closed = False
-        told = json.loads(_output("stats", "--json", "--", self._path))["metadata"]
+        facts = json.loads(_output("stats", "--json", "--", self._path))["metadata"]
         for name in ("start_time", "end_time"):
-            told[name] = datetime.datetime.fromisoformat(told[name])
-        self.metadata = Metadata(**{name: told[name] for name in Metadata._fields})
+            facts[name] = datetime.datetime.fromisoformat(facts[name])
+        self.metadata = Metadata(**{name: facts[name] for name in Metadata._fields})
 
     def get_high_watermark_allocation_records(self, merge_threads: bool = True) -> Iterator[AllocationRecord]:
-        """What was alive at the peak."""
+        """Return the records of memory that was allocated at the peak."""
         return self._records(merge_threads)
 
     def get_leaked_allocation_records(self, merge_threads: bool = True) -> Iterator[AllocationRecord]:
-        """What was alive at the end."""
+        """Return the records of memory that was allocated when the recording ended."""
         return self._records(merge_threads, "--leaks")
 
     def get_temporary_allocation_records(
         self, merge_threads: bool = True, threshold: int = 1
     ) -> Iterator[AllocationRecord]:
-        """What was released after at most `threshold` other allocations of its thread."""
+        """Return the records of memory that was freed after at most `threshold` other allocations of its thread."""
         return self._records(merge_threads, "--temporary-allocation-threshold", str(threshold))
 
     def close(self) -> None:
-        """Nothing can be read any more."""
+        """Close the reader; reading from it then raises ValueError."""
         self.closed = True
 
     def __enter__(self) -> Self:
@@ -159,7 +159,7 @@ def _frame(text: str) -> Frame:
 
 
 def _output(*words: str) -> str:
-    """Return the output of our command; its message becomes the exception that memray raises for a bad file."""
+    """Return the output of the heaptide command; its message becomes memray's exception for a bad file."""
     done = command_process.run(*words)
     if done.returncode != 0:
         raise OSError((done.stderr.splitlines() or ["the capture cannot be read"])[-1])

@@ -1,4 +1,4 @@
-"""Recording with memray's names."""
+"""memray's `Tracker` and its destinations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Destination:
 
 
 class FileDestination(Destination):
-    """A file. How it is packed is our own business, so `compress_on_exit` and `buffered` change nothing."""
+    """A file. `compress_on_exit` and `buffered` are ignored: Heaptide always compresses and buffers."""
 
     def __init__(
         self,
@@ -47,17 +47,17 @@ class FileDestination(Destination):
 
 
 class SocketDestination(Destination):
-    """Refused: a running process is watched over HTTP or by its capture, which can be read while it grows."""
+    """Not supported: use the control API, or read the capture while it grows."""
 
     def __init__(self, server_port: int, address: str = "127.0.0.1") -> None:
         raise NotImplementedError(
             "heaptide does not record into a socket: record into a file, which can be read while it grows, "
-            "or watch the process over HTTP with HEAPTIDE_CONTROL"
+            "or use the control API with HEAPTIDE_CONTROL"
         )
 
 
 class Tracker:
-    """Record what is allocated within a ``with`` block, as memray's class of this name does."""
+    """Records the allocations within a ``with`` block, as memray's class of this name does."""
 
     def __init__(
         self,
@@ -132,11 +132,11 @@ def set_log_level(level: int) -> None:
 
 def install(force: bool = False) -> None:
     """Make ``import memray`` mean this package. An installed memray is left alone unless `force` is true."""
-    ours = importlib.import_module("heaptide.compat.memray")
+    front_end = importlib.import_module("heaptide.compat.memray")
     if not force:
         present = sys.modules.get("memray")
-        if present is ours:
+        if present is front_end:
             return
         if present is not None or importlib.util.find_spec("memray") is not None:
             raise ImportError("memray is installed: remove it, or replace it with install(force=True)")
-    sys.modules["memray"] = ours
+    sys.modules["memray"] = front_end
