@@ -387,7 +387,7 @@ impl Response {
 /// The page that lists routes and tries them.
 #[pyfunction]
 pub fn docs_page() -> &'static str {
-    include_str!("../../control/src/docs.html")
+    heaptide_control::DOCS_PAGE
 }
 
 /// Bytes that the C library has handed out and not got back; None where it does not say.
