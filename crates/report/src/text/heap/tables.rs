@@ -247,7 +247,7 @@ fn write_wrapped(out: &mut dyn Write, numbers: &str, label: &str) -> io::Result<
     let room = WIDTH - INDENT;
     let mut line = numbers.to_owned();
     let mut used = 0;
-    // Sizes are aligned by blanks that mean something.
+    // Rows by size are aligned with leading blanks, which must stay.
     let words = label.split_inclusive(' ');
     for word in words {
         let width = word.trim_end().chars().count();
