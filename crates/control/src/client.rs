@@ -1,13 +1,12 @@
-//! The HTTP client of the control API, over a Unix socket or TCP. Sibling processes and `heaptide ctl` use it.
+//! The other side of the wire: asking a server of ours, over a socket or TCP. For siblings and for `heaptide ctl`.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::address::Address;
+use serde_json::Value;
 
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
@@ -20,11 +19,11 @@ pub struct Answer {
 impl Answer {
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
-        let header = headers.find(|header| header.0.eq_ignore_ascii_case(name));
-        header.map(|header| header.1.as_str())
+        let found = headers.find(|header| header.0.eq_ignore_ascii_case(name));
+        found.map(|header| header.1.as_str())
     }
 
-    /// Reads the whole body, up to `limit` bytes.
+    /// The whole body, up to `limit` bytes.
     pub fn bytes(self, limit: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.body.take(limit).read_to_end(&mut bytes)?;
@@ -82,7 +81,7 @@ pub fn call(
 }
 
 fn read_answer(mut reader: BufReader<Box<dyn Stream>>) -> io::Result<Answer> {
-    let broken = || io::Error::new(io::ErrorKind::InvalidData, "the answer is not valid HTTP");
+    let broken = || io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP");
     let first = line(&mut reader)?;
     let status = first
         .strip_prefix("HTTP/1.")
@@ -99,8 +98,8 @@ fn read_answer(mut reader: BufReader<Box<dyn Stream>>) -> io::Result<Answer> {
     }
     let header = |name: &str| {
         let mut headers = headers.iter();
-        let header = headers.find(|header: &&(String, String)| header.0.eq_ignore_ascii_case(name));
-        header.map(|header| header.1.as_str())
+        let found = headers.find(|header: &&(String, String)| header.0.eq_ignore_ascii_case(name));
+        found.map(|header| header.1.as_str())
     };
     let is_chunked = header("Transfer-Encoding").is_some_and(|value| value.contains("chunked"));
     let length = header("Content-Length").and_then(|value| value.parse::<u64>().ok());
@@ -134,19 +133,19 @@ fn line(reader: &mut impl BufRead) -> io::Result<String> {
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// A body with a known length. An early end is an error.
+/// A body whose length was told; one that ends before is an error.
 struct Whole<R> {
     reader: R,
     left: u64,
 }
 
 impl<R: Read> Read for Whole<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let wanted = buffer.len().min(self.left.try_into().unwrap_or(usize::MAX));
+    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
+        let wanted = piece.len().min(self.left.try_into().unwrap_or(usize::MAX));
         if wanted == 0 {
             return Ok(0);
         }
-        let n_read = self.reader.read(&mut buffer[..wanted])?;
+        let n_read = self.reader.read(&mut piece[..wanted])?;
         if n_read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -163,8 +162,8 @@ struct Chunked<R> {
 }
 
 impl<R: BufRead> Read for Chunked<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.is_done || buffer.is_empty() {
+    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
+        if self.is_done || piece.is_empty() {
             return Ok(0);
         }
         if self.left == 0 {
@@ -182,8 +181,8 @@ impl<R: BufRead> Read for Chunked<R> {
                 return Ok(0);
             }
         }
-        let wanted = buffer.len().min(self.left.try_into().unwrap_or(usize::MAX));
-        let n_read = self.reader.read(&mut buffer[..wanted])?;
+        let wanted = piece.len().min(self.left.try_into().unwrap_or(usize::MAX));
+        let n_read = self.reader.read(&mut piece[..wanted])?;
         if n_read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

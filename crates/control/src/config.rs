@@ -1,4 +1,4 @@
-//! The configuration of the control API, set once when it is opened.
+//! What a job's control is told at its start, by whoever knows the process.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,52 +6,52 @@ use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The name of the program.
+    /// What the job is called.
     pub name: String,
-    /// The folder for sessions.
+    /// Where sessions are kept.
     pub directory: PathBuf,
-    /// The folder with the sockets of the program's processes.
+    /// The folder with the sockets of this job's processes.
     pub group: PathBuf,
-    /// The path that the routes are mounted below, for links in answers.
+    /// What the routes are mounted below, for the links in answers.
     pub prefix: String,
     pub token: Option<String>,
-    /// A header that may carry the token instead of `Authorization: Bearer`.
+    /// A header that may carry the token, beside `Authorization: Bearer`.
     pub token_header: Option<String>,
-    /// The one other origin whose pages may use the API.
+    /// The one other origin whose pages may call.
     pub cors_origin: Option<String>,
     pub keep_sessions: usize,
     pub keep_bytes: u64,
     pub requests_per_second: u32,
-    /// How long a request waits for the interpreter before it is answered with status 202.
+    /// How long a request waits for the interpreter before it is answered with 202.
     pub interpreter_timeout: Duration,
     pub render: RenderConfig,
-    /// The report commands, with their options.
+    /// The report commands there are, with their options.
     pub commands: Vec<ReportCommand>,
-    /// Whether flame graphs show leaked memory by default.
+    /// Flame graphs first show what is still alive.
     pub leaks: bool,
-    /// The program's command line, for `heaptide ctl list`.
+    /// The job's command line, for those who look for a process.
     pub command: String,
 }
 
 impl Config {
-    /// Returns the name of the group: equal in all processes of the program, and unique to it.
+    /// What the group is called: the same in all processes of this job, and in no other job.
     pub(crate) fn group_name(&self) -> &str {
         let name = self.group.file_name();
         name.and_then(|name| name.to_str()).unwrap_or_default()
     }
 }
 
-/// How to start the process that makes a report. It is niced and bounded by `heaptide.command_process`.
+/// How the process that makes a report is started. It is niced and bounded by `heaptide.command_process`.
 #[derive(Clone, Debug)]
 pub struct RenderConfig {
-    /// The words before the report's arguments.
+    /// The words before the report's own.
     pub command: Vec<OsString>,
-    /// The whole environment, read once, because the program can change its environment at any time.
+    /// The whole environment, read once: the program may change its own at any time.
     pub environment: Vec<(OsString, OsString)>,
     pub time_limit: Duration,
 }
 
-/// A command that makes a report of captures, as declared by the command line.
+/// A command that makes a report of captures, as the command line declares it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReportCommand {
     pub name: String,
@@ -65,6 +65,6 @@ pub struct ReportOption {
     pub name: String,
     pub help: String,
     pub takes_value: bool,
-    /// The allowed values; empty if any value is allowed.
+    /// Empty if any value may be given.
     pub values: Vec<String>,
 }

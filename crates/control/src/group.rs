@@ -1,11 +1,11 @@
-//! The group: all processes of one program. Each has a socket in the group's folder, so that a request to one acts on all.
+//! The processes of one job: each has a socket in a folder of the group, so that a request to one acts on all.
 //!
 //! ```text
 //! /tmp/heaptide-1000/run/4711-883/4712.sock
 //!                        │        └ the process
-//!                        └ the group: PID and start time of the parent process of the workers
+//!                        └ the group: the process that the workers come from, and when it began
 //! ```
-//! Only the user can access the folder. Any process that finds the socket of an ended process removes it.
+//! The folder belongs to the user alone. A socket whose process has gone is removed by whoever finds it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -15,17 +15,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use heaptide_procfs as procfs;
-use serde_json::Value;
 
 use crate::address::Address;
 use crate::client;
+use serde_json::Value;
 
-/// The lock file, held while the processes of a group are started or stopped.
+/// Held by whoever starts or stops the processes of a group.
 const LOCK: &str = "lock";
-/// The age at which a folder without running processes is removed.
 const LEFT_OVER_AFTER: Duration = Duration::from_secs(60);
 
-/// Creates a folder that only this user can access. Refuses an existing folder of another user.
+/// Makes a folder that only this user can use; refuses one that somebody else made under its name.
 pub fn private_folder(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => return Ok(()),
@@ -38,29 +37,30 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     }
     let metadata = fs::symlink_metadata(path)?;
-    let is_own = metadata.is_dir() && metadata.uid() == user();
-    if is_own {
+    let is_ours = metadata.is_dir() && metadata.uid() == user();
+    if is_ours {
         Ok(())
     } else {
         Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            format!("{} belongs to another user", path.display()),
+            format!("{} belongs to somebody else", path.display()),
         ))
     }
 }
 
-/// Returns the effective user ID of this process.
+/// The user whose jobs these are.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Returns the owner of a folder, or of its nearest ancestor that can be read.
+/// Whose folder it is; for one that cannot be looked at, whose the folder is that it lies in.
 pub(crate) fn owner(folder: &Path) -> Option<u32> {
     let found = folder.ancestors().find_map(|path| fs::metadata(path).ok());
     found.map(|metadata| metadata.uid())
 }
 
-/// Returns the scope in which process IDs are unique: the boot ID and the PID namespace. `None` if either is unknown.
+/// Within which the numbers of processes are told apart: this boot of this machine, and its container. `None` where that
+/// cannot be found out.
 pub(crate) fn pid_space() -> Option<String> {
     let (boot, namespace) = (procfs::boot_id()?, procfs::pid_namespace()?);
     Some(format!("{boot} {}", namespace.display()))
@@ -75,7 +75,7 @@ pub fn socket_of(group: &Path, pid: u32) -> PathBuf {
     group.join(format!("{pid}.sock"))
 }
 
-/// Returns the process IDs and addresses of the sockets in the folder.
+/// The processes with a socket in the folder, and their addresses.
 pub fn members(group: &Path) -> Vec<(u32, Address)> {
     let entries = fs::read_dir(group).into_iter().flatten().flatten();
     let mut members: Vec<(u32, Address)> = entries
@@ -89,10 +89,10 @@ pub fn members(group: &Path) -> Vec<(u32, Address)> {
     members
 }
 
-/// Removes the folders of groups whose processes have all ended. They lie beside `own`, which stays.
+/// Removes what groups have left whose processes have all gone; `own` is one of their neighbours.
 ///
-/// A new folder may not have its first socket yet, and this process's `/proc` does not show the processes of other containers.
-/// So only old folders are removed, and only if all their sockets refuse connections.
+/// A folder that has just been made may not have its first socket yet, and the processes of another container are not in
+/// our `/proc`: only what is old and refuses is removed. What cannot be removed is left.
 pub fn remove_left_overs(own: &Path) {
     let entries = own.parent().and_then(|runtime| fs::read_dir(runtime).ok());
     for entry in entries.into_iter().flatten().flatten() {
@@ -105,18 +105,18 @@ pub fn remove_left_overs(own: &Path) {
             continue;
         }
         let members = members(&path);
-        if members.iter().all(|member| has_ended(member.0, &path)) {
+        if members.iter().all(|member| has_gone(member.0, &path)) {
             for (pid, _) in members {
                 let _ = fs::remove_file(socket_of(&path, pid));
             }
             let _ = fs::remove_file(path.join(LOCK));
-            // Fails if the folder is not empty.
+            // Refuses if there is anything in it.
             let _ = fs::remove_dir(&path);
         }
     }
 }
 
-/// Whether Heaptide chose the name of the group (`PID-START`), not the user.
+/// Not by somebody who chose a name.
 fn is_named_after_a_process(group: &Path) -> bool {
     let name = group.file_name().and_then(|name| name.to_str());
     let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
@@ -124,13 +124,13 @@ fn is_named_after_a_process(group: &Path) -> bool {
         .is_some_and(|(pid, began)| is_number(pid) && is_number(began))
 }
 
-fn has_ended(pid: u32, group: &Path) -> bool {
+fn has_gone(pid: u32, group: &Path) -> bool {
     !procfs::exists(pid)
         && UnixStream::connect(socket_of(group, pid))
             .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// Sends a request to a member. Returns `None` and removes the socket if the process has ended.
+/// Asks a member. `None` if it has gone; its socket is then removed.
 pub fn ask(
     address: &Address,
     method: &str,
@@ -146,11 +146,11 @@ pub fn ask(
     match answer.and_then(|answer| Ok((answer.status, answer.json()?))) {
         Ok(answer) => Some(Ok(answer)),
         Err(error) => {
-            let has_ended = matches!(
+            let is_gone = matches!(
                 error.kind(),
                 io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
             );
-            if let (true, Address::Unix(path)) = (has_ended, address) {
+            if let (true, Address::Unix(path)) = (is_gone, address) {
                 let _ = fs::remove_file(path);
                 return None;
             }
@@ -159,7 +159,7 @@ pub fn ask(
     }
 }
 
-/// Locks the group, so that only one process starts or stops it at a time. Dropping the file releases the lock.
+/// One start or stop at a time in the whole group; given back when the file is dropped.
 pub(crate) fn lock(group: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .create(true)

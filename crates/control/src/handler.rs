@@ -1,7 +1,6 @@
-//! Answers requests: resolves the route, checks access, and calls the operation.
+//! Which route a request takes. The same for a connection of ours and for a request that the job's own web server took.
 //!
-//! Requests arrive from Heaptide's own server or from the program's web server. [`status`], [`start_stop`] and [`heap`] act on
-//! the running program; [`recordings`] serves its sessions.
+//! [`switching`] answers what begins and ends recordings, [`looking`] what shows them.
 
 mod heap;
 mod recordings;
@@ -9,8 +8,6 @@ mod start_stop;
 mod status;
 
 use std::sync::Arc;
-
-use serde_json::{Value, json};
 
 use crate::config::Config;
 use crate::openapi;
@@ -21,13 +18,14 @@ use crate::request::Request;
 use crate::response::{Body, Response};
 use crate::routes::{self, BASE, Operation, ResolvedRoute};
 use crate::security::{self, EntryPoint, Rate};
+use serde_json::{Value, json};
 
 pub struct Handler {
     program: Program,
     rate: Rate,
 }
 
-/// The style of an answer: Heaptide's, or the one that clients of memray's routes expect.
+/// Which style an answer has: ours, or those that clients of memray's routes know.
 #[derive(Clone, Copy, PartialEq)]
 enum Style {
     Heaptide,
@@ -81,7 +79,7 @@ impl Handler {
             .iter()
             .find(|operation| operation.0 == method);
         match operation {
-            Some((_, operation)) => match check_scope(request) {
+            Some((_, operation)) => match scope_of(request) {
                 Ok(()) => self.run(*operation, &route, request),
                 Err(refusal) => refusal,
             },
@@ -121,7 +119,7 @@ impl Handler {
     }
 
     fn run(&self, operation: Operation, route: &ResolvedRoute, request: &Request) -> Response {
-        // A proxy may have removed the configured prefix from the path; links must contain it.
+        // What a proxy took off the path is put in front again; what it left there is there already.
         let configured = self.config().prefix.as_str();
         let prefix = if route.prefix.starts_with(configured) {
             route.prefix.clone()
@@ -161,8 +159,8 @@ impl Handler {
     }
 }
 
-/// Whether anyone may read the answer without a token. That holds for the page and the document that list the routes, which
-/// reveal nothing about the program, and for OPTIONS, which browsers send without a token.
+/// Whether anyone may read the answer without a token: the page and the document that list the routes, which show nothing of
+/// the program, and OPTIONS, which browsers send without a token.
 fn is_public(request: &Request, route: Option<&ResolvedRoute>) -> bool {
     let is_document = match route {
         Some(route) => {
@@ -175,7 +173,7 @@ fn is_public(request: &Request, route: Option<&ResolvedRoute>) -> bool {
     is_document || request.method == "OPTIONS"
 }
 
-/// Redirects to a path of this server. Leading slashes are removed, because `//host/` would name another server.
+/// To another path of this very server, whatever the path that was asked for looks like: `//host/` names another one.
 fn redirect(path: &str) -> Response {
     let mut location = "/".to_owned();
     for byte in path.trim_start_matches(['/', '\\']).bytes() {
@@ -188,20 +186,20 @@ fn redirect(path: &str) -> Response {
     Response::new(307, "text/plain; charset=utf-8", "").with("Location", location)
 }
 
-/// Refuses an unknown `scope`: a misspelt one must not act on all processes.
-fn check_scope(request: &Request) -> Result<(), Response> {
+/// `scope` is `job` or `process`; whoever meant something else must not get the other.
+fn scope_of(request: &Request) -> Result<(), Response> {
     match request.parameter("scope") {
         None | Some("job" | "process") => Ok(()),
         Some(other) => {
-            let sentence = format!("unknown scope {other:?}: use job or process");
+            let sentence = format!("scope is job or process, not {other:?}");
             Err(Response::error(400, "ArgumentError", sentence))
         }
     }
 }
 
-/// Returns the page that lists the routes and lets users try them. It loads nothing from other servers.
-fn docs() -> Response {
-    Response::new(200, "text/html; charset=utf-8", crate::DOCS_PAGE)
+/// The page that lists the routes and tries them, with nothing from elsewhere.
+pub(crate) fn docs() -> Response {
+    Response::new(200, "text/html; charset=utf-8", include_str!("docs.html"))
         .with("Cache-Control", "no-cache")
         .with(
             "Content-Security-Policy",

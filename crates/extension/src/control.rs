@@ -387,7 +387,7 @@ impl Response {
 /// The page that lists routes and tries them.
 #[pyfunction]
 pub fn docs_page() -> &'static str {
-    heaptide_control::DOCS_PAGE
+    include_str!("../../control/src/docs.html")
 }
 
 /// Bytes that the C library has handed out and not got back; None where it does not say.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use heaptide_agent::heap_walk::file::{self, Summary};
-use heaptide_agent::heap_walk::{self, Proof, WalkError, Walked, Wanted};
+use heaptide_agent::heap_walk::{self, Proof, SnapshotOptions, WalkError, Walked};
 use heaptide_agent::session;
 use heaptide_analysis::heap;
 use heaptide_capture::heap::HeapSnapshot;
@@ -33,8 +33,8 @@ pub struct Request {
 }
 
 impl Request {
-    fn wanted(self) -> Wanted {
-        Wanted {
+    fn wanted(self) -> SnapshotOptions {
+        SnapshotOptions {
             values: self.values,
             redact: self.redact,
             python_version: self.python_version,
@@ -57,7 +57,7 @@ fn proof_of(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> PyResult
 }
 
 /// Walks the heap. Of a recording that runs, the snapshot says at which moment of it it was taken.
-fn walked(wanted: &Wanted, proof: Proof) -> Result<Walked, WalkError> {
+fn walked(wanted: &SnapshotOptions, proof: Proof) -> Result<Walked, WalkError> {
     let position = session::position();
     // SAFETY: only functions that are called from Python lead here, so the GIL is held, and the objects of the proof are
     // their caller's.

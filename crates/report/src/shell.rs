@@ -1,6 +1,6 @@
-//! Quotes command lines for a shell.
+//! Words of a command line as a shell would read them back.
 
-/// One word, in quotes if a shell would otherwise split or expand it.
+/// One word, in quotes where a shell would otherwise take it apart.
 pub fn quote(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_-./=:,+@%^".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

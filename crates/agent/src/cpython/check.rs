@@ -1,14 +1,15 @@
-//! The proof that a layout is right, made before the first hook reads by it.
+//! The self-check of a layout, which runs before the first hook reads by it.
 //!
-//! The calling thread's frames are walked by offsets and compared with what the interpreter's own functions say of
-//! them: same code objects in the same order, same instruction, same names, first line and line table. All reading by
-//! offsets goes through the kernel, so that a wrong offset ends in a refusal. No error and no reference is left behind.
+//! It walks the calling thread's frames by offsets and compares them with the results of the interpreter's own
+//! functions: same code objects in the same order, same instructions, same names, first lines and line tables. All
+//! reads by offset go through the kernel, so that a wrong offset ends in a refusal. The check leaves no Python error
+//! set and keeps no reference.
 
 use super::ask::{MAX_FRAMES, Python, Seen, Stack};
 use super::code::{CodeBuffers, read_code_from};
 use super::frames::frames_from;
 use super::layout::{BEFORE_START, Layout};
-use super::memory::{Memory, Probed};
+use super::memory::Probed;
 use super::symbols::{Opaque, Symbols};
 use super::unsupported::Unsupported;
 use std::ops::ControlFlow;
@@ -16,7 +17,7 @@ use std::ops::ControlFlow;
 /// Value of a frame's owner byte for generators and coroutines, the same in all versions that have the byte.
 const OWNED_BY_GENERATOR: u8 = 1;
 
-/// Compares what the layout shows of the calling thread with what the interpreter says.
+/// Compares the calling thread's frames as the layout reads them with those that the interpreter reports.
 ///
 /// # Safety
 /// The GIL must be held, and no Python error may be set.
@@ -32,7 +33,7 @@ pub unsafe fn self_check(layout: &Layout) -> Result<(), Unsupported> {
     if state.is_null() {
         return Err(Unsupported::NoThreadState);
     }
-    // Hooks go by the thread's own state, which is that of the main interpreter.
+    // Hooks use the thread's own state, which belongs to the main interpreter.
     if state != current {
         return Err(Unsupported::SubInterpreter);
     }
@@ -41,7 +42,7 @@ pub unsafe fn self_check(layout: &Layout) -> Result<(), Unsupported> {
     })?;
     // SAFETY: the caller holds the GIL to the end of this function.
     let python = unsafe { Python::with_gil(&symbols) };
-    // SAFETY: the same.
+    // SAFETY: as above.
     let said = unsafe { python.stack() }?;
     let read = stack_by_offsets(&mut memory, layout, state as usize)?;
     compare_stacks(&said, &read)?;
@@ -86,7 +87,7 @@ const BROKEN: Unsupported = Unsupported::LayoutMismatch {
     what: "the chain of frames",
 };
 
-/// The stack as the hooks would see it, without frames that Python does not show yet.
+/// Reads the stack as the hooks do, without frames that Python does not show yet.
 fn stack_by_offsets(
     memory: &mut Probed,
     layout: &Layout,
@@ -104,7 +105,7 @@ fn stack_by_offsets(
     Ok(stack)
 }
 
-/// Fills `chain` with frames from the innermost on; returns how many, and whether these are all.
+/// Fills `chain` with frames, innermost first. Returns their number, and whether these are all.
 fn chain_by_offsets(
     memory: &mut Probed,
     layout: &Layout,
@@ -112,29 +113,25 @@ fn chain_by_offsets(
     chain: &mut [(usize, Seen)],
 ) -> Result<(usize, bool), Unsupported> {
     let (mut len, mut whole) = (0, true);
-    let walk = frames_from(
-        memory,
-        layout,
-        state,
-        &mut |frame, code, instr| match chain.get_mut(len) {
-            Some(place) => {
-                *place = (frame, Seen { code, instr });
-                len += 1;
-                ControlFlow::Continue(())
-            }
-            None => {
-                whole = false;
-                ControlFlow::Break(())
-            }
-        },
-    );
-    walk.map_err(|_| BROKEN)?;
+    let mut visit = |frame, code, instr| match chain.get_mut(len) {
+        Some(entry) => {
+            *entry = (frame, Seen { code, instr });
+            len += 1;
+            ControlFlow::Continue(())
+        }
+        None => {
+            whole = false;
+            ControlFlow::Break(())
+        }
+    };
+    // SAFETY: `Probed` checks every address.
+    unsafe { frames_from(memory, layout, state, &mut visit) }.map_err(|_| BROKEN)?;
     Ok((len, whole))
 }
 
-/// Where shim frames exist, every entry from C into Python makes one, so the outermost frame of a thread is a shim.
+/// Checks that the outermost frame is a shim where shim frames exist: every entry from C into Python makes one.
 ///
-/// Without this a wrong place of the owner byte could go unnoticed, since Python hides shims for other reasons too.
+/// Without this check a wrong offset of the owner byte could pass, since Python also hides shims for other reasons.
 fn confirm_shims(
     memory: &mut Probed,
     layout: &Layout,
@@ -161,7 +158,7 @@ fn confirm_shims(
     Ok(())
 }
 
-/// Whether the interpreter hides a frame from Python because it has not run its first visible instruction.
+/// Returns whether the interpreter hides a frame because it has not run its first visible instruction.
 fn is_hidden(
     memory: &mut Probed,
     layout: &Layout,
@@ -197,10 +194,12 @@ unsafe fn compare_code(
     code: usize,
     buffers: &mut CodeBuffers,
 ) -> Result<(), Unsupported> {
-    let read =
-        read_code_from(memory, layout, code, buffers).map_err(|_| Unsupported::LayoutMismatch {
+    // SAFETY: `Probed` checks every address.
+    let read = unsafe { read_code_from(memory, layout, code, buffers) }.map_err(|_| {
+        Unsupported::LayoutMismatch {
             what: "the form of a code object",
-        })?;
+        }
+    })?;
     let code = code as Opaque;
     // SAFETY: the object is alive and the GIL is held, for this and all calls below.
     unsafe {

@@ -1,7 +1,7 @@
-//! One code object to the texts and bytes a capture keeps of it.
+//! Reads from a code object the texts and bytes that a capture stores.
 //!
-//! [`read_code`] runs inside allocation hooks: it takes no lock, allocates nothing, calls nothing of Python and cannot
-//! panic. Decoding the line table is left to the analysis, which has the version and the raw bytes.
+//! [`read_code`] runs inside allocation hooks: it takes no lock, does not allocate, calls no Python function and cannot
+//! panic. The analysis decodes the line table: it has the version and the raw bytes.
 
 use super::layout::Layout;
 use super::memory::{Direct, Memory};
@@ -11,10 +11,10 @@ use std::fmt;
 const NAME_CAPACITY: usize = 1024;
 const FILENAME_CAPACITY: usize = 4096;
 
-/// No compiler output comes near; a larger length means that this is not a bytes object.
+/// No compiler writes a table of this length; a larger value means that the object is not a bytes object.
 const MAX_LINETABLE: usize = 1 << 28;
 
-/// Room for the texts of one code object, owned by the caller and used again for the next one.
+/// Buffers for the texts of one code object. The caller owns them and reuses them for the next one.
 pub struct CodeBuffers {
     name: [u8; NAME_CAPACITY],
     qualname: [u8; NAME_CAPACITY],
@@ -44,7 +44,7 @@ pub struct Text<'a> {
     pub cut: bool,
 }
 
-/// The content of a bytes object, still where the interpreter keeps it.
+/// The content of a bytes object, in the interpreter's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawBytes {
     pub address: usize,
@@ -60,31 +60,31 @@ impl RawBytes {
     }
 }
 
-/// What a capture keeps of a code object.
+/// The parts of a code object that a capture stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeText<'a> {
     pub name: Text<'a>,
-    /// The name again on 3.10, which has no qualified names in code objects.
+    /// The same as `name` on 3.10, whose code objects have no qualified name.
     pub qualname: Text<'a>,
     pub filename: Text<'a>,
     pub first_line: i32,
     pub linetable: RawBytes,
 }
 
-/// Why a code object could not be read.
+/// The reason why a code object could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// A pointer on the way is null or cannot be read.
+    /// A pointer is null or cannot be read.
     Address,
     /// The object's type is not `PyCode_Type`.
     NotCode,
-    /// The object's last reference is gone: it is being freed right now.
+    /// The object has no references left: the interpreter is freeing it.
     Dying,
     /// A length is negative or larger than any real one.
     Length,
     /// A string is in none of the canonical forms.
     StringKind,
-    /// A string holds a value that is no character.
+    /// A string contains a value that is no character.
     Character,
 }
 
@@ -96,14 +96,14 @@ impl fmt::Display for Unreadable {
             Self::Dying => "the code object is being freed",
             Self::Length => "a length in the code object is impossible",
             Self::StringKind => "a string of the code object is in an unknown form",
-            Self::Character => "a string of the code object holds a value that is no character",
+            Self::Character => "a string of the code object contains a value that is no character",
         })
     }
 }
 
 impl std::error::Error for Unreadable {}
 
-/// Reads one code object without the GIL and without allocating. Safe to call in a hook.
+/// Reads one code object without the GIL and without allocating. A hook may call it.
 ///
 /// # Safety
 /// `code` must be the address of a live Python object for which `layout` was checked in this process. A frame of the
@@ -113,51 +113,64 @@ pub unsafe fn read_code<'a>(
     code: usize,
     out: &'a mut CodeBuffers,
 ) -> Result<CodeText<'a>, Unreadable> {
-    // SAFETY: the object is alive and the layout is right, so each pointer followed leads to an object that the code
-    // object owns. They are immutable, so nobody writes them at the same time.
-    let mut memory = unsafe { Direct::trusting() };
-    read_code_from(&mut memory, layout, code, out)
+    // SAFETY: the object is alive and the layout is right, so each pointer leads to an object that the code object
+    // owns. These objects are immutable, so no thread writes them at the same time.
+    unsafe { read_code_from(&mut Direct, layout, code, out) }
 }
 
 /// The same over any memory; the self-check reads through the kernel.
-pub fn read_code_from<'a, M: Memory>(
+///
+/// # Safety
+/// As for [`read_code`], unless `memory` checks addresses.
+pub unsafe fn read_code_from<'a, M: Memory>(
     memory: &mut M,
     layout: &Layout,
     code: usize,
     out: &'a mut CodeBuffers,
 ) -> Result<CodeText<'a>, Unreadable> {
     let at = &layout.code;
-    if memory
-        .word(code.wrapping_add(at.ob_type))
-        .ok_or(Unreadable::Address)?
-        != at.type_address
-    {
+    // SAFETY: every object has its type here.
+    let object_type = unsafe { memory.word(code.wrapping_add(at.ob_type)) };
+    if object_type.ok_or(Unreadable::Address)? != at.type_address {
         return Err(Unreadable::NotCode);
     }
-    // 3.11 drops a returning frame's code while the frame is still in the chain; then the strings may be gone already.
-    // The low half of the count is at the start of an object in every version, and is not zero for immortal ones.
-    if memory.half(code).ok_or(Unreadable::Address)? == 0 {
+    // 3.11 drops a returning frame's code while the frame is still in the chain; then the strings may be freed already.
+    // In every version an object starts with the low half of its reference count, which is not zero for immortal ones.
+    // SAFETY: as for the type.
+    let (references, first_line) = unsafe {
+        (
+            memory.half(code),
+            memory.half(code.wrapping_add(at.first_line)),
+        )
+    };
+    if references.ok_or(Unreadable::Address)? == 0 {
         return Err(Unreadable::Dying);
     }
-    let first_line = memory
-        .half(code.wrapping_add(at.first_line))
-        .ok_or(Unreadable::Address)? as i32;
-    let name = text_at(memory, layout, code.wrapping_add(at.name), &mut out.name)?;
-    let filename = text_at(
-        memory,
-        layout,
-        code.wrapping_add(at.filename),
-        &mut out.filename,
-    )?;
-    let linetable = bytes_at(memory, layout, code.wrapping_add(at.linetable))?;
-    let name = text(&out.name, name);
-    let qualname = match at.qualname {
-        Some(offset) => {
-            let written = text_at(memory, layout, code.wrapping_add(offset), &mut out.qualname)?;
-            text(&out.qualname, written)
-        }
-        None => name,
+    let first_line = first_line.ok_or(Unreadable::Address)? as i32;
+    // SAFETY: the object is a code object that has references, so its fields refer to live strings and bytes.
+    let (name, filename, linetable, qualname) = unsafe {
+        (
+            text_at(memory, layout, code.wrapping_add(at.name), &mut out.name)?,
+            text_at(
+                memory,
+                layout,
+                code.wrapping_add(at.filename),
+                &mut out.filename,
+            )?,
+            bytes_at(memory, layout, code.wrapping_add(at.linetable))?,
+            match at.qualname {
+                Some(offset) => Some(text_at(
+                    memory,
+                    layout,
+                    code.wrapping_add(offset),
+                    &mut out.qualname,
+                )?),
+                None => None,
+            },
+        )
     };
+    let name = text(&out.name, name);
+    let qualname = qualname.map_or(name, |written| text(&out.qualname, written));
     Ok(CodeText {
         name,
         qualname,
@@ -167,25 +180,37 @@ pub fn read_code_from<'a, M: Memory>(
     })
 }
 
-fn text_at<M: Memory>(
+/// # Safety
+/// The word at `field` is the address of a live string, unless `memory` checks addresses.
+unsafe fn text_at<M: Memory>(
     memory: &mut M,
     layout: &Layout,
     field: usize,
     out: &mut [u8],
 ) -> Result<Written, Unreadable> {
-    let object = memory.word(field).ok_or(Unreadable::Address)?;
-    read_text(memory, &layout.unicode, object, out)
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let object = memory.word(field).ok_or(Unreadable::Address)?;
+        read_text(memory, &layout.unicode, object, out)
+    }
 }
 
-fn bytes_at<M: Memory>(
+/// # Safety
+/// The word at `field` is the address of a live bytes object, unless `memory` checks addresses.
+unsafe fn bytes_at<M: Memory>(
     memory: &mut M,
     layout: &Layout,
     field: usize,
 ) -> Result<RawBytes, Unreadable> {
-    let object = memory.word(field).ok_or(Unreadable::Address)?;
-    let len = memory
-        .word(object.wrapping_add(layout.bytes.length))
-        .ok_or(Unreadable::Address)?;
+    // SAFETY: passed on from the caller.
+    let (object, len) = unsafe {
+        let object = memory.word(field).ok_or(Unreadable::Address)?;
+        (
+            object,
+            memory.word(object.wrapping_add(layout.bytes.length)),
+        )
+    };
+    let len = len.ok_or(Unreadable::Address)?;
     if len > MAX_LINETABLE {
         return Err(Unreadable::Length);
     }
@@ -208,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_object_comes_out_whole_in_every_layout() {
+    fn a_code_object_is_read_completely_in_every_layout() {
         for layout in LAYOUTS {
             let code = FakeCode::new(
                 layout,

@@ -5,13 +5,11 @@
 
 use super::debug_offsets::layout_from;
 use super::layout::Layout;
+use super::offsets::TypeField;
 use super::symbols::Symbols;
 use super::tables::{Source, source};
 use super::unsupported::Unsupported;
 use std::ffi::CStr;
-
-/// `PyTypeObject.tp_basicsize`: behind the three words of the object head and the name, in every version.
-const TYPE_BASIC_SIZE: usize = 32;
 
 /// Finds the layout. Call it once at the start of a session with the GIL held, and `self_check` after it.
 pub fn detect() -> Result<Layout, Unsupported> {
@@ -92,13 +90,13 @@ unsafe fn confirm_types(layout: &Layout, symbols: &Symbols) -> Result<(), Unsupp
             what: "its objects have another head",
         });
     }
-    if word(symbols.code_type, TYPE_BASIC_SIZE) != layout.code.basic_size {
+    if word(symbols.code_type, TypeField::BasicSize as usize) != layout.code.basic_size {
         return Err(Unsupported::ForeignBuild {
             what: "its code objects have another size",
         });
     }
     // A string that is not compact ends with the pointer to its characters.
-    if word(symbols.unicode_type, TYPE_BASIC_SIZE)
+    if word(symbols.unicode_type, TypeField::BasicSize as usize)
         != layout.unicode.compact_data + size_of::<usize>()
     {
         return Err(Unsupported::ForeignBuild {

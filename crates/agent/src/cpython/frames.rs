@@ -1,7 +1,6 @@
-//! The walk from a thread state through its frames, in its plainest form.
+//! A simple walk from a thread state through its frames, for the self-check, the heap walk and tests.
 //!
-//! It serves the self-check and the tests. The walker in the allocation hooks is its own code, made for speed; both
-//! follow the same [`Layout`].
+//! The allocation hooks have a faster walker of their own (`record::stack`); both follow the same [`Layout`].
 
 use super::layout::{CurrentFrame, Layout, instr_offset};
 use super::memory::{Direct, Memory};
@@ -10,45 +9,44 @@ use std::ops::ControlFlow;
 /// Called with a frame, its code object and the instruction's offset in bytes, innermost frame first.
 pub type Visit<'a> = dyn FnMut(usize, usize, u32) -> ControlFlow<()> + 'a;
 
-/// The walk met an address that cannot be read.
+/// The chain of frames contains an address that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokenChain;
 
-/// Visits the Python frames of a thread, shim frames left out, until the chain ends or the visitor breaks off.
+/// Visits the Python frames of a thread without shim frames, until the chain ends or the visitor breaks.
 ///
 /// # Safety
-/// `tstate` must be a live thread state for which `layout` is right, and its thread must not run meanwhile: it is the
-/// calling thread's own, or the GIL is held.
+/// `tstate` must be a live thread state for which `layout` is right. Its thread must not run meanwhile: it is the
+/// calling thread, or the caller holds the GIL.
 pub unsafe fn thread_frames(
     layout: &Layout,
     tstate: usize,
     visit: &mut Visit<'_>,
 ) -> Result<(), BrokenChain> {
-    // SAFETY: the thread state and its frames are alive and at rest, and the layout says where their pointers are.
-    let mut memory = unsafe { Direct::trusting() };
-    frames_from(&mut memory, layout, tstate, visit)
+    // SAFETY: the caller promises that the thread state and its frames are alive and do not change.
+    unsafe { frames_from(&mut Direct, layout, tstate, visit) }
 }
 
 /// The same over any memory; the self-check reads through the kernel.
-pub fn frames_from<M: Memory>(
+///
+/// # Safety
+/// As for [`thread_frames`], unless `memory` checks addresses.
+pub unsafe fn frames_from<M: Memory>(
     memory: &mut M,
     layout: &Layout,
     tstate: usize,
     visit: &mut Visit<'_>,
 ) -> Result<(), BrokenChain> {
-    let mut frame = innermost(memory, layout, tstate).ok_or(BrokenChain)?;
+    // SAFETY: passed on from the caller.
+    let mut frame = unsafe { innermost(memory, layout, tstate) }.ok_or(BrokenChain)?;
     while frame != 0 {
-        let previous = memory
-            .word(frame.wrapping_add(layout.frame_previous))
-            .ok_or(BrokenChain)?;
-        if !is_shim(memory, layout, frame).ok_or(BrokenChain)? {
-            let code = memory
-                .word(frame.wrapping_add(layout.frame_code))
-                .ok_or(BrokenChain)?
-                & layout.frame_code_mask;
-            let instr = memory
-                .word(frame.wrapping_add(layout.frame_instr))
-                .ok_or(BrokenChain)?;
+        // SAFETY: `frame` is a frame of the thread, and the layout says where its fields are.
+        let mut field = |offset| unsafe { memory.word(frame.wrapping_add(offset)) };
+        let previous = field(layout.frame_previous).ok_or(BrokenChain)?;
+        let code = field(layout.frame_code).ok_or(BrokenChain)? & layout.frame_code_mask;
+        let instr = field(layout.frame_instr).ok_or(BrokenChain)?;
+        // SAFETY: as for the fields above.
+        if !unsafe { is_shim(memory, layout, frame) }.ok_or(BrokenChain)? {
             if visit(frame, code, instr_offset(layout, code, instr)).is_break() {
                 break;
             }
@@ -58,24 +56,32 @@ pub fn frames_from<M: Memory>(
     Ok(())
 }
 
-fn innermost<M: Memory>(memory: &mut M, layout: &Layout, tstate: usize) -> Option<usize> {
+/// # Safety
+/// As for [`frames_from`].
+unsafe fn innermost<M: Memory>(memory: &mut M, layout: &Layout, tstate: usize) -> Option<usize> {
+    // SAFETY: the thread state has a pointer at this offset, and so has the C frame record that it refers to.
+    let mut word = |base: usize, offset| unsafe { memory.word(base.wrapping_add(offset)) };
     match layout.current_frame {
-        CurrentFrame::Direct(offset) => memory.word(tstate.wrapping_add(offset)),
+        CurrentFrame::Direct(offset) => word(tstate, offset),
         CurrentFrame::ViaCFrame {
             cframe,
             current_frame,
         } => {
-            let record = memory.word(tstate.wrapping_add(cframe))?;
-            memory.word(record.wrapping_add(current_frame))
+            let record = word(tstate, cframe)?;
+            word(record, current_frame)
         }
     }
 }
 
-fn is_shim<M: Memory>(memory: &mut M, layout: &Layout, frame: usize) -> Option<bool> {
-    match layout.frame_owner {
-        Some(offset) => Some(memory.byte(frame.wrapping_add(offset))? >= layout.first_shim_owner),
-        None => Some(false),
-    }
+/// # Safety
+/// `frame` is a live frame for which `layout` is right, unless `memory` checks addresses.
+unsafe fn is_shim<M: Memory>(memory: &mut M, layout: &Layout, frame: usize) -> Option<bool> {
+    let Some(offset) = layout.frame_owner else {
+        return Some(false);
+    };
+    // SAFETY: the frame has its owner byte at this offset.
+    let owner = unsafe { memory.byte(frame.wrapping_add(offset)) }?;
+    Some(owner >= layout.first_shim_owner)
 }
 
 #[cfg(test)]
@@ -131,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_has_not_begun_says_so() {
+    fn a_frame_before_its_first_instruction_is_marked() {
         for layout in LAYOUTS {
             let thread = FakeThread::new(layout, &[FakeFrame::python(CODE, -2)]);
             assert_eq!(visited(&thread, layout, 9), [(CODE, BEFORE_START)]);
@@ -139,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_visitor_can_break_off() {
+    fn the_walk_stops_when_the_visitor_breaks() {
         let frames = [
             FakeFrame::python(CODE, 2),
             FakeFrame::python(CODE, 4),

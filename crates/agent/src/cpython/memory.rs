@@ -1,8 +1,8 @@
-//! Two ways to read the memory of this process: plainly, and without trusting the address.
+//! Two ways to read the memory of this process: by plain loads, and through the kernel, which checks every address.
 //!
 //! The readers of this folder are written once over [`Memory`]. A hook uses [`Direct`], which compiles to loads. The
-//! self-check uses [`Probed`], which lets the kernel do the reading, so that a wrong layout ends in a refusal instead
-//! of a crash in somebody's program. Neither allocates.
+//! self-check uses [`Probed`], so that a wrong layout ends in a refusal instead of a crash of the user's program.
+//! Neither allocates.
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -11,70 +11,78 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 const FIRST_PAGE: usize = 4096;
 
 /// A source of bytes by address.
+///
+/// All methods have one contract: the bytes must be readable, and no other thread may write them at the same time.
+/// An implementation may check addresses itself and accept any, as [`Probed`] does; [`Direct`] checks only the first
+/// page. A reader that is generic over `Memory` passes the contract on to its caller.
 pub trait Memory {
-    /// Fills `to` from the address and tells whether it could; on false `to` holds nothing of use.
-    fn copy(&mut self, from: usize, to: &mut [u8]) -> bool;
-
-    /// The pointer-sized word at an address.
-    #[inline]
-    fn word(&mut self, at: usize) -> Option<usize> {
-        let mut bytes = [0; size_of::<usize>()];
-        self.copy(at, &mut bytes)
-            .then(|| usize::from_ne_bytes(bytes))
-    }
-
-    /// The 32-bit word at an address.
-    #[inline]
-    fn half(&mut self, at: usize) -> Option<u32> {
-        let mut bytes = [0; 4];
-        self.copy(at, &mut bytes).then(|| u32::from_ne_bytes(bytes))
-    }
-
-    /// The byte at an address.
-    #[inline]
-    fn byte(&mut self, at: usize) -> Option<u8> {
-        let mut bytes = [0; 1];
-        self.copy(at, &mut bytes).then_some(bytes[0])
-    }
-}
-
-/// Reads by plain loads and refuses the first page only.
-pub struct Direct(());
-
-impl Direct {
+    /// Fills `to` from the address. Returns `false` if it could not; then the content of `to` is undefined.
+    ///
     /// # Safety
-    /// Every address that this value is asked for, outside the first page, must be readable, and nobody may write
-    /// there at the same time.
+    /// As for the trait, for `to.len()` bytes at `from`.
+    unsafe fn copy(&mut self, from: usize, to: &mut [u8]) -> bool;
+
+    /// Returns the pointer-sized word at an address.
+    ///
+    /// # Safety
+    /// As for the trait, for 8 bytes.
     #[inline]
-    pub const unsafe fn trusting() -> Self {
-        Self(())
+    unsafe fn word(&mut self, at: usize) -> Option<usize> {
+        let mut bytes = [0; size_of::<usize>()];
+        // SAFETY: passed on from the caller.
+        unsafe { self.copy(at, &mut bytes) }.then(|| usize::from_ne_bytes(bytes))
+    }
+
+    /// Returns the 32-bit word at an address.
+    ///
+    /// # Safety
+    /// As for the trait, for 4 bytes.
+    #[inline]
+    unsafe fn half(&mut self, at: usize) -> Option<u32> {
+        let mut bytes = [0; 4];
+        // SAFETY: passed on from the caller.
+        unsafe { self.copy(at, &mut bytes) }.then(|| u32::from_ne_bytes(bytes))
+    }
+
+    /// Returns the byte at an address.
+    ///
+    /// # Safety
+    /// As for the trait, for 1 byte.
+    #[inline]
+    unsafe fn byte(&mut self, at: usize) -> Option<u8> {
+        let mut bytes = [0; 1];
+        // SAFETY: passed on from the caller.
+        unsafe { self.copy(at, &mut bytes) }.then_some(bytes[0])
     }
 }
+
+/// Reads by plain loads and refuses only the first page.
+pub struct Direct;
 
 impl Memory for Direct {
     #[inline]
-    fn copy(&mut self, from: usize, to: &mut [u8]) -> bool {
+    unsafe fn copy(&mut self, from: usize, to: &mut [u8]) -> bool {
         if from < FIRST_PAGE {
             return false;
         }
-        // SAFETY: whoever made this value promised that what it is asked for is readable; `to` is a distinct,
-        // exclusively borrowed buffer, so the two cannot overlap.
+        // SAFETY: the caller promises that the bytes are readable and not written meanwhile; `to` is borrowed
+        // exclusively, so the two ranges cannot overlap.
         unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to.as_mut_ptr(), to.len()) };
         true
     }
 }
 
-/// Reads through a pipe: writing from a bad address is an error code, not a signal.
+/// Reads through a pipe: `write` from an unreadable address returns an error code and raises no signal.
 pub struct Probed {
     reader: OwnedFd,
     writer: OwnedFd,
 }
 
-/// A pipe holds at least one page, so a piece of this size never waits for a reader.
+/// A pipe holds at least one page, so writing a piece of this size never blocks.
 const PIECE: usize = 4096;
 
 impl Probed {
-    /// None if the process has no file descriptors left.
+    /// Returns `None` if the process has no file descriptors left.
     pub fn open() -> Option<Self> {
         let mut ends = [-1; 2];
         // SAFETY: `ends` has room for the two descriptors the call writes.
@@ -82,7 +90,7 @@ impl Probed {
         if made != 0 {
             return None;
         }
-        // SAFETY: both descriptors were just made and belong to nobody else.
+        // SAFETY: `pipe2` has just made both descriptors, and nothing else owns them.
         unsafe {
             Some(Self {
                 reader: OwnedFd::from_raw_fd(ends[0]),
@@ -92,13 +100,13 @@ impl Probed {
     }
 
     fn piece(&mut self, from: usize, to: &mut [u8]) -> bool {
-        // SAFETY: the kernel checks the source itself and answers EFAULT, or a short count, for what is not readable.
+        // SAFETY: the kernel checks the source and returns EFAULT or a short count if it is not readable.
         let written =
             unsafe { libc::write(self.writer.as_raw_fd(), from as *const c_void, to.len()) };
         let Ok(written) = usize::try_from(written) else {
             return false;
         };
-        // What went in is taken out in any case, so that the next piece finds the pipe empty.
+        // A short write is also drained, so that the next piece finds the pipe empty.
         // SAFETY: `written` is at most `to.len()`, and `to` is writable for its whole length.
         let read = unsafe { libc::read(self.reader.as_raw_fd(), to.as_mut_ptr().cast(), written) };
         written == to.len() && usize::try_from(read) == Ok(written)
@@ -106,13 +114,35 @@ impl Probed {
 }
 
 impl Memory for Probed {
-    fn copy(&mut self, from: usize, to: &mut [u8]) -> bool {
+    unsafe fn copy(&mut self, from: usize, to: &mut [u8]) -> bool {
+        self.copy(from, to)
+    }
+}
+
+/// The same reads without a contract: the kernel checks every address.
+impl Probed {
+    pub fn copy(&mut self, from: usize, to: &mut [u8]) -> bool {
         let mut at = from;
         to.chunks_mut(PIECE).all(|piece| {
             let done = at >= FIRST_PAGE && self.piece(at, piece);
             at = at.wrapping_add(piece.len());
             done
         })
+    }
+
+    pub fn word(&mut self, at: usize) -> Option<usize> {
+        // SAFETY: `copy` above accepts any address.
+        unsafe { Memory::word(self, at) }
+    }
+
+    pub fn half(&mut self, at: usize) -> Option<u32> {
+        // SAFETY: `copy` above accepts any address.
+        unsafe { Memory::half(self, at) }
+    }
+
+    pub fn byte(&mut self, at: usize) -> Option<u8> {
+        // SAFETY: `copy` above accepts any address.
+        unsafe { Memory::byte(self, at) }
     }
 }
 
@@ -125,7 +155,7 @@ mod tests {
 
     impl TwoPages {
         fn map() -> Self {
-            // SAFETY: a fresh private mapping at an address of the kernel's choice touches nobody's memory.
+            // SAFETY: a fresh private mapping at an address that the kernel chooses overlaps no other memory.
             let start = unsafe {
                 libc::mmap(
                     std::ptr::null_mut(),
@@ -153,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn probing_reads_what_is_there() {
+    fn probing_reads_the_bytes_of_a_readable_range() {
         let source: Vec<u8> = (0..10_000_u32).map(|n| (n % 251) as u8).collect();
         let mut copy = vec![0; source.len()];
         let mut memory = Probed::open().unwrap();
@@ -162,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn probing_an_unreadable_address_says_no_and_the_next_read_is_right() {
+    fn probing_an_unreadable_address_fails_and_the_next_read_succeeds() {
         let pages = TwoPages::map();
         let mut memory = Probed::open().unwrap();
         assert_eq!(memory.word(0), None);
@@ -176,11 +206,12 @@ mod tests {
 
     #[test]
     fn plain_reading_refuses_null_plus_an_offset() {
-        // SAFETY: only the first page, which is refused, and a live local are asked for.
-        let mut memory = unsafe { Direct::trusting() };
-        assert_eq!(memory.word(0), None);
-        assert_eq!(memory.half(4095), None);
         let value = 7_u32;
-        assert_eq!(memory.half(&raw const value as usize), Some(7));
+        // SAFETY: the addresses are in the first page, which is refused, or that of a live local variable.
+        unsafe {
+            assert_eq!(Direct.word(0), None);
+            assert_eq!(Direct.half(4095), None);
+            assert_eq!(Direct.half(&raw const value as usize), Some(7));
+        }
     }
 }

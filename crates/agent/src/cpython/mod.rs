@@ -16,6 +16,8 @@ pub mod interpreter;
 pub mod layout;
 pub mod line_table;
 pub mod memory;
+pub mod offsets;
+pub mod references;
 pub mod symbols;
 pub mod tables;
 pub mod text;

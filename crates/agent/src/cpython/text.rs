@@ -1,26 +1,26 @@
-//! Python strings to UTF-8, without the interpreter's help.
+//! Python strings to UTF-8, without calling the interpreter.
 //!
-//! Works on the object's bytes alone: no GIL, no allocation, no call into Python. A lone surrogate, which UTF-8 cannot
-//! hold, becomes U+FFFD; a text longer than its buffer is cut at a character border.
+//! Reads only the object's bytes: no GIL, no allocation, no call into Python. A lone surrogate, which UTF-8 cannot
+//! hold, becomes U+FFFD; a text longer than its buffer is cut at a character boundary.
 
 use super::code::Unreadable;
 use super::layout::UnicodeLayout;
 use super::memory::Memory;
 
-/// No name or path is longer; a larger length means that this is not a string.
+/// No name or path is longer; a larger length means that the object is not a string.
 const MAX_CHARACTERS: usize = 1 << 28;
 
-/// How many bytes of characters are looked at together.
+/// Bytes of characters that are copied at a time.
 const CHUNK: usize = 256;
 
-/// How much of a buffer was filled, and whether the text was longer than that.
+/// Bytes of a buffer that were filled, and whether the text was longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     pub len: usize,
     pub cut: bool,
 }
 
-/// Where the characters of a string are and how wide each is.
+/// Address, number and width of the characters of a string.
 struct Characters {
     address: usize,
     count: usize,
@@ -28,38 +28,49 @@ struct Characters {
     ascii: bool,
 }
 
-/// Writes the text of the string object at an address into `out` as UTF-8. Safe to call in a hook.
-pub fn read_text<M: Memory>(
+/// Writes the text of the string object at an address into `out` as UTF-8. A hook may call it.
+///
+/// # Safety
+/// `object` must be null or the address of a live string for which `layout` is right, unless `memory` checks addresses.
+pub unsafe fn read_text<M: Memory>(
     memory: &mut M,
     layout: &UnicodeLayout,
     object: usize,
     out: &mut [u8],
 ) -> Result<Written, Unreadable> {
-    let characters = characters(memory, layout, object)?;
-    if characters.ascii {
-        copy_ascii(memory, &characters, out)
-    } else {
-        encode(memory, &characters, out)
+    // SAFETY: passed on from the caller; the characters that are found belong to the string.
+    unsafe {
+        let characters = characters(memory, layout, object)?;
+        if characters.ascii {
+            copy_ascii(memory, &characters, out)
+        } else {
+            encode(memory, &characters, out)
+        }
     }
 }
 
-fn characters<M: Memory>(
+/// # Safety
+/// As for [`read_text`].
+unsafe fn characters<M: Memory>(
     memory: &mut M,
     layout: &UnicodeLayout,
     object: usize,
 ) -> Result<Characters, Unreadable> {
-    let count = memory
-        .word(object.wrapping_add(layout.length))
-        .ok_or(Unreadable::Address)?;
+    // SAFETY: a string has its length and state at these offsets.
+    let (count, state) = unsafe {
+        (
+            memory.word(object.wrapping_add(layout.length)),
+            memory.half(object.wrapping_add(layout.state)),
+        )
+    };
+    let count = count.ok_or(Unreadable::Address)?;
     if count > MAX_CHARACTERS {
         return Err(Unreadable::Length);
     }
-    let state = memory
-        .half(object.wrapping_add(layout.state))
-        .ok_or(Unreadable::Address)?;
+    let state = state.ok_or(Unreadable::Address)?;
     let width = ((state & layout.kind_mask) >> layout.kind_mask.trailing_zeros().min(31)) as usize;
     let ascii = state & layout.ascii_mask != 0;
-    // Width 0 is a string of 3.10 or 3.11 whose characters were never brought into the canonical form.
+    // Width 0 marks a string of 3.10 or 3.11 that was never converted to the canonical form.
     if !matches!(width, 1 | 2 | 4) || (ascii && width != 1) {
         return Err(Unreadable::StringKind);
     }
@@ -67,9 +78,9 @@ fn characters<M: Memory>(
     let address = match (compact, ascii) {
         (true, true) => object.wrapping_add(layout.ascii_data),
         (true, false) => object.wrapping_add(layout.compact_data),
-        // An instance of a subclass of str, such as a path library's, keeps its characters elsewhere.
-        (false, _) => memory
-            .word(object.wrapping_add(layout.compact_data))
+        // An instance of a subclass of str, such as a path library's, has its characters in a separate block.
+        // SAFETY: a string that is not compact has a pointer at this offset.
+        (false, _) => unsafe { memory.word(object.wrapping_add(layout.compact_data)) }
             .ok_or(Unreadable::Address)?,
     };
     Ok(Characters {
@@ -80,7 +91,9 @@ fn characters<M: Memory>(
     })
 }
 
-fn copy_ascii<M: Memory>(
+/// # Safety
+/// `characters` are those of a live string, unless `memory` checks addresses.
+unsafe fn copy_ascii<M: Memory>(
     memory: &mut M,
     characters: &Characters,
     out: &mut [u8],
@@ -89,7 +102,8 @@ fn copy_ascii<M: Memory>(
     let Some(target) = out.get_mut(..len) else {
         return Err(Unreadable::Length);
     };
-    if !memory.copy(characters.address, target) {
+    // SAFETY: the string has at least as many characters, of one byte each.
+    if !unsafe { memory.copy(characters.address, target) } {
         return Err(Unreadable::Address);
     }
     if !target.is_ascii() {
@@ -101,7 +115,9 @@ fn copy_ascii<M: Memory>(
     })
 }
 
-fn encode<M: Memory>(
+/// # Safety
+/// As for [`copy_ascii`].
+unsafe fn encode<M: Memory>(
     memory: &mut M,
     characters: &Characters,
     out: &mut [u8],
@@ -114,10 +130,9 @@ fn encode<M: Memory>(
         let Some(raw) = chunk.get_mut(..now * characters.width) else {
             return Err(Unreadable::Length);
         };
-        if !memory.copy(
-            characters.address.wrapping_add(done * characters.width),
-            raw,
-        ) {
+        let from = characters.address.wrapping_add(done * characters.width);
+        // SAFETY: at most `count` characters of this width are read.
+        if !unsafe { memory.copy(from, raw) } {
             return Err(Unreadable::Address);
         }
         for unit in raw.chunks_exact(characters.width) {
@@ -159,14 +174,13 @@ mod tests {
     ) -> Result<(String, bool), Unreadable> {
         let mut out = vec![0; capacity];
         // SAFETY: the fake string is alive for the call and describes only its own memory.
-        let mut memory = unsafe { Direct::trusting() };
-        let written = read_text(&mut memory, layout, string.address(), &mut out)?;
+        let written = unsafe { read_text(&mut Direct, layout, string.address(), &mut out) }?;
         out.truncate(written.len);
         Ok((String::from_utf8(out).unwrap(), written.cut))
     }
 
     #[test]
-    fn every_kind_of_string_comes_out_as_utf8() {
+    fn strings_of_every_width_are_read_as_utf8() {
         let long = "ключ漢".repeat(500);
         for layout in LAYOUTS {
             for text in [
@@ -189,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_that_keeps_its_characters_elsewhere_is_read() {
+    fn a_string_with_separate_characters_is_read() {
         for layout in LAYOUTS {
             for text in ["plain", "é", "漢字", "🦀"] {
                 let string = FakeString::apart(&layout.unicode, text);
@@ -202,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_at_a_character_border() {
+    fn a_long_text_is_cut_at_a_character_boundary() {
         let layout = &LAYOUTS[0].unicode;
         for (text, capacity, expected) in [
             ("abcdef", 4, "abcd"),
@@ -236,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_string_is_refused() {
+    fn a_malformed_string_is_refused() {
         let layout = &LAYOUTS[0].unicode;
         let beyond_unicode = FakeString::from_units(layout, 4, &[0x11_0000]);
         assert_eq!(
@@ -264,10 +278,7 @@ mod tests {
     #[test]
     fn a_null_pointer_is_refused() {
         // SAFETY: null is refused before anything is read.
-        let mut memory = unsafe { Direct::trusting() };
-        assert_eq!(
-            read_text(&mut memory, &LAYOUTS[0].unicode, 0, &mut [0; 8]),
-            Err(Unreadable::Address)
-        );
+        let result = unsafe { read_text(&mut Direct, &LAYOUTS[0].unicode, 0, &mut [0; 8]) };
+        assert_eq!(result, Err(Unreadable::Address));
     }
 }

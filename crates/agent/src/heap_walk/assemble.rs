@@ -1,5 +1,5 @@
-//! What was found becomes a snapshot: objects in the order of their addresses, and everything else renumbered. Needs no
-//! interpreter, so the program goes on meanwhile.
+//! Assembles the result of a walk into a snapshot: objects in the order of their addresses, all references renumbered.
+//! Needs no interpreter, so the program runs meanwhile.
 
 use heaptide_capture::heap::{
     EdgeType, Edges, HeapHeader, HeapSnapshot, Label, NO_OBJECT, Objects, Root, Value,
@@ -14,7 +14,7 @@ pub fn snapshot(walked: WalkResult, roots: Vec<Root>, header: HeapHeader) -> Hea
     let mut columns = walked.columns;
     let n_objects = columns.found.len();
     let numbering = Renumbering::new(walked.visited);
-    // From the order of addresses to the order of finding.
+    // By number in the order of addresses: the position in the order in which the walk found the object.
     let mut found = vec![0_u32; n_objects];
     for (at, handle) in columns.found.iter().enumerate() {
         if let Some(number) = found.get_mut(numbering.number(*handle) as usize) {
@@ -54,7 +54,7 @@ pub fn snapshot(walked: WalkResult, roots: Vec<Root>, header: HeapHeader) -> Hea
         &weak_edges(&walked.weak, &numbering),
     );
     let mut values: Vec<Value> = walked
-        .values
+        .previews
         .into_iter()
         .map(|(handle, text)| Value {
             object: numbering.number(handle),
@@ -83,7 +83,7 @@ pub fn snapshot(walked: WalkResult, roots: Vec<Root>, header: HeapHeader) -> Hea
     }
 }
 
-/// Weak references whose target is in the snapshot, sorted by who has them.
+/// Returns the weak references whose target is in the snapshot, sorted by the object that has them.
 fn weak_edges(weak: &Column<Weak>, numbering: &Renumbering) -> Vec<(u32, u32)> {
     let mut weak: Vec<(u32, u32)> = weak
         .iter()

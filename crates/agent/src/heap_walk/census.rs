@@ -1,5 +1,4 @@
-//! How many objects of each type there are, and their bytes: what a walk finds that writes down nothing else, for a look
-//! that costs next to nothing.
+//! The census: the number of objects of each type, and their bytes.
 
 use heaptide_capture::heap::TypeInfo;
 
@@ -11,20 +10,20 @@ use super::types::TypeEntry;
 pub struct OfType {
     pub info: TypeInfo,
     pub objects: u64,
-    /// With buffers that belong to them.
+    /// Including buffers that belong to the objects.
     pub bytes: u64,
 }
 
-/// What a process is made of.
+/// All objects of a process by type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// In the order of finding; types that are objects themselves and have no instances are left out.
+    /// In the order in which the walk found them, without types that have no instances.
     pub types: Vec<OfType>,
-    /// How long the program stood still.
+    /// How long the program was paused.
     pub stood_still_ns: u64,
-    /// Bytes that the walk itself needed.
+    /// Bytes that the walk needed.
     pub walker_bytes: u64,
-    /// What could not be looked at, a sentence each.
+    /// What could not be read, one sentence each.
     pub notes: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! A growing column in memory of our own: mapped, never from the program's heap, and moved by the kernel when it grows,
-//! so that growing neither copies nor doubles it.
+//! A growing array in Heaptide's own memory: mapped, never from the program's heap. The kernel moves it when it grows,
+//! so growing neither copies it nor needs twice its memory.
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -10,12 +10,25 @@ use crate::host::sys;
 /// Bytes of the first mapping.
 const FIRST: usize = 1 << 16;
 
-/// From here on large pages are worth it.
+/// Bytes from which on large pages pay off.
 const LARGE: usize = 8 << 20;
 
-/// Numbers one behind the other. Pushing fails instead of panicking where there is no memory.
+/// Types for which zeroed bytes are a valid value.
+///
+/// # Safety
+/// All bytes of the type may be 0.
+pub unsafe trait Zeroable: Copy {}
+
+// SAFETY: 0 is a number.
+unsafe impl Zeroable for u8 {}
+// SAFETY: 0 is a number.
+unsafe impl Zeroable for u32 {}
+// SAFETY: 0 is a number.
+unsafe impl Zeroable for u64 {}
+
+/// An array of numbers or small structs. Without memory a push returns `false` and does not panic.
 pub struct Column<T: Copy> {
-    /// Without a mapping, which is without capacity, an address that is only aligned.
+    /// Dangling, but aligned, as long as the capacity is 0.
     memory: NonNull<T>,
     len: usize,
     capacity: usize,
@@ -30,44 +43,26 @@ impl<T: Copy> Column<T> {
         }
     }
 
-    /// Zeroed entries; `None` without memory.
-    pub fn zeroed(len: usize) -> Option<Column<T>> {
-        let mut column = Column::new();
-        column.grow_to(len.max(1))?;
-        column.len = len;
-        Some(column)
-    }
-
     #[inline(always)]
     pub fn push(&mut self, value: T) -> bool {
         if self.len == self.capacity && self.grow_to(self.len + 1).is_none() {
             return false;
         }
-        // SAFETY: the mapping has room for `capacity` entries, and there is one more than `len`.
+        // SAFETY: the mapping holds `capacity` entries, which is more than `len`.
         unsafe { self.memory.add(self.len).write(value) };
         self.len += 1;
         true
     }
 
-    /// The same, if `really`, without a branch that the processor would have to guess.
+    /// Pushes the value if `condition` is true, without a branch that the processor would have to predict.
     #[inline(always)]
-    pub fn push_if(&mut self, value: T, really: bool) -> bool {
+    pub fn push_if(&mut self, value: T, condition: bool) -> bool {
         if self.len == self.capacity && self.grow_to(self.len + 1).is_none() {
             return false;
         }
-        // SAFETY: as above; what is written behind the last entry is not one.
+        // SAFETY: as in `push`; a value written after the last entry does not become one.
         unsafe { self.memory.add(self.len).write(value) };
-        self.len += usize::from(really);
-        true
-    }
-
-    /// Appends zeros; `false` without memory. Only for columns that never shrink: new memory is zeroed by the kernel.
-    pub fn extend_zeroed(&mut self, n_entries: usize) -> bool {
-        let len = self.len + n_entries;
-        if len > self.capacity && self.grow_to(len).is_none() {
-            return false;
-        }
-        self.len = len;
+        self.len += usize::from(condition);
         true
     }
 
@@ -81,7 +76,7 @@ impl<T: Copy> Column<T> {
         Some(last)
     }
 
-    /// Leaves out the first entries.
+    /// Removes the first entries.
     pub fn remove_first(&mut self, n_entries: usize) {
         let n_entries = n_entries.min(self.len);
         self.copy_within(n_entries.., 0);
@@ -102,7 +97,7 @@ impl<T: Copy> Column<T> {
         let memory = if self.capacity == 0 {
             sys::map_private(bytes)
         } else {
-            // SAFETY: the range is a mapping of this column's, and nobody keeps an address in it while it grows.
+            // SAFETY: the range is this column's mapping, and `&mut self` rules out other references to it.
             unsafe {
                 sys::remap(
                     self.memory.as_ptr().cast(),
@@ -113,7 +108,7 @@ impl<T: Copy> Column<T> {
         };
         let mapped = NonNull::new(memory.cast())?;
         if bytes >= LARGE {
-            // SAFETY: the mapping has just been made, and is this column's.
+            // SAFETY: the mapping has just been made and belongs to this column.
             unsafe { sys::prefer_large_pages(memory, bytes) };
         }
         own_memory::add(bytes - old_bytes_mapped::<T>(self.capacity));
@@ -123,7 +118,27 @@ impl<T: Copy> Column<T> {
     }
 }
 
-/// The bytes that were mapped for so many entries: whole pages.
+impl<T: Zeroable> Column<T> {
+    /// Returns a column of zeroed entries; `None` without memory.
+    pub fn zeroed(len: usize) -> Option<Column<T>> {
+        let mut column = Column::new();
+        column.grow_to(len.max(1))?;
+        column.len = len;
+        Some(column)
+    }
+
+    /// Appends zeroed entries; `false` without memory. Only for columns that never shrink: the kernel zeroes new memory.
+    pub fn extend_zeroed(&mut self, n_entries: usize) -> bool {
+        let len = self.len + n_entries;
+        if len > self.capacity && self.grow_to(len).is_none() {
+            return false;
+        }
+        self.len = len;
+        true
+    }
+}
+
+/// Returns the bytes that were mapped for this capacity: whole pages.
 fn old_bytes_mapped<T>(capacity: usize) -> usize {
     (capacity * size_of::<T>()).next_multiple_of(sys::page_len() as usize)
 }
@@ -133,8 +148,8 @@ impl<T: Copy> Deref for Column<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: the first `len` entries were written, or zeroed by the kernel for types made of numbers; without a
-        // mapping there are none.
+        // SAFETY: the first `len` entries were written, or zeroed by the kernel and of a `Zeroable` type. Without a
+        // mapping `len` is 0, and the dangling address is aligned.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.len) }
     }
 }
@@ -152,7 +167,7 @@ impl<T: Copy> Drop for Column<T> {
         if self.capacity != 0 {
             let bytes = old_bytes_mapped::<T>(self.capacity);
             own_memory::remove(bytes);
-            // SAFETY: the mapping is this column's, and it ends here.
+            // SAFETY: the mapping belongs to this column, and nothing refers to it any more.
             unsafe { sys::unmap(self.memory.as_ptr().cast(), bytes) };
         }
     }
@@ -163,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_stay_while_the_column_grows() {
+    fn entries_keep_their_values_while_the_column_grows() {
         let mut column = Column::new();
         for number in 0..200_000_u64 {
             assert!(column.push(number * 3));

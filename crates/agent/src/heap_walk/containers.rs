@@ -1,18 +1,20 @@
-//! What lists, tuples, dicts and arrays refer to, read where they keep it, and what a dict's entries are called.
+//! References of lists, tuples, dicts and arrays, read from the objects, and the labels of a dict's entries.
 
 use heaptide_capture::heap::{EdgeType, Label};
 
 use super::output::Output;
-use super::reader::Reader;
-use super::sizes::{array, array_bytes};
+use super::reader::{Reader, word_at};
+use super::sizes::array_bytes;
 use super::walk::Walk;
+use crate::cpython::offsets::{numpy_array, object};
+use crate::cpython::references::Object;
 
-/// Elements of a list or tuple that are found at once.
+/// Items of a list or tuple that are added at once.
 const MANY: usize = 32;
 
 impl<O: Output> Walk<'_, O> {
-    /// Finds some more elements of a long list; `false` if there are none left. What a census has found is looked through
-    /// while it is still in the processor's caches, so it does not find more than it can look at.
+    /// Adds some more items of a long list; `false` if none are left. A census scans what it adds while that is still in
+    /// the processor's caches, so it does not add more than fits there.
     pub(super) fn more_items(&mut self) -> bool {
         let Some((items, n_items)) = self.long.pop() else {
             return false;
@@ -22,94 +24,130 @@ impl<O: Output> Walk<'_, O> {
             self.failed |= !self.long.push((items + n_now * 8, n_items - n_now));
         }
         for index in 0..n_now {
-            let target = self.reader.word(items + index * 8);
+            // SAFETY: `items` stored the address of this many items of a live object.
+            let target = unsafe { Object::at(word_at(items + index * 8)) };
             self.edge(target, Label::new(EdgeType::Index, 0));
         }
         true
     }
 
+    /// Adds the items of a list, a tuple or an array.
+    ///
+    /// # Safety
+    /// At the address are this many references or nulls, which belong to a live object.
     #[inline(always)]
-    pub(super) fn items(&mut self, items: usize, n_items: usize) {
+    pub(super) unsafe fn items(&mut self, items: usize, n_items: usize) {
         if !O::REFERENCES && n_items > MANY {
             self.failed |= !self.long.push((items, n_items));
             return;
         }
         for index in 0..n_items {
-            let target = self.reader.word(items + index * 8);
+            // SAFETY: passed on from the caller.
+            let target = unsafe { Object::at(word_at(items + index * 8)) };
             self.edge(target, Label::new(EdgeType::Index, index as u32));
         }
     }
 
-    /// The keys and values of a dict, named by the keys.
+    /// Adds the keys and values of a dict, labelled by the keys.
+    ///
+    /// # Safety
+    /// The object is an instance of dict or of a subclass.
     #[inline(always)]
-    pub(super) fn dict_entries(&mut self, at: usize) {
+    pub(super) unsafe fn dict_entries(&mut self, dict: Object) {
         let reader = self.reader;
         if !O::REFERENCES {
-            reader.dict_entries(at, |key, value| {
-                self.add(key);
-                self.add(value);
-            });
+            // SAFETY: passed on from the caller.
+            unsafe {
+                reader.dict_entries(dict, |key, value| {
+                    self.add(key);
+                    self.add(value);
+                });
+            }
             return;
         }
         let mut position = 0;
-        reader.dict_entries(at, |key, value| {
+        let with = |key, value| {
             let label = self.key_label(key, position);
-            self.edge(key, Label::new(EdgeType::KeyOf, position));
-            self.edge(value, label);
+            self.edge(Some(key), Label::new(EdgeType::KeyOf, position));
+            self.edge(Some(value), label);
             position = position.saturating_add(1);
-        });
+        };
+        // SAFETY: passed on from the caller.
+        unsafe { reader.dict_entries(dict, with) };
     }
 
     #[inline(always)]
-    pub(super) fn key_label(&mut self, key: usize, position: u32) -> Label {
+    pub(super) fn key_label(&mut self, key: Object, position: u32) -> Label {
         let reader = self.reader;
         let key_type = reader.type_of(key);
         if key_type == reader.known.unicode {
             return Label::new(EdgeType::Key, self.names.of_object(reader, key));
         }
         if key_type == reader.known.long {
-            if let Some(number) = small_number(reader, key) {
+            // SAFETY: the key is an `int`.
+            if let Some(number) = unsafe { small_number(reader, key) } {
                 return Label::new(EdgeType::NumberKey, number);
             }
         }
         Label::new(EdgeType::Item, position)
     }
 
-    /// References of an object that the collector does not follow, by the fields that are known of it.
-    pub(super) fn fields(&mut self, type_number: u32, at: usize) {
+    /// Adds the references of an object that the collector does not follow, by the known fields of its type.
+    ///
+    /// # Safety
+    /// `type_number` is that of the object's type.
+    pub(super) unsafe fn fields(&mut self, type_number: u32, object: Object) {
         for position in 0..self.types[type_number as usize].fields.len() {
             let field = self.types[type_number as usize].fields[position];
-            let target = self.reader.word(at + field.offset);
+            // SAFETY: the fields of a type are references or null.
+            let target = unsafe { self.reader.reference(object, field.offset) };
             self.edge(target, field.label);
         }
     }
 
-    /// What a numpy array refers to: the collector does not follow arrays.
-    pub(super) fn array(&mut self, at: usize) {
+    /// Adds the references of a numpy array: the collector does not follow arrays.
+    ///
+    /// # Safety
+    /// The object is a numpy array.
+    pub(super) unsafe fn array(&mut self, array: Object) {
         let reader = self.reader;
         let internal = |name| Label::new(EdgeType::Internal, name);
-        let description = reader.word(at + array::DESCRIPTION);
-        self.edge(
-            reader.word(at + array::BASE),
-            internal(self.internal.array_base),
-        );
+        // SAFETY: an array has these fields; base and description are references or null.
+        let (base, description, flags, data) = unsafe {
+            (
+                reader.reference(array, numpy_array::BASE),
+                reader.reference(array, numpy_array::DESCRIPTION),
+                reader.half(array, numpy_array::FLAGS),
+                reader.word(array, numpy_array::DATA),
+            )
+        };
+        self.edge(base, internal(self.internal.array_base));
         self.edge(description, internal(self.internal.dtype));
-        let contiguous = reader.half(at + array::FLAGS) & array::CONTIGUOUS != 0;
-        let data = reader.word(at + array::DATA);
-        if description == 0 || data == 0 || !contiguous {
+        let Some(description) = description else {
+            return;
+        };
+        if data == 0 || flags & numpy_array::CONTIGUOUS == 0 {
             return;
         }
-        if reader.half(description + array::TYPE_NUMBER) == array::OBJECTS {
-            if let Some(bytes) = array_bytes(reader, at) {
-                self.items(data, bytes / 8);
+        // SAFETY: the description has the number of the element type. If the elements are objects, a contiguous array
+        // that owns them has as many references or nulls as its bytes say.
+        unsafe {
+            if reader.half(description, numpy_array::TYPE_NUMBER) == numpy_array::OBJECTS {
+                if let Some(bytes) = array_bytes(reader, array) {
+                    self.items(data, bytes / 8);
+                }
             }
         }
     }
 }
 
-/// The value of a whole number that is neither negative nor large.
-fn small_number(reader: &Reader, at: usize) -> Option<u32> {
-    let size = reader.size(at);
+/// Returns the value of an `int` that is neither negative nor large.
+///
+/// # Safety
+/// The object is an `int`.
+unsafe fn small_number(reader: &Reader, number: Object) -> Option<u32> {
+    // SAFETY: an `int` has its length here.
+    let size = unsafe { reader.size(number) };
     let n_digits = if reader.heap.tagged_numbers {
         // The two lowest bits are 0 for a positive number and 1 for zero.
         match size & 3 {
@@ -122,7 +160,9 @@ fn small_number(reader: &Reader, at: usize) -> Option<u32> {
     };
     match n_digits {
         0 => Some(0),
-        1 => Some(reader.half(at + 24)).filter(|number| *number <= Label::MAX_NUMBER),
+        // SAFETY: it has one digit.
+        1 => Some(unsafe { reader.half(number, object::LONG_DIGITS) })
+            .filter(|number| *number <= Label::MAX_NUMBER),
         _ => None,
     }
 }

@@ -1,24 +1,27 @@
-//! How a census looks through what it finds: objects of a type together. What is known of the type is asked for once, the
-//! processor takes the same way through the code many times over, and what one object keeps beside it is fetched while
-//! another is looked at. In which order objects come does not matter, nor what led to them.
+//! How a census scans objects: in batches of one type.
+//!
+//! It reads the facts of a type once per batch, the processor takes the same path through the code many times, and the
+//! contents of one object are prefetched while another is scanned. The order of objects does not matter, and neither
+//! does what led to them.
 
 use heaptide_capture::heap::Label;
 
-use super::column::Column;
+use super::column::{Column, Zeroable};
 use super::output::{Facts, Output};
 use super::prefetch::{FETCH_OBJECT, fetch_object};
 use super::sizes::bytes_of_all;
 use super::types::{Scan, Special};
 use super::visited::{Handle, Refused};
 use super::walk::{Full, Walk};
-use crate::cpython::heap_layout::object;
+use crate::cpython::offsets::object;
+use crate::cpython::references::{Object, Type};
 
-/// Objects of a type that are looked through together.
+/// Objects of one type that are scanned together.
 const BATCH: usize = 32;
-/// Types whose objects wait for others at the same time; a power of two.
+/// Batches that are filled at the same time; a power of two.
 const BATCHES: usize = 256;
-/// So many objects have been sorted before they are forgotten.
-const FORGET_FROM: usize = 1 << 12;
+/// Number of sorted objects from which on they are removed from the list.
+const REMOVE_FROM: usize = 1 << 12;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
@@ -26,22 +29,26 @@ pub struct Sum {
     pub bytes: u64,
 }
 
-/// Objects of one type that wait for others of it.
+/// Objects of one type that wait to be scanned.
 #[derive(Clone, Copy)]
 struct Batch {
-    /// Of the type; 0 as long as there is none.
+    /// 0 as long as the batch has no type.
     type_address: usize,
     type_number: u32,
     len: u32,
-    objects: [usize; BATCH],
+    /// The first `len` are addresses of objects of the type.
+    addresses: [usize; BATCH],
 }
 
-/// How many objects of each type, and their bytes.
+// SAFETY: a batch of zeros has no type and no objects.
+unsafe impl Zeroable for Batch {}
+
+/// The number of objects of each type, and their bytes.
 pub struct Sums {
     /// In the order of the walk's types.
     pub of_types: Vec<Sum>,
-    /// Objects that were found, those that were sorted into batches first.
-    found: Column<usize>,
+    /// Objects that were found; the first `n_sorted` were put into batches.
+    found: Column<Object>,
     n_sorted: usize,
     batches: Column<Batch>,
 }
@@ -60,14 +67,15 @@ impl Sums {
         self.found.bytes() + self.batches.bytes()
     }
 
-    /// The next objects to be sorted, but for so many.
-    fn next(&mut self, n_left: usize) -> Option<([usize; BATCH], usize)> {
+    /// Takes the next objects to be sorted, but leaves the last `n_left`.
+    #[inline(always)]
+    fn next(&mut self, n_left: usize) -> Option<([Object; BATCH], usize)> {
         let waiting = self.found.get(self.n_sorted..)?;
         let n_now = waiting.len().checked_sub(n_left)?.min(BATCH);
-        let mut now = [0; BATCH];
+        let mut now = [*waiting.first()?; BATCH];
         now[..n_now].copy_from_slice(&waiting[..n_now]);
         self.n_sorted += n_now;
-        if self.n_sorted >= FORGET_FROM && self.n_sorted * 2 >= self.found.len() {
+        if self.n_sorted >= REMOVE_FROM && self.n_sorted * 2 >= self.found.len() {
             self.found.remove_first(self.n_sorted);
             self.n_sorted = 0;
         }
@@ -88,9 +96,9 @@ impl Output for Sums {
     const REFERENCES: bool = false;
 
     #[inline(always)]
-    fn meet(&mut self, _: Handle, address: usize, new: bool) -> bool {
-        fetch_object(address);
-        self.found.push_if(address, new)
+    fn meet(&mut self, _: Handle, object: Object, new: bool) -> bool {
+        fetch_object(object);
+        self.found.push_if(object, new)
     }
 
     #[inline(always)]
@@ -118,10 +126,10 @@ impl Output for Sums {
     }
 
     #[inline(always)]
-    fn collected(walk: &mut Walk<'_, Sums>, address: usize) -> bool {
-        // It need not be fetched first: the collector's link in front of it has just been read.
-        match walk.visited.mark(address) {
-            Ok((_, true)) => walk.sort_in(address),
+    fn collected(walk: &mut Walk<'_, Sums>, object: Object) -> bool {
+        // No prefetch is needed: the link before the object has just been read.
+        match walk.visit(object) {
+            Ok((_, true)) => walk.sort_in(object),
             Ok((_, false)) | Err(Refused::NoObject) => {}
             Err(Refused::Full) => walk.failed = true,
         }
@@ -131,28 +139,28 @@ impl Output for Sums {
 }
 
 impl Walk<'_, Sums> {
-    /// Puts what was found to others of its type, but for so many, and looks through those that are enough.
+    /// Puts all found objects but the last `n_left` into the batch of their type, and scans full batches.
     fn sort_until(&mut self, n_left: usize) -> Result<(), Full> {
         while !self.failed {
             let Some((objects, n_objects)) = self.output.next(n_left) else {
                 return Ok(());
             };
-            for at in &objects[..n_objects] {
-                self.sort_in(*at);
+            for object in &objects[..n_objects] {
+                self.sort_in(*object);
             }
         }
         Err(Full)
     }
 
     #[inline(always)]
-    fn sort_in(&mut self, at: usize) {
-        let type_address = self.reader.type_of(at);
-        let number = (type_address >> 4 ^ type_address >> 13) % BATCHES;
+    fn sort_in(&mut self, object: Object) {
+        let type_ = self.reader.type_of(object);
+        let number = (type_.address() >> 4 ^ type_.address() >> 13) % BATCHES;
         let batch = &mut self.output.batches[number];
-        if batch.type_address != type_address {
-            return self.begin_batch(number, type_address, at);
+        if batch.type_address != type_.address() {
+            return self.begin_batch(number, type_, object);
         }
-        batch.objects[batch.len as usize % BATCH] = at;
+        batch.addresses[batch.len as usize % BATCH] = object.address();
         batch.len += 1;
         if batch.len as usize == BATCH {
             self.scan_batch(number);
@@ -160,17 +168,17 @@ impl Walk<'_, Sums> {
     }
 
     #[inline(never)]
-    fn begin_batch(&mut self, number: usize, type_address: usize, at: usize) {
+    fn begin_batch(&mut self, number: usize, type_: Type, object: Object) {
         self.scan_batch(number);
-        let type_number = self.known_type(type_address);
+        let type_number = self.known_type(type_);
         let batch = &mut self.output.batches[number];
-        batch.type_address = type_address;
+        batch.type_address = type_.address();
         batch.type_number = type_number;
-        batch.objects[0] = at;
+        batch.addresses[0] = object.address();
         batch.len = 1;
     }
 
-    /// Looks through the batches that are not full; `false` if there are none.
+    /// Scans the batches that are not full; `false` if all are empty.
     fn scan_partial_batches(&mut self) -> bool {
         let mut any = false;
         for number in 0..BATCHES {
@@ -183,73 +191,88 @@ impl Walk<'_, Sums> {
     #[inline(never)]
     fn scan_batch(&mut self, number: usize) {
         let batch = &mut self.output.batches[number];
-        let (type_number, objects) = (batch.type_number, batch.objects);
+        let (type_number, addresses) = (batch.type_number, batch.addresses);
         let n_objects = std::mem::take(&mut batch.len) as usize;
         if n_objects > 0 {
-            self.scan_objects(type_number, &objects[..n_objects.min(BATCH)]);
+            // SAFETY: `sort_in` and `begin_batch` stored the first `len` addresses, all of objects of this type. Nothing
+            // frees an object during the walk.
+            unsafe {
+                let objects = Object::list(&addresses[..n_objects.min(BATCH)]);
+                self.scan_objects(type_number, objects);
+            }
         }
     }
 
+    /// # Safety
+    /// `type_number` is that of the objects' type.
     #[inline(always)]
-    fn scan_objects(&mut self, type_number: u32, objects: &[usize]) {
+    unsafe fn scan_objects(&mut self, type_number: u32, objects: &[Object]) {
         let reader = self.reader;
         let entry = &self.types[type_number as usize];
         let (scan, special, own) = (entry.scan, entry.special, entry.own);
-        let flags = entry.flags;
-        for at in objects {
-            self.fetch_content(*at, scan, flags);
+        let (flags, is_gc) = (entry.flags, entry.is_gc);
+        for object in objects {
+            // SAFETY: `scan` and `flags` are those of the object's type.
+            unsafe { self.fetch_content(*object, scan, flags) };
         }
-        let mut bytes = bytes_of_all(reader, entry, objects);
-        match scan {
-            Scan::Leaf => {}
-            Scan::List => {
-                for at in objects {
-                    self.items(reader.word(at + object::LIST_ITEMS), reader.size(*at));
+        // SAFETY: `entry` describes the type of the objects.
+        let mut bytes = unsafe { bytes_of_all(reader, entry, objects) };
+        // SAFETY: `scan` is that of the objects' type, so they are lists, dicts and so on. An object that is not tracked
+        // may be incomplete, unless its type is the interpreter's own; only complete ones are traversed.
+        unsafe {
+            match scan {
+                Scan::Leaf => {}
+                Scan::List => {
+                    for object in objects {
+                        let items = reader.word(*object, object::LIST_ITEMS);
+                        self.items(items, reader.size(*object));
+                    }
                 }
-            }
-            Scan::Tuple => {
-                for at in objects {
-                    self.items(at + self.tuple_items, reader.size(*at));
+                Scan::Tuple => {
+                    for object in objects {
+                        let items = object.address() + self.tuple_items;
+                        self.items(items, reader.size(*object));
+                    }
                 }
-            }
-            Scan::Dict => {
-                for at in objects {
-                    self.dict_entries(*at);
+                Scan::Dict => {
+                    for object in objects {
+                        self.dict_entries(*object);
+                    }
                 }
-            }
-            Scan::Type => {
-                for at in objects {
-                    let entry = &self.types[type_number as usize];
-                    let collected = reader.is_collected(*at, entry.flags, entry.is_gc);
-                    self.type_references(type_number, *at, collected);
+                Scan::Type => {
+                    for object in objects {
+                        let collected = reader.is_collected(*object, flags, is_gc);
+                        self.type_references(type_number, Type::from_object(*object), collected);
+                    }
                 }
-            }
-            Scan::Fields => {
-                for at in objects {
-                    self.fields(type_number, *at);
+                Scan::Fields => {
+                    for object in objects {
+                        self.fields(type_number, *object);
+                    }
                 }
-            }
-            Scan::Instance => bytes += self.instances(type_number, objects),
-            Scan::Traverse => {
-                for at in objects {
-                    let entry = &self.types[type_number as usize];
-                    let collected = reader.is_collected(*at, entry.flags, entry.is_gc);
-                    // What is not tracked may not be whole yet, unless the interpreter itself made it.
-                    if collected && (own || reader.is_tracked(*at)) {
-                        bytes += self.traverse_object(type_number, *at);
+                Scan::Instance => bytes += self.instances(type_number, objects),
+                Scan::Traverse => {
+                    for object in objects {
+                        let collected = reader.is_collected(*object, flags, is_gc);
+                        if collected && (own || reader.is_tracked(*object)) {
+                            bytes += self.traverse_object(type_number, *object);
+                        }
                     }
                 }
             }
         }
-        for at in objects {
-            match special {
-                Special::Weak => {
-                    if let Some(handle) = self.visited.find(*at as u64) {
-                        self.weak_reference(handle, *at);
+        for object in objects {
+            // SAFETY: `special` is that of the objects' type: a weak reference, or a numpy array.
+            unsafe {
+                match special {
+                    Special::Weak => {
+                        if let Some(handle) = self.handle_of(*object) {
+                            self.weak_reference(handle, *object);
+                        }
                     }
+                    Special::Array => self.array(*object),
+                    _ => break,
                 }
-                Special::Array => self.array(*at),
-                _ => break,
             }
         }
         let objects = objects.len() as u64;

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use heaptide_capture::heap::{HeapSnapshot, RecordingPosition, write_heap};
 
-use super::{Proof, Wanted, walk};
+use super::{Proof, SnapshotOptions, walk};
 use crate::host::sys::KeepErrno;
 
 /// What can be said of a snapshot that was written.
@@ -110,7 +110,7 @@ pub struct Copy {
 /// # Safety
 /// As for [`walk`].
 pub unsafe fn walk_in_copy(
-    wanted: &Wanted,
+    options: &SnapshotOptions,
     proof: Proof,
     recording: Option<RecordingPosition>,
     file: File,
@@ -140,7 +140,7 @@ pub unsafe fn walk_in_copy(
         });
     }
     // SAFETY: passed on from the caller; the copy has the same interpreter in the same state.
-    let answer = match unsafe { walk(wanted, proof) } {
+    let answer = match unsafe { walk(options, proof) } {
         Ok(mut walked) => {
             walked.forked_from(parent, stood_still_ns);
             walked.recorded_at(recording);

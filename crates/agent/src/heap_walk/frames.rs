@@ -1,5 +1,5 @@
-//! Local variables of frames: of running ones as roots, read where the interpreter keeps them, and of generators and
-//! frame objects as names for what these refer to. No frame object is made.
+//! Local variables of frames: those of running frames as roots, and those of generators and frame objects as labels of
+//! the references that these report. The walk reads the interpreter's frames and creates no frame object.
 
 use std::ops::ControlFlow;
 
@@ -7,152 +7,164 @@ use heaptide_capture::heap::{EdgeType, Label, RootCategory};
 
 use super::names::NameTable;
 use super::output::Output;
-use super::reader::Reader;
+use super::reader::{Reader, word_at};
 use super::roots::Roots;
 use super::walk::Walk;
-use crate::cpython::heap_layout::{FrameStack, object, type_object};
+use crate::cpython::offsets::object;
+use crate::cpython::references::{Frame, Object};
 use crate::cpython::thread_frames;
 
-/// More locals than this has no function.
+/// No function has more local variables.
 const MAX_LOCALS: usize = 1 << 16;
-/// A stack of more values than this is none.
+/// A larger number of stack values is not valid.
 const MAX_STACK: usize = 1 << 20;
 
-/// Names of the local variables of a code object, in order.
-fn local_names(reader: &Reader, names: &mut NameTable, code: usize) -> Vec<u32> {
-    let items = reader.word(reader.known.tuple + type_object::BASIC_SIZE);
+/// Returns the items of the tuples that name all local variables of a code object, in order.
+///
+/// # Safety
+/// The object is a code object.
+unsafe fn local_name_objects(reader: &Reader, code: Object) -> Vec<Option<Object>> {
+    let items = reader.basic_size(reader.known.tuple);
     let mut all = Vec::new();
     for offset in reader.heap.code_local_names {
-        let tuple = reader.word(code + offset);
-        if tuple == 0 || reader.type_of(tuple) != reader.known.tuple {
-            continue;
-        }
-        for number in 0..reader.size(tuple).min(MAX_LOCALS) {
-            let name = reader.word(tuple + items + number * 8);
-            all.push(
-                if name != 0 && reader.type_of(name) == reader.known.unicode {
-                    names.of_object(reader, name)
-                } else {
-                    0
-                },
-            );
+        // SAFETY: a code object has here null or a reference. A tuple has a length and as many references.
+        unsafe {
+            let tuple = reader.reference(code, *offset);
+            let is_tuple = |tuple: &Object| reader.type_of(*tuple) == reader.known.tuple;
+            if let Some(tuple) = tuple.filter(is_tuple) {
+                let n_items = reader.size(tuple).min(MAX_LOCALS);
+                all.extend((0..n_items).map(|number| {
+                    Object::at(word_at(tuple.address() + items + number * 8))
+                        .filter(|name| reader.type_of(*name) == reader.known.unicode)
+                }));
+            }
         }
     }
     all
 }
 
-/// The string that is the name of a local variable; the interpreter interns all of them.
-pub fn name_of_local(reader: &Reader, code: usize, wanted: &str) -> Option<usize> {
-    let tuple = reader.word(code + reader.heap.code_local_names.first()?);
-    if tuple == 0 || reader.type_of(tuple) != reader.known.tuple {
-        return None;
-    }
-    let items = reader.word(reader.known.tuple + type_object::BASIC_SIZE);
-    let mut buffer = [0; 100];
-    (0..reader.size(tuple).min(MAX_LOCALS))
-        .map(|number| reader.word(tuple + items + number * 8))
-        .filter(|name| *name != 0 && reader.type_of(*name) == reader.known.unicode)
-        .find(|name| {
-            let text = reader.text(*name, &mut buffer);
-            text.is_some_and(|(text, _)| text == wanted)
-        })
+/// Returns the names of the local variables of a code object, in order.
+///
+/// # Safety
+/// The object is a code object.
+unsafe fn local_names(reader: &Reader, names: &mut NameTable, code: Object) -> Vec<u32> {
+    // SAFETY: passed on from the caller.
+    unsafe { local_name_objects(reader, code) }
+        .into_iter()
+        .map(|name| name.map_or(0, |name| names.of_object(reader, name)))
+        .collect()
 }
 
-/// An address from a word that may carry tags; 0 if it is none.
-#[inline]
-fn untagged(reader: &Reader, word: usize) -> usize {
-    let tags = reader.heap.frame_tag_bits;
-    if tags != 0 && word & tags == tags {
-        return 0; // a number
-    }
-    word & !tags
-}
-
-/// The value of a local variable in a frame.
-pub fn local(
+/// Returns the address of the value of a local variable, and the string that names it, which is interned.
+///
+/// # Safety
+/// The frame runs this code.
+pub unsafe fn local(
     reader: &Reader,
-    names: &mut NameTable,
-    frame: usize,
-    code: usize,
+    frame: Frame,
+    code: Object,
     wanted: &str,
-) -> Option<usize> {
-    let all = local_names(reader, names, code);
-    let number = all
-        .iter()
-        .position(|name| names.names.get(*name) == wanted)?;
-    let word = reader.word(frame + reader.heap.frame_locals + number * 8);
-    Some(untagged(reader, word))
+) -> Option<(usize, Object)> {
+    let mut buffer = [0; 100];
+    // SAFETY: `code` is the code object of the frame.
+    let names = unsafe { local_name_objects(reader, code) };
+    let number = names.iter().position(|name| {
+        let text = name.and_then(|name| reader.text(name, &mut buffer));
+        text.is_some_and(|(text, _)| text == wanted)
+    })?;
+    // SAFETY: the frame has a value for each name of its code.
+    let value = unsafe { reader.frame_value(frame, number) };
+    Some((value, names[number]?))
 }
 
 impl<O: Output> Walk<'_, O> {
-    pub(super) fn generator_locals(
+    /// Appends labels for the references of a generator, a coroutine or an asynchronous generator.
+    ///
+    /// # Safety
+    /// The object is one of these, and `type_number` is that of its type.
+    pub(super) unsafe fn generator_locals(
         &mut self,
         type_number: u32,
-        at: usize,
-        entries: &mut Vec<(usize, Label)>,
+        object: Object,
+        labels: &mut Vec<(usize, Label)>,
     ) {
         if self.reader.heap.frame_function.is_none() {
             return; // 3.10: a generator has a frame object
         }
-        let basic_size = self.types[type_number as usize].basic_size;
-        if let Some(frame) = (at + basic_size).checked_sub(self.reader.heap.frame_locals) {
-            self.known_locals(frame, entries);
+        // The basic size includes the fields of the frame, but not its locals.
+        let end = object.address() + self.types[type_number as usize].basic_size;
+        // SAFETY: from 3.11 on the frame of a generator is part of the object.
+        let frame = unsafe { Frame::at(end - self.reader.heap.frame_locals) };
+        if let Some(frame) = frame {
+            self.label_locals(frame, labels);
         }
     }
 
-    pub(super) fn frame_object_locals(&mut self, at: usize, entries: &mut Vec<(usize, Label)>) {
+    /// Appends labels for the references of a frame object.
+    ///
+    /// # Safety
+    /// The object is a frame object.
+    pub(super) unsafe fn frame_object_locals(
+        &mut self,
+        object: Object,
+        labels: &mut Vec<(usize, Label)>,
+    ) {
+        let at = object.address();
         if self.reader.heap.frame_function.is_none() {
-            self.known_locals(at, entries);
+            // SAFETY: in 3.10 the frame is the object.
+            if let Some(frame) = unsafe { Frame::at(at) } {
+                self.label_locals(frame, labels);
+            }
             return;
         }
-        // A frame object of its own keeps the frame behind its fields; others say nothing of theirs.
-        let frame = self.reader.word(at + object::FRAME_OBJECT_FRAME);
-        let basic_size = self.reader.word(self.reader.known.frame + 32);
+        // A frame object that outlived its call contains the frame, after its own fields. Others report nothing of
+        // their frame, which is still on the interpreter's stack.
+        // SAFETY: a frame object has the address of its frame here.
+        let frame = unsafe { self.reader.word(object, object::FRAME_OBJECT_FRAME) };
+        let basic_size = self.reader.basic_size(self.reader.known.frame);
         if frame > at && frame <= at + basic_size {
-            self.known_locals(frame, entries);
+            // SAFETY: the frame is part of the object.
+            if let Some(frame) = unsafe { Frame::at(frame) } {
+                self.label_locals(frame, labels);
+            }
         }
     }
 
-    /// Adds what a frame refers to, with names, if it is one that the object at hand has told of.
-    fn known_locals(&mut self, frame: usize, entries: &mut Vec<(usize, Label)>) {
+    /// Appends labels for the references of a frame, if the current object reported its code.
+    fn label_locals(&mut self, frame: Frame, labels: &mut Vec<(usize, Label)>) {
         let reader = self.reader;
-        let code = reader.word(frame + reader.layout.frame_code) & reader.layout.frame_code_mask;
-        // A finished frame may have the address of a code object that is gone; a live one has just been told.
-        if code == 0 || !self.referents.contains(&code) || reader.type_of(code) != reader.known.code
-        {
+        let address = reader.frame_code(frame);
+        // A finished frame may have the address of a code object that was freed; a reported one is alive.
+        let code = self.referents.iter().find(|one| one.address() == address);
+        let is_code = |code: &Object| reader.type_of(*code) == reader.known.code;
+        let Some(code) = code.copied().filter(is_code) else {
             return;
-        }
-        let fixed = [
-            (reader.word(frame + reader.heap.frame_namespace), "f_locals"),
-            (
-                reader
-                    .heap
-                    .frame_function
-                    .map_or(0, |offset| untagged(reader, reader.word(frame + offset))),
-                "function",
-            ),
-            (code, "f_code"),
-        ];
-        for (target, name) in fixed {
-            if target != 0 && self.referents.contains(&target) {
+        };
+        for (target, name) in [
+            (reader.frame_namespace(frame), "f_locals"),
+            (reader.frame_function(frame), "function"),
+            (address, "f_code"),
+        ] {
+            if self.referents.iter().any(|one| one.address() == target) {
                 let label = Label::new(EdgeType::Internal, self.names.of_text(name));
-                entries.push((target, label));
+                labels.push((target, label));
             }
         }
-        // The order in which objects tell of themselves differs from version to version.
+        // The order in which objects report these differs between versions.
         let referents = &self.referents;
-        entries.sort_by_key(|(target, _)| referents.iter().position(|one| one == target));
-        let names = local_names(reader, &mut self.names, code);
+        labels.sort_by_key(|(target, _)| referents.iter().position(|one| one.address() == *target));
+        // SAFETY: `code` is a code object.
+        let names = unsafe { local_names(reader, &mut self.names, code) };
         for (number, name) in names.iter().enumerate() {
-            let word = reader.word(frame + reader.heap.frame_locals + number * 8);
-            let target = untagged(reader, word);
+            // SAFETY: the frame runs this code, so it has a value for each name.
+            let target = unsafe { reader.frame_value(frame, number) };
             if target != 0 {
-                entries.push((target, Label::new(EdgeType::Local, *name)));
+                labels.push((target, Label::new(EdgeType::Local, *name)));
             }
         }
     }
 
-    /// The local variables of all running frames, as roots.
+    /// Adds the local variables of all running frames as roots.
     pub fn frame_roots(&mut self, roots: &mut Roots) {
         let reader = self.reader;
         let threads: Vec<usize> = reader.threads().collect();
@@ -161,50 +173,50 @@ impl<O: Output> Walk<'_, O> {
             // The oldest thread is the first.
             let thread = n_threads - position;
             let mut visit = |frame: usize, code: usize, _: u32| {
-                if code != 0 && reader.type_of(code) == reader.known.code {
-                    self.one_frame(roots, thread, frame, code);
+                // SAFETY: a running frame stays until its function returns, which needs the GIL, and keeps its code.
+                let (frame, code) = unsafe { (Frame::at(frame), Object::at(code)) };
+                if let (Some(frame), Some(code)) = (frame, code) {
+                    if reader.type_of(code) == reader.known.code {
+                        // SAFETY: the frame is running this code object.
+                        unsafe { self.add_frame(roots, thread, frame, code) };
+                    }
                 }
                 ControlFlow::Continue(())
             };
-            // SAFETY: the GIL is held, so the thread stands still, and the layout was proved.
+            // SAFETY: the GIL is held, so the thread does not run Python code, and the layout was proved.
             let _ = unsafe { thread_frames(&reader.layout, state, &mut visit) };
         }
     }
 
-    fn one_frame(&mut self, roots: &mut Roots, thread: usize, frame: usize, code: usize) {
+    /// Adds the references of one running frame as roots.
+    ///
+    /// # Safety
+    /// The frame is running this code object.
+    unsafe fn add_frame(&mut self, roots: &mut Roots, thread: usize, frame: Frame, code: Object) {
         let reader = self.reader;
         let mut buffer = [0; 200];
-        let name_at = reader
-            .layout
-            .code
-            .qualname
-            .unwrap_or(reader.layout.code.name);
-        let function = reader
-            .text(reader.word(code + name_at), &mut buffer)
-            .map_or("?", |(text, _)| text);
-        let function = format!("thread {thread}/{function}");
-        let Some(function_offset) = reader.heap.frame_function else {
-            // 3.10: the frame is an object, and tells of itself.
-            roots.add(self, RootCategory::Frame, &function, frame);
+        let code_layout = &reader.layout.code;
+        let name_offset = code_layout.qualname.unwrap_or(code_layout.name);
+        // SAFETY: a code object has a reference to its name.
+        let name = unsafe { reader.reference(code, name_offset) };
+        let name = name.and_then(|name| reader.text(name, &mut buffer));
+        let function = format!("thread {thread}/{}", name.map_or("?", |(text, _)| text));
+        if reader.heap.frame_function.is_none() {
+            // SAFETY: in 3.10 the frame is an object, and reports its references.
+            if let Some(frame) = unsafe { Object::at(frame.address()) } {
+                roots.add(self, RootCategory::Frame, &function, frame);
+            }
             return;
-        };
-        let fixed = [
-            (
-                untagged(reader, reader.word(frame + function_offset)),
-                "function",
-            ),
-            (reader.word(frame + reader.heap.frame_namespace), "f_locals"),
-            (
-                reader
-                    .heap
-                    .frame_object
-                    .map_or(0, |offset| reader.word(frame + offset)),
-                "frame",
-            ),
-            (code, "f_code"),
-        ];
-        for (target, name) in fixed {
-            if target != 0 {
+        }
+        // SAFETY: a running frame has references to these objects, and to its locals and stack values below.
+        let object = |address| unsafe { Object::at(address) };
+        for (target, name) in [
+            (reader.frame_function(frame), "function"),
+            (reader.frame_namespace(frame), "f_locals"),
+            (reader.frame_object(frame), "frame"),
+            (code.address(), "f_code"),
+        ] {
+            if let Some(target) = object(target) {
                 roots.add(
                     self,
                     RootCategory::Frame,
@@ -216,26 +228,22 @@ impl<O: Output> Walk<'_, O> {
         if !roots.read_locals {
             return;
         }
-        let names = local_names(reader, &mut self.names, code);
-        let first = frame + reader.heap.frame_locals;
+        // SAFETY: `code` is a code object.
+        let names = unsafe { local_names(reader, &mut self.names, code) };
         for (number, name) in names.iter().enumerate() {
-            let target = untagged(reader, reader.word(first + number * 8));
-            if target != 0 {
+            // SAFETY: the frame has a value for each name of its code.
+            if let Some(target) = object(unsafe { reader.frame_value(frame, number) }) {
                 let name = format!("{function}.{}", self.names.names.get(*name));
                 roots.add(self, RootCategory::Frame, &name, target);
             }
         }
-        let end = match reader.heap.frame_stack {
-            FrameStack::Unknown => 0,
-            FrameStack::Count(offset) => (reader.half(frame + offset) as i32).max(0) as usize,
-            FrameStack::Pointer(offset) => reader.word(frame + offset).saturating_sub(first) / 8,
-        };
-        if end > MAX_STACK {
+        let n_values = reader.n_frame_values(frame);
+        if n_values > MAX_STACK {
             return;
         }
-        for number in names.len()..end {
-            let target = untagged(reader, reader.word(first + number * 8));
-            if target != 0 {
+        for number in names.len()..n_values {
+            // SAFETY: the frame has this many values.
+            if let Some(target) = object(unsafe { reader.frame_value(frame, number) }) {
                 let name = format!("{function} value {}", number - names.len());
                 roots.add(self, RootCategory::Frame, &name, target);
             }

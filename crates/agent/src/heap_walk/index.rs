@@ -1,12 +1,12 @@
-//! From an address to the number of its object: four bytes a place, the addresses themselves stand in a column.
+//! A hash index from addresses to numbers: four bytes a slot. The addresses are in a column of the caller.
 
 use super::column::Column;
 
-/// Places at first; always a power of two.
+/// Slots of a new index; always a power of two.
 const FIRST: usize = 1 << 14;
 
 pub struct Index {
-    /// Number of an object plus one; 0 is free.
+    /// Number plus one; 0 marks a free slot.
     slots: Column<u32>,
     n_used: usize,
 }
@@ -21,12 +21,12 @@ impl Index {
 
     #[inline(always)]
     fn home(&self, address: u64) -> usize {
-        // Objects are aligned, so the lowest bits say nothing; multiplying spreads the rest to the top.
+        // Addresses are aligned, so the lowest bits are always 0; the multiplication spreads the others to the top.
         let hash = (address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (hash >> (64 - self.slots.len().trailing_zeros())) as usize
     }
 
-    /// The number of the object at an address.
+    /// Returns the number of an address.
     #[inline(always)]
     pub fn find(&self, addresses: &[u64], address: u64) -> Option<u32> {
         let mask = self.slots.len() - 1;
@@ -43,8 +43,8 @@ impl Index {
         }
     }
 
-    /// The number of the object at an address, which is `addresses.len()` if it is new, and whether it is. The caller
-    /// appends a new address to the column. `None` without memory.
+    /// Returns the number of an address, and whether it is new; a new number is `addresses.len()`. The caller appends a
+    /// new address to the column. Returns `None` without memory.
     #[inline(always)]
     pub fn find_or_add(&mut self, addresses: &[u64], address: u64) -> Option<(u32, bool)> {
         // Three quarters full at most.
@@ -70,7 +70,7 @@ impl Index {
 
     #[cold]
     fn grow(&mut self, addresses: &[u64]) -> Option<()> {
-        // The old places are given back first: they can be made again from the addresses.
+        // The old slots are freed first: the addresses are enough to fill the new ones.
         let len = self.slots.len() * 2;
         self.slots = Column::new();
         self.slots = Column::zeroed(len)?;
@@ -91,20 +91,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_address_keeps_its_number_while_the_table_grows() {
-        let mut table = Index::new().unwrap();
+    fn every_address_keeps_its_number_while_the_index_grows() {
+        let mut index = Index::new().unwrap();
         let mut addresses: Vec<u64> = Vec::new();
         for round in 0..2 {
             for number in 0..100_000_u64 {
                 let address = 0x7f00_0000_0000 + (number * 48) % (1 << 20) * 4096 + number * 16;
-                let (found, new) = table.find_or_add(&addresses, address).unwrap();
+                let (found, new) = index.find_or_add(&addresses, address).unwrap();
                 assert_eq!((u64::from(found), new), (number, round == 0));
                 if new {
                     addresses.push(address);
                 }
             }
         }
-        assert_eq!(table.find(&addresses, 8), None);
-        assert_eq!(table.find(&addresses, addresses[77]), Some(77));
+        assert_eq!(index.find(&addresses, 8), None);
+        assert_eq!(index.find(&addresses, addresses[77]), Some(77));
     }
 }

@@ -1,8 +1,9 @@
-//! The interpreter's table of interned strings: from 3.12 on it keeps some of them for ever, and no module leads to it.
+//! The interpreter's table of interned strings. From 3.12 on it keeps some strings alive for ever, and no module refers
+//! to it.
 //!
-//! It hangs somewhere in the interpreter's state. Once in a process that is searched, by a reader that trusts no address,
-//! for a dict as the table is one: under every string the string itself, and among them the name of a variable of
-//! ours, which nobody else has. Where nothing fits, walks go without it.
+//! The interpreter's state contains its address at an unknown offset. The first walk of a process searches the state,
+//! through the kernel, which checks every address. The table is a dict whose keys are their own values, and which
+//! contains the name of a variable that only Heaptide uses. If nothing matches, walks do without the table.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,48 +11,54 @@ use heaptide_capture::heap::{EdgeType, Label, Objects};
 
 use super::column::Column;
 use super::output::{Facts, Output};
-use super::reader::Reader;
+use super::reader::{Reader, word_at};
 use super::sizes::bytes_of;
 use super::visited::Handle;
 use super::walk::{Full, Walk};
-use crate::cpython::heap_layout::{dict_keys, object};
-use crate::cpython::memory::{Memory, Probed};
+use crate::cpython::memory::Probed;
+use crate::cpython::offsets::{dict_keys, object};
+use crate::cpython::references::Object;
 
-/// Where in the interpreter's state the table's address is.
+/// Offset of the table's address in the interpreter's state.
 static OFFSET: AtomicUsize = AtomicUsize::new(NOT_SEARCHED);
 const NOT_SEARCHED: usize = usize::MAX;
-const NOT_THERE: usize = usize::MAX - 1;
+const MISSING: usize = usize::MAX - 1;
 
-/// The state of an interpreter is shorter than this: 3.15's has less than half of it.
+/// The state of an interpreter is shorter; that of 3.15 has less than half of this.
 const MAX_STATE: usize = 1 << 20;
 const PAGE: usize = 4096;
-/// No program has addresses of more bits.
+/// No process has addresses with more bits.
 const ADDRESS_BITS: u32 = 48;
-/// The interpreter itself interns more strings than this.
+/// The interpreter itself interns more strings.
 const LEAST_STRINGS: usize = 100;
 const MAX_STRINGS: usize = 1 << 32;
-/// So many of the table's keys are asked whether they are strings.
-const N_ASKED: usize = 64;
+/// Keys of the table whose type is checked.
+const N_CHECKED: usize = 64;
 
-/// The address of the table, if it keeps strings alive and is found; `name` is a string that is known to be in it.
-pub fn table(reader: &Reader, name: usize) -> Option<usize> {
-    // Before 3.12 the table keeps nothing: a string leaves it when its last reference goes.
+/// The table: a dict.
+#[derive(Clone, Copy)]
+pub struct Table(Object);
+
+/// Returns the table if it keeps strings alive and can be found; `name` is a string that is known to be in it.
+pub fn table(reader: &Reader, name: Object) -> Option<Table> {
+    // Before 3.12 the table keeps nothing: a string is removed with its last reference.
     reader.heap.immortal?;
     let state = reader.interpreter();
     let offset = match OFFSET.load(Ordering::Relaxed) {
-        NOT_THERE => return None,
+        MISSING => return None,
         NOT_SEARCHED => {
-            let found = search(reader, state, name);
-            OFFSET.store(found.unwrap_or(NOT_THERE), Ordering::Relaxed);
-            found?
+            let offset = search(reader, state, name);
+            OFFSET.store(offset.unwrap_or(MISSING), Ordering::Relaxed);
+            offset?
         }
         offset => offset,
     };
-    let table = reader.word(state + offset);
-    (table != 0 && reader.type_of(table) == reader.known.dict).then_some(table)
+    // SAFETY: the state is alive, and has the table's address at this offset, as the search found.
+    let table = unsafe { Object::at(word_at(state + offset)) }?;
+    (reader.type_of(table) == reader.known.dict).then_some(Table(table))
 }
 
-fn search(reader: &Reader, state: usize, name: usize) -> Option<usize> {
+fn search(reader: &Reader, state: usize, name: Object) -> Option<usize> {
     let mut memory = Probed::open()?;
     let mut page = [0; PAGE];
     let mut at = state;
@@ -75,12 +82,13 @@ fn search(reader: &Reader, state: usize, name: usize) -> Option<usize> {
     None
 }
 
-/// Whether at an address is a live dict with itself under every string, and with this one; `None` if it cannot be read.
-fn is_table(memory: &mut Probed, reader: &Reader, at: usize, name: usize) -> Option<bool> {
-    if memory.word(at.checked_add(object::TYPE)?)? != reader.known.dict {
+/// Returns whether at an address is a live dict of strings that are their own values, this name among them; `None` if it
+/// cannot be read.
+fn is_table(memory: &mut Probed, reader: &Reader, at: usize, name: Object) -> Option<bool> {
+    if memory.word(at.checked_add(object::TYPE)?)? != reader.known.dict.address() {
         return Some(false);
     }
-    // The state also has dicts that were freed and are to be used again, and addresses of what is gone.
+    // The state also contains dicts that were freed for reuse, and addresses of freed objects.
     let is_whole = memory.half(at)? != 0 && memory.word(at + object::DICT_VALUES)? == 0;
     let keys = memory.word(at + object::DICT_KEYS)?;
     let only_strings = memory.byte(keys.checked_add(dict_keys::KIND)?)? == 1;
@@ -91,7 +99,7 @@ fn is_table(memory: &mut Probed, reader: &Reader, at: usize, name: usize) -> Opt
         return Some(false);
     }
     let entries = keys.checked_add(dict_keys::INDICES + (1 << index_log))?;
-    let (mut has_name, mut n_asked) = (false, 0);
+    let (mut has_name, mut n_checked) = (false, 0);
     let mut some = [0; PAGE];
     for begin in (0..n_entries * 16).step_by(PAGE) {
         let some = some.get_mut(..PAGE.min(n_entries * 16 - begin))?;
@@ -104,10 +112,10 @@ fn is_table(memory: &mut Probed, reader: &Reader, at: usize, name: usize) -> Opt
                 return Some(false);
             }
             let key = usize::from_ne_bytes(key.try_into().ok()?);
-            has_name |= key == name;
-            if key != 0 && n_asked < N_ASKED {
-                n_asked += 1;
-                if memory.word(key.checked_add(object::TYPE)?)? != reader.known.unicode {
+            has_name |= key == name.address();
+            if key != 0 && n_checked < N_CHECKED {
+                n_checked += 1;
+                if memory.word(key.checked_add(object::TYPE)?)? != reader.known.unicode.address() {
                     return Some(false);
                 }
             }
@@ -116,50 +124,59 @@ fn is_table(memory: &mut Probed, reader: &Reader, at: usize, name: usize) -> Opt
     Some(has_name)
 }
 
-/// Strings that the table keeps for ever, with their positions there, as far as they are wanted. The others are mortal:
-/// whoever else holds them keeps them, and the table does not count.
+/// Returns the strings that the table keeps for ever, with their positions there, as far as they are wanted. The other
+/// strings are mortal: the table does not own a reference to them.
 pub fn kept(
     reader: &Reader,
-    table: usize,
-    mut wanted: impl FnMut(usize) -> bool,
-) -> Result<Column<(usize, u32)>, Full> {
+    table: Table,
+    mut wanted: impl FnMut(Object) -> bool,
+) -> Result<Column<(Object, u32)>, Full> {
     let mut strings = Column::new();
     let (mut position, mut has_room) = (0_u32, true);
-    reader.dict_entries(table, |string, _| {
+    let with = |string, _| {
         if wanted(string) && reader.references(string).is_none() {
             has_room &= strings.push((string, position));
         }
         position = position.saturating_add(1);
-    });
+    };
+    // SAFETY: the table is a dict.
+    unsafe { reader.dict_entries(table.0, with) };
     if has_room { Ok(strings) } else { Err(Full) }
 }
 
-/// Keeps the walk from looking through the table when it comes upon it: the collector shows it from 3.14 on.
-pub fn reserve<O: Output>(walk: &mut Walk<'_, O>, table: usize) -> Result<(), Full> {
-    match walk.visited.mark(table) {
+/// Keeps the walk from scanning the table when it meets it: from 3.14 on the collector reports it.
+pub fn reserve<O: Output>(walk: &mut Walk<'_, O>, table: Table) -> Result<(), Full> {
+    match walk.visit(table.0) {
         Ok(_) => Ok(()),
         Err(_) => Err(Full),
     }
 }
 
-/// Adds the table, which was reserved, with references to these strings of it and to no other, so that it does not hold
-/// what has another holder.
+/// Adds the reserved table with references to these strings and to no others, so that it does not appear to hold strings
+/// that have another holder.
 pub fn add<O: Output>(
     walk: &mut Walk<'_, O>,
-    table: usize,
-    strings: &Column<(usize, u32)>,
+    table: Table,
+    strings: &Column<(Object, u32)>,
 ) -> Result<Handle, Full> {
-    let handle = walk.visited.find(table as u64).ok_or(Full)?;
+    let handle = walk.handle_of(table.0).ok_or(Full)?;
     walk.failed |= !walk.output.begin_with(handle);
     for (string, position) in strings.iter() {
-        walk.edge(*string, Label::new(EdgeType::KeyOf, *position));
+        walk.edge(Some(*string), Label::new(EdgeType::KeyOf, *position));
     }
     let reader = walk.reader;
     let type_number = walk.type_number(reader.known.dict);
-    let tracked = reader.is_tracked(table);
+    // SAFETY: the table is a dict, which has a collector's header.
+    let (tracked, bytes) = unsafe {
+        let entry = &walk.types[type_number as usize];
+        (
+            reader.is_tracked(table.0),
+            bytes_of(reader, entry, table.0, true),
+        )
+    };
     walk.failed |= !walk.output.end(Facts {
         type_number,
-        bytes: bytes_of(reader, &walk.types[type_number as usize], table, true),
+        bytes,
         extra: 0,
         usual_extra: 0,
         flags: if tracked { Objects::TRACKED } else { 0 },

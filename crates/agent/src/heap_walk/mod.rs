@@ -1,28 +1,37 @@
-//! Every Python object of this process, without making one: the heap walk.
+//! The heap walk: finds every Python object of this process without creating one.
 //!
-//! In reading order: [`roots`] is where it begins ([`interned`] where it ends), [`walk`] goes from object to object, and [`visited`] knows which it has
-//! met; [`containers`], [`traverse`], [`type_objects`] and [`frames`] are what objects refer to, [`types`] what is known of each
-//! type, [`sizes`] how large objects are. For a [`census`] objects of a type are looked through [`count`], and sums are
-//! kept; for a snapshot they are looked through in [`prefetch`], and [`output`] keeps columns, of which [`renumber`] and
-//! [`assemble`] make what `capture::heap` describes, and [`file`] writes it. [`reader`] is the only way to the interpreter:
-//! reading words, and the few functions that make no object. The GIL is held from the first look to the last, so nothing
-//! changes meanwhile; names and columns are in memory of our own.
+//! | module | task |
+//! |---|---|
+//! | [`roots`], [`interned`] | where the walk starts, and the table of interned strings, where it ends |
+//! | [`walk`], [`visited`] | from object to object; the set of objects that it met |
+//! | [`containers`], [`traverse`], [`attributes`], [`type_objects`], [`frames`] | the references of an object |
+//! | [`types`], [`fields`], [`sizes`] | the facts of a type, the labels of its fields, the size of an object |
+//! | [`count`], [`census`] | for a census: objects in batches of one type, sums |
+//! | [`prefetch`], [`output`], [`previews`] | for a snapshot: objects in the order of finding, columns, short values |
+//! | [`renumber`], [`assemble`], [`file`] | from columns to a snapshot as `capture::heap` describes it, and into a file |
+//! | [`reader`], [`known`], [`proof`] | reads of the interpreter's memory, and how they are proved |
 //!
-//! Absent here, on purpose: references taken, Python code run, `__dict__`s or frames made, and waiting.
+//! The calling thread holds the GIL during the whole walk, so nothing changes meanwhile. Names and columns are in
+//! Heaptide's own memory. The walk takes no references, runs no Python code, creates no `__dict__` or frame object, and
+//! does not wait.
 
 mod assemble;
+mod attributes;
 pub mod census;
 mod column;
 mod containers;
 mod count;
+mod fields;
 pub mod file;
 mod frames;
 mod index;
 mod interned;
+mod known;
 mod names;
 mod output;
 mod prefetch;
 mod previews;
+mod proof;
 mod reader;
 mod renumber;
 mod roots;
@@ -38,20 +47,23 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use heaptide_capture::heap::{HeapHeader, HeapSnapshot, RecordingPosition, Root};
 
-use crate::cpython::heap_layout::{HeapLayout, type_object};
+use crate::cpython::heap_layout::HeapLayout;
 use crate::cpython::interpreter;
+use crate::cpython::offsets::TypeField;
 use crate::cpython::{Symbols, Unsupported};
 use census::Census;
 use count::Sums;
+use known::Known;
 use output::{Columns, Output};
-use reader::{Known, Reader};
+pub use proof::Proof;
+use reader::Reader;
 use roots::Roots;
 use walk::{Full, Walk, WalkResult};
 
-/// What is wanted of a walk.
+/// Options of a snapshot.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
-    /// Short texts of what objects hold.
+pub struct SnapshotOptions {
+    /// Whether to store previews: short texts of values.
     pub values: bool,
     /// Patterns of names and values that must not be shown.
     pub redact: Vec<String>,
@@ -59,17 +71,6 @@ pub struct Wanted {
     pub command: Vec<String>,
     pub executable: String,
     pub host: String,
-}
-
-/// Objects whose inside the caller knows, by which the walk's reading is proved.
-#[derive(Clone, Copy, Debug)]
-pub struct Proof {
-    /// The value of the variable `heaptide_token` in the calling Python function.
-    pub token: usize,
-    /// An instance with the attributes `first` and `second`, in this order, and their values.
-    pub instance: usize,
-    pub first: usize,
-    pub second: usize,
 }
 
 #[derive(Debug)]
@@ -83,7 +84,7 @@ impl fmt::Display for WalkError {
         match self {
             WalkError::Interpreter(unsupported) => unsupported.fmt(out),
             WalkError::NoMemory => out.write_str(
-                "the heap could not be walked: the process may not take the memory it needs; raise its limit",
+                "cannot walk the heap: the process may not allocate the memory it needs; raise its limit",
             ),
         }
     }
@@ -101,7 +102,7 @@ impl From<Unsupported> for WalkError {
     }
 }
 
-/// What was found, before it is put in order.
+/// The result of a walk, before it is assembled.
 pub struct Walked {
     result: WalkResult,
     roots: Vec<Root>,
@@ -109,7 +110,7 @@ pub struct Walked {
     redact: Vec<String>,
 }
 
-/// Learns how to read this interpreter; the first time takes a moment and may make objects, so it comes before the walk.
+/// Determines how to read this interpreter. The first call takes a moment and may create objects, so it precedes the walk.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
@@ -120,15 +121,14 @@ pub unsafe fn prepare() -> Result<(), WalkError> {
     Ok(())
 }
 
-/// An interpreter that stands still, and what of it can be read.
+/// A paused interpreter, and the parts of it that can be read.
 struct Reading {
     reader: Reader,
-    /// Attributes that instances keep without a dict.
+    /// Whether attributes can be read that instances store without a dict.
     inline_values: bool,
-    /// Local variables of running functions.
+    /// Whether local variables of running functions can be read.
     locals: bool,
-    /// The table of interned strings, where it keeps any alive.
-    interned: Option<usize>,
+    interned: Option<interned::Table>,
     notes: Vec<String>,
 }
 
@@ -137,32 +137,38 @@ impl Reading {
     /// As for [`walk`]; the calling thread holds the GIL as long as the value is used.
     unsafe fn new(proof: Proof) -> Result<Reading, WalkError> {
         let layout = *interpreter::layout().ok_or(Unsupported::CheckFailed {
-            what: "the interpreter is not known yet",
+            what: "the interpreter was not prepared",
         })?;
         let (major, minor) = layout.version;
         let heap = HeapLayout::of(layout.version).ok_or(Unsupported::Version { major, minor })?;
         let known = Known::resolve()?;
-        // SAFETY: the GIL is held until the walk is over, and the layout was proved when it was prepared.
+        // SAFETY: the caller holds the GIL until the walk is over, which runs no Python code. The layout was proved when
+        // the interpreter was prepared, and `heap` is that of the same version.
         let mut reader = unsafe { Reader::new(layout, heap, known) };
-        if reader.word(known.type_type + 32) != heap.heap_type_size {
+        if reader.basic_size(known.type_type) != heap.heap_type_size {
             Err(Unsupported::ForeignBuild {
                 what: "its types have another size",
             })?;
         }
-        reader.class_traverse = reader.word(reader.type_of(proof.instance) + type_object::TRAVERSE);
+        // SAFETY: the caller keeps the objects of the proof alive.
+        let objects = unsafe { proof.objects() };
+        let (mut inline_values, mut name) = (false, None);
+        if let Some((instance, token)) = objects {
+            let class = reader.type_of(instance);
+            reader.class_traverse = reader.type_field(class, TypeField::Traverse);
+            inline_values = proof::attributes(&reader, instance, proof);
+            name = proof::locals(&reader, token);
+        }
         let mut reading = Reading {
-            inline_values: proof::attributes(&reader, proof),
-            locals: false,
-            interned: None,
+            inline_values,
+            locals: name.is_some(),
+            interned: name.and_then(|name| interned::table(&reader, name)),
             reader,
             notes: Vec::new(),
         };
-        if let Some(name) = proof::locals(&reading.reader, proof) {
-            reading.locals = true;
-            reading.interned = interned::table(&reading.reader, name);
-        }
         if !reading.inline_values {
-            reading.note("the names of attributes that are kept without a dict could not be read");
+            reading
+                .note("the names of attributes that are stored without a dict could not be read");
         }
         if !reading.locals {
             reading.note("the local variables of running functions could not be read");
@@ -183,11 +189,11 @@ impl Reading {
     }
 }
 
-/// Said where the collector could not be asked.
-const NOT_ALL: &str = "objects that no root leads to could not be looked for";
+/// The note of a walk for which the collector did not report its objects.
+const NOT_ALL: &str = "objects that no root leads to could not be found";
 
-/// Goes through all objects: from the roots, then what the collector knows besides, then what only weak references lead
-/// to. Returns how many objects the roots led to.
+/// Finds all objects: from the roots, then those that only the collector knows, then those that only weak references
+/// lead to. Returns the number of objects that the roots led to.
 fn find_all(
     walk: &mut Walk<'_, Columns>,
     roots: &mut Roots,
@@ -196,16 +202,16 @@ fn find_all(
     roots.reserve(walk)?;
     roots.begin(walk);
     Output::run(walk)?;
-    let n_led_to = walk.output.found.len();
+    let n_reached = walk.output.found.len();
     if !roots.add_collected(walk)? {
         notes.push(NOT_ALL.to_owned());
     }
     roots.add_weak(walk)?;
-    Ok(n_led_to)
+    Ok(n_reached)
 }
 
-/// The same objects, where it does not matter what led to them: in the order in which the collector has them, which is
-/// the order of making, they lie close together.
+/// Counts the same objects. What led to them does not matter, so the collector's comes first: it has objects in the
+/// order of creation, in which they lie close together.
 fn count_all(
     walk: &mut Walk<'_, Sums>,
     roots: &mut Roots,
@@ -221,11 +227,11 @@ fn count_all(
     roots.add_interned(walk)
 }
 
-/// Walks the heap. The program stands still until it returns.
+/// Walks the heap for a snapshot. The program is paused until it returns.
 ///
 /// # Safety
 /// The calling thread holds the GIL and was called from a Python function; the objects of `proof` are alive.
-pub unsafe fn walk(wanted: &Wanted, proof: Proof) -> Result<Walked, WalkError> {
+pub unsafe fn walk(options: &SnapshotOptions, proof: Proof) -> Result<Walked, WalkError> {
     let begun = Instant::now();
     // SAFETY: passed on from the caller.
     let mut reading = unsafe { Reading::new(proof)? };
@@ -234,23 +240,23 @@ pub unsafe fn walk(wanted: &Wanted, proof: Proof) -> Result<Walked, WalkError> {
         &reading.reader,
         Columns::new(),
         reading.inline_values,
-        wanted.values,
+        options.values,
     )?;
-    let n_led_to = find_all(&mut walk, &mut roots, &mut reading.notes)?;
+    let n_reached = find_all(&mut walk, &mut roots, &mut reading.notes)?;
     roots.static_types(&mut walk);
-    roots.classify_unreached(&mut walk, n_led_to)?;
+    roots.classify_unreached(&mut walk, n_reached)?;
     let time = SystemTime::now().duration_since(UNIX_EPOCH);
     let walk_ns = begun.elapsed().as_nanos() as u64;
     let header = HeapHeader {
         pid: std::process::id(),
-        python_version: wanted.python_version,
+        python_version: options.python_version,
         taken_unix_ns: time.map_or(0, |time| time.as_nanos() as u64),
         stood_still_ns: walk_ns,
         walk_ns,
         walker_bytes: walk.bytes() + walk.output.bytes() as u64,
-        command: wanted.command.clone(),
-        executable: wanted.executable.clone(),
-        host: wanted.host.clone(),
+        command: options.command.clone(),
+        executable: options.executable.clone(),
+        host: options.host.clone(),
         notes: reading.notes,
         ..HeapHeader::default()
     };
@@ -258,11 +264,11 @@ pub unsafe fn walk(wanted: &Wanted, proof: Proof) -> Result<Walked, WalkError> {
         result: walk.into_result(),
         roots: roots.found,
         header,
-        redact: wanted.redact.clone(),
+        redact: options.redact.clone(),
     })
 }
 
-/// Counts every object of this process. The program stands still until it returns.
+/// Counts every object of this process. The program is paused until it returns.
 ///
 /// # Safety
 /// As for [`walk`].
@@ -284,12 +290,12 @@ pub unsafe fn census(proof: Proof) -> Result<Census, WalkError> {
     })
 }
 
-// SAFETY: addresses in it are numbers that nobody follows any more, and its memory is its own; the interpreter is not
-// asked again.
+// SAFETY: the references in it are only compared as numbers from here on, since reads need a `Reader`. It owns its
+// memory.
 unsafe impl Send for Walked {}
 
 impl Walked {
-    /// The walk was done in a forked copy of this process, which stood still for so long.
+    /// Notes that a forked copy of this process did the walk, and how long the process was paused.
     pub fn forked_from(&mut self, pid: u32, stood_still_ns: u64) {
         self.header.pid = pid;
         self.header.forked = true;
@@ -300,64 +306,10 @@ impl Walked {
         self.header.recording = position;
     }
 
-    /// Puts everything in order. Needs no GIL.
+    /// Assembles the snapshot. Needs no GIL.
     pub fn into_snapshot(self) -> HeapSnapshot {
         let mut snapshot = assemble::snapshot(self.result, self.roots, self.header);
         previews::redact(&mut snapshot, &self.redact);
         snapshot
-    }
-}
-
-mod proof {
-    //! Whether the walk reads frames and instances as the interpreter means them.
-
-    use super::frames;
-    use super::names::NameTable;
-    use super::reader::Reader;
-    use super::traverse::attributes_of;
-    use super::types::TypeEntry;
-    use crate::cpython::thread_frames;
-    use std::ops::ControlFlow;
-
-    const VARIABLE: &str = "heaptide_token";
-
-    /// The name of the caller's variable, if this holds what the caller says.
-    pub fn locals(reader: &Reader, proof: super::Proof) -> Option<usize> {
-        let mut names = NameTable::new()?;
-        let mut found = None;
-        let mut visit = |frame: usize, code: usize, _: u32| {
-            if frames::local(reader, &mut names, frame, code, VARIABLE) == Some(proof.token) {
-                found = frames::name_of_local(reader, code, VARIABLE);
-            }
-            ControlFlow::Break(())
-        };
-        // SAFETY: the GIL is held, the thread is the calling one, and the layout was proved.
-        let walked = unsafe {
-            thread_frames(
-                &reader.layout,
-                crate::cpython::interpreter::thread_state(),
-                &mut visit,
-            )
-        };
-        walked.ok().and(found)
-    }
-
-    /// The attributes of the instance are where the layout says, or it has a dict, as all had before 3.11.
-    pub fn attributes(reader: &Reader, proof: super::Proof) -> bool {
-        use crate::cpython::heap_layout::InlineValues;
-        if reader.heap.inline_values == InlineValues::None {
-            return true;
-        }
-        let Some(mut names) = NameTable::new() else {
-            return false;
-        };
-        let entry = TypeEntry::of(reader, &mut names, reader.type_of(proof.instance));
-        let mut entries = Vec::new();
-        attributes_of(reader, &entry, proof.instance, &mut entries);
-        let read: Vec<(usize, &str)> = entries
-            .iter()
-            .map(|(value, label)| (*value, names.names.get(label.number())))
-            .collect();
-        read == [(proof.first, "first"), (proof.second, "second")]
     }
 }

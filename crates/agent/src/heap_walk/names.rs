@@ -1,4 +1,4 @@
-//! Texts that labels speak of, each kept once.
+//! The names that labels refer to, each stored once.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,17 @@ use heaptide_capture::heap::{Label, Names};
 use super::column::Column;
 use super::index::Index;
 use super::reader::Reader;
+use crate::cpython::references::Object;
 
-/// Longer texts are cut: a name is for people.
+/// Longer names are cut.
 const MAX_NAME: usize = 100;
-/// What stands behind a name that was cut.
+/// The end of a name that was cut.
 const CUT: &str = "…";
 
 pub struct NameTable {
     pub names: Names,
     by_text: HashMap<String, u32>,
-    /// String objects seen as names, and the number of each.
+    /// String objects that were used as names, by address, and the number of each.
     seen: Index,
     seen_addresses: Column<u64>,
     seen_numbers: Column<u32>,
@@ -48,10 +49,13 @@ impl NameTable {
         number
     }
 
-    /// The number of a string object's text; 0 if it cannot be read.
+    /// Returns the number of a string object's text; 0 if it cannot be read.
     #[inline]
-    pub fn of_object(&mut self, reader: &Reader, object: usize) -> u32 {
-        match self.seen.find(&self.seen_addresses, object as u64) {
+    pub fn of_object(&mut self, reader: &Reader, object: Object) -> u32 {
+        match self
+            .seen
+            .find(&self.seen_addresses, object.address() as u64)
+        {
             Some(position) => self
                 .seen_numbers
                 .get(position as usize)
@@ -62,16 +66,18 @@ impl NameTable {
     }
 
     #[cold]
-    fn of_new_object(&mut self, reader: &Reader, object: usize) -> u32 {
+    fn of_new_object(&mut self, reader: &Reader, object: Object) -> u32 {
         let mut buffer = [0; MAX_NAME];
         let number = match reader.text(object, &mut buffer) {
             Some((text, false)) => self.of_text(text),
             Some((text, true)) => self.of_text(&format!("{text}{CUT}")),
             None => 0,
         };
-        let added = self.seen.find_or_add(&self.seen_addresses, object as u64);
+        let added = self
+            .seen
+            .find_or_add(&self.seen_addresses, object.address() as u64);
         if added.is_some_and(|(_, new)| new)
-            && self.seen_addresses.push(object as u64)
+            && self.seen_addresses.push(object.address() as u64)
             && !self.seen_numbers.push(number)
         {
             return 0;

@@ -1,5 +1,5 @@
-//! What a walk writes down for a snapshot: columns, in the order in which objects were found. What one writes down for a
-//! census are sums ([`super::count`]).
+//! Output of a walk: columns for a snapshot, in the order in which objects were found. For a census it is sums
+//! ([`super::count`]).
 
 use std::collections::HashMap;
 
@@ -9,59 +9,59 @@ use super::column::Column;
 use super::prefetch::FETCH_OBJECT;
 use super::visited::Handle;
 use super::walk::{Full, Walk};
+use crate::cpython::references::Object;
 
-/// Sizes from here on are kept apart: a column of four bytes is enough for the others.
+/// Larger sizes are stored in a separate map; four bytes are enough for the others.
 const LARGE: u32 = u32::MAX;
 
-/// What is known of an object that was looked through.
+/// Facts of an object that was scanned.
 pub struct Facts {
     pub type_number: u32,
     pub bytes: u64,
-    /// Bytes beside the object that `sys.getsizeof` does not see.
+    /// Bytes of the object that `sys.getsizeof` does not count.
     pub extra: u64,
-    /// What objects of its type have of them, but for a few.
+    /// The usual value of `extra` for this type.
     pub usual_extra: u64,
     pub flags: u8,
 }
 
-/// What a walk is for. Methods that give a truth value give `false` when there is no memory left.
+/// The result that a walk builds. Methods that return a `bool` return `false` if there is no memory left.
 pub trait Output: Sized {
-    /// Whether references and how they are called are wanted.
+    /// Whether references and their labels are wanted.
     const REFERENCES: bool;
 
-    /// An object was met, perhaps for the first time.
-    fn meet(&mut self, handle: Handle, address: usize, new: bool) -> bool;
+    /// Notes that the walk met an object, perhaps not for the first time.
+    fn meet(&mut self, handle: Handle, object: Object, new: bool) -> bool;
 
-    /// The object at hand refers to another.
+    /// Records a reference of the current object.
     fn reference(&mut self, target: Handle, label: Label) -> bool;
 
-    /// Nothing is left to look through, and this object is at hand, which nobody met: whoever has it says what it refers
-    /// to, and then its facts.
+    /// Makes an object the current one that was visited but never met. All others are scanned. The caller then records
+    /// its references and its facts.
     fn begin_with(&mut self, handle: Handle) -> bool;
 
-    /// What is known of the object at hand.
+    /// Records the facts of the current object.
     fn end(&mut self, facts: Facts) -> bool;
 
-    /// Looks through everything that was found and not looked through yet.
+    /// Scans all objects that were found and not scanned yet.
     fn run(walk: &mut Walk<'_, Self>) -> Result<(), Full>;
 
-    /// The collector shows an object; `false` if there is no memory for more. So that what was found does not pile up,
-    /// some of it is looked through at once: the collector's lists stay as they are, looking makes and frees nothing.
-    fn collected(walk: &mut Walk<'_, Self>, address: usize) -> bool;
+    /// Adds an object that the collector reports, and scans some, so that the list of found objects stays short. The
+    /// collector's lists do not change meanwhile: a scan neither creates nor frees objects.
+    fn collected(walk: &mut Walk<'_, Self>, object: Object) -> bool;
 }
 
 /// Columns for a snapshot, in the order in which objects were found.
 pub struct Columns {
-    /// Every object.
     pub found: Column<Handle>,
     pub(super) n_scanned: usize,
     pub types: Column<u32>,
     sizes: Column<u32>,
     large_sizes: HashMap<usize, u64>,
-    /// Of the few objects that have other bytes beside them than those of their type have.
+    /// `extra` of the few objects for which it differs from the usual value of their type.
     unusual_extras: HashMap<usize, u64>,
     pub flags: Column<u8>,
-    /// Where the references of each object begin.
+    /// Position of the first reference of each object.
     pub starts: Column<u32>,
     pub targets: Column<Handle>,
     pub labels: Column<u32>,
@@ -91,12 +91,12 @@ impl Columns {
         }
     }
 
-    /// Bytes beside an object whose type usually has so many.
+    /// Returns `extra` of an object whose type has this usual value.
     pub fn extra(&self, found: usize, usual: u64) -> u64 {
         self.unusual_extras.get(&found).copied().unwrap_or(usual)
     }
 
-    /// Places of an object's references.
+    /// Returns the positions of an object's references.
     #[inline(always)]
     pub fn references(&self, found: usize) -> std::ops::Range<usize> {
         let start = self.starts.get(found).map_or(0, |start| *start as usize);
@@ -104,7 +104,7 @@ impl Columns {
         start..next.map_or(self.targets.len(), |end| *end as usize)
     }
 
-    /// Bytes of the columns that have an entry for each object.
+    /// Returns the bytes of the columns that have an entry for each object.
     pub fn bytes(&self) -> usize {
         self.found.bytes()
             + self.types.bytes()
@@ -112,10 +112,13 @@ impl Columns {
             + self.flags.bytes()
             + self.starts.bytes()
     }
-}
 
-impl Columns {
-    /// An object is about to be looked through; `false` when there is no memory left.
+    #[inline(always)]
+    fn append(&mut self, handle: Handle) -> bool {
+        self.found.len() < MAX_OBJECTS && self.found.push(handle)
+    }
+
+    /// Notes that the scan of an object begins; `false` if there is no memory left.
     #[inline(always)]
     pub fn begin(&mut self) -> bool {
         match u32::try_from(self.targets.len()) {
@@ -129,8 +132,8 @@ impl Output for Columns {
     const REFERENCES: bool = true;
 
     #[inline(always)]
-    fn meet(&mut self, handle: Handle, _: usize, new: bool) -> bool {
-        !new || self.found.len() < MAX_OBJECTS && self.found.push(handle)
+    fn meet(&mut self, handle: Handle, _: Object, new: bool) -> bool {
+        !new || self.append(handle)
     }
 
     #[inline(always)]
@@ -140,7 +143,7 @@ impl Output for Columns {
 
     fn begin_with(&mut self, handle: Handle) -> bool {
         self.n_scanned += 1;
-        self.meet(handle, 0, true) && self.begin()
+        self.append(handle) && self.begin()
     }
 
     #[inline(always)]
@@ -163,9 +166,9 @@ impl Output for Columns {
     }
 
     #[inline(always)]
-    fn collected(walk: &mut Walk<'_, Columns>, address: usize) -> bool {
-        walk.add(address);
-        // The last few are still on their way into the processor's caches.
+    fn collected(walk: &mut Walk<'_, Columns>, object: Object) -> bool {
+        walk.add(object);
+        // The last few are still being prefetched.
         walk.n_left() <= FETCH_OBJECT || walk.run_in_order(FETCH_OBJECT).is_ok()
     }
 }

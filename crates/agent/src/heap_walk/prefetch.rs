@@ -1,23 +1,25 @@
-//! In which order a snapshot's objects are looked through, and what is fetched into the processor's caches meanwhile: memory is slow,
-//! and most of a walk is waiting for it.
+//! The order in which a snapshot's objects are scanned, and prefetching: a walk mostly waits for memory, so objects
+//! are loaded into the processor's caches before their turn.
 
 use super::output::{Columns, Output};
+use super::reader::word_at;
 use super::types::Scan;
 use super::walk::{Full, Walk};
-use crate::cpython::heap_layout::{object, type_flag};
+use crate::cpython::offsets::{object, type_flag};
+use crate::cpython::references::Object;
 
-/// So far ahead an object is fetched, and then what it keeps beside it.
+/// How many objects ahead an object is prefetched, and then its contents.
 pub const FETCH_OBJECT: usize = 24;
 const FETCH_CONTENT: usize = 10;
 
 impl Walk<'_, Columns> {
-    /// Objects that were found and not looked through yet.
+    /// Returns the number of objects that were found and not scanned yet.
     #[inline(always)]
     pub fn n_left(&self) -> usize {
         self.output.found.len() - self.output.n_scanned
     }
 
-    /// Looks through what was found, but for so many.
+    /// Scans all found objects but the last `n_left`.
     pub fn run_in_order(&mut self, n_left: usize) -> Result<(), Full> {
         while self.n_left() > n_left {
             let next = self.output.n_scanned;
@@ -37,55 +39,62 @@ impl Walk<'_, Columns> {
 
     #[inline(always)]
     fn fetch_ahead(&self) {
-        let further = |by| self.output.found.get(self.output.n_scanned + by);
-        if let Some(handle) = further(FETCH_OBJECT) {
-            fetch_object(self.visited.address_of(*handle));
+        let ahead = |by| self.output.found.get(self.output.n_scanned + by);
+        if let Some(handle) = ahead(FETCH_OBJECT) {
+            fetch_object(self.object_of(*handle));
         }
-        if let Some(handle) = further(FETCH_CONTENT) {
-            let at = self.visited.address_of(*handle);
-            let type_address = self.reader.type_of(at);
-            let scan = if type_address == self.reader.known.list {
+        if let Some(handle) = ahead(FETCH_CONTENT) {
+            let object = self.object_of(*handle);
+            let type_ = self.reader.type_of(object);
+            let scan = if type_ == self.reader.known.list {
                 Scan::List
-            } else if type_address == self.reader.known.dict {
+            } else if type_ == self.reader.known.dict {
                 Scan::Dict
             } else {
                 Scan::Traverse
             };
-            self.fetch_content(at, scan, self.reader.flags(type_address));
+            // SAFETY: the object is of the type that `scan` and the flags were chosen by.
+            unsafe { self.fetch_content(object, scan, self.reader.flags(type_)) };
         }
     }
 }
 
 impl<O: Output> Walk<'_, O> {
-    /// What an object of a type that is looked through so keeps beside it is fetched into the processor's caches.
+    /// Prefetches the memory that an object owns.
+    ///
+    /// # Safety
+    /// The object's type has these flags, and `scan` is `List` or `Dict` only if the object is one.
     #[inline(always)]
-    pub fn fetch_content(&self, at: usize, scan: Scan, type_flags: usize) {
-        match scan {
-            Scan::List => prefetch(self.reader.word(at + object::LIST_ITEMS)),
-            Scan::Dict => {
-                let keys = self.reader.word(at + object::DICT_KEYS);
-                prefetch(keys);
-                prefetch(keys + 64);
+    pub unsafe fn fetch_content(&self, object: Object, scan: Scan, type_flags: usize) {
+        // SAFETY: a list and a dict have these fields; an instance with a managed dict has a word before it.
+        unsafe {
+            match scan {
+                Scan::List => prefetch(self.reader.word(object, object::LIST_ITEMS)),
+                Scan::Dict => {
+                    let keys = self.reader.word(object, object::DICT_KEYS);
+                    prefetch(keys);
+                    prefetch(keys + 64);
+                }
+                _ if self.values_before != 0 && type_flags & type_flag::MANAGED_DICT != 0 => {
+                    prefetch(word_at(object.address() - self.values_before));
+                }
+                _ => {}
             }
-            _ if self.values_word != 0 && type_flags & type_flag::MANAGED_DICT != 0 => {
-                prefetch(self.reader.word(at - self.values_word));
-            }
-            _ => {}
         }
     }
 }
 
-/// An object is fetched into the processor's caches, with what stands in front of it.
+/// Prefetches an object and the header before it.
 #[inline(always)]
-pub fn fetch_object(at: usize) {
-    prefetch(at - object::GC_HEADER);
-    prefetch(at + 40);
+pub fn fetch_object(object: Object) {
+    prefetch(object.address() - object::GC_HEADER);
+    prefetch(object.address() + 40);
 }
 
 #[inline(always)]
 fn prefetch(address: usize) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint; the address need not even be readable.
+    // SAFETY: a hint to the processor; the address need not be readable.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address as *const i8);
     }

@@ -1,27 +1,30 @@
-//! Short texts of what objects hold, and what of it must not be shown. Only when asked for: values are the program's
-//! data, and a snapshot travels.
+//! Previews: short texts of the values of objects, and how they are redacted. Only on request: values are the program's
+//! data, and people pass snapshots on.
 
 use heaptide_capture::glob;
 use heaptide_capture::heap::{EdgeType, HeapSnapshot};
 
 use super::reader::Reader;
+use crate::cpython::offsets::object;
+use crate::cpython::references::Object;
 
 /// Longer texts are cut.
-const MAX_VALUE: usize = 60;
-/// What stands in for a value or a key that must not be shown.
+const MAX_PREVIEW: usize = 60;
+/// Replaces a value or a key that must not be shown.
 pub const REDACTED: &str = "<redacted>";
 
-/// A string or a whole number in Python's spelling; `None` for everything else.
-pub fn short_value(reader: &Reader, at: usize) -> Option<String> {
-    let object_type = reader.type_of(at);
-    if object_type == reader.known.unicode {
-        let mut buffer = [0; MAX_VALUE];
-        let (text, cut) = reader.text(at, &mut buffer)?;
+/// Returns a string or an `int` in Python's notation; `None` for other objects.
+pub fn preview(reader: &Reader, object: Object) -> Option<String> {
+    let type_ = reader.type_of(object);
+    if type_ == reader.known.unicode {
+        let mut buffer = [0; MAX_PREVIEW];
+        let (text, cut) = reader.text(object, &mut buffer)?;
         let end = if cut { "…" } else { "" };
         return Some(format!("'{}{end}'", text.escape_debug()));
     }
-    if object_type == reader.known.long {
-        let size = reader.size(at);
+    if type_ == reader.known.long {
+        // SAFETY: an `int` has its length here.
+        let size = unsafe { reader.size(object) };
         let (n_digits, negative) = if reader.heap.tagged_numbers {
             (size >> 3, size & 3 == 2)
         } else {
@@ -30,9 +33,10 @@ pub fn short_value(reader: &Reader, at: usize) -> Option<String> {
         if n_digits > 4 {
             return None;
         }
-        let digits = (0..n_digits).rev();
-        let value = digits.fold(0_u128, |value, digit| {
-            value << 30 | u128::from(reader.half(at + 24 + digit * 4))
+        let value = (0..n_digits).rev().fold(0_u128, |value, number| {
+            // SAFETY: an `int` has this many digits.
+            let digit = unsafe { reader.half(object, object::LONG_DIGITS + number * 4) };
+            value << 30 | u128::from(digit)
         });
         let sign = if negative { "-" } else { "" };
         return Some(format!("{sign}{value}"));
@@ -40,8 +44,8 @@ pub fn short_value(reader: &Reader, at: usize) -> Option<String> {
     None
 }
 
-/// Hides what matches one of the patterns: values whose text does, values that are kept under a name that does, and
-/// keys of dicts themselves. A pattern has `*` for anything and `?` for one character; case does not matter.
+/// Redacts what matches one of the patterns: values whose text matches, values under a name that matches, and keys of
+/// dicts. A pattern has `*` for any text and `?` for one character; case does not matter.
 pub fn redact(snapshot: &mut HeapSnapshot, patterns: &[String]) {
     if patterns.is_empty() {
         return;
@@ -95,7 +99,7 @@ mod tests {
     use heaptide_testkit::HeapBuilder;
 
     #[test]
-    fn what_matches_is_hidden_wherever_it_stands() {
+    fn values_and_keys_that_match_are_redacted() {
         let mut builder = HeapBuilder::new();
         let dict = builder.object("dict", 64);
         let key = builder.object("str", 60);

@@ -1,143 +1,33 @@
-//! Reading live objects, and the interpreter's functions that a walk may call: those that make no object.
+//! The walk's only access to the interpreter: reads of live objects, and calls of the few functions that create none.
+//!
+//! A method is safe if the type of its argument ([`Object`], [`Type`], [`Frame`]) promises all that it needs. A read
+//! that needs more, such as a field that only lists have, is `unsafe`, and its caller argues from the object's type.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 
-use heaptide_capture::heap::Label;
-
-use crate::cpython::Unsupported;
-use crate::cpython::heap_layout::{
-    DictKeys, HeapLayout, dict_keys, object, type_flag, type_object,
-};
+use super::known::{Known, Traverse, Visit};
+use crate::cpython::heap_layout::{DictKeys, FrameStack, HeapLayout};
 use crate::cpython::layout::Layout;
 use crate::cpython::memory::Direct;
+use crate::cpython::offsets::{HeapTypeField, TypeField, dict_keys, object, type_flag};
+use crate::cpython::references::{Frame, Object, Type};
 use crate::cpython::text::read_text;
 
-/// `visitproc`.
-pub type Visit = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
-/// `traverseproc`.
-pub type Traverse = unsafe extern "C" fn(*mut c_void, Visit, *mut c_void) -> c_int;
-type ObjectVisit = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
-
-/// Addresses of types, and functions of the interpreter.
-#[derive(Clone, Copy)]
-pub struct Known {
-    pub list: usize,
-    pub tuple: usize,
-    pub dict: usize,
-    pub long: usize,
-    pub unicode: usize,
-    pub set: usize,
-    pub frozen_set: usize,
-    pub function: usize,
-    pub cell: usize,
-    pub generator: usize,
-    pub coroutine: usize,
-    pub async_generator: usize,
-    pub frame: usize,
-    pub byte_array: usize,
-    pub traceback: usize,
-    pub type_type: usize,
-    pub code: usize,
-    pub weak: [usize; 3],
-    pub none: usize,
-    dict_next:
-        unsafe extern "C" fn(*mut c_void, *mut isize, *mut *mut c_void, *mut *mut c_void) -> c_int,
-    module_dict: unsafe extern "C" fn() -> *mut c_void,
-    interpreter: unsafe extern "C" fn() -> *mut c_void,
-    thread_head: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
-    thread_next: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
-    /// `PyType_GetDict`, 3.12 and later: a new reference.
-    type_dict: Option<unsafe extern "C" fn(*mut c_void) -> *mut c_void>,
-    /// `PyUnstable_GC_VisitObjects`, 3.12 and later.
-    visit_objects: Option<unsafe extern "C" fn(ObjectVisit, *mut c_void)>,
-    dec_ref: unsafe extern "C" fn(*mut c_void),
-}
-
-/// Turns the address of a symbol into a function of the type of the field it goes into.
-macro_rules! function {
-    ($name:literal) => {{
-        let address = symbol($name)?;
-        // SAFETY: the symbol is a function of CPython's C API, and the field has its documented type.
-        unsafe { std::mem::transmute::<*mut c_void, _>(address as *mut c_void) }
-    }};
-}
-
-macro_rules! optional_function {
-    ($name:literal) => {
-        symbol($name).ok().map(|address| {
-            // SAFETY: as for functions that are always there.
-            unsafe { std::mem::transmute::<*mut c_void, _>(address as *mut c_void) }
-        })
-    };
-}
-
-impl Known {
-    #[allow(
-        clippy::missing_transmute_annotations,
-        reason = "the type of the field is the annotation"
-    )]
-    pub fn resolve() -> Result<Known, Unsupported> {
-        Ok(Known {
-            list: symbol(c"PyList_Type")?,
-            tuple: symbol(c"PyTuple_Type")?,
-            dict: symbol(c"PyDict_Type")?,
-            long: symbol(c"PyLong_Type")?,
-            unicode: symbol(c"PyUnicode_Type")?,
-            set: symbol(c"PySet_Type")?,
-            frozen_set: symbol(c"PyFrozenSet_Type")?,
-            function: symbol(c"PyFunction_Type")?,
-            cell: symbol(c"PyCell_Type")?,
-            generator: symbol(c"PyGen_Type")?,
-            coroutine: symbol(c"PyCoro_Type")?,
-            async_generator: symbol(c"PyAsyncGen_Type")?,
-            frame: symbol(c"PyFrame_Type")?,
-            byte_array: symbol(c"PyByteArray_Type")?,
-            traceback: symbol(c"PyTraceBack_Type")?,
-            type_type: symbol(c"PyType_Type")?,
-            code: symbol(c"PyCode_Type")?,
-            weak: [
-                symbol(c"_PyWeakref_RefType")?,
-                symbol(c"_PyWeakref_ProxyType")?,
-                symbol(c"_PyWeakref_CallableProxyType")?,
-            ],
-            none: symbol(c"_Py_NoneStruct")?,
-            dict_next: function!(c"PyDict_Next"),
-            module_dict: function!(c"PyImport_GetModuleDict"),
-            interpreter: function!(c"PyInterpreterState_Get"),
-            thread_head: function!(c"PyInterpreterState_ThreadHead"),
-            thread_next: function!(c"PyThreadState_Next"),
-            type_dict: optional_function!(c"PyType_GetDict"),
-            visit_objects: optional_function!(c"PyUnstable_GC_VisitObjects"),
-            dec_ref: function!(c"Py_DecRef"),
-        })
-    }
-}
-
-fn symbol(name: &'static CStr) -> Result<usize, Unsupported> {
-    // SAFETY: the name is a C string, and looking a symbol up has no other precondition.
-    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    if address.is_null() {
-        return Err(Unsupported::MissingSymbol {
-            name: name.to_str().unwrap_or("a symbol"),
-        });
-    }
-    Ok(address as usize)
-}
-
-/// The heap of an interpreter that stands still.
+/// The heap of a paused interpreter.
 #[derive(Clone, Copy)]
 pub struct Reader {
     pub layout: Layout,
     pub heap: HeapLayout,
     pub known: Known,
-    /// The `tp_traverse` of classes written in Python; 0 if it is not known.
+    /// The `tp_traverse` of classes written in Python; 0 if it is unknown.
     pub class_traverse: usize,
 }
 
+/// Fields that every object has.
 impl Reader {
     /// # Safety
-    /// The calling thread holds the GIL as long as the value is used, `layout` was proved in this process, and every
-    /// address that the methods are asked for is that of a live object, or of a part of one.
+    /// The calling thread holds the GIL as long as the value is used, and runs no Python code meanwhile. `layout` was
+    /// proved in this process, and `heap` is that of its version.
     pub unsafe fn new(layout: Layout, heap: HeapLayout, known: Known) -> Reader {
         Reader {
             layout,
@@ -148,65 +38,259 @@ impl Reader {
     }
 
     #[inline(always)]
-    pub fn word(&self, at: usize) -> usize {
-        // SAFETY: whoever made this value promised that what it is asked for can be read.
-        unsafe { (at as *const usize).read_unaligned() }
+    pub fn type_of(&self, object: Object) -> Type {
+        // SAFETY: every object has a reference to its type here, which it keeps alive. The word is not null, so the
+        // type can be made without a check.
+        unsafe { Type::from_object(Object::at(self.word(object, object::TYPE)).unwrap_unchecked()) }
     }
 
+    /// Returns the reference count, or `None` for an immortal object.
     #[inline(always)]
-    pub fn half(&self, at: usize) -> u32 {
-        // SAFETY: as above.
-        unsafe { (at as *const u32).read_unaligned() }
-    }
-
-    #[inline(always)]
-    pub fn byte(&self, at: usize) -> u8 {
-        // SAFETY: as above.
-        unsafe { (at as *const u8).read() }
-    }
-
-    #[inline(always)]
-    pub fn type_of(&self, object: usize) -> usize {
-        self.word(object + object::TYPE)
-    }
-
-    /// Length of an object that has one.
-    #[inline(always)]
-    pub fn size(&self, object: usize) -> usize {
-        self.word(object + object::SIZE)
-    }
-
-    #[inline(always)]
-    pub fn flags(&self, type_address: usize) -> usize {
-        self.word(type_address + type_object::FLAGS)
-    }
-
-    pub fn is_heap_type(&self, type_address: usize) -> bool {
-        self.flags(type_address) & type_flag::HEAP_TYPE != 0
-    }
-
-    /// References that are counted, or `None` for an immortal object.
-    #[inline(always)]
-    pub fn references(&self, object: usize) -> Option<u64> {
-        let low = self.half(object);
+    pub fn references(&self, object: Object) -> Option<u64> {
+        // SAFETY: every object starts with its reference count.
+        let (low, all) = unsafe { (self.half(object, 0), self.word(object, 0)) };
         match self.heap.immortal {
             Some(immortal) if low >= immortal => None,
             Some(_) => Some(u64::from(low)),
-            None => Some(self.word(object) as u64),
+            None => Some(all as u64),
         }
     }
 
-    /// Whether the collector has this object in its lists; only for objects of collected types.
+    /// Returns the text of a string, and whether it was cut at the end of the buffer; `None` for other objects.
+    pub fn text<'a>(&self, object: Object, buffer: &'a mut [u8]) -> Option<(&'a str, bool)> {
+        if self.flags(self.type_of(object)) & type_flag::UNICODE == 0 {
+            return None;
+        }
+        // SAFETY: the object is alive, and its type says that it is a string.
+        let read =
+            unsafe { read_text(&mut Direct, &self.layout.unicode, object.address(), buffer) };
+        let written = read.ok()?;
+        let text = std::str::from_utf8(buffer.get(..written.len)?).ok()?;
+        Some((text, written.cut))
+    }
+}
+
+/// Fields of types.
+impl Reader {
     #[inline(always)]
-    pub fn is_tracked(&self, object: usize) -> bool {
-        self.word(object - object::GC_HEADER) != 0
+    pub fn type_field(&self, type_: Type, field: TypeField) -> usize {
+        // SAFETY: every type has this field.
+        unsafe { self.word(type_.object(), field as usize) }
     }
 
-    /// A C string, up to a limit.
-    pub fn c_text(&self, at: usize, out: &mut String) {
+    /// Returns a reference to another type, or to another object, in a field of a type.
+    ///
+    /// # Safety
+    /// The field is null or a reference that the type owns.
+    pub unsafe fn type_reference(&self, type_: Type, field: TypeField) -> Option<Object> {
+        // SAFETY: the type is alive, and keeps alive what it owns.
+        unsafe { Object::at(self.type_field(type_, field)) }
+    }
+
+    #[inline(always)]
+    pub fn flags(&self, type_: Type) -> usize {
+        self.type_field(type_, TypeField::Flags)
+    }
+
+    #[inline(always)]
+    pub fn basic_size(&self, type_: Type) -> usize {
+        self.type_field(type_, TypeField::BasicSize)
+    }
+
+    /// Returns the first base of a type.
+    pub fn base(&self, type_: Type) -> Option<Type> {
+        // SAFETY: the field is null or a reference to a type.
+        unsafe { Type::at(self.type_field(type_, TypeField::Base)) }
+    }
+
+    pub fn is_heap_type(&self, type_: Type) -> bool {
+        self.flags(type_) & type_flag::HEAP_TYPE != 0
+    }
+
+    /// Returns a field that only heap types have; 0 for other types.
+    pub fn heap_type_field(&self, type_: Type, field: HeapTypeField) -> usize {
+        if !self.is_heap_type(type_) {
+            return 0;
+        }
+        let offset = self.heap.heap_type_name + field as usize;
+        // SAFETY: the struct of a heap type has the field here; its size was compared with the layout's.
+        unsafe { self.word(type_.object(), offset) }
+    }
+
+    /// Writes the name of a type (`tp_name`) to `out`.
+    pub fn type_name(&self, type_: Type, out: &mut String) {
+        // SAFETY: the field is a C string that lives as long as the type.
+        unsafe { self.c_text(self.type_field(type_, TypeField::Name), out) };
+    }
+
+    /// Returns the dict of a type.
+    pub fn dict_of_type(&self, type_: Type) -> Option<Object> {
+        match self.known.type_dict {
+            Some(function) => {
+                // SAFETY: the type is alive and ready. The new reference is released at once: the type keeps another,
+                // so the dict stays alive.
+                unsafe {
+                    let dict = function(type_.address() as *mut c_void);
+                    if !dict.is_null() {
+                        (self.known.dec_ref)(dict);
+                    }
+                    Object::at(dict as usize)
+                }
+            }
+            // SAFETY: before 3.12 the field is null or a reference that the type owns.
+            None => unsafe { self.type_reference(type_, TypeField::Dict) },
+        }
+    }
+}
+
+/// Fields of frames. A word may be the address of an object that was freed, if the frame has finished.
+impl Reader {
+    /// # Safety
+    /// A frame has a word at this offset.
+    #[inline]
+    unsafe fn frame_word(&self, frame: Frame, offset: usize) -> usize {
+        // SAFETY: the memory of the frame is readable, and the caller vouches for the offset.
+        unsafe { word_at(frame.address() + offset) }
+    }
+
+    /// Returns an address without the tags that a word may carry; 0 if the word is a tagged number.
+    #[inline]
+    fn untagged(&self, word: usize) -> usize {
+        let tags = self.heap.frame_tag_bits;
+        if tags != 0 && word & tags == tags {
+            return 0;
+        }
+        word & !tags
+    }
+
+    pub fn frame_code(&self, frame: Frame) -> usize {
+        // SAFETY: the layout was proved: every frame has its code here.
+        unsafe { self.frame_word(frame, self.layout.frame_code) & self.layout.frame_code_mask }
+    }
+
+    pub fn frame_namespace(&self, frame: Frame) -> usize {
+        // SAFETY: every frame has its namespace here, in all versions.
+        unsafe { self.frame_word(frame, self.heap.frame_namespace) }
+    }
+
+    pub fn frame_function(&self, frame: Frame) -> usize {
+        // SAFETY: every frame has its function here, in versions that have the field.
+        let word = |offset| unsafe { self.frame_word(frame, offset) };
+        self.untagged(self.heap.frame_function.map_or(0, word))
+    }
+
+    pub fn frame_object(&self, frame: Frame) -> usize {
+        // SAFETY: every frame has its frame object here, in versions that have the field.
+        let word = |offset| unsafe { self.frame_word(frame, offset) };
+        self.heap.frame_object.map_or(0, word)
+    }
+
+    /// Returns the number of locals and stack values of a running frame; 0 if it is unknown.
+    pub fn n_frame_values(&self, frame: Frame) -> usize {
+        let locals = frame.address() + self.heap.frame_locals;
+        // SAFETY: every frame of a version with this field has it here.
+        unsafe {
+            match self.heap.frame_stack {
+                FrameStack::Unknown => 0,
+                FrameStack::Count(offset) => {
+                    let count = half_at(frame.address() + offset) as i32;
+                    count.max(0) as usize
+                }
+                FrameStack::Pointer(offset) => {
+                    self.frame_word(frame, offset).saturating_sub(locals) / 8
+                }
+            }
+        }
+    }
+
+    /// Returns a local variable or a stack value of a frame; 0 if it is not set.
+    ///
+    /// # Safety
+    /// The frame has more values than `number`, by its code or by [`Reader::n_frame_values`].
+    pub unsafe fn frame_value(&self, frame: Frame, number: usize) -> usize {
+        // SAFETY: passed on from the caller.
+        self.untagged(unsafe { self.frame_word(frame, self.heap.frame_locals + number * 8) })
+    }
+}
+
+/// Reads whose caller argues from the object's type that the field exists.
+impl Reader {
+    /// # Safety
+    /// The struct of the object, or the header before it, has a word at this offset.
+    #[inline(always)]
+    pub unsafe fn word(&self, object: Object, offset: usize) -> usize {
+        // SAFETY: the object is alive, and the caller vouches for the offset.
+        unsafe { word_at(object.address() + offset) }
+    }
+
+    /// Returns 4 bytes of an object.
+    ///
+    /// # Safety
+    /// The struct of the object has them at this offset.
+    #[inline(always)]
+    pub unsafe fn half(&self, object: Object, offset: usize) -> u32 {
+        // SAFETY: as for `word`.
+        unsafe { half_at(object.address() + offset) }
+    }
+
+    /// Returns a reference in a field of an object.
+    ///
+    /// # Safety
+    /// The struct of the object has at this offset null or a reference that it owns.
+    #[inline(always)]
+    pub unsafe fn reference(&self, object: Object, offset: usize) -> Option<Object> {
+        // SAFETY: the object is alive, and keeps alive what it owns.
+        unsafe { Object::at(self.word(object, offset)) }
+    }
+
+    /// Returns the length of an object.
+    ///
+    /// # Safety
+    /// The object has one: its struct starts with `PyVarObject`, or with a word of the same use.
+    #[inline(always)]
+    pub unsafe fn size(&self, object: Object) -> usize {
+        // SAFETY: passed on from the caller.
+        unsafe { self.word(object, object::SIZE) }
+    }
+
+    /// Returns whether the collector has this object in its lists.
+    ///
+    /// # Safety
+    /// The object has a collector's header.
+    #[inline(always)]
+    pub unsafe fn is_tracked(&self, object: Object) -> bool {
+        // SAFETY: the header lies right before the object.
+        unsafe { word_at(object.address() - object::GC_HEADER) != 0 }
+    }
+
+    /// Returns whether this object has a collector's header.
+    ///
+    /// # Safety
+    /// `flags` and `is_gc` are those of the object's type.
+    #[inline(always)]
+    pub unsafe fn is_collected(&self, object: Object, flags: usize, is_gc: usize) -> bool {
+        if flags & type_flag::HAVE_GC == 0 {
+            return false;
+        }
+        if is_gc == 0 {
+            return true;
+        }
+        // SAFETY: the word is the `tp_is_gc` of the object's type, and the object is alive.
+        unsafe {
+            let is_gc: unsafe extern "C" fn(*mut c_void) -> c_int = std::mem::transmute(is_gc);
+            is_gc(object.address() as *mut c_void) != 0
+        }
+    }
+
+    /// Writes a C string to `out`, up to a limit.
+    ///
+    /// # Safety
+    /// `at` is the address of a C string.
+    pub unsafe fn c_text(&self, at: usize, out: &mut String) {
         out.clear();
         for offset in 0..512 {
-            match self.byte(at + offset) {
+            // SAFETY: no earlier byte was the end of the string.
+            match unsafe { byte_at(at + offset) } {
                 0 => break,
                 byte if byte.is_ascii() => out.push(char::from(byte)),
                 _ => out.push('?'),
@@ -214,122 +298,110 @@ impl Reader {
         }
     }
 
-    /// The text of a string object, cut at the buffer's end; `false` if it is none.
-    pub fn text<'a>(&self, object: usize, buffer: &'a mut [u8]) -> Option<(&'a str, bool)> {
-        // SAFETY: the object is alive, as whoever made this value promised.
-        let mut memory = unsafe { Direct::trusting() };
-        let written = read_text(&mut memory, &self.layout.unicode, object, buffer).ok()?;
-        let text = std::str::from_utf8(buffer.get(..written.len)?).ok()?;
-        Some((text, written.cut))
-    }
-
     /// Calls `with` for every key and value of a dict. `with` must not change it.
+    ///
+    /// # Safety
+    /// The object is an instance of dict or of a subclass.
     #[inline(always)]
-    pub fn dict_entries(&self, dict: usize, mut with: impl FnMut(usize, usize)) {
-        let has_own_values = self.word(dict + object::DICT_VALUES) != 0;
-        if self.heap.dict_keys == DictKeys::Compact && !has_own_values {
-            let keys = self.word(dict + object::DICT_KEYS);
-            // Where the keys are not all texts, the hash stands in front of each.
-            let (len, first) = match self.byte(keys + dict_keys::KIND) {
-                0 => (24, 8),
-                _ => (16, 0),
-            };
-            let entries = keys + dict_keys::INDICES + (1 << self.byte(keys + dict_keys::INDEX_LOG));
-            for number in 0..self.word(keys + dict_keys::N_ENTRIES) {
-                let entry = entries + number * len + first;
-                let (key, value) = (self.word(entry), self.word(entry + 8));
-                if value != 0 {
-                    with(key, value);
-                }
-            }
-            return;
-        }
-        self.asked_dict_entries(dict, &mut with);
-    }
-
-    /// The same, by asking the interpreter.
-    #[inline(never)]
-    fn asked_dict_entries(&self, dict: usize, with: &mut dyn FnMut(usize, usize)) {
-        let mut at = 0;
-        let (mut key, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the dict is alive, the GIL is held, and nothing changes it between two calls.
-        while unsafe { (self.known.dict_next)(dict as *mut c_void, &mut at, &mut key, &mut value) }
-            != 0
-        {
-            with(key as usize, value as usize);
-        }
-    }
-
-    /// Has an object say what it refers to.
-    #[inline(always)]
-    pub fn traverse(&self, object: usize, function: usize, visit: Visit, with: *mut c_void) {
-        // SAFETY: the function is the `tp_traverse` of the object's type, which is not null.
-        let function: Traverse = unsafe { std::mem::transmute(function) };
-        // SAFETY: the object is alive and, being tracked or of a type of the interpreter's own, whole: the collector
-        // itself would call the same at any moment.
-        unsafe { function(object as *mut c_void, visit, with) };
-    }
-
-    /// Whether this very object has a collector's header.
-    #[inline(always)]
-    pub fn is_collected(&self, object: usize, flags: usize, is_gc: usize) -> bool {
-        if flags & type_flag::HAVE_GC == 0 {
-            return false;
-        }
-        if is_gc == 0 {
-            return true;
-        }
-        // SAFETY: the word is the `tp_is_gc` of the object's type.
-        let is_gc: unsafe extern "C" fn(*mut c_void) -> c_int =
-            unsafe { std::mem::transmute(is_gc) };
-        // SAFETY: the object is alive and of that type.
-        unsafe { is_gc(object as *mut c_void) != 0 }
-    }
-
-    /// The dict of a type; 0 if it has none.
-    pub fn dict_of_type(&self, type_address: usize) -> usize {
-        match self.known.type_dict {
-            Some(function) => {
-                // SAFETY: the type is alive and ready; the reference is given back at once, since the type keeps one.
-                unsafe {
-                    let dict = function(type_address as *mut c_void);
-                    if !dict.is_null() {
-                        (self.known.dec_ref)(dict);
+    pub unsafe fn dict_entries(&self, dict: Object, mut with: impl FnMut(Object, Object)) {
+        // SAFETY: a dict has these fields, and its keys object has the fields and entries below. A live entry has a
+        // key and a value, to which the dict has references.
+        unsafe {
+            let has_own_values = self.word(dict, object::DICT_VALUES) != 0;
+            if self.heap.dict_keys == DictKeys::Compact && !has_own_values {
+                let keys = self.word(dict, object::DICT_KEYS);
+                // If a key may be something else than a string, its hash is stored before it.
+                let (len, first) = match byte_at(keys + dict_keys::KIND) {
+                    0 => (dict_keys::ENTRY, 8),
+                    _ => (dict_keys::STRING_ENTRY, 0),
+                };
+                let entries = entries_of(keys);
+                for number in 0..word_at(keys + dict_keys::N_ENTRIES) {
+                    let entry = entries + number * len + first;
+                    let (key, value) = (word_at(entry), word_at(entry + 8));
+                    if let Some(value) = Object::at(value) {
+                        with(Object::at(key).unwrap_unchecked(), value);
                     }
-                    dict as usize
                 }
+                return;
             }
-            None => self.word(type_address + type_object::DICT),
+            self.dict_next_entries(dict, &mut with);
         }
     }
 
-    /// `sys.modules`.
-    pub fn modules(&self) -> usize {
-        // SAFETY: the GIL is held; the reference is borrowed from the interpreter.
-        unsafe { (self.known.module_dict)() as usize }
+    /// The same through `PyDict_Next`.
+    ///
+    /// # Safety
+    /// As for [`Reader::dict_entries`].
+    #[inline(never)]
+    unsafe fn dict_next_entries(&self, dict: Object, with: &mut dyn FnMut(Object, Object)) {
+        let mut position = 0;
+        let (mut key, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let dict = dict.address() as *mut c_void;
+        // SAFETY: the dict is alive, the GIL is held, and nothing changes the dict between two calls.
+        while unsafe { (self.known.dict_next)(dict, &mut position, &mut key, &mut value) } != 0 {
+            // SAFETY: the dict has references to both.
+            let entry = unsafe { (Object::at(key as usize), Object::at(value as usize)) };
+            if let (Some(key), Some(value)) = entry {
+                with(key, value);
+            }
+        }
     }
 
+    /// Has an object report its references to `visit`.
+    ///
+    /// # Safety
+    /// `function` is the `tp_traverse` of the object's type and not null. The object is complete: it is tracked, or its
+    /// type is the interpreter's own. `visit` may be called with `with`.
+    #[inline(always)]
+    pub unsafe fn traverse(
+        &self,
+        object: Object,
+        function: usize,
+        visit: Visit,
+        with: *mut c_void,
+    ) {
+        // SAFETY: the caller promises all that the function needs; the collector may call it at any moment.
+        unsafe {
+            let function: Traverse = std::mem::transmute(function);
+            function(object.address() as *mut c_void, visit, with)
+        };
+    }
+}
+
+/// The interpreter itself.
+impl Reader {
+    /// Returns `sys.modules`.
+    pub fn modules(&self) -> Option<Object> {
+        // SAFETY: the GIL is held; the interpreter keeps the object alive.
+        unsafe { Object::at((self.known.module_dict)() as usize) }
+    }
+
+    /// Returns the address of the interpreter's state.
     pub fn interpreter(&self) -> usize {
         // SAFETY: the GIL is held.
         unsafe { (self.known.interpreter)() as usize }
     }
 
-    /// The thread states, newest first.
+    /// Returns the thread states, newest first.
     pub fn threads(&self) -> impl Iterator<Item = usize> + '_ {
-        // SAFETY: the GIL is held, and the interpreter is this one.
+        // SAFETY: the GIL is held, and the interpreter is the current one.
         let head = unsafe { (self.known.thread_head)((self.known.interpreter)()) };
         std::iter::successors((!head.is_null()).then_some(head), |state| {
-            // SAFETY: the state is alive: threads come and go only with the GIL.
+            // SAFETY: the state is alive: threads are added and removed only with the GIL.
             let next = unsafe { (self.known.thread_next)(*state) };
             (!next.is_null()).then_some(next)
         })
         .map(|state| state as usize)
     }
 
-    /// Has the collector show its objects; `false` if it cannot (before 3.12).
-    pub fn visit_collected(&self, visit: Visit, with: *mut c_void) -> bool {
+    /// Has the collector pass its objects to `visit`; `false` if it cannot (before 3.12).
+    ///
+    /// # Safety
+    /// `visit` may be called with `with`, and neither creates nor frees objects.
+    pub unsafe fn visit_collected(&self, visit: Visit, with: *mut c_void) -> bool {
         match self.known.visit_objects {
-            // SAFETY: the GIL is held; the visitor neither makes nor frees objects.
+            // SAFETY: the GIL is held, and the caller vouches for the visitor.
             Some(function) => unsafe {
                 function(visit, with);
                 true
@@ -339,9 +411,43 @@ impl Reader {
     }
 }
 
-/// A place in an object and how a reference from there is called.
-#[derive(Clone, Copy, Debug)]
-pub struct Field {
-    pub offset: usize,
-    pub label: Label,
+/// Returns the address of the entries of a keys object of 3.11 and later.
+///
+/// # Safety
+/// `keys` is a live keys object of a dict or of a class.
+#[inline(always)]
+pub unsafe fn entries_of(keys: usize) -> usize {
+    // SAFETY: passed on from the caller.
+    let index_bytes = 1 << unsafe { byte_at(keys + dict_keys::INDEX_LOG) };
+    keys + dict_keys::INDICES + index_bytes
+}
+
+/// Returns the word at an address.
+///
+/// # Safety
+/// The bytes are readable: they belong to a live object or to memory that one owns.
+#[inline(always)]
+pub unsafe fn word_at(address: usize) -> usize {
+    // SAFETY: passed on from the caller.
+    unsafe { (address as *const usize).read_unaligned() }
+}
+
+/// Returns the 4 bytes at an address.
+///
+/// # Safety
+/// As for [`word_at`].
+#[inline(always)]
+pub unsafe fn half_at(address: usize) -> u32 {
+    // SAFETY: passed on from the caller.
+    unsafe { (address as *const u32).read_unaligned() }
+}
+
+/// Returns the byte at an address.
+///
+/// # Safety
+/// As for [`word_at`].
+#[inline(always)]
+pub unsafe fn byte_at(address: usize) -> u8 {
+    // SAFETY: passed on from the caller.
+    unsafe { (address as *const u8).read() }
 }

@@ -1,5 +1,5 @@
-//! From places to numbers in the order of addresses: how many bits are set before an object's own. Nothing is sorted but
-//! the areas of memory.
+//! Numbers objects in the order of their addresses: an object's number is the count of visited bits before its own. Only
+//! the areas of memory are sorted.
 
 use super::visited::{AREA_WORDS, Handle, Visited, area_of, word_and_bit};
 
@@ -7,13 +7,13 @@ const NONE: u32 = u32::MAX;
 
 pub struct Renumbering {
     visited: Visited,
-    /// Objects before each area.
+    /// Number of objects before each area.
     before: Vec<u32>,
-    /// Objects of the area before each word of bits.
+    /// Number of objects of the area before each word of bits.
     in_area: Vec<u16>,
-    /// The area with the other half of the same memory's objects, if there is one.
+    /// The area of the same memory for the objects at other multiples of eight, if there is one.
     twins: Vec<u32>,
-    /// Areas in the order of their addresses; of twins the first.
+    /// Areas in the order of their addresses; only the first of two twins.
     order: Vec<u32>,
 }
 
@@ -59,7 +59,7 @@ impl Renumbering {
         }
     }
 
-    /// The number of an object in the order of addresses.
+    /// Returns the number of an object in the order of addresses.
     #[inline(always)]
     pub fn number(&self, handle: Handle) -> u32 {
         let area = area_of(handle);
@@ -69,7 +69,7 @@ impl Renumbering {
             NONE => own,
             twin => {
                 let other = twin as usize * AREA_WORDS + word % AREA_WORDS;
-                // The twin's object at the same multiple of sixteen stands before ours if ours is the odd one.
+                // The twin's object at the same multiple of sixteen comes first if this one is at an odd multiple of eight.
                 let odd = self.visited.areas[area] & 8 != 0;
                 let same = u32::from(odd && self.visited.bits[other] >> bit & 1 != 0);
                 own + self.set_before(other, bit) + same
@@ -87,7 +87,7 @@ impl Renumbering {
         self.visited.find(address).map(|handle| self.number(handle))
     }
 
-    /// All addresses, in their order.
+    /// Returns all addresses in ascending order.
     pub fn addresses(&self, n_objects: usize) -> Vec<u64> {
         let mut addresses = Vec::with_capacity(n_objects);
         for area in &self.order {
@@ -120,9 +120,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_follow_the_order_of_addresses() {
+    fn numbers_are_in_the_order_of_addresses() {
         let mut visited = Visited::new().unwrap();
-        // At every multiple of eight of one stretch, and far apart; added in no order.
+        // At every multiple of eight of one range, and far apart; added in random order.
         let mut addresses: Vec<u64> = (0..5000).map(|number| 0x5000_0000 + number * 8).collect();
         addresses.extend((0..3000).map(|number| 0x7f00_0000_0000 + number * 81_920));
         addresses.extend((0..40).map(|number| 0x1008 + number * 1_000_000 * 16));

@@ -1,4 +1,6 @@
-//! Where a walk begins, and how what no root leads to is told apart.
+//! Roots of the walk, and how unreachable objects are identified.
+
+use std::ffi::{c_int, c_void};
 
 use heaptide_capture::heap::{Objects, Root, RootCategory};
 
@@ -6,14 +8,15 @@ use super::column::Column;
 use super::index::Index;
 use super::interned;
 use super::output::{Columns, Output};
-use super::reader::Reader;
+use super::reader::word_at;
 use super::types::Scan;
 use super::visited::Handle;
 use super::walk::{Full, Walk};
-use crate::cpython::heap_layout::{object, type_object};
-use std::ffi::{c_int, c_void};
+use crate::cpython::memory::Probed;
+use crate::cpython::offsets::{collector, object};
+use crate::cpython::references::{Object, Type};
 
-/// More objects than this are not in one of the collector's lists: it is no list.
+/// A list of the collector with more objects is not valid.
 const MAX_LIST: usize = 1 << 31;
 
 #[derive(Default)]
@@ -21,8 +24,8 @@ pub struct Roots {
     pub found: Vec<Root>,
     /// Whether local variables of frames can be read; proved before the walk.
     pub read_locals: bool,
-    /// The table of interned strings, where it keeps any alive.
-    pub interned: Option<usize>,
+    /// The table of interned strings, in versions in which it keeps strings alive.
+    pub interned: Option<interned::Table>,
 }
 
 impl Roots {
@@ -31,9 +34,9 @@ impl Roots {
         walk: &mut Walk<'_, O>,
         category: RootCategory,
         name: &str,
-        address: usize,
+        object: Object,
     ) {
-        if let Some(object) = walk.add(address) {
+        if let Some(object) = walk.add(object) {
             let name = walk.names.of_text(name);
             self.found.push(Root {
                 category,
@@ -43,16 +46,15 @@ impl Roots {
         }
     }
 
-    /// `sys.modules` and what is in it, and the running frames.
+    /// Adds `sys.modules` with its modules, and the running frames.
     pub fn begin<O: Output>(&mut self, walk: &mut Walk<'_, O>) {
         let reader = walk.reader;
-        let modules = reader.modules();
-        if modules != 0 {
+        if let Some(modules) = reader.modules() {
             self.add(walk, RootCategory::Interpreter, "sys.modules", modules);
-            let is_dict = reader.type_of(modules) == reader.known.dict;
             let mut entries = Vec::new();
-            if is_dict {
-                reader.dict_entries(modules, |key, value| entries.push((key, value)));
+            if reader.type_of(modules) == reader.known.dict {
+                // SAFETY: the object is a dict.
+                unsafe { reader.dict_entries(modules, |key, value| entries.push((key, value))) };
             }
             let mut buffer = [0; 300];
             for (key, value) in entries {
@@ -66,30 +68,34 @@ impl Roots {
         walk.frame_roots(self);
     }
 
-    /// Adds all that the collector knows and no root has led to; `false` if it could not be asked.
+    /// Adds all objects that the collector knows and no root led to; `false` if it cannot report them.
     pub fn add_collected<O: Output>(&mut self, walk: &mut Walk<'_, O>) -> Result<bool, Full> {
         let reader = walk.reader;
-        // Its lists are quicker than asking it, and have what was frozen as well.
+        // Its lists are faster to read than its function is to call, and also contain frozen objects.
         let lists = reader.heap.generations.map(|at| reader.interpreter() + at);
-        let mut asked = lists.is_some_and(|first| {
-            lists_are_there(first)
-                && read_lists(reader, first, |address| O::collected(walk, address))
+        let mut reported = lists.is_some_and(|first| {
+            // SAFETY: the words at `first` are heads of the collector's lists, as just confirmed.
+            lists_are_valid(first)
+                && unsafe { read_lists(first, |object| O::collected(walk, object)) }
         });
-        if !asked {
+        if !reported {
             let with: *mut Walk<'_, O> = walk;
-            asked = reader.visit_collected(add_one::<O>, with.cast());
+            // SAFETY: `add_one` gets the walk that it expects, and neither creates nor frees objects.
+            reported = unsafe { reader.visit_collected(add_one::<O>, with.cast()) };
         }
         O::run(walk)?;
-        Ok(asked)
+        Ok(reported)
     }
 
-    /// Adds what is referred to only weakly, as long as there is something new.
+    /// Adds the objects that only weak references lead to, until there are no new ones.
     pub fn add_weak<O: Output>(&mut self, walk: &mut Walk<'_, O>) -> Result<(), Full> {
         let mut done = 0;
         while done < walk.weak.len() {
-            let target = walk.weak[done].target as usize;
-            // An object whose last reference has just gone is not alive any more.
-            if walk.reader.references(target) != Some(0) {
+            // SAFETY: the walk stored the address of a live weak reference's referent, and nothing was freed since.
+            let target = unsafe { Object::at(walk.weak[done].target as usize) };
+            // An object without references is being freed.
+            let is_alive = |target: &Object| walk.reader.references(*target) != Some(0);
+            if let Some(target) = target.filter(is_alive) {
                 walk.add(target);
             }
             done += 1;
@@ -100,7 +106,7 @@ impl Roots {
         Ok(())
     }
 
-    /// The table of interned strings comes last, whatever leads to it.
+    /// Keeps the walk from scanning the table of interned strings, which comes last.
     pub fn reserve<O: Output>(&self, walk: &mut Walk<'_, O>) -> Result<(), Full> {
         match self.interned {
             Some(table) => interned::reserve(walk, table),
@@ -108,21 +114,21 @@ impl Roots {
         }
     }
 
-    /// Adds interned strings that nothing else leads to.
+    /// Adds the interned strings that nothing else refers to.
     pub fn add_interned<O: Output>(&mut self, walk: &mut Walk<'_, O>) -> Result<(), Full> {
         let Some(table) = self.interned else {
             return Ok(());
         };
         let strings = interned::kept(walk.reader, table, |string| {
-            walk.visited.find(string as u64).is_none()
+            walk.handle_of(string).is_none()
         })?;
         interned::add(walk, table, &strings)?;
         Ok(())
     }
 
-    /// Objects from `first` on were not led to by a root. Those that have more references than the snapshot knows of are
-    /// held by C code, which makes them roots; the rest is garbage, but for interned strings: it is their table that
-    /// holds them where nothing else does.
+    /// Classifies the objects from position `first` on, which no root led to. C code holds those that have more
+    /// references than the snapshot contains: they become roots. The others are unreachable, except interned strings:
+    /// their table holds them if nothing else does.
     pub fn classify_unreached(
         &mut self,
         walk: &mut Walk<'_, Columns>,
@@ -130,7 +136,7 @@ impl Roots {
     ) -> Result<(), Full> {
         let mut unreached = Unreached::new(walk, first).ok_or(Full)?;
         let mut known: Column<u32> = Column::zeroed(unreached.len()).ok_or(Full)?;
-        // Weak references are not among these: they are kept apart.
+        // Weak references are not among the targets: the walk stores them separately.
         let begin = walk.output.references(first).start;
         for target in &walk.output.targets[begin..] {
             if let Some(number) = unreached.find(*target) {
@@ -141,14 +147,18 @@ impl Roots {
         let mut reached: Column<u32> = Column::new();
         for (number, known) in known.iter().enumerate() {
             let handle = unreached.handles[number] as Handle;
-            let at = walk.visited.address_of(handle);
-            let held = match walk.reader.references(at) {
+            let object = walk.object_of(handle);
+            let held = match walk.reader.references(object) {
                 None => in_table[number] == 0,
                 Some(references) => references > u64::from(*known),
             };
             if held {
                 let entry = &walk.types[walk.output.types[first + number] as usize];
-                let is_static_type = entry.scan == Scan::Type && !walk.reader.is_heap_type(at);
+                // SAFETY: such an object is a type.
+                let is_static_type = entry.scan == Scan::Type
+                    && !walk
+                        .reader
+                        .is_heap_type(unsafe { Type::from_object(object) });
                 if !is_static_type {
                     walk.output.flags[first + number] |= Objects::HELD_BY_C;
                     self.found.push(Root {
@@ -172,7 +182,7 @@ impl Roots {
         Ok(())
     }
 
-    /// The table of interned strings as the holder of those that have no other.
+    /// Adds the table of interned strings as the holder of those that nothing else holds.
     fn interned_strings(
         &mut self,
         walk: &mut Walk<'_, Columns>,
@@ -181,16 +191,14 @@ impl Roots {
         let Some(table) = self.interned else {
             return Ok(());
         };
-        let strings = interned::kept(walk.reader, table, |string| {
-            match walk.visited.find(string as u64) {
-                None => true,
-                Some(handle) => unreached
-                    .find(handle)
-                    .is_some_and(|number| unreached.is_reached[number] == 0),
-            }
+        let strings = interned::kept(walk.reader, table, |string| match walk.handle_of(string) {
+            None => true,
+            Some(handle) => unreached
+                .find(handle)
+                .is_some_and(|number| unreached.is_reached[number] == 0),
         })?;
         for (string, _) in strings.iter() {
-            let handle = walk.visited.find(*string as u64);
+            let handle = walk.handle_of(*string);
             if let Some(number) = handle.and_then(|handle| unreached.find(handle)) {
                 unreached.is_reached[number] = 1;
             }
@@ -204,13 +212,13 @@ impl Roots {
         Ok(())
     }
 
-    /// Static types are kept by themselves.
+    /// Adds the static types, which are never freed.
     pub fn static_types(&mut self, walk: &mut Walk<'_, Columns>) {
         let mut name = String::new();
         for handle in &walk.static_types {
-            let at = walk.visited.address_of(*handle);
-            walk.reader
-                .c_text(walk.reader.word(at + type_object::NAME), &mut name);
+            // SAFETY: the walk put only handles of types into this list.
+            let type_ = unsafe { Type::from_object(walk.object_of(*handle)) };
+            walk.reader.type_name(type_, &mut name);
             self.found.push(Root {
                 category: RootCategory::Type,
                 name: walk.names.of_text(&name),
@@ -220,7 +228,7 @@ impl Roots {
     }
 }
 
-/// Objects that no root has led to, in the order of finding.
+/// Objects that no root led to, in the order in which the walk found them.
 struct Unreached {
     handles: Column<u64>,
     index: Index,
@@ -255,12 +263,16 @@ impl Unreached {
         Some(number as usize)
     }
 
-    /// Which of them the table of interned strings keeps for ever.
-    fn interned(&self, walk: &Walk<'_, Columns>, table: Option<usize>) -> Result<Column<u8>, Full> {
+    /// Returns for each whether the table of interned strings keeps it for ever.
+    fn interned(
+        &self,
+        walk: &Walk<'_, Columns>,
+        table: Option<interned::Table>,
+    ) -> Result<Column<u8>, Full> {
         let mut in_table: Column<u8> = Column::zeroed(self.len()).ok_or(Full)?;
         if let Some(table) = table {
             interned::kept(walk.reader, table, |string| {
-                let handle = walk.visited.find(string as u64);
+                let handle = walk.handle_of(string);
                 if let Some(number) = handle.and_then(|handle| self.find(handle)) {
                     in_table[number] = 1;
                 }
@@ -270,7 +282,7 @@ impl Unreached {
         Ok(in_table)
     }
 
-    /// Marks all that the ones in `reached` lead to.
+    /// Marks all objects that those in `reached` lead to.
     fn spread(
         &mut self,
         walk: &Walk<'_, Columns>,
@@ -299,23 +311,35 @@ impl Unreached {
 }
 
 unsafe extern "C" fn add_one<O: Output>(target: *mut c_void, walk: *mut c_void) -> c_int {
-    // SAFETY: the caller passes its walk, which nobody else uses meanwhile.
+    // SAFETY: `add_collected` passes its walk and does not use it until the collector returns.
     let walk = unsafe { &mut *walk.cast::<Walk<'_, O>>() };
-    // Going on is 1, stopping 0.
-    c_int::from(O::collected(walk, target as usize))
+    // SAFETY: the collector reports live objects.
+    let object = unsafe { Object::at(target as usize) };
+    // 1 continues, 0 stops.
+    c_int::from(object.is_none_or(|object| O::collected(walk, object)))
 }
 
-/// Follows the collector's lists: three generations, and what was frozen. `false` if they do not look like lists.
-fn read_lists(reader: &Reader, first: usize, mut each: impl FnMut(usize) -> bool) -> bool {
-    // A list's head has the links, and a threshold and a count; the pointer to the youngest stands before the last.
-    for head in [first, first + 24, first + 48, first + 80] {
+/// Passes the objects in the collector's lists to `each`. Returns `false` if a list is not valid, or `each` does.
+///
+/// # Safety
+/// `first` is the address of the collector's lists.
+unsafe fn read_lists(first: usize, mut each: impl FnMut(Object) -> bool) -> bool {
+    for head in collector::HEADS.map(|offset| first + offset) {
         let mut at = head;
         for _ in 0..MAX_LIST {
-            let next = reader.word(at) & !3;
+            // SAFETY: `at` is the head, or a header that the one before is linked with in both directions.
+            let next = unsafe { word_at(at) } & !collector::FLAG_BITS;
             if next == head {
                 break;
             }
-            if next == 0 || reader.word(next + 8) & !3 != at || !each(next + object::GC_HEADER) {
+            if next == 0 {
+                return false;
+            }
+            // SAFETY: `next` is a header, or at least readable: only headers of the list are linked.
+            let previous = unsafe { word_at(next + collector::PREVIOUS) } & !collector::FLAG_BITS;
+            // SAFETY: the object follows its header, so its address is not 0.
+            let object = unsafe { Object::at(next + object::GC_HEADER).unwrap_unchecked() };
+            if previous != at || !each(object) {
                 return false;
             }
             at = next;
@@ -324,22 +348,20 @@ fn read_lists(reader: &Reader, first: usize, mut each: impl FnMut(usize) -> bool
     true
 }
 
-/// Whether the words at the collector's place in the interpreter's state are heads of lists.
-fn lists_are_there(first: usize) -> bool {
-    use crate::cpython::memory::{Memory, Probed};
+/// Returns whether the words at an address are heads of the collector's lists.
+fn lists_are_valid(first: usize) -> bool {
     let Some(mut memory) = Probed::open() else {
         return false;
     };
     let mut word = |at: usize| memory.word(at).unwrap_or(0);
-    let youngest = word(first + 72);
-    youngest == first
-        && [first, first + 24, first + 48, first + 80]
-            .iter()
-            .all(|head| {
-                let (next, previous) = (word(*head), word(head + 8) & !3);
-                next != 0
-                    && previous != 0
-                    && word(next + 8) & !3 == *head
-                    && word(previous) & !3 == *head
-            })
+    let mut link = |at: usize| word(at) & !collector::FLAG_BITS;
+    link(first + collector::YOUNGEST) == first
+        && collector::HEADS.iter().all(|offset| {
+            let head = first + offset;
+            let (next, previous) = (link(head), link(head + collector::PREVIOUS));
+            next != 0
+                && previous != 0
+                && link(next + collector::PREVIOUS) == head
+                && link(previous) == head
+        })
 }

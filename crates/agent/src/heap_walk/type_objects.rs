@@ -1,75 +1,79 @@
-//! What types refer to: more than they say of themselves, since the collector has no need of names and bases.
+//! References of types: more than types report, since the collector does not need names and bases.
 
 use heaptide_capture::heap::{EdgeType, Label};
 
+use super::attributes::shared_keys;
 use super::output::Output;
-use super::types::{cached_keys, shared_keys};
 use super::walk::Walk;
-use crate::cpython::heap_layout::{DictKeys, type_flag, type_object};
+use crate::cpython::offsets::{HeapTypeField, TypeField, type_flag};
+use crate::cpython::references::{Object, Type};
 
 impl<O: Output> Walk<'_, O> {
-    pub(super) fn type_references(&mut self, type_number: u32, at: usize, collected: bool) {
+    /// Records the references of a type.
+    ///
+    /// # Safety
+    /// `type_number` is that of the type's own type, and `collected` says whether the type has a collector's header.
+    pub(super) unsafe fn type_references(
+        &mut self,
+        type_number: u32,
+        type_: Type,
+        collected: bool,
+    ) {
         let reader = self.reader;
-        let dict = reader.dict_of_type(at);
         let internal = |name| Label::new(EdgeType::Internal, name);
         let names = &self.internal;
+        // SAFETY: the fields asked for are null or references that the type owns.
+        let field = |field| unsafe { reader.type_reference(type_, field) };
+        // SAFETY: as above.
+        let heap_field = |field| unsafe { Object::at(reader.heap_type_field(type_, field)) };
         let mut known = vec![
-            (dict, Label::new(EdgeType::DictOf, 0)),
-            (reader.word(at + type_object::MRO), internal(names.mro)),
-            (reader.word(at + type_object::BASES), internal(names.bases)),
-            (reader.word(at + type_object::BASE), internal(names.base)),
+            (reader.dict_of_type(type_), Label::new(EdgeType::DictOf, 0)),
+            (field(TypeField::Mro), internal(names.mro)),
+            (field(TypeField::Bases), internal(names.bases)),
+            (field(TypeField::Base), internal(names.base)),
         ];
-        // From 3.12 on a static type of the interpreter's own has a number there.
-        if reader.flags(at) & type_flag::STATIC_BUILTIN == 0 || reader.heap.immortal.is_none() {
-            let subclasses = reader.word(at + type_object::SUBCLASSES);
-            known.push((subclasses, internal(names.subclasses)));
+        // From 3.12 on this field of the interpreter's own static types is a number.
+        if reader.flags(type_) & type_flag::STATIC_BUILTIN == 0 || reader.heap.immortal.is_none() {
+            known.push((field(TypeField::Subclasses), internal(names.subclasses)));
         }
-        let mut unseen = known.clone();
-        if reader.is_heap_type(at) {
-            let name = at + reader.heap.heap_type_name;
-            let cache = reader.word(at + type_object::CACHE);
-            known.push((cache, internal(names.cache)));
-            known.push((reader.word(name + 32), internal(names.module)));
-            unseen.push((reader.word(name), internal(names.name)));
-            unseen.push((reader.word(name + 8), internal(names.slots)));
-            unseen.push((reader.word(name + 16), internal(names.qualname)));
+        let mut unreported = known.clone();
+        if reader.is_heap_type(type_) {
+            known.push((field(TypeField::Cache), internal(names.cache)));
+            known.push((heap_field(HeapTypeField::Module), internal(names.module)));
+            unreported.push((heap_field(HeapTypeField::Name), internal(names.name)));
+            unreported.push((heap_field(HeapTypeField::Slots), internal(names.slots)));
+            unreported.push((
+                heap_field(HeapTypeField::Qualname),
+                internal(names.qualname),
+            ));
         }
         self.referents.clear();
-        let traverse = self.types[type_number as usize].traverse;
+        let entry = &self.types[type_number as usize];
+        let (traverse, own_type) = (entry.traverse, entry.type_.object());
         if collected && traverse != 0 {
-            self.collect_referents(traverse, at);
+            // SAFETY: the function is that of the type's own type, and a type with a header is complete: other code
+            // can only refer to it once it is ready.
+            unsafe { self.collect_referents(traverse, type_.object()) };
         }
-        let own_type = self.types[type_number as usize].address;
         for position in 0..self.referents.len() {
             let target = self.referents[position];
-            unseen.retain(|(known, _)| *known != target);
-            let label = known.iter().find(|(known, _)| *known == target);
-            let label = match label {
+            unreported.retain(|(known, _)| *known != Some(target));
+            let label = match known.iter().find(|(known, _)| *known == Some(target)) {
                 Some((_, label)) => *label,
                 None if target == own_type => Label::new(EdgeType::Type, 0),
                 None => Label::new(EdgeType::Referent, position as u32),
             };
+            self.edge(Some(target), label);
+        }
+        for (target, label) in unreported {
             self.edge(target, label);
         }
-        for (target, label) in unseen {
-            self.edge(target, label);
-        }
-        self.shared_keys(at);
-    }
-
-    /// Texts that name the attributes of a class's instances, held by what these share.
-    fn shared_keys(&mut self, at: usize) {
-        let reader = self.reader;
-        if reader.heap.dict_keys != DictKeys::Compact {
-            return;
-        }
-        let keys = cached_keys(reader, at);
-        if keys == 0 || !self.read_inline {
-            return;
-        }
-        let label = Label::new(EdgeType::Internal, self.internal.shared_key);
-        for key in shared_keys(reader, keys) {
-            self.edge(key, label);
+        // Strings that name the attributes of instances.
+        if self.read_inline {
+            let label = Label::new(EdgeType::Internal, self.internal.shared_key);
+            for key in shared_keys(reader, type_) {
+                self.edge(key, label);
+            }
         }
     }
 }

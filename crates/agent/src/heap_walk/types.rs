@@ -1,123 +1,120 @@
-//! What a walk has to know of a type, found out once per type: how its instances are looked through, what their fields
-//! are called, and how large they are.
+//! The facts of a type that a walk needs, determined once per type: how its instances are scanned, the names of their
+//! fields, and the rule for their size.
 
-use heaptide_capture::heap::{EdgeType, Label, TypeInfo};
+use heaptide_capture::heap::TypeInfo;
 
+use super::attributes::shared_attributes;
+use super::fields::{Field, MAX_MEMBERS, fields_of};
 use super::names::NameTable;
-use super::reader::{Field, Reader};
-use super::sizes::{SizeRule, keys_bytes};
-use crate::cpython::heap_layout::{
-    DictKeys, InlineValues, dict_keys, object, type_flag, type_object,
+use super::reader::{Reader, word_at};
+use super::sizes::SizeRule;
+use crate::cpython::offsets::{
+    HeapTypeField, METHOD_LEN, TypeField, managed_bytes, numpy_array, object, type_flag,
 };
+use crate::cpython::references::{Object, Type};
 
-/// `PyMemberDef`: name, type and offset, and its length.
-const MEMBER_TYPE: usize = 8;
-const MEMBER_OFFSET: usize = 16;
-const MEMBER_LEN: usize = 40;
-/// Types of members that are references.
-const MEMBER_OBJECT: [u32; 2] = [6, 16];
-/// Members and bases beyond this are a broken type.
-const MAX_MEMBERS: usize = 4096;
+/// A type with more bases is broken.
 const MAX_BASES: usize = 256;
 
-/// How instances are looked through.
+/// How instances are scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
-    /// They refer to nothing.
+    /// They have no references.
     Leaf,
     List,
     Tuple,
     Dict,
     /// They are types themselves.
     Type,
-    /// By the fields that are known of them: the collector does not follow them.
+    /// By their known fields: the collector does not follow them.
     Fields,
-    /// They are instances of a class written in Python that is based on nothing else: slots, attributes and the class.
+    /// They are instances of a class written in Python, as are all bases: slots, attributes and the class.
     Instance,
     /// By the type's own `tp_traverse`.
     Traverse,
 }
 
-/// Parts that are named or looked at in a way of their own, after `tp_traverse`.
+/// Types whose instances need additional reads or labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
     None,
-    /// A subclass of dict: its entries are read as those of a dict.
+    /// A subclass of dict: its entries are read like those of a dict.
     DictEntries,
-    /// Elements come in order: of a subclass of list or tuple, or a deque.
+    /// A subclass of list or tuple, or a deque: items are reported in order.
     Sequence,
     Set,
     Weak,
     Generator,
     Frame,
-    /// A numpy array, or a subclass.
+    /// A numpy array or a subclass.
     Array,
 }
 
 pub struct TypeEntry {
-    pub address: usize,
+    pub type_: Type,
     pub flags: usize,
     pub scan: Scan,
     pub special: Special,
-    /// The interpreter's own static type: instances are whole even while they are not tracked.
+    /// The interpreter's own static type: instances are complete even while they are not tracked.
     pub own: bool,
     pub traverse: usize,
     pub is_gc: usize,
     pub basic_size: usize,
     pub item_size: usize,
-    /// Where the `__dict__` is: positive from the start, negative from the end, 0 none.
+    /// Offset of the `__dict__`: positive from the start, negative from the end, 0 without one.
     pub dict_offset: isize,
     pub size: SizeRule,
     pub estimated: bool,
     pub fields: Vec<Field>,
-    /// Names of attributes that are kept in instances, in the order of their values.
+    /// Names of attributes that instances store without a dict, in the order of their values.
     pub attributes: Vec<u32>,
-    /// Bytes of the values of an instance that keeps them without a dict; the first ones of a class may have more.
+    /// Bytes of the values of such an instance; the first instances of a class may have more.
     pub values_bytes: u64,
+    /// Bytes of the pointers before an instance.
+    managed_bytes: usize,
     pub info: TypeInfo,
 }
 
 impl TypeEntry {
-    pub fn of(reader: &Reader, names: &mut NameTable, address: usize) -> TypeEntry {
-        let flags = reader.flags(address);
-        let chain = bases(reader, address);
+    pub fn of(reader: &Reader, names: &mut NameTable, type_: Type) -> TypeEntry {
+        let flags = reader.flags(type_);
+        let chain = bases(reader, type_);
         let has = |flag| flags & flag != 0;
         let known = &reader.known;
-        let mut tp_name = String::new();
+        let mut name = String::new();
         let mut is_named = |wanted: &str| {
             chain.iter().any(|base| {
-                reader.c_text(reader.word(base + type_object::NAME), &mut tp_name);
-                tp_name == wanted
+                reader.type_name(*base, &mut name);
+                name == wanted
             })
         };
-        let basic_size = reader.word(address + type_object::BASIC_SIZE);
-        let is_array = is_named("numpy.ndarray") && basic_size >= 72;
+        let basic_size = reader.basic_size(type_);
+        let is_array = is_named("numpy.ndarray") && basic_size >= numpy_array::LEN;
         let is_deque = is_named("collections.deque");
         let is_typed_array = is_named("array.array");
         let is_ordered = has(type_flag::DICT)
             && is_named("collections.OrderedDict")
             && basic_size >= object::ORDERED_SLOTS + 8;
         let is_bytes_io = is_named("_io.BytesIO") && basic_size >= object::BYTES_IO_BUFFER + 8;
-        let is_one_of = |types: &[usize]| chain.iter().any(|base| types.contains(base));
+        let is_one_of = |types: &[Type]| chain.iter().any(|base| types.contains(base));
         let has_frame = [
             known.generator,
             known.coroutine,
             known.async_generator,
             known.frame,
         ]
-        .contains(&address);
-        let traverse = reader.word(address + type_object::TRAVERSE);
+        .contains(&type_);
+        let traverse = reader.type_field(type_, TypeField::Traverse);
         let collected = has(type_flag::HAVE_GC) && traverse != 0;
 
-        let mut fields = Vec::new();
-        collect_fields(reader, names, &chain, flags, &mut fields);
+        let fields = fields_of(reader, names, &chain, flags);
         let special = if is_array {
             Special::Array
         } else if is_one_of(&known.weak) {
             Special::Weak
-        } else if [known.generator, known.coroutine, known.async_generator].contains(&address) {
+        } else if [known.generator, known.coroutine, known.async_generator].contains(&type_) {
             Special::Generator
-        } else if address == known.frame {
+        } else if type_ == known.frame {
             Special::Frame
         } else if has(type_flag::DICT) {
             Special::DictEntries
@@ -128,11 +125,11 @@ impl TypeEntry {
         } else {
             Special::None
         };
-        let scan = if address == known.list {
+        let scan = if type_ == known.list {
             Scan::List
-        } else if address == known.tuple {
+        } else if type_ == known.tuple {
             Scan::Tuple
-        } else if address == known.dict {
+        } else if type_ == known.dict {
             Scan::Dict
         } else if has(type_flag::TYPE) {
             Scan::Type
@@ -140,18 +137,14 @@ impl TypeEntry {
             Scan::Instance
         } else if collected {
             Scan::Traverse
-        } else if !fields.is_empty() || is_array || address == known.code {
+        } else if !fields.is_empty() || is_array || type_ == known.code {
             Scan::Fields
         } else {
             Scan::Leaf
         };
 
-        let mut size = SizeRule::of(
-            reader,
-            address,
-            flags,
-            is_one_of(&[known.set, known.frozen_set]),
-        );
+        let is_set = is_one_of(&[known.set, known.frozen_set]);
+        let mut size = SizeRule::of(reader, type_, flags, is_set);
         if is_array {
             size = SizeRule::Array;
         } else if is_deque {
@@ -165,13 +158,13 @@ impl TypeEntry {
         } else if is_one_of(&[known.byte_array]) {
             size = SizeRule::ByteArray;
         } else if has_frame && reader.heap.frame_function.is_some() {
-            // From 3.11 on these have items, but no length where others have it.
+            // From 3.11 on these have items, but no length at the usual offset.
             size = SizeRule::Fixed;
-        } else if address == known.code {
+        } else if type_ == known.code {
             size = SizeRule::Code;
         }
-        let says_more = (has_frame && size == SizeRule::Fixed) || {
-            // Types whose own `__sizeof__` is what the rule computes end the search.
+        let is_estimated = (has_frame && size == SizeRule::Fixed) || {
+            // The rule computes the same as the `__sizeof__` of these types, so the search ends at them.
             let measured = [
                 known.list,
                 known.dict,
@@ -190,273 +183,126 @@ impl TypeEntry {
                 || is_ordered
                 || is_bytes_io
                 || size == SizeRule::ByteArray;
-            !by_name && says_its_own_size(reader, above)
+            !by_name && defines_sizeof(reader, above)
         };
-        let (attributes, values_bytes) = shared_attributes(reader, names, address, flags);
+        let (attributes, values_bytes) = shared_attributes(reader, names, type_, flags);
         TypeEntry {
-            address,
+            type_,
             flags,
             scan,
             special,
             own: !has(type_flag::HEAP_TYPE) && size != SizeRule::Array,
             traverse,
-            is_gc: reader.word(address + type_object::IS_GC),
+            is_gc: reader.type_field(type_, TypeField::IsGc),
             basic_size,
-            item_size: reader.word(address + type_object::ITEM_SIZE),
+            item_size: reader.type_field(type_, TypeField::ItemSize),
             dict_offset: if has(type_flag::MANAGED_DICT) {
                 0
             } else {
-                reader.word(address + type_object::DICT_OFFSET) as isize
+                reader.type_field(type_, TypeField::DictOffset) as isize
             },
-            estimated: says_more,
+            estimated: is_estimated,
             size,
             fields,
             attributes,
             values_bytes,
-            info: describe(reader, address, flags),
+            managed_bytes: managed_bytes(reader.layout.version, flags),
+            info: describe(reader, type_, flags),
         }
     }
 
-    /// Bytes in front of an instance.
+    /// Returns the bytes before an instance.
     pub fn header_bytes(&self, collected: bool) -> usize {
-        let managed = self.flags & (type_flag::MANAGED_DICT | type_flag::MANAGED_WEAK) != 0;
-        usize::from(collected) * 16 + usize::from(managed) * 16
+        usize::from(collected) * object::GC_HEADER + self.managed_bytes
     }
 }
 
-/// The type and its first bases, up to `object`.
-fn bases(reader: &Reader, address: usize) -> Vec<usize> {
-    let base =
-        |address: &usize| Some(reader.word(*address + type_object::BASE)).filter(|base| *base != 0);
-    std::iter::successors(Some(address), base)
+/// Returns the type and its first bases, up to `object`.
+fn bases(reader: &Reader, type_: Type) -> Vec<Type> {
+    std::iter::successors(Some(type_), |type_| reader.base(*type_))
         .take(MAX_BASES)
         .collect()
 }
 
-/// Whether instances refer to nothing but their slots, attributes and class: all bases are classes written in Python, and
-/// no length stands where others have a slot.
-fn is_plain_class(reader: &Reader, chain: &[usize]) -> bool {
+/// Returns whether instances refer only to their slots, attributes and class: all bases are classes written in Python,
+/// and no instance has a length at the offset of the first slot.
+fn is_plain_class(reader: &Reader, chain: &[Type]) -> bool {
     let Some((last, classes)) = chain.split_last() else {
         return false;
     };
-    let traverse = |address: usize| reader.word(address + type_object::TRAVERSE);
-    traverse(*last) == 0
-        && reader.word(last + type_object::BASIC_SIZE) == object::SIZE
+    let traverse = |type_: &Type| reader.type_field(*type_, TypeField::Traverse);
+    traverse(last) == 0
+        && reader.basic_size(*last) == object::SIZE
         && classes.iter().all(|class| {
             reader.is_heap_type(*class)
-                && traverse(*class) == reader.class_traverse
-                && reader.word(class + type_object::ITEM_SIZE) == 0
+                && traverse(class) == reader.class_traverse
+                && reader.type_field(*class, TypeField::ItemSize) == 0
         })
 }
 
-/// What is known of an instance's references: members of the type and its bases, and fields of the interpreter's own.
-fn collect_fields(
-    reader: &Reader,
-    names: &mut NameTable,
-    chain: &[usize],
-    flags: usize,
-    fields: &mut Vec<Field>,
-) {
-    let known = &reader.known;
-    let mut name = String::new();
-    for base in chain {
-        let kind = if reader.is_heap_type(*base) {
-            EdgeType::Slot
-        } else {
-            EdgeType::Internal
-        };
-        let basic_size = reader.word(base + type_object::BASIC_SIZE);
-        let members = reader.word(base + type_object::MEMBERS);
-        for number in 0..MAX_MEMBERS {
-            let member = members + number * MEMBER_LEN;
-            if members == 0 || reader.word(member) == 0 {
-                break;
-            }
-            let offset = reader.word(member + MEMBER_OFFSET);
-            if MEMBER_OBJECT.contains(&reader.half(member + MEMBER_TYPE))
-                && offset >= 16
-                && offset + 8 <= basic_size
-            {
-                reader.c_text(reader.word(member), &mut name);
-                let label = Label::new(kind, names.of_text(&name));
-                fields.push(Field { offset, label });
-            }
-        }
-        let more: &[(usize, &str)] = if *base == known.function {
-            object::FUNCTION
-        } else if *base == known.cell {
-            fields.push(Field {
-                offset: object::CELL_CONTENT,
-                label: Label::new(EdgeType::Cell, 0),
-            });
-            &[]
-        } else if *base == known.traceback {
-            &[(16, "tb_next"), (24, "tb_frame")]
-        } else if *base == known.code && reader.heap.dict_keys == DictKeys::Compact {
-            CODE_FIELDS
-        } else {
-            &[]
-        };
-        add_fields(names, more, basic_size, fields);
-    }
-    if flags & type_flag::EXCEPTION != 0 {
-        add_fields(names, reader.heap.exception_fields, usize::MAX, fields);
-    }
-    // The same field may be a member and known to us.
-    let mut seen = Vec::new();
-    fields.retain(|field| {
-        let new = !seen.contains(&field.offset);
-        seen.push(field.offset);
-        new
-    });
-}
-
-/// Of code objects, beside their members: 3.11 and later name all locals in one tuple.
-const CODE_FIELDS: &[(usize, &str)] = &[(96, "co_localsplusnames"), (104, "co_localspluskinds")];
-
-fn add_fields(
-    names: &mut NameTable,
-    more: &[(usize, &str)],
-    basic_size: usize,
-    fields: &mut Vec<Field>,
-) {
-    for (offset, name) in more {
-        if offset + 8 <= basic_size {
-            let label = Label::new(EdgeType::Internal, names.of_text(name));
-            fields.push(Field {
-                offset: *offset,
-                label,
-            });
-        }
-    }
-}
-
-/// Names of the attributes that instances keep without a dict, and the bytes these take.
-fn shared_attributes(
-    reader: &Reader,
-    names: &mut NameTable,
-    address: usize,
-    flags: usize,
-) -> (Vec<u32>, u64) {
-    let managed = flags & type_flag::MANAGED_DICT != 0;
-    if !managed || reader.heap.inline_values == InlineValues::None {
-        return (Vec::new(), 0);
-    }
-    let keys = cached_keys(reader, address);
-    if keys == 0 {
-        return (Vec::new(), 0);
-    }
-    let attributes: Vec<u32> = shared_keys(reader, keys)
-        .map(|key| match key {
-            0 => 0,
-            key => names.of_object(reader, key),
-        })
-        .collect();
-    let n_entries = attributes.len();
-    let n_usable = reader.word(keys + dict_keys::N_USABLE).min(MAX_SHARED);
-    let capacity = (n_entries + n_usable) as u64;
-    (
-        attributes,
-        values_bytes(reader.heap.inline_values, capacity),
-    )
-}
-
-/// Bytes of the values of so many attributes: a word each, a byte each for their order, and some bookkeeping.
-pub fn values_bytes(kept: InlineValues, capacity: u64) -> u64 {
-    capacity * 8
-        + match kept {
-            InlineValues::None => 0,
-            InlineValues::TwoPointers | InlineValues::TaggedPointer => {
-                (capacity + 2).next_multiple_of(8)
-            }
-            InlineValues::Behind => 8 + capacity.next_multiple_of(8),
-        }
-}
-
-/// No class has more shared keys.
-const MAX_SHARED: usize = 64;
-
-/// The texts that name attributes, in the order of their values; 0 where there is none.
-pub fn shared_keys(reader: &Reader, keys: usize) -> impl Iterator<Item = usize> + '_ {
-    let entries = keys + dict_keys::INDICES + (1 << reader.byte(keys + dict_keys::INDEX_LOG));
-    let n_entries = reader.word(keys + dict_keys::N_ENTRIES).min(MAX_SHARED);
-    (0..n_entries).map(move |number| reader.word(entries + number * 16))
-}
-
-/// `ht_cached_keys` of a heap type; 0 if there are none.
-pub fn cached_keys(reader: &Reader, address: usize) -> usize {
-    if reader.is_heap_type(address) {
-        reader.word(address + reader.heap.heap_type_name + 24)
-    } else {
-        0
-    }
-}
-
-pub fn cached_keys_bytes(reader: &Reader, address: usize) -> u64 {
-    match cached_keys(reader, address) {
-        0 => 0,
-        keys => keys_bytes(reader, keys),
-    }
-}
-
-/// Whether one of these types has a `__sizeof__` of its own: a walk does not run it.
-fn says_its_own_size(reader: &Reader, types: &[usize]) -> bool {
-    let mut name = String::new();
+/// Returns whether one of these types defines `__sizeof__`, which a walk does not run.
+fn defines_sizeof(reader: &Reader, types: &[Type]) -> bool {
     types.iter().any(|base| {
-        let methods = reader.word(base + type_object::METHODS);
-        let in_methods = methods != 0
-            && (0..MAX_MEMBERS)
-                .map(|number| reader.word(methods + number * 32))
-                .take_while(|name| *name != 0)
-                .any(|at| {
-                    reader.c_text(at, &mut name);
-                    name == "__sizeof__"
-                });
-        in_methods
-            || (reader.is_heap_type(*base) && dict_text(reader, *base, "__sizeof__").is_some())
+        has_method(reader, *base, "__sizeof__")
+            || (reader.is_heap_type(*base)
+                && class_attribute(reader, *base, "__sizeof__").is_some())
     })
 }
 
-/// The value under a name in a type's dict.
-fn dict_text(reader: &Reader, address: usize, wanted: &str) -> Option<usize> {
-    let dict = reader.dict_of_type(address);
-    if dict == 0 {
-        return None;
+fn has_method(reader: &Reader, type_: Type, wanted: &str) -> bool {
+    let methods = reader.type_field(type_, TypeField::Methods);
+    if methods == 0 {
+        return false;
     }
-    let mut found = None;
+    let mut name = String::new();
+    (0..MAX_MEMBERS)
+        // SAFETY: the field is the address of a list of methods, which ends with one that has no name.
+        .map(|number| unsafe { word_at(methods + number * METHOD_LEN) })
+        .take_while(|name_at| *name_at != 0)
+        .any(|name_at| {
+            // SAFETY: the name of a method is a C string.
+            unsafe { reader.c_text(name_at, &mut name) };
+            name == wanted
+        })
+}
+
+/// Returns the value under a name in a type's own dict.
+fn class_attribute(reader: &Reader, type_: Type, wanted: &str) -> Option<Object> {
+    let dict = reader.dict_of_type(type_)?;
+    let mut value_found = None;
     let mut buffer = [0; 16];
-    reader.dict_entries(dict, |key, value| {
-        if found.is_none()
+    let with = |key, value| {
+        if value_found.is_none()
             && reader.type_of(key) == reader.known.unicode
-            && reader.word(key + reader.layout.unicode.length) == wanted.len()
+            // SAFETY: the key is a string, which has its length here.
+            && unsafe { reader.word(key, reader.layout.unicode.length) } == wanted.len()
             && reader
                 .text(key, &mut buffer)
                 .is_some_and(|(text, _)| text == wanted)
         {
-            found = Some(value);
+            value_found = Some(value);
         }
-    });
-    found
+    };
+    // SAFETY: a type's dict is a dict.
+    unsafe { reader.dict_entries(dict, with) };
+    value_found
 }
 
-fn describe(reader: &Reader, address: usize, flags: usize) -> TypeInfo {
+fn describe(reader: &Reader, type_: Type, flags: usize) -> TypeInfo {
     let mut name = String::new();
-    reader.c_text(reader.word(address + type_object::NAME), &mut name);
+    reader.type_name(type_, &mut name);
     let mut module = String::new();
     if flags & type_flag::HEAP_TYPE != 0 {
         let mut buffer = [0; 512];
-        let qualname = reader.word(address + reader.heap.heap_type_name + 16);
-        if qualname != 0 {
-            if let Some((text, _)) = reader.text(qualname, &mut buffer) {
-                name = text.to_owned();
-            }
+        let qualname = reader.heap_type_field(type_, HeapTypeField::Qualname);
+        // SAFETY: the field is null or a reference that the type owns.
+        let qualname = unsafe { Object::at(qualname) };
+        if let Some((text, _)) = qualname.and_then(|object| reader.text(object, &mut buffer)) {
+            name = text.to_owned();
         }
-        if let Some(value) = dict_text(reader, address, "__module__") {
-            if reader.flags(reader.type_of(value)) & type_flag::UNICODE != 0 {
-                if let Some((text, _)) = reader.text(value, &mut buffer) {
-                    module = text.to_owned();
-                }
-            }
+        let value = class_attribute(reader, type_, "__module__");
+        if let Some((text, _)) = value.and_then(|object| reader.text(object, &mut buffer)) {
+            module = text.to_owned();
         }
     } else if let Some((before, last)) = name.rsplit_once('.') {
         (module, name) = (before.to_owned(), last.to_owned());
@@ -474,16 +320,18 @@ fn describe(reader: &Reader, address: usize, flags: usize) -> TypeInfo {
             bits |= bit;
         }
     }
-    if reader.word(address + type_object::DICT_OFFSET) != 0 {
-        bits |= TypeInfo::DICT;
-    }
-    if reader.word(address + type_object::WEAK_LIST_OFFSET) != 0 {
-        bits |= TypeInfo::WEAK;
+    for (field, bit) in [
+        (TypeField::DictOffset, TypeInfo::DICT),
+        (TypeField::WeakListOffset, TypeInfo::WEAK),
+    ] {
+        if reader.type_field(type_, field) != 0 {
+            bits |= bit;
+        }
     }
     TypeInfo {
         name,
         module,
-        address: address as u64,
+        address: type_.address() as u64,
         object: 0,
         flags: bits,
     }

@@ -1,55 +1,57 @@
-//! Which objects were found: a bit for every sixteen bytes of memory where there are any, so that the bits of millions
+//! The set of visited objects: one bit for every sixteen bytes of memory that contains any, so that the bits of millions
 //! of objects stay in the processor's caches.
 //!
-//! An object's *place* is four bytes: the number of its area of memory, and where in that area it is. Places need no
-//! table from addresses to numbers; counting bits turns them into numbers in the order of addresses ([`super::renumber`]).
+//! A *handle* names an object in four bytes: the number of its area of memory, and its offset there. Handles need no
+//! table from addresses to numbers; counting bits turns them into numbers in address order ([`super::renumber`]).
 
 use super::column::Column;
 
 /// Bytes of an area, as a power of two.
 const AREA_BITS: u32 = 18;
-/// Objects begin at a multiple of sixteen bytes; the interpreter's static ones at eight, in areas of their own.
+/// Objects start at a multiple of sixteen bytes; the interpreter's static ones at eight, in separate areas.
 const STEP_BITS: u32 = 4;
 const OFFSET_BITS: u32 = AREA_BITS - STEP_BITS;
 /// Words of bits of an area.
 pub const AREA_WORDS: usize = 1 << (OFFSET_BITS - 6);
-/// More areas than four bytes have names for: 64 GiB of memory with objects everywhere.
+/// Number of areas that fit into a handle: 64 GiB of memory that contains objects.
 const MAX_AREAS: usize = 1 << (32 - OFFSET_BITS);
-/// Slots of the table at first; always a power of two.
+/// Slots of a new table; always a power of two.
 const FIRST: usize = 1 << 10;
-/// Areas that are found without the table; a power of two.
+/// Entries of the cache of recently used areas; a power of two.
 const RECENT: usize = 64;
 /// Bits of a slot for the number of an area plus one.
 const NUMBER_BITS: u32 = 20;
 
-/// Area and place in it, in four bytes.
+/// Area of an object and offset in it.
 pub type Handle = u32;
 
-/// No place: memory ran out, or the address cannot be one of an object.
+/// The reason why an address gets no handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
+    /// No memory, or too many areas.
     Full,
+    /// No object can have this address.
     NoObject,
 }
 
 pub struct Visited {
-    /// Key of an area and its number plus one; 0 is free.
+    /// Key of an area and its number plus one; 0 marks a free slot.
     slots: Column<u64>,
-    /// Where each area begins.
+    /// First address of each area.
     pub areas: Column<u64>,
     pub bits: Column<u64>,
-    /// Areas asked for lately: what their objects' addresses have in common, and the number.
+    /// Recently used areas: the common bits of their objects' addresses, and the number.
     recent: [(u64, u32); RECENT],
 }
 
-/// Area of an address; every area has one key for objects at multiples of sixteen and one for the others.
+/// Returns the key of an address's area. Memory has two areas: for objects at multiples of sixteen, and for the others.
 #[inline(always)]
 fn key_of(address: u64) -> u64 {
     address >> AREA_BITS << 1 | address >> 3 & 1
 }
 
-/// What the addresses of an area's objects have in common: the highest bits, and the lowest ones. No area is ever asked
-/// for by an address that cannot be an object's, so none has an odd one in common with it.
+/// Returns the bits that all addresses of an area's objects have in common: the highest and the lowest ones. An address
+/// that no object can have differs from all areas in its lowest bits.
 #[inline(always)]
 fn common_of(address: u64) -> u64 {
     address & !(((1 << OFFSET_BITS) - 1) << STEP_BITS)
@@ -60,13 +62,13 @@ fn handle_of(number: u32, address: u64) -> Handle {
     number << OFFSET_BITS | (address >> STEP_BITS) as u32 & ((1 << OFFSET_BITS) - 1)
 }
 
-/// The word of bits that a place is in, and its bit.
+/// Returns the word of bits of a handle, and its bit there.
 #[inline(always)]
 pub fn word_and_bit(handle: Handle) -> (usize, u32) {
     ((handle >> 6) as usize, handle & 63)
 }
 
-/// The number of the area that a place is in.
+/// Returns the number of a handle's area.
 #[inline(always)]
 pub fn area_of(handle: Handle) -> usize {
     (handle >> OFFSET_BITS) as usize
@@ -82,7 +84,7 @@ impl Visited {
         })
     }
 
-    /// The place of an object, and whether it was not known before.
+    /// Marks an object. Returns its handle, and whether it is new.
     #[inline(always)]
     pub fn mark(&mut self, address: usize) -> Result<(Handle, bool), Refused> {
         let address = address as u64;
@@ -116,7 +118,7 @@ impl Visited {
         }
     }
 
-    /// The place of an object that was found.
+    /// Returns the handle of an object that was marked.
     pub fn find(&self, address: u64) -> Option<Handle> {
         let handle = handle_of(self.number_of(key_of(address))?, address);
         let (word, bit) = word_and_bit(handle);
@@ -154,7 +156,7 @@ impl Visited {
     #[cold]
     fn add_area(&mut self, address: u64) -> Result<u32, Refused> {
         let key = key_of(address);
-        // No program has addresses of so many bits.
+        // No process has addresses with this many bits.
         if key >> (64 - NUMBER_BITS) != 0 {
             return Err(Refused::NoObject);
         }
@@ -203,9 +205,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_address_keeps_its_place() {
+    fn every_address_keeps_its_handle() {
         let mut visited = Visited::new().unwrap();
-        // Over more areas than the table has slots at first, at multiples of eight.
+        // In more areas than a new table has slots, at multiples of eight.
         let addresses: Vec<usize> = (0..100_000)
             .map(|number| 0x7f00_0000_0000 + (number * 4099 * 64 + number % 2 * 8))
             .collect();
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_an_object_has_no_place() {
+    fn an_address_that_no_object_can_have_gets_no_handle() {
         let mut visited = Visited::new().unwrap();
         assert_eq!(visited.mark(0x7f00_0000_0003), Err(Refused::NoObject));
         assert_eq!(visited.mark(usize::MAX - 7), Err(Refused::NoObject));

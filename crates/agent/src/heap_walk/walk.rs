@@ -1,28 +1,31 @@
-//! The walk itself: objects are appended as they are found and looked through in that order, so the list of objects is
-//! also the list of what is left to do, and what comes next can be fetched while something else is looked at.
+//! The walk: it appends objects as it finds them and scans them in that order. So the list of objects is also the list
+//! of work left, and the next objects can be prefetched while one is scanned.
 //!
-//! Nothing here makes a Python object, takes a reference or runs Python code. [`super::containers`] reads what lists,
-//! dicts and the like refer to, [`super::traverse`] asks the other objects themselves, [`super::output`] keeps what was found.
+//! Nothing here creates a Python object, takes a reference or runs Python code. [`super::containers`] reads the
+//! references of lists, dicts and the like, [`super::traverse`] asks other objects, [`super::output`] stores the result.
 
 use std::collections::HashMap;
 
 use heaptide_capture::heap::{Label, Objects};
 
+use super::attributes::values_bytes_of;
 use super::column::Column;
 use super::names::NameTable;
 use super::output::{Columns, Facts, Output};
-use super::previews::short_value;
+use super::previews::preview;
 use super::reader::Reader;
 use super::sizes::bytes_of;
-use super::traverse::{Internal, values_bytes_of};
+use super::traverse::Internal;
 use super::types::{Scan, Special, TypeEntry};
 use super::visited::{Handle, Refused, Visited};
-use crate::cpython::heap_layout::{InlineValues, object, type_object};
+use crate::cpython::heap_layout::InlineValues;
+use crate::cpython::offsets::{inline_values, object};
+use crate::cpython::references::{Object, Type};
 
 /// Slots of the cache of types; a power of two.
 const TYPE_SLOTS: usize = 512;
 
-/// A weak reference: it does not lead the walk on.
+/// A weak reference. The walk does not follow it.
 #[derive(Clone, Copy)]
 pub struct Weak {
     pub from: Handle,
@@ -33,44 +36,46 @@ pub struct Weak {
 #[derive(Debug)]
 pub struct Full;
 
-/// A walk under way.
+/// A walk in progress.
 pub struct Walk<'l, O> {
     pub reader: &'l Reader,
     pub names: NameTable,
     pub types: Vec<TypeEntry>,
-    type_numbers: HashMap<usize, u32>,
-    /// Types met lately.
+    type_numbers: HashMap<Type, u32>,
+    /// Recently used types: address and number.
     type_slots: Box<[(usize, u32); TYPE_SLOTS]>,
-    pub visited: Visited,
+    /// Marked only through [`Walk::visit`].
+    visited: Visited,
     pub output: O,
-    /// Weak references: who, and the address of what.
     pub weak: Column<Weak>,
-    /// Types that the interpreter has from the beginning: they are kept by themselves.
+    /// Static types, which no reference keeps alive.
     pub static_types: Vec<Handle>,
-    /// What the object at hand says it refers to.
-    pub(super) referents: Column<usize>,
-    pub(super) entries: Vec<(usize, Label)>,
+    /// The references that the current object reported.
+    pub(super) referents: Column<Object>,
+    /// Addresses with labels for the current object's references.
+    pub(super) labels: Vec<(usize, Label)>,
+    /// Offset of a tuple's items.
     pub(super) tuple_items: usize,
-    /// So far before an instance is the address of the values of its attributes; 0 if it is nowhere.
-    pub(super) values_word: usize,
+    /// Distance before an instance of the pointer to the values of its attributes; 0 if there is none.
+    pub(super) values_before: usize,
     pub(super) internal: Internal,
-    /// Elements of long lists that are still to be found: where, and how many.
+    /// Items of long lists that were not added yet: address and number.
     pub(super) long: Column<(usize, usize)>,
-    /// Whether attributes kept in instances can be read; proved before the walk.
+    /// Whether attributes stored in instances can be read; proved before the walk.
     pub read_inline: bool,
-    /// Short texts of what objects hold, if they are wanted.
-    values: Option<Vec<(Handle, String)>>,
+    /// Short texts of values, if they are wanted.
+    previews: Option<Vec<(Handle, String)>>,
     pub(super) failed: bool,
 }
 
-/// What a walk leaves for the time after it, when the program goes on.
+/// The result of a walk. It can be processed while the program runs.
 pub struct WalkResult {
     pub names: NameTable,
     pub types: Vec<TypeEntry>,
     pub visited: Visited,
     pub columns: Columns,
     pub weak: Column<Weak>,
-    pub values: Vec<(Handle, String)>,
+    pub previews: Vec<(Handle, String)>,
 }
 
 impl<'l> Walk<'l, Columns> {
@@ -81,7 +86,7 @@ impl<'l> Walk<'l, Columns> {
             visited: self.visited,
             columns: self.output,
             weak: self.weak,
-            values: self.values.unwrap_or_default(),
+            previews: self.previews.unwrap_or_default(),
         }
     }
 }
@@ -91,15 +96,15 @@ impl<'l, O: Output> Walk<'l, O> {
         reader: &'l Reader,
         output: O,
         read_inline: bool,
-        wants_values: bool,
+        wants_previews: bool,
     ) -> Result<Walk<'l, O>, Full> {
         let mut names = NameTable::new().ok_or(Full)?;
         Ok(Walk {
-            tuple_items: reader.word(reader.known.tuple + type_object::BASIC_SIZE),
-            values_word: match reader.heap.inline_values {
-                InlineValues::TwoPointers => 32,
-                InlineValues::TaggedPointer => 24,
-                InlineValues::None | InlineValues::Behind => 0,
+            tuple_items: reader.basic_size(reader.known.tuple),
+            values_before: match reader.heap.inline_values {
+                InlineValues::TwoPointers => inline_values::VALUES_BEFORE,
+                InlineValues::TaggedPointer => inline_values::DICT_BEFORE,
+                InlineValues::None | InlineValues::AfterFields => 0,
             },
             reader,
             internal: Internal::new(&mut names),
@@ -112,20 +117,39 @@ impl<'l, O: Output> Walk<'l, O> {
             weak: Column::new(),
             static_types: Vec::new(),
             referents: Column::new(),
-            entries: Vec::new(),
+            labels: Vec::new(),
             long: Column::new(),
             read_inline,
-            values: wants_values.then(Vec::new),
+            previews: wants_previews.then(Vec::new),
             failed: false,
         })
     }
 
-    /// The place of an object, which is noted if it is new; `None` for an address that cannot be one.
+    /// Marks an object as visited. Returns its handle, and whether it is new.
     #[inline(always)]
-    pub fn add(&mut self, address: usize) -> Option<Handle> {
-        match self.visited.mark(address) {
+    pub(super) fn visit(&mut self, object: Object) -> Result<(Handle, bool), Refused> {
+        self.visited.mark(object.address())
+    }
+
+    /// Returns the handle of an object that was visited.
+    pub(super) fn handle_of(&self, object: Object) -> Option<Handle> {
+        self.visited.find(object.address() as u64)
+    }
+
+    /// Returns the object of a handle.
+    #[inline(always)]
+    pub(super) fn object_of(&self, handle: Handle) -> Object {
+        // SAFETY: only `visit` makes handles, from live objects, which are not null. Nothing frees an object during
+        // the walk.
+        unsafe { Object::at(self.visited.address_of(handle)).unwrap_unchecked() }
+    }
+
+    /// Adds an object if it is new. Returns its handle; `None` for an address that no object can have.
+    #[inline(always)]
+    pub fn add(&mut self, object: Object) -> Option<Handle> {
+        match self.visit(object) {
             Ok((handle, new)) => {
-                self.failed |= !self.output.meet(handle, address, new);
+                self.failed |= !self.output.meet(handle, object, new);
                 Some(handle)
             }
             Err(refused) => {
@@ -135,53 +159,58 @@ impl<'l, O: Output> Walk<'l, O> {
         }
     }
 
-    /// The object at hand refers to another.
+    /// Records a reference of the current object.
     #[inline(always)]
-    pub(super) fn edge(&mut self, target: usize, label: Label) {
-        if target == 0 {
+    pub(super) fn edge(&mut self, target: Option<Object>, label: Label) {
+        let Some(target) = target else {
             return;
-        }
+        };
         if let Some(handle) = self.add(target) {
             self.failed |= !self.output.reference(handle, label);
         }
     }
 
-    /// What a weak reference refers to, which does not lead the walk on.
-    pub(super) fn weak_reference(&mut self, from: Handle, at: usize) {
-        let target = self.reader.word(at + object::WEAK_REFERENT);
-        if target != 0 && target != self.reader.known.none {
-            let target = target as u64;
+    /// Records the referent of a weak reference without following it.
+    ///
+    /// # Safety
+    /// The object is a weak reference.
+    pub(super) unsafe fn weak_reference(&mut self, from: Handle, object: Object) {
+        // SAFETY: a weak reference has the field: its referent, or None if that was freed.
+        let target = unsafe { self.reader.reference(object, object::WEAK_REFERENT) };
+        if let Some(target) = target.filter(|target| *target != self.reader.known.none) {
+            let target = target.address() as u64;
             self.failed |= !self.weak.push(Weak { from, target });
         }
     }
 
-    /// Bytes that finding objects takes.
+    /// Returns the bytes that the search for objects takes.
     pub fn bytes(&self) -> u64 {
         (self.visited.bytes() + self.long.bytes()) as u64
     }
 
     #[inline(always)]
-    pub(super) fn type_number(&mut self, address: usize) -> u32 {
+    pub(super) fn type_number(&mut self, type_: Type) -> u32 {
+        let address = type_.address();
         let slot = (address >> 4 ^ address >> 13) % TYPE_SLOTS;
         let (known, number) = self.type_slots[slot];
         if known == address {
             return number;
         }
-        let number = self.known_type(address);
+        let number = self.known_type(type_);
         self.type_slots[slot] = (address, number);
         number
     }
 
     #[inline(never)]
-    pub(super) fn known_type(&mut self, address: usize) -> u32 {
-        if let Some(number) = self.type_numbers.get(&address) {
+    pub(super) fn known_type(&mut self, type_: Type) -> u32 {
+        if let Some(number) = self.type_numbers.get(&type_) {
             return *number;
         }
-        let entry = TypeEntry::of(self.reader, &mut self.names, address);
+        let entry = TypeEntry::of(self.reader, &mut self.names, type_);
         let number = self.types.len() as u32;
         self.types.push(entry);
-        self.type_numbers.insert(address, number);
-        self.add(address);
+        self.type_numbers.insert(type_, number);
+        self.add(type_.object());
         number
     }
 }
@@ -190,53 +219,67 @@ impl Walk<'_, Columns> {
     #[inline(always)]
     pub(super) fn scan(&mut self, handle: Handle) {
         let reader = self.reader;
-        let at = self.visited.address_of(handle);
-        let type_number = self.type_number(reader.type_of(at));
+        let object = self.object_of(handle);
+        let type_number = self.type_number(reader.type_of(object));
         let entry = &self.types[type_number as usize];
         let (scan, special, own) = (entry.scan, entry.special, entry.own);
-        let collected = reader.is_collected(at, entry.flags, entry.is_gc);
-        let tracked = collected && reader.is_tracked(at);
-        let bytes = bytes_of(reader, entry, at, collected);
+        // SAFETY: `entry` describes the type of the object. An object has the collector's header if `is_collected`.
+        let (collected, tracked, bytes) = unsafe {
+            let collected = reader.is_collected(object, entry.flags, entry.is_gc);
+            (
+                collected,
+                collected && reader.is_tracked(object),
+                bytes_of(reader, entry, object, collected),
+            )
+        };
         let mut flags = 0;
         if tracked {
             flags |= Objects::TRACKED;
         }
-        if reader.references(at).is_none() {
+        if reader.references(object).is_none() {
             flags |= Objects::IMMORTAL;
         }
         if entry.estimated {
             flags |= Objects::ESTIMATED;
         }
-        match scan {
-            Scan::Leaf => {}
-            Scan::List => {
-                let items = reader.word(at + object::LIST_ITEMS);
-                self.items(items, reader.size(at));
-            }
-            Scan::Tuple => self.items(at + self.tuple_items, reader.size(at)),
-            Scan::Dict => self.dict_entries(at),
-            Scan::Type => {
-                if !reader.is_heap_type(at) {
-                    self.static_types.push(handle);
+        // SAFETY: `scan` and `special` are those of the object's type, so the object is a list, a dict and so on. An
+        // object that is not tracked may be incomplete, unless its type is the interpreter's own; only complete ones
+        // are traversed.
+        unsafe {
+            match scan {
+                Scan::Leaf => {}
+                Scan::List => {
+                    let items = reader.word(object, object::LIST_ITEMS);
+                    self.items(items, reader.size(object));
                 }
-                self.type_references(type_number, at, collected);
-            }
-            Scan::Fields => self.fields(type_number, at),
-            Scan::Instance | Scan::Traverse => {
-                // What is not tracked may not be whole yet, unless the interpreter itself made it.
-                if tracked || (own && collected) {
-                    flags |= self.traverse_and_label(type_number, at);
+                Scan::Tuple => {
+                    let items = object.address() + self.tuple_items;
+                    self.items(items, reader.size(object));
                 }
+                Scan::Dict => self.dict_entries(object),
+                Scan::Type => {
+                    let type_ = Type::from_object(object);
+                    if !reader.is_heap_type(type_) {
+                        self.static_types.push(handle);
+                    }
+                    self.type_references(type_number, type_, collected);
+                }
+                Scan::Fields => self.fields(type_number, object),
+                Scan::Instance | Scan::Traverse => {
+                    if tracked || (own && collected) {
+                        flags |= self.traverse_and_label(type_number, object);
+                    }
+                }
+            }
+            match special {
+                Special::Weak => self.weak_reference(handle, object),
+                Special::Array => self.array(object),
+                _ => {}
             }
         }
-        match special {
-            Special::Weak => self.weak_reference(handle, at),
-            Special::Array => self.array(at),
-            _ => {}
-        }
-        if let Some(values) = &mut self.values {
-            if let Some(text) = short_value(reader, at) {
-                values.push((handle, text));
+        if let Some(previews) = &mut self.previews {
+            if let Some(text) = preview(reader, object) {
+                previews.push((handle, text));
             }
         }
         let mut facts = Facts {
@@ -248,7 +291,8 @@ impl Walk<'_, Columns> {
         };
         if flags & Objects::INLINE_VALUES != 0 {
             let entry = &self.types[type_number as usize];
-            facts.extra = values_bytes_of(reader, entry, at);
+            // SAFETY: `entry` describes the type of the object, and the flag says that the object has inline values.
+            facts.extra = unsafe { values_bytes_of(reader, entry, object) };
             facts.usual_extra = entry.values_bytes;
         }
         self.failed |= !self.output.end(facts);

@@ -6,12 +6,10 @@
 //! of a list, the table of a dict, a buffer.
 
 use super::sites::Words;
+use crate::cpython::offsets::object;
 
 /// Header lengths that occur.
 const HEADERS: [usize; 3] = [0, 16, 32];
-const OB_TYPE: usize = 8;
-const OBJECT_BYTES: usize = 16;
-const GC_HEADER: usize = 16;
 
 /// The types of the program, by address.
 pub struct Types {
@@ -35,7 +33,7 @@ impl Types {
     /// `size` bytes at `block` are readable.
     pub unsafe fn object_in(&self, block: usize, size: usize) -> Option<(u32, usize)> {
         HEADERS.iter().find_map(|&header| {
-            if size < header + OBJECT_BYTES || block % 8 != 0 {
+            if size < header + object::SIZE || block % 8 != 0 {
                 return None;
             }
             let object = block + header;
@@ -43,7 +41,7 @@ impl Types {
             let (references, type_address) = unsafe {
                 (
                     (object as *const usize).read_volatile(),
-                    ((object + OB_TYPE) as *const usize).read_volatile(),
+                    ((object + object::TYPE) as *const usize).read_volatile(),
                 )
             };
             let &(number, expected) = self.by_address.get(&type_address)?;
@@ -63,5 +61,5 @@ fn is_count(word: usize) -> bool {
 /// `object` is a live object with the collector's header before it.
 pub unsafe fn is_followed(object: usize) -> bool {
     // SAFETY: the header's first word is the next object in the collector's list, or 0.
-    unsafe { ((object - GC_HEADER) as *const usize).read() != 0 }
+    unsafe { ((object - object::GC_HEADER) as *const usize).read() != 0 }
 }

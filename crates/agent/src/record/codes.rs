@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use heaptide_capture::{Code, Entry, Lost, wire};
 
-use crate::cpython::heap_layout::type_object;
 use crate::cpython::line_table::append_lines;
+use crate::cpython::offsets::TypeField;
 use crate::cpython::{CodeBuffers, Layout, Symbols, read_code};
 use crate::host::locks::ForkMutex;
 use crate::record::threads;
@@ -152,7 +152,7 @@ pub fn id_and_text(
 /// # Safety
 /// The calling thread holds the GIL.
 pub unsafe fn watch_deaths(symbols: &Symbols) {
-    let place = (symbols.code_type + type_object::DEALLOC) as *const AtomicUsize;
+    let place = (symbols.code_type + TypeField::Dealloc as usize) as *const AtomicUsize;
     // SAFETY: `PyCode_Type` is a static type object in writable memory; the GIL keeps others from reading it while a
     // code object is freed.
     let place = unsafe { &*place };
@@ -167,7 +167,8 @@ pub unsafe fn watch_deaths(symbols: &Symbols) {
 /// As [`watch_deaths`].
 pub unsafe fn stop_watching_deaths(symbols: &Symbols) {
     // SAFETY: as in `watch_deaths`.
-    let place = unsafe { &*((symbols.code_type + type_object::DEALLOC) as *const AtomicUsize) };
+    let place =
+        unsafe { &*((symbols.code_type + TypeField::Dealloc as usize) as *const AtomicUsize) };
     let real = REAL_DEALLOC.load(Ordering::Acquire);
     // If somebody else has wrapped ours since, it must stay: it then only passes calls on.
     if real != 0 && place.load(Ordering::Relaxed) == on_code_death as *const () as usize {

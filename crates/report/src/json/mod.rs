@@ -1,4 +1,4 @@
-//! Reports for other programs. JSON keys, their order and the meaning of numbers are stable.
+//! Answers for other programs. JSON keys, their order and the meaning of numbers are stable.
 
 mod diff;
 pub mod explore;

@@ -1,4 +1,4 @@
-//! Reports for a terminal.
+//! Answers for people at a terminal.
 
 pub mod diff;
 pub mod findings;

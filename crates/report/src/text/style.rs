@@ -1,6 +1,6 @@
-//! Colours and bold text on terminals, plain text elsewhere or on request.
+//! Colours and weights, or none of them: what is piped or asked to be plain is plain.
 
-/// Whether text is coloured.
+/// How text may look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     Plain,
@@ -23,7 +23,7 @@ impl Style {
         self.paint("2", text)
     }
 
-    /// Colours a text by a share of the whole: red, yellow, green, bright green.
+    /// In the colour of a share of the whole: red, yellow, green, bright green.
     pub fn share(self, percent: f64, text: &str) -> String {
         let code = match percent {
             percent if percent > 60.0 => "31",

@@ -8,10 +8,10 @@ use super::table::{FirstColumn, Row, Table, wrap};
 use super::{Style, notes};
 use crate::units::{percent, size};
 
-/// Notes are not wrapped to shorter lines than this.
+/// Notes are not broken into shorter lines than this.
 const LEAST_NOTE: usize = 40;
 
-/// Columns that are left out on a narrow terminal, in this order. The sort column always stays.
+/// What a narrow terminal can do without, the first of them first. The column that sorts the rows always stays.
 const DISPENSABLE: [SortColumn; 5] = [
     SortColumn::OwnPercent,
     SortColumn::TotalPercent,
@@ -20,7 +20,7 @@ const DISPENSABLE: [SortColumn; 5] = [
     SortColumn::TotalMemory,
 ];
 
-/// The column that rows are sorted by, largest first.
+/// By which column the rows are sorted, largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortColumn {
     TotalMemory = 1,
@@ -31,7 +31,7 @@ pub enum SortColumn {
 }
 
 impl SortColumn {
-    /// The column with this number, counted from 1 after the location.
+    /// The column with this number, counted from 1 behind the location.
     pub fn from_number(number: u8) -> Option<SortColumn> {
         match number {
             1 => Some(SortColumn::TotalMemory),
@@ -54,9 +54,9 @@ impl SortColumn {
 
 pub struct Options {
     pub sort: SortColumn,
-    /// `None` for all.
+    /// `None`: all of them.
     pub max_rows: Option<usize>,
-    /// `None` for lines of any length.
+    /// `None`: lines may be as long as they like.
     pub max_width: Option<usize>,
     pub style: Style,
 }
