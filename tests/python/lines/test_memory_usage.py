@@ -112,7 +112,7 @@ def test_memory_usage_of_a_process_is_one_reading_unless_it_has_a_timeout(tmp_pa
     )
 
 
-def test_memory_usage_includes_children_in_the_sum_or_beside_it(tmp_path: Path) -> None:
+def test_memory_usage_includes_children_in_the_sum_or_separately(tmp_path: Path) -> None:
     check_usage(
         """
         child = start_child()
@@ -121,8 +121,8 @@ def test_memory_usage_includes_children_in_the_sum_or_beside_it(tmp_path: Path) 
         assert of_child > 40 and about(of_child, resident(child.pid)), of_child
         (together,) = memory_usage(include_children=True)
         assert about(together, alone + of_child), (together, alone, of_child)
-        ((parent, beside),) = memory_usage(multiprocess=True)
-        assert about(parent, alone) and about(beside, of_child), (parent, beside)
+        ((parent, in_child),) = memory_usage(multiprocess=True)
+        assert about(parent, alone) and about(in_child, of_child), (parent, in_child)
         child.communicate()
         """,
         tmp_path,
@@ -167,7 +167,7 @@ def test_memory_usage_backends_measure_resident_proportional_unique_and_traced_m
             memory_usage(lambda: None, backend=backend, max_usage=True)
             for backend in ("posix", "psutil_pss", "psutil_uss")
         )
-        # The kernel's resident size lags behind the exact sizes by some pages per processor.
+        # The resident size may be out of date by some pages per processor; the other two are exact.
         assert about(rss, resident(), 2), (rss, resident())
         assert 1 < uss <= pss < rss + 2, (uss, pss, rss)
         traced = memory_usage((work, (30,)), backend="tracemalloc", max_usage=True)
