@@ -18,7 +18,7 @@ def test_heap_snapshot_of_a_running_process_holds_its_objects(tmp_path: Path) ->
         for _ in range(7):
             ask(process, 3)
         message = snapshot(process, "take", "-o", path).stderr
-        assert "stood still for" in message and str(path) in message
+        assert "paused for" in message and str(path) in message
         ask(process, 4)  # works as before
         assert not remaining_folders(process)
         end(process)
