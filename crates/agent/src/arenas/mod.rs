@@ -45,13 +45,13 @@ pub static ARENAS: ForkMutex<Arenas> = ForkMutex::new(Arenas {
     hooked: Vec::new(),
 });
 /// Somebody is looking at libraries.
-static LOOKING: AtomicBool = AtomicBool::new(false);
+static INSPECTING: AtomicBool = AtomicBool::new(false);
 
 pub struct Arenas {
     /// Libraries with a hook of their own, by their program headers; the place is the hook's number.
     hooks: Vec<usize>,
     /// What was found in files before.
-    known: Vec<(Candidate, Found)>,
+    known: Vec<(Candidate, Contents)>,
     /// Allocators that call us.
     hooked: Vec<Jemalloc>,
 }
@@ -67,7 +67,7 @@ pub struct Candidate {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum Contents {
     Nothing,
     Allocator,
     /// Where its functions are.
@@ -112,9 +112,9 @@ pub fn forget() {
 
 /// Looks at libraries that were just found. Returns those whose slots of `mmap` are to get hooks of their own.
 /// `is_wanted` tells whether what they are found for goes on: it may end meanwhile, and then nothing of it may stay.
-pub fn look_at(candidates: Vec<Candidate>, is_wanted: &dyn Fn() -> bool) -> HashSet<usize> {
+pub fn inspect(candidates: Vec<Candidate>, is_wanted: &dyn Fn() -> bool) -> HashSet<usize> {
     let mut chosen = HashSet::new();
-    if candidates.is_empty() || LOOKING.swap(true, Ordering::AcqRel) {
+    if candidates.is_empty() || INSPECTING.swap(true, Ordering::AcqRel) {
         // Whoever is looking already may miss these: their maps stay without a name.
         return chosen;
     }
@@ -128,10 +128,10 @@ pub fn look_at(candidates: Vec<Candidate>, is_wanted: &dyn Fn() -> bool) -> Hash
         let code = if contains(hooks::real_malloc()) {
             0
         } else {
-            match found_in(&candidate) {
-                Found::Nothing => continue,
-                Found::Jemalloc(functions) if hook(&candidate, functions, is_wanted) => 0,
-                Found::Allocator | Found::Jemalloc(_) => name(&candidate.path),
+            match contents_of(&candidate) {
+                Contents::Nothing => continue,
+                Contents::Jemalloc(functions) if hook(&candidate, functions, is_wanted) => 0,
+                Contents::Allocator | Contents::Jemalloc(_) => name(&candidate.path),
             }
         };
         let mut arenas = ARENAS.lock();
@@ -142,12 +142,12 @@ pub fn look_at(candidates: Vec<Candidate>, is_wanted: &dyn Fn() -> bool) -> Hash
             chosen.insert(candidate.headers);
         }
     }
-    LOOKING.store(false, Ordering::Release);
+    INSPECTING.store(false, Ordering::Release);
     chosen
 }
 
 /// What the file of a library tells, looked up once.
-fn found_in(candidate: &Candidate) -> Found {
+fn contents_of(candidate: &Candidate) -> Contents {
     let known = {
         let arenas = ARENAS.lock();
         let mut known = arenas.known.iter();
@@ -156,13 +156,13 @@ fn found_in(candidate: &Candidate) -> Found {
             .map(|known| known.1)
     };
     known.unwrap_or_else(|| {
-        let found = look_into(candidate).unwrap_or(Found::Nothing);
+        let found = read_file(candidate).unwrap_or(Contents::Nothing);
         ARENAS.lock().known.push((candidate.clone(), found));
         found
     })
 }
 
-fn look_into(candidate: &Candidate) -> Option<Found> {
+fn read_file(candidate: &Candidate) -> Option<Contents> {
     let path: &[u8] = match candidate.path.is_empty() {
         true => b"/proc/self/exe",
         false => &candidate.path,
@@ -170,13 +170,13 @@ fn look_into(candidate: &Candidate) -> Option<Found> {
     let file = ElfFile::open(path)?;
     // A library may have several, of which it chooses one: then all that can be told is what they map together.
     if SIGNS.iter().any(|sign| file.has_constant(sign.as_bytes())) {
-        return Some(Found::Allocator);
+        return Some(Contents::Allocator);
     }
     if !file.has_constant(JEMALLOC_SIGN.as_bytes()) {
-        return Some(Found::Nothing);
+        return Some(Contents::Nothing);
     }
     let functions = jemalloc::Functions::find(&file, candidate.base);
-    Some(functions.map_or(Found::Allocator, Found::Jemalloc))
+    Some(functions.map_or(Contents::Allocator, Contents::Jemalloc))
 }
 
 /// Has a jemalloc call us for its blocks. `false`: it does not.
@@ -245,5 +245,5 @@ pub fn remove() {
 
 /// In a forked child, where whoever was looking does not exist.
 pub fn after_fork_in_child() {
-    LOOKING.store(false, Ordering::Release);
+    INSPECTING.store(false, Ordering::Release);
 }

@@ -1,15 +1,15 @@
-//! The hook on `dlsym`: looks for new libraries, then *jumps* to the real function.
+//! The hook of `dlsym`: hooks new libraries, then *jumps* to the real function.
 //!
-//! `dlsym` looks at its return address to learn who asks, so this must not be a call: the hook saves the arguments,
-//! lets `libraries` have a look, restores them and jumps, and the real function sees its true caller. Only whoever asks for
-//! a hooked function, as `ctypes` and compilers at run time do, is answered here: with the hook.
+//! `dlsym` reads its return address to identify its caller, so the hook must not call it. The hook saves the arguments, calls
+//! `libraries`, restores the arguments and jumps, so the real function sees its true caller. Only a lookup of a hooked
+//! function, as by `ctypes` or a just-in-time compiler, is answered here, with the address of the hook.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::real;
 use crate::libraries;
 
-/// Read by the assembly below.
+/// The two addresses that the assembly below reads.
 static HEAPTIDE_REAL_DLSYM: AtomicUsize = AtomicUsize::new(0);
 static HEAPTIDE_ON_LOOKUP: AtomicUsize = AtomicUsize::new(0);
 
@@ -22,7 +22,7 @@ pub fn hook() -> *const () {
     dlsym_hook as *const ()
 }
 
-/// Fills in what the assembly jumps to.
+/// Stores the addresses that the assembly reads.
 pub fn prepare() {
     HEAPTIDE_ON_LOOKUP.store(
         libraries::on_symbol_lookup as *const () as usize,
@@ -32,7 +32,7 @@ pub fn prepare() {
     HEAPTIDE_REAL_DLSYM.store(real, Ordering::Release);
 }
 
-// On entry the stack is 8 bytes off its 16-byte alignment; three pushes make it right for the call.
+// On entry the stack is 8 bytes off its 16-byte alignment; three pushes align it for the call.
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".pushsection .text.heaptide_dlsym_hook,\"ax\",@progbits",

@@ -208,7 +208,7 @@ pub unsafe fn start(variable: usize) -> Result<Option<String>, StartError> {
     // SAFETY: the caller holds the GIL.
     unsafe {
         if interpreter::layout().is_some() {
-            codes::watch_deaths(&symbols);
+            codes::hook_deallocator(&symbols);
         }
         hooks::install_for_jobs(&symbols);
     }
@@ -231,7 +231,7 @@ pub unsafe fn stop() {
         unsafe {
             hooks::remove(&symbols, is_recorded);
             if !is_recorded {
-                codes::stop_watching_deaths(&symbols);
+                codes::unhook_deallocator(&symbols);
             }
         }
     }

@@ -1,11 +1,11 @@
-//! Where a function really is, whatever stands before it.
+//! The address of a function's definition, past stubs in the executable.
 
 use std::ffi::{CStr, c_int, c_void};
 
 use super::slots::Library;
 
-/// The function that calls to `name` reach. The dynamic linker's answer for an executable at a fixed address may be a stub in
-/// that executable; then it is the first library, in the order of loading, that has the function.
+/// The function that calls to `name` reach; 0 if there is none. In an executable at a fixed address the dynamic linker may
+/// return a stub of that executable. Then this is the function of the first loaded library that has one.
 pub fn definition(name: &CStr) -> usize {
     struct Loaded {
         name: *const libc::c_char,
@@ -15,7 +15,7 @@ pub fn definition(name: &CStr) -> usize {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
         // SAFETY: the linker passes valid information, and `data` is the list below.
         let (info, loaded) = unsafe { (&*info, &mut *data.cast::<Vec<Loaded>>()) };
-        // SAFETY: as above.
+        // SAFETY: the linker holds its lock during the callback, so the library stays loaded.
         let (start, end) = unsafe { Library::bounds(info) };
         loaded.push(Loaded {
             name: info.dlpi_name,
@@ -24,10 +24,10 @@ pub fn definition(name: &CStr) -> usize {
         });
         0
     }
-    // SAFETY: looking a symbol up has no preconditions.
+    // SAFETY: the name is a C string, and looking a symbol up has no other precondition.
     let default = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) } as usize;
     let mut loaded: Vec<Loaded> = Vec::new();
-    // SAFETY: the callback adds to the list and returns.
+    // SAFETY: the callback gets the list that it expects.
     unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut loaded).cast()) };
     let is_stub = loaded
         .first()
@@ -36,12 +36,12 @@ pub fn definition(name: &CStr) -> usize {
         return default;
     }
     for library in &loaded[1..] {
-        // SAFETY: the name belongs to a loaded library; asking for one that is loaded already loads nothing.
+        // SAFETY: the name is a C string of the linker. RTLD_NOLOAD loads nothing.
         let handle = unsafe { libc::dlopen(library.name, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if handle.is_null() {
             continue;
         }
-        // SAFETY: the handle is valid, and given back afterwards.
+        // SAFETY: `dlopen` returned the handle, which is closed once.
         let address = unsafe {
             let address = libc::dlsym(handle, name.as_ptr()) as usize;
             libc::dlclose(handle);
@@ -51,6 +51,6 @@ pub fn definition(name: &CStr) -> usize {
             return address;
         }
     }
-    // The executable has the function itself.
+    // The executable itself defines the function.
     default
 }

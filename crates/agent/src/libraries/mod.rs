@@ -1,12 +1,12 @@
-//! All loaded libraries, and those loaded later: calls of theirs to hooked functions come to us.
+//! Installs the hooks in all loaded libraries, and in those loaded later.
 //!
-//! Each library has slots that hold the addresses of the functions it imports ([`slots`]). We walk the libraries, change
-//! the slots of hooked functions, and later change them back. Nothing is preloaded and no code is modified, so recording
-//! can begin and end in a running process, and after the end no trace is left.
+//! Each library has slots that hold the addresses of the functions it imports ([`slots`]). This module changes the slots of
+//! hooked functions, and later changes them back. Nothing is preloaded and no code is modified, so a recording can start and
+//! stop in a running process and leaves no trace.
 //!
-//! **New libraries** are found without getting between a program and `dlopen`, whose search depends on who calls it:
-//! whoever loads a library at run time asks `dlsym` for something in it next. `dlsym` is hooked by a jump that leaves the
-//! caller's return address in place, and looks for libraries not seen yet; the keeper looks too, every few milliseconds.
+//! **New libraries** are found without hooking `dlopen`, whose search depends on its caller. A program that loads a library
+//! at run time calls `dlsym` next, to find something in it. The hook of `dlsym` leaves the caller's return address unchanged
+//! and searches for new libraries. The keeper also searches, every few milliseconds.
 //!
 //! Runs on: the thread that starts, stops or calls `dlsym`; the keeper. Allocates: past the hooks. Locks: `LOADER`
 //! around the linker's own lock. During fork: `LOADER` is held across it, so that no child inherits the linker's lock.
@@ -26,23 +26,23 @@ use crate::native::modules;
 use crate::record::threads;
 use crate::{arenas, hooks};
 
-/// Taken before anything that takes the linker's lock. Holds which libraries are done, by their program headers.
+/// Taken before the linker's lock. Holds the libraries that are done, by the address of their program headers.
 pub static LOADER: ForkMutex<Option<HashSet<usize>>> = ForkMutex::new(None);
-/// The number of the installation whose hooks are in place; 0: none are.
+/// The number of the current installation of hooks; 0 if none are installed.
 static INSTALLATION: AtomicU64 = AtomicU64::new(0);
 static N_INSTALLATIONS: AtomicU64 = AtomicU64::new(0);
-/// How often libraries were loaded and unloaded when we looked last.
+/// How often libraries had been loaded and unloaded at the last search.
 static LOADS_SEEN: AtomicU64 = AtomicU64::new(0);
 static UNLOADS_SEEN: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Task {
-    /// For the installation with this number.
+    /// Installs the hooks, for the installation with this number.
     Install(u64),
     Remove,
 }
 
-/// Changes the slots of all libraries.
+/// Installs the hooks in all libraries.
 pub fn install() {
     *LOADER.lock() = Some(HashSet::new());
     arenas::forget();
@@ -51,15 +51,15 @@ pub fn install() {
     patch(number);
 }
 
-/// Changes them back. Another thread may be about to change some for the installation that ends here: it asks
-/// [`is_current`] with the lock held that we take for changing back, so it is either before us or leaves them alone.
+/// Removes the hooks from all libraries. Another thread may be about to install some for the installation that ends here. It
+/// checks [`is_current`] while it holds the lock that `walk` takes, so it either finishes before the removal or does nothing.
 pub fn remove() {
     INSTALLATION.store(0, Ordering::Release);
-    // A library that is just being loaded holds nothing of ours, so there is nobody to wait for.
+    // A library that is just being loaded has no hooks, so there is no need to wait for loads.
     walk(Task::Remove, &HashSet::new(), (0, 0));
 }
 
-/// Changes the slots of libraries that were loaded since the last look.
+/// Installs the hooks in libraries that were loaded since the last search.
 pub fn patch_new() {
     let installation = INSTALLATION.load(Ordering::Acquire);
     if installation == 0 {
@@ -73,20 +73,21 @@ pub fn patch_new() {
     }
 }
 
-/// Whether the hooks of this installation are still wanted.
+/// Whether this installation has not ended.
 fn is_current(installation: u64) -> bool {
     INSTALLATION.load(Ordering::Acquire) == installation
 }
 
-/// The linker shows a library while it is still relocating it, and would stumble over pages that we protect again. So:
-/// note which libraries there are, wait until nobody is inside `dlopen`, and change those of them that are still there.
+/// Installs the hooks in new libraries. The linker lists a library while it is still relocating it, and would crash on pages
+/// that are made read-only meanwhile. So this lists the libraries, waits until no thread is inside `dlopen`, and changes
+/// those of them that are still loaded.
 fn patch(installation: u64) {
-    let (present, counters) = look();
+    let (present, counters) = list_loaded();
     wait_for_loads();
     let task = Task::Install(installation);
     let candidates = walk(task, &present, counters);
-    // Those that have an allocator of their own get other hooks in a second walk: meanwhile their files were read.
-    let chosen = arenas::look_at(candidates, &|| is_current(installation));
+    // Libraries with a bundled allocator get other hooks in a second walk, after their files were read.
+    let chosen = arenas::inspect(candidates, &|| is_current(installation));
     if !chosen.is_empty() {
         if let Some(done) = LOADER.lock().as_mut() {
             done.retain(|headers| !chosen.contains(headers));
@@ -95,35 +96,36 @@ fn patch(installation: u64) {
     }
 }
 
-/// Returns when no other thread is loading libraries: `dlsym` takes the lock that `dlopen` holds from beginning to end.
-/// Nothing of ours is locked meanwhile, because what a library does when it is loaded is not in our hands.
+/// Returns when no other thread is loading libraries: `dlsym` takes the lock that `dlopen` holds from start to end. The caller
+/// must hold none of Heaptide's locks, because a library runs arbitrary code while it is loaded.
 fn wait_for_loads() {
-    // SAFETY: looking a symbol up has no preconditions; this one exists, so no error is left behind.
+    // SAFETY: the name is a C string. This symbol exists, so `dlerror` stays unchanged for the program.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"dlsym".as_ptr()) };
 }
 
-/// Called by the `dlsym` hook before every look-up, with its arguments. Returns the answer, or 0: it is to be looked up.
+/// The hook of `dlsym` calls this before every lookup. Returns the result of the lookup, or 0 to let `dlsym` find it.
 ///
 /// # Safety
-/// The arguments are such as `dlsym` takes.
+/// The arguments are valid for `dlsym`.
 pub unsafe extern "C" fn on_symbol_lookup(handle: *mut c_void, name: *const c_char) -> usize {
     let _errno = sys::KeepErrno::now();
     let _unrecorded = threads::Unrecorded::begin();
     patch_new();
-    // What comes next depends on who asks, and whoever asks for it wants to get around somebody.
+    // The result of RTLD_NEXT depends on the caller, and such a caller wants the function after its own.
     if INSTALLATION.load(Ordering::Acquire) == 0 || handle == libc::RTLD_NEXT || name.is_null() {
         return 0;
     }
-    // SAFETY: as the caller says, a C string.
+    // SAFETY: `dlsym` takes a C string, as the caller promises.
     let Some(hook) = hooks::named(unsafe { CStr::from_ptr(name) }) else {
         return 0;
     };
-    // SAFETY: as the caller says. An allocator that the library has for itself stays its own.
+    // A library that has its own function of this name keeps it.
+    // SAFETY: the caller promises arguments that are valid for `dlsym`.
     let is_real = unsafe { libc::dlsym(handle, name) } as usize == hook.real();
     if is_real { hook.for_any_session() } else { 0 }
 }
 
-/// How often the linker loaded and unloaded libraries so far.
+/// How often the linker has loaded and unloaded libraries so far.
 fn counters() -> (u64, u64) {
     unsafe extern "C" fn first(
         info: *mut libc::dl_phdr_info,
@@ -136,13 +138,13 @@ fn counters() -> (u64, u64) {
     }
     let mut counters = (0u64, 0u64);
     let _loader = LOADER.lock();
-    // SAFETY: the callback writes to the pair and returns.
+    // SAFETY: the callback gets the pair that it expects.
     unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut counters).cast()) };
     counters
 }
 
-/// All loaded libraries by their program headers, and how often the linker loaded and unloaded any so far.
-fn look() -> (HashSet<usize>, (u64, u64)) {
+/// All loaded libraries by the address of their program headers, and how often the linker has loaded and unloaded any.
+fn list_loaded() -> (HashSet<usize>, (u64, u64)) {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
         // SAFETY: the linker passes valid information, and `data` is the pair below.
         let (info, seen) = unsafe { (&*info, &mut *data.cast::<(HashSet<usize>, (u64, u64))>()) };
@@ -152,28 +154,28 @@ fn look() -> (HashSet<usize>, (u64, u64)) {
     }
     let mut seen = (HashSet::new(), (0u64, 0u64));
     let _loader = LOADER.lock();
-    // SAFETY: the callback writes to the pair and returns.
+    // SAFETY: the callback gets the pair that it expects.
     unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut seen).cast()) };
     seen
 }
 
 struct Walk<'a> {
     task: Task,
-    /// Libraries that may be changed, by their program headers.
+    /// Libraries that may be changed, by the address of their program headers.
     present: &'a HashSet<usize>,
-    /// Libraries that are done.
+    /// Libraries that are done, likewise.
     done: HashSet<usize>,
     own_code: usize,
     linker_base: usize,
-    /// How often libraries had been loaded and unloaded when `present` was noted.
+    /// How often libraries had been loaded and unloaded when `present` was listed.
     counters: (u64, u64),
-    /// Libraries with an allocator of their own: by their program headers, the number of their hooks.
+    /// Libraries with a bundled allocator: the address of their program headers and the number of their hooks.
     arenas: Vec<(usize, usize)>,
-    /// Libraries that may have one.
+    /// Libraries that may have a bundled allocator.
     candidates: Vec<arenas::Candidate>,
 }
 
-/// Returns libraries that may have an allocator of their own.
+/// Visits all libraries. Returns those that may have a bundled allocator.
 fn walk(task: Task, present: &HashSet<usize>, counters: (u64, u64)) -> Vec<arenas::Candidate> {
     let mut loader = LOADER.lock();
     if matches!(task, Task::Install(installation) if !is_current(installation)) {
@@ -181,7 +183,7 @@ fn walk(task: Task, present: &HashSet<usize>, counters: (u64, u64)) -> Vec<arena
     }
     let mut done = loader.take().unwrap_or_default();
     if counters.1 != UNLOADS_SEEN.load(Ordering::Acquire) {
-        // An address may have been used again by another library: look at all of them.
+        // Another library may have been loaded at a known address, so all of them must be visited.
         done.clear();
         arenas::forget();
         modules::on_unload();
@@ -191,13 +193,13 @@ fn walk(task: Task, present: &HashSet<usize>, counters: (u64, u64)) -> Vec<arena
         present,
         done,
         own_code: on_symbol_lookup as *const () as usize,
-        // SAFETY: no preconditions.
+        // SAFETY: `getauxval` has no preconditions.
         linker_base: unsafe { libc::getauxval(libc::AT_BASE) } as usize,
         counters,
         arenas: arenas::hooks(),
         candidates: Vec::new(),
     };
-    // SAFETY: `visit` keeps to the contract of the callback and gets the walk it expects.
+    // SAFETY: the callback gets the walk that it expects.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
     if task != Task::Remove {
         LOADS_SEEN.store(counters.0, Ordering::Release);
@@ -207,16 +209,16 @@ fn walk(task: Task, present: &HashSet<usize>, counters: (u64, u64)) -> Vec<arena
     walk.candidates
 }
 
-/// One loaded library, called by the linker with its lock held.
+/// Visits one loaded library. The linker calls this with its lock held.
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
-    // SAFETY: the linker passes valid information, and `data` is the walk of our caller.
+    // SAFETY: the linker passes valid information, and `walk` passes itself as `data`.
     let (info, walk) = unsafe { (&*info, &mut *data.cast::<Walk>()) };
     if walk.task != Task::Remove && info.dlpi_subs != walk.counters.1 {
-        // Something was unloaded since we looked: what is at a known address may be another library. The next look
-        // begins anew.
+        // A library was unloaded after `present` was listed, so another one may be at a known address. The next search
+        // visits all of them.
         return 1;
     }
-    // SAFETY: the linker's description of a loaded library is true while its lock is held.
+    // SAFETY: the linker holds its lock, so the library stays loaded.
     if let Some(library) = unsafe { Library::new(info) } {
         let is_linker = walk.linker_base != 0 && library.base == walk.linker_base;
         let is_own = library.contains(walk.own_code);
@@ -231,16 +233,16 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c
             let headers = info.dlpi_phdr as usize;
             let mut arenas = walk.arenas.iter();
             let arena = arenas.find(|arena| arena.0 == headers).map(|arena| arena.1);
-            // SAFETY: as above.
+            // SAFETY: the linker holds its lock, so the library stays loaded.
             let maps = unsafe { library.rewrite(walk.task, arena) };
-            // SAFETY: as above.
+            // SAFETY: the linker holds its lock, so the library stays loaded.
             if maps && arena.is_none() && unsafe { library.imports(c"madvise") } {
                 walk.candidates.push(arenas::Candidate {
                     headers,
                     base: library.base,
                     start: library.start,
                     end: library.end,
-                    // SAFETY: the linker's name of the library is a C string.
+                    // SAFETY: the linker names every library with a C string.
                     path: unsafe { CStr::from_ptr(info.dlpi_name) }
                         .to_bytes()
                         .to_vec(),

@@ -1,10 +1,10 @@
-//! One library's import slots: which of them hold hooked functions, and changing those.
+//! The import slots of one library: finds those of hooked functions and changes them.
 //!
-//! A slot that has not been looked up yet is taken to mean what it means globally; only a library that is loaded with
-//! RTLD_DEEPBIND and brings an allocator of its own could differ.
+//! A slot whose function has not been looked up yet is assumed to mean the process-wide function of that name. Only a library
+//! loaded with RTLD_DEEPBIND that has its own allocator could differ.
 //!
-//! A slot is changed only if what it holds is the function we would call ourselves, or the library's own stub for a
-//! function not looked up yet: somebody else's interposer stays in charge of its own.
+//! A slot is changed only if it holds the real function that the hook would call, or the library's own stub for a function
+//! not looked up yet. A slot that another tool has changed stays as it is.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ pub(super) struct Library {
     /// Lowest and highest loaded address.
     pub start: usize,
     pub end: usize,
-    /// What the linker made read-only after relocation: start and length, whole pages.
+    /// The pages that the linker made read-only after relocation: start and length.
     read_only: (usize, usize),
     symbols: usize,
     names: usize,
@@ -43,7 +43,7 @@ pub(super) struct Library {
 }
 
 impl Library {
-    /// The lowest and the highest address of what is loaded.
+    /// The lowest and the highest loaded address.
     ///
     /// # Safety
     /// `info` describes a library that stays loaded during the call.
@@ -102,7 +102,7 @@ impl Library {
         if library.dynamic == 0 {
             return None;
         }
-        // SAFETY: as our caller says.
+        // SAFETY: the caller promises that the library stays loaded.
         (library.start, library.end) = unsafe { Library::bounds(info) };
         // SAFETY: the dynamic section is part of the loaded library and ends with a null tag.
         unsafe { library.read_dynamic() };
@@ -125,7 +125,7 @@ impl Library {
         const JMPREL: usize = 23;
         let mut entry = self.dynamic as *const [usize; 2];
         loop {
-            // SAFETY: we have not passed the null tag yet.
+            // SAFETY: the section ends with a null tag, which the loop has not reached yet.
             let [tag, value] = unsafe { entry.read() };
             // glibc turns these values into addresses when it loads a library; other linkers leave offsets.
             let address = if value < self.base {
@@ -144,35 +144,36 @@ impl Library {
                 PLTRELSZ => self.tables[1].1 = value,
                 _ => {}
             }
-            // SAFETY: the section goes on.
+            // SAFETY: this entry was not the null tag, so another one follows.
             entry = unsafe { entry.add(1) };
         }
     }
 
-    /// Changes the slots. Returns whether one of them is of a function that takes memory from the kernel.
+    /// Changes the slots of hooked functions. Returns whether one of these functions takes memory from the kernel.
     ///
     /// # Safety
     /// The library stays loaded during the call.
     pub unsafe fn rewrite(&self, task: Task, arena: Option<usize>) -> bool {
         let (mut writable, mut maps) = (false, false);
-        // SAFETY: as the caller says.
+        // SAFETY: the caller promises that the library stays loaded.
         for (entry, symbol) in unsafe { self.entries() } {
-            let kind = entry.r_info as u32;
+            let relocation_type = entry.r_info as u32;
             if !matches!(
-                kind,
+                relocation_type,
                 relocation::JUMP_SLOT | relocation::GLOBAL_DATA | relocation::ABSOLUTE
             ) {
                 continue;
             }
-            // SAFETY: the symbol is in this library's table.
+            // SAFETY: `entries` returned the symbol from this library's table.
             let Some(hook) = (unsafe { self.name_of(symbol) }).and_then(hooks::named) else {
                 continue;
             };
             maps |= hook.maps();
             let slot = self.base.wrapping_add(entry.r_offset as usize);
-            // SAFETY: a relocated slot is a readable word of the library.
+            // SAFETY: the slot of a relocation is a readable word of the library.
             let value = unsafe { (slot as *const usize).read_volatile() };
-            let Some(new) = self.new_value(task, hook, arena, kind, symbol, value) else {
+            let Some(new) = self.new_value(task, hook, arena, relocation_type, symbol, value)
+            else {
                 continue;
             };
             let protected = slot.wrapping_sub(self.read_only.0) < self.read_only.1;
@@ -182,7 +183,7 @@ impl Library {
                     return false;
                 }
             }
-            // SAFETY: the slot is writable now, aligned, and read by others as one word.
+            // SAFETY: the slot is writable now and aligned, and other threads read it as one word.
             unsafe { &*(slot as *const AtomicUsize) }.store(new, Ordering::Release);
         }
         if writable {
@@ -194,19 +195,19 @@ impl Library {
     /// Whether the library has a slot for a function of this name.
     ///
     /// # Safety
-    /// As [`Library::rewrite`].
+    /// As for [`Library::rewrite`].
     pub unsafe fn imports(&self, name: &CStr) -> bool {
-        // SAFETY: as the caller says; the symbols are in this library's table.
+        // SAFETY: the caller promises that the library stays loaded, and `entries` returns symbols of its table.
         unsafe {
             self.entries()
                 .any(|(_, symbol)| self.name_of(symbol) == Some(name))
         }
     }
 
-    /// The slots that the linker filled, each with the symbol that says what by.
+    /// The relocations of the library, each with its symbol.
     ///
     /// # Safety
-    /// As [`Library::rewrite`], for as long as the entries are used.
+    /// The library stays loaded as long as the entries are used.
     unsafe fn entries(&self) -> impl Iterator<Item = (&libc::Elf64_Rela, &libc::Elf64_Sym)> {
         let tables = self.tables.iter().filter(|table| table.0 != 0);
         let entries = tables.flat_map(|&(table, len)| {
@@ -223,13 +224,13 @@ impl Library {
         })
     }
 
-    /// What the slot should hold, if that is to change.
+    /// The new value of a slot; `None` if it must not change.
     fn new_value(
         &self,
         task: Task,
         hook: &Hook,
         arena: Option<usize>,
-        kind: u32,
+        relocation_type: u32,
         symbol: &libc::Elf64_Sym,
         value: usize,
     ) -> Option<usize> {
@@ -237,8 +238,9 @@ impl Library {
         match task {
             Task::Remove => hook.has_hook_at(value).then_some(real),
             Task::Install(_) => {
-                let not_looked_up =
-                    kind == relocation::JUMP_SLOT && symbol.st_shndx == 0 && self.contains(value);
+                let not_looked_up = relocation_type == relocation::JUMP_SLOT
+                    && symbol.st_shndx == 0
+                    && self.contains(value);
                 let installed = hook.installed(arena);
                 (value == real || not_looked_up || (hook.has_hook_at(value) && value != installed))
                     .then_some(installed)

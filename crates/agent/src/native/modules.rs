@@ -172,7 +172,7 @@ pub fn owner_of(pc: usize) -> Owner {
 }
 
 /// A library as the linker describes it.
-struct Found {
+struct LoadedLibrary {
     start: usize,
     end: usize,
     base: usize,
@@ -183,7 +183,7 @@ struct Found {
 
 struct Busy;
 
-fn find(pc: usize) -> Result<Option<Found>, Busy> {
+fn find(pc: usize) -> Result<Option<LoadedLibrary>, Busy> {
     match FIND_OBJECT.load(Ordering::Relaxed) {
         0 => find_by_list(pc),
         function => Ok(find_by_linker(function, pc)),
@@ -208,7 +208,7 @@ struct LinkMap {
 }
 
 /// Asks glibc, which answers without a lock.
-fn find_by_linker(function: usize, pc: usize) -> Option<Found> {
+fn find_by_linker(function: usize, pc: usize) -> Option<LoadedLibrary> {
     // SAFETY: the place holds the address of glibc's `_dl_find_object`, whose type this is.
     let function: unsafe extern "C" fn(usize, *mut DlFindObject) -> c_int =
         unsafe { std::mem::transmute(function) };
@@ -235,7 +235,7 @@ fn find_by_linker(function: usize, pc: usize) -> Option<Found> {
     let headers_end =
         header.e_phoff as usize + usize::from(header.e_phnum) * size_of::<libc::Elf64_Phdr>();
     let is_readable = is_elf && headers_end <= 4096;
-    Some(Found {
+    Some(LoadedLibrary {
         start: object.map_start,
         end: object.map_end,
         base,
@@ -251,10 +251,10 @@ fn find_by_linker(function: usize, pc: usize) -> Option<Found> {
 
 /// Asks an older linker, which takes its own lock for that. Whoever holds it may be waiting for what this thread holds, so
 /// only if nobody else of ours is at it.
-fn find_by_list(pc: usize) -> Result<Option<Found>, Busy> {
+fn find_by_list(pc: usize) -> Result<Option<LoadedLibrary>, Busy> {
     struct Search {
         pc: usize,
-        found: Option<Found>,
+        found: Option<LoadedLibrary>,
     }
     unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
         // SAFETY: the linker passes valid information, and `data` is the search below.
@@ -269,7 +269,7 @@ fn find_by_list(pc: usize) -> Result<Option<Found>, Busy> {
         if !(start..end).contains(&search.pc) {
             return 0;
         }
-        search.found = Some(Found {
+        search.found = Some(LoadedLibrary {
             start,
             end,
             base,
@@ -304,7 +304,7 @@ impl Modules {
     ///
     /// # Safety
     /// The library is loaded and stays so during the call.
-    unsafe fn learn(&mut self, found: &Found) -> Module {
+    unsafe fn learn(&mut self, found: &LoadedLibrary) -> Module {
         let mut module = Module {
             id: 0,
             start: found.start,
@@ -398,11 +398,11 @@ fn build_id_in(mut notes: &[u8]) -> Option<&[u8]> {
     const BUILD_ID: u32 = 3;
     loop {
         let word = |at: usize| Some(u32::from_ne_bytes(notes.get(at..at + 4)?.try_into().ok()?));
-        let (name_len, len, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);
+        let (name_len, len, note_type) = (word(0)? as usize, word(4)? as usize, word(8)?);
         let name = notes.get(12..12 + name_len)?;
         let at = 12 + name_len.next_multiple_of(4);
         let value = notes.get(at..at + len)?;
-        if kind == BUILD_ID && name == b"GNU\0" {
+        if note_type == BUILD_ID && name == b"GNU\0" {
             return Some(value);
         }
         notes = notes.get(at + len.next_multiple_of(4)..)?;
@@ -416,8 +416,8 @@ mod tests {
     #[test]
     fn build_id_is_found_behind_other_notes() {
         let mut notes = Vec::new();
-        let mut note = |kind: u32, value: &[u8]| {
-            for word in [4, value.len() as u32, kind] {
+        let mut note = |note_type: u32, value: &[u8]| {
+            for word in [4, value.len() as u32, note_type] {
                 notes.extend_from_slice(&word.to_ne_bytes());
             }
             notes.extend_from_slice(b"GNU\0");

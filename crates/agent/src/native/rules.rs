@@ -21,7 +21,7 @@ const RETURN_ADDRESS: Register = Register(16);
 /// Where the canonical frame address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
-pub enum Kind {
+pub enum CallerRule {
     /// Nothing is known; perhaps the base pointer links the frames.
     #[default]
     Unknown = 0,
@@ -44,7 +44,7 @@ pub struct Rule {
     pub offset: i32,
     /// Where the caller's base pointer was saved, from the canonical frame address; [`Rule::NOT_SAVED`] if it still holds.
     pub base_offset: i32,
-    pub kind: Kind,
+    pub caller: CallerRule,
 }
 
 impl Rule {
@@ -53,14 +53,17 @@ impl Rule {
     /// Whether the base pointer takes part in finding the caller, or in finding out that it cannot be found.
     #[inline(always)]
     pub fn uses_base(&self) -> bool {
-        matches!(self.kind, Kind::FromBase | Kind::AtBase | Kind::Unknown)
+        matches!(
+            self.caller,
+            CallerRule::FromBase | CallerRule::AtBase | CallerRule::Unknown
+        )
     }
 
-    fn of(kind: Kind) -> Rule {
+    fn of(caller: CallerRule) -> Rule {
         Rule {
             offset: 0,
             base_offset: Rule::NOT_SAVED,
-            kind,
+            caller,
         }
     }
 }
@@ -79,7 +82,7 @@ impl UnwindContextStorage<usize> for Small {
 /// The module is loaded, and stays so during the call.
 pub unsafe fn rule_of(module: &Module, pc: usize) -> Rule {
     // SAFETY: as the caller says.
-    unsafe { look_up(module, pc) }.unwrap_or(Rule::of(Kind::Unknown))
+    unsafe { look_up(module, pc) }.unwrap_or(Rule::of(CallerRule::Unknown))
 }
 
 unsafe fn look_up(module: &Module, pc: usize) -> Option<Rule> {
@@ -113,7 +116,7 @@ unsafe fn look_up(module: &Module, pc: usize) -> Option<Rule> {
         .unwind_info_for_address(&section, &bases, &mut context, pc as u64)
         .ok()?;
     if function.is_signal_trampoline() {
-        return Some(Rule::of(Kind::Signal));
+        return Some(Rule::of(CallerRule::Signal));
     }
     condense(&section, row)
 }
@@ -125,7 +128,7 @@ fn condense(
 ) -> Option<Rule> {
     match row.register(RETURN_ADDRESS) {
         // Every function says where it is, but for the one that nobody called.
-        RegisterRule::Undefined => return Some(Rule::of(Kind::End)),
+        RegisterRule::Undefined => return Some(Rule::of(CallerRule::End)),
         // Right below the canonical frame address, where the call put it.
         RegisterRule::Offset(-8) => {}
         _ => return None,
@@ -140,7 +143,7 @@ fn condense(
                 return None;
             }
             return Some(Rule {
-                kind: Kind::AtBase,
+                caller: CallerRule::AtBase,
                 offset: aligned_offset(section, row)?,
                 // Relative to the base pointer itself; the walk knows.
                 base_offset: 0,
@@ -148,16 +151,16 @@ fn condense(
         }
         _ => return None,
     };
-    let (kind, offset) = match row.cfa() {
+    let (caller, offset) = match row.cfa() {
         CfaRule::RegisterAndOffset { register, offset } => match *register {
-            STACK_POINTER => (Kind::FromStack, *offset),
-            BASE_POINTER => (Kind::FromBase, *offset),
+            STACK_POINTER => (CallerRule::FromStack, *offset),
+            BASE_POINTER => (CallerRule::FromBase, *offset),
             _ => return None,
         },
         CfaRule::Expression(_) => return None,
     };
     Some(Rule {
-        kind,
+        caller,
         offset: i32::try_from(offset).ok()?,
         base_offset,
     })

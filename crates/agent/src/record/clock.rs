@@ -70,8 +70,7 @@ fn close_pair() -> (u64, u64) {
     (best.1, best.2)
 }
 
-/// How far to shift ticks so that a unit lasts between 0.5 and 1 ms: from the counter's speed, measured over
-/// the first fraction of a millisecond that this function itself spends.
+/// The shift for which a unit lasts between 0.5 and 1 ms. Measures the speed of the counter for 0.2 ms.
 pub fn tick_shift() -> u32 {
     const MEASURE_NS: u64 = 200_000;
     const UNIT_NS: u64 = 1_000_000;
@@ -97,7 +96,7 @@ mod tests {
         while ticks() >> shift < (first.0 >> shift) + 100 {}
         let last = close_pair();
         let unit_ns = u128::from(last.1 - first.1) * (1 << shift) / u128::from(last.0 - first.0);
-        // The bounds are wider than the claim by what the speed may be off after so short a measurement.
+        // The bounds are wider than the claim by the error of such a short measurement.
         assert!((490_000..1_020_000).contains(&unit_ns), "{unit_ns} ns");
     }
 }

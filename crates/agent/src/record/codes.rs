@@ -1,8 +1,8 @@
-//! Code objects by number: each is described once in the registry, and frames name it by that number.
+//! Numbers of code objects: the registry describes each code object once, and frames name it by its number.
 //!
-//! The number is found by the code object's address, which is only safe while the object lives. So the deallocator of
-//! the code type is wrapped: when a known code object dies its address is struck out and [`n_deaths`] moves, which
-//! makes every thread drop what it remembers by address. A code object that is just dying is never read.
+//! The number is found by the code object's address, which is valid only while the object is alive. So this module wraps the
+//! deallocator of the code type: when a known code object is freed, its address is removed and [`n_deaths`] changes. Then
+//! every thread drops what it remembers by address. A code object whose deallocator is running is never read.
 //!
 //! Runs on: any thread, outside the hot path. Allocates: past the hooks. Locks: `CODES`, held
 //! across a fork. During fork/exit: a child's session begins with an empty list.
@@ -20,43 +20,43 @@ use crate::host::locks::ForkMutex;
 use crate::record::threads;
 use crate::session;
 
-/// What frames show whose code could not be read. No code object gets this number.
+/// The number of code objects that could not be read.
 const UNKNOWN: u32 = 0;
-/// Not a function of anybody's: the frame that 3.13 and later put between a class and its `__init__`.
+/// The number of code objects whose frames are not written: the one between a class and its `__init__`, from 3.13 on.
 pub const NOBODY: u32 = u32::MAX;
 
-/// The next free number. Libraries take theirs here, too.
+/// The next free number. Libraries also take theirs here.
 static NEXT_ID: AtomicU32 = AtomicU32::new(UNKNOWN + 1);
 static N_DEATHS: AtomicU64 = AtomicU64::new(0);
-/// Those of the session.
+/// The code objects of the session.
 pub static CODES: ForkMutex<Option<Codes>> = ForkMutex::new(None);
-/// Those that the accounts of jobs know, which keep their texts themselves.
+/// The code objects of the accounts of jobs, which keep the texts themselves.
 pub static JOB_CODES: ForkMutex<Option<Codes>> = ForkMutex::new(None);
-/// The type's own deallocator while ours stands in its place; 0 otherwise.
+/// The type's own deallocator, once it has been replaced; 0 before.
 static REAL_DEALLOC: AtomicUsize = AtomicUsize::new(0);
 
 pub struct Codes {
     by_address: HashMap<usize, u32>,
-    /// Programs that compile the same text again and again would fill the file otherwise.
+    /// Keeps programs that compile the same source repeatedly from filling the file.
     by_content: HashMap<u64, u32>,
-    /// Objects whose deallocator is running.
+    /// Code objects whose deallocator is running.
     dying: Vec<usize>,
     buffers: Box<CodeBuffers>,
     lines: Vec<u8>,
 }
 
-/// How many code objects that are known by address have died so far.
+/// How many code objects with a number have been freed so far.
 #[inline(always)]
 pub fn n_deaths() -> u64 {
     N_DEATHS.load(Ordering::Relaxed)
 }
 
-/// A number that nothing in this capture has.
+/// Takes a number that nothing in this capture has.
 pub fn next_id() -> u32 {
     NEXT_ID.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Forgets all numbers, for a new capture or new accounts. Numbers begin anew if nobody else uses them.
+/// Forgets all numbers, for a new capture or new accounts. Numbers restart if the other table is not in use.
 pub fn reset(table: &ForkMutex<Option<Codes>>) {
     clear(table);
     if CODES.lock().is_none() && JOB_CODES.lock().is_none() {
@@ -71,7 +71,7 @@ pub fn reset(table: &ForkMutex<Option<Codes>>) {
     });
 }
 
-/// Lets go of what was remembered.
+/// Drops a table.
 pub fn clear(table: &ForkMutex<Option<Codes>>) {
     *table.lock() = None;
     N_DEATHS.fetch_add(1, Ordering::Relaxed);
@@ -84,7 +84,7 @@ pub fn id_of(layout: &Layout, address: usize) -> u32 {
     })
 }
 
-/// The same; what is to be done with the texts of a code object that has not been met before is the caller's choice.
+/// The same for any table. `is_new` receives the texts of a code object that is not in the table yet.
 pub fn id_and_text(
     table: &ForkMutex<Option<Codes>>,
     layout: &Layout,
@@ -102,8 +102,8 @@ pub fn id_and_text(
         session::count_lost(Lost::UnreadableCode, 1);
         return UNKNOWN;
     }
-    // SAFETY: a live frame of this thread holds a reference to the code object, which is not dying; its texts and
-    // tables never change.
+    // SAFETY: a live frame of this thread holds a reference to the code object, and its deallocator is not running. Its texts
+    // and tables never change.
     let Ok(text) = (unsafe { read_code(layout, address, &mut codes.buffers) }) else {
         session::count_lost(Lost::UnreadableCode, 1);
         return UNKNOWN;
@@ -112,7 +112,7 @@ pub fn id_and_text(
         codes.by_address.insert(address, NOBODY);
         return NOBODY;
     }
-    // SAFETY: as above; the slice is not used beyond this function.
+    // SAFETY: the code object stays alive during this call, for the same reason, and the slice is not used after it.
     let line_table = unsafe { text.linetable.as_slice() };
     let mut content = wire::checksum(line_table) ^ (text.first_line as u64).rotate_left(17);
     for part in [text.name.utf8, text.qualname.utf8, text.filename.utf8] {
@@ -131,7 +131,7 @@ pub fn id_and_text(
                 id,
                 first_line: text.first_line,
                 name: text.name.utf8,
-                // The interpreter builds it so; a hand-made code object that differs keeps its name.
+                // The interpreter ends every qualified name with the name; a hand-made one that differs has no qualifier.
                 qualifier: text
                     .qualname
                     .utf8
@@ -147,52 +147,62 @@ pub fn id_and_text(
     id
 }
 
-/// Puts our deallocator before the code type's own.
+/// The `tp_dealloc` field of the code type.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
-pub unsafe fn watch_deaths(symbols: &Symbols) {
-    let place = (symbols.code_type + TypeField::Dealloc as usize) as *const AtomicUsize;
-    // SAFETY: `PyCode_Type` is a static type object in writable memory; the GIL keeps others from reading it while a
-    // code object is freed.
-    let place = unsafe { &*place };
-    let present = place.load(Ordering::Relaxed);
-    if present != on_code_death as *const () as usize {
-        REAL_DEALLOC.store(present, Ordering::Release);
-        place.store(on_code_death as *const () as usize, Ordering::Release);
-    }
+unsafe fn deallocator(symbols: &Symbols) -> &'static AtomicUsize {
+    // SAFETY: `PyCode_Type` is a static type object in writable memory, and the field is an aligned word. The interpreter
+    // reads it only with the GIL, which the caller holds.
+    unsafe { &*((symbols.code_type + TypeField::Dealloc as usize) as *const AtomicUsize) }
 }
 
-/// # Safety
-/// As [`watch_deaths`].
-pub unsafe fn stop_watching_deaths(symbols: &Symbols) {
-    // SAFETY: as in `watch_deaths`.
-    let place =
-        unsafe { &*((symbols.code_type + TypeField::Dealloc as usize) as *const AtomicUsize) };
-    let real = REAL_DEALLOC.load(Ordering::Acquire);
-    // If somebody else has wrapped ours since, it must stay: it then only passes calls on.
-    if real != 0 && place.load(Ordering::Relaxed) == on_code_death as *const () as usize {
-        place.store(real, Ordering::Release);
-    }
-}
-
-/// Stands in the place of the deallocator of code objects.
+/// Replaces the deallocator of the code type.
 ///
 /// # Safety
-/// Called by the interpreter alone, as it would call that: with the GIL, with a code object that nobody refers to any more.
-unsafe extern "C" fn on_code_death(object: *mut c_void) {
-    let address = object as usize;
-    strike_out(address, true);
-    // SAFETY: `watch_deaths` stored the type's own deallocator before ours could be called.
-    let real: unsafe extern "C" fn(*mut c_void) =
-        unsafe { std::mem::transmute(REAL_DEALLOC.load(Ordering::Acquire)) };
-    // SAFETY: called as the interpreter called us.
-    unsafe { real(object) };
-    strike_out(address, false);
+/// The calling thread holds the GIL.
+pub unsafe fn hook_deallocator(symbols: &Symbols) {
+    // SAFETY: the caller holds the GIL.
+    let field = unsafe { deallocator(symbols) };
+    let present = field.load(Ordering::Relaxed);
+    if present != on_code_death as *const () as usize {
+        REAL_DEALLOC.store(present, Ordering::Release);
+        field.store(on_code_death as *const () as usize, Ordering::Release);
+    }
 }
 
-fn strike_out(address: usize, begins: bool) {
-    // What happens here is not the program's; recorded, it would ask for the lock that is held.
+/// Restores the deallocator of the code type.
+///
+/// # Safety
+/// The calling thread holds the GIL.
+pub unsafe fn unhook_deallocator(symbols: &Symbols) {
+    // SAFETY: the caller holds the GIL.
+    let field = unsafe { deallocator(symbols) };
+    let real = REAL_DEALLOC.load(Ordering::Acquire);
+    // If another tool has wrapped this one since, it must stay: it then only passes calls on.
+    if real != 0 && field.load(Ordering::Relaxed) == on_code_death as *const () as usize {
+        field.store(real, Ordering::Release);
+    }
+}
+
+/// Replaces the deallocator of code objects.
+///
+/// # Safety
+/// Only the interpreter calls it, with the GIL held and with a code object that has no references any more.
+unsafe extern "C" fn on_code_death(object: *mut c_void) {
+    let address = object as usize;
+    remove(address, true);
+    // SAFETY: `hook_deallocator` stored the type's own deallocator before it installed this function.
+    let real: unsafe extern "C" fn(*mut c_void) =
+        unsafe { std::mem::transmute(REAL_DEALLOC.load(Ordering::Acquire)) };
+    // SAFETY: the interpreter called this function with the same argument and under the same conditions.
+    unsafe { real(object) };
+    remove(address, false);
+}
+
+/// Removes a code object from both tables, before (`begins`) and after its deallocator runs.
+fn remove(address: usize, begins: bool) {
+    // Allocations in here belong to Heaptide. Recording them would need the lock that is held.
     let _unrecorded = threads::Unrecorded::begin();
     for table in [&CODES, &JOB_CODES] {
         let mut codes = table.lock();
@@ -201,8 +211,8 @@ fn strike_out(address: usize, begins: bool) {
         };
         if begins {
             codes.dying.push(address);
-        } else if let Some(place) = codes.dying.iter().rposition(|&dying| dying == address) {
-            codes.dying.swap_remove(place);
+        } else if let Some(index) = codes.dying.iter().rposition(|&dying| dying == address) {
+            codes.dying.swap_remove(index);
         }
         if codes.by_address.remove(&address).is_some() {
             N_DEATHS.fetch_add(1, Ordering::Release);

@@ -1,13 +1,13 @@
-//! Which allocations a sampled session records, and which blocks it then follows to their end.
+//! Chooses the allocations that a sampled session records, and follows their blocks until they are freed.
 //!
-//! Samples fall on the stream of allocated bytes as a Poisson process: a thread counts down the bytes to its next
-//! sample, and the distances are exponential. A block of `s` bytes is taken with probability 1 - exp(-s / mean), which
-//! is all a reader needs for unbiased sums.
+//! Samples fall on the stream of allocated bytes as a Poisson process: each thread counts down the bytes to its next
+//! sample, and the distances are exponential. A block of `s` bytes is sampled with probability 1 - exp(-s / mean). Readers
+//! need nothing else for unbiased sums.
 //!
-//! A release is recorded only if the block was sampled. The addresses are kept in a table of sets of four words, one
-//! half of a cache line. The table is large and looks fall all over it, so a small array of counters stands before it, by
-//! neighbourhood of the address: telling that a block was *not* sampled, the usual case, is one look at a byte which
-//! neighbours have brought into the cache already.
+//! A release is recorded only if the block was sampled. The addresses of sampled blocks are in a table of sets of four words,
+//! half a cache line each. The table is large and accessed at random, so every lookup would miss the cache. A small array of
+//! counters, one for each neighbourhood of addresses, is checked first. Most blocks are not sampled, and for them the check is
+//! one load of a byte that is usually in the cache.
 //!
 //! Runs on: any thread. Allocates: one mapping at the start. Locks: never. During fork/exit: the child's table is a copy.
 
@@ -18,22 +18,22 @@ use crate::host::{own_memory, sys};
 use crate::record::clock;
 
 const WAYS: usize = 4;
-/// Two million live samples; a session that has more loses some and says so.
+/// Two million live samples; a session with more loses some, and counts them.
 const MAX_ENTRIES: usize = 1 << 21;
 const MIN_ENTRIES: usize = 1 << 16;
 
-/// Counters before the table; each is of the followed blocks in 256 bytes of every 16 MB or so.
+/// Number of counters. Each counts the followed blocks in 256 bytes of about every 16 MB.
 const N_COUNTERS: usize = 1 << 16;
-/// A counter that got here stays here: some of its blocks are not in the count.
+/// A counter with this value keeps it, because it may have counted more blocks than it can hold.
 const FULL: u8 = u8::MAX;
 
 static COUNTERS: [AtomicU8; N_COUNTERS] = [const { AtomicU8::new(0) }; N_COUNTERS];
 static MEAN_BYTES: AtomicU64 = AtomicU64::new(0);
 static TABLE: AtomicPtr<AtomicUsize> = AtomicPtr::new(null_mut());
-/// Sets in the table minus 1; a power of two minus 1.
+/// Number of sets in the table, a power of two, minus 1.
 static SET_MASK: AtomicUsize = AtomicUsize::new(0);
 
-/// One thread's countdown. Zero bytes are a valid beginning: the first allocation draws a distance.
+/// One thread's countdown. Zero bytes are a valid start: the first allocation draws a distance.
 #[repr(C)]
 pub struct Sampler {
     bytes_left: i64,
@@ -48,8 +48,8 @@ impl Sampler {
         self.bytes_left < 0 && self.draw(size)
     }
 
-    /// The countdown ran out within this allocation: samples it and draws the distance to the next one. The very
-    /// first allocation of a thread only starts the countdown, so that it is not always taken.
+    /// Samples this allocation, in which the countdown reached zero, and draws the distance to the next one. The first
+    /// allocation of a thread only starts the countdown, so it is not always sampled.
     #[cold]
     #[inline(never)]
     fn draw(&mut self, size: usize) -> bool {
@@ -61,19 +61,20 @@ impl Sampler {
                 return false;
             }
         }
-        // Several samples may fall into one large block: it is recorded once. What follows has no memory.
+        // Several samples may fall into one large block, which is recorded once. The process has no memory, so the next
+        // distance may start at the block's end.
         self.bytes_left = self.distance();
         true
     }
 
-    /// Begins anew: the next allocation draws a distance.
+    /// Restarts the countdown: the next allocation draws a distance.
     pub fn forget(&mut self) {
         (self.bytes_left, self.random) = (0, 0);
     }
 
     /// An exponentially distributed number of bytes.
     fn distance(&mut self) -> i64 {
-        // xorshift64*: plenty for choosing samples, and no state but one word.
+        // xorshift64*: good enough for choosing samples, with one word of state.
         let mut x = self.random;
         x ^= x >> 12;
         x ^= x << 25;
@@ -85,7 +86,7 @@ impl Sampler {
     }
 }
 
-/// Prepares for a session that samples every `mean_bytes` on average. `false`: no memory for the table.
+/// Prepares for a session that samples every `mean_bytes` on average. Returns `false` if there is no memory for the table.
 pub fn prepare(mean_bytes: u64) -> bool {
     MEAN_BYTES.store(mean_bytes, Ordering::Relaxed);
     let memory = physical_memory();
@@ -96,7 +97,7 @@ pub fn prepare(mean_bytes: u64) -> bool {
     let present = (SET_MASK.load(Ordering::Acquire) + 1) * WAYS;
     if !table.is_null() {
         for i in 0..present {
-            // SAFETY: `i` lies within the table, which is never unmapped.
+            // SAFETY: `i` is below the number of entries of the table, which is never unmapped.
             let way = unsafe { &*table.add(i) };
             let address = way.load(Ordering::Relaxed);
             if address != 0 {
@@ -107,7 +108,7 @@ pub fn prepare(mean_bytes: u64) -> bool {
             return true;
         }
     }
-    // A table that has become too small stays mapped: a thread may still be looking at it.
+    // A table that has become too small stays mapped: a thread may still be reading it.
     let table: *mut AtomicUsize = sys::map_private(entries * size_of::<usize>()).cast();
     if table.is_null() {
         return false;
@@ -120,7 +121,7 @@ pub fn prepare(mean_bytes: u64) -> bool {
 }
 
 fn physical_memory() -> u64 {
-    // SAFETY: no preconditions.
+    // SAFETY: `sysconf` has no preconditions.
     let (pages, page) = unsafe {
         (
             libc::sysconf(libc::_SC_PHYS_PAGES),
@@ -136,49 +137,49 @@ fn set_of(address: usize) -> Option<&'static [AtomicUsize; WAYS]> {
     if table.is_null() {
         return None;
     }
-    // The product's highest bits, which every bit of the address has a part in.
+    // Every bit of the address contributes to the highest bits of the product.
     let set =
         (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40 & SET_MASK.load(Ordering::Relaxed);
-    // SAFETY: the mask keeps the set within the table, which is never unmapped and aligned to a page.
+    // SAFETY: the mask keeps the set within the table, which is page-aligned and never unmapped.
     Some(unsafe { &*table.add(set * WAYS).cast::<[AtomicUsize; WAYS]>() })
 }
 
 #[inline(always)]
 fn counter_of(address: usize) -> &'static AtomicU8 {
-    // Higher bits, too: the heaps of threads begin at multiples of 64 MB.
+    // Higher bits must contribute, because the heaps of threads begin at multiples of 64 MB.
     &COUNTERS[(address >> 8 ^ address >> 22) % N_COUNTERS]
 }
 
-/// Remembers a sampled block. `false`: no place for it.
+/// Remembers a sampled block. Returns `false` if its set is full.
 pub fn follow(address: usize) -> bool {
     let Some(set) = set_of(address) else {
         return false;
     };
     count(address, |n| n.saturating_add(1));
-    let has_place = set.iter().any(|way| {
+    let has_room = set.iter().any(|way| {
         way.compare_exchange(0, address, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     });
-    if !has_place {
+    if !has_room {
         count_out(address);
     }
-    has_place
+    has_room
 }
 
-/// Whether the block may be among the sampled ones; of nearly all others it says that they are not.
+/// Whether the block may be a sampled one. Returns `false` for nearly all others.
 #[inline(always)]
 pub fn may_follow(address: usize) -> bool {
-    // What a thread knows of a block's address came to it after the block was counted.
+    // Relaxed is enough: a thread learns a block's address only after the block was counted.
     counter_of(address).load(Ordering::Relaxed) != 0
 }
 
-/// Whether the block was sampled; it is forgotten with the question.
+/// Whether the block was sampled. Forgets the block.
 pub fn unfollow(address: usize) -> bool {
     may_follow(address)
         && set_of(address).is_some_and(|set| set.iter().any(|way| take_out(way, address)))
 }
 
-/// Whoever takes an address out of the table takes it out of the count as well, and nobody else does.
+/// Removes an address from the table. Only the thread that removes it also updates the counter.
 fn take_out(way: &AtomicUsize, address: usize) -> bool {
     let is_there = way
         .compare_exchange(address, 0, Ordering::AcqRel, Ordering::Relaxed)
@@ -194,7 +195,7 @@ fn count_out(address: usize) {
 }
 
 fn count(address: usize, change: impl Fn(u8) -> u8) {
-    // An update that always has a new value cannot fail.
+    // The update cannot fail, because the closure always returns a value.
     let _ =
         counter_of(address).fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| Some(change(n)));
 }
@@ -204,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_as_frequent_as_their_mean_says_and_blocks_are_followed_to_their_end() {
+    fn samples_have_the_expected_frequency_and_blocks_are_followed_until_they_are_freed() {
         assert!(prepare(10_000));
         let mut sampler = Sampler {
             bytes_left: 0,
@@ -219,7 +220,7 @@ mod tests {
         assert!(unfollow(0x1230));
         assert!(!unfollow(0x1230));
 
-        // However many share a counter.
+        // Also when many blocks share a counter.
         let addresses: Vec<usize> = (1..=600).map(|i| i << 44 | 0x7000).collect();
         let shared = counter_of(addresses[0]);
         assert!(

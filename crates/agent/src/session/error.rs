@@ -1,4 +1,4 @@
-//! Why recording could not begin, in sentences for the person who asked for it.
+//! The reasons why a recording cannot start, with their messages.
 
 use std::fmt;
 use std::io;
@@ -43,7 +43,7 @@ impl fmt::Display for StartError {
             StartError::NoThreadKey => f.write_str(
                 "could not record: the process has used up its thread-specific keys; start recording earlier",
             ),
-            StartError::NoMemory => f.write_str("could not record: the process may not take any more memory; raise its limit"),
+            StartError::NoMemory => f.write_str("could not record: the process has reached its memory limit; raise the limit"),
             StartError::NoKeeper(error) => {
                 write!(f, "could not record: the writing thread did not start: {error}")
             }

@@ -1,9 +1,9 @@
-//! What a fork means: the child stops recording, and a child that is to be followed begins anew.
+//! Forks: the child stops recording, and starts its own recording if the session follows forks.
 //!
-//! The parent's slots are memory shared with its file, so a child must never write there. Two things see to that: the
-//! kernel wipes the page of the order word in the child, and the handler below, which libc runs in the child before
-//! anything else, forgets the session. Before the fork a handler takes every lock that a child may need, so that
-//! no thread holds one of them, or the linker's, while the process is copied.
+//! The parent's slots are memory shared with its file, so a child must never write there. Two things ensure that: the kernel
+//! wipes the page of the order word in the child, and a handler, which the C library runs first in the child, forgets the
+//! session. Before the fork another handler takes every lock that a child may need. So no other thread holds one of them, or
+//! the linker's lock, while the process is copied.
 
 use std::ptr::null_mut;
 use std::sync::Mutex;
@@ -23,7 +23,7 @@ use crate::session::{self, LIFECYCLE, ORDER};
 use crate::{arenas, jobs};
 
 static PREPARED: AtomicBool = AtomicBool::new(false);
-/// In a child that is to be followed: how the parent recorded.
+/// The parent's session, in a child of a session that follows forks.
 static INHERITANCE: Mutex<Option<Inheritance>> = Mutex::new(None);
 
 struct Inheritance {
@@ -32,13 +32,14 @@ struct Inheritance {
     parent: u32,
 }
 
-/// Once per process, before the first session.
+/// Installs the handlers, once per process.
 pub fn prepare() {
     if PREPARED.swap(true, Ordering::AcqRel) {
         return;
     }
     let page: *const session::OrderPage = &ORDER;
-    // SAFETY: the range is a static of ours, in anonymous private memory; where the kernel refuses, the handlers do.
+    // SAFETY: the range is one static, which is aligned to whole pages and in private memory, so wiping it in a child affects
+    // nothing else. The handlers are functions of this library, which is never unloaded.
     unsafe {
         libc::madvise(
             page.cast_mut().cast(),
@@ -49,7 +50,7 @@ pub fn prepare() {
     }
 }
 
-/// How the parent recorded, once, if this child is to be followed.
+/// Takes the parent's configuration, session and process ID, in a child of a session that follows forks.
 pub fn take_inheritance() -> Option<(Config, [u8; 16], u32)> {
     let Inheritance {
         config,
@@ -77,7 +78,7 @@ pub fn resume_after_thread_count(resume: PendingCall) {
     }
 }
 
-/// Always in this order, which is the one in which they are nested elsewhere.
+/// Takes all locks, in the order in which other code nests them.
 extern "C" fn before() {
     LIFECYCLE.acquire();
     LOADER.acquire();
@@ -113,7 +114,7 @@ extern "C" fn in_child() {
             session,
             parent,
         };
-        // The child has one thread, and the parent's other threads cannot hold this lock: only children take it.
+        // No thread of the parent can hold this lock, because only children take it.
         *lock(&INHERITANCE) = Some(inheritance);
     });
 }

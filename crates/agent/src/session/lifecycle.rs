@@ -1,11 +1,11 @@
-//! Beginning and ending a recording, and standing still while the process forks.
+//! Starts and stops a recording, and pauses the keeper while the process forks.
 //!
-//! **Stopping.** A thread marks itself busy before it looks at the order word; `stop` clears the word, puts a barrier
-//! on all threads, and then waits for those that are busy. Whoever looks later sees zero. So after the wait nobody
-//! writes, and the memory can go.
+//! **Stopping.** A thread marks itself busy before it reads the order word. `stop` clears the word, runs a barrier on all
+//! threads, and then waits for the busy ones. A thread that reads the word later finds zero. So after the wait no thread
+//! writes, and the memory can be freed.
 //!
 //! Runs on: the thread that starts or stops (with the GIL). Allocates: past the hooks. Locks: `LIFECYCLE`. During fork:
-//! see `fork.rs`.
+//! see [`super::fork`].
 
 use std::path::PathBuf;
 use std::ptr::null_mut;
@@ -29,10 +29,10 @@ use crate::session::error::StartError;
 use crate::session::fork;
 use crate::{hooks, jobs, native};
 
-/// Held by whoever starts or stops.
+/// Held while a recording starts or stops.
 pub static LIFECYCLE: ForkMutex<Option<Running>> = ForkMutex::new(None);
 
-/// What only start and stop need.
+/// The part of a session that only start and stop need.
 pub struct Running {
     keeper: Keeper,
     symbols: Symbols,
@@ -40,31 +40,31 @@ pub struct Running {
 
 enum Keeper {
     Running(own_thread::Handle),
-    /// Ended for as long as a fork takes. What it knew of a bounded capture.
+    /// Stopped for the time of a fork, with the sums so far of a bounded capture.
     Paused(Option<Box<Checkpoints>>),
 }
 
-/// What a session leaves when it stops.
+/// The result of a session that was stopped.
 pub struct Stopped {
     pub path: PathBuf,
-    /// The capture is not complete, and the reason was said on standard error.
+    /// The capture is incomplete; the reason was printed on standard error.
     pub abandoned: bool,
 }
 
-/// Begins to record. What is wrong with the Python stacks alone is returned as a warning.
+/// Starts to record. Returns a warning if only the Python stacks cannot be recorded.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
 pub unsafe fn start(config: Config) -> Result<Option<String>, StartError> {
     let id = config.session.unwrap_or_else(new_file::new_session_id);
-    // SAFETY: as the caller says.
+    // SAFETY: the caller holds the GIL.
     unsafe { start_as(config, id, std::os::unix::process::parent_id()) }
 }
 
-/// Goes on recording in a forked child, under the parent's session and into a file of the child's own.
+/// Continues the parent's session in a forked child, in a new file. Does nothing if the session does not follow forks.
 ///
 /// # Safety
-/// The calling thread holds the GIL, in a child whose parent was recording.
+/// The calling thread holds the GIL.
 pub unsafe fn start_in_child() -> Result<Option<String>, StartError> {
     let Some((mut config, id, parent)) = fork::take_inheritance() else {
         return Ok(None);
@@ -73,11 +73,11 @@ pub unsafe fn start_in_child() -> Result<Option<String>, StartError> {
     path.push(format!(".{}", std::process::id()));
     config.path = path.into();
     config.overwrite = true;
-    // SAFETY: as the caller says.
+    // SAFETY: the caller holds the GIL.
     unsafe { start_as(config, id, parent) }
 }
 
-/// Finds the interpreter's functions and learns its layout. What is wrong with the layout alone is returned as a warning.
+/// Finds the interpreter's functions and its layout. Returns a warning if only the layout is unknown.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
@@ -93,6 +93,8 @@ pub unsafe fn prepare_interpreter() -> Result<(Symbols, Option<String>), StartEr
     }
 }
 
+/// # Safety
+/// The calling thread holds the GIL.
 unsafe fn start_as(
     config: Config,
     id: [u8; 16],
@@ -168,7 +170,7 @@ unsafe fn start_as(
     // SAFETY: the caller holds the GIL.
     unsafe {
         if interpreter::layout().is_some() {
-            codes::watch_deaths(&symbols);
+            codes::hook_deallocator(&symbols);
         }
         hooks::install(&symbols, &session.config.mode);
     }
@@ -176,7 +178,7 @@ unsafe fn start_as(
     Ok(warning)
 }
 
-/// Ends the recording: everything is as it was before, and the file is complete. `None` if nothing was recorded.
+/// Stops the recording, restores everything that it changed and completes the file. `None` if nothing was recorded.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
@@ -190,7 +192,7 @@ pub unsafe fn stop() -> Option<Stopped> {
         let is_traced = jobs::is_active();
         hooks::remove(&running.symbols, is_traced);
         if !is_traced {
-            codes::stop_watching_deaths(&running.symbols);
+            codes::unhook_deallocator(&running.symbols);
         }
     }
     let all_quiet = wait_for_recording_threads();
@@ -200,9 +202,9 @@ pub unsafe fn stop() -> Option<Stopped> {
     };
     if all_quiet {
         threads::for_each_state(|state| {
-            // SAFETY: no thread records any more, and none can begin: the order word is 0.
+            // SAFETY: no thread uses its state: all were waited for, and the order word is 0, so none records again.
             let state = unsafe { &mut *state };
-            // The next session may sample at another rate: a distance drawn for this one would be wrong there.
+            // The next session may sample at another rate, for which a distance drawn in this one would be wrong.
             state.sampler.forget();
             if state.session == session.number {
                 record::hand_over(state, session);
@@ -219,7 +221,8 @@ pub unsafe fn stop() -> Option<Stopped> {
     codes::clear(&codes::CODES);
     native::modules::clear();
     if all_quiet {
-        // SAFETY: as above; the keeper has ended, and the pointer is gone, so this is the last user.
+        // SAFETY: no thread records, the keeper has stopped, and `SESSION` is null: nothing else refers to the session, which
+        // `start_as` leaked from a box.
         unsafe {
             session.store.unmap();
             drop(Box::from_raw(std::ptr::from_ref(session).cast_mut()));
@@ -228,14 +231,14 @@ pub unsafe fn stop() -> Option<Stopped> {
     Some(stopped)
 }
 
-/// Ends the keeper for as long as Python forks: a program without threads of its own stays one, and is not warned.
+/// Stops the keeper before Python forks, so that Python does not warn about threads in a program that has none itself.
 pub fn pause_keeper() {
     let _unrecorded = threads::Unrecorded::begin();
     let mut lifecycle = LIFECYCLE.lock();
     let Some(running) = lifecycle.as_mut() else {
         return;
     };
-    // One that a fork just before this has paused has left what it knew; that is kept.
+    // An earlier fork may have paused the keeper; then its sums must stay.
     if matches!(running.keeper, Keeper::Paused(_)) {
         return;
     }
@@ -245,7 +248,7 @@ pub fn pause_keeper() {
     }
 }
 
-/// In the parent, after the fork.
+/// Starts the keeper again in the parent, after the fork.
 pub fn resume_keeper() {
     let _unrecorded = threads::Unrecorded::begin();
     let mut lifecycle = LIFECYCLE.lock();
@@ -260,31 +263,30 @@ pub fn resume_keeper() {
     }
 }
 
-/// In a forked child: nothing is recorded here any more. The parent's session is leaked, file and mappings included:
-/// they are shared with the parent, and closing them in order is the parent's business. `inherit` is told how the parent
-/// recorded if its children are to be followed.
+/// Stops recording in a forked child. The parent's session is leaked with its file and mappings: they are shared with the
+/// parent, which completes the file. Calls `inherit` with the parent's configuration and session if that follows forks.
 pub fn forget_after_fork(inherit: impl FnOnce(&Config, [u8; 16])) {
     let was_active = SESSION.swap(null_mut(), Ordering::AcqRel);
     ORDER.word.store(0, Ordering::SeqCst);
-    // SAFETY: the child has a copy of the session, which nobody else in this process uses.
+    // SAFETY: the pointer is null or the child's copy of the session, which is never freed in the child.
     let Some(session) = (unsafe { was_active.as_ref() }) else {
         return;
     };
-    // Its keeper does not exist in this process.
+    // Forgotten and not dropped: the keeper's thread does not exist in this process.
     std::mem::forget(LIFECYCLE.lock().take());
     if session.config.mode.follow_fork && !session.abandoned.load(Ordering::Acquire) {
         inherit(&session.config, session.id);
     }
 }
 
-/// Waits until no thread is in the middle of recording. `false` if one does not come out: then its memory must stay.
+/// Waits until no thread is recording an event. Returns `false` if one does not finish: then the session must not be freed.
 pub fn wait_for_recording_threads() -> bool {
-    const PATIENCE_NS: u64 = 2_000_000_000;
+    const MAX_WAIT_NS: u64 = 2_000_000_000;
     if !sys::barrier_on_all_threads() {
-        // Without the barrier a thread's mark may be invisible for as long as a store can linger in a processor.
+        // Without the barrier, another thread's mark becomes visible only when its processor completes the store.
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let deadline = clock::monotonic_ns() + PATIENCE_NS;
+    let deadline = clock::monotonic_ns() + MAX_WAIT_NS;
     let mut all_quiet = true;
     threads::for_each_state(|state| {
         // SAFETY: states are never unmapped.

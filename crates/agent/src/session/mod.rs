@@ -1,4 +1,4 @@
-//! One recording from start to stop, and the few words that every event looks at.
+//! One recording from start to stop, and the words that every event reads.
 //!
 //! ```text
 //!            start                        stop
@@ -6,12 +6,12 @@
 //!                          │ the file fails                ▲
 //!                          └────────► abandoned ───────────┘
 //! ```
-//! Recording is on while the order word is not zero. It lies in a page that the kernel wipes in a forked child, so a
-//! child stops recording by itself, however it was forked.
+//! Recording is on while the order word is not zero. The kernel wipes the page of that word in a forked child, so a child
+//! stops recording however it was forked.
 //!
-//! [`lifecycle`] begins and ends it.
+//! [`lifecycle`] starts and stops a recording.
 //!
-//! Runs on: any thread. Allocates: past the hooks. Locks: the registry's. During fork: see `fork.rs`.
+//! Runs on: any thread. Allocates: past the hooks. Locks: the registry's. During fork: see [`fork`].
 
 pub mod config;
 pub mod error;
@@ -40,23 +40,24 @@ use crate::record::threads::{self, ThreadState};
 use crate::record::{self, clock};
 use crate::session::config::Config;
 
-/// Low bits of the order word: the thread that recorded last. The rest is its number in the order.
+/// Number of low bits of the order word, which name the thread that recorded last. The other bits are a sequence number.
 pub const TOKEN_BITS: u32 = 16;
 pub const TOKEN_MASK: u64 = (1 << TOKEN_BITS) - 1;
 
-/// A page of its own on every page size Linux has, because it is wiped as a whole in a child.
+/// Fills whole pages for every page size of Linux, because the kernel wipes whole pages in a child.
 #[repr(C, align(65536))]
 pub struct OrderPage {
     pub word: AtomicU64,
 }
 
-/// The word that every event looks at; 0 while nothing is recorded.
+/// The word that every event reads; 0 while nothing is recorded.
 pub static ORDER: OrderPage = OrderPage {
     word: AtomicU64::new(0),
 };
 static TICK_SHIFT: AtomicU32 = AtomicU32::new(20);
 static SESSION: AtomicPtr<Session> = AtomicPtr::new(null_mut());
 static N_SESSIONS: AtomicU32 = AtomicU32::new(0);
+
 pub struct Session {
     pub number: u32,
     pub store: Store,
@@ -64,7 +65,7 @@ pub struct Session {
     id: [u8; 16],
     registry: Mutex<RegistryStream>,
     n_streams: AtomicU32,
-    /// By `Lost as usize`: counted since the last note in the file.
+    /// Losses since they were last written to the file, by `Lost as usize`.
     lost: [AtomicU64; Lost::ALL.len() + 1],
     abandoned: AtomicBool,
 }
@@ -82,7 +83,7 @@ pub fn tick_shift() -> u32 {
 /// The session, while it records and while it is being stopped.
 #[inline]
 pub fn current() -> Option<&'static Session> {
-    // SAFETY: the pointer is null or a leaked box, freed by `stop` only after every recording thread was waited for.
+    // SAFETY: the pointer is null or a leaked box. `stop` frees the box only after it has waited for every recording thread.
     unsafe { SESSION.load(Ordering::Acquire).as_ref() }
 }
 
@@ -108,27 +109,27 @@ pub fn count_reentry() {
     }
 }
 
-/// Gives up recording: the program goes on, the file keeps what it has, and one line says why.
+/// Stops writing: the program continues, the file keeps what it has, and one line on standard error says why.
 pub fn abandon(reason: &str) {
     ORDER.word.store(0, Ordering::SeqCst);
     if let Some(session) = current() {
         if !session.abandoned.swap(true, Ordering::AcqRel) {
             sys::complain(&format!(
-                "{reason}; the program goes on without being recorded"
+                "{reason}; the program continues without being recorded"
             ));
         }
     }
 }
 
-/// Where the present session writes; `None` while nothing is recorded.
+/// The path of the present capture; `None` while nothing is recorded.
 pub fn active_path() -> Option<PathBuf> {
     is_active()
         .then(|| current().map(|session| session.config.path.clone()))
         .flatten()
 }
 
-/// Takes a number in the order of events that no event has: what was recorded so far has smaller ones, what will be
-/// recorded greater ones. `None` while nothing is recorded.
+/// Takes a sequence number that no event has: earlier events have smaller ones, later events have greater ones. `None` while
+/// nothing is recorded.
 pub fn cut() -> Option<u64> {
     let mut word = ORDER.word.load(Ordering::Acquire);
     loop {
@@ -149,7 +150,7 @@ pub fn cut() -> Option<u64> {
     }
 }
 
-/// This moment in the capture that is being written; `None` while nothing is recorded.
+/// The present position in the capture that is being written; `None` while nothing is recorded.
 pub fn position() -> Option<RecordingPosition> {
     let _unrecorded = threads::Unrecorded::begin();
     let segment = cut()?;
@@ -161,23 +162,23 @@ pub fn position() -> Option<RecordingPosition> {
     })
 }
 
-/// What names the present session in all its captures; `None` while nothing is recorded.
+/// The identifier of the present session, which all its captures share; `None` while nothing is recorded.
 pub fn active_id() -> Option<[u8; 16]> {
     is_active().then(|| current().map(Session::id)).flatten()
 }
 
-/// The calling thread ends; its chunk goes into the file.
+/// Hands the chunk of the calling thread, which ends, over to the keeper.
 ///
 /// # Safety
 /// `state` is the calling thread's own, marked busy.
 pub unsafe fn thread_ended(state: *mut ThreadState) {
-    // The mark before the look, as for an event.
+    // The state is marked busy before the order word is read, as for an event.
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
     if !is_active() {
-        // If a stop is under way, it hands the chunk over; the session must not be touched any more.
+        // If `stop` is running, it hands the chunk over, and the session must not be used here any more.
         return;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller promises that the state belongs to this thread, and a busy state is used by its thread alone.
     let state = unsafe { &mut *state };
     if let Some(session) = current() {
         if state.session == session.number {
@@ -187,7 +188,7 @@ pub unsafe fn thread_ended(state: *mut ThreadState) {
     state.session = 0;
 }
 
-/// A thread's name, told by whoever knows it.
+/// Records the name of a thread.
 pub fn name_thread(os_id: u32, name: &str) {
     let _unrecorded = threads::Unrecorded::begin();
     if let Some(session) = current() {
@@ -241,7 +242,7 @@ impl Session {
         }
     }
 
-    /// The last entries, then everything into blocks.
+    /// Writes the last entries and completes the file.
     fn end(&self, checkpoints: Option<Box<Checkpoints>>) {
         self.note_losses();
         self.note_clock();

@@ -30,7 +30,7 @@ impl NativeStack {
 
     #[inline(always)]
     pub(super) fn cached(&mut self, pc: usize) -> Cached {
-        let cached = self.cache[place_of(pc)];
+        let cached = self.cache[slot_of(pc)];
         if cached.pc == pc {
             cached
         } else {
@@ -63,12 +63,12 @@ impl NativeStack {
             // Not remembered: the next event asks again.
             Owner::Busy => cached.pc = 0,
         }
-        self.cache[place_of(pc)] = cached;
+        self.cache[slot_of(pc)] = cached;
         cached
     }
 }
 
 #[inline(always)]
-fn place_of(pc: usize) -> usize {
+fn slot_of(pc: usize) -> usize {
     pc.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53 & (N_CACHED - 1)
 }

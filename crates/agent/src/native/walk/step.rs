@@ -4,7 +4,7 @@
 //! of taking the step again.
 
 use super::{NativeFrame, NativeStack, Position, word};
-use crate::native::rules::{Kind, Rule};
+use crate::native::rules::{CallerRule, Rule};
 
 /// Where a step leads.
 pub(super) enum Step {
@@ -22,10 +22,10 @@ impl NativeStack {
     pub(super) unsafe fn step(&mut self, at: usize, rule: Rule) -> Step {
         let NativeFrame { sp, bp, .. } = self.fresh[at];
         let mut end_at = 0;
-        let end = match rule.kind {
-            Kind::FromStack => sp.wrapping_add_signed(rule.offset as isize),
-            Kind::FromBase => bp.wrapping_add_signed(rule.offset as isize),
-            Kind::AtBase => {
+        let end = match rule.caller {
+            CallerRule::FromStack => sp.wrapping_add_signed(rule.offset as isize),
+            CallerRule::FromBase => bp.wrapping_add_signed(rule.offset as isize),
+            CallerRule::AtBase => {
                 end_at = bp.wrapping_add_signed(rule.offset as isize);
                 if !self.is_readable(end_at, sp) || !self.is_readable(bp, sp) {
                     return Step::Cut;
@@ -33,19 +33,19 @@ impl NativeStack {
                 // SAFETY: checked against the stack's bounds.
                 unsafe { word(end_at) }
             }
-            Kind::End => return Step::End,
+            CallerRule::End => return Step::End,
             // SAFETY: as our caller says.
-            Kind::Signal => return unsafe { self.step_over_signal(at) },
+            CallerRule::Signal => return unsafe { self.step_over_signal(at) },
             // SAFETY: as our caller says.
-            Kind::Unknown => return unsafe { self.step_by_base(at) },
+            CallerRule::Unknown => return unsafe { self.step_by_base(at) },
         };
         if end <= sp {
             return Step::Cut;
         }
         let ip_at = end.wrapping_sub(8);
-        let bp_at = match rule.kind {
+        let bp_at = match rule.caller {
             _ if rule.base_offset == Rule::NOT_SAVED => 0,
-            Kind::AtBase => bp,
+            CallerRule::AtBase => bp,
             _ => end.wrapping_add_signed(rule.base_offset as isize),
         };
         if !self.is_readable(ip_at, sp) || (bp_at != 0 && !self.is_readable(bp_at, sp)) {
@@ -77,7 +77,7 @@ impl NativeStack {
         }
         // SAFETY: checked against the stack's bounds.
         let (ip, caller_bp) = unsafe { (word(bp + 8), word(bp)) };
-        if self.cached(ip.wrapping_sub(1)).rule.kind == Kind::Unknown {
+        if self.cached(ip.wrapping_sub(1)).rule.caller == CallerRule::Unknown {
             return Step::Cut;
         }
         let frame = &mut self.fresh[at];
