@@ -1,7 +1,7 @@
-# The front door: `make demo` shows what Heaptide does, `make test` proves it. `make help` lists the rest.
+# `make demo` shows what Heaptide does, `make test` checks everything, `make help` lists the other targets.
 #
-# Everything made lies in build/ and target/. PYTHON= names the interpreter to build and show with; without it the
-# python3 on PATH is taken if it is CPython 3.10 or newer, else the newest one found.
+# Results are in build/ and target/. PYTHON= names the interpreter for building and for the demo. By default that is the
+# python3 on PATH if Heaptide supports it, else the newest supported one found.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -19,8 +19,7 @@ SOURCES := $(shell find crates python web/dist -type f -not -path '*/__pycache__
 WHEEL := build/wheels/heaptide-*.whl
 # A test binary of the Python module would need a shared libpython, which many machines lack; pytest covers it.
 TESTED_CRATES := --workspace --exclude heaptide-extension
-# The cases of property tests are drawn from a fixed seed, so that a change is never refused for a case that has nothing to do
-# with it; `make soak` draws new ones.
+# Property tests use a fixed seed, so that a change never fails because of an unrelated case; `make soak` tries new cases.
 CASES := PROPTEST_RNG_SEED=20261116
 # One interpreter for every cargo call, so that none rebuilds what another built.
 CARGO := PYO3_PYTHON=$(CURDIR)/$(TOOLS)/python cargo
@@ -28,14 +27,14 @@ PYTHON_FILES := python tests bench scripts examples
 BENCH_VERSIONS := 3.11 3.12 3.13
 GUARD_VERSION := 3.12
 
-# --- What people call -------------------------------------------------------------------------------------------------
+# --- Targets for people -------------------------------------------------------------------------------------------------
 
 .PHONY: help
 help: ## List these targets.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 .PHONY: demo
-demo: build/venv/.wheel ## Build the wheel, install it, profile a job that leaks, and print where.
+demo: build/venv/.wheel ## Build the wheel, install it, profile a program that leaks, and print where.
 	@mkdir -p build/demo
 	build/venv/bin/heaptide run -f -o build/demo/memory-leak.tide examples/memory-leak/job.py
 	build/venv/bin/heaptide stats build/demo/memory-leak.tide
@@ -48,7 +47,7 @@ demo: build/venv/.wheel ## Build the wheel, install it, profile a job that leaks
 test: lint test-rust guard test-python test-pages ## Check everything: formatting, lints, types, Rust tests, cost, pytest on every Python found, pages.
 
 .PHONY: lint
-lint: lint-rust lint-python ## Check formatting, clippy, ruff, mypy and the stubs; change nothing.
+lint: lint-rust lint-python ## Check formatting, clippy, ruff, mypy, the stubs, and the tree against its documents; change nothing.
 
 .PHONY: test-rust
 test-rust: build/tools/.ready ## Run the Rust tests.
@@ -60,7 +59,7 @@ test-rust: build/tools/.ready ## Run the Rust tests.
 	fi
 
 .PHONY: soak
-soak: build/tools/.ready ## Run the Rust tests with 20,000 new cases for each property; a failing one is kept for ever.
+soak: build/tools/.ready ## Run the Rust tests with 20,000 new cases per property; failing cases are stored.
 	PROPTEST_CASES=20000 $(CARGO) test $(TESTED_CRATES) --locked --lib --tests
 
 .PHONY: test-python
@@ -77,7 +76,7 @@ test-pages: build/venv/.wheel ## Check the pages: their sources, that the commit
 	COMMAND_UNDER_TEST=$(CURDIR)/build/venv/bin/heaptide scripts/test-pages
 
 .PHONY: web
-web: ## Build the pages from web/src into web/dist; needs Node, unlike everything else.
+web: ## Build the pages from web/src into web/dist; needs Node; no other target does.
 	cd web && npm install --no-save --no-audit --no-fund && npm run build
 
 .PHONY: bench
@@ -88,12 +87,12 @@ bench: $(BENCH_VERSIONS:%=build/bench-%/.ready) ## Measure cost and size next to
 	$(TOOLS)/python -B bench/attach_everywhere.py --wheel $(WHEEL) --rounds 40 --results bench/results
 
 .PHONY: bench-attach
-bench-attach: build/wheels/.built ## Attach to running programs and detach, on every Python found; ROUNDS=200 as often as we promise, ONLY=3.12 one version.
+bench-attach: build/wheels/.built ## Attach to running programs and detach, on every Python found; ROUNDS=200 for the full measurement, ONLY=3.12 one version.
 	$(TOOLS)/python -B bench/attach_everywhere.py --strict --wheel $(WHEEL) --rounds $(or $(ROUNDS),40) $(addprefix --only ,$(ONLY)) \
 	    --results bench/results
 
 .PHONY: sanitize
-sanitize: build/venv/.wheel ## Look for memory errors: Rust tests under AddressSanitizer, recorded programs under valgrind.
+sanitize: build/venv/.wheel ## Check for memory errors: Rust tests under AddressSanitizer, recorded programs under valgrind.
 	scripts/sanitize build/venv/bin/python
 
 .PHONY: wheel
@@ -106,7 +105,7 @@ fmt: build/tools/.ready ## Format all Rust and Python sources.
 	$(TOOLS)/ruff check --fix-only --quiet $(PYTHON_FILES)
 	$(TOOLS)/ruff format $(PYTHON_FILES)
 
-# --- How it is made ---------------------------------------------------------------------------------------------------
+# --- Internal targets ---------------------------------------------------------------------------------------------------
 
 .PHONY: lint-rust
 lint-rust: build/tools/.ready
