@@ -1,6 +1,6 @@
-"""``%load_ext heaptide``: memory in IPython and Jupyter.
+"""``%load_ext heaptide``: magics for IPython and Jupyter.
 
-``%memit`` and ``%mprun`` are those of memory_profiler; ``%%heaptide`` records a cell and shows its flame graph.
+``%memit`` and ``%mprun`` are memory_profiler's; ``%%heaptide`` records a cell and shows its flame graph.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ MEMIT_HELP = """Measure the memory of a statement; as a cell magic, of a cell, w
 
 Usage: %memit [-r N] [-t S] [-i S] [-c] [-o] [-q] statement
 
-  -r N  repeat N times, and give the largest (default 1)
-  -t S  stop looking after S seconds
-  -i S  look every S seconds (default 0.1)
+  -r N  repeat N times, and report the largest (default 1)
+  -t S  stop sampling after S seconds
+  -i S  sample every S seconds (default 0.1)
   -c    add the memory of children
   -o    return a MemitResult
   -q    print nothing
@@ -38,17 +38,17 @@ MPRUN_HELP = """Run a statement and report functions line by line. They may be d
 Usage: %mprun -f function [-f function ...] [-T file] [-r] [-c] statement
 
   -f F  a function to report
-  -T F  write the report into a file, too
-  -r    return what was seen
-  -c    accepted for memory_profiler's sake
+  -T F  also write the report to a file
+  -r    return the measurements
+  -c    ignored, for compatibility with memory_profiler
 """
 
-HEAPTIDE_HELP = """Record a cell and show the flame graph of what it allocated. The cell may await.
+HEAPTIDE_HELP = """Record a cell and show its flame graph. The cell may await.
 
 Usage: %%heaptide [--objects] [--leaks] [-o file.html] [--height N]
 
-  --objects   record every Python object, not only what reaches the C library
-  --leaks     show what was alive at the end, not at the peak
+  --objects   record every Python object, not only memory from the C library
+  --leaks     show memory that is allocated at the end, not at the peak
   -o FILE     keep the page in a file
   --height N  pixels of the frame (default 600)
 """
@@ -65,7 +65,7 @@ def _mistake(text: str) -> Exception:
 
 
 class MemitResult:
-    """What ``%memit -o`` returns."""
+    """The result of ``%memit -o``."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ def load_ipython_extension(shell: Any) -> None:
     shell.register_magic_function(magics.memit, "line_cell", "memit")
     shell.register_magic_function(magics.mprun, "line_cell", "mprun")
     shell.register_magic_function(magics.heaptide, "line_cell", "heaptide")
-    # In front of the one that turns a cell magic into a call.
+    # Before the transformer that turns a cell magic into a call.
     shell.input_transformer_manager.line_transforms.insert(0, magics.await_cells_that_await)
 
 
@@ -152,7 +152,7 @@ class Magics:
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
-        # IPython shows these when a magic is asked for help.
+        # IPython shows these as the help of a magic.
         for method, text in ((Magics.memit, MEMIT_HELP), (Magics.mprun, MPRUN_HELP), (Magics.heaptide, HEAPTIDE_HELP)):
             method.__doc__ = text
 
@@ -217,7 +217,7 @@ class Magics:
         options = _Options(line, "o", "", _LONG_OPTIONS)
         codes = self._codes(options.statement if cell is None else cell)
         if any(map(_awaits, codes)):
-            raise SyntaxError("what awaits is recorded as a whole cell, with %%heaptide in its first line")
+            raise SyntaxError("code that awaits must be a whole cell, with %%heaptide in its first line")
         value = None
         with self._recorded(options):
             for code in codes:
@@ -225,7 +225,7 @@ class Magics:
         return value
 
     async def awaited(self, line: str, cell: str) -> Any:
-        """The same for a cell that awaits."""
+        """Record a cell that awaits."""
         options = _Options(line, "o", "", _LONG_OPTIONS)
         value = None
         with self._recorded(options):
@@ -236,7 +236,7 @@ class Magics:
         return value
 
     def await_cells_that_await(self, lines: list[str]) -> list[str]:
-        """Have the shell await a cell of ours that awaits, as it does with others: a kernel's loop runs already."""
+        """Let the shell await a %%heaptide cell that awaits, because a kernel's event loop is already running."""
         name, _, line = lines[0].strip().partition(" ") if lines else ("", "", "")
         if name != "%%heaptide":
             return lines
@@ -244,7 +244,7 @@ class Magics:
         try:
             is_awaiting = any(map(_awaits, self._codes(body)))
         except SyntaxError:
-            return lines  # told when the cell runs
+            return lines  # reported when the cell runs
         if not is_awaiting:
             return lines
         return [f"await get_ipython().find_cell_magic('heaptide').__self__.awaited({line!r}, {body!r})\n"]
@@ -258,7 +258,7 @@ class Magics:
                 with Tracker(capture, objects=options.has("objects")):
                     yield
             finally:
-                # What led to a failure is worth seeing, too: a cell that ran out of memory above all.
+                # Also after an exception: a cell that ran out of memory is the most interesting one.
                 leaks = ["--leaks"] if options.has("leaks") else []
                 done = command_process.run("flamegraph", *leaks, "-o", page, capture)
                 if done.returncode != 0:
@@ -273,7 +273,7 @@ class Magics:
                 self._show(text, height)
 
     def _codes(self, text: str) -> list[CodeType]:
-        """A cell as a shell runs it: the value of an expression at its end is its own, unless a semicolon follows."""
+        """Compile a cell as a shell does: a final expression without a semicolon is compiled separately."""
         text, name, flags = self._prepared(text)
         if getattr(self.shell, "autoawait", False):
             flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -294,7 +294,7 @@ class Magics:
         return code
 
     def _prepared(self, text: str) -> tuple[str, str, int]:
-        """Text, name and flags with which the shell compiles: where lines are, and what they mean, is as usual."""
+        """Return the text, file name and flags with which the shell would compile the cell."""
         text = self.shell.transform_cell(text) if hasattr(self.shell, "transform_cell") else text
         name = "<heaptide cell>"
         cache = getattr(self.shell.compile, "cache", None)
@@ -303,7 +303,7 @@ class Magics:
         return text, name, getattr(self.shell.compile, "flags", 0)
 
     def _replace(self, name: str, decorate: Any, namespace: dict[str, Any]) -> Callable[[], None]:
-        """Put a watched function in the place of one, found by its dotted name; return what puts it back."""
+        """Replace a function, given by its dotted name, with a decorated one; return a function that restores it."""
         owner_name, _, attribute = name.rpartition(".")
         try:
             if owner_name:
@@ -324,7 +324,7 @@ class Magics:
     def _page(self, text: str) -> None:
         from IPython.core.page import page  # type: ignore[import-not-found,unused-ignore]
 
-        # A kernel's pager is a part of the window that is not kept with the notebook, and absent where nobody looks.
+        # A kernel's pager is not stored in the notebook, and headless front ends have none.
         if hasattr(self.shell, "kernel"):
             print(text, end="")
         else:
@@ -335,8 +335,8 @@ class Magics:
 
         from IPython.display import HTML, display  # type: ignore[import-not-found,unused-ignore]
 
-        # A frame keeps the page's styles apart from the notebook's; its own policy lets it reach nothing.
+        # A frame isolates the page's styles from the notebook's; the page's policy forbids network requests.
         document = html.escape(page, quote=True)
         frame = f'<iframe style="width:100%;height:{height}px;border:0" srcdoc="{document}"></iframe>'
-        # IPython warns of frames that stand alone: it takes them for addresses.
+        # IPython warns about a bare iframe and suggests IFrame, which needs an address.
         display(HTML(f"<div>{frame}</div>"))

@@ -1,1 +1,1 @@
-"""Front ends that let code written for other profilers run on our engine unchanged."""
+"""Front ends that let code written for other profilers run unchanged on Heaptide's engine."""

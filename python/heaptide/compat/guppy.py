@@ -1,4 +1,4 @@
-"""guppy's heapy on our engine: ``HEAPTIDE_COMPAT=guppy`` lets ``from guppy import hpy`` find it."""
+"""guppy's heapy on Heaptide's engine: ``HEAPTIDE_COMPAT=guppy`` lets ``from guppy import hpy`` find it."""
 
 from heaptide.inspection.heapy import hpy
 

@@ -1,8 +1,7 @@
-"""memory_profiler's names on our engine: ``from heaptide.compat.memory_profiler import profile``.
+"""memory_profiler's API on Heaptide's engine: ``from heaptide.compat.memory_profiler import profile``.
 
-Code that says ``import memory_profiler`` runs unchanged after :func:`install`, which never takes the place of an
-installed memory_profiler unless it is told to. ``python -m heaptide.compat.memory_profiler script.py`` takes its
-options.
+Code with ``import memory_profiler`` runs unchanged after :func:`install`, which replaces an installed memory_profiler
+only with `force`. ``python -m heaptide.compat.memory_profiler script.py`` takes memory_profiler's options.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ __all__ = [
     "show_results",
 ]
 
-# The version whose behaviour is meant.
+# The version that this module behaves like.
 __version__ = "0.61.0"
 
 _MIB = 1 << 20
@@ -57,7 +56,7 @@ profile.timestamp = brackets.timestamp  # type: ignore[attr-defined]
 
 
 class LineProfiler:
-    """Watch functions while it is enabled, and keep what was seen for :func:`show_results`."""
+    """Counts the lines of functions while it is enabled, and keeps the measurements for :func:`show_results`."""
 
     def __init__(self, backend: str = "psutil", include_children: bool = False, **_: Any) -> None:
         self.backend = backend
@@ -67,14 +66,14 @@ class LineProfiler:
         self._entered: list[Entered] = []
 
     def __call__(self, func: Any = None, precision: int = 1) -> Any:
-        """Decorate a function: it is watched whenever it is called."""
+        """Decorate a function: all of its calls are measured."""
         if func is None:
             return self
         self.add_function(func)
         return functools.wraps(func)(self.wrap_function(func))
 
     def add_function(self, func: Any) -> None:
-        """Watch a function while the profiler is enabled."""
+        """Measure a function while the profiler is enabled."""
         code = user_function(func).__code__
         if not any(watched.code is code for watched, _ in self._watched):
             watched = Watched(code, self.backend)
@@ -110,13 +109,13 @@ class LineProfiler:
                 self.disable()
 
     def enable(self) -> None:
-        """Watch from now on, on this thread."""
+        """Start to measure on this thread."""
         self._entered = [watched.entered(watch) for watched, watch in self._watched]
         for entered in self._entered:
             entered.__enter__()
 
     def disable(self) -> None:
-        """Watch no more."""
+        """Stop measuring."""
         for entered in reversed(self._entered):
             entered.__exit__(None, None, None)
         self._entered = []
@@ -133,7 +132,7 @@ class LineProfiler:
         return self
 
     def runcall(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a function and watch it."""
+        """Call a function and measure it."""
         self.add_function(func)
         with self:
             return func(*args, **kwargs)
@@ -147,18 +146,18 @@ class LineProfiler:
         self.disable_by_count()
 
     def calls(self) -> list[tuple[Watched, Call]]:
-        """Return what was seen of every function that ran."""
+        """Return the measurements of every function that ran."""
         seen = [(watched, Call(watch.rows(), *watch.first_and_last(), 0, 0)) for watched, watch in self._watched]
         return [(watched, call) for watched, call in seen if call.rows]
 
     @property
     def code_map(self) -> CodeMap:
-        """What was seen, as numbers."""
+        """The measurements as numbers."""
         return CodeMap(self)
 
 
 class CodeMap:
-    """What a profiler saw: for every file, lines with increment and size in MiB and the number of visits, or None."""
+    """Measurements: for every file, lines with increment and size in MiB and the number of visits, or None."""
 
     def __init__(self, profiler: LineProfiler) -> None:
         self._profiler = profiler
@@ -181,7 +180,7 @@ def show_results(prof: LineProfiler, stream: TextIO | None = None, precision: in
 
 
 class LogFile:
-    """A stream that hands lines to a logger; with `reportIncrementFlag`, of the rows only those that added memory."""
+    """A stream that passes lines to a logger; with `reportIncrementFlag`, only rows that added memory."""
 
     def __init__(self, name: str | None = None, reportIncrementFlag: bool = False) -> None:
         self.logger = logging.getLogger(name)
@@ -206,7 +205,7 @@ class LogFile:
 
 
 def choose_backend(new_backend: str | None = None) -> str:
-    """Return the backend that is used if this one is asked for."""
+    """Return the backend that is used for the requested one."""
     return new_backend if new_backend in BACKENDS or new_backend == "tracemalloc" else "psutil"
 
 
@@ -225,7 +224,7 @@ def install(force: bool = False) -> None:
 
 
 def _main() -> int:
-    """Do what ``python -m memory_profiler`` does."""
+    """Run ``python -m memory_profiler``."""
     import argparse
 
     from heaptide import __main__ as command

@@ -1,4 +1,4 @@
-"""objgraph's names on our engine: ``HEAPTIDE_COMPAT=objgraph`` lets ``import objgraph`` find them."""
+"""objgraph's functions on Heaptide's engine: ``HEAPTIDE_COMPAT=objgraph`` lets ``import objgraph`` find them."""
 
 from heaptide.objects import *  # noqa: F403
 from heaptide.objects import __all__ as __all__

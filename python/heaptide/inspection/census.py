@@ -1,7 +1,7 @@
-"""What this process is made of, counted in a moment: ``heaptide.heap_census()``.
+"""Counts the objects of this process by type: ``heaptide.heap_census()``.
 
-A census says how many objects of each type there are and what they take. It writes down nothing else, so it is several
-times quicker than a snapshot, which also knows who refers to whom.
+A census contains the number and size of the objects of each type. It is several times faster than a snapshot, which
+also contains the references between them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# So many kinds has heapy's table.
+# Number of rows in heapy's table.
 _N_SHOWN = 10
 
 
 class HeapKind:
-    """Objects of one type: ``name``, how many ``objects``, and their ``bytes`` with the buffers that belong to them."""
+    """Objects of one type: its ``name``, the number of ``objects``, and their ``bytes`` including buffers."""
 
     __slots__ = ("bytes", "name", "objects")
 
@@ -32,13 +32,13 @@ class HeapKind:
 
 
 class HeapCensus:
-    """A census: iterate over it for its kinds, largest first, or ask for one by the type's name.
+    """A census. Iterate over it for its rows, largest first, or index it with the name of a type.
 
-    objects            how many Python objects there are
-    bytes              what they take, buffers beside them included
-    stood_still        how long the program stood still, in seconds
-    walker_bytes       what the walk needed for itself
-    notes              what could not be looked at, a sentence each
+    objects            number of Python objects
+    bytes              their size, including their buffers
+    stood_still        for how many seconds the program was paused
+    walker_bytes       memory that the census itself needed
+    notes              sentences about objects that could not be inspected
     """
 
     __slots__ = ("_kinds", "bytes", "notes", "objects", "stood_still", "walker_bytes")
@@ -57,14 +57,14 @@ class HeapCensus:
         return len(self._kinds)
 
     def __getitem__(self, name: str) -> HeapKind:
-        """The kind of this name, as ``module.Name``, and the name alone for builtins."""
+        """Return the row of a type, named as ``module.Name``, or without the module for built-in types."""
         for kind in self._kinds:
             if kind.name == name:
                 return kind
         raise KeyError(name)
 
     def since(self, earlier: HeapCensus) -> list[HeapKind]:
-        """The kinds that changed since an earlier census, and by how much; what grew most is first."""
+        """Return the types that changed since an earlier census, and by how much, the largest growth first."""
         before = {kind.name: kind for kind in earlier}
         none = HeapKind("", 0, 0)
         changes = []
@@ -76,7 +76,7 @@ class HeapCensus:
         return sorted(changes, key=lambda change: (-change.bytes, -change.objects, change.name))
 
     def __repr__(self) -> str:
-        """As heapy prints a partition."""
+        """Return the table that heapy prints."""
         rows = [(kind.objects, kind.bytes, kind.name) for kind in self._kinds]
         lines = _native.heap_rows_table("type", rows).rstrip("\n").split("\n")
         if len(rows) > _N_SHOWN:
@@ -90,5 +90,5 @@ def heap_census() -> HeapCensus:
 
 
 def _count(heaptide_token: object) -> HeapCensus:
-    # The walk looks for `heaptide_token` in this very frame.
+    # The walk searches this frame for `heaptide_token` before it trusts its knowledge of frames.
     return HeapCensus(_native.count_heap(heaptide_token, known_instance()))

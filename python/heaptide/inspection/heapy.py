@@ -1,4 +1,4 @@
-"""A session with the heap, in heapy's words: ``hp = heaptide.hpy()``.
+"""Inspects the heap with heapy's operations: ``hp = heaptide.hpy()``.
 
 ::
 
@@ -9,7 +9,7 @@
     >>> h
     >>> h[0].byvia
 
-Looking makes no Python object of the program's and changes none. What belongs to the session itself is left out.
+Inspecting the heap neither makes nor changes objects of the program. Objects of Heaptide itself are left out.
 """
 
 from __future__ import annotations
@@ -52,39 +52,38 @@ _OWN_KINDS = (
     "builtins.HeapPartition",
 )
 
-# How a snapshot begins.
+# The first bytes of a snapshot.
 _MAGIC = b"\x89HEAP\r\n\x1a"
 
-# What a look needs is made once and stays: made anew each time it would be among what came since the last look, and
-# what comes could take its place.
+# Made once and kept: if made for each inspection, these objects would count as new, and program objects could reuse
+# their addresses.
 _TOKEN, _FIRST, _SECOND = object(), object(), object()
 _TRIED = (_Instance(_FIRST, _SECOND), _FIRST, _SECOND)
 _REQUEST = _request(False, ())
 
 
 def hpy() -> Heapy:
-    """A new session."""
+    """Return a new :class:`Heapy`, the object with heapy's operations."""
     return Heapy()
 
 
 def heap() -> IdentitySet:
-    """All objects of this process as a set: by kind when it is printed, with heapy's questions as its attributes."""
+    """Return all objects of this process as a set, which prints as a table by kind and has heapy's attributes."""
     return Heapy().heap()
 
 
 class Heapy:
-    """Looks at the heap of this process, or at a snapshot of another one.
+    """Inspects the heap of this process, or a snapshot of another one.
 
-    heap()          all objects, or those that came since :meth:`setrelheap`
-    setrelheap()    what is there now is not shown from now on
-    heapu()         objects that nothing leads to and that were not collected yet
-    iso(a, b)       the set of just these objects
-    load(path)      the objects of a snapshot that ``heaptide heap take`` or :meth:`save` wrote, or a table that
-                    ``h.dump`` wrote
-    save(path)      write everything there is into a snapshot
-    Nothing         the set without objects
+    heap()          all objects, or only those made since :meth:`setrelheap`
+    setrelheap()    leave out the present objects from now on
+    heapu()         unreachable objects that are not collected yet
+    iso(a, b)       the set of these objects
+    load(path)      the objects of a snapshot from ``heaptide heap take`` or :meth:`save`, or a table from ``h.dump``
+    save(path)      write all objects to a snapshot
+    Nothing         the empty set
     Clodo, Type, Size, Module, Via, Rcs, Id, Unity, Prod
-                    what sets are taken apart by: ``h.by(hp.Via)``, ``h & hp.Type(Order)``
+                    classifiers of objects: ``h.by(hp.Via)``, ``h & hp.Type(Order)``
     """
 
     __slots__ = ("_before",)
@@ -98,19 +97,19 @@ class Heapy:
         self._before: HeapView | None = None
 
     def heap(self) -> IdentitySet:
-        """All objects that roots lead to; after :meth:`setrelheap`, those that were not there then."""
+        """Return all reachable objects; after :meth:`setrelheap`, only those made since."""
         gc.collect()
         view = _look(_TOKEN)
         found = view.reachable() if self._before is None else view.new_since(self._before) & view.reachable()
         return of_view(view, _without_own(view, found))
 
     def heapu(self) -> IdentitySet:
-        """Objects that nothing leads to and that the collector has not taken yet."""
+        """Return unreachable objects that the collector has not freed yet."""
         view = _look(_TOKEN)
         return of_view(view, _without_own(view, view.unreachable()))
 
     def setrelheap(self) -> None:
-        """Remember what is there now: :meth:`heap` shows what comes."""
+        """Leave out the present objects from now on: :meth:`heap` returns only newer ones."""
         self._before = None
         gc.collect()
         self._before = _look(_TOKEN)
@@ -132,7 +131,7 @@ class Heapy:
         return of_objects(objects)
 
     def load(self, fn: str | os.PathLike[str] | Iterable[str]) -> IdentitySet | Stat:
-        """The objects of a snapshot, of whatever process, or the last table that was dumped into a file."""
+        """Return the objects of a snapshot of any process, or the last table that was dumped to a file."""
         if isinstance(fn, (str, os.PathLike)):
             with open(fn, "rb") as file:
                 is_snapshot = file.read(len(_MAGIC)) == _MAGIC
@@ -146,24 +145,24 @@ class Heapy:
         return tables[-1]
 
     def loadall(self, fn: str | os.PathLike[str] | Iterable[str]) -> list[Stat]:
-        """All tables that were dumped into a file."""
+        """Return all tables that were dumped to a file."""
         if isinstance(fn, (str, os.PathLike)):
             with open(fn, encoding="utf-8", errors="replace") as file:
                 return list(read(file))
         return list(read(fn))
 
     def pb(self, filename: str | None = None) -> NoReturn:
-        """Heapy's profile browser, which needs a window; ours is a page."""
+        """Not supported: Heaptide's browser is a page, not a window."""
         raise NotImplementedError(
             "there is no profile browser here: hp.save('job.heap'), then `heaptide heap explore job.heap` makes a page"
         )
 
     def monitor(self) -> NoReturn:
-        """Heapy's monitor of other processes, which is gone from guppy, too."""
-        raise NotImplementedError("there is no monitor here: `heaptide heap --pid PID` looks at another process")
+        """Not supported; guppy has also removed it."""
+        raise NotImplementedError("there is no monitor: `heaptide heap --pid PID` inspects another process")
 
     def save(self, path: str | os.PathLike[str]) -> HeapTaken:
-        """Write all objects of this process into a snapshot."""
+        """Write all objects of this process to a snapshot."""
         return heap_snapshot(path)
 
     def __repr__(self) -> str:
@@ -171,20 +170,20 @@ class Heapy:
 
 
 def _look(heaptide_token: object) -> HeapView:
-    # The walk looks for `heaptide_token` in this very frame before it trusts what it knows of frames.
+    # The walk searches this frame for `heaptide_token` before it trusts its knowledge of frames.
     return _native.look_at_heap(heaptide_token, _TRIED, _REQUEST)
 
 
 def of_objects(objects: Iterable[object]) -> IdentitySet:
-    """Just these objects, as a set. The heap is looked at when the set is first asked for something.
+    """Return the set of these objects. The heap is inspected when the set is first used.
 
-    While this call has not returned, what its caller passed them in holds them, and would be shown as what does.
+    Inspecting it during this call would show the caller's argument list as a referrer of the objects.
     """
     return IdentitySet(None, look=_Named(list(objects)))
 
 
 class _Named:
-    """Some objects, until they have been looked for."""
+    """Objects that are inspected when the set of them is first used."""
 
     __slots__ = ("_objects",)
 
@@ -193,7 +192,7 @@ class _Named:
 
     def __call__(self) -> HeapSet:
         addresses = list(map(id, self._objects))
-        # What nothing else refers to must not go before the look; of the others no reference of ours is to be seen.
+        # Objects without another referrer must stay alive; for the others, no reference of Heaptide may be visible.
         self._objects = _only_here(self._objects)
         return _look(_TOKEN).at(addresses)
 

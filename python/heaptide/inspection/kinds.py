@@ -1,4 +1,4 @@
-"""Heapy's relations and kinds: ``h.by(hp.Via)`` takes a set apart, ``h & hp.Type(Order)`` picks out of it."""
+"""heapy's relations and kinds: ``h.by(hp.Via)`` classifies a set, ``h & hp.Type(Order)`` selects from it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from heaptide.objects.references import is_a, names_of_type
 if TYPE_CHECKING:
     from heaptide._native import HeapSet, HeapView
 
-# Heapy's words for what sets are taken apart by, and ours.
+# heapy's names of classifiers, and those of `_native`.
 RELATIONS = {
     "Clodo": "kind",
     "Type": "type",
@@ -24,7 +24,7 @@ RELATIONS = {
 
 
 class Kind:
-    """All objects that would stand in one row, in whatever set. Sets are combined with it by ``&``, ``|`` and ``-``."""
+    """All objects of one kind, in any set. Combine it with sets by ``&``, ``|`` and ``-``."""
 
     __slots__ = ("_by", "_label")
 
@@ -33,7 +33,7 @@ class Kind:
         self._label = label
 
     def members(self, view: HeapView) -> HeapSet:
-        """Those of one look at the heap."""
+        """Return the objects of this kind in one view of the heap."""
         if self._by == "id":
             return view.at([int(self._label)])
         if self._by == "unity":
@@ -49,7 +49,7 @@ class Kind:
 
 
 class Relation:
-    """What objects of a row have in common. Called with an example of that it is a :class:`Kind`."""
+    """A classifier of objects. Calling it with a value, such as a type, returns a :class:`Kind`."""
 
     __slots__ = ("_name",)
 
@@ -58,7 +58,7 @@ class Relation:
 
     @property
     def by(self) -> str:
-        """Our word for it."""
+        """The name of the classifier in `_native`."""
         return RELATIONS[self._name]
 
     def __call__(self, *what: object, dictof: object = None, name: str | None = None) -> Kind:

@@ -1,7 +1,7 @@
-"""Every object of this process, written into a file: ``heaptide.heap_snapshot()``.
+"""Writes every object of this process to a file: ``heaptide.heap_snapshot()``.
 
-The walk makes no Python object and runs no Python code; while it looks, the program stands still, and how long is
-said afterwards. ``heaptide heap show`` and its neighbours read the file.
+The walk makes no Python object and runs no Python code. The program is paused meanwhile, and the result says for how
+long. The commands of ``heaptide heap`` read the file.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class HeapTaken:
-    """A snapshot that was written: where it is, and what is in it.
+    """A snapshot that was written. It can be passed wherever a path is expected.
 
-    path               the file, as text; the object itself can be passed wherever a path is expected
-    objects            how many Python objects there were
-    bytes              what they take, buffers beside them included
-    references         how many references between them
-    types              how many types they have
-    unreachable        how many of them no root leads to: garbage that waits for the collector
-    stood_still        how long the program stood still, in seconds
-    walk_seconds       how long the walk took; with ``fork=True`` the program went on meanwhile
-    walker_bytes       what the walk needed for its table of objects
+    path               path of the file
+    objects            number of Python objects
+    bytes              their size, including their buffers
+    references         number of references between them
+    types              number of their types
+    unreachable        number of unreachable objects: garbage that is not collected yet
+    stood_still        for how many seconds the program was paused
+    walk_seconds       how long the walk took; with ``fork=True`` the program continued meanwhile
+    walker_bytes       memory that the walk needed for its table of objects
     """
 
     __slots__ = (
@@ -56,12 +56,12 @@ class HeapTaken:
     def __repr__(self) -> str:
         return (
             f"<heap snapshot {self.path}: {self.objects:,} objects of {self.types:,} types, {self.bytes:,} bytes; "
-            f"stood still for {self.stood_still * 1000:.0f} ms>"
+            f"paused for {self.stood_still * 1000:.0f} ms>"
         )
 
 
 class _Instance:
-    """Its attributes are read back by the walk before it trusts what it knows of this interpreter."""
+    """An object whose attributes the walk reads back before it trusts its knowledge of this interpreter."""
 
     def __init__(self, first: object, second: object) -> None:
         self.first = first
@@ -69,7 +69,7 @@ class _Instance:
 
 
 def known_instance() -> tuple[object, object, object]:
-    """An instance and the values of its two attributes, for the walk to read back."""
+    """Return an instance and the values of its two attributes, for the walk to read back."""
     first, second = object(), object()
     return _Instance(first, second), first, second
 
@@ -82,14 +82,13 @@ def heap_snapshot(
     fork: bool = False,
     overwrite: bool = False,
 ) -> HeapTaken:
-    """Write down every Python object of this process, and who refers to whom.
+    """Write every Python object of this process, and all references between them, to a file.
 
-    path       the file; ``heaptide-<pid>.<time>.heap`` in the working folder if it is not given
-    values     keep short texts of strings and whole numbers, too; off, because values are the program's data
-    redact     patterns with ``*`` and ``?``: values, and keys of dicts, that match are replaced; so are values under
-               a name that matches
-    fork       walk in a forked copy, so that the program stands still only while it is copied
-    overwrite  replace a file of this name
+    path       the file; by default ``heaptide-<pid>.<time>.heap`` in the current directory
+    values     also write the beginnings of strings, and integers; off by default, because they are the program's data
+    redact     patterns with ``*`` and ``?``: replaces matching values and dict keys, and values under matching names
+    fork       walk in a forked copy, so that the program is paused only while it is copied
+    overwrite  replace an existing file instead of raising FileExistsError
     """
     request = _request(values, redact)
     target = os.fspath(path) if path is not None else _free_name()
@@ -110,7 +109,7 @@ def _request(values: bool, redact: Iterable[str]) -> dict[str, object]:
 def _take(
     heaptide_token: object, target: str, request: dict[str, object], fork: bool, overwrite: bool
 ) -> tuple[int, int, int, int, int, int, int, int]:
-    # The walk looks for `heaptide_token` in this very frame: if it is not where it should be, locals are left out.
+    # The walk searches this frame for `heaptide_token`. If it is not where it should be, local variables are left out.
     return _native.take_heap(heaptide_token, known_instance(), target, request, fork=fork, overwrite=overwrite)
 
 

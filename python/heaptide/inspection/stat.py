@@ -1,4 +1,4 @@
-"""What a table of heapy's says without its objects: it can be kept, written into a file, read again and subtracted."""
+"""heapy's tables without their objects: they can be kept, written to a file, read again and subtracted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     RowList = list[tuple[int, int, str]]
 
 N_ROWS = 10
-# The titles of tables, by which a file says what its rows have in common.
+# Titles of tables, by which a file identifies the classifier.
 HEADINGS = {
     "kind": "Kind (class / dict of class)",
     "type": "Type",
@@ -29,12 +29,12 @@ HEADINGS = {
 
 
 class Stat:
-    """Rows with their counts and bytes. Prints as the table it was made of; ``-`` is the difference of two.
+    """Rows with their counts and bytes. Prints as the original table; ``-`` is the difference of two.
 
-    count     how many objects there were
+    count     number of objects
     size      their bytes
-    timemade  when, in seconds since 1970
-    numrows   how many rows there are
+    timemade  time of the inspection, in seconds since 1970
+    numrows   number of rows
     """
 
     __slots__ = ("_by", "_first", "_n_rows", "_rows", "timemade")
@@ -42,7 +42,7 @@ class Stat:
     def __init__(
         self, by: str, rows: RowList, timemade: float | None = None, first: int = 0, n_rows: int = N_ROWS
     ) -> None:
-        # Objects that are gone are in no rows of their own.
+        # Objects that no longer exist cannot have rows of their own.
         self._by = by if by in HEADINGS else "kind"
         self._rows = rows
         self.timemade = time.time() if timemade is None else timemade
@@ -51,7 +51,7 @@ class Stat:
 
     @property
     def count(self) -> int:
-        """How many objects there were."""
+        """Number of objects."""
         return sum(row[0] for row in self._rows)
 
     @property
@@ -61,7 +61,7 @@ class Stat:
 
     @property
     def numrows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return len(self._rows)
 
     @property
@@ -71,7 +71,7 @@ class Stat:
 
     @property
     def more(self) -> Stat:
-        """The rows behind these."""
+        """The rows after these."""
         return Stat(self._by, self._rows, self.timemade, self._first + N_ROWS)
 
     @property
@@ -91,7 +91,7 @@ class Stat:
     diff = __sub__
 
     def dump(self, fn: str | os.PathLike[str] | TextIO, mode: str = "a") -> None:
-        """Add this to a file, in heapy's own form; with the mode "w" as all that is in it."""
+        """Append this to a file in heapy's format; the mode "w" replaces the file."""
         if hasattr(fn, "write"):
             fn.write(self._text())
             return
@@ -117,7 +117,7 @@ class Stat:
 
 
 class StatDifference:
-    """How one table differs from another. Prints as a table; `all` has all its rows."""
+    """The difference of two tables. Prints as a table; `all` has all its rows."""
 
     __slots__ = ("_after", "_before", "_by", "_n_rows")
 
@@ -129,12 +129,12 @@ class StatDifference:
 
     @property
     def count(self) -> int:
-        """How many objects more there are."""
+        """Increase in the number of objects."""
         return sum(row[0] for row in self._after) - sum(row[0] for row in self._before)
 
     @property
     def size(self) -> int:
-        """How many bytes more."""
+        """Increase in bytes."""
         return sum(row[1] for row in self._after) - sum(row[1] for row in self._before)
 
     @property
@@ -147,7 +147,7 @@ class StatDifference:
 
 
 def read(lines: Iterable[str]) -> Iterator[Stat]:
-    """The tables that :meth:`Stat.dump` wrote, ours or guppy's own, one after the other."""
+    """Yield the tables in a file that :meth:`Stat.dump` or guppy wrote."""
     titles = {title: by for by, title in HEADINGS.items()}
     by, timemade = "kind", 0.0
     rows: RowList = []

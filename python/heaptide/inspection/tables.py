@@ -1,4 +1,4 @@
-"""What sets of heapy's print beside themselves: later rows, ways from roots, reference patterns."""
+"""Further tables of heapy's sets: later rows, paths from roots, reference patterns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ N_ROWS = 10
 
 
 class Rows:
-    """A table from some row on: prints ten rows; `more` are the next ten, `all` is the whole table."""
+    """A table from some row on: prints ten rows; `more` has the next ten, `all` the whole table."""
 
     __slots__ = ("_first", "_n_rows", "_set")
 
@@ -51,7 +51,7 @@ class Rows:
 
 
 class Paths:
-    """Shortest ways from roots to a set. A path is its text, which can be evaluated where `hp` is the session."""
+    """Shortest paths from roots to a set. The text of a path can be evaluated where `hp` is the :class:`Heapy`."""
 
     __slots__ = ("_n_paths", "_shown")
 
@@ -76,7 +76,7 @@ class Paths:
 
 
 class ReferencePattern:
-    """Who refers to a set, by kind, and who to those. Prints ten rows; `more` are the next ten."""
+    """Referrers of a set by kind, and their referrers. Prints ten rows; `more` has the next ten."""
 
     __slots__ = ("_avoid", "_depth", "_first", "_set")
 

@@ -1,7 +1,7 @@
-"""Objects of this process, counted, compared and drawn, with objgraph's functions and names: ``heaptide.objects``.
+"""Counts, compares and draws objects of this process, with objgraph's functions and names: ``heaptide.objects``.
 
-Unlike objgraph these see objects that the collector does not track (strings, numbers, tuples and dicts of such), and
-they draw SVG pictures and pages without graphviz.
+Unlike objgraph, these functions also find objects that the garbage collector does not track (strings, numbers, tuples
+and dicts of such), and they draw SVG pictures and pages without graphviz.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 _FORMATS = ("svg", "dot", "html")
-# What graphviz would make; an SVG shows the same in every browser.
+# Formats that need graphviz; an SVG shows the same in every browser.
 _PICTURES = ("png", "gif", "jpg", "jpeg", "pdf", "ps", "webp", "bmp")
 
 
@@ -56,7 +56,7 @@ def _name_function(typename: str) -> Callable[[object], str]:
 
 
 def count(typename: str, objects: Iterable[Any] | None = None) -> int:
-    """How many objects there are of a type; a name with a dot in it is taken with its module."""
+    """Return the number of objects of a type; a name with a dot includes the module."""
     name = _name_function(typename)
     return sum(1 for each in (references.all_objects() if objects is None else objects) if name(each) == typename)
 
@@ -64,7 +64,7 @@ def count(typename: str, objects: Iterable[Any] | None = None) -> int:
 def typestats(
     objects: Iterable[Any] | None = None, shortnames: bool = True, filter: Callable[[Any], bool] | None = None
 ) -> dict[str, int]:
-    """How many objects there are of each type."""
+    """Return the number of objects of each type."""
     name = short_name_of if shortnames else long_name_of
     found = references.all_objects() if objects is None else objects
     return dict(collections.Counter(name(each) for each in found if filter is None or filter(each)))
@@ -76,7 +76,7 @@ def most_common_types(
     shortnames: bool = True,
     filter: Callable[[Any], bool] | None = None,
 ) -> list[tuple[str, int]]:
-    """The types with the most objects: names and counts, the most first."""
+    """Return the types with the most objects: names and counts, largest count first."""
     rows = sorted(typestats(objects, shortnames, filter).items(), key=lambda row: (-row[1], row[0]))
     return rows[:limit] if limit else rows
 
@@ -104,9 +104,9 @@ def growth(
     shortnames: bool = True,
     filter: Callable[[Any], bool] | None = None,
 ) -> list[tuple[str, int, int]]:
-    """Types of which there are more objects than ever before: name, how many, how many more. The most come first.
+    """Return the types with more objects than ever before: name, count, increase. The largest increase comes first.
 
-    `peak_stats` is a dict that remembers; without one the whole process shares one.
+    `peak_stats` is a dict that stores the counts from call to call; by default the whole process shares one.
     """
     peaks = _peaks if peak_stats is None else peak_stats
     gc.collect()
@@ -128,14 +128,14 @@ def show_growth(
     file: TextIO | None = None,
     filter: Callable[[Any], bool] | None = None,
 ) -> None:
-    """Print the types of which there are more objects than ever before. Prints nothing if nothing grew."""
+    """Print the types with more objects than ever before. Prints nothing if no type grew."""
     rows = growth(limit, peak_stats, shortnames, filter)
     width = max((len(name) for name, _, _ in rows), default=0)
     for name, number, more in rows:
         print(f"{name:<{width}} {number:9d} {more:+9d}", file=file)
 
 
-# As numbers, not as objects, which would be found the next time.
+# Addresses as plain numbers in arrays: `int` objects would be found by the next call.
 _ids: dict[str, array.array[int]] = {}
 
 
@@ -146,9 +146,9 @@ def get_new_ids(
     shortnames: bool | None = None,
     file: TextIO | None = None,
 ) -> dict[str, set[int]]:
-    """Print how the objects of each type changed since the last call, and return addresses of the new ones by type.
+    """Print how the objects of each type changed since the last call, and return the addresses of new ones by type.
 
-    The first call only remembers. With `skip_update` nothing is remembered, and the next call compares with the same.
+    The first call only stores the present objects. With `skip_update`, the next call compares with the same objects.
     """
     columns = ("old", "current", "new", "deltas")
     if sortby not in columns:
@@ -180,7 +180,7 @@ def get_new_ids(
 
 
 def get_leaking_objects(objects: Iterable[Any] | None = None) -> list[Any]:
-    """Objects that the collector tracks and that nothing it tracks refers to: a count is too high, or C holds them."""
+    """Return tracked objects without a tracked referrer: their count is too high, or native code refers to them."""
     if objects is None:
         gc.collect()
         objects = gc.get_objects()
@@ -205,18 +205,18 @@ def get_leaking_objects(objects: Iterable[Any] | None = None) -> list[Any]:
 
 
 def by_type(typename: str, objects: Iterable[Any] | None = None) -> list[Any]:
-    """All objects of a type; a name with a dot in it is taken with its module."""
+    """Return all objects of a type; a name with a dot includes the module."""
     name = _name_function(typename)
     return [each for each in (references.all_objects() if objects is None else objects) if name(each) == typename]
 
 
 def at(addr: int) -> Any | None:
-    """The object at an address, as `id` gives it, or None."""
+    """Return the object at an address, which is its `id`, or None."""
     return next((each for each in references.all_objects() if id(each) == addr), None)
 
 
 def at_addrs(address_set: Collection[int]) -> list[Any]:
-    """The objects at these addresses."""
+    """Return the objects at these addresses."""
     wanted = set(address_set)
     return [each for each in references.all_objects() if id(each) in wanted]
 
@@ -224,7 +224,7 @@ def at_addrs(address_set: Collection[int]) -> list[Any]:
 def find_ref_chain(
     obj: Any, predicate: Callable[[Any], bool], max_depth: int = 20, extra_ignore: Iterable[int] = ()
 ) -> list[Any]:
-    """The shortest way from `obj` to something for which the predicate is true; `[obj]` if there is none."""
+    """Return the shortest path from `obj` to an object for which the predicate is true; `[obj]` if there is none."""
     ignored = at_addrs(set(extra_ignore)) if extra_ignore else []
     return references.chain_forward(obj, predicate, max_depth, ignored)
 
@@ -232,14 +232,14 @@ def find_ref_chain(
 def find_backref_chain(
     obj: Any, predicate: Callable[[Any], bool], max_depth: int = 20, extra_ignore: Iterable[int] = ()
 ) -> list[Any]:
-    """The shortest way from something for which the predicate is true to `obj`; `[obj]` if there is none."""
+    """Return the shortest path from an object for which the predicate is true to `obj`; `[obj]` if there is none."""
     ignored = at_addrs(set(extra_ignore)) if extra_ignore else []
     referrers = references.Referrers([*ignored, sys._getframe(), sys._getframe(1)])
     return references.chain_back(obj, predicate, max_depth, referrers)
 
 
 def _drawer(name: str, doc: str, is_backwards: bool) -> Callable[..., str | None]:
-    """One of the two functions that draw what is around objects; they differ in the direction alone."""
+    """Make `show_refs` or `show_backrefs`, which differ only in direction."""
 
     def show(
         objs: Any,
@@ -258,7 +258,7 @@ def _drawer(name: str, doc: str, is_backwards: bool) -> Callable[..., str | None
         starts = objs if references.is_a(objs, (list, tuple)) else [objs]
         look = Boxes(filter, highlight, extra_info, refcounts, shortnames, extra_node_attrs, extra_ignore)
         if is_backwards:
-            # Those who ask refer to the objects, too. No variable refers to this very frame: that would be garbage.
+            # Callers also refer to the objects. No variable may refer to this frame itself: that would be a cycle.
             given = starts if starts is objs else None
             graph = look.backwards(
                 list(starts), max_depth, too_many, [sys._getframe(), sys._getframe(1), starts, given]
@@ -268,7 +268,7 @@ def _drawer(name: str, doc: str, is_backwards: bool) -> Callable[..., str | None
         if refcounts:
             given_here = collections.Counter(map(id, starts))
             if starts is not objs and sys.version_info < (3, 11):
-                given_here[id(objs)] += 1  # the caller's own stack has the argument, too
+                given_here[id(objs)] += 1  # the caller's stack also has the argument
             del starts
             look.count_references(given_here)
         return _write(graph, filename, output)
@@ -280,16 +280,16 @@ def _drawer(name: str, doc: str, is_backwards: bool) -> Callable[..., str | None
 
 show_backrefs = _drawer(
     "show_backrefs",
-    """Draw what refers to the objects, and what to that, up to modules. Returns the file's path.
+    """Draw the referrers of the objects, their referrers, and so on up to modules. Returns the file's path.
 
-    The end of `filename` chooses the form: svg, html or dot; for a picture of another kind there is an SVG in its
-    place. Without a name a picture is put among the temporary files; `output` gets dot text.
+    The ending of `filename` chooses the format: svg, html or dot; other picture formats become an SVG. Without a name
+    the picture goes to the folder for temporary files; a file object in `output` receives dot text.
     """,
     is_backwards=True,
 )
 show_refs = _drawer(
     "show_refs",
-    """Draw what the objects refer to, and what that refers to; otherwise as :func:`show_backrefs`.""",
+    """Draw what the objects refer to, and what that refers to; otherwise like :func:`show_backrefs`.""",
     is_backwards=False,
 )
 
@@ -305,7 +305,7 @@ def show_chain(
     output: TextIO | None = None,
     extra_node_attrs: Callable[[Any], dict[str, str]] | None = None,
 ) -> str | None:
-    """Draw chains of references, as :func:`find_backref_chain` finds them; those that are empty are left out."""
+    """Draw paths of references, as :func:`find_backref_chain` returns them; empty ones are left out."""
     look = Boxes(None, highlight, extra_info, refcounts, shortnames, extra_node_attrs, ())
     graph = look.chains([chain for chain in chains if chain])
     if refcounts:
@@ -314,7 +314,7 @@ def show_chain(
 
 
 def _write(graph: Graph, filename: str | os.PathLike[str] | None, output: TextIO | None) -> str | None:
-    """Draw into a file, or as dot text into one that is open."""
+    """Draw to a file, or write dot text to a file object."""
     if output is not None:
         output.write(drawing.draw(graph, "dot"))
         return None
@@ -326,10 +326,10 @@ def _write(graph: Graph, filename: str | os.PathLike[str] | None, output: TextIO
     stem, _, form = path.rpartition(".")
     form = form.lower()
     if form in _PICTURES:
-        print(f"{form} needs graphviz, which is not used here: {stem}.svg has the picture")
+        print(f"{form} needs graphviz, which Heaptide does not use: the picture is in {stem}.svg")
         path, form = f"{stem}.svg", "svg"
     if form not in _FORMATS:
-        raise ValueError(f"{path} does not say what to write; let its name end in .svg, .html or .dot")
+        raise ValueError(f"the format of {path} is unknown: use a name that ends in .svg, .html or .dot")
     text = drawing.draw(graph, form, os.path.basename(path))
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,6 +1,6 @@
-"""Objects of this process as the boxes of a picture, and their references as its arrows.
+"""Turns objects into the boxes of a picture, and references into its arrows.
 
-Which objects are around others is found here, row by row; how one refers to another is asked at the end.
+The objects are found first, row by row. Only then are the arrows labelled with how one object refers to another.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     import collections
     from collections.abc import Callable, Collection, Iterable
 
-# Counts of what is never freed (3.12 and later) are larger than this.
+# Reference counts of immortal objects (Python 3.12 and later) are larger than this.
 _IMMORTAL = 1 << 29
 
 
 def short_name_of(each: object) -> str:
-    """The name of an object's type."""
+    """Return the name of an object's type."""
     return references.short_name(type(each))
 
 
 def long_name_of(each: object) -> str:
-    """The name of an object's type, with its module."""
+    """Return the name of an object's type, with its module."""
     return references.long_name(type(each))
 
 
@@ -54,12 +54,12 @@ class Boxes:
         self._ignored = set(ignored_ids)
         self._graph = Graph([], [])
         self._numbers: dict[int, int] = {}
-        # By the number of their boxes. Until all are found nobody is asked how it refers to another: objects and frames
-        # then get dicts of their attributes and variables (until 3.12), which would be found as well.
+        # Objects in the order of their boxes. References are labelled only after all are found: until Python 3.12
+        # labelling makes dicts of attributes and variables, which the search would find.
         self._objects: list[Any] = []
 
     def backwards(self, starts: list[Any], max_depth: int, too_many: int, own: list[Any]) -> Graph:
-        """What refers to the objects, row by row, from the bottom to the top."""
+        """Return the graph of the objects' referrers, row by row, from the bottom to the top."""
         referrers = references.Referrers([*own, own, starts, self._numbers, self._objects, self.__dict__])
         level = starts
         for each in starts:
@@ -69,7 +69,7 @@ class Boxes:
             following: list[Any] = []
             for each in level:
                 around = [other for other in found.get(id(each), []) if other is not level and self._wanted(other)]
-                # Modules first: there the search ends, so they are the last to be left out.
+                # Modules first: the search ends at them, so they are the last to be left out.
                 around = sorted(references.sorted_by_name(around), key=_is_no_module)
                 for other in around[:too_many]:
                     if id(other) not in self._numbers:
@@ -77,7 +77,7 @@ class Boxes:
                         following.append(other)
                     self._edge(other, each)
                 self._more(each, len(around) - too_many, -depth, "backreference", is_source=True)
-                del around  # nothing of ours refers to them when their referrers are looked for
+                del around  # this list must not be among the referrers in the next round
             level = following
         found = referrers.of([each for each in level if not is_proper_module(each)])
         for each in _distinct(level):
@@ -86,7 +86,7 @@ class Boxes:
         return self._named()
 
     def forwards(self, starts: list[Any], max_depth: int, too_many: int) -> Graph:
-        """What the objects refer to, row by row, from the top to the bottom."""
+        """Return the graph of what the objects refer to, row by row, from the top to the bottom."""
         for each in starts:
             self._box(each, 0, "start")
         level = starts
@@ -107,11 +107,11 @@ class Boxes:
         return self._named()
 
     def chains(self, chains: list[list[Any]]) -> Graph:
-        """Chains side by side; where they meet they share boxes."""
+        """Return the graph of several paths; paths that meet share boxes."""
         edges = set()
         for chain in chains:
             for row, each in enumerate(chain):
-                # Ends of chains stand in one row, at the bottom.
+                # The ends of all paths are in one row, at the bottom.
                 self._box(each, row - len(chain), "start" if row == len(chain) - 1 else None)
             for source, target in itertools.pairwise(chain):
                 if (id(source), id(target)) not in edges:
@@ -120,9 +120,9 @@ class Boxes:
         return self._named()
 
     def count_references(self, given: collections.Counter[int]) -> None:
-        """Write into each box how many references there are to its object, when nothing else of ours has any.
+        """Write into each box the number of references to its object, without Heaptide's own.
 
-        Left out are those of the call itself: its argument, or the list in which it got the object.
+        References of the call itself do not count: its argument, or the list that contains the object.
         """
         for number, box in enumerate(self._graph.nodes):
             if box.kind != "more":
@@ -162,7 +162,7 @@ class Boxes:
         self._graph.edges.append((self._numbers[id(source)], self._numbers[id(target)], ""))
 
     def _named(self) -> Graph:
-        """The graph, with names at its arrows."""
+        """Return the graph with labelled arrows."""
         of_objects = {number for number, node in enumerate(self._graph.nodes) if node.kind != "more"}
         for at, (source, target, _) in enumerate(self._graph.edges):
             if source in of_objects and target in of_objects:
@@ -180,7 +180,7 @@ class Boxes:
         self._graph.edges.append((at, own, "") if is_source else (own, at, ""))
 
     def _beyond(self, each: Any, around: list[Any], is_backwards: bool) -> None:
-        """Say in a box of the last row how many steps lead on from it. Who refers stands above."""
+        """Write into a box of the last row how many further objects it is connected to. Referrers are above."""
         own = self._numbers[id(each)]
         ends = ((target, source) if is_backwards else (source, target) for source, target, _ in self._graph.edges)
         drawn = {other for near, other in ends if near == own}

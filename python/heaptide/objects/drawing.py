@@ -1,6 +1,6 @@
-"""Drawing a small graph of objects: dot text, an SVG picture or a page, without any other program.
+"""Draws a small graph of objects as dot text, an SVG picture or a page, without any other program.
 
-Nodes stand in rows by their distance from the start. The same graph is always drawn the same way.
+Nodes are arranged in rows by their distance from the start. The same graph is always drawn the same way.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from heaptide import _native
 
 @dataclass
 class Node:
-    """A box: lines of text, what it is and its row.
+    """A box: lines of text, its role and its row.
 
-    It is an ``object``, a ``start``, a ``module``, a ``frame``, a ``highlight``, or says how many ``more`` there are.
+    The role is ``object``, ``start``, ``module``, ``frame``, ``highlight``, or ``more`` for a number of left-out ones.
     """
 
     lines: list[str]
@@ -26,14 +26,14 @@ class Node:
 
 @dataclass
 class Graph:
-    """Boxes, and arrows from a referrer to what it refers to: two numbers of boxes and a word."""
+    """Boxes, and arrows from a referrer to its referent: the numbers of both boxes and a label."""
 
     nodes: list[Node]
     edges: list[tuple[int, int, str]]
 
 
 def draw(graph: Graph, form: str, title: str = "") -> str:
-    """The graph as ``svg``, ``html`` or ``dot``; the title is for a page alone."""
+    """Return the graph as ``svg``, ``html`` or ``dot``; only a page has a title."""
     boxes = [
         (
             list(map(_sound, node.lines)),
@@ -49,5 +49,5 @@ def draw(graph: Graph, form: str, title: str = "") -> str:
 
 
 def _sound(text: str) -> str:
-    """The text without halves of characters, which no file can hold."""
+    """Return the text without lone surrogates, which cannot be encoded."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

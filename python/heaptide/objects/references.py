@@ -1,10 +1,10 @@
-"""Who refers to whom among the objects of this process, also through objects that the collector does not track.
+"""Finds references between objects of this process, also through objects that the collector does not track.
 
-``gc.get_objects`` leaves out strings, numbers, and tuples and dicts that hold nothing else. Here they are found through
-what refers to them. Frames of running functions count as referrers: since 3.11 the collector does not know them.
+``gc.get_objects`` leaves out strings, numbers, and tuples and dicts of such. They are found here through their
+referrers. Frames of running functions count as referrers: since Python 3.11 the collector does not know them.
 
-No code of the program runs: neither ``isinstance``, which asks an object for its ``__class__`` (a proxy whose object is
-gone raises, a lazy one begins to work), nor anything else that an object or its type may answer for itself.
+No code of the program runs. Even ``isinstance`` is avoided: it reads ``__class__``, which a proxy may compute, with
+side effects or an exception. The same holds for everything else that an object or its type can override.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _BATCH = 10_000
-# Of code whose variables are not in a dict: `inspect.CO_OPTIMIZED`, without the import.
+# The flag of code whose variables are not in a dict: `inspect.CO_OPTIMIZED`, without the import.
 _OPTIMIZED = 1
 
-# Whatever a metaclass says.
+# A metaclass cannot override these.
 _name_of = type.__dict__["__name__"].__get__
 _qualname_of = type.__dict__["__qualname__"].__get__
 _module_of = type.__dict__["__module__"].__get__
@@ -32,22 +32,22 @@ _attributes_of = type.__dict__["__dict__"].__get__
 
 
 def is_a(each: object, kinds: type | tuple[type, ...]) -> bool:
-    """Tell whether an object is of one of the types, or of one derived from them, without asking the object."""
+    """Return whether an object is an instance of one of the types, without running the object's code."""
     return issubclass(type(each), kinds)
 
 
 def short_name(kind: type) -> str:
-    """The name of a type."""
+    """Return the name of a type."""
     return str(_name_of(kind))
 
 
 def long_name(kind: type) -> str:
-    """The name of a type with its module."""
+    """Return the name of a type with its module."""
     return ".".join(names_of_type(kind))
 
 
 def names_of_type(kind: type) -> tuple[str, str]:
-    """The names of a type's module and of the type."""
+    """Return the names of a type's module and of the type."""
     try:
         module = _module_of(kind)
     except AttributeError:  # deleted
@@ -56,18 +56,18 @@ def names_of_type(kind: type) -> tuple[str, str]:
 
 
 def has_finalizer(kind: type) -> bool:
-    """Tell whether objects of the type have a ``__del__``."""
+    """Return whether objects of the type have a ``__del__``."""
     return any("__del__" in _attributes_of(base) for base in _mro_of(kind))
 
 
 def names_of_module(module: types.ModuleType) -> dict[str, Any]:
-    """What a module has; a module that is loaded when it is first used stays as it is."""
+    """Return a module's namespace without triggering the import of a lazy module."""
     found: dict[str, Any] = types.ModuleType.__getattribute__(module, "__dict__")
     return found
 
 
 def is_proper_module(obj: Any) -> bool:
-    """Tell whether an object is a module that can be imported."""
+    """Return whether an object is a module that can be imported."""
     if not is_a(obj, types.ModuleType):
         return False
     name = names_of_module(obj).get("__name__")
@@ -75,9 +75,9 @@ def is_proper_module(obj: Any) -> bool:
 
 
 def all_objects(ignored: Iterable[object] = ()) -> list[Any]:
-    """Every object that can be found: those that the collector tracks, and what they and running functions refer to.
+    """Return every object that can be found: tracked ones, and what they and running functions refer to.
 
-    What is ignored is left out, and so is what only that refers to.
+    Ignored objects are left out, and so are objects that only ignored ones refer to.
     """
     tracked = gc.get_objects()
     frames = running_frames()
@@ -99,10 +99,10 @@ def all_objects(ignored: Iterable[object] = ()) -> list[Any]:
 
 
 def referents(*objects: Any) -> list[Any]:
-    """What objects refer to, as ``gc.get_referents`` says it; a module is asked for its names alone.
+    """Return the referents of objects, as ``gc.get_referents`` does; of a module only its namespace.
 
-    The module of asyncio (3.12) shows the collector objects that nobody refers to, which it keeps to use them again. A
-    reference to one of those, once given back, frees it a second time, and the collector then never ends.
+    The native module of asyncio (Python 3.12) reports objects of its free list, whose reference count is zero. Taking
+    and releasing a reference to one would free it a second time, and the collector would then loop for ever.
     """
     modules = [each for each in objects if is_a(each, types.ModuleType)]
     if not modules:
@@ -112,7 +112,7 @@ def referents(*objects: Any) -> list[Any]:
     return found
 
 
-# Functions of their own: until 3.11 a comprehension keeps what it asks in cells, which would be among the objects.
+# Separate functions: until Python 3.11 a comprehension keeps its variables in cells, which would be among the objects.
 def _without(left_out: set[int], objects: list[Any]) -> dict[int, Any]:
     return {id(each): each for each in objects if id(each) not in left_out and not is_own_frame(each)}
 
@@ -122,7 +122,7 @@ def _new_ones(fresh: dict[int, Any], found: dict[int, Any], left_out: set[int]) 
 
 
 def running_frames() -> list[types.FrameType]:
-    """The frames of all threads, innermost first, without our own."""
+    """Return the frames of all threads, innermost first, without Heaptide's own."""
     frames = []
     innermost: types.FrameType | None
     for innermost in sys._current_frames().values():
@@ -130,24 +130,24 @@ def running_frames() -> list[types.FrameType]:
             if not is_own_frame(innermost):
                 frames.append(innermost)
             innermost = innermost.f_back
-    # No variable refers to this very frame any more: that would be garbage, with everything our callers hold.
+    # No variable may refer to this frame: the cycle would keep everything alive that the callers refer to.
     return frames
 
 
 def is_own_frame(each: object) -> bool:
-    """Tell whether the object is a frame of this package."""
+    """Return whether the object is a frame of this package."""
     return type(each) is types.FrameType and each.f_code.co_filename.startswith(_OWN_FOLDER)
 
 
 class Referrers:
-    """Looks for referrers, several objects at a time. Objects of ours are never found, nor what was found before."""
+    """Finds referrers of several objects at a time, except Heaptide's own objects and objects found before."""
 
     def __init__(self, ignored: Iterable[object] = ()) -> None:
         self._ignored = {id(each) for each in ignored}
-        # What was handed out stays alive, so that nothing of the program's gets its address.
+        # Found objects stay alive, so that no new object gets the address of one.
         self._handed_out: list[dict[int, list[Any]]] = []
         self._ignored.update((id(self.__dict__), id(self._ignored), id(self._handed_out)))
-        # What the collector does not track and may still refer to something.
+        # Untracked objects that may still refer to others.
         self._untracked = [
             each
             for each in all_objects(ignored)
@@ -158,13 +158,13 @@ class Referrers:
         self._ignored.add(id(self._frames))
 
     def of(self, objects: list[Any]) -> dict[int, list[Any]]:
-        """Of each object, by its `id`, what refers to it."""
+        """Return the referrers of each object, by its `id`."""
         wanted = set(map(id, objects))
         found: dict[int, list[Any]] = {id(each): [] for each in objects}
         self._handed_out.append(found)
         self._ignored.update((id(found), *map(id, found.values())))
         seen: set[int] = set()
-        asked = tuple(objects)  # as it is handed on, since 3.13 finds it among the referrers
+        asked = tuple(objects)  # passed on as it is, because Python 3.13 and later find it among the referrers
         candidates = gc.get_referrers(*asked)
         own = {id(objects), id(asked), id(candidates), id(wanted), id(seen)}
         own.update(_copies_of_variables(candidates, wanted), _copies_of_variables(self._frames, wanted))
@@ -173,7 +173,7 @@ class Referrers:
                 if id(each) in own or id(each) in self._ignored or id(each) in seen or is_own_frame(each):
                     continue
                 seen.add(id(each))
-                # Each referrer once for each object it refers to.
+                # A referrer appears once for each object that it refers to.
                 for referent in {id(referent) for referent in referents(each)} & wanted:
                     found[referent].append(each)
         del asked, candidates, group
@@ -181,9 +181,9 @@ class Referrers:
 
 
 def _copies_of_variables(objects: list[Any], wanted: set[int]) -> list[int]:
-    """The dicts in which frames of functions keep copies of their variables once somebody, like us, asked for them.
+    """Return the dicts in which frames keep copies of their variables after `f_locals` was read.
 
-    What such a dict refers to the frame refers to itself. Since 3.13 there are none.
+    The frame itself refers to everything that such a dict refers to. Since Python 3.13 there are none.
     """
     if sys.version_info >= (3, 13):
         return []
@@ -196,7 +196,7 @@ def _copies_of_variables(objects: list[Any], wanted: set[int]) -> list[int]:
 
 
 def chain_back(start: Any, is_end: Callable[[Any], bool], max_depth: int, referrers: Referrers) -> list[Any]:
-    """The shortest way from an object that is an end to `start`, or `start` alone if there is none."""
+    """Return the shortest path from an object that is an end to `start`, or `start` alone if there is none."""
     if is_end(start):
         return [start]
     came_from: dict[int, Any] = {id(start): None}
@@ -221,7 +221,7 @@ def chain_back(start: Any, is_end: Callable[[Any], bool], max_depth: int, referr
 def chain_forward(
     start: Any, is_end: Callable[[Any], bool], max_depth: int, ignored: Iterable[object] = ()
 ) -> list[Any]:
-    """The shortest way from `start` to an object that is an end, or `start` alone if there is none."""
+    """Return the shortest path from `start` to an object that is an end, or `start` alone if there is none."""
     if is_end(start):
         return [start]
     came_from: dict[int, Any] = {id(start): None, **{id(each): None for each in ignored}}
@@ -250,7 +250,7 @@ def _follow(first: Any, came_from: dict[int, Any]) -> list[Any]:
 
 
 def sorted_by_name(objects: list[Any]) -> list[Any]:
-    """In an order that does not depend on addresses: by type, then by what is shown of them."""
+    """Return objects in an order that does not depend on addresses: by type, then by their text."""
     return sorted(objects, key=lambda each: (names_of_type(type(each)), short_repr(each)))
 
 
@@ -258,7 +258,7 @@ _CONTAINERS = (list, tuple, dict, set, frozenset)
 
 
 def short_repr(each: Any) -> str:
-    """What tells an object from others of its type, in about 40 letters, without its address."""
+    """Return a text of about 40 characters that describes an object, without its address."""
     try:
         if is_a(each, types.ModuleType):
             return str(names_of_module(each)["__name__"])
@@ -287,7 +287,7 @@ def short_repr(each: Any) -> str:
 
 
 def short_function(each: Any) -> str:
-    """The name of a function, or of the type of what is called in place of one."""
+    """Return the name of a function, or the type of another callable."""
     return str(each.__name__) if is_a(each, types.FunctionType) else short_name(type(each))
 
 
@@ -296,7 +296,7 @@ def _shortened(text: str) -> str:
 
 
 def edge_label(source: Any, target: Any) -> str:
-    """How one object refers to another, as a reader would write it; empty if that is not known."""
+    """Return how one object refers to another, as a reader would write it; empty if unknown."""
     try:
         return _edge_label(source, target)
     except Exception:
@@ -332,9 +332,9 @@ def _edge_label(source: Any, target: Any) -> str:
         named = [(name, BaseException.__dict__[name].__get__(source)) for name in held]
     for kind in (list, tuple):
         if is_a(source, kind):
-            places = [index for index, each in enumerate(kind.__iter__(source)) if each is target]
-            if places:
-                return _first_of(f"[{places[0]}]", len(places))
+            indices = [index for index, each in enumerate(kind.__iter__(source)) if each is target]
+            if indices:
+                return _first_of(f"[{indices[0]}]", len(indices))
     own = None if is_a(source, type) else _own_dict(source)
     named.append(("__dict__", own))
     for name, value in named:
@@ -363,7 +363,7 @@ def _own_dict(source: Any) -> Any:
 def _value_of(member: types.MemberDescriptorType, source: Any) -> Any:
     try:
         return member.__get__(source)
-    except AttributeError:  # a slot that was never filled
+    except AttributeError:  # the slot has no value
         return None
 
 
@@ -372,5 +372,5 @@ def _first_of(name: str, number: int) -> str:
 
 
 def repr_of_key(key: Any) -> str:
-    """A key of a dict; of one whose text may be anything, its type."""
+    """Return the text of a dict's key, or its type if the program defines its text."""
     return repr(key) if type(key) in (str, bytes, int, float, bool, type(None)) else short_name(type(key))
