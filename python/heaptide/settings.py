@@ -1,15 +1,15 @@
-"""Every setting of Heaptide, declared once: its names, what it may be, its default, what it does.
+"""Declares every setting of Heaptide: its names, its values, its default and its meaning.
 
-A setting called `keep` is read, first found first taken, from
+The value of a setting such as `keep` comes from the first of these that has one:
 
 1. the environment, as ``HEAPTIDE__PROFILING__KEEP``, then as ``HEAPTIDE_KEEP``, then under a platform's own name,
 2. the configuration file: ``keep`` in its section ``[profiling]``,
 3. a platform's own configuration file, under the platform's own name,
 4. its default.
 
-A value that is not understood is told in one line and left out of account: nothing here stops a program. The page
-docs/reference/settings.md is written from this list. Imported by programs that are not recorded, so it imports next
-to nothing.
+An invalid value is reported in one line and ignored: a setting never stops a program. The page
+docs/reference/settings.md is generated from this list. Programs that are not recorded also import this module, so it
+imports almost nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KEEP_ALL = sys.maxsize
 
 
 def boolean(text: str) -> bool:
-    """As people write it, in any case."""
+    """Return a yes or no, in any spelling and case."""
     word = text.strip().lower()
     if word not in YES + NO:
         raise ValueError("it is neither yes nor no")
@@ -42,12 +42,12 @@ def boolean(text: str) -> bool:
 
 
 def run(text: str) -> bool:
-    """`run`, or any yes or no."""
+    """Return whether the text is `run` or a yes."""
     return text.strip().lower() == "run" or boolean(text)
 
 
 def size(text: str) -> int:
-    """A number of bytes; k, M and G, with or without iB, are powers of 1024, kB, MB and GB of 1000. 0 is off."""
+    """Return a number of bytes. k, M and G, also with iB, are powers of 1024; kB, MB and GB of 1000. 0 is off."""
     word = text.strip()
     digits = word.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
     unit = word[len(digits) :].lower()
@@ -57,19 +57,19 @@ def size(text: str) -> int:
     try:
         n_bytes = round(float(digits) * factors[unit])
     except (KeyError, ValueError, OverflowError):
-        raise ValueError("a size is a number with k, M or G behind it, such as 512k or 1MiB") from None
+        raise ValueError("a size is a number followed by k, M or G, such as 512k or 1MiB") from None
     if not 0 <= n_bytes <= 1 << 50:
         raise ValueError("a size is from 0 to a pebibyte")
     return n_bytes
 
 
 def room(text: str) -> int:
-    """A size, or `all`."""
+    """Return a size; `all` is unlimited."""
     return KEEP_ALL if text.strip().lower() == "all" else size(text)
 
 
 def whole(text: str) -> int:
-    """A whole number."""
+    """Return a whole number."""
     try:
         return int(text)
     except ValueError:
@@ -77,7 +77,7 @@ def whole(text: str) -> int:
 
 
 def sample(text: str) -> int | bool:
-    """A size, or yes for the default size (`True`: only the native module knows it), or no."""
+    """Return a size, True for a yes (the native module knows the default size), or 0 for a no."""
     word = text.strip().lower()
     if word in YES and word != "1":
         return True
@@ -85,7 +85,7 @@ def sample(text: str) -> int | bool:
 
 
 def milliseconds(text: str) -> int:
-    """A whole number of milliseconds."""
+    """Return a whole number of milliseconds."""
     number = whole(text)
     if not 1 <= number <= 86_400_000:
         raise ValueError("it is not from 1 to 86400000")
@@ -93,7 +93,7 @@ def milliseconds(text: str) -> int:
 
 
 def count(text: str) -> int:
-    """How many, or `all`."""
+    """Return a number from 0 on; `all` is unlimited."""
     if text.strip().lower() == "all":
         return KEEP_ALL
     number = whole(text)
@@ -103,7 +103,7 @@ def count(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """A whole number from 1 on."""
+    """Return a whole number from 1 on."""
     number = whole(text)
     if number < 1:
         raise ValueError("it is less than 1")
@@ -111,7 +111,7 @@ def positive(text: str) -> int:
 
 
 def when_full(text: str) -> str:
-    """`rotate` or `stop`."""
+    """Return `rotate` or `stop`."""
     word = text.strip().lower()
     if word not in ("rotate", "stop"):
         raise ValueError("it is neither rotate nor stop")
@@ -119,17 +119,17 @@ def when_full(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Divided by commas, blanks taken off. Nothing at all is no word; nothing between two commas is an empty one."""
+    """Return the words between commas, without blanks around them. An empty text has no words."""
     return [word.strip() for word in text.split(",")] if text.strip() else []
 
 
 def plain(text: str) -> str:
-    """The text as it is, without blanks around it."""
+    """Return the text without blanks around it."""
     return text.strip()
 
 
 class Setting:
-    """One line of the list."""
+    """The declaration of one setting."""
 
     __slots__ = ("default", "help", "kind", "name", "parse", "short", "shown_default")
 
@@ -170,138 +170,136 @@ ALL = (
         kind="`run`, yes or no", short="HEAPTIDE", shown_default="no",
     ),
     Setting(
-        "control", plain, "", "answer HTTP requests that start, stop and look at recordings, on this address; without "
-        "a host it is this machine alone. `{pid}` gives each process its own; else the first one has it, and workers "
-        "of the same job are reached through it",
+        "control", plain, "", "serve the control API on this address; without a host, only on this machine. With "
+        "`{pid}` each process has its own address; otherwise the first process answers for all workers of the program",
         kind="`[host:]port` or `unix:path`", short="HEAPTIDE_CONTROL",
     ),
     Setting(
-        "token", plain, "", "what requests must show; needed for any address that other machines can reach",
+        "token", plain, "", "token that requests must send; required for an address that other machines can reach",
         kind="text", short="HEAPTIDE_TOKEN",
     ),
     Setting(
-        "token_file", plain, "", "a file with the token, so that it stands in no environment",
+        "token_file", plain, "", "file that contains the token, to keep it out of the environment",
         kind="path", short="HEAPTIDE_TOKEN_FILE",
     ),
     Setting(
-        "prefix", plain, "", "a path in front of the routes, such as `/pub/job/NAME/VERSION`",
+        "prefix", plain, "", "path before the routes, such as `/pub/job/NAME/VERSION`",
         kind="path", short="HEAPTIDE_PREFIX",
     ),
     Setting(
-        "token_header", plain, "", "a header that may carry the token, beside `Authorization: Bearer`",
+        "token_header", plain, "", "header that may carry the token instead of `Authorization: Bearer`",
         kind="name", short="HEAPTIDE_TOKEN_HEADER",
     ),
     Setting(
-        "cors_origin", plain, "", "the one other origin whose pages may call",
+        "cors_origin", plain, "", "one other origin whose pages may send requests",
         kind="`https://host`", short="HEAPTIDE_CORS_ORIGIN", shown_default="none",
     ),
     Setting(
-        "profiler", boolean, False, "`heaptide serve` records the job from before its import, and has the profiler's "
-        "routes",
+        "profiler", boolean, False, "`heaptide serve` records from before the import of its file, and serves the "
+        "control API",
         kind="yes or no", short="HEAPTIDE_PROFILER",
     ),
     Setting(
-        "leaks", boolean, False, "flame graphs made by control first show what is still alive",
+        "leaks", boolean, False, "flame graphs of the control API initially show memory that is still allocated",
         kind="yes or no", short="HEAPTIDE_LEAKS",
     ),
     Setting(
-        "sessions", plain, "", "folder for the sessions that control starts",
-        kind="path", short="HEAPTIDE_SESSIONS", shown_default="a folder of the user's in the temporary folder",
+        "sessions", plain, "", "folder for sessions of the control API",
+        kind="path", short="HEAPTIDE_SESSIONS", shown_default="a folder of the user in the temporary folder",
     ),
     Setting(
-        "keep_sessions", count, 10, "how many of these sessions are kept; the oldest go when a new one begins",
+        "keep_sessions", count, 10, "number of these sessions to keep; a new one deletes the oldest",
         kind="number or `all`", short="HEAPTIDE_KEEP_SESSIONS",
     ),
     Setting(
-        "keep_bytes", room, 4 << 30, "how much room they may take together; 0 keeps the newest alone",
+        "keep_bytes", room, 4 << 30, "bytes that all of them may take; a new one deletes the oldest; 0 keeps one",
         kind="size, such as `1G`, or `all`", short="HEAPTIDE_KEEP_BYTES", shown_default="4G",
     ),
     Setting(
-        "out", plain, "", "name of the capture; `{component}` `{pid}` `{host}` `{time}` are filled in, folders made",
+        "out", plain, "", "name of the capture; `{component}` `{pid}` `{host}` `{time}` are replaced, folders created",
         kind="pattern", short="HEAPTIDE_OUT",
         shown_default="`{component}_memory.bin` in the home for a component, else `heaptide-{component}.{pid}.tide`",
     ),
     Setting(
-        "home", plain, "", "folder in which captures lie whose name has no folder",
+        "home", plain, "", "folder for captures whose name contains no folder",
         kind="path", short="HEAPTIDE_HOME",
         shown_default="the current folder",
     ),
     Setting(
-        "keep", count, 5, "how many earlier captures of the same name are kept, each under the time of its last write; "
+        "keep", count, 5, "number of earlier captures of the same name to keep, each under the time of its last write; "
         "0 overwrites",
         kind="number or `all`", short="HEAPTIDE_KEEP",
     ),
     Setting(
-        "max_size", size, 0, "how large a capture may become; looked at twice a second",
+        "max_size", size, 0, "maximum size of a capture; checked twice a second",
         kind="size, such as `1G`", short="HEAPTIDE_MAX_SIZE", shown_default="no limit",
     ),
     Setting(
-        "when_full", when_full, "rotate", "what happens then: `rotate` begins a new capture and keeps this one as an "
-        "earlier one, `stop` ends the recording",
+        "when_full", when_full, "rotate", "what to do then: `rotate` starts a new capture and keeps this one as "
+        "an earlier one, `stop` stops the recording",
         kind="`rotate` or `stop`", short="HEAPTIDE_WHEN_FULL",
     ),
     Setting(
-        "objects", boolean, False, "record Python's own allocators, too: every object",
+        "objects", boolean, False, "also record Python's own allocators: every object",
         kind="yes or no", short="HEAPTIDE_OBJECTS",
     ),
     Setting(
-        "native", boolean, False, "show the C, C++ and Rust functions between the Python functions, too",
+        "native", boolean, False, "also record the C, C++ and Rust functions between the Python functions",
         kind="yes or no", short="HEAPTIDE_NATIVE",
     ),
     Setting(
-        "sample", sample, 0, "record one allocation about every so many bytes; `yes` is every 512k",
+        "sample", sample, 0, "record about one allocation per this number of bytes; `yes` is 512k",
         kind="size, yes or no", short="HEAPTIDE_SAMPLE", shown_default="no",
     ),
     Setting(
-        "aggregate", boolean, False, "keep sums instead of every event: the file stays small however long it runs",
+        "aggregate", boolean, False, "keep sums instead of every event, so that the file stays small",
         kind="yes or no", short="HEAPTIDE_AGGREGATE",
     ),
     Setting(
-        "follow_fork", boolean, False, "record forked children, too, each in a file of its own",
+        "follow_fork", boolean, False, "also record forked children, each in its own file",
         kind="yes or no", short="HEAPTIDE_FOLLOW_FORK",
     ),
     Setting(
-        "children", boolean, True, "interpreters that a recorded process starts join its session, each with a file of "
-        "its own: the capture's name and the child's pid; `no` leaves them out",
+        "children", boolean, True, "interpreters that a recorded process starts join its session, each with its own "
+        "file: the capture's name followed by the child's process ID",
         kind="yes or no", short="HEAPTIDE_CHILDREN",
     ),
     Setting(
-        "interval", milliseconds, 10, "milliseconds between two looks at the resident size",
+        "interval", milliseconds, 10, "milliseconds between two samples of the resident size",
         kind="number", short="HEAPTIDE_INTERVAL",
     ),
     Setting(
-        "signal", plain, "", "this signal starts a recording, and stops it the next time",
+        "signal", plain, "", "signal that starts a recording, and stops it the next time",
         kind="name, such as `USR2`", short="HEAPTIDE_SIGNAL",
     ),
     Setting(
-        "control_file", plain, "", "touching this file starts a recording, and stops it the next time; `on` or `off` "
-        "in it says which",
+        "control_file", plain, "", "file that starts a recording when touched, and stops it the next time; `on` or "
+        "`off` in it chooses one of the two",
         kind="path", short="HEAPTIDE_CONTROL_FILE",
     ),
     Setting(
-        "quiet", boolean, False, "say nothing where a recording begins or ends; failures are still told",
+        "quiet", boolean, False, "print nothing when a recording starts or stops; failures are still reported",
         kind="yes or no", short="HEAPTIDE_QUIET",
     ),
     Setting(
-        "compat", words, (), "profilers whose imports find our front ends of the same name, such as `memray`; also "
+        "compat", words, (), "profilers that Heaptide's front ends of the same name replace, such as `memray`, also as "
         "`python -m memray`",
         kind="names and commas", short="HEAPTIDE_COMPAT", shown_default="none",
     ),
     Setting(
-        "trace_components", words, (), "components that are recorded when they run",
+        "trace_components", words, (), "components to record when they run",
         kind="names and commas", shown_default="none",
     ),
     Setting(
-        "detailed_tracing", boolean, False, "record every object of the components, and the C, C++ and Rust functions "
-        "between, as `objects` and `native` do for all",
+        "detailed_tracing", boolean, False, "turn on `objects` and `native` for components",
         kind="yes or no",
     ),
     Setting(
-        "trace_memory", boolean, False, "`heaptide worker` tells after each job what it left behind",
+        "trace_memory", boolean, False, "`heaptide worker` reports what each job leaks",
         kind="yes or no", short="HEAPTIDE_TRACE_MEMORY",
     ),
     Setting(
-        "trace_memory_type", plain, "", "`heaptide worker` draws what holds objects of this type that a job left",
+        "trace_memory_type", plain, "", "`heaptide worker` draws what keeps leaked objects of this type alive",
         kind="name", short="HEAPTIDE_TRACE_MEMORY_TYPE",
     ),
     Setting(
@@ -309,33 +307,33 @@ ALL = (
         kind="path", short="HEAPTIDE_TRACE_MEMORY_OUTPUT_DIR",
     ),
     Setting(
-        "greenlets", positive, 1, "so many jobs of `heaptide worker` run at a time",
+        "greenlets", positive, 1, "number of jobs that `heaptide worker` runs concurrently",
         kind="number", short="HEAPTIDE_GREENLETS", shown_default="1",
     ),
     Setting(
-        "max_jobs", count, 0, "`heaptide worker` ends after so many jobs",
+        "max_jobs", count, 0, "number of jobs after which `heaptide worker` exits",
         kind="number", short="HEAPTIDE_MAX_JOBS", shown_default="10, or each job of a file once",
     ),
     Setting(
-        "max_memory", count, 0, "`heaptide worker` ends when its process is larger than so many MB",
+        "max_memory", count, 0, "size of its process above which `heaptide worker` exits",
         kind="number of MB; 0 is no limit", short="HEAPTIDE_MAX_MEMORY",
         shown_default="no limit",
     ),
 )  # fmt: skip
 
-# What is in the environment alone, with what it means.
+# Variables that are not settings, and their meaning.
 ENVIRONMENT_ONLY = {
-    "HEAPTIDE_CONFIG": "the configuration file to read, instead of looking for one; `off` reads none",
-    "HEAPTIDE_GROUP": "processes with the same name here are one job: what HTTP asks of one is done by all",
-    "HEAPTIDE_RUNTIME_DIR": "folder of the sockets by which processes of a job, and `heaptide ctl`, find each other",
-    "HEAPTIDE_PROFILING_FILE": "`heaptide.profile` appends its line-by-line reports to this file",
-    "NO_COLOR": "if it is set, no command colours what it prints",
-    "HEAPTIDE_RANK": "the rank of this process in a run of many, where the launcher does not say it",
-    "HEAPTIDE_SIZE": "how many ranks there are in all; set by `heaptide launch`",
-    "HEAPTIDE_LOCAL_SIZE": "how many ranks there are on this host, where the launcher does not say it",
-    "HEAPTIDE_SESSION": "set by Heaptide itself for the processes that a recorded one starts; `off` keeps one out",
-    "HEAPTIDE_CONTROL_HOLDER": "set by Heaptide itself: the pid of the process that answers on `HEAPTIDE_CONTROL`",
-    "HEAPTIDE_TIMELINE_FUNCTIONS": "set by Heaptide itself: where functions note themselves for a timeline",
+    "HEAPTIDE_CONFIG": "path of the configuration file; `off` reads none",
+    "HEAPTIDE_GROUP": "name that makes processes one program: a control request to one applies to all",
+    "HEAPTIDE_RUNTIME_DIR": "folder for the sockets of the control API, where `heaptide ctl` finds them",
+    "HEAPTIDE_PROFILING_FILE": "file to which `heaptide.profile` appends its line-by-line reports",
+    "NO_COLOR": "if set, commands print no colours",
+    "HEAPTIDE_RANK": "rank of this process, if the launcher does not set one",
+    "HEAPTIDE_SIZE": "total number of ranks; set by `heaptide launch`",
+    "HEAPTIDE_LOCAL_SIZE": "number of ranks on this host, if the launcher does not set one",
+    "HEAPTIDE_SESSION": "set by Heaptide for processes that a recorded one starts; `off` excludes a process",
+    "HEAPTIDE_CONTROL_HOLDER": "set by Heaptide: ID of the process that answers on `HEAPTIDE_CONTROL`",
+    "HEAPTIDE_TIMELINE_FUNCTIONS": "set by Heaptide: file in which functions mark their start and end for a timeline",
 }
 
 CONFIG = "HEAPTIDE_CONFIG"
@@ -344,7 +342,7 @@ CONTROL_HOLDER = "HEAPTIDE_CONTROL_HOLDER"
 
 
 class Settings:
-    """What holds for this process, as attributes named like the settings."""
+    """The values of all settings for this process, as attributes."""
 
     def __init__(
         self, values: Mapping[str, Any], patterns: Mapping[str, str], platforms: Mapping[str, Platform]
@@ -363,7 +361,7 @@ class Settings:
 
 
 def load() -> Settings:
-    """Read environment and files anew. Never raises."""
+    """Read the environment and the configuration files. Never raises."""
     from heaptide.activation.config_files import find
 
     environment: Mapping[str, str] = {} if sys.flags.ignore_environment else os.environ
@@ -371,7 +369,7 @@ def load() -> Settings:
 
 
 def resolve(environment: Mapping[str, str], configuration: Configuration) -> Settings:
-    """The values of all settings, given where they stand."""
+    """Return the values of all settings."""
     in_use = platforms.in_use(environment)
     values: dict[str, Any] = {}
     chosen_by: dict[str, Platform] = {}
@@ -381,7 +379,7 @@ def resolve(environment: Mapping[str, str], configuration: Configuration) -> Set
             try:
                 values[setting.name] = setting.parse(text)
             except ValueError as error:
-                say_once(f"{name} is {text!r}, which is not understood ({error}); it is left out of account")
+                say_once(f"{name} is {text!r}, which is invalid ({error}); it is ignored")
                 continue
             if platform is not None:
                 chosen_by[setting.name] = platform
@@ -395,7 +393,7 @@ def resolve(environment: Mapping[str, str], configuration: Configuration) -> Set
 def _given(
     setting: Setting, environment: Mapping[str, str], configuration: Configuration, in_use: list[Platform]
 ) -> Iterator[tuple[str, str, Platform | None]]:
-    """Every name under which a value is given, the value, and the platform that uses the name; the first one counts."""
+    """Yield the names under which a value is given, the value, and the platform, the most significant first."""
     for name in (setting.long, setting.short):
         if name in environment:
             yield name, environment[name], None

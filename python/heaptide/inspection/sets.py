@@ -1,7 +1,7 @@
-"""Sets of objects as heapy has them: they print as tables, are taken apart, compared and followed.
+"""heapy's sets of objects: they print as tables, and can be classified, compared and traced.
 
-A set belongs to one look at the heap. Sets of different looks can be combined all the same: an object is taken for the
-same if it stands at the same address.
+A set belongs to one view of the heap. Sets of different views can also be combined: objects at the same address count
+as the same object.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from heaptide.inspection.kinds import RELATIONS, Kind, Relation, type_name
 from heaptide.inspection.stat import Stat, StatDifference
 from heaptide.inspection.tables import N_ROWS, Paths, ReferencePattern, Rows
 
-# Loaded now: later it would be among what came since the session looked first.
+# Imported now: if imported later, its objects would count as new since the first inspection.
 from heaptide.objects import at, at_addrs
 from heaptide.objects.references import is_a, short_name
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from heaptide._native import HeapPartition, HeapSet, HeapView
 
-# What heapy's sets have and these do not, and what does the same here.
+# Attributes of heapy's sets that are missing here, and their replacements.
 _INSTEAD = {
     "biper": "by(relation) takes the set apart",
     "fam": "er says what the set is taken apart by, and kind what is in it",
@@ -33,18 +33,18 @@ _INSTEAD = {
 
 
 class IdentitySet:
-    """Some objects, as heapy shows them.
+    """A set of objects, with heapy's attributes. It prints as a table.
 
-    Printed it is a table. An index gives the objects of a row; ``byvia``, ``bytype`` and so on make another table of
-    the same objects; ``referrers``, ``shpaths``, ``rp`` and ``domisize`` say what holds them and what goes when they
-    go; ``&``, ``|``, ``-``, ``^`` combine sets, also with a type.
+    An index returns the objects of a row. ``byvia``, ``bytype`` and so on show the same objects by another classifier.
+    ``referrers``, ``shpaths`` and ``rp`` show what keeps the objects alive, ``domisize`` the bytes that would be freed
+    with them. ``&``, ``|``, ``-`` and ``^`` combine sets, also with a type.
     """
 
     __slots__ = ("_by", "_look", "_partition", "_seen")
 
     def __init__(self, heap_set: HeapSet | None, by: str = "kind", look: Callable[[], HeapSet] | None = None) -> None:
         self._seen = heap_set
-        # Makes the set when it is first asked for something, if it is not there yet.
+        # Makes the set when it is first used, if it does not exist yet.
         self._look = look
         self._by = by
         self._partition: HeapPartition | None = None
@@ -57,30 +57,30 @@ class IdentitySet:
         return self._seen
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Say what to use for the few attributes of heapy's that are not here."""
+        """Raise AttributeError; for missing attributes of heapy, it names the replacement."""
         instead = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
         raise AttributeError(f"a set of objects has no attribute {name!r}{instead}", name=name, obj=self)
 
     @property
     def partition(self) -> HeapPartition:
-        """The set in rows."""
+        """The set, divided into rows."""
         if self._partition is None:
             self._partition = self._set.partition(self._by)
         return self._partition
 
     def by(self, relation: str | Relation) -> IdentitySet:
-        """The same objects, taken apart by something else: `hp.Via`, its name, or a name of ours."""
+        """Return the same objects by another classifier: `hp.Via`, its name, or a name of `_native`."""
         name = relation.by if isinstance(relation, Relation) else RELATIONS.get(relation, relation)
         return IdentitySet(self._set, name)
 
     @property
     def er(self) -> Relation:
-        """What the set is taken apart by."""
+        """The classifier of the set."""
         return Relation(next(name for name, by in RELATIONS.items() if by == self._by))
 
     @property
     def byclodo(self) -> IdentitySet:
-        """By class or dict owner: what a table shows at first."""
+        """By class or dict owner, the default."""
         return self.by("kind")
 
     @property
@@ -95,17 +95,17 @@ class IdentitySet:
 
     @property
     def byrcs(self) -> IdentitySet:
-        """By the kinds of what refers to each object."""
+        """By the kinds of each object's referrers."""
         return self.by("referrers")
 
     @property
     def byvia(self) -> IdentitySet:
-        """By how each object is referred to."""
+        """By how its referrers refer to each object."""
         return self.by("via")
 
     @property
     def byid(self) -> IdentitySet:
-        """Each object in a row of its own, the largest first."""
+        """One row per object, the largest first."""
         return self.by("id")
 
     byidset = byid
@@ -127,7 +127,7 @@ class IdentitySet:
 
     @property
     def count(self) -> int:
-        """How many objects there are."""
+        """Number of objects."""
         return len(self._set)
 
     @property
@@ -139,27 +139,27 @@ class IdentitySet:
 
     @property
     def domisize(self) -> int:
-        """Bytes that go when these objects go."""
+        """Bytes that would be freed with these objects."""
         return self._set.dominated().bytes
 
     @property
     def dominos(self) -> IdentitySet:
-        """The objects that go when these go, themselves included."""
+        """The objects that would be freed with these, including themselves."""
         return IdentitySet(self._set.dominated())
 
     @property
     def imdom(self) -> IdentitySet:
-        """The objects that hold these directly and alone: their immediate dominators."""
+        """The immediate dominators of these objects."""
         return IdentitySet(self._set.dominators())
 
     @property
     def referrers(self) -> IdentitySet:
-        """What refers to these objects."""
+        """The referrers of these objects."""
         return IdentitySet(self._set.referrers())
 
     @property
     def referents(self) -> IdentitySet:
-        """What these objects refer to."""
+        """The objects that these refer to."""
         return IdentitySet(self._set.referents())
 
     @property
@@ -174,25 +174,25 @@ class IdentitySet:
 
     @property
     def stat(self) -> Stat:
-        """The table without its objects: to keep, to dump, to subtract."""
+        """The table without its objects, to keep, dump or subtract."""
         return Stat(self._by, self.partition.rows(), self._set.view().taken)
 
     def dump(self, fn: str | os.PathLike[str] | TextIO, mode: str = "a") -> None:
-        """Add the table to a file, which `hp.load` reads; the objects are written by `hp.save`."""
+        """Append the table to a file that `hp.load` reads; `hp.save` writes the objects."""
         self.stat.dump(fn, mode)
 
     def diff(self, earlier: IdentitySet | Stat) -> StatDifference:
-        """How the table differs from an earlier one."""
+        """Return the difference from an earlier table."""
         return self.stat - (earlier.by(self._by).stat if isinstance(earlier, IdentitySet) else earlier)
 
     @property
     def maprox(self) -> MappingProxy:
-        """``h.maprox.name`` is the set of all objects' attributes of that name, ``h.maprox[key]`` of their items."""
+        """``h.maprox.name`` is the set of that attribute of all objects, ``h.maprox[key]`` of that item."""
         return MappingProxy(self)
 
     @property
     def prod(self) -> str:
-        """The calls that allocated the one object of the set, innermost last, if that was recorded."""
+        """The stack that allocated the set's only object, innermost call last, if it was recorded."""
         if self.count != 1:
             raise ValueError(f"the set has {self.count} objects, not one")
         lines = [f'  File "{file}", line {line}, in {function}' for function, file, line in self._set.sites()[0]]
@@ -212,7 +212,7 @@ class IdentitySet:
 
     @property
     def shpaths(self) -> Paths:
-        """The shortest ways from roots to these objects."""
+        """The shortest paths from roots to these objects."""
         return self.get_shpaths()
 
     sp = shpaths
@@ -220,7 +220,7 @@ class IdentitySet:
     def get_shpaths(
         self, src: IdentitySet | None = None, avoid_nodes: IdentitySet | None = None, limit: int = N_ROWS
     ) -> Paths:
-        """The same: from other objects, or around some."""
+        """Return the shortest paths, optionally from other objects or avoiding some."""
         avoid = None if avoid_nodes is None else self._here(avoid_nodes)
         sources = None if src is None else self._here(src)
         n_paths, paths = self._set.paths(limit, avoid=avoid, sources=sources)
@@ -228,16 +228,16 @@ class IdentitySet:
 
     @property
     def rp(self) -> ReferencePattern:
-        """Who refers to these objects, and who to those, by kind."""
+        """The referrers of these objects by kind, and their referrers."""
         return self.get_rp()
 
     def get_rp(self, depth: int = 7, avoid_nodes: IdentitySet | None = None) -> ReferencePattern:
-        """The same, deeper or around some objects."""
+        """Return the reference pattern, optionally deeper or avoiding some objects."""
         return ReferencePattern(self._set, depth, 0, None if avoid_nodes is None else self._here(avoid_nodes))
 
     @property
     def more(self) -> Rows:
-        """The rows behind the first ten."""
+        """The rows after the first ten."""
         return Rows(self, N_ROWS, N_ROWS)
 
     @property
@@ -252,7 +252,7 @@ class IdentitySet:
 
     @property
     def theone(self) -> Any:
-        """The object itself, if the set has just one and it is still there."""
+        """The object itself, if the set has only one and it still exists."""
         if self.count != 1:
             raise ValueError(f"the set has {self.count} objects, not one")
         found = at(self._set.addresses()[0])
@@ -270,20 +270,20 @@ class IdentitySet:
 
     @property
     def sites(self) -> list[list[tuple[str, str, int]]]:
-        """The stack that allocated each object, if that was recorded: function, file and line, outermost first."""
+        """Return the allocation stack of each object, if recorded: function, file and line, outermost first."""
         return self._set.sites()
 
     def disjoint(self, other: IdentitySet) -> bool:
-        """Tell whether no object is in both sets."""
+        """Return whether no object is in both sets."""
         return (self & other).count == 0
 
     def _here(self, other: object) -> HeapSet:
-        """Another operand as a set of the same look at the heap."""
+        """Return another operand as a set of the same view of the heap."""
         view = self._set.view()
-        # The type's own word: an object, and a class by its metaclass, may answer anything when asked.
+        # `type` itself, not `isinstance`: objects and metaclasses can override that.
         if is_a(other, IdentitySet):
             other = cast("IdentitySet", other)
-            # Of one look the sets can be combined as they are; of another one addresses are what counts.
+            # Sets of one view can be combined directly; a set of another view is matched by address.
             try:
                 return self._set & other._set | other._set
             except ValueError:
@@ -365,7 +365,7 @@ class IdentitySet:
 
 
 class MappingProxy:
-    """Asks all objects of a set for something; those that have no such thing are passed over."""
+    """Reads an attribute or item of all objects of a set; objects without it are skipped."""
 
     __slots__ = ("_of",)
 
@@ -385,11 +385,11 @@ class MappingProxy:
         for each in at_addrs(self._of.nodes):
             try:
                 answers.append(question(each))
-            except Exception:  # it has none
+            except Exception:  # the object does not have it
                 continue
         return of_objects(answers)
 
 
 def of_view(view: HeapView, heap_set: HeapSet | None = None) -> IdentitySet:
-    """A look at the heap, or some objects of it, as a set."""
+    """Return a view of the heap, or some of its objects, as a set."""
     return IdentitySet(view.reachable() if heap_set is None else heap_set)

@@ -116,7 +116,7 @@ def test_graphs_are_svg_html_and_dot_without_graphviz(tmp_path: Path) -> None:
         print(json.dumps(printed))
         """,
     )
-    assert path[0] == "picture.tree does not say what to write; let its name end in .svg, .html or .dot"
+    assert path[0] == "the format of picture.tree is unknown: use a name that ends in .svg, .html or .dot"
     Path(path[1]).unlink()
     assert path[2] == "picture.svg", "a PNG would need graphviz"
     assert ElementTree.parse(tmp_path / "picture.svg").getroot().tag.endswith("svg")

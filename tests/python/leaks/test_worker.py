@@ -148,7 +148,7 @@ def test_command_line_overrides_the_environment_and_invalid_values_are_reported(
     assert retained(done.stdout) == []
     done = worker(tmp_path, "--trace_memory", "tasks:leak", HEAPTIDE_MAX_JOBS="2", MRQ_GREENLETS="many")
     assert len(retained(done.stdout)) == 2
-    assert "MRQ_GREENLETS is 'many', which is not understood" in done.stderr
+    assert "MRQ_GREENLETS is 'many', which is invalid" in done.stderr
 
 
 def test_concurrent_jobs_have_separate_numbers(tmp_path: Path) -> None:
