@@ -99,27 +99,27 @@ class Heapy:
     def heap(self) -> IdentitySet:
         """Return all reachable objects; after :meth:`setrelheap`, only those made since."""
         gc.collect()
-        view = _look(_TOKEN)
+        view = _view(_TOKEN)
         found = view.reachable() if self._before is None else view.new_since(self._before) & view.reachable()
         return of_view(view, _without_own(view, found))
 
     def heapu(self) -> IdentitySet:
         """Return unreachable objects that the collector has not freed yet."""
-        view = _look(_TOKEN)
+        view = _view(_TOKEN)
         return of_view(view, _without_own(view, view.unreachable()))
 
     def setrelheap(self) -> None:
         """Leave out the present objects from now on: :meth:`heap` returns only newer ones."""
         self._before = None
         gc.collect()
-        self._before = _look(_TOKEN)
+        self._before = _view(_TOKEN)
 
     setref = setrelheap
 
     @property
     def Nothing(self) -> IdentitySet:
         """The set without objects."""
-        view = _look(_TOKEN)
+        view = _view(_TOKEN)
         return of_view(view, view.empty())
 
     def iso(self, *objects: object) -> IdentitySet:
@@ -169,7 +169,7 @@ class Heapy:
         return "Heapy's session on Heaptide: heap(), setrelheap(), iso(), load(); help(heaptide.hpy()) says more."
 
 
-def _look(heaptide_token: object) -> HeapView:
+def _view(heaptide_token: object) -> HeapView:
     # The walk searches this frame for `heaptide_token` before it trusts its knowledge of frames.
     return _native.look_at_heap(heaptide_token, _TRIED, _REQUEST)
 
@@ -179,7 +179,7 @@ def of_objects(objects: Iterable[object]) -> IdentitySet:
 
     Inspecting it during this call would show the caller's argument list as a referrer of the objects.
     """
-    return IdentitySet(None, look=_Named(list(objects)))
+    return IdentitySet(None, make=_Named(list(objects)))
 
 
 class _Named:
@@ -194,7 +194,7 @@ class _Named:
         addresses = list(map(id, self._objects))
         # Objects without another referrer must stay alive; for the others, no reference of Heaptide may be visible.
         self._objects = _only_here(self._objects)
-        return _look(_TOKEN).at(addresses)
+        return _view(_TOKEN).at(addresses)
 
 
 def _only_here(objects: list[object]) -> list[object]:

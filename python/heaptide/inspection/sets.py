@@ -40,20 +40,20 @@ class IdentitySet:
     with them. ``&``, ``|``, ``-`` and ``^`` combine sets, also with a type.
     """
 
-    __slots__ = ("_by", "_look", "_partition", "_seen")
+    __slots__ = ("_by", "_make", "_partition", "_seen")
 
-    def __init__(self, heap_set: HeapSet | None, by: str = "kind", look: Callable[[], HeapSet] | None = None) -> None:
+    def __init__(self, heap_set: HeapSet | None, by: str = "kind", make: Callable[[], HeapSet] | None = None) -> None:
         self._seen = heap_set
         # Makes the set when it is first used, if it does not exist yet.
-        self._look = look
+        self._make = make
         self._by = by
         self._partition: HeapPartition | None = None
 
     @property
     def _set(self) -> HeapSet:
         if self._seen is None:
-            assert self._look is not None
-            self._seen = self._look()
+            assert self._make is not None
+            self._seen = self._make()
         return self._seen
 
     def __getattr__(self, name: str) -> NoReturn:

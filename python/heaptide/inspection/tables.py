@@ -25,7 +25,7 @@ class Rows:
 
     @property
     def more(self) -> Rows:
-        """The rows behind these."""
+        """The rows after these."""
         return Rows(self._set, self._first + N_ROWS, N_ROWS)
 
     @property
@@ -88,7 +88,7 @@ class ReferencePattern:
 
     @property
     def more(self) -> ReferencePattern:
-        """The rows behind these."""
+        """The rows after these."""
         return ReferencePattern(self._set, self._depth, self._first + N_ROWS, self._avoid)
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from heaptide.lines.monitor import BACKENDS, check_backend
 _MIB = 1 << 20
 
 # Time, bytes, and the pids and bytes of descendants.
-_Look = tuple[float, int, list[tuple[int, int]]]
+_Sample = tuple[float, int, list[tuple[int, int]]]
 
 
 def memory_usage(
@@ -57,13 +57,13 @@ def memory_usage(
     if backend == "tracemalloc":
         if not (callable(proc) or isinstance(proc, (list, tuple))):
             raise ValueError("tracemalloc measures only this process: pass a function to call, or another backend")
-        looks, returned = _traced(*_call_of(proc))
+        samples, returned = _traced(*_call_of(proc))
     elif callable(proc) or isinstance(proc, (list, tuple)):
-        looks, returned = _during(*_call_of(proc), interval, BACKENDS[backend], children)
+        samples, returned = _during(*_call_of(proc), interval, BACKENDS[backend], children)
     else:
-        looks = _of_process(proc, interval, timeout, BACKENDS[backend], children)
+        samples = _of_process(proc, interval, timeout, BACKENDS[backend], children)
     if stream is not None:
-        for moment, size, others in looks:
+        for moment, size, others in samples:
             whole = size + (sum(bytes for _, bytes in others) if include_children else 0)
             stream.write(f"MEM {whole / _MIB:.6f} {moment:.4f}\n")
             if multiprocess:
@@ -71,13 +71,15 @@ def memory_usage(
                     stream.write(f"CHLD {pid} {other / _MIB:.6f} {moment:.4f}\n")
         result: Any = None
     else:
-        result = _shape(looks, timestamps, include_children, multiprocess, max_usage)
+        result = _shape(samples, timestamps, include_children, multiprocess, max_usage)
     return (result, returned) if retval else result
 
 
-def _shape(looks: list[_Look], timestamps: bool, include_children: bool, multiprocess: bool, max_usage: bool) -> Any:
+def _shape(
+    samples: list[_Sample], timestamps: bool, include_children: bool, multiprocess: bool, max_usage: bool
+) -> Any:
     figures: list[Any] = []
-    for moment, size, others in looks:
+    for moment, size, others in samples:
         whole = (size + (sum(bytes for _, bytes in others) if include_children else 0)) / _MIB
         figure: Any = (whole, moment) if timestamps else whole
         figures.append([figure, *(bytes / _MIB for _, bytes in others)] if multiprocess else figure)
@@ -100,7 +102,7 @@ def _during(
     interval: float,
     backend: str,
     children: bool,
-) -> tuple[list[_Look], Any]:
+) -> tuple[list[_Sample], Any]:
     """Call the function while a native thread samples the process."""
     sampler = _native.MemorySampler(os.getpid(), interval, backend, children)
     try:
@@ -111,7 +113,7 @@ def _during(
     return sampler.stop(), returned
 
 
-def _traced(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[_Look], Any]:
+def _traced(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[_Sample], Any]:
     """Measure Python's traced memory before and after the call, and its peak in between."""
     import tracemalloc
 
@@ -120,7 +122,7 @@ def _traced(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
         tracemalloc.start()
     try:
         tracemalloc.reset_peak()
-        before: _Look = (time.time(), tracemalloc.get_traced_memory()[0], [])
+        before: _Sample = (time.time(), tracemalloc.get_traced_memory()[0], [])
         returned = function(*args, **kwargs)
         current, peak = tracemalloc.get_traced_memory()
         now = time.time()
@@ -130,7 +132,7 @@ def _traced(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
             tracemalloc.stop()
 
 
-def _of_process(proc: Any, interval: float, timeout: float | None, backend: str, children: bool) -> list[_Look]:
+def _of_process(proc: Any, interval: float, timeout: float | None, backend: str, children: bool) -> list[_Sample]:
     """Sample another process, or this one, from this thread."""
     if isinstance(proc, subprocess.Popen):
         pid, most = proc.pid, inf if timeout is None else ceil(timeout / interval)
@@ -141,12 +143,12 @@ def _of_process(proc: Any, interval: float, timeout: float | None, backend: str,
     if pid <= 0:
         raise ValueError(f"{pid} is not the number of a process: use -1 for this one")
     looker = _native.MemoryLooker(pid, backend, children)
-    looks: list[_Look] = []
+    samples: list[_Sample] = []
     while True:
-        look = looker.look()
-        if look is not None:
-            looks.append(look)
-        ended = look is None or (isinstance(proc, subprocess.Popen) and proc.poll() is not None)
-        if ended or len(looks) >= most:
-            return looks
+        sample = looker.look()
+        if sample is not None:
+            samples.append(sample)
+        ended = sample is None or (isinstance(proc, subprocess.Popen) and proc.poll() is not None)
+        if ended or len(samples) >= most:
+            return samples
         time.sleep(interval)

@@ -256,21 +256,21 @@ def _drawer(name: str, doc: str, is_backwards: bool) -> Callable[..., str | None
         extra_node_attrs: Callable[[Any], dict[str, str]] | None = None,
     ) -> str | None:
         starts = objs if references.is_a(objs, (list, tuple)) else [objs]
-        look = Boxes(filter, highlight, extra_info, refcounts, shortnames, extra_node_attrs, extra_ignore)
+        boxes = Boxes(filter, highlight, extra_info, refcounts, shortnames, extra_node_attrs, extra_ignore)
         if is_backwards:
             # Callers also refer to the objects. No variable may refer to this frame itself: that would be a cycle.
             given = starts if starts is objs else None
-            graph = look.backwards(
+            graph = boxes.backwards(
                 list(starts), max_depth, too_many, [sys._getframe(), sys._getframe(1), starts, given]
             )
         else:
-            graph = look.forwards(list(starts), max_depth, too_many)
+            graph = boxes.forwards(list(starts), max_depth, too_many)
         if refcounts:
             given_here = collections.Counter(map(id, starts))
             if starts is not objs and sys.version_info < (3, 11):
                 given_here[id(objs)] += 1  # the caller's stack also has the argument
             del starts
-            look.count_references(given_here)
+            boxes.count_references(given_here)
         return _write(graph, filename, output)
 
     show.__name__ = show.__qualname__ = name
@@ -306,10 +306,10 @@ def show_chain(
     extra_node_attrs: Callable[[Any], dict[str, str]] | None = None,
 ) -> str | None:
     """Draw paths of references, as :func:`find_backref_chain` returns them; empty ones are left out."""
-    look = Boxes(None, highlight, extra_info, refcounts, shortnames, extra_node_attrs, ())
-    graph = look.chains([chain for chain in chains if chain])
+    boxes = Boxes(None, highlight, extra_info, refcounts, shortnames, extra_node_attrs, ())
+    graph = boxes.chains([chain for chain in chains if chain])
     if refcounts:
-        look.count_references(collections.Counter(map(id, itertools.chain(*chains))))
+        boxes.count_references(collections.Counter(map(id, itertools.chain(*chains))))
     return _write(graph, filename, output)
 
 
