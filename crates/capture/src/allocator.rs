@@ -1,6 +1,6 @@
 //! The functions whose calls are recorded, under the names that reports print.
 
-/// Which function made a block. The discriminants are part of the file format: never renumber, only add.
+/// The function that allocated a block. The discriminants are part of the file format: never renumber, only add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Allocator {
@@ -17,9 +17,9 @@ pub enum Allocator {
     Mmap = 10,
     /// A mapping of a file: address space whose pages come and go with the page cache.
     MmapFile = 11,
-    /// What a mapping became after the kernel resized or moved it.
+    /// A mapping after the kernel resized or moved it.
     Mremap = 12,
-    /// Python's own allocators, in all three domains (raw, mem, object).
+    /// Python's allocators, in all three domains (raw, mem, object).
     PymallocMalloc = 16,
     PymallocCalloc = 17,
     PymallocRealloc = 18,
@@ -44,7 +44,7 @@ impl Allocator {
         Allocator::PymallocRealloc,
     ];
 
-    /// The allocator with this number, if there is one.
+    /// Returns the allocator with this number.
     #[inline(always)]
     pub fn from_number(number: u8) -> Option<Allocator> {
         const BY_NUMBER: [Option<Allocator>; 32] = {
@@ -79,7 +79,7 @@ impl Allocator {
         }
     }
 
-    /// Blocks of these are address ranges, which can be released in part.
+    /// Returns whether its blocks are address ranges, which can be freed in part.
     #[inline(always)]
     pub fn is_range(self) -> bool {
         matches!(

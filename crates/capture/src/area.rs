@@ -1,5 +1,5 @@
-//! What a capture file is made of: after the file header come *areas*, one behind the other, each beginning with
-//! an eight-byte magic on an eight-byte boundary.
+//! The areas of a capture file. They follow the file header; each begins with an eight-byte magic number on an
+//! eight-byte boundary.
 //!
 //! ```text
 //! block    a finished chunk, compressed, with a checksum; written once, never changed
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A slot is emptied into a block when it is full, and the block is complete before the slot is used again, so that
-//! after a kill each chunk is in the file at least once; where it is twice, (stream, number) tells.
+//! after a kill each chunk is in the file at least once. Two copies have the same stream and number.
 
 use crate::wire::{Reader, Writer, checksum};
 
@@ -20,19 +20,19 @@ pub const SLOT_MAGIC: u64 = u64::from_le_bytes(*b"tideSLT1");
 /// Areas begin on multiples of this.
 pub const AREA_ALIGN: u64 = 8;
 
-/// Rounds up to where the next area begins.
+/// Rounds up to a multiple of `align`.
 pub const fn align_up(offset: u64, align: u64) -> u64 {
     offset.div_ceil(align) * align
 }
 
-/// Where a chunk belongs: the part of its head that block and slot share.
+/// Identity and order of a chunk: the part of its head that block and slot share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ChunkHead {
     /// 0 is the registry; others are threads, in the order in which they first recorded.
     pub stream: u32,
     /// Position of this chunk within its stream, from 0.
     pub number: u32,
-    /// Place in the order of all threads at which the chunk's first record stands.
+    /// Sequence number of the chunk's first record in the order of all threads.
     pub sequence: u64,
     /// Clock units at the chunk's first record.
     pub time: u64,
@@ -43,10 +43,10 @@ pub struct ChunkHead {
 /// The stream that describes threads, code objects, memory samples and the end.
 pub const REGISTRY_STREAM: u32 = 0;
 
-/// The stream of the checkpoints of a bounded capture: what stands in place of the events that were removed.
+/// The stream of the checkpoints of a bounded capture, which replace the removed events.
 ///
 /// A piece of a checkpoint is a block in which `number` counts the pieces from 0, `sequence` and `last_sequence` are the
-/// cut (the number in the order of all threads at which the sums stand), `generation` counts the checkpoints from 1, and
+/// cut (the sums contain all events with smaller sequence numbers), `generation` counts the checkpoints from 1, and
 /// `n_events` is the number of pieces.
 pub const CHECKPOINT_STREAM: u32 = u32::MAX;
 
@@ -63,7 +63,7 @@ pub struct BlockHead {
     pub raw_len: u32,
     /// Length in the file. Equal to `raw_len`: stored as it is; smaller: a zstd frame.
     pub stored_len: u32,
-    /// Allocations and releases in the payload; 0 in the registry.
+    /// Allocations and frees in the payload; 0 in the registry.
     pub n_events: u32,
     /// Sequence number in force after the last record.
     pub last_sequence: u64,
@@ -96,7 +96,7 @@ impl BlockHead {
         seal(bytes)
     }
 
-    /// `None` if this is not an intact block head.
+    /// Returns `None` for anything but an intact block head.
     pub fn from_bytes(bytes: &[u8]) -> Option<BlockHead> {
         let mut input = unseal::<{ Self::LEN }>(bytes, BLOCK_MAGIC)?;
         let (stream, number) = (input.u32()?, input.u32()?);
@@ -218,7 +218,7 @@ impl SlotHead {
         bytes
     }
 
-    /// `None` if the slot was never used or holds something else.
+    /// Returns `None` if the slot was never used or holds something else.
     pub fn from_bytes(bytes: &[u8]) -> Option<SlotHead> {
         let mut input = Reader::new(bytes.get(..Self::LEN)?);
         if input.u64()? != SLOT_MAGIC {
@@ -242,14 +242,14 @@ impl SlotHead {
     }
 }
 
-/// Puts the checksum of all that stands before into the last eight bytes.
+/// Stores the checksum of all preceding bytes in the last eight.
 fn seal<const N: usize>(mut bytes: [u8; N]) -> [u8; N] {
     let (body, seal) = bytes.split_at_mut(N - 8);
     seal.copy_from_slice(&checksum(body).to_le_bytes());
     bytes
 }
 
-/// A reader behind the magic, if magic and checksum are right.
+/// Returns a reader after the magic number, if magic number and checksum are right.
 fn unseal<const N: usize>(bytes: &[u8], magic: u64) -> Option<Reader<'_>> {
     let (body, seal) = bytes.get(..N)?.split_at(N - 8);
     let mut input = Reader::new(body);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_come_back_as_they_went() {
+    fn heads_round_trip() {
         let block = BlockHead {
             chunk: chunk(),
             raw_len: 65_000,
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn slot_fields_that_change_stand_where_the_agent_writes_them() {
+    fn changing_slot_fields_are_at_the_offsets_that_the_agent_writes() {
         let slot = SlotHead {
             chunk: ChunkHead::default(),
             committed: 0x1122,

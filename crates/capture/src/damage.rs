@@ -1,16 +1,15 @@
-//! What is wrong with a capture, in words: each note says which bytes, whose they were, and what became of them.
+//! Notes about damaged parts of a capture: the bytes, their owner, and what the reader did with them.
 //!
-//! A damaged capture is still a capture. Reading never fails half-way: it leaves out what cannot be trusted and
-//! says so with one of these.
+//! A damaged capture can still be read: the reader leaves out each untrustworthy part and adds one of these notes.
 
 use std::fmt;
 
 use crate::area::{CHECKPOINT_STREAM, REGISTRY_STREAM};
 
-/// One place in a capture that could not be read.
+/// A part of a capture that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where in the file the trouble begins.
+    /// Offset in the file at which the damage begins.
     pub offset: u64,
     pub category: DamageCategory,
 }
@@ -28,9 +27,9 @@ pub enum DamageCategory {
     ImplausibleLength { end: u64, stream: u32 },
     /// The checksum is right and yet the bytes do not unpack.
     NotUnpackable { end: u64, stream: u32 },
-    /// A slot's head says what cannot be.
+    /// A slot's head is invalid.
     WrongSlot,
-    /// From some record on, the chunk makes no sense; the records before it were used.
+    /// A record of the chunk is invalid; the records before it were used.
     WrongRecord { stream: u32, number: u32 },
     /// Chunks that must have existed are nowhere in the file.
     Missing {
@@ -38,7 +37,7 @@ pub enum DamageCategory {
         first: u32,
         n_chunks: u32,
     },
-    /// In another profiler's capture: from `offset` of the unpacked file on, nothing makes sense.
+    /// In another profiler's capture: the record at `offset` of the unpacked file is invalid.
     WrongForeignRecord,
     /// The operating system refused to read.
     ReadFailed {
@@ -47,7 +46,7 @@ pub enum DamageCategory {
     },
 }
 
-/// Streams as a person sees them.
+/// A stream as messages name it.
 struct Owner(u32);
 
 impl fmt::Display for Owner {
@@ -72,12 +71,12 @@ impl fmt::Display for Damage {
                 stream: Some(stream),
             } => write!(
                 out,
-                "the file ends too early: the block of {} at byte {offset} is not whole and was left out",
+                "the file ends too early: the block of {} at byte {offset} is incomplete and was left out",
                 Owner(stream)
             ),
             DamageCategory::Cut { stream: None } => write!(
                 out,
-                "the file ends too early: what begins at byte {offset} is not whole and was left out"
+                "the file ends too early: the area at byte {offset} is incomplete and was left out"
             ),
             DamageCategory::WrongChecksum { end, stream } => write!(
                 out,
@@ -96,12 +95,12 @@ impl fmt::Display for Damage {
             ),
             DamageCategory::WrongSlot => write!(
                 out,
-                "the slot at byte {offset} is damaged: its head makes no sense and its events were left out"
+                "the slot at byte {offset} is damaged: its head is invalid and its events were left out"
             ),
             DamageCategory::WrongRecord { stream, number } => write!(
                 out,
-                "the block at byte {offset} is damaged: chunk {number} of {} makes no sense from some record on, \
-                 and the rest of it was left out",
+                "the block at byte {offset} is damaged: chunk {number} of {} has an invalid record, \
+                 and the rest of the chunk was left out",
                 Owner(stream)
             ),
             DamageCategory::Missing {
@@ -110,7 +109,7 @@ impl fmt::Display for Damage {
                 n_chunks: 1,
             } => write!(
                 out,
-                "chunk {first} of {} is missing from the file, and what it said was left out",
+                "chunk {first} of {} is missing from the file, and its content was left out",
                 Owner(stream)
             ),
             DamageCategory::Missing {
@@ -119,13 +118,13 @@ impl fmt::Display for Damage {
                 n_chunks,
             } => write!(
                 out,
-                "chunks {first} to {} of {} are missing from the file, and what they said was left out",
+                "chunks {first} to {} of {} are missing from the file, and their content was left out",
                 first.saturating_add(n_chunks - 1),
                 Owner(stream)
             ),
             DamageCategory::WrongForeignRecord => write!(
                 out,
-                "the record at byte {offset} makes no sense: it and what follows were left out"
+                "the record at byte {offset} is invalid: it and everything after it were left out"
             ),
             DamageCategory::ReadFailed { stream, reason } => write!(
                 out,
@@ -141,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn note_names_the_bytes_the_owner_and_what_became_of_them() {
+    fn note_names_the_bytes_their_owner_and_the_consequence() {
         let note = Damage {
             offset: 73_728,
             category: DamageCategory::WrongChecksum {
@@ -167,7 +166,7 @@ mod tests {
         };
         assert_eq!(
             missing(4, 3).to_string(),
-            "chunks 4 to 6 of the registry are missing from the file, and what they said was left out"
+            "chunks 4 to 6 of the registry are missing from the file, and their content was left out"
         );
         assert!(
             missing(4, 1)

@@ -1,7 +1,7 @@
-//! A chunk's bytes as flat arrays: what happened, on which stacks, in which order and when.
+//! A chunk's bytes as flat arrays: operations, stacks, order and times.
 //!
-//! Everything in a [`DecodedChunk`] is local to the chunk; joining the call trees of many chunks is the reader's
-//! business. Any bytes can be decoded: where they stop making sense, decoding stops and `complete` is false.
+//! Everything in a [`DecodedChunk`] is local to the chunk; readers join the call trees of several chunks. Any bytes can be
+//! decoded: at an invalid record, decoding stops and `complete` is false.
 
 mod nodes;
 
@@ -12,18 +12,18 @@ use crate::wire::Reader;
 pub use nodes::Node;
 use nodes::{NodeIndex, ROOT};
 
-/// One allocation or release.
+/// One allocation or free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Op {
     /// The block's first byte; 0 for [`OpAction::Unfree`].
     pub address: u64,
-    /// Bytes asked for, or the length of a released range; 0 otherwise.
+    /// Requested bytes, or the length of a freed range; 0 otherwise.
     pub size: u64,
-    /// The call stack: its innermost frame in [`DecodedChunk::nodes`]. Of a release it is the stack on which the
-    /// thread allocated last, because no stack is recorded for releases.
+    /// The call stack: its innermost frame in [`DecodedChunk::nodes`]. A free has the stack of the
+    /// thread's last allocation, because frees are recorded without a stack.
     pub node: u32,
     pub action: OpAction,
-    /// Of an allocation: the number of its [`crate::Allocator`], known to be one of them; 0 otherwise.
+    /// The number of an allocation's [`crate::Allocator`], which exists; 0 for a free.
     pub allocator: u8,
 }
 
@@ -32,29 +32,29 @@ pub struct Op {
 pub enum OpAction {
     #[default]
     Alloc,
-    /// The block that begins at the address is released.
+    /// The block that begins at the address is freed.
     Free,
-    /// `size` bytes from the address on are released, whatever blocks they are part of.
+    /// `size` bytes from the address on are freed, whatever blocks they are part of.
     FreeRange,
-    /// The previous release of the same thread, perhaps in an earlier chunk, did not happen.
+    /// The previous free of the same thread, perhaps in an earlier chunk, did not happen.
     Unfree,
 }
 
-/// From `first_op` on, operations stand at this place in the order of all threads.
+/// The sequence number, in the order of all threads, of the operations from `first_op` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     pub sequence: u64,
     pub first_op: u32,
 }
 
-/// From `first_op` on, the clock stands at this many units.
+/// The time, in clock units, of the operations from `first_op` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeMark {
     pub time: u64,
     pub first_op: u32,
 }
 
-/// One chunk's events in a form that replay likes. Decoding again reuses the memory.
+/// The events of one chunk, ready for replay. Decoding again reuses the memory.
 #[derive(Clone, Debug, Default)]
 pub struct DecodedChunk {
     pub head: ChunkHead,
@@ -63,14 +63,14 @@ pub struct DecodedChunk {
     pub nodes: Vec<Node>,
     /// Never empty: the first segment starts at operation 0 with the head's sequence number.
     pub segments: Vec<Segment>,
-    /// Never empty: the first mark stands at operation 0. A chunk that begins with a time record starts at that time.
+    /// Never empty: the first mark is at operation 0. A chunk that begins with a time record starts at that time.
     pub times: Vec<TimeMark>,
-    /// False if the payload made no sense from some byte on.
+    /// False if the payload contains an invalid record, at which decoding stopped.
     pub complete: bool,
     /// False if this is a part of the chunk, decoded to save memory, and another part follows: the same nodes, and perhaps
     /// more, with other operations.
     pub is_last: bool,
-    /// Of a part: operations of the chunk that stand before it.
+    /// In a part: number of the chunk's operations before it.
     pub first_op: usize,
     index: NodeIndex,
 }
@@ -80,13 +80,13 @@ impl DecodedChunk {
         DecodedChunk::default()
     }
 
-    /// Replaces the content by what `raw`, the unpacked payload of a chunk with this head, says.
+    /// Replaces the content by the events in `raw`, the unpacked payload of a chunk with this head.
     pub fn decode(&mut self, head: &ChunkHead, raw: &[u8]) {
         self.reset(head);
         self.run::<false>(&mut DecodeState::new(head), raw, usize::MAX);
     }
 
-    /// Replaces the operations by the next ones, about `max_ops` of them. The first time, the chunk must be a new one.
+    /// Replaces the operations by the next ones, about `max_ops` of them. At the first call, the chunk must be new.
     pub fn decode_part(
         &mut self,
         head: &ChunkHead,
@@ -104,7 +104,7 @@ impl DecodedChunk {
         self.run::<true>(state, raw, max_ops);
     }
 
-    /// A loop of its own for whole chunks, where nothing is to be counted.
+    /// Decodes records. Whole chunks get a separate instance of the loop, which does not count operations.
     fn run<const IS_PART: bool>(&mut self, state: &mut DecodeState, raw: &[u8], max_ops: usize) {
         let tables = &mut state.tables;
         let rest = raw.get(state.position..).unwrap_or_default();
@@ -136,7 +136,7 @@ impl DecodedChunk {
                     action: OpAction::Alloc,
                     allocator: allocator as u8,
                 }),
-                Record::Free { address } => self.release(OpAction::Free, address, 0, node),
+                Record::Free { address } => self.push_free(OpAction::Free, address, 0, node),
                 Record::Push(frame) => node = self.index.child(&mut self.nodes, node, frame),
                 Record::Pop(n_frames) => node = self.ancestor(node, n_frames),
                 Record::Time(time) => self.mark_time(time),
@@ -145,22 +145,21 @@ impl DecodedChunk {
                     first_op: self.ops.len() as u32,
                 }),
                 Record::FreeRange { address, length } => {
-                    self.release(OpAction::FreeRange, address, length, node);
+                    self.push_free(OpAction::FreeRange, address, length, node);
                 }
-                Record::Unfree => self.release(OpAction::Unfree, 0, 0, node),
+                Record::Unfree => self.push_free(OpAction::Unfree, 0, 0, node),
             }
         }
     }
 
-    /// Begins an empty chunk, to be filled operation by operation instead of from bytes: for readers of other
-    /// profilers' captures.
+    /// Begins an empty chunk for readers of other profilers' captures, which add operations one by one.
     pub fn begin(&mut self, head: &ChunkHead) {
         self.reset(head);
         self.complete = true;
         self.is_last = true;
     }
 
-    /// The node of a frame called from another node.
+    /// Returns the node of a frame called from another node.
     #[inline(always)]
     pub fn child(&mut self, parent: u32, frame: Frame) -> u32 {
         self.index.child(&mut self.nodes, parent, frame)
@@ -189,7 +188,7 @@ impl DecodedChunk {
     }
 
     #[inline(always)]
-    fn release(&mut self, action: OpAction, address: u64, size: u64, node: u32) {
+    fn push_free(&mut self, action: OpAction, address: u64, size: u64, node: u32) {
         self.ops.push(Op {
             address,
             size,
@@ -199,7 +198,7 @@ impl DecodedChunk {
         });
     }
 
-    /// The node `n_frames` above; the root is its own parent, so a damaged count leads no further than there.
+    /// Returns the node `n_frames` above. The root is its own parent, so a damaged count ends there.
     #[inline(always)]
     fn ancestor(&self, mut node: u32, n_frames: u32) -> u32 {
         for _ in 0..n_frames {
@@ -211,7 +210,7 @@ impl DecodedChunk {
         node
     }
 
-    /// From the next operation on, the clock stands at this many units.
+    /// Sets the time, in clock units, of the next operation and those after it.
     pub fn mark_time(&mut self, time: u64) {
         let first_op = self.ops.len() as u32;
         match self.times.last_mut() {
@@ -220,7 +219,7 @@ impl DecodedChunk {
         }
     }
 
-    /// Bytes this holds in memory, to know when too many chunks are held at once.
+    /// Returns the bytes this holds in memory, which limit how many chunks are held at once.
     pub fn heap_bytes(&self) -> usize {
         self.ops.capacity() * size_of::<Op>()
             + self.nodes.capacity() * size_of::<Node>()
@@ -230,10 +229,10 @@ impl DecodedChunk {
     }
 }
 
-/// Where the decoding of a chunk stands, between two of its parts.
+/// The state of decoding a chunk between two of its parts.
 pub struct DecodeState {
     tables: Tables,
-    /// Of the next record in the payload.
+    /// Offset of the next record in the payload.
     position: usize,
     node: u32,
 }
@@ -318,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_and_times_say_from_which_operation_on_they_hold() {
+    fn segments_and_times_name_their_first_operation() {
         let chunk = decoded(|tables, out| {
             tables.write_alloc(out, Allocator::Calloc, 8, 0x1000);
             tables.write_time(out, 150);
@@ -364,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn records_before_a_wrong_one_are_kept() {
+    fn records_before_an_invalid_one_are_kept() {
         let mut bytes = [0; MAX_RECORD_BYTES + 1];
         let mut out = Writer::new(&mut bytes);
         Tables::new().write_alloc(&mut out, Allocator::Malloc, 8, 0x1000);
@@ -377,12 +376,12 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_distinct_stacks_are_all_told_apart() {
+    fn thousands_of_distinct_stacks_get_distinct_nodes() {
         let mut nodes = vec![Node::default()];
-        let mut places = NodeIndex::default();
-        places.clear();
+        let mut index = NodeIndex::default();
+        index.clear();
         let made: Vec<u32> = (0..20_000)
-            .map(|n| places.child(&mut nodes, n / 7, frame(n)))
+            .map(|n| index.child(&mut nodes, n / 7, frame(n)))
             .collect();
         for (n, node) in made.iter().enumerate() {
             let expected = Node {

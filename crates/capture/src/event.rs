@@ -1,30 +1,30 @@
 //! Events of one thread as bytes, and back: the encoding of a chunk's payload.
 //!
 //! A chunk can be read without any other chunk. Both sides start from the same empty [`Tables`], and both change
-//! them in the same way after each record, so a record can name "the address in place 17 of the table" in one byte.
+//! them in the same way after each record, so a record can refer to "the address in slot 17 of the table" with one byte.
 //! The first byte of a record is its tag:
 //!
 //! ```text
 //! 0x01 time      varint: clock units since the previous time record
 //! 0x02 switch    varint: sequence number minus the previous one of this thread (order between threads)
-//! 0x03 free      u8: place in the address table
+//! 0x03 free      u8: slot in the address table
 //! 0x04 free      signed varint: (address - previously freed address) / 16
 //! 0x05 free      u64: any address
-//! 0x06 alloc     u8 allocator, varint size, signed varint: (address - previous address of the shape's place) / 16
+//! 0x06 alloc     u8 allocator, varint size, signed varint: (address - previous address of the shape's slot) / 16
 //! 0x07 alloc     u8 allocator, varint size, u64: any address
 //! 0x08 free      u64 address, varint length: a range, which may cover several blocks or parts of them
 //! 0x09 unfree    the thread's previous free did not happen: the allocator refused
 //! 0x0b push      varint code, varint instruction: a frame below the present innermost one
 //! 0x0f pop       varint: that many frames returned
 //! 0x10…0x1f pop  1 to 16 frames
-//! 0x40…0x7f push place (6 bits) in the frame table
-//! 0x80…0xbf alloc  place (6 bits) in the shape table; u8: place in the address table
-//! 0xc0…0xff alloc  place (6 bits) in the shape table; signed varint: (address - the shape's previous address) / 16
+//! 0x40…0x7f push slot (6 bits) in the frame table
+//! 0x80…0xbf alloc  slot (6 bits) in the shape table; u8: slot in the address table
+//! 0xc0…0xff alloc  slot (6 bits) in the shape table; signed varint: (address - the shape's previous address) / 16
 //! ```
 //!
-//! A *shape* is an allocator and a size. Tables are filled by hash, not by age, so that finding a place costs one
+//! A *shape* is an allocator and a size. Tables are filled by hash, not by age, so that finding a slot costs one
 //! multiplication. Example: `bytearray(600)` in a loop, where libc hands out the block freed just before:
-//! `9c 5b` allocate the shape in place 28 at the address in place 91; `03 5b` free it; four bytes for two events.
+//! `9c 5b` allocate the shape in slot 28 at the address in slot 91; `03 5b` free it; four bytes for two events.
 
 use crate::allocator::Allocator;
 use crate::wire::{Reader, Writer};
@@ -32,26 +32,26 @@ use crate::wire::{Reader, Writer};
 /// No record is longer; a writer that has this much room can write any one of them.
 pub const MAX_RECORD_BYTES: usize = 32;
 
-/// A Python frame: which code, and where in it.
+/// A Python frame: a code object and a position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Frame {
-    /// The number under which the registry describes the code object.
+    /// The id of the code object in the registry.
     pub code: u32,
     /// The instruction's offset in code units (two bytes each), or [`Frame::AT_START`].
     pub instruction: u32,
 }
 
 impl Frame {
-    /// The frame has not run an instruction yet: it stands on the function's first line.
+    /// The frame has not run an instruction yet: its line is the function's first.
     pub const AT_START: u32 = u32::MAX;
 }
 
-/// One thing that happened in a thread, as stored.
+/// One record of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// From here on the clock stands at this many units.
+    /// Sets the clock, in units, for the records that follow.
     Time(u64),
-    /// From here on events belong to this place in the order of all threads.
+    /// Sets the sequence number in the order of all threads for the events that follow.
     Switch(u64),
     Pop(u32),
     Push(Frame),
@@ -67,7 +67,7 @@ pub enum Record {
         address: u64,
         length: u64,
     },
-    /// The previous free of this thread did not happen after all.
+    /// The previous free of this thread did not happen.
     Unfree,
 }
 
@@ -78,7 +78,7 @@ struct Shape {
     allocator: u8,
 }
 
-/// What writer and reader remember alike. 4 KiB; emptied at the start of every chunk.
+/// State that writer and reader share. 4 KiB; emptied at the start of every chunk.
 pub struct Tables {
     addresses: [u64; 256],
     shapes: [Shape; 64],
@@ -126,17 +126,17 @@ impl Tables {
     }
 
     #[inline(always)]
-    fn address_place(address: u64) -> usize {
+    fn address_slot(address: u64) -> usize {
         ((address >> 4).wrapping_mul(SPREAD) >> 56) as usize
     }
 
     #[inline(always)]
-    fn shape_place(allocator: u8, size: u64) -> usize {
+    fn shape_slot(allocator: u8, size: u64) -> usize {
         ((size ^ (u64::from(allocator) << 40)).wrapping_mul(SPREAD) >> 58) as usize
     }
 
     #[inline(always)]
-    fn frame_place(frame: Frame) -> usize {
+    fn frame_slot(frame: Frame) -> usize {
         let key = u64::from(frame.code) << 32 | u64::from(frame.instruction);
         (key.wrapping_mul(SPREAD) >> 58) as usize
     }
@@ -175,12 +175,12 @@ impl Tables {
 
     #[inline(always)]
     pub fn write_push(&mut self, out: &mut Writer, frame: Frame) {
-        let place = Tables::frame_place(frame);
-        if self.frames[place] == frame {
-            out.u8(0x40 | place as u8);
+        let slot = Tables::frame_slot(frame);
+        if self.frames[slot] == frame {
+            out.u8(0x40 | slot as u8);
             return;
         }
-        self.frames[place] = frame;
+        self.frames[slot] = frame;
         out.u8(0x0b);
         out.varint(u64::from(frame.code));
         out.varint(u64::from(frame.instruction.wrapping_add(1)));
@@ -188,14 +188,14 @@ impl Tables {
 
     #[inline(always)]
     pub fn write_free(&mut self, out: &mut Writer, address: u64) {
-        let place = Tables::address_place(address);
-        if self.addresses[place] == address {
+        let slot = Tables::address_slot(address);
+        if self.addresses[slot] == address {
             out.u8(0x03);
-            out.u8(place as u8);
+            out.u8(slot as u8);
         } else if address & 15 == 0 {
             out.u8(0x04);
             out.signed(address.wrapping_sub(self.previous_free) as i64 >> 4);
-            self.addresses[place] = address;
+            self.addresses[slot] = address;
         } else {
             out.u8(0x05);
             out.u64(address);
@@ -214,16 +214,16 @@ impl Tables {
             out.u64(address);
             return;
         }
-        let place = Tables::shape_place(allocator, size);
-        let address_place = Tables::address_place(address);
-        let shape = &mut self.shapes[place];
+        let slot = Tables::shape_slot(allocator, size);
+        let address_slot = Tables::address_slot(address);
+        let shape = &mut self.shapes[slot];
         let step = address.wrapping_sub(shape.previous_address) as i64 >> 4;
         if shape.size == size && shape.allocator == allocator {
-            if self.addresses[address_place] == address {
-                out.u8(0x80 | place as u8);
-                out.u8(address_place as u8);
+            if self.addresses[address_slot] == address {
+                out.u8(0x80 | slot as u8);
+                out.u8(address_slot as u8);
             } else {
-                out.u8(0xc0 | place as u8);
+                out.u8(0xc0 | slot as u8);
                 out.signed(step);
             }
         } else {
@@ -235,7 +235,7 @@ impl Tables {
             shape.allocator = allocator;
         }
         shape.previous_address = address;
-        self.addresses[address_place] = address;
+        self.addresses[address_slot] = address;
     }
 
     pub fn write_free_range(&mut self, out: &mut Writer, address: u64, length: u64) {
@@ -251,15 +251,15 @@ impl Tables {
 
 /// Reading.
 impl Tables {
-    /// The next record, or `None` where the bytes end or make no sense; `reader.is_at_end()` tells which.
-    // Readers' speed rests on this being part of their loop.
+    /// Returns the next record, or `None` where the bytes end or are invalid; `reader.is_at_end()` distinguishes the two.
+    // Inlined, because the speed of readers depends on it.
     #[inline(always)]
     pub fn read(&mut self, reader: &mut Reader) -> Option<Record> {
         let tag = reader.u8()?;
-        let place = usize::from(tag & 0x3f);
+        let slot = usize::from(tag & 0x3f);
         match tag {
             0x80..=0xff => {
-                let shape = &mut self.shapes[place];
+                let shape = &mut self.shapes[slot];
                 let allocator = Allocator::from_number(shape.allocator)?;
                 let address = if tag < 0xc0 {
                     self.addresses[usize::from(reader.u8()?)]
@@ -267,21 +267,21 @@ impl Tables {
                     step_from(shape.previous_address, reader.signed()?)
                 };
                 shape.previous_address = address;
-                self.addresses[Tables::address_place(address)] = address;
+                self.addresses[Tables::address_slot(address)] = address;
                 Some(Record::Alloc {
                     address,
                     size: shape.size,
                     allocator,
                 })
             }
-            0x40..=0x7f => Some(Record::Push(self.frames[place])),
+            0x40..=0x7f => Some(Record::Push(self.frames[slot])),
             0x03 | 0x04 => {
                 let address = if tag == 0x03 {
                     self.addresses[usize::from(reader.u8()?)]
                 } else {
                     step_from(self.previous_free, reader.signed()?)
                 };
-                self.addresses[Tables::address_place(address)] = address;
+                self.addresses[Tables::address_slot(address)] = address;
                 self.previous_free = address;
                 Some(Record::Free { address })
             }
@@ -291,7 +291,7 @@ impl Tables {
                 let code = u32::try_from(reader.varint()?).ok()?;
                 let instruction = u32::try_from(reader.varint()?).ok()?.wrapping_sub(1);
                 let frame = Frame { code, instruction };
-                self.frames[Tables::frame_place(frame)] = frame;
+                self.frames[Tables::frame_slot(frame)] = frame;
                 Some(Record::Push(frame))
             }
             0x01 => {
@@ -306,14 +306,14 @@ impl Tables {
                 let number = reader.u8()?;
                 let allocator = Allocator::from_number(number)?;
                 let size = reader.varint()?;
-                let shape = &mut self.shapes[Tables::shape_place(number, size)];
+                let shape = &mut self.shapes[Tables::shape_slot(number, size)];
                 let address = step_from(shape.previous_address, reader.signed()?);
                 *shape = Shape {
                     size,
                     previous_address: address,
                     allocator: number,
                 };
-                self.addresses[Tables::address_place(address)] = address;
+                self.addresses[Tables::address_slot(address)] = address;
                 Some(Record::Alloc {
                     address,
                     size,
@@ -400,7 +400,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn records_come_back_as_they_went(records in prop::collection::vec(any_record(), 0..300), sequence: u64, time: u64) {
+        fn records_round_trip(records in prop::collection::vec(any_record(), 0..300), sequence: u64, time: u64) {
             let mut bytes = vec![0; records.len() * MAX_RECORD_BYTES];
             let mut writer = Writer::new(&mut bytes);
             let mut tables = Tables::new();

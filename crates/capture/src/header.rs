@@ -1,17 +1,17 @@
-//! The first bytes of a capture: what was profiled, how, and what the numbers in it mean.
+//! The first bytes of a capture: the profiled program, the recording options, and the units of its numbers.
 //!
 //! ```text
 //! 0 magic (8)   8 version (u32)   12 length of the fields (u32)   16 checksum of the fields (u64)   24 fields
 //! field: varint tag, varint length, bytes
 //! ```
-//! A reader steps over tags it does not know, so fields can be added without a new version. The version changes only
+//! A reader skips unknown tags, so fields can be added without a new version. The version changes only
 //! when older readers would misread; this one reads all versions up to its own.
 
 use crate::wire::{Reader, Writer, checksum};
 
 pub const MAGIC: [u8; 8] = *b"\x89TIDE\r\n\x1a";
 pub const VERSION: u32 = 1;
-/// Magic, version, length, checksum.
+/// Magic number, version, length, checksum.
 pub const PREFIX_LEN: usize = 24;
 /// Headers beyond this are damage, not data.
 pub const MAX_FIELDS_LEN: usize = 1 << 20;
@@ -22,14 +22,14 @@ pub const DEFAULT_SAMPLE_BYTES: u64 = 512 * 1024;
 /// What is recorded of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Mode {
-    /// Python's own allocators are recorded too.
+    /// Python's own allocators are also recorded.
     pub objects: bool,
     /// Mean bytes between two recorded allocations; 0 records every one.
     pub sample_bytes: u64,
     /// The file is bounded: it holds sums and the last events, not every event.
     pub aggregate: bool,
     pub follow_fork: bool,
-    /// Stacks have the native frames between the Python frames.
+    /// Stacks contain native frames between the Python frames.
     pub native: bool,
 }
 
@@ -51,7 +51,7 @@ pub struct Header {
     pub host: String,
     /// As `sys.hexversion`: 0x030b07f0 is 3.11.7.
     pub python_version: u32,
-    /// Which allocator Python itself uses: `pymalloc`, `malloc`, …
+    /// The allocator that Python itself uses: `pymalloc`, `malloc`, …
     pub python_allocator: String,
     /// Operating-system id of the main thread.
     pub main_thread: u32,
@@ -65,9 +65,9 @@ pub struct Header {
     pub tick_shift: u32,
     pub sample_interval_ms: u32,
     pub profiler_version: String,
-    /// Frees of blocks that are not in the file are to be expected: recording began in a running process.
+    /// Recording began in a running process, so frees of blocks that are not in the file are normal.
     pub joined_late: bool,
-    /// Resident when `heaptide attach` entered the process; 0 if recording began in another way.
+    /// Resident bytes when `heaptide attach` entered the process; 0 if recording began otherwise.
     pub attached_at_bytes: u64,
 }
 
@@ -99,11 +99,11 @@ const ATTACHED_AT: u64 = 30;
 /// Why the beginning of a file is not a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderError {
-    /// Some other kind of file.
+    /// Another file format.
     Foreign,
     /// Written by a later release.
     Newer(u32),
-    /// Begins like a capture, but is cut or overwritten.
+    /// A capture whose header is cut or overwritten.
     Damaged,
 }
 
@@ -160,7 +160,7 @@ impl Header {
         bytes
     }
 
-    /// How many bytes the whole header takes, judged by its first [`PREFIX_LEN`] bytes.
+    /// Returns the length of the whole header, given its first [`PREFIX_LEN`] bytes.
     pub fn total_len(prefix: &[u8]) -> Result<usize, HeaderError> {
         if !prefix.starts_with(&MAGIC) {
             return Err(HeaderError::Foreign);
@@ -282,12 +282,12 @@ mod tests {
     }
 
     #[test]
-    fn header_comes_back_as_it_went() {
+    fn header_round_trips() {
         assert_eq!(Header::from_bytes(&header().to_bytes()), Ok(header()));
     }
 
     #[test]
-    fn field_of_a_later_release_is_stepped_over() {
+    fn field_of_a_later_release_is_skipped() {
         let mut fields = header().to_bytes()[PREFIX_LEN..].to_vec();
         put(&mut fields, 9_999, b"from the future");
         let mut bytes = header().to_bytes();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_newer_captures_and_cut_headers_are_told_apart() {
+    fn other_files_newer_captures_and_cut_headers_give_different_errors() {
         let bytes = header().to_bytes();
         assert_eq!(Header::from_bytes(b"PK\x03\x04"), Err(HeaderError::Foreign));
         assert_eq!(

@@ -1,10 +1,10 @@
-//! What a capture *is*: bytes ⇄ records.
+//! The capture format: bytes ⇄ records.
 //!
-//! The one thing that the profiled program (`agent`) and everything that runs afterwards (`analysis`) agree on.
-//! `docs/reference/capture-format.md` draws the file. In reading order: [`header`] is the beginning of a file, [`area`] what follows it,
-//! [`event`] and [`registry`] what stands in the two kinds of chunks, [`wire`] how numbers become bytes.
+//! The code in the profiled program (`agent`) and the offline code (`analysis`) share this definition.
+//! `docs/reference/capture-format.md` draws the file. In reading order: [`header`] begins a file, [`area`]s follow it,
+//! [`event`] and [`registry`] are the contents of chunks, [`wire`] encodes numbers.
 //!
-//! Absent here, on purpose: unsafe code, interpreters, clocks, and trust in what a file says.
+//! This crate has no unsafe code, knows neither interpreters nor clocks, and does not trust the contents of a file.
 #![forbid(unsafe_code)]
 
 pub mod allocator;

@@ -1,9 +1,9 @@
-//! From an instruction to its line: the formats of a code object's line table.
+//! Line tables of code objects: the line of an instruction, in the formats of all Python versions.
 //!
 //! ```text
-//! 3.9     pairs of bytes: how many bytes of code, by how much the line changes behind them (signed)
-//! 3.10    pairs of bytes: how many bytes of code, by how much the line changes (signed; −128: these have no line)
-//! 3.11 …  entries: 1 cccc lll, then arguments; lll + 1 code units, kind cccc:
+//! 3.9     pairs of bytes: number of bytes of code, line change after them (signed)
+//! 3.10    pairs of bytes: number of bytes of code, line change before them (signed; −128: no line)
+//! 3.11 …  entries: 1 cccc lll, then arguments; lll + 1 code units, form cccc:
 //!           0–9    same line, one more byte (columns)
 //!           10–12  line plus 0, 1, 2, two more bytes (columns)
 //!           13     signed number: line change
@@ -12,9 +12,8 @@
 //!         numbers have six bits a byte, lowest first, 0x40 says that more follow; signed ones end in a sign bit
 //! ```
 //!
-//! Both sides need it: the agent, to leave the columns out of a capture, and reports, to name a line. 3.9 is not recorded, but
-//! it stands in other profilers' captures. The bytes may be damaged: anything is read without panic, and what makes no
-//! sense ends the table.
+//! The agent uses it to leave the columns out of a capture, and reports use it to name lines. Heaptide does not record 3.9,
+//! but other profilers' captures contain it. Reading never panics; an invalid entry ends the table.
 
 /// The lines of one code object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +42,7 @@ impl LineTable {
         table
     }
 
-    /// The line of an instruction, given in code units. Beyond the table it is the function's first line.
+    /// Returns the line of an instruction, given in code units. Beyond the table it is the function's first line.
     pub fn line_of(&self, instruction: u32) -> i32 {
         let at = self.ends.partition_point(|&(end, _)| end <= instruction);
         self.ends.get(at).map_or(self.first_line, |&(_, line)| line)
@@ -95,19 +94,19 @@ impl LineTable {
 /// An entry of a table of 3.11 or later, without its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// By how much the line changes before these code units.
+    /// Line change before these code units.
     pub line_change: i64,
     pub n_units: u32,
 }
 
-/// The entries of a table of 3.11 or later, up to one that makes no sense.
+/// Returns the entries of a table of 3.11 or later, up to an invalid one.
 pub fn steps(table: &[u8]) -> impl Iterator<Item = Step> + '_ {
     let mut bytes = table.iter().copied();
     std::iter::from_fn(move || {
         let first = bytes.next().filter(|first| first & 0x80 != 0)?;
         let line_change = match (first >> 3) & 15 {
             0..=9 => bytes.next().map(|_| 0),
-            kind @ 10..=12 => bytes.nth(1).map(|_| i64::from(kind) - 10),
+            form @ 10..=12 => bytes.nth(1).map(|_| i64::from(form) - 10),
             13 => signed(&mut bytes),
             14 => {
                 let change = signed(&mut bytes);
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn table_of_3_9_changes_the_line_behind_its_bytes() {
+    fn table_of_3_9_changes_the_line_after_its_bytes() {
         let table = LineTable::new(0x0309_12f0, 10, &[4, 1, 2, 0xff, 0, 5]);
         let lines: Vec<i32> = [0, 1, 2, 3, 1000]
             .into_iter()

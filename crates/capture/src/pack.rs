@@ -1,4 +1,4 @@
-//! Making blocks: a finished chunk, compressed and sealed, ready to be appended to the file.
+//! Packs a finished chunk into a block: compressed, with a checksum, ready to be appended to the file.
 //!
 //! Runs inside the profiled program, so nothing here panics, uses much stack, or allocates after the first call
 //! with a payload of the usual size: working memory and output are kept.
@@ -12,9 +12,9 @@ use crate::wire::checksum;
 /// The fastest of zstd's ordinary levels: a third smaller than LZ4 on event streams, for hardly more time.
 const LEVEL: i32 = 1;
 
-/// Makes blocks one after the other in the same memory.
+/// Makes one block after the other in the same memory.
 pub struct Packer {
-    /// `None` if there was no memory for it: blocks are stored as they are then.
+    /// `None` if there was no memory for it: blocks are then stored uncompressed.
     compressor: Option<Compressor<'static>>,
     area: Vec<u8>,
 }
@@ -27,7 +27,7 @@ impl Packer {
         }
     }
 
-    /// A packer that has all the memory it will need for payloads of up to `max_len` bytes.
+    /// Returns a packer that has all the memory it will need for payloads of up to `max_len` bytes.
     pub fn for_payloads_up_to(max_len: usize) -> Packer {
         let mut packer = Packer::new();
         // Without memory now, `block` tries again later.
@@ -35,8 +35,8 @@ impl Packer {
         packer
     }
 
-    /// The whole area for `payload`: head, stored bytes and zeros up to a multiple of eight. The lengths and the
-    /// checksum in `head` are filled in here. Empty if there is no memory, or if the payload's length does not fit
+    /// Returns the whole area for `payload`: head, stored bytes and zeros up to a multiple of eight. Fills in the
+    /// lengths and the checksum in `head`. Returns nothing if there is no memory, or if the payload is too long for
     /// the format.
     pub fn block(&mut self, mut head: BlockHead, payload: &[u8]) -> &[u8] {
         let room = room_for(payload.len());
@@ -63,7 +63,7 @@ impl Packer {
         head.raw_len = raw_len;
         head.stored_len = stored_len as u32;
         head.checksum = checksum(&body[..stored_len]);
-        // The compressor may have left bytes behind its result.
+        // The compressor may have written bytes after its result.
         let end = head.area_len() as usize;
         self.area[BlockHead::LEN + stored_len..end].fill(0);
         self.area[..BlockHead::LEN].copy_from_slice(&head.to_bytes());
@@ -78,7 +78,7 @@ impl Default for Packer {
     }
 }
 
-/// Bytes in which any payload of this length can be compressed, head and padding included.
+/// Returns the bytes that any payload of this length needs at most, head and padding included.
 fn room_for(payload_len: usize) -> usize {
     let stored = compress_bound(payload_len).max(payload_len);
     align_up((BlockHead::LEN + stored) as u64, AREA_ALIGN) as usize
@@ -104,7 +104,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn payloads_come_back_from_a_packer_used_many_times(
+        fn payloads_round_trip_through_a_reused_packer(
             payloads in prop::collection::vec(
                 prop_oneof![
                     prop::collection::vec(any::<u8>(), 0..300),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn payload_that_does_not_shrink_is_stored_as_it_is() {
+    fn payload_that_does_not_shrink_is_stored_uncompressed() {
         let payload: Vec<u8> = (0..=255).collect();
         let mut packer = Packer::new();
         let head = BlockHead::from_bytes(packer.block(BlockHead::default(), &payload)).unwrap();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_taken_once_for_payloads_of_the_expected_length() {
+    fn memory_is_allocated_once_for_payloads_of_the_expected_length() {
         let mut packer = Packer::for_payloads_up_to(65_472);
         let before = packer.area.capacity();
         for byte in 0..3 {

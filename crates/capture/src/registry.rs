@@ -1,22 +1,28 @@
-//! Records of the registry stream: what threads, code objects and memory samples the event streams refer to.
+//! Entries of the registry stream: the threads, code objects and memory samples that event streams refer to.
 //!
-//! Each is `u8 tag, varint length, fields`, so a reader steps over what it does not know.
+//! Each is `u8 tag, varint length, fields`, so a reader can skip unknown entries.
+
+mod lost;
+mod memory_part;
 
 use crate::wire::{Reader, Writer};
 
-/// Room that any registry record but those with a `max_bytes` of their own fits in.
+pub use lost::Lost;
+pub use memory_part::MemoryPart;
+
+/// Room for any entry except a code object, a module and a symbol.
 pub const MAX_SMALL_ENTRY_BYTES: usize = 512;
 
 /// One entry of the registry. Borrowed, because it is written where nothing may be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry<'a> {
-    /// A code object. Frames name it by `id`.
+    /// A code object. Frames refer to it by `id`.
     Code(Code<'a>),
-    /// A library or executable. Native frames name it by `id`, which no code object has.
+    /// A library or executable. Native frames refer to it by `id`, which no code object has.
     Module(Module<'a>),
     /// Names for an address in a module, found when the capture was bundled.
     Symbol(Symbol<'a>),
-    /// The thread behind a stream.
+    /// The thread of a stream.
     Thread { stream: u32, os_id: u32, time: u64 },
     /// A thread's name; a later one replaces an earlier one.
     ThreadName { stream: u32, name: &'a [u8] },
@@ -24,7 +30,7 @@ pub enum Entry<'a> {
     Resident { time: u64, bytes: u64 },
     /// The memory limit of the process's control group.
     Limit { bytes: u64 },
-    /// What the raw counter, the monotonic and the wall clock said at one instant.
+    /// The raw counter, the monotonic clock and the wall clock at one instant.
     Clock {
         ticks: u64,
         monotonic_ns: u64,
@@ -32,11 +38,11 @@ pub enum Entry<'a> {
     },
     /// Events that are missing from the capture, by reason; counts of one reason add up.
     Lost { reason: Lost, count: u64 },
-    /// Bytes the profiler itself holds in the program.
+    /// Bytes that Heaptide itself holds in the program.
     OwnMemory { bytes: u64 },
     /// A part of the process's memory, when recording began or ended.
     Memory { part: MemoryPart, bytes: u64 },
-    /// Recording was ended in order; without this entry the program was killed or left through `_exit`.
+    /// Recording ended in order. Without this entry the program was killed or called `_exit`.
     End { time: u64 },
 }
 
@@ -45,7 +51,7 @@ pub struct Code<'a> {
     pub id: u32,
     pub first_line: i32,
     pub name: &'a [u8],
-    /// What stands before the name in the qualified name: `Table.` of `Table.load`.
+    /// The part of the qualified name before the name: `Table.` of `Table.load`.
     pub qualifier: &'a [u8],
     pub file: &'a [u8],
     /// `co_linetable` as the interpreter has it; its format depends on the Python version in the header.
@@ -53,141 +59,52 @@ pub struct Code<'a> {
 }
 
 impl Code<'_> {
-    /// Room that this entry needs.
+    /// Returns the room that this entry needs.
     pub fn max_bytes(&self) -> usize {
         64 + self.name.len() + self.qualifier.len() + self.file.len() + self.line_table.len()
     }
 }
 
-/// A library, and where it was when this entry was written; the same one elsewhere is another entry with the same id.
+/// A library and its address when this entry was written. If it moves, another entry with the same id follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Module<'a> {
     pub id: u32,
-    /// What to add to an address in the library's file to get the address in the process.
+    /// Difference between an address in the process and the address in the library's file.
     pub base: u64,
-    /// Lowest address in the process, and how far it is to the highest.
+    /// Lowest address in the process, and the distance to the highest.
     pub start: u64,
     pub length: u64,
     /// Clock units at which a frame in it was first seen here.
     pub time: u64,
-    /// In angle brackets if there is no file: code that no library has, or frames that are missing.
+    /// In angle brackets if there is no file: code outside all libraries, or missing frames.
     pub path: &'a [u8],
     pub build_id: &'a [u8],
 }
 
-/// One of the functions at an address: the function itself, or one that was inlined there. Those of one address are written
-/// one after the other, the outermost first.
+/// One of the functions at an address: the function itself, or one that was inlined there. Those of one address follow
+/// each other, the outermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol<'a> {
     pub module: u32,
     /// As frames have it.
     pub offset: u32,
     pub function: &'a [u8],
-    /// Where it is known: the source file, and the line in it, or 0.
+    /// Source file and line; empty and 0 if unknown.
     pub file: &'a [u8],
     pub line: u32,
 }
 
 impl Symbol<'_> {
-    /// Room that this entry needs.
+    /// Returns the room that this entry needs.
     pub fn max_bytes(&self) -> usize {
         64 + self.function.len() + self.file.len()
     }
 }
 
 impl Module<'_> {
-    /// Room that this entry needs.
+    /// Returns the room that this entry needs.
     pub fn max_bytes(&self) -> usize {
         96 + self.path.len() + self.build_id.len()
-    }
-}
-
-/// What is known of the process's memory beside its blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum MemoryPart {
-    /// Resident at the end: memory of the process's own, pages of files, memory shared with others.
-    Anonymous = 1,
-    Files = 2,
-    SharedMemory = 3,
-    /// What libc has given out, and what it keeps though it is free.
-    LibcInUse = 4,
-    LibcFree = 5,
-    /// Of `Files`: the capture itself.
-    OwnMapped = 6,
-    /// Resident at the end and shared with another process.
-    SharedPages = 7,
-    /// Of these, what is no page of a file that was only read.
-    SharedAnonymous = 8,
-    /// Resident when recording began.
-    AnonymousAtStart = 9,
-}
-
-impl MemoryPart {
-    pub const ALL: [MemoryPart; 9] = [
-        MemoryPart::Anonymous,
-        MemoryPart::Files,
-        MemoryPart::SharedMemory,
-        MemoryPart::LibcInUse,
-        MemoryPart::LibcFree,
-        MemoryPart::OwnMapped,
-        MemoryPart::SharedPages,
-        MemoryPart::SharedAnonymous,
-        MemoryPart::AnonymousAtStart,
-    ];
-
-    pub fn from_number(number: u8) -> Option<MemoryPart> {
-        let mut all = MemoryPart::ALL.into_iter();
-        all.find(|part| *part as u8 == number)
-    }
-}
-
-/// Why an event is not in the capture, or not whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Lost {
-    /// The file could not take more.
-    WriteFailed = 1,
-    /// A signal handler allocated while its thread was recording.
-    Reentered = 2,
-    /// No memory for the thread's own buffer.
-    NoThreadState = 3,
-    /// The stack was deeper than is recorded; its outermost frames are missing.
-    DeepStack = 4,
-    /// A code object could not be read; its frame shows as unknown.
-    UnreadableCode = 5,
-    /// No room to follow a sampled block until it is freed.
-    SampleTableFull = 6,
-    /// The native frames could not be followed to the end of the stack; the outer ones are missing.
-    CutNativeStack = 7,
-}
-
-impl Lost {
-    pub const ALL: [Lost; 7] = [
-        Lost::WriteFailed,
-        Lost::Reentered,
-        Lost::NoThreadState,
-        Lost::DeepStack,
-        Lost::UnreadableCode,
-        Lost::SampleTableFull,
-        Lost::CutNativeStack,
-    ];
-
-    pub fn from_number(number: u8) -> Option<Lost> {
-        Lost::ALL.into_iter().find(|reason| *reason as u8 == number)
-    }
-
-    /// The reason in words that a reader of a report understands.
-    pub fn describe(self) -> &'static str {
-        match self {
-            Lost::WriteFailed => "events not written because the file could not take them",
-            Lost::Reentered => "allocations made by a signal handler during recording",
-            Lost::NoThreadState => "events of threads for which there was no memory left",
-            Lost::DeepStack => "stacks cut because they were too deep",
-            Lost::UnreadableCode => "frames whose code object could not be read",
-            Lost::SampleTableFull => "samples dropped because too many sampled blocks were alive",
-            Lost::CutNativeStack => "native stacks that could not be followed to their end",
-        }
     }
 }
 
@@ -205,7 +122,7 @@ const MODULE: u8 = 11;
 const SYMBOL: u8 = 12;
 
 impl<'a> Entry<'a> {
-    /// Room that this entry needs.
+    /// Returns the room that this entry needs.
     pub fn max_bytes(&self) -> usize {
         match self {
             Entry::Code(code) => code.max_bytes(),
@@ -217,7 +134,7 @@ impl<'a> Entry<'a> {
 
     /// Writes the entry. `out` needs [`Entry::max_bytes`] of room.
     pub fn write(&self, out: &mut [u8]) -> usize {
-        // The length stands before the fields and is not known yet: five bytes hold any 32-bit length.
+        // The length precedes the fields and is not known yet: five bytes hold any 32-bit length.
         const FIELDS_AT: usize = 6;
         let Some((head, body)) = out.split_at_mut_checked(FIELDS_AT) else {
             return 0;
@@ -317,8 +234,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The next entry of a registry chunk. `Some(None)` is an entry of a later release, stepped over;
-    /// `None` is the end of the chunk or of what can be understood.
+    /// Reads the next entry of a registry chunk. `Some(None)` is a skipped entry of a later release;
+    /// `None` is the end of the chunk or an invalid entry.
     pub fn read(input: &mut Reader<'a>) -> Option<Option<Entry<'a>>> {
         let tag = input.u8()?;
         let mut fields = Reader::new(input.text()?);
@@ -401,7 +318,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn entries_come_back_as_they_went() {
+    fn entries_round_trip() {
         let entries = [
             Entry::Code(Code {
                 id: 9,

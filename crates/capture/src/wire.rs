@@ -7,7 +7,7 @@
 /// The longest encoding of a `u64`: nine groups of seven bits and one bit more.
 pub const MAX_VARINT_BYTES: usize = 10;
 
-/// A position in a buffer that is being filled.
+/// Writes numbers and bytes into a buffer.
 pub struct Writer<'a> {
     bytes: &'a mut [u8],
     at: usize,
@@ -30,8 +30,8 @@ impl<'a> Writer<'a> {
 
     #[inline(always)]
     pub fn u8(&mut self, value: u8) {
-        if let Some(place) = self.bytes.get_mut(self.at) {
-            *place = value;
+        if let Some(byte) = self.bytes.get_mut(self.at) {
+            *byte = value;
             self.at += 1;
         }
     }
@@ -58,7 +58,7 @@ impl<'a> Writer<'a> {
         self.raw(&value.to_le_bytes());
     }
 
-    /// A length and that many bytes. What does not fit is cut, and the length says so truthfully.
+    /// Writes a length and that many bytes. A text that does not fit is cut, and its length is that of the cut text.
     pub fn text(&mut self, bytes: &[u8]) {
         let room = self.bytes.len().saturating_sub(self.at + MAX_VARINT_BYTES);
         let bytes = &bytes[..bytes.len().min(room)];
@@ -67,14 +67,14 @@ impl<'a> Writer<'a> {
     }
 
     pub fn raw(&mut self, bytes: &[u8]) {
-        if let Some(place) = self.bytes.get_mut(self.at..self.at + bytes.len()) {
-            place.copy_from_slice(bytes);
+        if let Some(room) = self.bytes.get_mut(self.at..self.at + bytes.len()) {
+            room.copy_from_slice(bytes);
             self.at += bytes.len();
         }
     }
 }
 
-/// A position in a buffer that is being read. Cloning remembers a place to come back to.
+/// Reads numbers and bytes from a buffer. A clone remembers a position.
 #[derive(Clone)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -170,8 +170,8 @@ pub fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// A 64-bit checksum of `bytes`: finds cut and overwritten data, not forgery. Eight bytes a step, because the
-/// whole capture passes through it inside the profiled program.
+/// Returns a 64-bit checksum of `bytes`. It detects cut and overwritten data, not forgery. It takes eight bytes per step,
+/// because the profiled program computes it over the whole capture.
 pub fn checksum(bytes: &[u8]) -> u64 {
     const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut sum = MIX ^ bytes.len() as u64;
@@ -193,7 +193,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_come_back_as_they_went(unsigned: u64, signed: i64) {
+        fn numbers_round_trip(unsigned: u64, signed: i64) {
             let mut bytes = [0; 2 * MAX_VARINT_BYTES];
             let mut writer = Writer::new(&mut bytes);
             writer.varint(unsigned);

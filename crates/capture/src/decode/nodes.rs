@@ -1,8 +1,8 @@
-//! The call tree of a chunk, and how a frame is found below its caller.
+//! The call tree of a chunk, and an index that finds a frame below its caller.
 
 use crate::event::Frame;
 
-/// A place in the chunk's call tree. Node 0 is the root and stands for no frame; parents stand before their children.
+/// A node of the chunk's call tree. Node 0 is the root and has no frame; parents precede their children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Node {
     pub parent: u32,
@@ -13,11 +13,11 @@ pub(super) const ROOT: u32 = 0;
 
 /// Finds the child of a node by its frame: open addressing over `nodes`, which hold the keys.
 ///
-/// A search gives up after [`NodeIndex::MAX_STEPS`] and makes a second node for the same stack. That costs a reader
-/// nothing but a little memory, and a file made to collide cannot make decoding slow.
+/// A search gives up after [`NodeIndex::MAX_STEPS`] and makes a second node for the same stack. That costs
+/// a little memory, and a crafted file with many collisions cannot make decoding slow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeIndex {
-    /// Indices into `nodes`; 0, the root, which is nobody's child, marks an empty place. The length is a power of two.
+    /// Indices into `nodes`; 0, the root, which is not a child, marks an empty slot. The length is a power of two.
     slots: Vec<u32>,
 }
 
@@ -29,7 +29,7 @@ impl NodeIndex {
         self.slots.capacity() * size_of::<u32>()
     }
 
-    /// Forgets all nodes, and what a big chunk made it grow to.
+    /// Forgets all nodes and shrinks to the initial size.
     pub(super) fn clear(&mut self) {
         self.slots.truncate(NodeIndex::SMALLEST);
         self.slots.fill(ROOT);
@@ -39,7 +39,7 @@ impl NodeIndex {
     #[inline(always)]
     pub(super) fn child(&mut self, nodes: &mut Vec<Node>, parent: u32, frame: Frame) -> u32 {
         let wanted = Node { parent, frame };
-        let first = self.place(&wanted);
+        let first = self.first_slot(&wanted);
         let node = self.slots[first];
         if node != ROOT && nodes[node as usize] == wanted {
             return node;
@@ -73,18 +73,18 @@ impl NodeIndex {
         self.slots.clear();
         self.slots.resize(len, ROOT);
         for (index, node) in nodes.iter().enumerate().skip(1) {
-            let first = self.place(node);
+            let first = self.first_slot(node);
             let free = (first..first + NodeIndex::MAX_STEPS)
-                .map(|place| place & (len - 1))
-                .find(|place| self.slots[*place] == ROOT);
-            if let Some(place) = free {
-                self.slots[place] = index as u32;
+                .map(|slot| slot & (len - 1))
+                .find(|slot| self.slots[*slot] == ROOT);
+            if let Some(slot) = free {
+                self.slots[slot] = index as u32;
             }
         }
     }
 
     #[inline(always)]
-    fn place(&self, node: &Node) -> usize {
+    fn first_slot(&self, node: &Node) -> usize {
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
         let frame = u64::from(node.frame.code) << 32 | u64::from(node.frame.instruction);
         let mixed = (frame ^ u64::from(node.parent).rotate_left(40)).wrapping_mul(SPREAD);

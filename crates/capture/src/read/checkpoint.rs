@@ -1,8 +1,8 @@
-//! Checkpoints of a bounded capture: which one counts, and its bytes.
+//! Checkpoints of a bounded capture: choosing the valid one, and reading its bytes.
 //!
 //! A file may hold several, because a program can be killed between writing one and removing the one before. The newest
-//! counts that has all its pieces and whose pieces are what was written. An older one is as good as a newer one, as long as it
-//! is there: a program removes a checkpoint before it removes any of the events behind it.
+//! one whose pieces are all present and intact is used. An older one is as good: a program removes a checkpoint before it
+//! removes any of the events after it.
 
 use std::cmp::Reverse;
 use std::mem;
@@ -16,7 +16,7 @@ use super::{Capture, ChunkRef};
 /// Longer ones are damage, not data: this is enough for more than a hundred million live blocks.
 pub const MAX_CHECKPOINT_LEN: u64 = 1 << 30;
 
-/// The sums of all events up to some moment, in place of the events.
+/// The sums of all events up to some moment, which replace the events.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
     /// Segments with smaller numbers are in the sums, those with greater numbers are not; none has this one.
@@ -29,7 +29,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// `pieces` stand in the order of their numbers and are of one generation. Fails unless they are all there are.
+    /// Takes the pieces of one generation, sorted by number. Fails if one is missing.
     fn new(pieces: Vec<ChunkRef>) -> Result<Checkpoint, Damage> {
         let Some(ChunkRef { head, offset, .. }) = pieces.first().cloned() else {
             return Err(missing(0, 0));
@@ -70,7 +70,7 @@ fn missing(offset: u64, first: u32) -> Damage {
 }
 
 impl Sorted {
-    /// The checkpoints, newest first, or what they lack.
+    /// Returns the checkpoints, newest first, or what they lack.
     pub(super) fn checkpoints(&mut self) -> Vec<Result<Checkpoint, Damage>> {
         let mut pieces = mem::take(&mut self.pieces);
         pieces.sort_by_key(|piece| Reverse(piece.head.generation));
@@ -82,7 +82,7 @@ impl Sorted {
 }
 
 impl Capture {
-    /// Settles which of the checkpoints counts. Returns what is wrong with those that are newer.
+    /// Chooses the checkpoint to use. Returns the damage of newer ones.
     pub(super) fn choose_checkpoint(
         &mut self,
         newest_first: Vec<Result<Checkpoint, Damage>>,

@@ -1,4 +1,4 @@
-//! Chunks: which of those found in the file count, and how one is unpacked.
+//! Chunks: choosing between copies of a chunk in the file, and unpacking one.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -14,15 +14,15 @@ use super::Capture;
 use super::checkpoint::Checkpoint;
 use super::scan::{Doubt, Scan, Unless, holds_chunk};
 
-/// Where a chunk lies and what is known of it without unpacking it.
+/// The location of a chunk in the file, and the fields of its head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkRef {
     pub head: ChunkHead,
     /// Sequence number in force after the last record.
     pub last_sequence: u64,
-    /// Allocations and releases in it.
+    /// Allocations and frees in it.
     pub n_events: u32,
-    /// Index in the capture's spares of another place with the same chunk, for the case that this one is damaged.
+    /// Index in the capture's spares of another copy of the chunk, in case this one is damaged.
     pub(super) spare: Option<u32>,
     pub(super) offset: u64,
     pub(super) raw_len: u32,
@@ -36,12 +36,12 @@ pub(super) enum Container {
     Slot,
 }
 
-/// The chunks of a file, and what is missing between them.
+/// The chunks of a file, sorted, and the gaps between them.
 #[derive(Default)]
 pub(super) struct Sorted {
     pub(super) registry: Vec<ChunkRef>,
     pub(super) events: Vec<ChunkRef>,
-    /// Of checkpoints, whole or not.
+    /// Pieces of checkpoints, complete or not.
     pub(super) pieces: Vec<ChunkRef>,
     pub(super) spares: Vec<ChunkRef>,
     pub(super) damage: Vec<Damage>,
@@ -69,8 +69,8 @@ impl Sorted {
         sorted
     }
 
-    /// Leaves out the events that the checkpoint stands for, and settles what is damage and what is not. `failed` is what
-    /// is wrong with checkpoints that are newer than the one that counts.
+    /// Leaves out the events in the checkpoint, and decides which doubts are damage. `failed` is the damage of checkpoints
+    /// newer than the chosen one.
     pub(super) fn settle(&mut self, checkpoint: Option<&Checkpoint>, failed: Vec<Damage>) {
         let any_in_slot = self.all().any(|chunk| chunk.container == Container::Slot);
         let lost_checkpoint = checkpoint.is_none() && !self.begins_with_the_first_events();
@@ -78,7 +78,7 @@ impl Sorted {
             .into_iter()
             .filter(|doubt| match doubt.unless {
                 Unless::AnyInSlot => !any_in_slot,
-                // Killed while it was written: the events it was to replace are still there.
+                // The program was killed while writing it: the events it should replace are still there.
                 Unless::Found(CHECKPOINT_STREAM, _) => lost_checkpoint,
                 Unless::Found(stream, number) => self.find(stream, number).is_none(),
                 Unless::InBlock(stream, number) => self
@@ -99,7 +99,7 @@ impl Sorted {
         self.damage.sort_by_key(|damage| damage.offset);
     }
 
-    /// Whether no events were removed from the file, as far as it shows.
+    /// Returns whether the file seems to contain all events from the first on.
     fn begins_with_the_first_events(&self) -> bool {
         let mut streams = self
             .events
@@ -124,8 +124,8 @@ impl Sorted {
         chunks.get(index)
     }
 
-    /// Sorts by (stream, number). Of chunks that are there twice the block wins, or else what was looked at later and had
-    /// become longer, and the other one becomes its spare.
+    /// Sorts by (stream, number). If a chunk is there twice, the block is kept, or else the longer slot, which was read
+    /// later; the other copy becomes its spare.
     pub(super) fn each_once(&mut self, mut chunks: Vec<ChunkRef>) -> Vec<ChunkRef> {
         chunks.sort_by_key(|chunk| {
             (
@@ -150,7 +150,7 @@ impl Sorted {
         chunks
     }
 
-    /// `has_checkpoint`: the beginnings of the threads' streams have been removed.
+    /// Adds notes for missing chunks. With a checkpoint, the first chunks of the threads may be gone.
     fn note_missing(&mut self, has_checkpoint: bool) {
         let mut notes = Vec::new();
         let mut expected = (REGISTRY_STREAM, 0);
@@ -176,9 +176,9 @@ impl Sorted {
 }
 
 impl Capture {
-    /// Reads and unpacks one chunk into `raw`, whose memory is reused. Many threads may do so at once.
+    /// Reads and unpacks one chunk into `raw`, whose memory is reused. Several threads may call this at once.
     pub fn read_chunk(&self, chunk: &ChunkRef, raw: &mut Vec<u8>) -> Result<(), Damage> {
-        let Err(damage) = self.read_place(chunk, raw) else {
+        let Err(damage) = self.read_copy(chunk, raw) else {
             return Ok(());
         };
         let spare = chunk
@@ -188,16 +188,16 @@ impl Capture {
             return Err(damage);
         };
         if (chunk.container, spare.container) == (Container::Block, Container::Slot) {
-            // Slots were looked at first: a running program may have filled it further before it began the block.
+            // Slots were read first: a running program may have filled it further before it wrote the block.
             spare.raw_len = chunk.raw_len;
         }
-        self.read_place(&spare, raw)
-            // The slot has another chunk by now, so the block is whole by now.
-            .or_else(|_| self.read_place(chunk, raw))
+        self.read_copy(&spare, raw)
+            // If the slot holds another chunk by now, the block is complete by now.
+            .or_else(|_| self.read_copy(chunk, raw))
             .map_err(|_| damage)
     }
 
-    fn read_place(&self, chunk: &ChunkRef, raw: &mut Vec<u8>) -> Result<(), Damage> {
+    fn read_copy(&self, chunk: &ChunkRef, raw: &mut Vec<u8>) -> Result<(), Damage> {
         match chunk.container {
             Container::Block => self.read_block(chunk, raw),
             Container::Slot => self.read_slot(chunk, raw),
@@ -211,7 +211,7 @@ impl Capture {
     fn read_block(&self, chunk: &ChunkRef, raw: &mut Vec<u8>) -> Result<(), DamageCategory> {
         let stream = chunk.head.stream;
         let (raw_len, stored_len) = (chunk.raw_len as usize, chunk.stored_len as usize);
-        // The stored bytes are read behind the place where they are unpacked to: one buffer does for both.
+        // One buffer holds both: the unpacked bytes first, then the stored ones.
         raw.resize(raw_len + BlockHead::LEN + stored_len, 0);
         let (unpacked, area) = raw.split_at_mut(raw_len);
         let end = chunk.offset + area.len() as u64;
@@ -262,7 +262,7 @@ impl Capture {
         if n_read == raw.len() && holds_chunk(&self.source, chunk.offset, &head) {
             return Ok(());
         }
-        // The program runs on and has emptied the slot into a block, which lies behind all that was there before.
+        // The running program has emptied the slot into a block, which it appended to the file.
         match self.find_appended_block(&chunk.head) {
             Some(block) => {
                 self.read_block(&block, raw)?;
@@ -293,7 +293,7 @@ fn read_failed(stream: u32, error: &io::Error) -> DamageCategory {
     }
 }
 
-/// Unpacks a block's bytes; how many came out, or `None` if they are not what the packer made.
+/// Unpacks a block's bytes. Returns their number, or `None` if the bytes are not a packed block.
 fn unpack(stored: &[u8], unpacked: &mut [u8]) -> Option<usize> {
     thread_local! {
         // Its working memory is worth keeping: a reader unpacks thousands of blocks on each of its threads.

@@ -1,4 +1,4 @@
-//! A program that goes on while its file is searched: what is found is what the file held at some moment.
+//! Scanning while the program writes: the scan returns what the file contained at one moment.
 
 use crate::Allocator;
 use crate::area::{BlockHead, ChunkHead, ExtentHead, SlotHead};

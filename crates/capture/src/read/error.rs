@@ -1,4 +1,4 @@
-//! Why a file could not be opened as a capture, in words a user can act on.
+//! Reasons why a file cannot be opened as a capture, with messages that say what to do.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::header::HeaderError;
 
-/// A file that is no readable capture.
+/// A file that is not a readable capture.
 #[derive(Debug)]
 pub struct OpenError {
     pub path: PathBuf,
@@ -24,7 +24,7 @@ pub enum OpenFailure {
     /// The format's version in the file.
     Newer(u32),
     DamagedHeader,
-    /// A capture of memray in a format that is not read; the format's number in the file.
+    /// A capture of memray in an unsupported format; the number of that format.
     Memray(u32),
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for OpenError {
             OpenFailure::Unreadable(error) => {
                 write!(
                     out,
-                    "{path} cannot be read ({error}): check who may read it"
+                    "{path} cannot be read ({error}): check its permissions"
                 )
             }
             OpenFailure::Empty => write!(
@@ -78,7 +78,7 @@ impl fmt::Display for OpenError {
             OpenFailure::Memray(format) => write!(
                 out,
                 "{path} was written by memray in its format {format}, and Heaptide reads formats 12 and 13 \
-                 (memray 1.19 and 1.20): look at it with the memray that wrote it"
+                 (memray 1.19 and 1.20): read it with the memray that wrote it"
             ),
             OpenFailure::Newer(version) => write!(
                 out,
@@ -86,7 +86,7 @@ impl fmt::Display for OpenError {
             ),
             OpenFailure::DamagedHeader => write!(
                 out,
-                "{path} is damaged in its first bytes, without which nothing in it can be understood: record it again"
+                "{path} is damaged in its first bytes, without which nothing in it can be read: record it again"
             ),
         }
     }

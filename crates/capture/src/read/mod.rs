@@ -1,7 +1,7 @@
 //! Reading a capture: opening it, finding its chunks, and unpacking them one by one.
 //!
-//! [`Capture::open`] looks at the heads of all areas and reads the registry; events are read later, chunk by chunk,
-//! from as many threads as the caller likes. The file may be growing meanwhile, or be cut and overwritten anywhere.
+//! [`Capture::open`] reads the heads of all areas and the registry. Events are read later, chunk by chunk, from any number
+//! of threads. The file may grow meanwhile, and may be cut or overwritten anywhere.
 
 mod checkpoint;
 mod chunk;
@@ -47,21 +47,21 @@ pub struct Capture {
     pub path: PathBuf,
     pub header: Header,
     pub registry: Registry,
-    /// In a bounded capture: what stands in place of the events that were removed.
+    /// The sums that replace the removed events of a bounded capture.
     pub checkpoint: Option<Checkpoint>,
-    /// The chunks that hold events, by (stream, number); each is here once. Those that lie before the checkpoint are not,
-    /// but one may begin before it and end behind it.
+    /// The chunks that hold events, by (stream, number); each is here once. Chunks before the checkpoint are not,
+    /// but one may begin before it and end after it.
     pub chunks: Vec<ChunkRef>,
-    /// What was found damaged while opening, by place in the file.
+    /// Damage found while opening, by offset.
     pub damage: Vec<Damage>,
-    /// Second places of chunks; [`ChunkRef`]s name them by index.
+    /// Second copies of chunks; [`ChunkRef`]s refer to them by index.
     spares: Vec<ChunkRef>,
-    /// Where to look for what was added to the file after it was opened.
+    /// Areas added after the file was opened begin at this offset or later.
     settled_to: u64,
-    /// The number that the next chunk of the registry would have.
+    /// The number of the next chunk of the registry.
     next_registry_chunk: u32,
     source: Source,
-    /// Of another profiler's capture: its events, which are in no chunks.
+    /// The events of another profiler's capture, which has no chunks.
     foreign: Option<Box<dyn ForeignEvents>>,
 }
 
@@ -71,7 +71,7 @@ impl Capture {
             path: path.into(),
             reason,
         };
-        // Looked at before it is opened, because opening a pipe would wait for somebody to write to it.
+        // Checked before it is opened, because opening a pipe would block until somebody writes to it.
         let metadata = fs::metadata(path).map_err(|error| failed(error.into()))?;
         if metadata.is_dir() {
             return Err(failed(OpenFailure::Directory));
@@ -83,18 +83,18 @@ impl Capture {
         Capture::from_file(file, path)
     }
 
-    /// A capture in a file that is open already. `path` is only its name.
+    /// Reads a capture from an open file. `path` is for messages.
     pub fn from_file(file: File, path: &Path) -> Result<Capture, OpenError> {
         Capture::from_source(path, Source::File(file), true)
     }
 
-    /// The events alone, all that are in the file: neither the registry nor a checkpoint is read. For the program
-    /// itself, which knows both and wants its memory for other things.
+    /// Reads only the events, without registry and checkpoint. For the profiled program, which knows both and must use
+    /// little memory.
     pub fn events_from_file(file: File, path: &Path) -> Result<Capture, OpenError> {
         Capture::from_source(path, Source::File(file), false)
     }
 
-    /// A capture that is already in memory.
+    /// Reads a capture that is already in memory.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Capture, OpenError> {
         Capture::from_source(Path::new("(memory)"), Source::Bytes(bytes), true)
     }
@@ -133,7 +133,7 @@ impl Capture {
         Ok(capture)
     }
 
-    /// A capture that another profiler wrote, as far as it is known before its events are read.
+    /// Returns the capture of another profiler, before its events are read.
     pub fn foreign(
         path: &Path,
         header: Header,
@@ -169,7 +169,7 @@ impl Capture {
         self.damage.sort_by_key(|damage| damage.offset);
     }
 
-    /// Adds entries to the registry in the capture's file, behind everything that is there. Nobody else may be writing to it.
+    /// Appends entries to the registry in the capture's file. No other process may be writing to it.
     pub fn append_registry(&self, entries: &[Entry]) -> io::Result<()> {
         let mut file = File::options().append(true).open(&self.path)?;
         let len = file.metadata()?.len();
@@ -218,7 +218,7 @@ impl Capture {
         }
     }
 
-    /// Allocations and releases in all chunks; not those that a checkpoint stands for.
+    /// Returns the number of allocations and frees in all chunks, without those in a checkpoint.
     pub fn n_events(&self) -> u64 {
         if let Some(foreign) = &self.foreign {
             return foreign.n_events();
@@ -231,7 +231,7 @@ impl Capture {
 }
 
 impl ChunkRef {
-    /// The note for a chunk that makes no sense from some record on.
+    /// Returns the note for a chunk with an invalid record.
     pub fn wrong_record(&self) -> Damage {
         Damage {
             offset: self.offset,
@@ -243,7 +243,7 @@ impl ChunkRef {
     }
 }
 
-/// The header, and how many bytes it takes.
+/// Reads the header; returns it with its length.
 fn read_header(source: &Source) -> Result<(Header, u64), OpenFailure> {
     let mut bytes = vec![0; PREFIX_LEN];
     let n_read = source.read_at(0, &mut bytes)?;

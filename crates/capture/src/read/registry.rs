@@ -1,4 +1,4 @@
-//! The registry stream, gathered: what the numbers in the event streams stand for.
+//! The content of the registry stream: what the numbers in the event streams refer to.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,7 +22,7 @@ pub struct ModuleText {
     /// In angle brackets if there is no file.
     pub path: String,
     pub build_id: Vec<u8>,
-    /// Where it was in the process, in the order in which that was seen.
+    /// Its addresses in the process, in the order in which Heaptide saw them.
     pub mappings: Vec<ModuleMapping>,
 }
 
@@ -30,14 +30,14 @@ pub struct ModuleText {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SymbolText {
     pub function: String,
-    /// Empty if it is not known.
+    /// Empty if unknown.
     pub file: String,
     pub line: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ModuleMapping {
-    /// What to add to an address in the file.
+    /// Difference between an address in the process and the address in the file.
     pub base: u64,
     pub start: u64,
     pub length: u64,
@@ -63,7 +63,7 @@ pub struct Resident {
     pub bytes: u64,
 }
 
-/// What three clocks said at one instant.
+/// Three clocks at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ClockPoint {
     /// Raw counter ticks, not clock units.
@@ -72,7 +72,7 @@ pub struct ClockPoint {
     pub unix_ns: u64,
 }
 
-/// Everything the registry stream says.
+/// The content of the registry stream.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     /// By the number that frames carry.
@@ -93,15 +93,15 @@ pub struct Registry {
     pub lost: Vec<(Lost, u64)>,
     /// The most bytes that the profiler itself held in the program.
     pub own_memory: u64,
-    /// What is known of the process's memory beside its blocks.
+    /// Parts of the process's memory that are not sums of blocks.
     pub memory: BTreeMap<MemoryPart, u64>,
-    /// Clock units at which recording was ended in order; `None` after a kill, or while it is going on.
+    /// Clock units at which recording ended in order; `None` after a kill, or while recording continues.
     pub end: Option<u64>,
     tick_shift: u32,
 }
 
 impl Registry {
-    /// An empty registry for a capture whose clock units are `1 << tick_shift` ticks.
+    /// Returns an empty registry for a capture whose clock units are `1 << tick_shift` ticks.
     pub fn new(tick_shift: u32) -> Registry {
         Registry {
             tick_shift,
@@ -109,9 +109,9 @@ impl Registry {
         }
     }
 
-    /// Nanoseconds from the beginning of recording to a time in clock units. Between two clock points the counter is taken
-    /// to run evenly; behind the last one, as fast as on average. With a single point, because the program was killed
-    /// at once, a tick is taken for a nanosecond.
+    /// Returns the nanoseconds from the beginning of recording to a time in clock units. Between two clock points the
+    /// counter is assumed to run evenly; after the last one, at the mean rate. With a single point, because the program
+    /// was killed at once, a tick counts as a nanosecond.
     pub fn elapsed_ns(&self, units: u64) -> u64 {
         let (Some(first), Some(last)) = (self.clocks.first(), self.clocks.last()) else {
             return 0;
@@ -165,7 +165,7 @@ impl Registry {
         });
     }
 
-    /// Nanoseconds that so many clock units are, on average: lengths of time have no place on the clock.
+    /// Converts a duration in clock units to nanoseconds, at the mean rate.
     pub fn span_ns(&self, units: u64) -> u64 {
         let ticks = u128::from(units) << self.tick_shift.min(63);
         let ns = match (self.clocks.first(), self.clocks.last()) {
@@ -185,14 +185,14 @@ pub struct RegistryBuilder {
     registry: Registry,
     threads: BTreeMap<u32, ThreadInfo>,
     lost: BTreeMap<Lost, u64>,
-    /// So many samples become one.
+    /// This many samples become one.
     resident_stride: usize,
-    /// Samples that the last one kept stands for.
+    /// Number of samples merged into the last kept one.
     n_merged: usize,
 }
 
 impl RegistryBuilder {
-    /// More samples than any graph shows; beyond, neighbours become one.
+    /// More samples than any graph shows; above this, neighbours are merged.
     const MAX_RESIDENT: usize = 200_000;
     const MAX_CLOCKS: usize = 65_536;
 
@@ -206,13 +206,13 @@ impl RegistryBuilder {
         }
     }
 
-    /// Takes the entries of one chunk. False if it made no sense from some byte on.
+    /// Takes the entries of one chunk. Returns false if it contains an invalid entry.
     pub(super) fn add_chunk(&mut self, raw: &[u8]) -> bool {
         let mut input = Reader::new(raw);
         while !input.is_at_end() {
             match Entry::read(&mut input) {
                 Some(Some(entry)) => self.add(entry),
-                // Of a later release.
+                // An entry of a later release.
                 Some(None) => {}
                 None => return false,
             }
@@ -270,7 +270,7 @@ impl RegistryBuilder {
         })
     }
 
-    /// Of samples that become one the largest is kept, so that the highest of all is never lost.
+    /// Keeps the largest of the merged samples, so that the highest sample is never lost.
     fn add_resident(&mut self, sample: Resident) {
         let kept = &mut self.registry.resident;
         match kept.last_mut() {
@@ -310,7 +310,7 @@ impl RegistryBuilder {
         registry.lost = self.lost.into_iter().collect();
         registry.resident.sort_by_key(|sample| sample.time);
         registry.clocks.sort_by_key(|point| point.ticks);
-        // A point at which one of the clocks stands still or goes back tells nothing about the other.
+        // A point at which one of the clocks stops or goes back says nothing about the rate of the other.
         registry.clocks.dedup_by(|later, kept| {
             later.ticks == kept.ticks || later.monotonic_ns < kept.monotonic_ns
         });
@@ -334,7 +334,7 @@ fn larger(one: Resident, other: Resident) -> Resident {
     if other.bytes > one.bytes { other } else { one }
 }
 
-/// Names are shown, not compared: what is not UTF-8 is replaced.
+/// Names are shown, not compared: bytes that are not UTF-8 are replaced.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_interpolated_between_clock_points_and_goes_on_at_the_mean_rate() {
+    fn time_is_interpolated_between_clock_points_and_continues_at_the_mean_rate() {
         let registry = registry(&[clock(1600, 50), clock(3200, 150), clock(6400, 850)], 4);
         assert_eq!(registry.elapsed_ns(0), 0);
         assert_eq!(registry.elapsed_ns(100), 0);

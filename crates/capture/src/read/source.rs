@@ -25,7 +25,7 @@ impl Source {
         }
     }
 
-    /// Fills `into` from `offset` on, as far as there are bytes; returns how many there were.
+    /// Fills `into` with the bytes from `offset` on; returns how many there were.
     pub(super) fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Source::File(file) => {
@@ -73,7 +73,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// `len` bytes from `offset` on; fewer at the end of the file, or where it cannot be read.
+    /// Returns `len` bytes from `offset` on; fewer at the end of the file, or where it cannot be read.
     pub(super) fn get(&mut self, offset: u64, len: usize) -> &[u8] {
         let len = len.min(self.bytes.len());
         let inside = |start: u64, n_filled: usize| {
@@ -92,7 +92,7 @@ impl<'a> Window<'a> {
     }
 }
 
-/// A file that a program changes while somebody reads it, at moments that a test chooses.
+/// A file that changes between reads, at moments that a test chooses.
 #[cfg(test)]
 pub(super) mod changing {
     use std::fmt;
@@ -100,7 +100,7 @@ pub(super) mod changing {
 
     type Change = Box<dyn FnMut(u64, &mut Vec<u8>) + Send>;
 
-    /// The bytes, and what happens to them before each reading, of which it is told the place.
+    /// The bytes, and a function that changes them before each read; it receives the offset of the read.
     pub struct Changing(Mutex<(Vec<u8>, Change)>);
 
     impl Changing {
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn window_gives_what_is_there_and_less_at_the_end() {
+    fn window_returns_fewer_bytes_at_the_end() {
         let source = Source::Bytes((0..100).collect());
         let mut window = Window::new(&source, 16);
         assert_eq!(window.get(0, 3), [0, 1, 2]);
