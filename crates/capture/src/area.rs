@@ -242,6 +242,41 @@ impl SlotHead {
     }
 }
 
+/// An intact area's head.
+pub(crate) enum Area {
+    Block(BlockHead),
+    Extent(ExtentHead),
+    Padding(PaddingHead),
+}
+
+impl Area {
+    /// The longest head of an area.
+    pub(crate) const MAX_HEAD_LEN: usize = BlockHead::LEN;
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Area> {
+        match u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?) {
+            BLOCK_MAGIC => BlockHead::from_bytes(bytes).map(Area::Block),
+            EXTENT_MAGIC => ExtentHead::from_bytes(bytes)
+                .filter(|head| head.area_len >= ExtentHead::LEN as u64)
+                .map(Area::Extent),
+            PADDING_MAGIC => PaddingHead::from_bytes(bytes).map(Area::Padding),
+            _ => None,
+        }
+    }
+
+    /// Returns the offset of the next area, given that of this one.
+    pub(crate) fn end(&self, offset: u64) -> u64 {
+        let len = match self {
+            Area::Block(head) => head.area_len(),
+            Area::Extent(head) => head.area_len,
+            Area::Padding(head) => head.area_len,
+        };
+        let end = offset.saturating_add(len);
+        // A length near the largest number cannot be rounded up; it leads past the end of the file either way.
+        align_up(end.min(u64::MAX - AREA_ALIGN), AREA_ALIGN)
+    }
+}
+
 /// Stores the checksum of all preceding bytes in the last eight.
 fn seal<const N: usize>(mut bytes: [u8; N]) -> [u8; N] {
     let (body, seal) = bytes.split_at_mut(N - 8);

@@ -1,16 +1,18 @@
-//! The blocks that are alive: address → size and site.
+//! The live blocks: address → size and site.
 //!
-//! A report's memory is bounded by this table, and every event passes through it, so it is built for both. Four blocks
+//! This table dominates the memory of a report, and every event passes through it, so it is compact and fast. Four blocks
 //! share a bucket of one cache line. The table grows one segment of 64 KiB at a time (extendible hashing: a full
-//! segment splits in two), so that nothing is ever copied as a whole and no moment needs old and new table together:
+//! segment splits in two), so that the table is never copied as a whole, and never needs memory for an old and a new copy at once:
 //!
 //! ```text
 //! hash  [ top bits: directory → segment | … | low 10 bits: home bucket, or the next one with room ]
 //! ```
 //!
-//! A bucket knows how many blocks had to go past it; a search ends where that is none. Segments split at 80 %, so a
-//! block takes between 20 and 40 bytes. What does not fit a bucket — blocks of 4 GiB and more, impossible addresses,
-//! the surplus of a segment that crafted addresses keep full — lives in an ordered map beside it.
+//! A bucket counts the blocks that did not fit and lie in a later bucket; a search ends at a count of zero. Segments split at 80 %, so a
+//! block takes between 20 and 40 bytes. An ordered map holds what does not
+//! fit a bucket: blocks of 4 GiB and more, impossible addresses, and the surplus of a segment that crafted addresses fill.
+
+mod segment;
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -18,178 +20,49 @@ use std::hint::black_box;
 use crate::encoding::{Decoder, Encoder};
 use crate::index::hash;
 
-const N_BUCKETS: usize = 1024;
-const MASK: usize = N_BUCKETS - 1;
-const WAYS: usize = 4;
-/// Addresses that need more bits are no addresses of a program.
-const ADDRESS_BITS: u32 = 56;
-const ONE_PAST: u64 = 1 << ADDRESS_BITS;
-const MAX_USED: u32 = (N_BUCKETS * WAYS) as u32 * 4 / 5;
-/// Honest addresses spread evenly, so that the directory is little longer than the list of segments. Beyond this
+use segment::{Bucket, MASK, MAX_USED, N_BUCKETS, ONE_PAST, Packed, Segment};
+
+/// Real addresses spread evenly, so that the directory is little longer than the list of segments. Beyond this
 /// factor a segment is no longer split.
 const MAX_DIRECTORY_EXCESS: usize = 64;
 
-/// How many blocks are looked up ahead while all are written or read, so that their cache misses overlap.
+/// Blocks that are prefetched together while all are written or read, so that their cache misses overlap.
 const BATCH: usize = 16;
-/// What a block takes in a checkpoint, roughly.
+/// Typical bytes of a block in a checkpoint.
 const USUAL_BYTES: usize = 5;
 
-/// A block that is alive.
+/// A live block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Block {
     pub size: u64,
     pub site: u32,
 }
 
-/// A block and where it is, as checkpoints have them.
+/// A block with its address, as in checkpoints.
 #[derive(Clone, Copy, Default)]
-struct Placed {
+struct AddressedBlock {
     address: u64,
     block: Block,
 }
 
-impl Placed {
-    /// Writes the block behind this one.
-    fn write_next(&self, next: &Placed, out: &mut Encoder) {
+impl AddressedBlock {
+    /// Writes the block after this one.
+    fn write_next(&self, next: &AddressedBlock, out: &mut Encoder) {
         // Addresses are multiples of 16 nearly always.
         out.number((next.address - self.address).rotate_right(4));
         out.number(next.block.size);
         out.difference(next.block.site.into(), self.block.site.into());
     }
 
-    fn read_next(&self, input: &mut Decoder, n_sites: usize) -> Option<Placed> {
+    fn read_next(&self, input: &mut Decoder, n_sites: usize) -> Option<AddressedBlock> {
         let step = input.number()?.rotate_left(4);
         let size = input.number()?;
         let site = u32::try_from(input.difference(self.block.site.into())?).ok()?;
         let address = self.address.checked_add(step)?;
         let block = Block { size, site };
         let is_possible = step > 0 && (site as usize) < n_sites;
-        is_possible.then_some(Placed { address, block })
+        is_possible.then_some(AddressedBlock { address, block })
     }
-}
-
-/// One cache line.
-#[derive(Clone, Copy, Default)]
-#[repr(align(64))]
-struct Bucket {
-    /// 0: empty. The top byte of the first is not part of an address: it is `n_past`.
-    addresses: [u64; WAYS],
-    blocks: [Packed; WAYS],
-}
-
-#[derive(Clone, Copy, Default)]
-struct Packed {
-    size: u32,
-    site: u32,
-}
-
-impl From<Packed> for Block {
-    #[inline(always)]
-    fn from(packed: Packed) -> Block {
-        Block {
-            size: packed.size.into(),
-            site: packed.site,
-        }
-    }
-}
-
-impl Bucket {
-    /// Which of the four it is, if it is here. Without branches: which one it is cannot be predicted.
-    #[inline(always)]
-    fn way_of(&self, address: u64) -> Option<usize> {
-        let mut found = 0u32;
-        for (way, &here) in self.addresses.iter().enumerate() {
-            found |= u32::from((here ^ address) << 8 == 0) << way;
-        }
-        (found != 0).then(|| found.trailing_zeros() as usize % WAYS)
-    }
-
-    /// How many blocks for which this bucket had no room, or one before it, are stored behind it.
-    #[inline(always)]
-    fn n_past(&self) -> u64 {
-        self.addresses[0] >> ADDRESS_BITS
-    }
-
-    #[inline(always)]
-    fn set_address(&mut self, way: usize, address: u64) {
-        let here = &mut self.addresses[way];
-        *here = *here & !(ONE_PAST - 1) | address;
-    }
-}
-
-struct Segment {
-    buckets: Box<[Bucket; N_BUCKETS]>,
-    n_used: u32,
-    /// How many top bits of the hash all addresses in here share.
-    depth: u32,
-}
-
-impl Segment {
-    fn new(depth: u32) -> Segment {
-        let buckets = vec![Bucket::default(); N_BUCKETS].into_boxed_slice();
-        Segment {
-            buckets: buckets.try_into().unwrap_or_else(|_| unreachable!()),
-            n_used: 0,
-            depth,
-        }
-    }
-
-    /// Where a block is: bucket and way.
-    #[inline(always)]
-    fn find(&self, hash: u64, address: u64) -> Option<(usize, usize)> {
-        let mut place = hash as usize & MASK;
-        loop {
-            let bucket = &self.buckets[place];
-            if let Some(way) = bucket.way_of(address) {
-                return Some((place, way));
-            }
-            if bucket.n_past() == 0 {
-                return None;
-            }
-            place = (place + 1) & MASK;
-        }
-    }
-
-    /// Stores a block that is not here yet. False if it would have to go past a bucket that cannot count one more.
-    #[inline(always)]
-    fn put(&mut self, hash: u64, address: u64, block: Packed) -> bool {
-        let home = hash as usize & MASK;
-        let mut place = home;
-        let way = loop {
-            let bucket = &self.buckets[place];
-            if let Some(way) = bucket.way_of(0) {
-                break way;
-            }
-            if bucket.n_past() == u64::from(u8::MAX) {
-                return false;
-            }
-            place = (place + 1) & MASK;
-        };
-        self.buckets[place].set_address(way, address);
-        self.buckets[place].blocks[way] = block;
-        self.n_used += 1;
-        for passed in between(home, place) {
-            self.buckets[passed].addresses[0] += ONE_PAST;
-        }
-        true
-    }
-
-    #[inline(always)]
-    fn take(&mut self, hash: u64, address: u64) -> Option<Packed> {
-        let (place, way) = self.find(hash, address)?;
-        self.buckets[place].set_address(way, 0);
-        self.n_used -= 1;
-        for passed in between(hash as usize & MASK, place) {
-            self.buckets[passed].addresses[0] -= ONE_PAST;
-        }
-        Some(self.buckets[place].blocks[way])
-    }
-}
-
-/// The buckets from `home` on that were passed to get to `place`.
-#[inline(always)]
-fn between(home: usize, place: usize) -> impl Iterator<Item = usize> {
-    (home..home + (place.wrapping_sub(home) & MASK)).map(|passed| passed & MASK)
 }
 
 pub(crate) struct LiveBlocks {
@@ -216,21 +89,21 @@ impl LiveBlocks {
         self.directory[((hash >> 1) >> (63 - self.depth)) as usize] as usize
     }
 
-    /// Reads the bucket that an operation on `address` will look at first, so that the cache misses of several
-    /// operations overlap. The answer means nothing; it exists to be kept from the optimizer.
+    /// Reads the bucket that an operation on `address` will read first, so that the cache misses of several
+    /// operations overlap. The result is meaningless; it only keeps the optimizer from removing the read.
     #[inline(always)]
     pub fn touch(&self, address: u64) -> u64 {
         let hash = hash(address);
         self.segments[self.segment_of(hash)].buckets[hash as usize & MASK].addresses[0]
     }
 
-    /// True while the whole table fits into the processor's nearest caches and touching ahead gains nothing.
+    /// Returns whether the whole table fits into the nearest caches, so that prefetching gains nothing.
     #[inline(always)]
     pub fn is_small(&self) -> bool {
         self.segments.len() <= 2
     }
 
-    /// Adds a block, and returns the one that was at its address. The address is not 0.
+    /// Adds a block; returns the one that was at its address. The address must not be 0.
     #[inline]
     pub fn insert(&mut self, address: u64, block: Block) -> Option<Block> {
         if !fits(address, block) || !self.misfits.is_empty() {
@@ -249,8 +122,8 @@ impl LiveBlocks {
         loop {
             let number = self.segment_of(hash);
             let segment = &mut self.segments[number];
-            if let Some((place, way)) = segment.find(hash, address) {
-                let before = std::mem::replace(&mut segment.buckets[place].blocks[way], packed);
+            if let Some((bucket, way)) = segment.find(hash, address) {
+                let before = std::mem::replace(&mut segment.buckets[bucket].blocks[way], packed);
                 return Some(before.into());
             }
             let has_room = segment.n_used < MAX_USED;
@@ -274,7 +147,7 @@ impl LiveBlocks {
         before
     }
 
-    /// Divides a segment by the next bit of the hash. False if it may not be divided further.
+    /// Splits a segment by the next bit of the hash. Returns false if it may not be split further.
     #[cold]
     fn split(&mut self, number: usize) -> bool {
         let depth = self.segments[number].depth;
@@ -303,20 +176,20 @@ impl LiveBlocks {
             }
         }
         let free_bits = self.depth - depth - 1;
-        for (place, segment) in self.directory.iter_mut().enumerate() {
-            if *segment as usize == number && (place >> free_bits) & 1 == 1 {
+        for (index, segment) in self.directory.iter_mut().enumerate() {
+            if *segment as usize == number && (index >> free_bits) & 1 == 1 {
                 *segment = added as u32;
             }
         }
         true
     }
 
-    /// Takes a block out.
+    /// Removes a block.
     #[inline]
     pub fn remove(&mut self, address: u64) -> Option<Block> {
         let hash = hash(address);
         let number = self.segment_of(hash);
-        // Without its top byte a wild address could be taken for another, or for an empty place.
+        // Without its top byte, an impossible address could equal another one, or the mark of an empty way.
         if address != 0 && address < ONE_PAST {
             if let Some(packed) = self.segments[number].take(hash, address) {
                 return Some(packed.into());
@@ -332,14 +205,14 @@ impl LiveBlocks {
         if address != 0 && address < ONE_PAST {
             let hash = hash(address);
             let segment = &self.segments[self.segment_of(hash)];
-            if let Some((place, way)) = segment.find(hash, address) {
-                return Some(segment.buckets[place].blocks[way].into());
+            if let Some((bucket, way)) = segment.find(hash, address) {
+                return Some(segment.buckets[bucket].blocks[way].into());
             }
         }
         self.misfits.get(&address).copied()
     }
 
-    /// The addresses of all blocks, in order.
+    /// Returns the addresses of all blocks, ascending.
     fn addresses(&self) -> Vec<u64> {
         let n_used: usize = self.segments.iter().map(|one| one.n_used as usize).sum();
         let mut addresses = Vec::with_capacity(n_used + self.misfits.len());
@@ -352,18 +225,18 @@ impl LiveBlocks {
         addresses
     }
 
-    /// Ordered by address, because neighbours are alike and what is alike takes little room. Only the addresses are
-    /// sorted: the memory of whole blocks, all at once, would be as much as the table's own.
+    /// Writes all blocks, ordered by address, because neighbours are similar and their differences are small. Only the
+    /// addresses are sorted: sorting whole blocks would need as much memory as the table.
     pub fn write(&self, out: &mut Encoder) {
         let addresses = self.addresses();
         out.number(addresses.len() as u64);
         out.reserve(addresses.len() * USUAL_BYTES);
-        let mut previous = Placed::default();
+        let mut previous = AddressedBlock::default();
         for batch in addresses.chunks(BATCH) {
             black_box(batch.iter().fold(0, |sum, &at| sum ^ self.touch(at)));
             for &address in batch {
                 let block = self.get(address).unwrap_or(previous.block);
-                let next = Placed { address, block };
+                let next = AddressedBlock { address, block };
                 previous.write_next(&next, out);
                 previous = next;
             }
@@ -372,7 +245,7 @@ impl LiveBlocks {
 
     pub fn read(input: &mut Decoder, n_sites: usize) -> Option<LiveBlocks> {
         let mut blocks = LiveBlocks::new();
-        let mut previous = Placed::default();
+        let mut previous = AddressedBlock::default();
         let mut n_left = input.length(3)?;
         let mut batch = Vec::with_capacity(BATCH);
         while n_left > 0 {
@@ -382,7 +255,7 @@ impl LiveBlocks {
                 batch.push(previous);
             }
             n_left -= batch.len();
-            let touch = |sum: u64, placed: &Placed| sum ^ blocks.touch(placed.address);
+            let touch = |sum: u64, placed: &AddressedBlock| sum ^ blocks.touch(placed.address);
             black_box(batch.iter().fold(0, touch));
             for placed in &batch {
                 blocks.insert(placed.address, placed.block);
@@ -453,18 +326,18 @@ mod tests {
     }
 
     #[test]
-    fn segment_that_may_not_split_keeps_its_surplus_findable() {
+    fn surplus_of_a_segment_that_may_not_split_is_still_found() {
         // As if crafted addresses had driven the directory to its bound: 64 entries for a single segment.
         let mut table = LiveBlocks::new();
         table.directory = vec![0; MAX_DIRECTORY_EXCESS];
         table.depth = MAX_DIRECTORY_EXCESS.ilog2();
         table.segments[0].depth = table.depth;
         let block = |n: u64| Block { size: n, site: 1 };
-        for n in 1..=2 * (N_BUCKETS * WAYS) as u64 {
+        for n in 1..=2 * (N_BUCKETS * segment::WAYS) as u64 {
             assert_eq!(table.insert(n << 20, block(n)), None);
         }
         assert_eq!(table.directory.len(), MAX_DIRECTORY_EXCESS);
-        for n in 1..=2 * (N_BUCKETS * WAYS) as u64 {
+        for n in 1..=2 * (N_BUCKETS * segment::WAYS) as u64 {
             assert_eq!(table.remove(n << 20), Some(block(n)));
         }
     }

@@ -7,14 +7,16 @@
 //! Absent here, on purpose: interpreters (the walk knows those), answers (the analysis has them), and trust in a file.
 
 mod column;
+mod error;
 pub mod label;
 mod names;
 pub mod read;
 pub mod write;
 
+pub use error::{HeapError, HeapFailure};
 pub use label::{EdgeType, Label};
 pub use names::Names;
-pub use read::{HeapError, HeapFailure, is_heap_file};
+pub use read::is_heap_file;
 pub use write::write_heap;
 
 /// No object: for "has none" where a number of an object is expected.

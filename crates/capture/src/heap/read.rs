@@ -1,12 +1,12 @@
-//! Bytes become a snapshot, or one sentence says why not. Nothing that a file says is trusted: every number is checked
-//! before a snapshot is given out, so that whoever has one may use its numbers as places.
+//! Reads a snapshot from bytes. Every number is checked before the snapshot is returned, so that callers may use its
+//! numbers as indices.
 
-use std::fmt;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::io::{BufReader, Read};
+use std::path::Path;
 
-use super::column::{BlockError, BlockReader, tag};
+use super::column::{BlockReader, tag};
+use super::error::{HeapError, HeapFailure};
 use super::write::{MAGIC, MAX_FIELDS_LEN, PREFIX_LEN, VERSION, field};
 use super::{
     AllocationFrame, AllocationStacks, HeapHeader, HeapSnapshot, Label, MAX_OBJECTS, NO_OBJECT,
@@ -14,102 +14,7 @@ use super::{
 };
 use crate::wire::{Reader, checksum};
 
-/// A file that is no readable snapshot.
-#[derive(Debug)]
-pub struct HeapError {
-    pub path: PathBuf,
-    pub reason: HeapFailure,
-}
-
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum HeapFailure {
-    NotFound,
-    Directory,
-    Unreadable(io::Error),
-    Empty,
-    /// A capture of ours.
-    Recording,
-    Foreign,
-    /// The format's version in the file.
-    Newer(u32),
-    /// The file ends before its end.
-    Cut,
-    /// What is in the file cannot be; the part in which it was noticed.
-    Damaged(&'static str),
-}
-
-impl fmt::Display for HeapError {
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        let path = self.path.display();
-        match &self.reason {
-            HeapFailure::NotFound => write!(
-                out,
-                "there is no file {path}: check the name and the folder"
-            ),
-            HeapFailure::Directory => write!(
-                out,
-                "{path} is a folder: name one of the heap snapshots in it"
-            ),
-            HeapFailure::Unreadable(error) => {
-                write!(
-                    out,
-                    "{path} cannot be read ({error}): check who may read it"
-                )
-            }
-            HeapFailure::Empty => write!(
-                out,
-                "{path} is empty: the program ended before the snapshot was written, so take it again"
-            ),
-            HeapFailure::Recording => write!(
-                out,
-                "{path} is a recording, not a heap snapshot: ask `heaptide stats` about it, or take a snapshot with `heaptide heap take`"
-            ),
-            HeapFailure::Foreign => write!(
-                out,
-                "{path} is not a heap snapshot of Heaptide: name a file that `heaptide heap take` has written"
-            ),
-            HeapFailure::Newer(version) => write!(
-                out,
-                "{path} was written by a later Heaptide (heap format {version}): open it with that release or a newer one"
-            ),
-            HeapFailure::Cut => write!(
-                out,
-                "{path} ends in the middle of the snapshot: it was cut short while it was written or copied, so take it again"
-            ),
-            HeapFailure::Damaged(part) => {
-                write!(
-                    out,
-                    "{path} is damaged ({part}): copy it again, or take the snapshot again"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for HeapError {}
-
-impl From<io::Error> for HeapFailure {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::NotFound => HeapFailure::NotFound,
-            io::ErrorKind::IsADirectory => HeapFailure::Directory,
-            _ => HeapFailure::Unreadable(error),
-        }
-    }
-}
-
-impl From<BlockError> for HeapFailure {
-    fn from(error: BlockError) -> Self {
-        match error {
-            BlockError::Cut => HeapFailure::Cut,
-            BlockError::Damaged => HeapFailure::Damaged("a block"),
-            BlockError::Unreadable(error) => error.into(),
-        }
-    }
-}
-
-/// Whether a file that begins with these bytes is a heap snapshot.
+/// Returns whether a file that begins with these bytes is a heap snapshot.
 pub fn is_heap_file(first_bytes: &[u8]) -> bool {
     first_bytes.starts_with(&MAGIC)
 }
@@ -149,7 +54,7 @@ impl HeapSnapshot {
     }
 }
 
-/// The fields' bytes and the format's version.
+/// Returns the bytes of the header's fields, and the version of the format.
 fn header_fields(from: &mut impl Read) -> Result<(Vec<u8>, u32), HeapFailure> {
     let mut prefix = Vec::with_capacity(PREFIX_LEN);
     from.take(PREFIX_LEN as u64).read_to_end(&mut prefix)?;
@@ -186,7 +91,7 @@ fn header_fields(from: &mut impl Read) -> Result<(Vec<u8>, u32), HeapFailure> {
     Ok((fields, version))
 }
 
-/// A snapshot while blocks come in, and what the next entry of each column builds on.
+/// A snapshot while its blocks are read, and the previous entry of each delta-encoded column.
 #[derive(Default)]
 struct Reading {
     snapshot: HeapSnapshot,
@@ -463,7 +368,7 @@ fn lossy(content: &[u8]) -> String {
     String::from_utf8_lossy(content).into_owned()
 }
 
-/// The header alone, for listing snapshots without reading them.
+/// Reads the header alone, for listing snapshots.
 pub fn read_header(mut from: impl Read) -> Result<HeapHeader, HeapFailure> {
     let (fields, _) = header_fields(&mut from)?;
     let mut reading = Reading::default();

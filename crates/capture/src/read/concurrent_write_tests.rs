@@ -44,7 +44,7 @@ fn payload(n_events: u64) -> Vec<u8> {
     bytes
 }
 
-/// An extent whose slots were never used, at the beginning of what is searched.
+/// An extent whose slots were never used, at the beginning of the scanned bytes.
 fn empty_slots() -> Vec<u8> {
     let head = ExtentHead {
         area_len: (SLOTS_OFFSET + N_SLOTS * SLOT_LEN) as u64,
@@ -77,8 +77,8 @@ fn append_block(bytes: &mut Vec<u8>, number: u32) {
     bytes.extend_from_slice(Packer::new().block(head, &payload(FULL)));
 }
 
-/// What is found: numbers, places and events of the chunks. `change` happens before a slot is looked at; it is told which
-/// one, and for the how manieth time.
+/// Scans the file; returns number, container and event count of each chunk. `change` runs before each read of a slot and
+/// receives the slot and how often it was read, this time included.
 fn found(bytes: Vec<u8>, change: fn(slot: usize, time: u32, &mut Vec<u8>)) -> Vec<Found> {
     let mut times = [0; N_SLOTS];
     let source = Source::Changing(Changing::new(bytes, move |offset, bytes| {
@@ -102,7 +102,7 @@ fn found(bytes: Vec<u8>, change: fn(slot: usize, time: u32, &mut Vec<u8>)) -> Ve
 }
 
 #[test]
-fn slot_that_was_filled_up_before_the_next_one_was_looked_at_is_found_full() {
+fn slot_filled_before_the_next_one_is_read_is_found_full() {
     let mut bytes = empty_slots();
     fill(&mut bytes, 0, 0, 5);
     let chunks = found(bytes, |slot, time, bytes| {
@@ -118,7 +118,7 @@ fn slot_that_was_filled_up_before_the_next_one_was_looked_at_is_found_full() {
 }
 
 #[test]
-fn slot_that_was_begun_and_filled_up_before_the_next_one_was_looked_at_is_found() {
+fn slot_begun_and_filled_before_the_next_one_is_read_is_found() {
     let chunks = found(empty_slots(), |slot, time, bytes| {
         if (slot, time) == (1, 1) {
             fill(bytes, 0, 0, FULL);
@@ -132,7 +132,7 @@ fn slot_that_was_begun_and_filled_up_before_the_next_one_was_looked_at_is_found(
 }
 
 #[test]
-fn slot_that_is_emptied_before_it_is_looked_at_again_is_found_as_a_block() {
+fn slot_emptied_before_it_is_read_again_is_found_as_a_block() {
     let mut bytes = empty_slots();
     fill(&mut bytes, 0, 0, 5);
     let chunks = found(bytes, |slot, time, bytes| match (slot, time) {

@@ -1,17 +1,17 @@
-//! Finding the chunks of a capture: from area to area, looking at heads only.
+//! Finds the chunks of a capture by reading the heads of its areas.
 //!
-//! Where no intact area begins, the search goes on in steps of eight bytes until one does. What the search passes over is
-//! damage, with one reservation: a program that is killed, or still running, leaves a block unfinished whose chunk is
-//! still in its slot. Such places are kept as *doubts* until all chunks are known.
+//! Where no intact area begins, the scan searches in steps of eight bytes for the next one. Skipped bytes are damage, with
+//! one exception: a program that is killed, or still running, leaves an unfinished block whose chunk is still in its slot.
+//! Such cases are kept as *doubts* until all chunks are known.
 //!
-//! A running program may fill one slot and go on in the next while the search is between the two. What is found would then
-//! lack the end of a chunk whose successor it has, so in such a case the slots are looked at a second time.
+//! A running program may fill one slot and continue in the next while the scan is between the two. The result would then
+//! contain a chunk but lack the end of its predecessor, so the scan reads the slots a second time in this case.
 
 use std::collections::HashMap;
 
 use crate::area::{
-    AREA_ALIGN, BLOCK_MAGIC, BlockHead, CHECKPOINT_STREAM, ChunkHead, EXTENT_MAGIC, ExtentHead,
-    PADDING_MAGIC, PaddingHead, REGISTRY_STREAM, SLOT_MAGIC, SlotHead, align_up,
+    AREA_ALIGN, Area, BLOCK_MAGIC, BlockHead, CHECKPOINT_STREAM, ChunkHead, EXTENT_MAGIC,
+    ExtentHead, PADDING_MAGIC, PaddingHead, REGISTRY_STREAM, SLOT_MAGIC, SlotHead, align_up,
 };
 use crate::damage::{Damage, DamageCategory};
 use crate::decode::{DecodedChunk, OpAction};
@@ -22,31 +22,31 @@ use super::{ChunkRef, Container, MAX_CHUNK_LEN};
 
 /// Heads are read through windows of this size: small, because a block lies between two heads.
 const HEADS_WINDOW: usize = 4096;
-/// Where every word is looked at.
+/// Window of the search, which reads every word.
 const SEARCH_WINDOW: usize = 1 << 18;
-/// A slot that a running program refills during each of so many attempts to read it is left to its blocks.
+/// After this many attempts to read a slot that a running program keeps refilling, only its blocks are used.
 const MAX_SLOT_ATTEMPTS: usize = 8;
 
-/// What was found in the file.
+/// The result of a scan.
 #[derive(Default)]
 pub(super) struct Scan {
     /// In the order of the file; the same chunk may be there several times.
     pub(super) chunks: Vec<ChunkRef>,
     pub(super) damage: Vec<Damage>,
     pub(super) doubts: Vec<Doubt>,
-    /// All before this is settled; what a running program adds to the file later, it adds behind.
+    /// Everything before this offset is final; a running program appends after it.
     pub(super) settled_to: u64,
-    /// The slots of these change while a program runs.
+    /// Their slots change while a program runs.
     pub(super) extents: Vec<(u64, ExtentHead)>,
 }
 
-/// Damage, unless what stood there is elsewhere.
+/// Damage, unless the chunk is elsewhere in the file.
 pub(super) struct Doubt {
     pub(super) damage: Damage,
     pub(super) unless: Unless,
 }
 
-/// What clears a doubt. Chunks are named by stream and number.
+/// The condition under which a doubt is not damage. Chunks are identified by stream and number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unless {
     /// This chunk is in the file.
@@ -57,49 +57,14 @@ pub(super) enum Unless {
     AnyInSlot,
 }
 
-/// An intact area's head.
-pub(super) enum Area {
-    Block(BlockHead),
-    Extent(ExtentHead),
-    Padding(PaddingHead),
-}
-
-impl Area {
-    /// The longest head of an area.
-    pub(super) const MAX_HEAD_LEN: usize = BlockHead::LEN;
-
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Area> {
-        match u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?) {
-            BLOCK_MAGIC => BlockHead::from_bytes(bytes).map(Area::Block),
-            EXTENT_MAGIC => ExtentHead::from_bytes(bytes)
-                .filter(|head| head.area_len >= ExtentHead::LEN as u64)
-                .map(Area::Extent),
-            PADDING_MAGIC => PaddingHead::from_bytes(bytes).map(Area::Padding),
-            _ => None,
-        }
-    }
-
-    /// Where the area behind this one begins.
-    pub(super) fn end(&self, offset: u64) -> u64 {
-        let len = match self {
-            Area::Block(head) => head.area_len(),
-            Area::Extent(head) => head.area_len,
-            Area::Padding(head) => head.area_len,
-        };
-        let end = offset.saturating_add(len);
-        // A length near the largest number cannot be rounded up; it leads behind the end of the file either way.
-        align_up(end.min(u64::MAX - AREA_ALIGN), AREA_ALIGN)
-    }
-}
-
 impl Scan {
     /// Scans from `start`, the end of the header, to the end of the file.
     pub(super) fn run(source: &Source, start: u64) -> Scan {
         Scan::resume(source, start, &[])
     }
 
-    /// Scans what came behind `start`, and the slots of `extents`, which lie before it. Slots come first: a chunk is in
-    /// its slot until it is whole in a block, so that one of the two is seen.
+    /// Scans the areas from `start` on, and the slots of `extents`, which precede it. Slots are read first: a chunk stays
+    /// in its slot until its block is complete, so that the scan sees one of the two.
     pub(super) fn resume(source: &Source, start: u64, extents: &[(u64, ExtentHead)]) -> Scan {
         let mut scanner = Scanner {
             source,
@@ -116,7 +81,7 @@ impl Scan {
         }
         let end = scanner.run(start);
         if scanner.was_overtaken(extents.is_empty()) {
-            scanner.look_again(end, extents);
+            scanner.rescan(end, extents);
         }
         scanner.found
     }
@@ -127,14 +92,14 @@ struct Scanner<'a> {
     heads: Window<'a>,
     file_len: u64,
     found: Scan,
-    /// Bytes of slots that were found without their extents.
+    /// Bytes in slots that were found without their extents.
     n_recovered: u64,
-    /// For what is decoded only to be counted.
+    /// Reused for chunks that are decoded only to count their events.
     scratch: DecodedChunk,
 }
 
 impl Scanner<'_> {
-    /// Returns where it came to an end.
+    /// Scans the areas from `start` on. Returns the offset at which it stopped.
     fn run(&mut self, start: u64) -> u64 {
         let mut offset = start;
         while self.reaches(offset + 1) {
@@ -160,8 +125,8 @@ impl Scanner<'_> {
         offset
     }
 
-    /// Whether a thread has gone on to another slot, so that the one before was perhaps not full yet when it was looked
-    /// at, or not even begun.
+    /// Returns whether a thread continued in another slot during the scan: the previous slot may have been read before it
+    /// was full, or before it was begun.
     fn was_overtaken(&self, is_from_start: bool) -> bool {
         let chunks = self.found.chunks.iter();
         let mut numbers: Vec<_> = chunks
@@ -181,9 +146,9 @@ impl Scanner<'_> {
         })
     }
 
-    /// Looks at the slots once more, and at what came behind `end`. All chunks before one that was found are complete now,
-    /// in their slots or in blocks. Chunks in slots that were begun later are left out: the same could be true of them.
-    fn look_again(&mut self, end: u64, extents: &[(u64, ExtentHead)]) {
+    /// Reads the slots again, and the areas from `end` on. All predecessors of a chunk found before are complete now, in
+    /// their slots or in blocks. Chunks begun later are left out: their predecessors may be incomplete.
+    fn rescan(&mut self, end: u64, extents: &[(u64, ExtentHead)]) {
         let mut last: HashMap<u32, u32> = HashMap::new();
         for ChunkHead { stream, number, .. } in self.found.chunks.iter().map(|chunk| chunk.head) {
             let last = last.entry(stream).or_default();
@@ -195,7 +160,7 @@ impl Scanner<'_> {
         for (offset, head) in extents.iter().chain(&known) {
             self.take_slots(*offset, head);
         }
-        // What is wrong with them was noted the first time.
+        // The first scan noted their damage.
         self.found.damage.truncate(notes.0);
         self.found.doubts.truncate(notes.1);
         self.found.damage.retain(|damage| damage.offset < end);
@@ -209,7 +174,7 @@ impl Scanner<'_> {
         });
     }
 
-    /// Whether the file has all bytes before `end`. It may have grown since the last look.
+    /// Returns whether the file has all bytes before `end`. It may have grown since the last check.
     fn reaches(&mut self, end: u64) -> bool {
         if end > self.file_len {
             self.file_len = self.source.len().unwrap_or(0).max(self.file_len);
@@ -270,8 +235,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Takes a slot whose extent is unknown, and with it the slot's length. Slots that overlap, because what they say
-    /// is wrong, are taken only until they have as many bytes together as the file, lest a small file take forever.
+    /// Takes a slot of unknown length, because its extent is unknown. Slots with invalid heads may overlap; they are taken
+    /// only until their sum exceeds the file's length, so that a small file cannot take forever.
     fn recover_slot(&mut self, offset: u64) {
         if self.n_recovered > self.file_len {
             return;
@@ -282,7 +247,7 @@ impl Scanner<'_> {
         self.n_recovered += taken.map(|chunk| u64::from(chunk.raw_len)).sum::<u64>();
     }
 
-    /// False if what is there cannot be a slot.
+    /// Returns false if the bytes cannot be a slot.
     fn take_slot(&mut self, offset: u64, slot_len: u64) -> bool {
         for _ in 0..MAX_SLOT_ATTEMPTS {
             let mut bytes = [0; SlotHead::LEN];
@@ -308,7 +273,7 @@ impl Scanner<'_> {
                 return false;
             };
             if !holds_chunk(self.source, offset, &head) {
-                // Emptied into a block meanwhile, and perhaps filled anew.
+                // Meanwhile emptied into a block, and perhaps filled again.
                 continue;
             }
             let stream = head.chunk.stream;
@@ -335,7 +300,7 @@ impl Scanner<'_> {
         true
     }
 
-    /// Whether the file ends in the middle of the head that begins here.
+    /// Returns whether the file ends in the middle of the head at `offset`.
     fn is_cut_head(&mut self, offset: u64) -> bool {
         let bytes = self.heads.get(offset, Area::MAX_HEAD_LEN);
         if bytes.len() >= Area::MAX_HEAD_LEN {
@@ -365,8 +330,8 @@ impl Scanner<'_> {
         false
     }
 
-    /// Searches for the next intact area behind the broken one at `broken`, and notes what lies between. Slots in
-    /// between are taken: their extent's head is what is broken.
+    /// Searches for the next intact area after the broken one at `broken`, and notes the bytes between them. Slots in
+    /// between are taken: the head of their extent is broken.
     fn search(&mut self, broken: u64) -> Option<u64> {
         let mut window = Window::new(self.source, SEARCH_WINDOW);
         let mut offset = broken;
@@ -377,7 +342,7 @@ impl Scanner<'_> {
                 break None;
             }
             match next_magic(bytes, &mut only_zeros) {
-                // Rounded, because the file may go on where it ended a moment ago.
+                // Rounded, because the file may grow where it ended a moment ago.
                 None => offset += align_up(bytes.len() as u64, AREA_ALIGN),
                 Some((skipped, magic)) => {
                     offset += skipped as u64;
@@ -396,11 +361,11 @@ impl Scanner<'_> {
         };
         let end = found.unwrap_or(offset).min(self.file_len);
         match (only_zeros, found) {
-            // Room that was never written to.
+            // Bytes that were never written.
             (true, None) => {}
-            // Too little room for anything but the gap that is left for a moment while blocks are moved together.
+            // Too short for an area: a gap that exists for a moment while the file is compacted.
             (_, Some(next)) if next - broken < PaddingHead::LEN as u64 => {}
-            // Room for a block that was not written any more, if its chunk is still in a slot.
+            // Reserved for a block that was never written, if its chunk is still in a slot.
             (true, Some(_)) => self.doubt(
                 broken,
                 DamageCategory::Unreadable { end },
@@ -412,7 +377,7 @@ impl Scanner<'_> {
     }
 }
 
-/// The first word that is the magic of an area or a slot, and how many bytes stand before it.
+/// Returns the first word that is the magic number of an area or a slot, with its offset.
 fn next_magic(bytes: &[u8], only_zeros: &mut bool) -> Option<(usize, u64)> {
     for (index, word) in bytes.chunks(8).enumerate() {
         let mut padded = [0; 8];
@@ -432,7 +397,7 @@ fn next_magic(bytes: &[u8], only_zeros: &mut bool) -> Option<(usize, u64)> {
     None
 }
 
-/// Whether the slot still holds, now, the chunk that it held when `head` was read, and no less of it.
+/// Returns whether the slot still holds the chunk that it held when `head` was read.
 pub(super) fn holds_chunk(source: &Source, slot: u64, head: &SlotHead) -> bool {
     let mut bytes = [0; SlotHead::LEN];
     matches!(source.read_at(slot, &mut bytes), Ok(SlotHead::LEN))
@@ -441,7 +406,7 @@ pub(super) fn holds_chunk(source: &Source, slot: u64, head: &SlotHead) -> bool {
         })
 }
 
-/// Allocations and releases in a slot, and the sequence number behind its last record. A block's head has both.
+/// Counts the events in a slot; returns the count and the last sequence number. A block's head has both.
 fn count_events(head: &SlotHead, payload: &[u8], scratch: &mut DecodedChunk) -> (u32, u64) {
     if head.chunk.stream == REGISTRY_STREAM {
         return (0, head.chunk.sequence);
