@@ -1,7 +1,7 @@
-//! How many events a second one core decodes: `cargo run --release -p heaptide-tally --example decode_rate`.
+//! Events per second that one core decodes: `cargo run --release -p heaptide-tally --example decode_rate`.
 //!
-//! The streams imitate what programs do: blocks that are freed and handed out again, stacks whose innermost frames
-//! change, now and then a time record. The best of many rounds is printed, because the machine is rarely idle.
+//! The streams imitate programs: blocks that are freed and allocated again, stacks whose innermost frames change, and an
+//! occasional time record. The best of many rounds is printed, because the machine is rarely idle.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use heaptide_capture::{Allocator, Capture, DecodedChunk, Frame, Header, Packer, 
 use heaptide_tally::replay;
 
 const PAYLOAD_LEN: usize = 65_536 - 64;
-/// So many that no branch predictor learns them by heart.
+/// Too many for a branch predictor to learn.
 const N_CHUNKS: u32 = 64;
 
 /// A small generator, so that every run decodes the same bytes.
@@ -56,8 +56,7 @@ fn loop_stream() -> Vec<Chunk> {
     })
 }
 
-/// A job that does the same few hundred things over and over, with an allocator that hands out what was freed last:
-/// what most captures are made of.
+/// A program that repeats a few hundred steps, with an allocator that returns the block freed last, as in most captures.
 fn job_stream() -> Vec<Chunk> {
     #[derive(Clone, Copy)]
     enum Step {
@@ -173,7 +172,7 @@ fn measure(name: &str, chunks: &[Chunk]) {
     let mut chunk = DecodedChunk::new();
     let mut raw = Vec::new();
     let mut n_stacks = 0;
-    // Of each chunk the best round counts: others use the machine too.
+    // The best round of each chunk counts: other programs use the machine too.
     let mut decoding = vec![f64::MAX; capture.chunks.len()];
     let mut unpacking = decoding.clone();
     let mut replaying = f64::MAX;

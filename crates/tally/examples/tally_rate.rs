@@ -1,4 +1,4 @@
-//! How fast a tally takes events, without reading a file: churn in a small heap, and a heap of 3 million blocks.
+//! Events per second that a tally processes, without reading a file: churn in a small heap, and a heap of 3 million blocks.
 //! `cargo run --release -p heaptide-tally --example tally_rate`
 
 use std::time::Instant;

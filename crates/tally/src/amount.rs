@@ -1,7 +1,7 @@
-//! How much something is: bytes, a count, and — in a sampled capture — how uncertain the bytes are.
+//! Amounts of memory: bytes, a count, and the uncertainty of the bytes in a sampled capture.
 //!
 //! Every sum in a tally goes up and down by the same amounts, so amounts are whole numbers throughout: what was added
-//! can be taken away again without a rest, in sampled captures too. There the fractions are fixed-point numbers.
+//! can be subtracted again without a remainder. In sampled captures, fractions are fixed-point numbers.
 
 use std::ops::{AddAssign, SubAssign};
 
@@ -36,7 +36,7 @@ impl SubAssign for Raw {
 pub struct Amount {
     pub bytes: u64,
     pub count: u64,
-    /// Of `bytes`, in square bytes; 0 where every allocation was recorded.
+    /// Variance of `bytes`, in square bytes; 0 if every allocation was recorded.
     pub variance: f64,
 }
 
@@ -49,7 +49,7 @@ impl AddAssign for Amount {
 }
 
 impl Amount {
-    /// Half the width of the 95 % interval around `bytes`.
+    /// Returns half the width of the 95 % interval around `bytes`.
     pub fn error_bytes(&self) -> f64 {
         1.96 * self.variance.sqrt()
     }
@@ -58,10 +58,10 @@ impl Amount {
 const COUNT_SHIFT: u32 = 16;
 const VARIANCE_SHIFT: u32 = 24;
 
-/// What one recorded block stands for.
+/// The amount that one recorded block represents.
 ///
 /// Exact: itself. Sampled every `mean` bytes: a block of `size` is recorded with probability p = 1 − e^(−size/mean), so
-/// it stands for 1/p blocks; the bytes it adds to an unbiased estimate have the variance size² (1 − p) / p².
+/// it represents 1/p blocks; the bytes it adds to an unbiased estimate have the variance size² (1 − p) / p².
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weigher {
     mean: u64,
@@ -102,7 +102,7 @@ impl Weigher {
         }
     }
 
-    /// How many blocks of this size one recorded block stands for.
+    /// Returns how many blocks of this size one recorded block represents.
     pub fn weight(&self, size: f64) -> f64 {
         if self.mean == 0 {
             return 1.0;
@@ -111,7 +111,7 @@ impl Weigher {
         -1.0 / f64::exp_m1(-size.max(1.0) / self.mean as f64)
     }
 
-    /// What `length` bytes of a block of `size` stand for, without its count.
+    /// Returns the amount that `length` bytes of a block of `size` represent, without its count.
     pub fn weigh_part(&self, size: u64, length: u64) -> Raw {
         let whole = self.weigh(size);
         let share = |amount: u64| {
@@ -125,7 +125,7 @@ impl Weigher {
         }
     }
 
-    /// How many blocks an amount stands for.
+    /// Returns how many blocks an amount represents.
     #[inline(always)]
     pub fn blocks(&self, raw: Raw) -> u64 {
         if self.mean == 0 {
@@ -134,7 +134,7 @@ impl Weigher {
         raw.count.saturating_add(1 << (COUNT_SHIFT - 1)) >> COUNT_SHIFT
     }
 
-    /// The same for a count that may be taken off.
+    /// Does the same for a count that may be negative.
     pub fn finish_count(&self, count: i64) -> i64 {
         let amount = Raw {
             count: count.unsigned_abs(),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn small_sampled_block_stands_for_the_mean_and_a_big_one_for_itself() {
+    fn small_sampled_block_represents_the_mean_and_a_large_one_itself() {
         let weigher = Weigher::new(MEAN);
         let small = weigher.finish(weigher.weigh(64));
         assert_eq!(small.bytes, MEAN + 32);
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn estimate_and_error_bar_fit_a_simulated_sampling() {
-        // Draws with a fixed generator: each of 200 runs samples 20 000 blocks of mixed sizes.
+        // Uses a fixed random generator: each of 200 runs samples 20 000 blocks of mixed sizes.
         let sizes: Vec<u64> = (0..20_000).map(|n| 16 + (n % 97) * 120).collect();
         let truth: u64 = sizes.iter().sum();
         let weigher = Weigher::new(MEAN / 8);

@@ -1,18 +1,18 @@
-//! A site's blocks by the bin of time they were born in.
+//! The blocks of a site by the bin of time in which they were allocated.
 //!
-//! Nothing is noted with a block but a number; so that it says when the block was born, a site gets a new number in
-//! each bin. What was born at one site in one bin is a cohort. A cohort whose last block is gone gives its number back, so that
-//! there are never more of them than live blocks and sites together.
+//! A live block stores only a number. So that the number gives the time of allocation, a site gets a new number in each
+//! bin. The blocks of one site and one bin are a cohort. When its last block is freed, its number is reused, so that there
+//! are never more cohorts than live blocks and sites together.
 
 use crate::amount::Raw;
 use crate::lifetimes::{Lifetime, Lifetimes};
 use crate::sites::Site;
 
 const NONE: u32 = u32::MAX;
-/// Born before the first edge.
+/// The bin before the first edge.
 const EARLIER: u16 = u16::MAX;
 
-/// What is left of cohorts that are gone.
+/// Sums of cohorts that have ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Folded {
     pub total: Raw,
@@ -23,13 +23,13 @@ pub(crate) struct Folded {
 }
 
 pub(crate) struct Cohorts {
-    /// By cohort: its site, `NONE` if the number is free.
+    /// The site of each cohort; `NONE` if the number is free.
     owners: Vec<u32>,
     births: Vec<u16>,
-    /// Bytes and count that were alive at the last edge, or were born since.
+    /// Bytes and count that were live at the last edge or allocated since.
     before: Vec<(u64, u64)>,
     free: Vec<u32>,
-    /// By site: its cohort of the present bin.
+    /// The cohort of each site in the present bin.
     current: Vec<u32>,
     pub folded: Vec<Folded>,
     pub lives: Lifetimes,
@@ -38,7 +38,7 @@ pub(crate) struct Cohorts {
 }
 
 impl Cohorts {
-    /// For sites whose blocks have been counted without bins so far: each is one cohort, of the present bin.
+    /// Starts with sites that were counted without bins so far: each becomes one cohort of the present bin.
     pub fn new(edges: Vec<u64>, now: u64, n_sites: usize) -> Cohorts {
         let n_passed = edges.iter().filter(|&&edge| edge <= now).count();
         let last = edges.len().saturating_sub(2);
@@ -73,7 +73,7 @@ impl Cohorts {
         self.births[cohort as usize] == EARLIER
     }
 
-    /// The number under which blocks of a site are counted now.
+    /// Returns the number under which blocks of a site are counted now.
     pub fn of_site(&mut self, site: u32, sites: &mut Vec<Site>) -> u32 {
         let known = self.current[site as usize];
         if known != NONE {
@@ -95,13 +95,13 @@ impl Cohorts {
         cohort
     }
 
-    /// The next edge that has not been passed.
+    /// Returns the next edge.
     pub fn next_edge(&self) -> Option<u64> {
         let next = if self.bin == EARLIER { 0 } else { self.bin + 1 };
         self.lives.edges.get(usize::from(next)).copied()
     }
 
-    /// The first edge: from here on everything counts, and what was before counts only as far as it is alive at the peak.
+    /// Passes the first edge. Everything after it counts; earlier blocks count only if they are live at the peak.
     pub fn begin(&mut self, sites: &mut [Site]) {
         self.bin = 0;
         for site in sites.iter_mut() {
@@ -114,7 +114,7 @@ impl Cohorts {
         self.current.fill(NONE);
     }
 
-    /// The end of the present bin. `is_pinned`: cohorts that may get a block back.
+    /// Ends the present bin. `is_pinned` selects cohorts that may get a block back.
     pub fn pass_edge(
         &mut self,
         sites: &mut [Site],
@@ -133,7 +133,7 @@ impl Cohorts {
         }
         self.current.fill(NONE);
         self.bin += 1;
-        // Only where two whole bins become one.
+        // Only where two whole bins are merged.
         if self.bin % 2 == 0 && self.lives.is_too_long() {
             self.lives.halve();
             self.bin /= 2;
@@ -143,7 +143,7 @@ impl Cohorts {
         }
     }
 
-    /// Notes what died in the present bin.
+    /// Records the frees of the present bin.
     fn settle(&mut self, cohort: u32, site: &mut Site) {
         let at = cohort as usize;
         let (owner, birth) = (self.owners[at], self.births[at]);
@@ -165,7 +165,7 @@ impl Cohorts {
         *before = (site.live.bytes, site.live.count);
     }
 
-    /// Adds what a cohort was to what is left of its site. The cohort's share of the peak is settled.
+    /// Adds the sums of a cohort, whose share of the peak is final, to those of its site.
     fn fold(&mut self, cohort: u32, site: &Site, peak_number: u64) {
         let owner = self.owner(cohort) as usize;
         let folded = &mut self.folded[owner];
@@ -179,7 +179,7 @@ impl Cohorts {
         }
     }
 
-    /// The end: what is alive stays so. Returns for each site the sums of all its cohorts.
+    /// Ends the last bin. Returns for each site the sums of all its cohorts.
     pub fn finish(
         &mut self,
         sites: &mut [Site],

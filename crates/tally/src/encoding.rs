@@ -7,7 +7,7 @@ use heaptide_capture::wire::{Reader, push_varint, unzigzag, zigzag};
 
 use crate::amount::Raw;
 
-/// Counts beyond this come from no program, and would overflow when one more is counted.
+/// Larger counts are damage, and could overflow when counting continues.
 const MAX_COUNT: u64 = 1 << 60;
 
 /// A growing buffer. Numbers are varints.
@@ -34,7 +34,7 @@ impl Encoder {
         push_varint(&mut self.bytes, value);
     }
 
-    /// A number that is probably near a known one.
+    /// Writes a number as its difference from a known one.
     #[inline]
     pub fn difference(&mut self, value: u64, known: u64) {
         self.number(zigzag(value.wrapping_sub(known) as i64));
@@ -78,12 +78,12 @@ impl<'a> Decoder<'a> {
         u32::try_from(self.number()?).ok()
     }
 
-    /// Something that was counted one by one, and may be counted further.
+    /// Reads a count, which may be increased later.
     pub fn count(&mut self) -> Option<u64> {
         self.number().filter(|&count| count <= MAX_COUNT)
     }
 
-    /// How many elements follow, each of at least `least` bytes.
+    /// Reads how many elements follow, each of at least `least` bytes.
     pub fn length(&mut self, least: usize) -> Option<usize> {
         let length = usize::try_from(self.number()?).ok()?;
         let n_left = self.len.saturating_sub(self.input.position());

@@ -1,7 +1,7 @@
-//! A hash table that holds only positions in a vector of its owner, who keeps the keys.
+//! A hash table of positions in a vector that holds the keys.
 //!
-//! Stacks, sites, threads and sizes are all "a vector, and a way to find the element that equals this one"; with the
-//! keys outside, one small table serves them all and costs four bytes a place.
+//! Stacks, sites, threads and sizes are vectors whose elements must be found by value. With the keys outside, one small
+//! table serves them all and takes four bytes per slot.
 
 const EMPTY: u32 = u32::MAX;
 
@@ -15,33 +15,33 @@ pub(crate) fn hash(key: u64) -> u64 {
 #[derive(Default)]
 pub(crate) struct Index {
     /// A power of two long, at most three quarters full.
-    places: Vec<u32>,
+    slots: Vec<u32>,
     len: usize,
 }
 
 impl Index {
-    /// The position for which `same` holds among those stored under `hash`.
+    /// Returns the position for which `same` holds among those stored under `hash`.
     #[inline]
     pub fn find(&self, hash: u64, same: impl Fn(u32) -> bool) -> Option<u32> {
-        if self.places.is_empty() {
+        if self.slots.is_empty() {
             return None;
         }
-        let mask = self.places.len() - 1;
-        let mut place = hash as usize & mask;
+        let mask = self.slots.len() - 1;
+        let mut slot = hash as usize & mask;
         loop {
-            match self.places[place] {
+            match self.slots[slot] {
                 EMPTY => return None,
                 position if same(position) => return Some(position),
-                _ => place = (place + 1) & mask,
+                _ => slot = (slot + 1) & mask,
             }
         }
     }
 
-    /// Stores a position that `find` did not find. `hash_of` tells the hash of any stored position.
+    /// Stores a new position. `hash_of` returns the hash of any stored position.
     pub fn insert(&mut self, hash: u64, position: u32, hash_of: impl Fn(u32) -> u64) {
-        if (self.len + 1) * 4 > self.places.len() * 3 {
-            let n_places = (self.places.len() * 2).max(16);
-            let old = std::mem::replace(&mut self.places, vec![EMPTY; n_places]);
+        if (self.len + 1) * 4 > self.slots.len() * 3 {
+            let n_slots = (self.slots.len() * 2).max(16);
+            let old = std::mem::replace(&mut self.slots, vec![EMPTY; n_slots]);
             for position in old.into_iter().filter(|&position| position != EMPTY) {
                 self.put(hash_of(position), position);
             }
@@ -51,16 +51,16 @@ impl Index {
     }
 
     fn put(&mut self, hash: u64, position: u32) {
-        let mask = self.places.len() - 1;
-        let mut place = hash as usize & mask;
-        while self.places[place] != EMPTY {
-            place = (place + 1) & mask;
+        let mask = self.slots.len() - 1;
+        let mut slot = hash as usize & mask;
+        while self.slots[slot] != EMPTY {
+            slot = (slot + 1) & mask;
         }
-        self.places[place] = position;
+        self.slots[slot] = position;
     }
 
     pub fn heap_bytes(&self) -> usize {
-        self.places.capacity() * size_of::<u32>()
+        self.slots.capacity() * size_of::<u32>()
     }
 }
 

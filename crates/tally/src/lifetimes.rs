@@ -1,29 +1,29 @@
-//! When blocks were born and when they died, per site, in bins of time.
+//! When the blocks of each site were allocated and freed, in bins of time.
 //!
-//! One list answers every question about an interval whose ends are edges of bins. An entry says: at this site, so much
-//! was allocated in bin `birth` and released in bin `death`. Then, for edges `a < b`,
+//! One list answers every question about an interval whose ends are edges of bins. An entry is the amount that a
+//! site allocated in bin `birth` and that was freed in bin `death`. Then, for edges `a < b`,
 //!
 //! ```text
 //! allocated from a to b                      entries with a <= birth < b
-//! allocated from a to b and alive at b       entries with a <= birth < b <= death
+//! allocated from a to b and live at b        entries with a <= birth < b <= death
 //! ```
 //!
-//! exactly. The list is bounded: when it grows too long, each two bins become one, and what is left stays exact at the
-//! edges that are left.
+//! exactly. The list is bounded: when it grows too long, neighbouring bins are merged in pairs, and the list stays exact
+//! at the remaining edges.
 
 /// Longer lists are made shorter by halving the number of bins.
 const MAX_ENTRIES: usize = 300_000;
 const MIN_BINS: usize = 2;
 
-/// So much was allocated in one bin and released in another.
+/// The amount that was allocated in one bin and freed in another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
     /// Index of the site.
     pub site: u32,
     pub birth: u16,
-    /// The number of bins if it was alive at the end.
+    /// The number of bins if it was live at the end.
     pub death: u16,
-    /// Negative where a release was taken back in a later bin.
+    /// Negative if a free was undone in a later bin.
     pub bytes: i64,
     pub count: i64,
 }
@@ -32,7 +32,7 @@ pub struct Lifetime {
 pub struct Lifetimes {
     /// Clock units, ascending. Bin `n` reaches from edge `n` to edge `n + 1`.
     pub edges: Vec<u64>,
-    /// By site, birth and death, ascending; none twice.
+    /// By site, birth and death, ascending, without duplicates.
     pub entries: Vec<Lifetime>,
 }
 
@@ -51,7 +51,7 @@ impl Lifetimes {
         self.entries.len() > MAX_ENTRIES && self.n_bins() > MIN_BINS
     }
 
-    /// Makes one bin of each two. Of an odd number the last stays alone.
+    /// Merges bins in pairs. If their number is odd, the last one stays as it is.
     pub fn halve(&mut self) {
         let n_before = self.n_bins() as u16;
         self.edges = halved(&self.edges);
@@ -67,9 +67,9 @@ impl Lifetimes {
         self.merge();
     }
 
-    /// Puts the entries in order and makes one of those that are alike.
+    /// Sorts the entries and merges those with the same site, birth and death.
     pub fn merge(&mut self) {
-        // Site, birth and death in one number, which is compared at once.
+        // Site, birth and death in one number, to compare them at once.
         let key = |life: &Lifetime| {
             let bins = u32::from(life.birth) << 16 | u32::from(life.death);
             u64::from(life.site) << 32 | u64::from(bins)
@@ -92,7 +92,7 @@ impl Lifetimes {
     }
 }
 
-/// Every second edge, and the last.
+/// Returns every second edge, and the last.
 pub fn halved(edges: &[u64]) -> Vec<u64> {
     let mut left: Vec<u64> = edges.iter().copied().step_by(2).collect();
     if edges.len() % 2 == 0 {
@@ -115,7 +115,7 @@ mod tests {
         }
     }
 
-    /// Allocated from edge to edge, and what of it was alive at the second.
+    /// Returns the bytes allocated between two edges, and those of them that were live at the second.
     fn between(lives: &Lifetimes, from: u16, to: u16) -> (i64, i64) {
         let born = lives.entries.iter();
         let born = born.filter(|life| from <= life.birth && life.birth < to);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn halving_keeps_the_answers_at_the_edges_that_are_left() {
+    fn halving_keeps_the_sums_at_the_remaining_edges() {
         for n_bins in [4u16, 5] {
             let mut lives = Lifetimes {
                 edges: (0..=u64::from(n_bins)).map(|n| n * 10).collect(),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn release_that_was_taken_back_leaves_nothing() {
+    fn undone_free_leaves_no_entry() {
         let mut lives = Lifetimes::default();
         lives.add(life(0, 1, 50));
         lives.add(Lifetime {

@@ -1,7 +1,7 @@
 //! The events of all threads in the order in which they happened.
 //!
-//! Within a thread, events stand in order. Between threads, each *segment* (the operations between two switch records) has
-//! a number that was given once, so the next thing that happened is always the segment with the smallest number:
+//! The events of one thread are in order. Between threads, each *segment* (the operations between two switch records) has a
+//! unique number, so the next events are always those of the segment with the smallest number:
 //!
 //! ```text
 //! thread 1   |1: a a a|      |3: a a|4: a|
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A segment may continue in the next chunk of its thread; the number at that chunk's head is then the same.
-//! Memory: one decoded chunk for each thread that is in the middle of one, and a few decoded ahead; not more for more
-//! events. If threads are so many that these take too much, chunks are dropped and decoded again, part by part.
+//! Memory: one decoded chunk for each thread that is in the middle of one, and a few decoded ahead, whatever the number of
+//! events. If these take too much because there are very many threads, chunks are dropped and decoded again, part by part.
 
 mod decode_ahead;
 mod parts;
@@ -28,17 +28,17 @@ use heaptide_capture::{Capture, ChunkRef, Damage, DecodedChunk, Segment};
 use decode_ahead::Ahead;
 use parts::Parts;
 
-/// More cores than this do not help: the sink, which runs on one, is slower than so many decoders.
+/// More cores than this do not help: the sink, which runs on one, is slower than this many decoders.
 const MAX_WORKERS: usize = 4;
-/// If the chunks that threads are in the middle of take more, those needed last are dropped, and from then on decoded part by
+/// If the partly replayed chunks of all threads take more, those needed last are dropped and from then on decoded part by
 /// part. Programs with a dozen busy threads need less (a full chunk of 128 KiB takes about a megabyte and a half).
 const MAX_HELD_BYTES: usize = 20 << 20;
 
-/// Feeds every operation of the capture to `sink`, in the order in which things happened: a chunk, and which of its
-/// operations are next. Ranges of one chunk come one behind the other, with those of other threads between them, and
-/// are never empty. `on_progress` hears after each chunk how many events are done. Returns what could not be read.
+/// Passes every operation of the capture to `sink` in the order in which they happened: a chunk, and the range of its next
+/// operations. Ranges of one chunk follow each other, with those of other threads between them, and are never empty.
+/// `on_progress` receives the number of events done after each chunk. Returns what could not be read.
 ///
-/// In a bounded capture it begins behind the checkpoint.
+/// In a bounded capture it begins after the checkpoint.
 ///
 /// Chunks are decoded on other threads; `sink` and `on_progress` run on the calling one.
 pub fn replay(
@@ -52,7 +52,7 @@ pub fn replay(
     })
 }
 
-/// Like [`replay`], until the sink breaks off.
+/// Does the same as [`replay`], until the sink breaks.
 pub fn replay_until(
     capture: &Capture,
     on_progress: &mut dyn FnMut(u64),
@@ -69,7 +69,7 @@ pub fn replay_until(
     )
 }
 
-/// Like [`replay_until`], but only the segments with these numbers.
+/// Does the same as [`replay_until`] for the segments with these numbers.
 pub(crate) fn replay_numbers(
     capture: &Capture,
     wanted: RangeInclusive<u64>,
@@ -77,7 +77,7 @@ pub(crate) fn replay_numbers(
     sink: &mut impl FnMut(&DecodedChunk, Range<usize>) -> ControlFlow<()>,
 ) -> Vec<Damage> {
     let n_cores = thread::available_parallelism().map_or(1, |n| n.get());
-    // The calling thread decodes as well, when it has nothing to replay.
+    // The calling thread also decodes when it has nothing to replay.
     let n_workers = (n_cores - 1)
         .min(MAX_WORKERS)
         .min(capture.chunks.len().saturating_sub(1));
@@ -91,8 +91,8 @@ pub(crate) fn replay_numbers(
     )
 }
 
-/// Like [`replay`], but only the segments whose numbers lie between `after` and `before`, neither included, and with this many
-/// threads beside the calling one.
+/// Does the same as [`replay`] for the segments whose numbers lie between `after` and `before`, both excluded, with
+/// `n_workers` additional threads.
 pub fn replay_between(
     capture: &Capture,
     after: u64,
@@ -127,9 +127,9 @@ fn replay_with(
 ) -> Vec<Damage> {
     let ahead = Ahead::new(capture, &wanted, n_workers + 2);
     thread::scope(|scope| {
-        let _stop = ahead.stop_at_the_end();
+        let _stop = ahead.stop_guard();
         for _ in 0..n_workers {
-            // Without another thread the replay is slower, not wrong.
+            // Without this thread the replay is slower, but still right.
             let _ = thread::Builder::new()
                 .name("heaptide-decode".into())
                 .spawn_scoped(scope, || ahead.work());
@@ -144,23 +144,23 @@ fn replay_with(
     })
 }
 
-/// Whether a chunk has segments with these numbers.
+/// Returns whether a chunk may have segments with these numbers.
 fn is_wanted(chunk: &ChunkRef, wanted: &RangeInclusive<u64>) -> bool {
     chunk.last_sequence >= *wanted.start() && chunk.head.sequence <= *wanted.end()
 }
 
-/// How far one thread's stream has been replayed.
+/// The position of the replay in one thread's stream.
 struct Stream {
-    /// The chunk at which it stands, and behind its last one: indices into the capture's chunks.
+    /// The present chunk, and the end of the stream: indices into the capture's chunks.
     chunk: usize,
     end: usize,
-    /// The segment of that chunk at which it stands.
+    /// The present segment of that chunk.
     segment: usize,
     /// That segment's number.
     sequence: u64,
-    /// That chunk, once it was wanted; or the part of it in which the segment is.
+    /// That chunk, once it is needed, or the part of it that contains the segment.
     decoded: Option<DecodedChunk>,
-    /// If the chunk is decoded part by part: the rest of it.
+    /// The rest of the chunk, if it is decoded part by part.
     parts: Option<Box<Parts>>,
 }
 
@@ -170,9 +170,9 @@ struct Merge<'a> {
     wanted: RangeInclusive<u64>,
     ahead: &'a Ahead<'a>,
     streams: Vec<Stream>,
-    /// Sequence number and index of each stream that is not at its end; the smallest comes first.
+    /// Sequence number and index of each stream that is not at its end, smallest first.
     queue: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Bytes in all `decoded` together, and how many they may be.
+    /// Bytes in all `decoded`, and their limit.
     held_bytes: usize,
     max_held_bytes: usize,
     /// Operations in a part of a chunk.
@@ -226,21 +226,21 @@ impl<'a> Merge<'a> {
         merge
     }
 
-    /// The stream in which the next thing happened.
+    /// Returns the stream with the next event.
     fn next_stream(&mut self) -> Option<usize> {
         self.queue.pop().map(|Reverse((_, stream))| stream)
     }
 
-    /// Replays a stream up to where another one has its turn.
+    /// Replays a stream until another one has the next event.
     fn advance(
         &mut self,
         index: usize,
         on_progress: &mut dyn FnMut(u64),
         sink: &mut impl FnMut(&DecodedChunk, Range<usize>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let turn_of_others = self.queue.peek().map(|Reverse(next)| *next);
+        let next_of_others = self.queue.peek().map(|Reverse(next)| *next);
         let has_turn =
-            |sequence: u64| turn_of_others.is_none_or(|others| (sequence, index) < others);
+            |sequence: u64| next_of_others.is_none_or(|others| (sequence, index) < others);
         loop {
             let is_part_done = match self.chunk_of(index) {
                 None => true,
@@ -289,7 +289,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// The chunk at which a stream stands, taken out of it; `None`, and a note, if it cannot be read.
+    /// Takes the present chunk out of a stream. Returns `None` and adds a note if it cannot be read.
     fn chunk_of(&mut self, index: usize) -> Option<DecodedChunk> {
         let stream = &mut self.streams[index];
         if let Some(chunk) = stream.decoded.take() {
@@ -311,7 +311,7 @@ impl<'a> Merge<'a> {
             None => self.ahead.take(stream.chunk, &mut self.raw),
         };
         match found {
-            // Decoded again, it has as many segments as the first time, unless the file was changed meanwhile.
+            // Decoded again, it has the same number of segments, unless the file has changed.
             Ok(chunk) if stream.segment < chunk.segments.len() => Some(chunk),
             Ok(_) => None,
             Err(damage) => {
@@ -321,7 +321,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Moves a stream to the next part of its chunk; false if it has none, or none that is wanted.
+    /// Moves a stream to the next part of its chunk. Returns false if there is no wanted part.
     fn step_to_next_part(&mut self, index: usize) -> bool {
         let stream = &mut self.streams[index];
         let (Some(parts), Some(part)) = (&mut stream.parts, &mut stream.decoded) else {
@@ -348,7 +348,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// False if the stream is at its end.
+    /// Moves a stream to its next wanted chunk. Returns false at the end of the stream.
     fn step_to_next_chunk(&mut self, index: usize, on_progress: &mut dyn FnMut(u64)) -> bool {
         let stream = &mut self.streams[index];
         let reference = &self.capture.chunks[stream.chunk];
@@ -357,7 +357,7 @@ impl<'a> Merge<'a> {
                 self.damage.push(reference.wrong_record());
             }
             self.held_bytes = self.held_bytes.saturating_sub(chunk.heap_bytes());
-            self.ahead.give_back(chunk);
+            self.ahead.recycle(chunk);
         }
         if let Some(parts) = stream.parts.take() {
             self.held_bytes = self.held_bytes.saturating_sub(parts.heap_bytes());
@@ -369,7 +369,7 @@ impl<'a> Merge<'a> {
         self.is_at_wanted_chunk(index)
     }
 
-    /// Moves a stream over chunks that are not wanted, if it stands at one; false if that is its end.
+    /// Skips chunks that are not wanted. Returns false at the end of the stream.
     fn is_at_wanted_chunk(&mut self, index: usize) -> bool {
         let stream = &mut self.streams[index];
         let chunks = &self.capture.chunks[stream.chunk..stream.end];
@@ -385,7 +385,7 @@ impl<'a> Merge<'a> {
         true
     }
 
-    /// Makes room: whole chunks become parts, and if that is not enough, parts are read from the file each time.
+    /// Frees memory: whole chunks become parts, and if that is not enough, parts are read from the file each time.
     fn drop_those_needed_last(&mut self) {
         while self.held_bytes > self.max_held_bytes {
             let whole =
@@ -411,7 +411,7 @@ impl<'a> Merge<'a> {
                 let after = parts.heap_bytes();
                 self.held_bytes = (self.held_bytes + after).saturating_sub(before);
             } else {
-                // The rest cannot be dropped: no use in looking for it again before there is more.
+                // The rest cannot be dropped: do not search again before more is held.
                 self.max_held_bytes = self.held_bytes * 2;
             }
         }

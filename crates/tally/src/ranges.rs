@@ -1,7 +1,7 @@
-//! Mappings that are alive. Unlike a block of malloc, a mapping can be released in parts, and one release can cover
-//! several mappings and the space between them.
+//! Live mappings. Unlike a block of malloc, a mapping can be unmapped in parts, and one call can cover several mappings and
+//! the space between them.
 //!
-//! A mapping is counted as one block until its last piece is gone; its bytes go with each piece.
+//! A mapping counts as one block until its last piece is unmapped; its bytes decrease with each piece.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ struct Piece {
 #[derive(Clone, Copy, Debug)]
 struct Mapping {
     site: u32,
-    /// As it was asked for; a sampled mapping keeps the weight of its first size.
+    /// The requested size; a sampled mapping keeps the weight of this size.
     size: u64,
     n_pieces: u32,
-    /// What its pieces still stand for. The last piece takes all of it, so that rounding leaves nothing behind.
+    /// The amount of its remaining pieces. The last piece takes all of it, so that rounding leaves no remainder.
     left: Raw,
 }
 
-/// A piece that was released, with all that is needed to bring it back.
+/// An unmapped piece, with everything needed to restore it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Released {
     pub start: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Released {
 }
 
 impl Released {
-    /// A mapping that was released in one piece.
+    /// The piece is a whole mapping.
     pub fn is_whole(&self) -> bool {
         self.length == self.size && self.amount.count > 0
     }
@@ -44,15 +44,15 @@ impl Released {
 
 #[derive(Default)]
 pub(crate) struct Ranges {
-    /// By start; they never overlap.
+    /// By start, without overlaps.
     pieces: BTreeMap<u64, Piece>,
     mappings: BTreeMap<u64, Mapping>,
-    /// Numbers are never used again, so that a release can be undone later.
+    /// Numbers are never reused, so that an unmapping can be undone later.
     next_mapping: u64,
 }
 
 impl Ranges {
-    /// Adds a mapping where nothing is: the caller has released what was there.
+    /// Adds a mapping. The caller has removed all pieces in its range.
     pub fn insert(&mut self, start: u64, size: u64, site: u32, amount: Raw) {
         let mapping = self.next_mapping;
         self.next_mapping += 1;
@@ -67,7 +67,7 @@ impl Ranges {
         self.mappings.insert(mapping, mapping_now);
     }
 
-    /// Takes out what lies between `start` and `start + length`.
+    /// Removes the pieces between `start` and `start + length`.
     pub fn release(&mut self, start: u64, length: u64, weigher: &Weigher) -> Vec<Released> {
         let end = start.saturating_add(length);
         let mut released = Vec::new();
@@ -122,7 +122,7 @@ impl Ranges {
         released
     }
 
-    /// Brings a released piece back to where nothing is.
+    /// Restores a removed piece. Nothing may be mapped in its range.
     pub fn restore(&mut self, released: &Released) {
         let mapping = self.mappings.entry(released.mapping).or_insert(Mapping {
             site: released.site,

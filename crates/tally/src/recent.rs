@@ -1,15 +1,14 @@
-//! The last few allocations of a thread, to tell which blocks are temporary: released by the thread that allocated them
-//! after at most so many other allocations of that thread.
+//! The last allocations of a thread. A block is temporary if the thread that allocated it frees it while it is among them.
 
 #[derive(Default)]
 pub(crate) struct Recent {
-    /// A ring; 0 where a block was released already.
+    /// A ring; 0 for a block that is already freed.
     addresses: Vec<u64>,
     next: usize,
 }
 
 impl Recent {
-    /// An allocation; `n` of them are remembered.
+    /// Adds an allocation and remembers the last `n`.
     #[inline(always)]
     pub fn push(&mut self, address: u64, n: usize) {
         if self.addresses.len() != n {
@@ -23,17 +22,17 @@ impl Recent {
         }
     }
 
-    /// Its place, if this block is one of them. It is forgotten.
+    /// Removes a block; returns its position in the ring.
     #[inline(always)]
     pub fn take(&mut self, address: u64) -> Option<usize> {
-        let place = self.addresses.iter().position(|&known| known == address)?;
-        self.addresses[place] = 0;
-        Some(place)
+        let position = self.addresses.iter().position(|&known| known == address)?;
+        self.addresses[position] = 0;
+        Some(position)
     }
 
-    /// The release did not happen.
-    pub fn put_back(&mut self, place: usize, address: u64) {
-        if let Some(known) = self.addresses.get_mut(place) {
+    /// Undoes [`Recent::take`].
+    pub fn put_back(&mut self, position: usize, address: u64) {
+        if let Some(known) = self.addresses.get_mut(position) {
             *known = address;
         }
     }

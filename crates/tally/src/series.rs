@@ -1,12 +1,12 @@
-//! How large the heap was over time, in a bounded number of points.
+//! The size of the heap over time, in a bounded number of points.
 
 use crate::encoding::{Decoder, Encoder};
 
 /// Enough for any screen; each point is the highest value within its bin.
 pub const MAX_POINTS: usize = 4096;
 
-/// The highest number of bytes alive in each bin of time. Bins are equally wide; when there are too many, each two
-/// become one.
+/// The highest number of live bytes in each bin of time. Bins are equally wide; if there are too many, they are merged
+/// in pairs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeapSeries {
     /// Clock units at which the first bin begins.
@@ -27,13 +27,13 @@ impl Default for HeapSeries {
 }
 
 impl HeapSeries {
-    /// Clock units at which a bin begins.
+    /// Returns the clock units at which a bin begins.
     pub fn bin_start(&self, bin: usize) -> u64 {
         let elapsed = self.bin_units.saturating_mul(bin as u64);
         self.start_units.saturating_add(elapsed)
     }
 
-    /// Between the previous call and `time` the heap stood at `before`; at `time` it was once as high as `highest`.
+    /// Adds a time: the heap had `before` bytes from the previous call to `time`, and up to `highest` at `time`.
     pub fn add(&mut self, time: u64, before: u64, highest: u64) {
         if self.highest.is_empty() {
             self.start_units = time;
@@ -43,7 +43,7 @@ impl HeapSeries {
             self.halve();
         }
         let bin = (time / self.bin_units) as usize;
-        // A thread's clock may stand a little behind the last one seen: its events belong to the newest bin.
+        // A thread's clock may be slightly earlier than the last one seen: its events belong to the newest bin.
         let bin = bin.max(self.highest.len().saturating_sub(1));
         if bin >= self.highest.len() {
             self.highest.resize(bin + 1, before);

@@ -1,10 +1,10 @@
 //! Sums per site: a call stack, in a thread, with an allocator.
 //!
-//! The peak of the whole heap is a moment, and each site's share of it is wanted. Copying all sites at every new peak
-//! would cost far too much, so the copy is made site by site, when a site first changes after the moment: peaks are
-//! numbered, and a site whose stamp is older than the last number still stands as it stood at that peak.
+//! Reports need each site's share of the heap's peak. Copying all sites at every new peak would be far too slow, so a site
+//! is copied when it first changes after a peak: peaks are numbered, and a site with an older stamp than the last number
+//! has not changed since that peak.
 //!
-//! If times matter, a site's blocks are counted under a number for each bin of time: see `cohorts`.
+//! With bins of time, a site's blocks are counted under a separate number in each bin: see `cohorts`.
 
 use crate::amount::Raw;
 use crate::cohorts::Cohorts;
@@ -27,8 +27,8 @@ pub(crate) struct Site {
     pub peak: Raw,
     /// Number of the peak that `peak` describes.
     pub stamp: u64,
-    /// Times of all releases less times of all allocations. With the time of the end for what is alive, that is how long
-    /// all blocks together lived.
+    /// Sum of the times of all frees minus the times of all allocations. With the end time for live blocks, this is the
+    /// total lifetime of all blocks.
     pub moment: u64,
 }
 
@@ -46,18 +46,18 @@ impl Site {
 #[derive(Default)]
 pub(crate) struct Sites {
     keys: Vec<SiteKey>,
-    /// By the number under which blocks are counted: that of the site, or of its cohort.
+    /// Indexed by the number under which blocks are counted: that of the site, or of its cohort.
     sites: Vec<Site>,
     index: Index,
     /// Number of the latest peak.
     peak_number: u64,
     cohorts: Option<Box<Cohorts>>,
-    /// By site; as long as it has to be.
+    /// By site; only as long as needed.
     temporary: Vec<Raw>,
 }
 
 impl Sites {
-    /// The number under which blocks of this site are counted at present.
+    /// Returns the number under which blocks of this site are counted now.
     pub fn intern(&mut self, key: SiteKey) -> u32 {
         let site = self.number_of(key);
         match &mut self.cohorts {
@@ -83,18 +83,18 @@ impl Sites {
         at
     }
 
-    /// From now on blocks are told apart by the bin of time they are born in.
+    /// Counts blocks separately by the bin of time in which they are allocated.
     pub fn divide(&mut self, edges: Vec<u64>, now: u64) {
         let cohorts = Cohorts::new(edges, now, self.keys.len());
         self.cohorts = Some(Box::new(cohorts));
     }
 
-    /// The next edge between bins, if there is one.
+    /// Returns the next edge between bins.
     pub fn next_edge(&self) -> Option<u64> {
         self.cohorts.as_ref()?.next_edge()
     }
 
-    /// The first edge is passed.
+    /// Passes the first edge.
     pub fn begin(&mut self) {
         if let Some(cohorts) = &mut self.cohorts {
             cohorts.begin(&mut self.sites);
@@ -102,15 +102,15 @@ impl Sites {
         self.temporary.clear();
     }
 
-    /// Another edge is passed.
+    /// Passes another edge.
     pub fn pass_edge(&mut self, is_pinned: impl Fn(u32) -> bool) {
         if let Some(cohorts) = &mut self.cohorts {
             cohorts.pass_edge(&mut self.sites, self.peak_number, is_pinned);
         }
     }
 
-    /// A block of this number was released at once by the thread of `stream`. That does not count if another thread
-    /// allocated it: its address may have been one of the thread's own before.
+    /// Counts a block that the thread of `stream` freed at once. Ignores it if another thread allocated it: its address may
+    /// have belonged to an earlier block of this thread.
     pub fn add_temporary(&mut self, number: u32, stream: u32, amount: Raw) {
         if !self.counts(number, stream) {
             return;
@@ -122,7 +122,7 @@ impl Sites {
         self.temporary[site] += amount;
     }
 
-    /// The release was taken back.
+    /// Undoes the free of a temporary block.
     pub fn take_temporary(&mut self, number: u32, stream: u32, amount: Raw) {
         if self.counts(number, stream) {
             let site = self.owner(number);
@@ -132,7 +132,7 @@ impl Sites {
         }
     }
 
-    /// False for what was born before the first edge, or in another thread.
+    /// Returns false for blocks allocated before the first edge or in another thread.
     fn counts(&self, number: u32, stream: u32) -> bool {
         let cohorts = self.cohorts.as_ref();
         let is_earlier = cohorts.is_some_and(|cohorts| cohorts.is_earlier(number));
@@ -146,13 +146,13 @@ impl Sites {
         }
     }
 
-    /// The present moment is a new peak.
+    /// Marks the present moment as the latest peak.
     #[inline(always)]
     pub fn mark_peak(&mut self) {
         self.peak_number += 1;
     }
 
-    /// A site, about to be changed.
+    /// Returns a site that is about to change.
     #[inline(always)]
     pub fn change(&mut self, site: u32) -> &mut Site {
         let site = &mut self.sites[site as usize];
@@ -167,14 +167,14 @@ impl Sites {
         self.keys[self.owner(number)].allocator
     }
 
-    /// All sites and what is alive of them, if time is not divided into bins.
+    /// Returns all sites and their live amounts, if there are no bins of time.
     pub fn live(&self) -> impl Iterator<Item = (SiteKey, Raw)> + '_ {
         let sites = self.keys.iter().zip(&self.sites);
         sites.map(|(&key, site)| (key, site.live))
     }
 
-    /// All sites with their share of the latest peak settled, and what was temporary; and when their blocks lived, by
-    /// the same numbers. `blocks`: how many an amount stands for.
+    /// Returns all sites with their final share of the latest peak and their temporary amounts, and the lifetimes of their
+    /// blocks by the same numbers. `blocks` converts an amount to a number of blocks.
     pub fn finish(
         mut self,
         end_time: u64,

@@ -1,7 +1,7 @@
-//! How many allocations of each size there were.
+//! The number of allocations of each size.
 //!
-//! Small sizes have a counter each in an array. Larger ones are found by hash as long as there are not too many
-//! different ones; what comes beyond is counted in bins of about 1 % width.
+//! Small sizes have a counter each in an array. Larger ones are in a hash table while there are few
+//! different ones; the rest is counted in bins of about 1 % width.
 
 use crate::encoding::{Decoder, Encoder};
 use crate::index::{Index, hash};
@@ -15,7 +15,7 @@ pub(crate) struct SizeCounts {
     direct: Box<[u64]>,
     large: Vec<(u64, u64)>,
     index: Index,
-    /// Empty until it is needed.
+    /// Empty until needed.
     bins: Vec<u64>,
 }
 
@@ -98,7 +98,7 @@ impl SizeCounts {
         Some(sizes)
     }
 
-    /// Each size and its number of recorded allocations, smallest first.
+    /// Returns each size and its number of recorded allocations, smallest first.
     pub fn finish(self) -> Vec<(u64, u64)> {
         let direct = self.direct.iter().zip(0u64..);
         let mut counts: Vec<(u64, u64)> = direct.map(|(&n, size)| (size, n)).collect();
@@ -117,7 +117,7 @@ impl SizeCounts {
     }
 }
 
-/// Keys, which ascend, and their counts.
+/// Writes ascending keys and their counts.
 fn write_counts(counts: &[(u64, u64)], out: &mut Encoder) {
     out.number(counts.len() as u64);
     let mut previous = 0;
@@ -141,7 +141,7 @@ fn read_counts(input: &mut Decoder, mut each: impl FnMut(u64, u64) -> Option<()>
     Some(())
 }
 
-/// The octave and the six bits behind the leading one. `size` is at least [`N_DIRECT`].
+/// Returns the bin: the octave and the six bits after the leading one. `size` is at least [`N_DIRECT`].
 fn bin_of(size: u64) -> usize {
     let octave = size.ilog2();
     let within = (size >> (octave - BINS_PER_OCTAVE.ilog2())) as u32 % BINS_PER_OCTAVE;

@@ -4,12 +4,12 @@ use crate::encoding::{Decoder, Encoder};
 use crate::index::{Index, hash};
 use heaptide_capture::Frame;
 
-/// A stack's place in [`Stacks`]. Parents have smaller numbers than their children.
+/// The index of a stack in [`Stacks`]. Parents have smaller numbers than their children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(pub u32);
 
 impl StackId {
-    /// No Python frame at all.
+    /// The stack without frames.
     pub const EMPTY: StackId = StackId(0);
 }
 
@@ -39,7 +39,7 @@ impl Default for Stacks {
 }
 
 impl Stacks {
-    /// The stack of `frame` called from `parent`.
+    /// Returns the stack of `frame` called from `parent`.
     #[inline]
     pub fn intern(&mut self, parent: StackId, frame: Frame) -> StackId {
         let key = hash_of(parent, frame);
@@ -67,7 +67,7 @@ impl Stacks {
         self.stacks.get(id.0 as usize).copied()
     }
 
-    /// All but the empty stack, parents before their children.
+    /// Returns all stacks except the empty one, parents before their children.
     pub fn iter(&self) -> impl Iterator<Item = (StackId, Stack)> + '_ {
         let numbered = self.stacks.iter().enumerate().skip(1);
         numbered.map(|(at, &stack)| (StackId(at as u32), stack))
@@ -76,7 +76,7 @@ impl Stacks {
     pub(crate) fn write(&self, out: &mut Encoder) {
         out.number(self.stacks.len() as u64 - 1);
         for (id, stack) in self.iter() {
-            // Most stacks are made right after the one they are called from.
+            // Most stacks are added right after the one they are called from.
             out.number(u64::from(id.0 - stack.parent.0));
             out.number(stack.frame.code.into());
             out.number(stack.frame.instruction.into());
@@ -101,7 +101,7 @@ impl Stacks {
         Some(stacks)
     }
 
-    /// How many stacks there are, the empty one included.
+    /// Returns the number of stacks, the empty one included.
     pub fn n_stacks(&self) -> usize {
         self.stacks.len()
     }

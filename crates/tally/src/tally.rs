@@ -37,23 +37,23 @@ use crate::threads::{LastFree, Thread, Threads};
 pub use snapshot::{LiveSite, Snapshot};
 pub use sums::{SiteSums, Sums};
 
-/// Which sites are wanted: a stack and the stream of a thread.
+/// Chooses sites by their stack and the stream of their thread.
 pub type Wanted<'a> = dyn FnMut(&Stacks, StackId, u32) -> bool + 'a;
 
 /// What a tally computes in addition to sums and peak.
 #[derive(Clone, Debug, Default)]
 pub struct TallyOptions {
-    /// Clock units, ascending: edges between bins of time. Blocks are told apart by the bin they were born in and the bin
-    /// they died in. Only what happens from the first edge on and before the last is counted; what was alive at
-    /// the first is on the heap, and part of its peak. None: the whole time, undivided.
+    /// Clock units, ascending: edges between bins of time. Blocks are counted separately by the bins of their
+    /// allocation and their free. Only events between the first and the last edge count; blocks live at the first edge
+    /// are on the heap and part of its peak. Without edges, the whole time counts, undivided.
     pub edges: Vec<u64>,
-    /// A block is temporary if its thread releases it after at most so many other allocations. `None`: nobody asks.
+    /// A block is temporary if its thread frees it after at most this many other allocations. `None` disables the count.
     pub temporary: Option<u32>,
-    /// Nobody asks where: all call stacks count as one, which is cheaper.
+    /// Counts all call stacks as one, which is cheaper.
     pub without_stacks: bool,
 }
 
-/// How many operations are looked up ahead, so that their cache misses overlap.
+/// Operations that are prefetched together, so that their cache misses overlap.
 const BATCH: usize = 16;
 
 /// The state of all sums while events pass.
@@ -65,7 +65,7 @@ pub struct Tally {
     ranges: Ranges,
     sizes: SizeCounts,
     threads: Threads,
-    /// What is alive on the heap.
+    /// Live on the heap.
     now: Raw,
     peak: Raw,
     /// Clock units of `peak`.
@@ -74,33 +74,33 @@ pub struct Tally {
     files_highest: Raw,
     series: HeapSeries,
     time: u64,
-    /// Height of the heap when the clock last moved, and its highest since.
+    /// Size of the heap when the clock last advanced, and its maximum since.
     bytes_before: u64,
     bytes_highest: u64,
     n_events: u64,
     n_frees: u64,
     n_unknown_frees: u64,
     n_overlaps: u64,
-    /// False if only the peak and what is alive were given.
+    /// False if the file contained only sums of the peak and the end.
     has_totals: bool,
-    /// So many allocations of each thread are remembered; 0: nobody asks.
+    /// Number of allocations remembered per thread; 0 if temporary blocks are not counted.
     n_recent: usize,
     /// False if all call stacks count as one.
     has_stacks: bool,
     /// Clock units at which the next bin of time begins.
     next_edge: Option<u64>,
-    /// Counts the edges.
+    /// Number of edges passed.
     epoch: u16,
     /// Nothing is counted before the first edge.
     has_begun: bool,
     /// The last edge is passed.
     is_over: bool,
-    /// When every block was born: not if the tally was read from a checkpoint.
+    /// The allocation times of all live blocks are known. False after reading a checkpoint.
     knows_births: bool,
 }
 
 impl Tally {
-    /// `sample_bytes` as in the capture's header: 0 if every allocation was recorded.
+    /// Takes `sample_bytes` from the capture's header: 0 if every allocation was recorded.
     pub fn new(sample_bytes: u64) -> Tally {
         Tally {
             weigher: Weigher::new(sample_bytes),
@@ -152,7 +152,7 @@ impl Tally {
     pub fn configure(&mut self, options: TallyOptions) {
         self.n_recent = options.temporary.map_or(0, |n| n as usize + 1);
         self.has_stacks = !options.without_stacks;
-        // Of sums that were given nobody knows when they were made.
+        // Sums of a file without events have no times.
         if options.edges.is_empty() || !self.has_totals {
             return;
         }
@@ -165,12 +165,12 @@ impl Tally {
         self.is_over = self.next_edge.is_none();
     }
 
-    /// Takes some operations of a chunk. Chunks of several threads may alternate, those of one thread come in order.
+    /// Takes some operations of a chunk. Chunks of several threads may alternate; those of one thread are in order.
     pub fn apply(&mut self, chunk: &DecodedChunk, ops: Range<usize>) {
         self.apply_wanted(chunk, ops, &mut |_, _, _| true);
     }
 
-    /// The same; sizes are counted of the sites that are wanted only. All sites are on the heap, whose peak is theirs together:
+    /// Does the same, but counts sizes of wanted sites only. All sites are on the heap and determine its peak:
     /// [`Tally::finish_wanted`] chooses among them.
     pub fn apply_wanted(&mut self, chunk: &DecodedChunk, ops: Range<usize>, wanted: &mut Wanted) {
         if self.is_over || chunk.ops.get(ops.clone()).is_none_or(<[Op]>::is_empty) {
@@ -179,7 +179,7 @@ impl Tally {
         let slot = self.threads.slot(chunk.head.stream);
         let mut thread = self.threads.take(slot);
         self.threads.map_chunk(&mut thread, chunk);
-        // The clock stands still between two marks.
+        // Operations between two marks have the same time.
         let mut at = ops.start;
         let passed = |op: usize| move |mark: &TimeMark| mark.first_op as usize <= op;
         let mut next_mark = chunk.times.partition_point(passed(at));
@@ -204,7 +204,7 @@ impl Tally {
 
     fn set_time(&mut self, time: u64, thread: &Thread) {
         if time > self.time {
-            // Before the first event there is no height to note.
+            // Before the first event the heap has no size.
             if self.n_events > 0 {
                 self.note_height();
             }
@@ -229,7 +229,7 @@ impl Tally {
             self.has_begun = true;
             self.sites.begin();
             self.sizes = SizeCounts::new();
-            // The peak is looked for again, from here on.
+            // The search for the peak begins again here.
             self.peak = self.now;
             self.peak_time = edge;
             self.sites.mark_peak();
@@ -282,7 +282,8 @@ impl Tally {
         }
     }
 
-    /// A mapping of a file that the kernel resized or moved is still one: what the thread released just before tells.
+    /// Returns the operation with its real allocator. A file mapping that the kernel resized or moved is still one: the
+    /// thread has just unmapped a file mapping.
     #[inline(always)]
     fn as_seen(&self, thread: &Thread, mut op: Op) -> Op {
         if op.allocator == Allocator::Mremap as u8 {
@@ -341,7 +342,7 @@ impl Tally {
         (site, is_wanted)
     }
 
-    /// Bytes of memory that the tally holds.
+    /// Returns the bytes of memory that the tally holds.
     pub fn heap_bytes(&self) -> usize {
         self.stacks.heap_bytes()
             + self.sites.heap_bytes()

@@ -1,5 +1,5 @@
-//! What a tally remembers of each thread between its events: its previous release, which may be taken back, and the
-//! call tree of the chunk it is in, translated into the capture's.
+//! The state of each thread between its events: its previous free, which may be undone, and the call tree of its present
+//! chunk, translated to the stacks of the capture.
 
 use crate::encoding::{Decoder, Encoder};
 use crate::index::{Index, hash};
@@ -9,16 +9,16 @@ use crate::recent::Recent;
 use crate::stacks::{StackId, Stacks};
 use heaptide_capture::DecodedChunk;
 
-/// What a node of the present chunk is in the capture, and the site it was last used for.
+/// The stack of a node of the present chunk, and the site it was last used for.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeSlot {
     stack: StackId,
     pub site: u32,
-    /// 0: not used for a site yet.
+    /// 0 until the node is used for a site.
     pub allocator: u8,
-    /// Of the site.
+    /// The allocator of the site.
     pub is_wanted: bool,
-    /// The bin of time for which `site` is the number to count under.
+    /// The bin of time in which blocks are counted under `site`.
     pub epoch: u16,
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum LastFree {
     Block {
         address: u64,
         block: Block,
-        /// Its place among the recent allocations, if the block was temporary.
+        /// Its position among the recent allocations, if the block was temporary.
         place: Option<usize>,
     },
     Pieces {
@@ -49,7 +49,7 @@ pub(crate) enum LastFree {
 }
 
 impl LastFree {
-    /// The numbers of the sites, or their cohorts, that get a block back if the release is taken back.
+    /// Returns the numbers of the sites or cohorts that get a block back if the free is undone.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         let (block, pieces): (_, &[Released]) = match self {
             LastFree::Nothing => (None, &[]),
@@ -73,8 +73,8 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    /// The stack of a node of the chunk that is mapped. Stacks get their numbers when something is first allocated on
-    /// them, so that the numbers do not depend on how a thread's events lie in chunks, or on where a checkpoint cuts them.
+    /// Returns the stack of a node of the present chunk. A stack gets its number at its first allocation, so that numbers
+    /// do not depend on the boundaries of chunks or checkpoints.
     pub fn stack_of(&mut self, node: u32, chunk: &DecodedChunk, stacks: &mut Stacks) -> StackId {
         let unknown = NodeSlot::UNKNOWN.stack;
         let mut below = Vec::new();
@@ -85,7 +85,7 @@ impl Thread {
                 Some(slot) if slot.stack != unknown => break slot.stack,
                 Some(_) => below.push(at),
             }
-            // Parents stand before their children; anything else would lead round in circles.
+            // Parents precede their children; otherwise this could loop forever.
             let parent = chunk.nodes[at as usize].parent;
             at = if parent < at { parent } else { 0 };
         };
@@ -101,12 +101,12 @@ impl Thread {
 pub(crate) struct Threads {
     threads: Vec<Thread>,
     index: Index,
-    /// Translations that are not in use, for the next chunk.
+    /// Unused translations, for the next chunks.
     spare: Vec<Vec<NodeSlot>>,
 }
 
 impl Threads {
-    /// Where the thread of a stream is kept.
+    /// Returns the index of the thread of a stream.
     pub fn slot(&mut self, stream: u32) -> usize {
         let threads = &mut self.threads;
         let key = hash(stream.into());
@@ -127,7 +127,7 @@ impl Threads {
         at
     }
 
-    /// Lends a thread out, so that it can be used beside the rest of the tally.
+    /// Moves a thread out, so that it can be changed together with the rest of the tally.
     pub fn take(&mut self, slot: usize) -> Thread {
         let stream = self.threads[slot].stream;
         let lent = Thread {
@@ -141,13 +141,13 @@ impl Threads {
         self.threads[slot] = thread;
     }
 
-    /// Makes `thread.nodes` the translation of this chunk, to be filled in as nodes are asked for.
+    /// Makes `thread.nodes` the translation of this chunk, which is filled on demand.
     pub fn map_chunk(&mut self, thread: &mut Thread, chunk: &DecodedChunk) {
         let identity = Some((chunk.head.number, chunk.head.generation));
         if thread.chunk == identity && thread.nodes.len() == chunk.nodes.len() {
             return;
         }
-        // A later part of the chunk has the same nodes, and more.
+        // A later part of the chunk has the same nodes and possibly more.
         let is_further = thread.chunk == identity && thread.nodes.len() < chunk.nodes.len();
         thread.chunk = identity;
         if thread.nodes.capacity() == 0 {
@@ -162,20 +162,20 @@ impl Threads {
         }
     }
 
-    /// The chunk is done: its translation is not needed any more. Programs may have had a million threads.
+    /// Drops the translation of a finished chunk. Programs may have had a million threads.
     pub fn forget_chunk(&mut self, thread: &mut Thread) {
         thread.chunk = None;
         self.spare.push(std::mem::take(&mut thread.nodes));
     }
 
-    /// The numbers that releases may still be taken back for.
+    /// Returns the numbers for which frees may still be undone.
     pub fn may_come_back(&self) -> impl Iterator<Item = u32> + '_ {
         self.threads
             .iter()
             .flat_map(|thread| thread.last_free.numbers())
     }
 
-    /// What each thread freed last. The rest of a thread is in its chunk.
+    /// Writes the last free of each thread. The rest of a thread's state is in its chunk.
     pub fn write(&self, ranges: &Ranges, out: &mut Encoder) {
         let may_undo = |thread: &&Thread| !matches!(thread.last_free, LastFree::Nothing);
         let mut threads: Vec<&Thread> = self.threads.iter().filter(may_undo).collect();
@@ -186,7 +186,7 @@ impl Threads {
             match &thread.last_free {
                 LastFree::Nothing => {}
                 LastFree::Block { address, block, .. } => {
-                    // No block stands at 0: there it says that pieces of ranges follow.
+                    // No block is at address 0, so 0 means that pieces of ranges follow.
                     out.number(*address);
                     out.number(block.size);
                     out.number(block.site.into());
@@ -202,7 +202,7 @@ impl Threads {
         }
     }
 
-    /// The threads, and how many of them have a release that may be taken back.
+    /// Reads the threads, and how many of them have a free that may be undone.
     pub fn read(input: &mut Decoder, ranges: &Ranges, n_sites: usize) -> Option<(Threads, u64)> {
         let mut threads = Threads::default();
         let n_threads = input.length(3)?;

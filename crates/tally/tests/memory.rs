@@ -1,5 +1,5 @@
-//! The memory that a replay takes grows neither with the number of events nor much with that of threads. A binary of its own,
-//! whose tests wait for each other, because it counts every byte that the process allocates.
+//! The memory of a replay grows neither with the number of events nor much with that of threads. A separate binary, whose
+//! tests run one at a time, because it counts every byte that the process allocates.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ struct Counting;
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call is handed to the system's allocator unchanged; the counters touch no memory it manages.
+// SAFETY: every call is passed to the system's allocator unchanged; the counters touch no memory it manages.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let held = HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
@@ -39,7 +39,7 @@ const PAYLOAD_LEN: usize = 65_472;
 const N_STREAMS: u32 = 3;
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Three threads in turns, each with so many full chunks; in every chunk other stacks.
+/// Three threads that take turns, each with this many full chunks; each chunk has different stacks.
 fn capture(n_chunks: u32) -> Capture {
     let mut bytes = Header::default().to_bytes();
     bytes.resize(bytes.len().next_multiple_of(8), 0);
@@ -81,12 +81,12 @@ fn capture(n_chunks: u32) -> Capture {
     Capture::from_bytes(bytes).expect("just written")
 }
 
-/// Bytes that a replay holds at most, beyond those held before, and the events it replays.
+/// Returns the most bytes that a replay allocates, and the number of events it replays.
 fn peak_of_replay(capture: &Capture) -> (usize, usize) {
     peak_of(|n_events| replay(capture, &mut |_| {}, &mut |_, ops| *n_events += ops.len()))
 }
 
-/// The same without threads that decode ahead: how far ahead they are is chance.
+/// Does the same without threads that decode ahead, whose progress is random.
 fn peak_of_replay_alone(capture: &Capture) -> (usize, usize) {
     peak_of(|n_events| {
         replay_between(capture, 0, u64::MAX, 0, &mut |_, ops| {
@@ -103,7 +103,7 @@ fn peak_of(replay: impl FnOnce(&mut usize) -> Vec<Damage>) -> (usize, usize) {
     (PEAK.load(Ordering::Relaxed) - before, n_events)
 }
 
-/// Threads that take turns after every few events: all are in the middle of a chunk all the time.
+/// Threads that take turns after every few events: all are always in the middle of a chunk.
 fn many_threads(n_streams: u32, n_chunks: u32) -> Capture {
     const PAYLOAD_LEN: usize = 131_008;
     let mut bytes = Header::default().to_bytes();
@@ -162,12 +162,12 @@ fn memory_of_a_replay_does_not_grow_with_the_number_of_events() {
     let (small_peak, small_count) = peak_of_replay_alone(&capture(20));
     let (large_peak, large_count) = peak_of_replay_alone(&large);
     assert!(large_count > small_count * 10);
-    // A few bytes a chunk are its place in the list of what to decode next.
+    // Each chunk takes a few bytes in the list of chunks to decode.
     assert!(
         large_peak < small_peak * 3 / 2,
         "{small_peak} bytes for {small_count} events, {large_peak} for {large_count}"
     );
-    // Four threads at most, each with a chunk under its hands, and six chunks that wait for their turn.
+    // At most four threads, each decoding a chunk, and six decoded chunks.
     let (peak, count) = peak_of_replay(&large);
     assert_eq!(count, large_count);
     assert!(

@@ -1,8 +1,8 @@
 //! Decoding ahead of the replay, on other cores.
 //!
 //! The order in which the replay begins chunks is known before anything is decoded: it is the order of the sequence
-//! numbers in their heads. So workers simply go down that list, a few chunks ahead. A damaged file may make the replay
-//! want a chunk out of turn; it then decodes that chunk itself, and nobody ever waits for work that nobody has begun.
+//! numbers in their heads. So workers process that list, a few chunks ahead. A damaged file may make the replay need a
+//! chunk out of order; the replay then decodes that chunk itself, so that no thread waits for work that has not begun.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -14,10 +14,10 @@ use super::is_wanted;
 
 pub(super) type Decoded = Result<DecodedChunk, Damage>;
 
-/// Chunks decoded, or being decoded, before they are wanted.
+/// Chunks decoded, or being decoded, before they are needed.
 pub(super) struct Ahead<'a> {
     capture: &'a Capture,
-    /// Indices into the capture's chunks, in the order in which they will be wanted.
+    /// Indices into the capture's chunks, in the order in which they will be needed.
     order: Vec<u32>,
     max_ahead: usize,
     shared: Mutex<Shared>,
@@ -27,12 +27,12 @@ pub(super) struct Ahead<'a> {
 struct Shared {
     /// By index into the capture's chunks.
     states: Vec<State>,
-    /// Place in `order` before which every chunk was begun.
+    /// Position in `order` before which every chunk was begun.
     next: usize,
     /// Chunks begun and not taken yet.
     n_ahead: usize,
     ready: HashMap<usize, Decoded>,
-    /// Memory of chunks that the replay is done with.
+    /// Replayed chunks, whose memory is reused.
     used: Vec<DecodedChunk>,
     stop: bool,
 }
@@ -46,7 +46,7 @@ enum State {
 }
 
 impl<'a> Ahead<'a> {
-    /// `max_ahead` bounds the memory: at most so many chunks are decoded before they are wanted.
+    /// `max_ahead` bounds the memory: at most this many chunks are decoded before they are needed.
     pub(super) fn new(
         capture: &'a Capture,
         wanted: &RangeInclusive<u64>,
@@ -76,7 +76,7 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// A worker's life: decodes until all is begun or the replay is over.
+    /// Runs a worker: decodes until every chunk is begun or the replay is over.
     pub(super) fn work(&self) {
         let mut raw = Vec::new();
         let mut shared = self.lock();
@@ -90,7 +90,7 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// The chunk with this index, decoded; waits for it only while a worker is at it, and helps the workers meanwhile.
+    /// Returns a decoded chunk. Waits only while a worker decodes it, and decodes other chunks meanwhile.
     pub(super) fn take(&self, index: usize, raw: &mut Vec<u8>) -> Decoded {
         let mut shared = self.lock();
         loop {
@@ -122,27 +122,27 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// Takes back a chunk that is replayed, for its memory.
-    pub(super) fn give_back(&self, chunk: DecodedChunk) {
+    /// Takes a replayed chunk to reuse its memory.
+    pub(super) fn recycle(&self, chunk: DecodedChunk) {
         let mut shared = self.lock();
         if shared.used.len() < self.max_ahead {
             shared.used.push(chunk);
         }
     }
 
-    /// Something that tells the workers to go home when it is dropped, whether the replay ends or panics.
-    pub(super) fn stop_at_the_end(&self) -> impl Drop {
-        struct StopAtTheEnd<'b, 'a>(&'b Ahead<'a>);
-        impl Drop for StopAtTheEnd<'_, '_> {
+    /// Returns a guard that stops the workers when it is dropped, also after a panic.
+    pub(super) fn stop_guard(&self) -> impl Drop {
+        struct StopGuard<'b, 'a>(&'b Ahead<'a>);
+        impl Drop for StopGuard<'_, '_> {
             fn drop(&mut self) {
                 self.0.lock().stop = true;
                 self.0.changed.notify_all();
             }
         }
-        StopAtTheEnd(self)
+        StopGuard(self)
     }
 
-    /// Moves `next` to a chunk that nobody has begun; false if there is none left.
+    /// Moves `next` to a chunk that no thread has begun. Returns false if there is none left.
     fn skip_begun(&self, shared: &mut Shared) -> bool {
         while let Some(index) = self.order.get(shared.next) {
             if shared.states[*index as usize] == State::Waiting {
@@ -153,8 +153,8 @@ impl<'a> Ahead<'a> {
         false
     }
 
-    /// Decodes the chunk at `next`. The result is stored when what is returned is dropped, also after a panic, because
-    /// somebody may be waiting for it.
+    /// Decodes the chunk at `next`. Dropping the returned value stores the result, also after a panic, because
+    /// another thread may be waiting for it.
     fn decode_next(&self, mut shared: MutexGuard<Shared>, raw: &mut Vec<u8>) -> Promise<'_, 'a> {
         let index = self.order[shared.next] as usize;
         shared.next += 1;
@@ -174,11 +174,11 @@ impl<'a> Ahead<'a> {
     fn decode(&self, index: usize, mut memory: DecodedChunk, raw: &mut Vec<u8>) -> Decoded {
         let chunk = &self.capture.chunks[index];
         if let Err(damage) = self.capture.read_chunk(chunk, raw) {
-            self.give_back(memory);
+            self.recycle(memory);
             return Err(damage);
         }
-        // Growing by doubling would hold up to twice as much, for as long as the thread's chunk is not done. The count comes
-        // from the file and may be wrong, but no event is shorter than a byte.
+        // Growing by doubling would hold up to twice as much until the chunk is replayed. The count comes from the file and
+        // may be wrong, but every event takes at least a byte.
         memory.ops.clear();
         memory
             .ops
@@ -198,7 +198,7 @@ impl<'a> Ahead<'a> {
     }
 }
 
-/// A chunk that somebody has begun to decode.
+/// A chunk that a thread is decoding.
 struct Promise<'b, 'a> {
     ahead: &'b Ahead<'a>,
     index: usize,

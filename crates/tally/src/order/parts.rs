@@ -1,19 +1,19 @@
-//! A chunk decoded part by part, for a thread that is in the middle of one while very many others are too.
+//! A chunk decoded part by part: used when very many threads are in the middle of a chunk.
 //!
-//! Kept between two parts is the payload, a tenth of what it decodes to, and where decoding stands. If even that is too
+//! Between two parts only the payload, a tenth of the decoded size, and the state of decoding are kept. If even that is too
 //! much, the payload is dropped and read again from the file.
 
 use heaptide_capture::area::ChunkHead;
 use heaptide_capture::decode::DecodeState;
 use heaptide_capture::{Capture, ChunkRef, Damage, DecodedChunk, Op};
 
-/// How many operations make a part, so that those of all streams take half of `max_held_bytes`.
+/// Returns the number of operations in a part, so that the parts of all streams take half of `max_held_bytes`.
 pub(super) fn n_ops(max_held_bytes: usize, n_streams: usize) -> usize {
     let share = max_held_bytes / 2 / n_streams.max(1);
     (share / size_of::<Op>()).clamp(64, 4096)
 }
 
-/// What is left of a chunk.
+/// The rest of a chunk.
 pub(super) struct Parts {
     state: DecodeState,
     payload: Vec<u8>,
@@ -21,14 +21,14 @@ pub(super) struct Parts {
     n_done: usize,
 }
 
-/// A part, and the segment of it at which its stream stands: behind the last if the file was changed meanwhile.
+/// A part, and the index of the next segment in it: after the last one if the file has changed.
 pub(super) struct Resumed {
     pub chunk: DecodedChunk,
     pub segment: usize,
 }
 
 impl Parts {
-    /// For a chunk that is dropped after `n_done` of its operations.
+    /// Continues a chunk that is dropped after `n_done` of its operations.
     pub(super) fn new(head: &ChunkHead, n_done: usize) -> Parts {
         Parts {
             state: DecodeState::new(head),
@@ -37,7 +37,7 @@ impl Parts {
         }
     }
 
-    /// The part with which the replay goes on: with the segment of this number.
+    /// Returns the part in which the replay continues, with the segment of this number.
     pub(super) fn resume(
         &mut self,
         capture: &Capture,

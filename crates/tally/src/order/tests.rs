@@ -1,4 +1,4 @@
-//! Made-up captures of threads that take turns: the order is the same however they are decoded.
+//! Synthetic captures of threads that take turns: the order is the same however they are decoded.
 
 use super::*;
 use crate::Tally;
@@ -11,16 +11,16 @@ const N_CHUNKS: u64 = 4;
 const SEGMENTS_PER_CHUNK: u64 = 300;
 const N_OPS: u64 = N_STREAMS * N_CHUNKS * SEGMENTS_PER_CHUNK;
 
-/// Threads that take turns after every event. Each frees, as its n-th event, the address that tells the place of
-/// this event in the order of all.
+/// Threads that take turns after every event. Each event frees an address that is the position of the
+/// event in the order of all.
 fn taking_turns() -> Capture {
-    capture_of(4096, |tables, out, place| {
-        tables.write_free(out, place);
+    capture_of(4096, |tables, out, position| {
+        tables.write_free(out, position);
         1
     })
 }
 
-/// The same threads, each turn of which writes what it likes and says how many events that is.
+/// The same threads; `turn_at` writes the records of a turn and returns how many events they are.
 fn capture_of(
     payload_len: usize,
     turn_at: impl Fn(&mut Tables, &mut Writer, u64) -> u32,
@@ -29,25 +29,25 @@ fn capture_of(
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     let mut packer = Packer::new();
     for stream in 0..N_STREAMS {
-        let place_of = |turn: u64| turn * N_STREAMS + stream;
+        let position_of = |turn: u64| turn * N_STREAMS + stream;
         for number in 0..N_CHUNKS {
             let mut payload = vec![0; payload_len];
             let mut n_events = 0;
             let mut out = Writer::new(&mut payload);
             let mut tables = Tables::new();
             let first = number * SEGMENTS_PER_CHUNK;
-            tables.reset(place_of(first), 0);
+            tables.reset(position_of(first), 0);
             for turn in first..first + SEGMENTS_PER_CHUNK {
                 if turn > first {
-                    tables.write_switch(&mut out, place_of(turn));
+                    tables.write_switch(&mut out, position_of(turn));
                 }
-                n_events += turn_at(&mut tables, &mut out, place_of(turn));
+                n_events += turn_at(&mut tables, &mut out, position_of(turn));
             }
             let len = out.len();
             let chunk = ChunkHead {
                 stream: stream as u32 + 1,
                 number: number as u32,
-                sequence: place_of(first),
+                sequence: position_of(first),
                 ..ChunkHead::default()
             };
             let head = BlockHead {
@@ -102,16 +102,21 @@ fn order_is_the_same_if_chunks_must_be_dropped_and_decoded_again() {
 }
 
 /// Allocates on two of many stacks, and frees one of the blocks.
-fn allocate(tables: &mut Tables, out: &mut Writer, place: u64) -> u32 {
+fn allocate(tables: &mut Tables, out: &mut Writer, position: u64) -> u32 {
     let frame = |code: u64| Frame {
         code: code as u32,
         instruction: 3,
     };
-    tables.write_push(out, frame(place % 5));
-    tables.write_alloc(out, Allocator::Malloc, 100 + place % 3, place * 64 + 16);
-    tables.write_push(out, frame(place % 1000));
-    tables.write_alloc(out, Allocator::Calloc, 40, place * 64 + 32);
-    tables.write_free(out, place * 64 + 16);
+    tables.write_push(out, frame(position % 5));
+    tables.write_alloc(
+        out,
+        Allocator::Malloc,
+        100 + position % 3,
+        position * 64 + 16,
+    );
+    tables.write_push(out, frame(position % 1000));
+    tables.write_alloc(out, Allocator::Calloc, 40, position * 64 + 32);
+    tables.write_free(out, position * 64 + 16);
     tables.write_pop(out, 2);
     3
 }

@@ -1,10 +1,10 @@
-//! A tally as bytes, and back: what a bounded capture keeps in place of the events it has removed.
+//! A tally as bytes, and back. A bounded capture replaces events by these bytes.
 //!
 //! A tally that was written, read and continued gives the same sums as one that never stopped. Numbers of stacks and
-//! sites are kept. What can be found again from the events themselves, such as each thread's place in its chunk, is left out.
+//! sites are kept. State that later events restore, such as each thread's position in its chunk, is left out.
 //!
-//! The bytes come from a file, so reading them trusts nothing: every length is held against the bytes that are left,
-//! every number that names something against what there is, and every count leaves room for more to be counted.
+//! The bytes come from a file, so reading trusts nothing: every length is checked against the bytes that are left,
+//! every index against the length of its list, and every count leaves room for further counting.
 
 use super::Tally;
 use crate::amount::Weigher;
@@ -17,12 +17,12 @@ use crate::sizes::SizeCounts;
 use crate::stacks::Stacks;
 use crate::threads::Threads;
 
-/// The first byte. Another number is a tally that this reader does not understand.
+/// The first byte. Tallies of another version cannot be read.
 const VERSION: u8 = 1;
 
 impl Tally {
-    /// All sums so far. Not of a tally that watches more: it is not continued from bytes. `with_blocks`: also what is alive and what each thread freed last, without which no further events can
-    /// be added.
+    /// Returns all sums so far as bytes, without the results of [`Tally::configure`]. `with_blocks` adds live blocks and
+    /// the last free of each thread, without which no further events can be added.
     pub fn to_bytes(&self, with_blocks: bool) -> Vec<u8> {
         let mut out = Encoder::default();
         out.byte(VERSION);
@@ -59,7 +59,7 @@ impl Tally {
         out.into_bytes()
     }
 
-    /// The tally that [`Tally::to_bytes`] wrote; `None` if these bytes are none.
+    /// Reads a tally that [`Tally::to_bytes`] wrote; `None` if the bytes are invalid.
     pub fn from_bytes(bytes: &[u8]) -> Option<Tally> {
         let mut input = Decoder::new(bytes);
         if input.byte()? != VERSION {

@@ -11,7 +11,7 @@ struct Events {
 }
 
 impl Events {
-    /// A run ends also behind each event that `cuts` names.
+    /// A run also ends after each event in `cuts`.
     fn new(events: &[(u32, Op)], cuts: &[usize]) -> Events {
         let of_stream = |stream: u32| {
             let own = events.iter().filter(|(owner, _)| *owner == stream);
@@ -34,7 +34,7 @@ impl Events {
         }
     }
 
-    /// `between` may replace the tally after each run; it is told how many events are done.
+    /// `between` may replace the tally after each run; it receives the number of events done.
     fn tally(&self, sample_bytes: u64, between: impl Fn(usize, Tally) -> Tally) -> Tally {
         let mut tally = Tally::new(sample_bytes);
         let mut n_done = 0;
@@ -49,7 +49,7 @@ impl Events {
 
 fn assert_same(one: &Sums, other: &Sums) {
     assert!(one.stacks.iter().eq(other.stacks.iter()));
-    // A checkpoint does not say when blocks were born.
+    // A checkpoint has no allocation times.
     let sites = |sums: &Sums| -> Vec<SiteSums> {
         let timeless = |site: &SiteSums| SiteSums {
             block_time: None,
@@ -80,7 +80,7 @@ fn assert_same(one: &Sums, other: &Sums) {
     assert_eq!(one.weight(1000), other.weight(1000));
 }
 
-/// Besides the steps of the naive replay: sizes and addresses at the limits.
+/// The steps of the naive replay, with sizes and addresses at the limits.
 fn any_events() -> impl Strategy<Value = Vec<(u32, Op)>> {
     let limit = prop_oneof![
         Just(1u64),
@@ -128,7 +128,7 @@ proptest! {
             }
             Tally::from_bytes(&tally.to_bytes(true)).expect("just written")
         });
-        // Everything that is in the bytes, live blocks included, and then all sums.
+        // The bytes contain everything, live blocks included; then all sums.
         prop_assert_eq!(continued.to_bytes(true), whole.to_bytes(true));
         assert_same(&continued.finish(), &whole.finish());
     }
@@ -186,7 +186,7 @@ fn tally_of(ops: Vec<Op>) -> (Tally, DecodedChunk) {
 }
 
 #[test]
-fn release_before_the_cut_can_be_taken_back_behind_it() {
+fn free_before_the_cut_can_be_undone_after_it() {
     for release in [
         op(OpAction::Free, 0x1000, 0, Allocator::Malloc),
         op(OpAction::FreeRange, 0x10_1000, 0x1000, Allocator::Mmap),

@@ -20,7 +20,7 @@ fn timed(events: &[(u32, Op)]) -> Vec<u64> {
     events.iter().map(time).collect()
 }
 
-fn tally(events: &[(u32, Op)], watch: TallyOptions) -> Sums {
+fn tally(events: &[(u32, Op)], options: TallyOptions) -> Sums {
     let of_stream = |stream: u32| -> Vec<Op> {
         let own = events.iter().filter(|(owner, _)| *owner == stream);
         own.map(|(_, op)| *op).collect()
@@ -30,7 +30,7 @@ fn tally(events: &[(u32, Op)], watch: TallyOptions) -> Sums {
         .collect();
     let mut done = [0usize; 4];
     let mut tally = Tally::new(0);
-    tally.configure(watch);
+    tally.configure(options);
     for run in events.chunk_by(|a, b| a.0 == b.0) {
         let stream = run[0].0 as usize;
         let from = done[stream];
@@ -40,9 +40,9 @@ fn tally(events: &[(u32, Op)], watch: TallyOptions) -> Sums {
     tally.finish()
 }
 
-/// What the naive replay knows: states at the edges, and sums between them.
+/// The results of the naive replay: states at the edges, and sums between them.
 struct Told {
-    /// What was alive at each edge, and at the end.
+    /// Live blocks at each edge, and at the end.
     states: Vec<Vec<NaiveBlock>>,
     /// Time and size of every allocation within the edges.
     allocated: Vec<(u64, u64)>,
@@ -65,9 +65,9 @@ fn told(events: &[(u32, Op)], edges: &[u64], threshold: usize) -> Told {
     };
     // Nothing is alive at the very beginning.
     told.states.extend((first == 0).then(Vec::new));
-    // Of each stream: number, place and size of the blocks it allocated, oldest first.
+    // For each stream: number, site and size of the blocks it allocated, oldest first.
     let mut recent: Vec<Vec<(usize, u64, u64)>> = vec![Vec::new(); 4];
-    // What each stream's last release was counted as, to take it back.
+    // The last free of each stream, to undo it.
     let mut counted = [None; 4];
     let inside = |time: u64| first <= time && time < last;
     for ((stream, op), time) in events.iter().zip(timed(events)) {
@@ -78,7 +78,7 @@ fn told(events: &[(u32, Op)], edges: &[u64], threshold: usize) -> Told {
             born.map(|block| block.number).collect()
         };
         told.block_time += (time - naive.time.max(first).min(time)) * numbers.len() as u64;
-        // What is alive when counting begins is part of the peak, even if nothing happens until it ends.
+        // Blocks live when counting begins are part of the peak, even if nothing happens before it ends.
         if naive.time < first && first <= time {
             told.peak = bytes(&naive.blocks);
         }
@@ -134,7 +134,7 @@ fn told(events: &[(u32, Op)], edges: &[u64], threshold: usize) -> Told {
             }
         }
     }
-    // Time stands still behind the last event.
+    // The clock stops after the last event.
     told.states.resize(edges.len(), naive.blocks.clone());
     let heap = naive.blocks.iter().filter(|block| !block.is_file);
     told.live = heap
@@ -144,7 +144,7 @@ fn told(events: &[(u32, Op)], edges: &[u64], threshold: usize) -> Told {
     told
 }
 
-/// The bins in which times lie that no event has: halving is exact for any edges.
+/// Edges at times without events: halving is exact for any edges.
 fn edges() -> impl Strategy<Value = Vec<u64>> {
     let steps = prop::collection::vec(1u64..30, 1..9);
     (0u64..20, steps, any::<bool>()).prop_map(|(first, steps, is_open)| {
@@ -170,8 +170,8 @@ proptest! {
     ) {
         let events: Vec<(u32, Op)> = steps.concat();
         let told = told(&events, &edges, threshold);
-        let watch = TallyOptions { edges: edges.clone(), temporary: Some(threshold as u32), ..TallyOptions::default() };
-        let sums = tally(&events, watch);
+        let options = TallyOptions { edges: edges.clone(), temporary: Some(threshold as u32), ..TallyOptions::default() };
+        let sums = tally(&events, options);
         prop_assert_eq!(sums.total.count, told.allocated.len() as u64);
         prop_assert_eq!(sums.total.bytes, told.allocated.iter().map(|it| it.1).sum::<u64>());
         prop_assert_eq!(sums.peak.bytes, told.peak);
@@ -201,23 +201,23 @@ proptest! {
     }
 
     #[test]
-    fn watching_changes_no_sum(steps in prop::collection::vec(step(), 0..200), width in 1u64..40) {
+    fn options_change_no_sum(steps in prop::collection::vec(step(), 0..200), width in 1u64..40) {
         let events: Vec<(u32, Op)> = steps.concat();
         let plain = tally(&events, TallyOptions::default());
         let edges = (0..9).map(|n| n * width).chain([u64::MAX]).collect();
-        let watched = tally(&events, TallyOptions { edges, temporary: Some(1), ..TallyOptions::default() });
-        prop_assert_eq!(plain.peak, watched.peak);
-        prop_assert_eq!(plain.peak_time, watched.peak_time);
-        let same = plain.sites.iter().zip(&watched.sites);
+        let with_options = tally(&events, TallyOptions { edges, temporary: Some(1), ..TallyOptions::default() });
+        prop_assert_eq!(plain.peak, with_options.peak);
+        prop_assert_eq!(plain.peak_time, with_options.peak_time);
+        let same = plain.sites.iter().zip(&with_options.sites);
         for (one, other) in same {
             prop_assert_eq!(SiteSums { temporary: other.temporary, ..*one }, *other);
         }
-        prop_assert_eq!(plain.sites.len(), watched.sites.len());
-        prop_assert_eq!(plain.heap, watched.heap);
+        prop_assert_eq!(plain.sites.len(), with_options.sites.len());
+        prop_assert_eq!(plain.heap, with_options.heap);
     }
 
     #[test]
-    fn without_stacks_the_heights_are_the_same(steps in prop::collection::vec(step(), 0..200)) {
+    fn heap_sizes_are_the_same_without_stacks(steps in prop::collection::vec(step(), 0..200)) {
         let events: Vec<(u32, Op)> = steps.concat();
         let plain = tally(&events, TallyOptions::default());
         let flat = tally(&events, TallyOptions { without_stacks: true, ..TallyOptions::default() });
@@ -229,7 +229,7 @@ proptest! {
 }
 
 #[test]
-fn numbers_of_cohorts_are_used_again() {
+fn numbers_of_cohorts_are_reused() {
     let op = |action, address| Op {
         address,
         size: 64,
@@ -237,7 +237,7 @@ fn numbers_of_cohorts_are_used_again() {
         action,
         allocator: Allocator::Malloc as u8,
     };
-    // A block is allocated and released in each of two thousand bins, at one site.
+    // One site allocates and frees a block in each of two thousand bins.
     let mut tally = Tally::new(0);
     tally.configure(TallyOptions {
         edges: (0..=2_000).map(|n| n * 3).collect(),

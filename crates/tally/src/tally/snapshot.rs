@@ -1,4 +1,4 @@
-//! The sums in the middle of it all, for somebody who watches.
+//! The sums at one moment, for a live view.
 
 use super::Tally;
 use crate::amount::Amount;
@@ -6,21 +6,21 @@ use crate::series::HeapSeries;
 use crate::stacks::{StackId, Stacks};
 use heaptide_capture::Allocator;
 
-/// What is alive at this moment, and the highest so far.
+/// Live amounts at one moment, and the peak so far.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Sites with something alive on the heap.
+    /// Sites with live blocks on the heap.
     pub sites: Vec<LiveSite>,
     pub live: Amount,
     pub peak: Amount,
     /// Clock units of the last event.
     pub time: u64,
-    /// Allocations and releases so far.
+    /// Allocations and frees so far.
     pub n_events: u64,
     pub heap: HeapSeries,
 }
 
-/// What one site holds.
+/// The live amount of one site.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LiveSite {
     pub stack: StackId,
@@ -33,7 +33,7 @@ impl Tally {
         &self.stacks
     }
 
-    /// How things stand. The tally goes on afterwards as if it had not been asked.
+    /// Returns the present sums. The tally can continue afterwards.
     pub fn snapshot(&mut self) -> Snapshot {
         self.mark_peak();
         if self.n_events > 0 {

@@ -1,6 +1,6 @@
-//! What one event does to the heap: blocks and mappings come and go, and the peak is marked just before something leaves.
+//! Applies one event: adds and removes blocks and mappings, and marks the peak just before something is removed.
 //!
-//! The hottest part of every report; what is called for each event is inlined into the loop of [`Tally::apply`].
+//! This is the hottest code of every report: functions called for each event are inlined into the loop of [`Tally::apply`].
 
 use super::Tally;
 use crate::amount::Raw;
@@ -31,7 +31,7 @@ impl Tally {
         self.rise(amount);
     }
 
-    /// The present time, for each block that an amount stands for.
+    /// Returns the present time multiplied by the number of blocks in an amount.
     #[inline(always)]
     fn moment(&self, amount: Raw) -> u64 {
         self.time.wrapping_mul(self.weigher.blocks(amount))
@@ -43,7 +43,7 @@ impl Tally {
         self.bytes_highest = self.bytes_highest.max(self.now.bytes);
     }
 
-    /// Takes an amount off the heap. The peak can only be now, before that.
+    /// Subtracts an amount from the heap. A peak can only be just before that.
     #[inline(always)]
     fn leave(&mut self, site: u32, amount: Raw) {
         self.mark_peak();
@@ -91,7 +91,7 @@ impl Tally {
         if size == 0 || start == u64::MAX {
             return;
         }
-        // The kernel replaces what a fixed mapping covers without a word.
+        // A fixed mapping silently replaces the mappings in its range.
         self.release(start, size);
         self.ranges.insert(start, size, site, amount);
         let moment = self.moment(amount);
@@ -130,7 +130,7 @@ impl Tally {
         let released = self.release(start, length);
         self.n_unknown_frees += u64::from(released.is_empty());
         let mut place = None;
-        // One whole mapping, as it was made.
+        // One whole mapping.
         if let [piece] = released[..] {
             if self.n_recent > 0 && piece.is_whole() {
                 place = thread.recent.take(piece.start);

@@ -1,4 +1,4 @@
-//! What is left of a tally after the last event: all sums, with each site's own.
+//! The result of a tally: all sums, in total and per site.
 
 use super::{Tally, Wanted};
 use crate::amount::{Amount, Raw, Weigher};
@@ -13,36 +13,36 @@ pub struct Sums {
     pub stacks: Stacks,
     pub sites: Vec<SiteSums>,
     pub total: Amount,
-    /// Released at once; nothing if nobody asked.
+    /// Temporary blocks; empty unless requested.
     pub temporary: Amount,
-    /// Alive on the heap at the end.
+    /// Live on the heap at the end.
     pub live: Amount,
-    /// Alive on the heap when it was largest; the moment is that of all sites, also of those that are not wanted.
+    /// Live at the peak of the heap. All sites determine the moment, unwanted ones included.
     pub peak: Amount,
-    /// Clock units at which that was.
+    /// Clock units of the peak.
     pub peak_time: u64,
-    /// The most that was mapped from files at one time.
+    /// Largest amount that was mapped from files at one time.
     pub mapped_files: Amount,
-    /// Each size and how many allocations of it were recorded, smallest first.
+    /// Each size and its number of recorded allocations, smallest first.
     pub sizes: Vec<(u64, u64)>,
     pub heap: HeapSeries,
-    /// When blocks were born and died, if bins of time were asked for.
+    /// When blocks were allocated and freed, if bins of time were requested.
     pub lives: Lifetimes,
     /// Clock units of the last event.
     pub last_time: u64,
-    /// Allocations and releases, as recorded.
+    /// Recorded allocations and frees.
     pub n_events: u64,
     pub n_frees: u64,
-    /// Releases of blocks that the capture does not know.
+    /// Frees of blocks whose allocation is not in the capture.
     pub n_unknown_frees: u64,
-    /// Allocations at an address that was still taken: a release is missing.
+    /// Allocations at the address of a live block: a free is missing.
     pub n_overlaps: u64,
-    /// False if the capture holds no more than the peak and what was alive at the end: totals and sizes are then 0.
+    /// False if the capture contains only sums of the peak and the end: totals and sizes are then 0.
     pub has_totals: bool,
     weigher: Weigher,
 }
 
-/// The sums of one site. Of mappings of files only the total is known: they are not on the heap.
+/// The sums of one site. File mappings have only a total: they are not on the heap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SiteSums {
     pub stack: StackId,
@@ -51,29 +51,29 @@ pub struct SiteSums {
     pub total: Amount,
     pub live: Amount,
     pub peak: Amount,
-    /// Released at once.
+    /// Temporary blocks.
     pub temporary: Amount,
-    /// How long all blocks of `total` together lived, in clock units; those alive at the end, until then. `None` if a
-    /// checkpoint does not say when they were born.
+    /// Total lifetime of all blocks of `total`, in clock units; blocks live at the end count until then. `None` if a
+    /// checkpoint hides their allocation times.
     pub block_time: Option<u64>,
 }
 
 impl Sums {
-    /// How many allocations one recorded allocation of this size stands for: 1 unless the capture is sampled.
+    /// Returns how many allocations one recorded allocation of this size represents: 1 unless the capture is sampled.
     pub fn weight(&self, size: u64) -> f64 {
         self.weigher.weight(size as f64)
     }
 }
 
 impl Tally {
-    /// The sums, after the last event.
+    /// Returns the sums after the last event.
     pub fn finish(self) -> Sums {
         self.finish_wanted(&mut |_, _, _| true)
     }
 
-    /// The sums of the sites that are wanted. When the peak was is decided by all of them.
+    /// Returns the sums of the wanted sites. All sites determine the time of the peak.
     pub fn finish_wanted(mut self, wanted: &mut Wanted) -> Sums {
-        // What is alive may be most of a report's memory, and is not needed any more.
+        // Live blocks may be most of a report's memory, and are not needed any more.
         self.blocks = LiveBlocks::new();
         self.mark_peak();
         if self.n_events > 0 {
@@ -91,7 +91,7 @@ impl Tally {
             let Some(allocator) = Allocator::from_number(key.allocator) else {
                 continue;
             };
-            // If it ended before the first edge, nothing counts.
+            // If recording ended before the first edge, nothing counts.
             if !self.has_begun || !wanted(&self.stacks, key.stack, key.stream) {
                 continue;
             }
@@ -139,7 +139,7 @@ impl Tally {
     }
 }
 
-/// Names the sites by their places among those that are wanted. Mappings of files are allocated, but never on the heap.
+/// Renumbers the sites by their position among the wanted ones. File mappings are allocated, but never on the heap.
 fn finish_lives(
     lives: &mut Lifetimes,
     number_of: &[Option<u32>],

@@ -1,4 +1,4 @@
-//! A tally against a replay that could not be simpler: a list of blocks, searched from end to end.
+//! A tally against a naive replay: a list of blocks with linear search.
 
 use super::step::is_range;
 use super::*;
@@ -49,7 +49,7 @@ pub(super) struct NaiveBlock {
     pub is_range: bool,
     pub is_file: bool,
     pub site: (u32, u32, u8),
-    /// When it was allocated.
+    /// Time of its allocation.
     pub born: u64,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Naive {
     pub blocks: Vec<NaiveBlock>,
     pub time: u64,
     pub n_blocks: usize,
-    /// What each stream released last.
+    /// The last free of each stream.
     pub previous: Vec<(u32, Vec<NaiveBlock>)>,
     pub peak: u64,
     peak_blocks: Vec<NaiveBlock>,
@@ -79,7 +79,7 @@ fn count(blocks: &[NaiveBlock]) -> u64 {
 }
 
 impl Naive {
-    /// Cuts a range out of the mappings and returns what was cut.
+    /// Cuts a range out of the mappings; returns the pieces.
     fn cut(&mut self, start: u64, length: u64) -> Vec<NaiveBlock> {
         let end = start + length;
         let (mut kept, mut cut) = (Vec::new(), Vec::new());
@@ -129,7 +129,7 @@ impl Naive {
                 let is_range = is_range(op.allocator);
                 let released = self.previous.iter().find(|(owner, _)| *owner == stream);
                 let was_file = released.is_some_and(|(_, gone)| gone.iter().any(|b| b.is_file));
-                // What is made of a mapping of a file is one, too.
+                // A resized or moved file mapping is still one.
                 let allocator = match op.allocator == Allocator::Mremap as u8 && was_file {
                     true => Allocator::MmapFile as u8,
                     false => op.allocator,
@@ -168,8 +168,8 @@ impl Naive {
     }
 }
 
-/// An operation on few addresses, so that blocks are freed, reused and cut. An unfree is only drawn directly behind a
-/// release of the same thread: the allocator refuses before anyone else can have the memory.
+/// An operation on few addresses, so that blocks are freed, reused and cut. An unfree only follows a free of
+/// the same thread directly: the allocator refuses before another thread can get the memory.
 pub(super) fn step() -> impl Strategy<Value = Vec<(u32, Op)>> {
     let block = (0u64..24).prop_map(|n| 0x1_0000 + n * 64);
     let page = (0u64..12).prop_map(|n| 0x100_0000 + n * 4096);
@@ -209,7 +209,7 @@ proptest! {
         }
         naive.apply(9, &Op { action: OpAction::Unfree, ..Op::default() });
 
-        // Each thread's events are one chunk, and are handed over in runs as they alternate.
+        // Each thread's events are one chunk, and are applied in runs as they alternate.
         let of_stream = |stream: u32| -> Vec<Op> {
             let own = events.iter().filter(|(owner, _)| *owner == stream);
             own.map(|(_, op)| *op).collect()
@@ -236,7 +236,7 @@ proptest! {
         let of_size: u64 = sums.sizes.iter().map(|&(size, n)| size * n).sum();
         prop_assert_eq!(of_size, naive.total.0);
 
-        // Every site's share of the peak and of what is left, too. Nodes 0 to 4 are five different stacks.
+        // Also every site's share of the peak and of the live blocks. Nodes 0 to 4 are five different stacks.
         let node_stack: Vec<StackId> = {
             let mut stacks = sums.stacks;
             let mut ids: Vec<StackId> = vec![StackId::EMPTY];
@@ -287,7 +287,7 @@ fn time_of_the_peak_is_that_of_its_last_allocation() {
 }
 
 #[test]
-fn sampled_block_leaves_nothing_behind_when_it_is_freed_in_parts() {
+fn sampled_mapping_freed_in_parts_leaves_no_remainder() {
     let mut ops = vec![
         Op {
             allocator: Allocator::Mmap as u8,
@@ -308,7 +308,7 @@ fn sampled_block_leaves_nothing_behind_when_it_is_freed_in_parts() {
 }
 
 #[test]
-fn operations_that_no_program_makes_do_not_panic() {
+fn impossible_operations_do_not_panic() {
     let mut ops = Vec::new();
     for action in [
         OpAction::Alloc,
