@@ -1,9 +1,9 @@
-//! Captures that other profilers wrote, opened as if they were ours.
+//! Opens captures of other profilers as if they were Heaptide's.
 //!
-//! [`open`] is what report commands call for any file. A file of ours is opened by `capture`; one of memray's becomes a
-//! [`Capture`] whose events come from [`memray`]. Everything behind it (sums, names, pages, exports) knows no difference.
+//! Report commands call [`open`] for any file. `capture` opens Heaptide's files; a file of memray becomes a [`Capture`] whose
+//! events come from [`memray`]. All further code (sums, names, pages, exports) treats both in the same way.
 //!
-//! Absent here, on purpose: unsafe code, and trust in what a file says.
+//! This crate has no unsafe code, and it does not trust the contents of a file.
 #![forbid(unsafe_code)]
 
 pub mod memray;
@@ -12,7 +12,7 @@ use std::path::Path;
 
 use heaptide_capture::{Capture, OpenError};
 
-/// Opens a capture, whoever wrote it.
+/// Opens a capture of Heaptide or of another profiler.
 pub fn open(path: &Path) -> Result<Capture, OpenError> {
     match memray::open(path) {
         Some(opened) => opened,

@@ -1,4 +1,4 @@
-//! Work that costs too much to be done at every tick is done when enough time has passed to pay for it.
+//! Limits expensive work to a share of one core: it is repeated only after enough time has passed.
 
 use std::time::{Duration, Instant};
 
@@ -17,14 +17,14 @@ impl Budget {
         self.next.is_none_or(|next| now >= next)
     }
 
-    /// How long it is until everything is paid for.
+    /// Returns the time until the cost of all earlier work is covered.
     pub fn owed(&self, now: Instant) -> Duration {
         self.next
             .map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
     }
 
-    /// Waits for as long as it takes to make the cost of work the share, on top of what is still owed for earlier work.
-    /// What counts is processor time, not the time of the wall: on a busy machine we would otherwise look less and less.
+    /// Delays the next work until the cost of this and earlier work is within the share. `cost` is processor time: with
+    /// wall-clock time, a busy machine would be sampled less and less often.
     pub fn pay(&mut self, now: Instant, cost: Duration) {
         self.next = now.checked_add(self.owed(now) + cost.div_f64(self.share));
     }
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dear_work_waits_until_it_is_one_percent() {
+    fn expensive_work_waits_until_it_is_one_percent() {
         let (mut budget, now) = (Budget::new(0.01), Instant::now());
         assert!(budget.allows(now));
         budget.pay(now, Duration::from_millis(20));

@@ -1,29 +1,29 @@
-//! The control group of a run: what it uses, what it may use, and how often the kernel killed in it. Versions 1 and 2.
+//! The control group of a run: its usage, its limit, and its out-of-memory kills. Versions 1 and 2.
 //!
-//! Of all groups from the run's own up to the root, the one with the smallest limit matters, for that is where a run
-//! dies. Without any limit it is the run's own, unless that is the whole machine.
+//! Of all groups from the run's own up to the root, the one with the smallest limit is used, because that limit kills the
+//! run. Without any limit it is the run's own group, unless that is the whole machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use heaptide_procfs::{self as procfs, CgroupVersion};
 
-/// Where groups are mounted, on every machine that has any.
+/// The mount point of control groups.
 pub const ROOT: &str = "/sys/fs/cgroup";
 
-/// What version 1 says instead of "no limit" is a number near the largest.
+/// Version 1 has a very large number instead of "no limit".
 const NO_LIMIT: u64 = 1 << 60;
 
 pub struct Cgroup {
     folder: PathBuf,
     version: CgroupVersion,
-    /// The group's folders from its own to the topmost.
+    /// The folders of the group and of its ancestors.
     chain: Vec<PathBuf>,
     n_kills_before: u64,
 }
 
 impl Cgroup {
-    /// The group that a process is in; `root` is where groups are mounted.
+    /// Returns the group of a process; `root` is the mount point.
     pub fn of(pid: u32, root: &Path) -> Option<Cgroup> {
         Cgroup::below(root, &procfs::cgroups(pid).ok()?)
     }
@@ -40,7 +40,7 @@ impl Cgroup {
 
     fn open(version: CgroupVersion, base: &Path, path: &str) -> Option<Cgroup> {
         let mut chain = Vec::new();
-        // In a container the path may be the host's: then only the root is there.
+        // In a container the path may be that of the host: then only the root exists.
         let mut part = path.trim_end_matches('/');
         loop {
             let folder = base.join(part.trim_start_matches('/'));
@@ -77,7 +77,7 @@ impl Cgroup {
         usage(self.version, &self.folder)
     }
 
-    /// The smallest limit that holds now.
+    /// Returns the smallest limit at present.
     pub fn limit(&self) -> Option<u64> {
         self.chain
             .iter()
@@ -85,7 +85,7 @@ impl Cgroup {
             .min()
     }
 
-    /// How often the kernel killed for lack of memory since this was opened.
+    /// Returns the number of out-of-memory kills since this was opened.
     pub fn n_kills(&self) -> u64 {
         self.n_kills_ever().saturating_sub(self.n_kills_before)
     }
@@ -95,7 +95,7 @@ impl Cgroup {
             CgroupVersion::One => "memory.oom_control",
             CgroupVersion::Two => "memory.events",
         };
-        // CgroupVersion 1 counts in the group itself, version 2 in all above as well: the largest is right for both.
+        // Version 1 counts in the group itself, version 2 also in all ancestors: the largest is right for both.
         let counts = self
             .chain
             .iter()
@@ -125,7 +125,7 @@ fn limit(version: CgroupVersion, folder: &Path) -> Option<u64> {
     number(&folder.join(name)).filter(|&limit| limit < NO_LIMIT)
 }
 
-/// `max` is no number, and means that there is no limit.
+/// Reads a number. `max`, which means "no limit", is not one.
 fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
@@ -207,7 +207,7 @@ mod tests {
         );
         assert!(
             Cgroup::below(&folder.0, "4:memory:/\n").is_none(),
-            "the whole machine is no group"
+            "the whole machine is not a group"
         );
     }
 }

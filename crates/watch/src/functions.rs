@@ -1,8 +1,7 @@
-//! Function brackets: the decorator appends `FUNC` lines to a file whose name it finds in the environment, and they are
-//! taken over from there while the run goes on.
+//! Function calls: the decorator appends `FUNC` lines to a file that an environment variable names, and the recorder copies
+//! them from there during the run.
 //!
-//! Each line is appended by one write, so lines of several processes never mix. A line that is not whole yet is left for
-//! the next time.
+//! Each line is appended by one write, so lines of several processes never mix. An incomplete line is read later.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -10,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use heaptide_timeline::{Call, read_call};
 
-/// Names the file for the program and everything it starts.
+/// Names the file for the program and its descendants.
 pub const VARIABLE: &str = "HEAPTIDE_TIMELINE_FUNCTIONS";
 
-/// More than this is left for the next time.
+/// The rest is read at the next call.
 const MAX_READ: usize = 1 << 20;
 
 pub struct Functions {
@@ -23,13 +22,13 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// The file lies beside the timeline. One that a killed recording left is removed.
+    /// Uses a file next to the timeline. Removes one that a killed recording left.
     pub fn beside(timeline: &Path) -> Functions {
         let mut name = timeline.as_os_str().to_owned();
         name.push(".functions");
         let path = PathBuf::from(name);
         let _ = fs::remove_file(&path);
-        // Programs may change their directory.
+        // The program may change its working directory.
         let path = std::path::absolute(&path).unwrap_or(path);
         Functions {
             path,
@@ -42,7 +41,7 @@ impl Functions {
         &self.path
     }
 
-    /// The calls that were added since the last time.
+    /// Returns the calls added since the last call.
     pub fn take(&mut self) -> Vec<Call> {
         if self.file.is_none() {
             self.file = File::open(&self.path).ok();
@@ -68,7 +67,7 @@ impl Functions {
             .collect()
     }
 
-    /// The rest, and the file goes away.
+    /// Returns the remaining calls and removes the file.
     pub fn finish(mut self) -> Vec<Call> {
         let mut calls = Vec::new();
         loop {
@@ -90,7 +89,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn lines_are_taken_once_and_only_when_whole() {
+    fn lines_are_read_once_and_only_when_complete() {
         let name = format!("heaptide-functions-{}.dat", std::process::id());
         let mut functions = Functions::beside(&std::env::temp_dir().join(name));
         assert!(functions.take().is_empty());

@@ -1,10 +1,10 @@
-//! Watches a run from outside: the program, everything it starts, and the control group they live in.
+//! Watches a run from outside: the program, its descendants, and their control group.
 //!
-//! Nothing here enters another process. Sizes come from `/proc`; the cheap ones at every tick, the dear ones as far as
-//! [`budget`] allows. In reading order: [`watch()`] is the loop, [`program`] starts what is watched and passes signals
-//! on, [`tree`] finds its processes, [`cgroup`] asks their control group, [`functions`] takes what the decorator left,
-//! [`samples`] looks at one process for whoever asks, and [`node`] knows which part of a larger run this is. All unsafe code is in `sys`: calls of the C library that concern
-//! signals, waiting and local time.
+//! Nothing here enters another process. Sizes come from `/proc`: cheap ones at every tick, expensive ones as far as
+//! [`budget`] allows. In reading order: [`watch()`] is the loop, [`program`] starts the program and forwards signals,
+//! [`tree`] finds its processes, [`cgroup`] reads their control group, [`functions`] reads the calls that the decorator
+//! wrote, [`samples`] samples one process for Python callers, and [`node`] identifies this process within a larger run.
+//! All unsafe code is in `sys`: calls of the C library for signals, waiting and local time.
 
 pub mod budget;
 pub mod cgroup;

@@ -1,10 +1,10 @@
-//! Which part of a larger run this process is, as launchers say it in the environment, and how its file is called.
+//! Identifies this process within a larger run, from the variables that launchers set, and names its file.
 
 use std::path::{Path, PathBuf};
 
 use heaptide_procfs as procfs;
 
-/// Where a launcher says the rank in the whole run; the first that is set counts.
+/// Variables with the rank in the whole run; the first that is set is used.
 const RANKS: [&str; 8] = [
     "HEAPTIDE_RANK",
     "OMPI_COMM_WORLD_RANK",
@@ -15,7 +15,7 @@ const RANKS: [&str; 8] = [
     "JSM_NAMESPACE_RANK",
     "SLURM_PROCID",
 ];
-/// And how many ranks there are on this host.
+/// Variables with the number of ranks on this host.
 const LOCAL_SIZES: [&str; 6] = [
     "HEAPTIDE_LOCAL_SIZE",
     "OMPI_COMM_WORLD_LOCAL_SIZE",
@@ -24,7 +24,7 @@ const LOCAL_SIZES: [&str; 6] = [
     "PALS_LOCAL_SIZE",
     "JSM_NAMESPACE_LOCAL_SIZE",
 ];
-/// Where files of a run of many go, if not into the working directory.
+/// The folder for the files of such a run; the working directory by default.
 const FOLDERS: [&str; 2] = ["HEAPTIDE_OUT", "COMPSS_WORKER_PROFILE_PATH"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Node {
             host: named,
             rank: RANKS.iter().find_map(number),
             n_on_host: LOCAL_SIZES.iter().find_map(number).or_else(|| {
-                // Slurm gives numbers for the whole step; one task on each node is the case that has to be told apart.
+                // Slurm counts the tasks of the whole step; the case of one task per node must be detected.
                 let (tasks, nodes) = (
                     number(&"SLURM_STEP_NUM_TASKS")?,
                     number(&"SLURM_STEP_NUM_NODES")?,
@@ -59,12 +59,12 @@ impl Node {
         }
     }
 
-    /// The first rank is the master; a process without a rank is a worker that something else has started.
+    /// Returns whether this is the master: the first rank. A process without a rank is a worker.
     pub fn is_master(&self) -> bool {
         self.rank == Some(0)
     }
 
-    /// Names to try, best first, without end: a name that is taken is an older run's, or another rank's.
+    /// Returns an endless list of names to try, best first: a name may be taken by an older run or another rank.
     pub fn worker_names(&self) -> impl Iterator<Item = String> + '_ {
         let host = &self.host;
         let stem = match self.rank {
@@ -76,7 +76,7 @@ impl Node {
     }
 }
 
-/// The folder that the environment names.
+/// Returns the folder that the environment names.
 pub fn folder() -> Option<PathBuf> {
     let named = FOLDERS.iter().filter_map(std::env::var_os);
     named
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_on_one_host_have_names_of_their_own() {
+    fn ranks_on_one_host_have_different_names() {
         let one = node(&[
             ("OMPI_COMM_WORLD_RANK", "3"),
             ("OMPI_COMM_WORLD_LOCAL_SIZE", "4"),

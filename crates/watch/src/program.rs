@@ -1,4 +1,4 @@
-//! The program that is watched: started as it would have been without us, and told of every signal that we get.
+//! The watched program: started as it would be without Heaptide; it receives every signal that Heaptide receives.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -10,8 +10,8 @@ use heaptide_timeline::Ending;
 
 use crate::sys::{self, Change, HeldSignals};
 
-/// How long to wait at a time when there is nothing else to do. Not for ever: where this process has other threads, the news
-/// of a child's end may go to one of them.
+/// The longest wait when there is nothing else to do. Bounded, because the SIGCHLD of a child's end may be delivered to
+/// another thread of this process.
 const LONG: Duration = Duration::from_secs(1);
 
 /// The program could not be started.
@@ -22,7 +22,7 @@ pub struct StartError {
 }
 
 impl StartError {
-    /// What shells return for it.
+    /// Returns the exit code that shells use for this failure.
     pub fn exit_code(&self) -> i32 {
         if self.error.kind() == io::ErrorKind::NotFound {
             127
@@ -50,8 +50,8 @@ pub struct Program {
     pause: Pause,
 }
 
-/// Ctrl-Z: the terminal tells us and the program, and we stop when the program has. Either news may come first. A program that
-/// takes no notice goes on, and so do we; a stop that an operator sent to the program alone is its own.
+/// Handles Ctrl-Z: the terminal signals this process and the program, and this process stops once the program has. The two
+/// events come in any order. If the program ignores the signal, both continue. A stop sent only to the program is ignored.
 #[derive(Debug, Default)]
 struct Pause {
     is_asked: bool,
@@ -67,7 +67,7 @@ impl Pause {
         }
     }
 
-    /// Whether it is time for us to stop as well. Says so once.
+    /// Returns whether this process must stop too; true only once.
     fn is_due(&mut self) -> bool {
         let is_due = self.is_asked && self.has_program_stopped;
         if is_due {
@@ -78,7 +78,7 @@ impl Pause {
 }
 
 impl Program {
-    /// Standard streams, directory and environment are ours.
+    /// The program inherits standard streams, directory and environment.
     pub fn start(
         words: &[OsString],
         variable: (&'static str, &OsStr),
@@ -96,7 +96,7 @@ impl Program {
         })
     }
 
-    /// Waits, and passes signals on. Returns early if the program ends.
+    /// Waits and forwards signals. Returns early if the program ends.
     pub fn wait_until(&mut self, deadline: Option<Instant>) -> Option<Ending> {
         loop {
             if let Some(ending) = self.changed() {
@@ -122,7 +122,7 @@ impl Program {
             match change {
                 Change::Exited(code) => return Some(Ending::Exit(code)),
                 Change::Killed(signal) => return Some(Ending::Signal(signal)),
-                // Nobody can tell any more how it ended; it did not tell us of a failure.
+                // Its exit status is lost, so no failure is known.
                 Change::Gone => return Some(Ending::Exit(0)),
                 Change::Stopped => self.pause.has_program_stopped = true,
                 Change::Continued => self.pause.has_program_stopped = false,
@@ -137,21 +137,21 @@ impl Program {
 
     fn pass_on(&mut self, arrived: sys::Arrived) {
         self.pause.hear(arrived.signal);
-        // What a terminal sends, it sends to the program as well.
+        // The terminal sends its signals to the program too.
         if arrived.is_from_process && arrived.signal != libc::SIGCHLD {
             sys::send(self.pid, arrived.signal);
         }
     }
 }
 
-/// A command with what it finds in its environment besides ours.
+/// A command and its additional environment variables.
 pub struct Start {
     pub words: Vec<OsString>,
     pub variables: Vec<(&'static str, OsString)>,
 }
 
-/// Runs programs side by side to their ends; all are told of signals that we get. If one cannot be started, those before
-/// it are ended again.
+/// Runs several programs to their ends and forwards signals to all. If one cannot be started, those already started are
+/// terminated.
 pub fn run_all(starts: &[Start]) -> Result<Vec<Ending>, StartError> {
     let signals = HeldSignals::hold();
     let mut running: Vec<(u32, Option<Ending>)> = Vec::new();
@@ -223,7 +223,7 @@ fn start_one(signals: &HeldSignals, start: &Start) -> Result<u32, StartError> {
     Ok(child.id())
 }
 
-/// Signals while somebody else's program is watched: those that ask us to end do.
+/// Signals while an existing process is watched: SIGINT, SIGTERM and SIGHUP end the recording.
 pub struct Attached(HeldSignals);
 
 impl Attached {
@@ -231,7 +231,7 @@ impl Attached {
         Attached(HeldSignals::hold())
     }
 
-    /// Whether we are asked to end before the deadline.
+    /// Returns whether a signal ends the recording before the deadline.
     pub fn wait_until(&self, deadline: Instant) -> bool {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -250,14 +250,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terminal_stops_us_whether_we_hear_of_it_before_or_after_the_program_has_stopped() {
+    fn ctrl_z_stops_this_process_whichever_of_the_two_events_comes_first() {
         let mut pause = Pause::default();
         pause.hear(libc::SIGTSTP);
         assert!(!pause.is_due());
         pause.has_program_stopped = true;
         assert!(pause.is_due() && !pause.is_due());
         pause.has_program_stopped = true;
-        assert!(!pause.is_due(), "its own stop");
+        assert!(!pause.is_due(), "a stop of the program alone");
         pause.hear(libc::SIGTSTP);
         assert!(pause.is_due());
         pause.hear(libc::SIGTSTP);

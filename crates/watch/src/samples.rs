@@ -1,4 +1,4 @@
-//! Sizes of a process and its descendants at regular intervals, by a thread of our own that needs nothing of theirs.
+//! Sizes of a process and its descendants at regular intervals, read by a separate thread.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -10,17 +10,17 @@ use heaptide_timeline::Backend;
 use crate::sys;
 use crate::tree::Tree;
 
-/// One look at a process.
+/// The sizes of a process at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Seconds since 1970.
     pub time: f64,
     pub bytes: u64,
-    /// Pids and sizes of its descendants, if they were asked for.
+    /// Pids and sizes of its descendants, if requested.
     pub children: Vec<(u32, u64)>,
 }
 
-/// What to look at.
+/// The process and sizes to sample.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleOptions {
     pub pid: u32,
@@ -28,14 +28,14 @@ pub struct SampleOptions {
     pub children: bool,
 }
 
-/// A thread that looks until it is told to stop.
+/// A thread that samples until it is stopped.
 pub struct Sampler {
     stop: Sender<()>,
     thread: JoinHandle<Vec<Sample>>,
 }
 
 impl Sampler {
-    /// The first look is taken before this returns, so there is always one. `None` if there is no such process.
+    /// Takes the first sample before it returns, so that there is always one. Returns `None` if there is no such process.
     pub fn start(options: SampleOptions, interval: Duration) -> io::Result<Option<Sampler>> {
         let Some(mut reader) = SizeReader::new(options) else {
             return Ok(None);
@@ -46,16 +46,16 @@ impl Sampler {
         let thread = std::thread::Builder::new()
             .name("heaptide-usage".into())
             .spawn(move || {
-                sys::leave_signals_to_others();
+                sys::block_all_signals();
                 run(&mut reader, &stopped, interval, &mut samples);
                 samples
             })?;
         Ok(Some(Sampler { stop, thread }))
     }
 
-    /// Ends the thread, after a last look.
+    /// Ends the thread after a last sample.
     pub fn stop(self) -> Vec<Sample> {
-        // A thread that has ended does not listen any more.
+        // If the thread has already ended, nobody receives this.
         let _ = self.stop.send(());
         self.thread.join().unwrap_or_default()
     }
@@ -78,12 +78,12 @@ fn run(
         if is_last {
             return;
         }
-        // After a long pause of the machine, looks are not made up for.
+        // Samples missed during a long pause of the machine are not made up for.
         next = (next + interval).max(Instant::now());
     }
 }
 
-/// Looks at one process again and again.
+/// Samples one process repeatedly.
 pub struct SizeReader {
     tree: Tree,
     options: SampleOptions,
@@ -91,12 +91,12 @@ pub struct SizeReader {
 
 impl SizeReader {
     pub fn new(options: SampleOptions) -> Option<SizeReader> {
-        // Somebody waits for the sizes at just these moments.
+        // The caller needs the sizes at exactly these moments.
         let tree = Tree::new(options.pid, Vec::new(), options.backend)?.without_budget();
         Some(SizeReader { tree, options })
     }
 
-    /// `None` once the process is gone.
+    /// Returns `None` once the process is gone.
     pub fn sample(&mut self) -> Option<Sample> {
         self.tree.sample(Instant::now());
         let size =
@@ -124,13 +124,13 @@ impl SizeReader {
 mod tests {
     use super::*;
 
-    const OURSELVES: Backend = Backend::Rss;
+    const BACKEND: Backend = Backend::Rss;
 
     #[test]
-    fn there_is_a_look_at_the_beginning_and_at_the_end() {
+    fn first_and_last_sample_are_always_taken() {
         let options = SampleOptions {
             pid: std::process::id(),
-            backend: OURSELVES,
+            backend: BACKEND,
             children: false,
         };
         let sampler = Sampler::start(options, Duration::from_secs(3600))
@@ -140,31 +140,31 @@ mod tests {
         let samples = sampler.stop();
         drop(block);
         assert_eq!(samples.len(), 2);
-        // Other tests take and give back memory meanwhile, but not as much.
+        // Other tests allocate and free memory meanwhile, but not as much.
         assert!(samples[1].bytes >= samples[0].bytes + (16 << 20));
         assert!(samples[0].time <= samples[1].time && samples[0].time > 1e9);
     }
 
     #[test]
-    fn sizes_that_cost_much_are_read_at_every_look() {
+    fn expensive_sizes_are_read_for_every_sample() {
         let options = SampleOptions {
             pid: std::process::id(),
             backend: Backend::Uss,
             children: false,
         };
-        let mut reader = SizeReader::new(options).expect("we live");
-        let first = reader.sample().expect("we live").bytes;
+        let mut reader = SizeReader::new(options).expect("this process exists");
+        let first = reader.sample().expect("this process exists").bytes;
         let block = vec![1u8; 32 << 20];
-        let second = reader.sample().expect("we live").bytes;
+        let second = reader.sample().expect("this process exists").bytes;
         drop(block);
         assert!(second >= first + (16 << 20), "{first} {second}");
     }
 
     #[test]
-    fn process_that_is_not_there_has_no_sampler() {
+    fn missing_process_has_no_sampler() {
         let options = SampleOptions {
             pid: u32::MAX - 1,
-            backend: OURSELVES,
+            backend: BACKEND,
             children: true,
         };
         assert!(

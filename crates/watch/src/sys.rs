@@ -1,4 +1,4 @@
-//! The C library's part: signals, waiting, local time, the size of a page. The only unsafe code of this crate.
+//! Calls of the C library: signals, waiting, local time, the size of a page. The only unsafe code of this crate.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -7,7 +7,7 @@ use std::process::Command;
 use std::ptr;
 use std::time::Duration;
 
-/// Signals that somebody may send to us and mean the program.
+/// Signals that are forwarded to the program.
 const PASSED_ON: [i32; 11] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -22,27 +22,28 @@ const PASSED_ON: [i32; 11] = [
     libc::SIGTTOU,
 ];
 
-/// What Python sets to "ignore" when it starts, and a program expects as it was.
+/// Signals that Python ignores from its start; a program expects the default action.
 const IGNORED_BY_PYTHON: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
-/// A signal that was waiting for us.
+/// A pending signal.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived {
     pub signal: i32,
-    /// Sent by a process, and not by the terminal, which sends it to the program as well.
+    /// Sent by a process, not by the terminal, which also sends it to the program.
     pub is_from_process: bool,
 }
 
-/// Signals that are held back and asked for one by one, until this is dropped.
+/// Blocks signals, which are then received one by one, until it is dropped.
 pub struct HeldSignals {
     held: libc::sigset_t,
     before: libc::sigset_t,
-    /// Whoever started us had its children ignored, which we must undo to learn how ours ended, and do again in it.
+    /// SIGCHLD was ignored when this process started. It must be reset here to learn how children end, and ignored again in
+    /// the program.
     ignored_children: bool,
 }
 
 impl HeldSignals {
-    /// Holds back what is to be passed on, and the news that a child changed.
+    /// Blocks the forwarded signals and SIGCHLD.
     pub fn hold() -> HeldSignals {
         let mut held = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
@@ -63,7 +64,7 @@ impl HeldSignals {
         }
     }
 
-    /// The next signal, or `None` when the time has passed.
+    /// Returns the next signal, or `None` after the timeout.
     pub fn wait(&self, at_most: Duration) -> Option<Arrived> {
         let timeout = libc::timespec {
             tv_sec: at_most.as_secs().min(i32::MAX as u64) as libc::time_t,
@@ -77,15 +78,15 @@ impl HeldSignals {
         };
         (signal > 0).then_some(Arrived {
             signal,
-            // Codes above zero are the kernel's own.
+            // Codes above zero come from the kernel.
             is_from_process: info.si_code <= 0,
         })
     }
 
-    /// Makes a command start with signals as they were before us, and before Python.
+    /// Makes a command start with the signal mask and actions that this process started with.
     pub fn restore_in(&self, command: &mut Command) {
         let (before, ignored_children) = (self.before, self.ignored_children);
-        // SAFETY: the closure runs between fork and exec and calls only functions that are allowed there; it owns a copy
+        // SAFETY: the closure runs between fork and exec and calls only async-signal-safe functions; it owns a copy
         // of the mask and touches nothing else.
         unsafe {
             command.pre_exec(move || {
@@ -104,7 +105,7 @@ impl HeldSignals {
 
 impl Drop for HeldSignals {
     fn drop(&mut self) {
-        // A signal that is still held back now has nobody left whom it could concern.
+        // The program is gone: a signal that is still pending concerns nobody.
         while self.wait(Duration::ZERO).is_some() {}
         // SAFETY: `before` was filled by pthread_sigmask.
         unsafe {
@@ -113,19 +114,19 @@ impl Drop for HeldSignals {
     }
 }
 
-/// What became of a child.
+/// A change of a child's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Exited(i32),
     Killed(i32),
     Stopped,
-    /// It had stopped, and goes on.
+    /// It was stopped and continues.
     Continued,
-    /// Somebody else has waited for it, so nobody knows.
+    /// Another thread has waited for it, so its status is unknown.
     Gone,
 }
 
-/// Whether our child changed since the last time. Never waits.
+/// Returns the change of a child's state since the last call. Never waits.
 pub fn change_of(pid: u32) -> Option<Change> {
     let mut status = 0;
     // SAFETY: the pointer is to a live integer.
@@ -154,13 +155,13 @@ pub fn change_of(pid: u32) -> Option<Change> {
     }
 }
 
-/// Sends a signal; whether the process was still there.
+/// Sends a signal; returns whether the process still existed.
 pub fn send(pid: u32, signal: i32) -> bool {
-    // SAFETY: kill takes two numbers. The pid is of a child that was not waited for yet, so it is nobody else's.
+    // SAFETY: kill takes two numbers. The pid is that of a child that was not waited for yet, so no other process has it.
     unsafe { libc::kill(pid as libc::pid_t, signal) == 0 }
 }
 
-/// Stops this process until somebody continues it, as the terminal would have.
+/// Stops this process until it is continued, as the terminal would have.
 pub fn stop_self() {
     // SAFETY: raise takes a number.
     unsafe {
@@ -168,7 +169,7 @@ pub fn stop_self() {
     }
 }
 
-/// Ends this process by the signal that ended the program, so that whoever waits for us sees what it would have seen.
+/// Ends this process with the signal that ended the program, so that the parent sees the same status.
 /// Returns only if the signal does not end processes.
 pub fn die_of(signal: i32) {
     let no_core = libc::rlimit {
@@ -178,7 +179,7 @@ pub fn die_of(signal: i32) {
     let mut set = MaybeUninit::uninit();
     // SAFETY: the pointers are to live values of the right types; a wrong number makes the calls fail, not misbehave.
     unsafe {
-        // The program has left its core already; ours would replace it.
+        // The program has already dumped its core; a second dump could replace it.
         libc::setrlimit(libc::RLIMIT_CORE, &no_core);
         libc::signal(signal, libc::SIG_DFL);
         libc::sigemptyset(set.as_mut_ptr());
@@ -188,7 +189,7 @@ pub fn die_of(signal: i32) {
     }
 }
 
-/// A moment as `YYYYmmddHHMMSS` in local time.
+/// Returns a time as `YYYYmmddHHMMSS` in local time.
 pub fn local_stamp(unix_s: u64) -> String {
     let time = unix_s as libc::time_t;
     let mut parts = MaybeUninit::<libc::tm>::zeroed();
@@ -213,7 +214,7 @@ pub fn page_len() -> u64 {
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// What this thread has spent so far.
+/// Returns the processor time of this thread.
 pub fn cpu_time() -> Duration {
     let mut spent = MaybeUninit::<libc::timespec>::zeroed();
     // SAFETY: the pointer is to a live value, valid as zeros should the call fail.
@@ -224,8 +225,8 @@ pub fn cpu_time() -> Duration {
     Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
 }
 
-/// Signals that come to the process are for the threads that expect them, not for the calling one.
-pub fn leave_signals_to_others() {
+/// Blocks all signals in the calling thread, so that other threads receive them.
+pub fn block_all_signals() {
     // SAFETY: the set is filled before it is used, and only the calling thread's own mask is changed.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();

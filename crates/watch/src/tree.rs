@@ -1,8 +1,8 @@
-//! The processes of a run: the program and everything it starts, followed even when their parents are gone.
+//! The processes of a run: the program and its descendants, also after their parents have ended.
 //!
-//! Finding new ones means listing all processes of the machine, which is done only when somebody was born since the
-//! last time, and within a budget. Those that are known are read from files that stay open: an open file belongs to the
-//! process and not to its number, so a number that is used again confuses nobody.
+//! Finding new processes requires a listing of all processes of the machine. It is done only if a process was created since
+//! the last listing, and within a budget. Known processes are read from files that stay open: an open file belongs to the
+//! process and not to its pid, so a reused pid cannot be mistaken for it.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -14,19 +14,19 @@ use crate::budget::Budget;
 use crate::command::command_of;
 use crate::sys;
 
-/// For finding processes, and for the sizes that cost much: shares of one core. With what every tick costs for 64
-/// processes, all stays below one percent.
+/// Shares of one core for finding processes and for the expensive sizes. With the ticks of 64 processes, the total stays
+/// below one percent.
 const FINDING_SHARE: f64 = 0.003;
 const DEAR_SHARE: f64 = 0.004;
-/// If the dear sizes are what was asked for.
+/// The share if the expensive sizes were requested.
 const WANTED_SHARE: f64 = 0.01;
-/// When somebody is new, the sizes that were asked for are read at once unless this much is owed for earlier looks.
+/// For a new process the requested sizes are read at once, unless this much is owed for earlier samples.
 const MAX_OWED: Duration = Duration::from_secs(1);
-/// Of a round of many large processes, the rest is read at the next tick.
+/// After this time, the rest of a round of many large processes is read at the next tick.
 const MAX_AT_ONCE: Duration = Duration::from_millis(40);
-/// Beyond this many, files are opened anew at each look: others need descriptors too.
+/// Beyond this many, files are opened again for each sample, to save descriptors.
 const MAX_KEPT: usize = 400;
-/// A process that was just born may still show its parent's name: it is asked again at these looks.
+/// A new process may still have its parent's name: its name is read again at these samples.
 const LOOKS_AT_NAME: [u32; 4] = [1, 3, 10, 50];
 
 pub struct Member {
@@ -40,14 +40,14 @@ pub struct Member {
     statm: Option<KeptFile>,
     n_looks: u32,
     expensive_at: Option<Instant>,
-    /// It belongs to another user, and is counted as such.
+    /// It belongs to another user and was counted as such.
     is_closed: bool,
 }
 
-/// What happened since the last look.
+/// Changes since the last sample.
 #[derive(Default)]
 pub struct News {
-    /// Numbers of those that are new, or have a new name.
+    /// Numbers of processes that are new or have a new name.
     pub named: Vec<usize>,
     pub ended: Vec<usize>,
 }
@@ -57,28 +57,28 @@ pub struct Tree {
     leads_others: bool,
     pub members: Vec<Member>,
     n_ever: usize,
-    /// All processes of the machine when they were last listed, in order.
+    /// All processes of the machine at the last listing, ascending.
     listing: Vec<u32>,
-    /// Pids that are or were ours.
+    /// Pids that belong or belonged to the run.
     ours: HashSet<u32>,
     loadavg: Option<KeptFile>,
     last_pid: Option<u64>,
     finding: Budget,
     dear: Budget,
-    /// The dear sizes are what was asked for: they are read of all processes together, since a page that one no longer
-    /// shares counts for another, and their sum would else be of different moments.
+    /// The expensive sizes were requested. They are read for all processes together: a page that one process no longer
+    /// shares counts for another, so a sum of different moments would be wrong.
     is_dear_wanted: bool,
-    /// When the round began that is not at its end.
+    /// Start of the unfinished round.
     round: Option<Instant>,
     page_len: u64,
-    /// Processes of another user, of which only the resident size is to be seen.
+    /// Processes of another user, whose resident size alone is readable.
     pub n_closed: usize,
 }
 
 impl Tree {
-    /// `before` are the processes that cannot be the program's: those that were there when it began. If they are none, it
-    /// was there before us; it may then lead a group of which others are part that it did not start, so its own group and
-    /// session say nothing. `None` if there is no such process.
+    /// `before` are the processes that existed when the program started and cannot be its descendants. If it is empty, the
+    /// program was running already: its group and session may contain processes that it did not start, so they are not
+    /// used to find descendants. Returns `None` if there is no such process.
     pub fn new(root: u32, before: Vec<u32>, backend: Backend) -> Option<Tree> {
         let stat = Stat::of(root)?;
         let mut tree = Tree {
@@ -104,7 +104,7 @@ impl Tree {
         Some(tree)
     }
 
-    /// Reads the sizes that were asked for at every look, whatever it costs.
+    /// Reads the requested sizes for every sample, whatever it costs.
     pub fn without_budget(mut self) -> Tree {
         if self.is_dear_wanted {
             self.dear = Budget::new(f64::INFINITY);
@@ -112,7 +112,7 @@ impl Tree {
         self
     }
 
-    /// Looks at everything once.
+    /// Samples all processes once.
     pub fn sample(&mut self, now: Instant) -> News {
         let mut news = News::default();
         if self.finding.allows(now) && self.somebody_was_born() {
@@ -143,7 +143,7 @@ impl Tree {
         !is_same
     }
 
-    /// Only those that were not there at the last listing are asked who they are.
+    /// Finds new members. Only processes that were not in the last listing are read.
     fn find(&mut self) {
         let listing = procfs::pids();
         let mut unknown: Vec<(u32, Stat)> = listing
@@ -151,13 +151,13 @@ impl Tree {
             .filter(|pid| self.listing.binary_search(pid).is_err())
             .filter_map(|&pid| Some((pid, Stat::of(pid)?)))
             .collect();
-        // Parents are older than their children; numbers may wrap round and say nothing.
+        // Parents are older than their children; pids may wrap around, so they do not give the order.
         unknown.sort_by_key(|(pid, stat)| (stat.start, *pid));
         for (pid, stat) in unknown {
             let is_ours = pid != std::process::id()
                 && pid != self.root
                 && (self.ours.contains(&stat.parent)
-                    // Its parent may be gone before anybody looked; a daemon still has its parent's group or session.
+                    // Its parent may have ended before it was seen; a daemon still has its parent's group or session.
                     || self.is_led_by_ours(stat.group)
                     || self.is_led_by_ours(stat.session));
             if is_ours && !matches!(stat.state, b'Z' | b'X') {
@@ -195,8 +195,8 @@ impl Tree {
         self.n_ever += 1;
     }
 
-    /// Until its sizes are read, a process counts with its resident size. A fork has all its pages in common with its
-    /// parent, where they are counted already.
+    /// Until its sizes are read, a process counts with its resident size. A forked child shares all its pages with its
+    /// parent, where they are already counted.
     fn first_memory(&self, is_fork: bool) -> Memory {
         let shared = (is_fork && self.is_dear_wanted).then_some(0);
         Memory {
@@ -221,7 +221,7 @@ impl Tree {
                     true
                 }
                 _ => {
-                    // One that was never seen alive was never written down.
+                    // A process that was never seen alive was never recorded.
                     if member.n_looks > 0 {
                         news.ended.push(member.number);
                     }
@@ -247,7 +247,7 @@ impl Tree {
         }
     }
 
-    /// The one that was not looked at for longest comes first; those never looked at before all.
+    /// Orders by the time of the last reading, oldest first; unread processes come first.
     fn read_expensive(&mut self, now: Instant) {
         for _ in 0..self.members.len() {
             if !self.dear.allows(now) {
@@ -269,7 +269,7 @@ impl Tree {
         }
     }
 
-    /// All processes, one after the other: when it is paid for, or somebody is new.
+    /// Reads the expensive sizes of all processes in turn, when the budget allows it or a process is new.
     fn read_round(&mut self, now: Instant) {
         let somebody_is_new = self
             .members
@@ -301,7 +301,7 @@ impl Tree {
         self.dear.pay(now, cost);
     }
 
-    /// Whether the program itself is still there.
+    /// Returns whether the program itself still exists.
     pub fn has_root(&self) -> bool {
         self.members
             .first()
@@ -310,7 +310,7 @@ impl Tree {
 }
 
 impl Member {
-    /// Reads the sizes that cost much. Whether it was found to belong to another user, who alone may see them.
+    /// Reads the expensive sizes. Returns whether the process turned out to belong to another user, who alone may read them.
     fn read_expensive(&mut self, now: Instant) -> bool {
         self.expensive_at = Some(now);
         if let Some(rollup) = Rollup::of(self.pid) {

@@ -1,4 +1,4 @@
-//! The loop: look at everything, write it down, wait for the next moment.
+//! The recording loop: sample all processes, write the sample, wait for the next tick.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,23 +15,23 @@ use crate::functions::{self, Functions};
 use crate::program::{Attached, Program, StartError};
 use crate::tree::Tree;
 
-/// The group's limit and the brackets of functions need not be looked at at every tick.
+/// The cgroup's limit and the function calls are read less often than every tick.
 const SLOW: Duration = Duration::from_secs(1);
 
 pub enum Target {
     /// A program to start.
     Command(Vec<OsString>),
-    /// A process that is there already.
+    /// A running process.
     Process(u32),
 }
 
 pub struct Plan {
     pub target: Target,
     pub interval: Duration,
-    /// Recording ends after this; the program goes on.
+    /// Recording ends after this time; the program continues.
     pub timeout: Option<Duration>,
     pub form: Format,
-    /// Where control groups are mounted: [`cgroup::ROOT`].
+    /// Mount point of control groups: [`cgroup::ROOT`].
     pub groups: PathBuf,
     /// The control groups of the program, in the form of `/proc/PID/cgroup`; `None` reads them. Tests supply them.
     pub membership: Option<String>,
@@ -45,17 +45,17 @@ pub struct Finished {
     pub n_oom_kills: u64,
     /// The largest sum of all processes, by the plan's backend.
     pub peak_bytes: u64,
-    /// Processes whose resident size stands for the size that the backend asks for, which their user alone may see.
+    /// Processes that count with their resident size, because only their user may read the size of the backend.
     pub n_resident_only: usize,
-    /// Why the file is not whole. The program was not told.
+    /// Why the file is incomplete. The program is not affected.
     pub write_error: Option<io::Error>,
 }
 
-/// Records one run into a new file. Whatever happens to the file, the program goes on to its end.
+/// Records one run into a new file. The program runs to its end, whatever happens to the file.
 pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError> {
     let mut functions = Functions::beside(path);
     let mut before = procfs::pids();
-    // A program begins in our own group; counters are read before it can change them.
+    // A program starts in the cgroup of this process; counters are read before it can change them.
     let in_group = match plan.target {
         Target::Command(_) => std::process::id(),
         Target::Process(pid) => pid,
@@ -75,7 +75,7 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
         }
         Target::Process(pid) => {
             let command = command::command_of(*pid).unwrap_or_default();
-            // It may have started any of them.
+            // The process may have started any of them.
             before.clear();
             (Watched::Process(Attached::begin()), *pid, command)
         }
@@ -106,7 +106,7 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
         if session.is_over(&watched) {
             break Ending::Unknown;
         }
-        // Moments that were missed are not made up for.
+        // Missed ticks are not made up for.
         while next <= now {
             next += plan.interval;
         }
@@ -121,7 +121,7 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
     }
     let n_oom_kills = session.n_oom_kills(ending);
     out.write(|recorder| recorder.finish(unix_seconds(), ending, n_oom_kills));
-    // Only now: recording is over, and the program may go on for hours.
+    // Only now: recording is over, and the program may run for hours.
     let ending = match (&mut watched, ending) {
         (Watched::Program(program), Ending::StillRunning) => {
             program.wait_until(None).unwrap_or(Ending::Exit(0))
@@ -220,7 +220,7 @@ impl Session {
         out.write(|recorder| recorder.tick(&tick));
     }
 
-    /// A program that was gone before anybody looked has one sample all the same, of what it held then: nothing.
+    /// Adds a sample of 0 bytes for a program that ended before the first sample.
     fn make_up(&self, root: u32, out: &mut Writing) {
         if self.n_ticks > 0 {
             return;
@@ -243,13 +243,13 @@ impl Session {
         out.write(|recorder| recorder.tick(&tick));
     }
 
-    /// A process that is not our child just goes away.
+    /// A process that is not a child just disappears.
     fn is_over(&self, watched: &Watched) -> bool {
         let is_there = self.tree.as_ref().is_some_and(Tree::has_root);
         matches!(watched, Watched::Process(_)) && !is_there
     }
 
-    /// In the run's control group; or on the machine, if the program was killed in just the way the kernel kills.
+    /// Counts out-of-memory kills in the run's control group, or on the machine if the program was killed by SIGKILL.
     fn n_oom_kills(&self, ending: Ending) -> u64 {
         let in_group = self.group.as_ref().map_or(0, Cgroup::n_kills);
         if in_group == 0 && ending == Ending::Signal(libc::SIGKILL) {
@@ -261,7 +261,7 @@ impl Session {
     }
 }
 
-/// The file, until it cannot be written any more.
+/// The file, until writing to it fails.
 struct Writing {
     recorder: Option<Recorder<File>>,
     error: Option<io::Error>,

@@ -1,10 +1,10 @@
-//! A column of a snapshot as blocks in the file: numbers as bytes, compressed and sealed a megabyte at a time.
+//! A column of a snapshot as blocks in the file: encoded numbers, compressed and with a checksum per megabyte.
 //!
 //! ```text
 //! 0 tag (u32)   4 raw length (u32)   8 stored length (u32)   12 zero (u32)   16 checksum of the stored bytes (u64)   24 bytes
 //! ```
 //! Stored bytes are one zstd frame, or the raw ones where the two lengths are equal. No number or text is spread over two
-//! blocks. A column has as many blocks as it needs, one behind the other; tags that a reader does not know are stepped over.
+//! blocks. The blocks of a column follow each other; readers skip unknown tags.
 
 use std::io::{self, Read, Write};
 
@@ -14,15 +14,15 @@ use zstd::zstd_safe::compress_bound;
 use crate::wire::{MAX_VARINT_BYTES, Reader, Writer, checksum};
 
 pub const HEAD_LEN: usize = 24;
-/// A block is closed when it has this many bytes.
+/// A block ends when it has this many bytes.
 const BLOCK_LEN: usize = 1 << 20;
-/// Longer texts are cut; with it no block is longer than [`MAX_RAW_LEN`].
+/// Longer texts are cut, so that no block is longer than [`MAX_RAW_LEN`].
 pub const MAX_TEXT_LEN: usize = 64 << 10;
 /// Blocks beyond this are damage, not data.
 pub const MAX_RAW_LEN: usize = BLOCK_LEN + MAX_TEXT_LEN + 64;
 const LEVEL: i32 = 1;
 
-/// What a block holds.
+/// The content of a block.
 pub mod tag {
     pub const TYPES: u32 = 1;
     pub const NAMES: u32 = 2;
@@ -39,11 +39,11 @@ pub mod tag {
     pub const FRAMES: u32 = 13;
     pub const STACKS: u32 = 14;
     pub const STACK_NUMBERS: u32 = 15;
-    /// Empty; behind it there is nothing. A file without it was cut.
+    /// Empty, and the last one. A file without it was cut.
     pub const END: u32 = 0x444e_4548;
 }
 
-/// Fills one column after the other, in the same memory.
+/// Writes one column after the other, in the same memory.
 pub struct ColumnWriter<W> {
     out: W,
     tag: u32,
@@ -63,14 +63,14 @@ impl<W: Write> ColumnWriter<W> {
         }
     }
 
-    /// Ends the column before and begins one.
+    /// Ends the previous column and begins another.
     pub fn begin(&mut self, tag: u32) -> io::Result<()> {
         self.close_block()?;
         self.tag = tag;
         Ok(())
     }
 
-    /// Between two entries; entries themselves are not spread over blocks.
+    /// Called between two entries: no entry is spread over two blocks.
     #[inline]
     pub fn entry(&mut self) -> io::Result<()> {
         if self.raw.len() >= BLOCK_LEN {
@@ -93,7 +93,7 @@ impl<W: Write> ColumnWriter<W> {
         self.varint(crate::wire::zigzag(value));
     }
 
-    /// A text, cut at a character if it is too long.
+    /// Writes a text, cut at a character boundary if it is too long.
     pub fn text(&mut self, text: &str) {
         let mut len = text.len().min(MAX_TEXT_LEN / 4);
         while !text.is_char_boundary(len) {
@@ -141,7 +141,7 @@ impl<W: Write> ColumnWriter<W> {
     }
 }
 
-/// Why the blocks end before the end.
+/// Why no further block can be read.
 #[derive(Debug)]
 pub enum BlockError {
     Cut,
@@ -149,7 +149,7 @@ pub enum BlockError {
     Unreadable(io::Error),
 }
 
-/// Gives block after block, unpacked.
+/// Reads and unpacks one block after the other.
 pub struct BlockReader<R> {
     from: R,
     stored: Vec<u8>,
@@ -167,7 +167,7 @@ impl<R: Read> BlockReader<R> {
         }
     }
 
-    /// The next block's tag and bytes.
+    /// Returns tag and bytes of the next block.
     pub fn next_block(&mut self) -> Result<(u32, &[u8]), BlockError> {
         let mut head = [0; HEAD_LEN];
         self.fill(&mut head)?;

@@ -1,21 +1,21 @@
-//! How a reference is called: its kind and a number, in four bytes.
+//! The label of a reference: its type and a number, in four bytes.
 //!
-//! The number is a place among the names, a position, or nothing, as the kind says. A position that does not fit stands
-//! at the largest that does.
+//! Depending on the type, the number is an index into the names, a position, or unused. A position that does not fit is
+//! stored as the largest number.
 
-/// Through what an object refers to another.
+/// The way in which an object refers to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum EdgeType {
-    /// Nothing is known but the position among what the object refers to.
+    /// Unknown; the number is the position among the object's references.
     Referent = 0,
-    /// An attribute kept in the instance itself, without a dict: a name.
+    /// An attribute stored in the instance itself, without a dict: a name.
     Attribute = 1,
-    /// A value in a dict under a text: a name, which is the text.
+    /// A value in a dict with a string key: a name, which is the key.
     Key = 2,
-    /// A value in a dict under a whole number: the number.
+    /// A value in a dict with an integer key: the key.
     NumberKey = 3,
-    /// A value in a dict under any other key: the position, which [`EdgeType::KeyOf`] of the key itself shares.
+    /// A value in a dict with any other key: the position, shared with the [`EdgeType::KeyOf`] of its key.
     Item = 4,
     /// A key of a dict: the position.
     KeyOf = 5,
@@ -23,17 +23,17 @@ pub enum EdgeType {
     Index = 6,
     /// An element of a set: the position.
     Element = 7,
-    /// What a cell holds: the name of the variable, or none.
+    /// The content of a cell: the name of the variable, or none.
     Cell = 8,
     /// A local variable of a frame, a generator or a coroutine: a name.
     Local = 9,
-    /// A value that a frame is computing with: the position.
+    /// A value on the evaluation stack of a frame: the position.
     Stack = 10,
     /// A `__slots__` member: a name.
     Slot = 11,
-    /// A weak reference: it keeps nothing alive.
+    /// A weak reference, which does not keep its target alive.
     Weak = 12,
-    /// Something the interpreter keeps under a name of its own: `__mro__`, `co_consts`, …
+    /// A field of an interpreter object: a name such as `__mro__` or `co_consts`.
     Internal = 13,
     /// The `__dict__` of the object.
     DictOf = 14,
@@ -61,7 +61,7 @@ impl EdgeType {
         EdgeType::Type,
     ];
 
-    /// Whether the number is a place among the names.
+    /// Returns whether the number is an index into the names.
     pub fn has_name(self) -> bool {
         matches!(
             self,
@@ -75,7 +75,7 @@ impl EdgeType {
     }
 }
 
-/// A kind and a number.
+/// A type and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Label(u32);
@@ -97,11 +97,11 @@ impl Label {
 
     #[inline]
     pub fn edge_type(self) -> EdgeType {
-        // A label is only made with a kind that exists.
+        // A label is only made with an existing type.
         EdgeType::ALL[(self.0 & 15) as usize]
     }
 
-    /// A place among the names, a position or a number, as the kind says.
+    /// Returns an index into the names, a position or a number, depending on the type.
     #[inline]
     pub fn number(self) -> u32 {
         self.0 >> Label::TYPE_BITS
@@ -111,7 +111,7 @@ impl Label {
         self.0
     }
 
-    /// `None` for a kind that does not exist.
+    /// Returns `None` for an unknown type.
     pub fn from_word(word: u32) -> Option<Label> {
         (word & ((1 << Label::TYPE_BITS) - 1) < EdgeType::ALL.len() as u32).then_some(Label(word))
     }

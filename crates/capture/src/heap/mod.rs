@@ -1,10 +1,10 @@
-//! What a heap snapshot *is*: every Python object of a process at one moment, and who refers to whom.
+//! A heap snapshot: every Python object of a process at one moment, and the references between them.
 //!
-//! The walk inside the program fills a [`HeapSnapshot`], [`write`] makes a file of it, [`read`] brings it back, and the
-//! analysis asks its questions of it. `docs/reference/heap-format.md` draws the file. Objects are numbered in the order of their
+//! The heap walk in the program fills a [`HeapSnapshot`], [`write`] makes a file of it, [`read`] reads the file, and
+//! `analysis` evaluates it. `docs/reference/heap-format.md` draws the file. Objects are numbered in the order of their
 //! addresses and stored in columns, references from object to object as one list per object, all lists in one.
 //!
-//! Absent here, on purpose: interpreters (the walk knows those), answers (the analysis has them), and trust in a file.
+//! This module knows no interpreter and computes nothing, and it does not trust the contents of a file.
 
 mod column;
 mod error;
@@ -19,9 +19,9 @@ pub use names::Names;
 pub use read::is_heap_file;
 pub use write::write_heap;
 
-/// No object: for "has none" where a number of an object is expected.
+/// Used instead of the number of an object where there is none.
 pub const NO_OBJECT: u32 = u32::MAX;
-/// More objects than this are not in one snapshot; their numbers fit a signed 32-bit number, too.
+/// The largest number of objects in a snapshot, so that their numbers fit a signed 32-bit integer.
 pub const MAX_OBJECTS: usize = i32::MAX as usize;
 
 /// Every object of a process at one moment.
@@ -29,40 +29,40 @@ pub const MAX_OBJECTS: usize = i32::MAX as usize;
 pub struct HeapSnapshot {
     pub header: HeapHeader,
     pub types: Vec<TypeInfo>,
-    /// Texts that labels, roots and types speak of by number.
+    /// Texts to which labels, roots and types refer by number.
     pub names: Names,
     pub objects: Objects,
     pub edges: Edges,
-    /// What keeps objects alive by itself, in the order in which it was looked at.
+    /// In the order in which the walk read them.
     pub roots: Vec<Root>,
-    /// Short texts of what objects hold, if they were asked for; sorted by object.
+    /// Previews of objects' values, if requested; sorted by object.
     pub values: Vec<Value>,
-    /// Where objects were allocated, if that is known.
+    /// Allocation stacks of objects, if known.
     pub stacks: Option<AllocationStacks>,
 }
 
-/// Of what process, when, and how the snapshot was taken.
+/// The process of a snapshot, its time, and how it was taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeapHeader {
     pub pid: u32,
     /// As `sys.hexversion`: 0x030b07f0 is 3.11.7.
     pub python_version: u32,
-    /// Wall-clock time of the moment.
+    /// Wall-clock time of the snapshot.
     pub taken_unix_ns: u64,
-    /// How long the program stood still for it.
+    /// How long the program was paused.
     pub stood_still_ns: u64,
-    /// How long the walk took; with `forked` the program ran meanwhile.
+    /// How long the walk took; with `forked`, the program ran meanwhile.
     pub walk_ns: u64,
     /// The walk was done in a forked copy of the process.
     pub forked: bool,
-    /// Bytes that the walk itself needed, edges and names apart.
+    /// Bytes that the walk itself needed, without edges and names.
     pub walker_bytes: u64,
     pub command: Vec<String>,
     pub executable: String,
     pub host: String,
-    /// What could not be looked at, a sentence each.
+    /// One sentence for each thing that could not be read.
     pub notes: Vec<String>,
-    /// The recording that ran at that moment, for joining objects with where they were allocated.
+    /// The recording that ran at that moment, which has the allocation stacks of the objects.
     pub recording: Option<RecordingPosition>,
 }
 
@@ -70,40 +70,40 @@ pub struct HeapHeader {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordingPosition {
     pub path: String,
-    /// Whether Python's own allocators were recorded, without which few objects are found in it.
+    /// Python's own allocators were recorded; otherwise few objects are in the capture.
     pub objects: bool,
-    /// Segments before the moment have smaller numbers, those after it greater ones.
+    /// Segments before the moment have smaller numbers, those after it larger ones.
     pub segment: u64,
 }
 
-/// A type, and the number by which objects name theirs is its place in [`HeapSnapshot::types`].
+/// A Python type. Objects refer to it by its index in [`HeapSnapshot::types`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypeInfo {
     /// `__qualname__`.
     pub name: String,
-    /// `__module__`; empty if the type does not say.
+    /// `__module__`; empty if unknown.
     pub module: String,
     pub address: u64,
-    /// The type as an object of the snapshot; [`NO_OBJECT`] if it is not in it.
+    /// The number of the type object in the snapshot, or [`NO_OBJECT`].
     pub object: u32,
     pub flags: u32,
 }
 
 impl TypeInfo {
-    /// Made by a `class` statement or by an extension at run time.
+    /// Created by a `class` statement, or by an extension at run time.
     pub const HEAP: u32 = 1;
-    /// The collector follows its instances.
+    /// The garbage collector tracks its instances.
     pub const COLLECTED: u32 = 1 << 1;
     /// Instances have a `__dict__`.
     pub const DICT: u32 = 1 << 2;
-    /// Instances can be referred to weakly.
+    /// Instances support weak references.
     pub const WEAK: u32 = 1 << 3;
 
     pub fn is(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
 
-    /// `module.name`, and the name alone for builtins and where no module is known.
+    /// Returns `module.name`, or the name alone for builtins and types without a module.
     pub fn full_name(&self) -> String {
         if self.module.is_empty() || self.module == "builtins" {
             self.name.clone()
@@ -113,32 +113,32 @@ impl TypeInfo {
     }
 }
 
-/// What is known of every object, a column each; all columns are equally long.
+/// The objects, in columns of equal length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Objects {
-    /// Ascending; what `id()` says.
+    /// Ascending; the same as `id()`.
     pub addresses: Vec<u64>,
-    /// Places in [`HeapSnapshot::types`].
+    /// Indices into [`HeapSnapshot::types`].
     pub types: Vec<u32>,
-    /// Bytes as `sys.getsizeof` says, the collector's header included.
+    /// Bytes as in `sys.getsizeof`, including the header of the garbage collector.
     pub sizes: Vec<u64>,
-    /// Bytes of buffers beside the object that `sys.getsizeof` does not see (numpy, …).
+    /// Bytes of buffers outside the object that `sys.getsizeof` does not count (numpy, …).
     pub extras: Vec<u64>,
     pub flags: Vec<u8>,
 }
 
 impl Objects {
-    /// The collector follows this object.
+    /// The garbage collector tracks this object.
     pub const TRACKED: u8 = 1;
-    /// No root leads here: garbage that waits for the collector.
+    /// Unreachable from all roots: garbage that is not collected yet.
     pub const UNREACHABLE: u8 = 1 << 1;
     /// The object is never freed (3.12 and later).
     pub const IMMORTAL: u8 = 1 << 2;
-    /// The size is an estimate: what the type itself would say is Python code, which a walk does not run.
+    /// The size is an estimate: the type computes it with Python code, which a walk does not run.
     pub const ESTIMATED: u8 = 1 << 3;
-    /// Nothing that the walk can see refers to it though somebody holds it: C code.
+    /// C code holds it: it has more references than the walk can see.
     pub const HELD_BY_C: u8 = 1 << 4;
-    /// An instance whose attributes are kept without a dict.
+    /// An instance whose attributes are stored without a dict.
     pub const INLINE_VALUES: u8 = 1 << 5;
 
     pub fn len(&self) -> usize {
@@ -149,7 +149,7 @@ impl Objects {
         self.addresses.is_empty()
     }
 
-    /// Bytes of an object with the buffers beside it.
+    /// Returns the bytes of an object, including its buffers.
     pub fn bytes(&self, object: u32) -> u64 {
         let at = object as usize;
         let size = self.sizes.get(at).copied().unwrap_or(0);
@@ -162,7 +162,7 @@ impl Objects {
             .is_some_and(|flags| flags & flag != 0)
     }
 
-    /// The object at an address.
+    /// Returns the number of the object at an address.
     pub fn find(&self, address: u64) -> Option<u32> {
         self.addresses
             .binary_search(&address)
@@ -171,10 +171,10 @@ impl Objects {
     }
 }
 
-/// Who refers to whom: the references of object `n` are those from `starts[n]` to `starts[n + 1]`.
+/// References between objects: those of object `n` are from `starts[n]` to `starts[n + 1]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edges {
-    /// One more than there are objects; the first is 0, the last the number of references.
+    /// One more element than there are objects; the first is 0, the last is the number of references.
     pub starts: Vec<u32>,
     pub targets: Vec<u32>,
     pub labels: Vec<Label>,
@@ -207,7 +207,7 @@ impl Edges {
         }
     }
 
-    /// The objects that an object refers to, in its own order.
+    /// Returns the objects that an object refers to, in its order.
     pub fn targets_of(&self, object: u32) -> &[u32] {
         self.targets.get(self.range(object)).unwrap_or_default()
     }
@@ -216,32 +216,32 @@ impl Edges {
         self.labels.get(self.range(object)).unwrap_or_default()
     }
 
-    /// Targets with their labels.
+    /// Returns targets with their labels.
     pub fn of(&self, object: u32) -> impl Iterator<Item = (u32, Label)> + '_ {
         let labels = self.labels_of(object).iter().copied();
         self.targets_of(object).iter().copied().zip(labels)
     }
 }
 
-/// Something that keeps an object alive and is no object itself.
+/// A root: it keeps an object alive and is not an object of the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
     pub category: RootCategory,
-    /// A place in [`HeapSnapshot::names`]; 0 if there is nothing to say.
+    /// Index into [`HeapSnapshot::names`]; 0 if it has no name.
     pub name: u32,
     pub object: u32,
 }
 
 impl Root {
-    /// The interpreter's table of interned strings: a dict whose only references here are to strings that nothing else
-    /// leads to, and that stay until the process ends.
+    /// The interpreter's table of interned strings: a dict whose only references in the snapshot are to strings that
+    /// nothing else refers to; they stay until the process ends.
     pub const INTERNED_STRINGS: &str = "interned strings";
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum RootCategory {
-    /// `sys.modules`, [`Root::INTERNED_STRINGS`]: what the interpreter keeps; the name says which.
+    /// Kept by the interpreter; the name says what: `sys.modules`, [`Root::INTERNED_STRINGS`].
     Interpreter = 0,
     /// An entry of `sys.modules`; the name is the module's.
     Module = 1,
@@ -249,9 +249,9 @@ pub enum RootCategory {
     Type = 2,
     /// A local variable of a frame on a thread's stack; the name is `thread/function.variable`.
     Frame = 3,
-    /// What a thread state keeps: its dict, its exception.
+    /// Kept by a thread state: its dict, its exception.
     Thread = 4,
-    /// Held by C code: its count of references is larger than what refers to it in the snapshot.
+    /// Held by C code: it has more references than the snapshot contains.
     C = 5,
 }
 
@@ -269,19 +269,19 @@ impl RootCategory {
     }
 }
 
-/// A short text of what an object holds.
+/// A preview of an object's value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Value {
     pub object: u32,
     pub text: String,
 }
 
-/// Where objects were allocated.
+/// Allocation stacks of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllocationStacks {
-    /// For every object a place in `stacks`; 0, which is the empty stack, if it is not known.
+    /// For every object an index into `stacks`; 0, the empty stack, if unknown.
     pub of_objects: Vec<u32>,
-    /// Places in `frames`, outermost first. The first stack is empty.
+    /// Indices into `frames`, outermost first. The first stack is empty.
     pub stacks: Vec<Vec<u32>>,
     pub frames: Vec<AllocationFrame>,
 }
@@ -294,7 +294,7 @@ pub struct AllocationFrame {
 }
 
 impl HeapSnapshot {
-    /// The type of an object; a nameless one if the number is wrong.
+    /// Returns the type of an object; a type without name if the number is invalid.
     pub fn type_of(&self, object: u32) -> &TypeInfo {
         static NONE: TypeInfo = TypeInfo {
             name: String::new(),
@@ -309,7 +309,7 @@ impl HeapSnapshot {
             .unwrap_or(&NONE)
     }
 
-    /// For every object the one whose `__dict__` it is, or [`NO_OBJECT`]. A dict that serves several is the first's.
+    /// Returns for every object the one whose `__dict__` it is, or [`NO_OBJECT`]. A shared dict belongs to the first.
     pub fn dict_owners(&self) -> Vec<u32> {
         let mut owners = vec![NO_OBJECT; self.objects.len()];
         for object in 0..self.objects.len() as u32 {
@@ -326,7 +326,7 @@ impl HeapSnapshot {
         owners
     }
 
-    /// What is known of an object's content.
+    /// Returns the preview of an object's value.
     pub fn value_of(&self, object: u32) -> Option<&str> {
         let at = self
             .values
@@ -334,7 +334,7 @@ impl HeapSnapshot {
         at.ok().map(|at| self.values[at].text.as_str())
     }
 
-    /// Bytes of all objects with the buffers beside them.
+    /// Returns the bytes of all objects, including their buffers.
     pub fn total_bytes(&self) -> u64 {
         let sizes = self.objects.sizes.iter().chain(&self.objects.extras);
         sizes.fold(0, |sum, bytes| sum.saturating_add(*bytes))

@@ -1,9 +1,9 @@
-//! Texts that are spoken of by number, one behind the other in one piece of memory. Number 0 is the empty text.
+//! Numbered texts, stored one after the other in one allocation. Number 0 is the empty text.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     text: String,
-    /// Where each name ends in `text`.
+    /// The end of each name in `text`.
     ends: Vec<usize>,
 }
 
@@ -21,12 +21,12 @@ impl Names {
         self.ends.len()
     }
 
-    /// Never: there is always the empty text.
+    /// Returns false: the empty text is always there.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The text of a number; empty for a number that does not exist.
+    /// Returns the text of a number; empty for an unknown number.
     pub fn get(&self, number: u32) -> &str {
         let at = number as usize;
         let Some(&end) = self.ends.get(at) else {
@@ -36,7 +36,7 @@ impl Names {
         self.text.get(start..end).unwrap_or("")
     }
 
-    /// Adds a text and gives its number. Whoever adds sees to it that no text is added twice.
+    /// Adds a text and returns its number. The caller must not add a text twice.
     pub fn push(&mut self, name: &str) -> u32 {
         self.text.push_str(name);
         self.ends.push(self.text.len());

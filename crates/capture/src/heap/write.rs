@@ -1,4 +1,4 @@
-//! A snapshot becomes bytes. Runs inside the profiled program, after the walk: nothing here panics or needs much memory.
+//! Writes a snapshot as bytes. Runs in the profiled program, after the walk: it must not panic or need much memory.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::wire::checksum;
 pub const MAGIC: [u8; 8] = *b"\x89HEAP\r\n\x1a";
 /// Changes only when older readers would misread.
 pub const VERSION: u32 = 1;
-/// Magic, version, length of the fields, checksum of the fields.
+/// Magic number, version, length of the fields, checksum of the fields.
 pub const PREFIX_LEN: usize = 24;
 pub const MAX_FIELDS_LEN: usize = 1 << 20;
 
@@ -31,7 +31,7 @@ pub mod field {
     pub const N_EDGES: u64 = 14;
 }
 
-/// Writes the whole file. `out` gets many small pieces of up to a megabyte.
+/// Writes the whole file. `out` receives many pieces of up to a megabyte.
 pub fn write_heap<W: Write>(snapshot: &HeapSnapshot, mut out: W) -> io::Result<W> {
     out.write_all(&header_bytes(snapshot))?;
     let mut columns = ColumnWriter::new(out);
@@ -126,7 +126,7 @@ fn write_tables<W: Write>(
         columns.varint(u64::from(info.flags));
     }
     columns.begin(tag::NAMES)?;
-    // The first is the empty one, which every snapshot has.
+    // The first is the empty one, which is in every snapshot.
     for name in snapshot.names.iter().skip(1) {
         columns.entry()?;
         columns.text(name);
@@ -223,7 +223,7 @@ fn write_stacks<W: Write>(
     columns.begin(tag::STACKS)?;
     for stack in &stacks.stacks {
         columns.entry()?;
-        // Frames count from one here, and a zero ends the stack, so that a long one need not fit a block.
+        // Frames are numbered from one, and a zero ends the stack, so that a long stack need not fit into one block.
         for frame in stack {
             columns.entry()?;
             columns.varint(u64::from(*frame) + 1);
@@ -238,7 +238,7 @@ fn write_stacks<W: Write>(
     Ok(())
 }
 
-/// An object's number for a place where there may be none.
+/// Encodes the number of an object that may be missing.
 fn plus_one(object: u32) -> u64 {
     if object == NO_OBJECT {
         0

@@ -1,8 +1,8 @@
-//! How memray writes numbers and texts: seven bits a byte, lowest first; signed ones in zigzag; texts end in a zero.
+//! memray's encoding: numbers with seven bits per byte, lowest first; signed numbers in zigzag; texts end with a zero.
 
 use heaptide_capture::wire::unzigzag;
 
-/// Bytes that are read one after the other. `None` everywhere means that they end too early.
+/// Reads bytes. Every function returns `None` if they end too early.
 #[derive(Clone)]
 pub struct Bytes<'a> {
     rest: &'a [u8],
@@ -24,7 +24,7 @@ impl<'a> Bytes<'a> {
         Some(first)
     }
 
-    /// Ten bytes at most; of more, what lies beyond 64 bits is lost.
+    /// Reads a number; bits beyond 64 are dropped.
     #[inline(always)]
     pub fn number(&mut self) -> Option<u64> {
         let mut value = 0u64;
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn number_without_end_does_no_harm() {
+    fn number_without_end_is_refused() {
         assert_eq!(Bytes::new(&[0xff; 30]).number(), None);
         assert_eq!(Bytes::new(&[0x80; 30]).number(), None);
     }

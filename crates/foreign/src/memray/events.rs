@@ -1,8 +1,8 @@
 //! A file with all allocations: its events, as chunks of operations.
 //!
-//! The file is read twice. When it is opened, what it says of itself is metadata: code objects and threads stand between
-//! the events, and a progress bar wants to know how many those are. When it is replayed, events are collected until there are
-//! [`WINDOW_OPS`], each thread's in a chunk of its own, and then told in turns:
+//! The file is read twice. Opening it reads the metadata, because code objects and threads lie between the events, and counts
+//! the events for the progress bar. A replay collects [`WINDOW_OPS`] events, one chunk per thread, and then passes them on in
+//! turns:
 //!
 //! ```text
 //! file      1: a a push a   2: b b   1: pop a   2: b
@@ -28,9 +28,9 @@ use super::input::Input;
 use super::metadata::{Metadata, Streams};
 use super::records::{Next, Record, Records};
 
-/// So many operations are collected before they are told.
+/// Operations that are collected before they are passed on.
 const WINDOW_OPS: usize = 1 << 16;
-/// So many threads may take part in a window.
+/// Largest number of threads in a window.
 const WINDOW_THREADS: usize = 256;
 /// Deeper stacks are damage, not data.
 const MAX_DEPTH: usize = 1 << 20;
@@ -42,7 +42,7 @@ struct AllEvents {
     n_events: u64,
 }
 
-/// Reads what the file says of itself.
+/// Reads the metadata of the file.
 pub fn open(
     path: &Path,
     header: FileHeader,
@@ -51,7 +51,7 @@ pub fn open(
 ) -> Result<Capture, OpenFailure> {
     let mut metadata = Metadata::new(&header);
     let mut n_events = 0;
-    // What is damaged is told by the replay.
+    // The replay reports damage.
     Records::new(&header).read(input, |record| {
         let mut understood = Some(());
         match record {
@@ -122,27 +122,27 @@ impl ForeignEvents for AllEvents {
             }
             Next::Read
         });
-        // Nothing is left in it if the sink broke off.
+        // It is empty if the sink broke.
         let _ = window.tell(on_progress, sink);
         damage.into_iter().collect()
     }
 }
 
-/// A thread, as far as the file has been read.
+/// The state of a thread while the file is read.
 #[derive(Default)]
 struct Thread {
     stream: u32,
     stack: Vec<Frame>,
-    /// So many outermost frames are never shown.
+    /// Number of outermost frames that are never shown.
     n_hidden: usize,
-    /// How many chunks it has had.
+    /// Number of its chunks so far.
     n_chunks: u32,
     /// It has operations in this window.
     is_active: bool,
     chunk: DecodedChunk,
-    /// The time that was last noted in the chunk.
+    /// The last time mark in the chunk.
     time: u64,
-    /// Nodes in the chunk of the stack's outermost frames.
+    /// Nodes of the stack's outermost frames in the chunk.
     nodes: Vec<u32>,
     /// The node of the stack on which it allocated last.
     node: u32,
@@ -151,7 +151,7 @@ struct Thread {
 struct Window<'h> {
     header: &'h FileHeader,
     streams: Streams,
-    /// By stream, which count from 1.
+    /// By stream; streams count from 1.
     threads: Vec<Thread>,
     /// Index of the thread whose records follow.
     now: usize,
@@ -185,7 +185,7 @@ impl<'h> Window<'h> {
         self.n_ops >= WINDOW_OPS || self.active.len() > WINDOW_THREADS
     }
 
-    /// `None` if the record cannot be.
+    /// Returns `None` if the record is impossible.
     #[inline(always)]
     fn take(&mut self, record: Record) -> Option<()> {
         match record {
@@ -246,7 +246,7 @@ impl<'h> Window<'h> {
         })
     }
 
-    /// Adds an operation of the thread whose turn it is.
+    /// Adds an operation of the present thread.
     #[inline(always)]
     fn add(&mut self, mut op: Op) -> Option<()> {
         let thread = self.threads.get_mut(self.now)?;
@@ -271,7 +271,7 @@ impl<'h> Window<'h> {
         Some(())
     }
 
-    /// Tells what was collected, and begins anew.
+    /// Passes on the collected operations and begins again.
     fn tell(&mut self, on_progress: &mut dyn FnMut(u64), sink: &mut Sink) -> ControlFlow<()> {
         let mut told = ControlFlow::Continue(());
         for (thread, ops) in self.turns.drain(..) {
@@ -306,7 +306,7 @@ impl Thread {
         self.place_stack();
     }
 
-    /// Makes `node` that of the present stack.
+    /// Sets `node` to that of the present stack.
     #[inline(always)]
     fn place_stack(&mut self) {
         while let Some(&frame) = self.stack.get(self.nodes.len()) {

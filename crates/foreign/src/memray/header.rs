@@ -1,10 +1,10 @@
 //! The beginning of a memray file.
 //!
 //! ```text
-//! "memray\0"  u32 format  u32 Python's version  u8 native stacks?  u8 kind: 0 all allocations, 1 aggregated
-//! u64 allocations and releases  u64 frames (always 0)  u64 start  u64 end (milliseconds since 1970)
-//! text command line  u32 process  u64 main thread  u64 frames of memray's own at its root
-//! u8 Python's allocator  u8 Python's allocators recorded?  u8 life of objects recorded?
+//! "memray\0"  u32 format  u32 Python's version  u8 native stacks?  u8 content: 0 all allocations, 1 sums
+//! u64 allocations and frees  u64 frames (always 0)  u64 start  u64 end (milliseconds since 1970)
+//! text command line  u32 process  u64 main thread  u64 number of memray's frames at its root
+//! u8 Python's allocator  u8 Python's allocators recorded?  u8 object lifetimes recorded?
 //! format 13: text standard library  texts site-packages, empty one at the end  texts sys.path, empty one at the end
 //! ```
 //! Written when recording begins, and again when it ends.
@@ -15,7 +15,7 @@ use super::MAGIC;
 use super::bytes::Bytes;
 use super::input::Input;
 
-/// What a header says beyond what ours do.
+/// A header, with the fields that Heaptide's header does not have.
 #[derive(Clone, Debug)]
 pub struct FileHeader {
     pub common: Header,
@@ -25,12 +25,12 @@ pub struct FileHeader {
     pub end_ms: u64,
     /// As memray numbers threads: from 1, in the order in which they were first seen.
     pub main_thread: u64,
-    /// So many of the main thread's outermost frames are memray's own.
+    /// Number of the main thread's outermost frames that belong to memray.
     pub n_own_frames: usize,
 }
 
 impl FileHeader {
-    /// How many of a stack's outermost frames are memray's own.
+    /// Returns how many of a stack's outermost frames belong to memray.
     pub fn n_hidden(&self, thread: u64) -> usize {
         if thread == self.main_thread {
             self.n_own_frames
@@ -102,7 +102,7 @@ fn parse(bytes: &mut Bytes) -> Option<Result<FileHeader, OpenFailure>> {
                 aggregate: is_aggregated,
                 ..Mode::default()
             },
-            // memray joins the words with spaces; which of those stood in a word cannot be told any more.
+            // memray joins the words with spaces, so spaces within a word are lost.
             command: command.split(' ').map(str::to_owned).collect(),
             python_version,
             python_allocator: python_allocator.to_owned(),
@@ -122,7 +122,7 @@ fn parse(bytes: &mut Bytes) -> Option<Result<FileHeader, OpenFailure>> {
     }))
 }
 
-/// Texts up to an empty one.
+/// Reads texts up to an empty one.
 fn texts(bytes: &mut Bytes) -> Option<Vec<String>> {
     let mut texts = Vec::new();
     loop {

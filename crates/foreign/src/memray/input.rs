@@ -1,4 +1,4 @@
-//! The bytes of a file, unpacked if it is an LZ4 frame, in a window that moves over them.
+//! The bytes of a file, unpacked if it is an LZ4 frame, through a moving window.
 
 use std::fmt;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use lz4_flex::frame::FrameDecoder;
 
-/// With these bytes an LZ4 frame begins.
+/// The first bytes of an LZ4 frame.
 const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 const WINDOW: usize = 256 << 10;
 /// Records beyond this are damage, not data: the longest hold a code object's line table.
@@ -23,10 +23,10 @@ pub struct Input {
     window: Vec<u8>,
     start: usize,
     end: usize,
-    /// Where in the unpacked file the window stands.
+    /// Offset of the unread bytes in the unpacked file.
     offset: u64,
     is_at_end: bool,
-    /// Why reading ended before the file did.
+    /// Why reading failed before the end of the file.
     pub error: Option<io::ErrorKind>,
 }
 
@@ -75,13 +75,13 @@ impl Input {
         self.rest().starts_with(bytes)
     }
 
-    /// What is in the window and not read yet. Enough for any short record, unless the file ends.
+    /// Returns the unread bytes of the window: enough for any short record, unless the file ends.
     #[inline(always)]
     pub fn rest(&self) -> &[u8] {
         &self.window[self.start..self.end]
     }
 
-    /// Steps over what was read.
+    /// Skips bytes that were read.
     #[inline(always)]
     pub fn advance(&mut self, n_bytes: usize) {
         self.start = (self.start + n_bytes).min(self.end);
@@ -95,7 +95,7 @@ impl Input {
         self.offset
     }
 
-    /// Makes the window larger because a record does not fit. False if there is no more to be had.
+    /// Enlarges the window for a record that does not fit. Returns false if there are no more bytes.
     pub fn widen(&mut self) -> bool {
         if self.is_at_end || self.window.len() >= MAX_RECORD {
             return false;
@@ -126,7 +126,7 @@ impl Input {
     }
 }
 
-/// A file that grows in steps ends in zeros if its program was killed. No record needs them.
+/// Returns the length without trailing zeros. A file that grows in steps ends in zeros if its program was killed.
 fn len_without_zeros(source: &mut impl ReadSeek) -> io::Result<u64> {
     let mut end = source.seek(SeekFrom::End(0))?;
     let mut bytes = vec![0; WINDOW];

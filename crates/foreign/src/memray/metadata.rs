@@ -1,4 +1,4 @@
-//! memray's threads as streams, and the part of the registry that both kinds of files have.
+//! The registry of a file of memray, and its threads as streams.
 
 use std::collections::HashMap;
 
@@ -6,19 +6,19 @@ use heaptide_capture::{Code, Entry, Registry, RegistryBuilder};
 
 use super::header::FileHeader;
 
-/// More than any program has; beyond, a file is damaged.
+/// More than any program has; a file with more threads is damaged.
 const MAX_THREADS: usize = 1 << 22;
-/// Of all code objects together.
+/// Limit for all code objects together.
 const MAX_CODE_BYTES: usize = 1 << 30;
 
-/// Streams for memray's thread numbers, from 1 in the order in which they come up.
+/// The stream of each thread of memray, from 1 in the order of their first record.
 #[derive(Debug, Default)]
 pub struct Streams {
     by_thread: HashMap<u64, u32>,
 }
 
 impl Streams {
-    /// The thread's stream, and whether it is new; `None` if there are too many.
+    /// Returns the stream of a thread, and whether it is new; `None` if there are too many.
     pub fn of(&mut self, thread: u64) -> Option<(u32, bool)> {
         if let Some(&stream) = self.by_thread.get(&thread) {
             return Some((stream, false));
@@ -32,7 +32,7 @@ impl Streams {
     }
 }
 
-/// Gathers what a file says of itself. Times are milliseconds since the start.
+/// Collects the registry of a file. Times are milliseconds since the start.
 pub struct Metadata {
     builder: RegistryBuilder,
     streams: Streams,
@@ -64,7 +64,7 @@ impl Metadata {
         }
     }
 
-    /// What follows is this thread's. `None` if there are too many threads.
+    /// Sets the thread of the following records. Returns `None` if there are too many threads.
     pub fn thread(&mut self, thread: u64) -> Option<u32> {
         let (stream, is_new) = self.streams.of(thread)?;
         if is_new {
@@ -90,7 +90,7 @@ impl Metadata {
         self.builder.add(Entry::Resident { time, bytes });
     }
 
-    /// `None` if there is more code than any program has.
+    /// Returns `None` if there is more code than any program has.
     pub fn code(&mut self, code: Code) -> Option<()> {
         self.n_code_bytes += code.max_bytes();
         self.builder.add(Entry::Code(code));

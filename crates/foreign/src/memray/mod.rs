@@ -1,14 +1,14 @@
 //! Captures of memray 1.19 and 1.20 (formats 12 and 13).
 //!
-//! In reading order: `input` gives bytes, unpacked if need be; `header` is the beginning of a file; `records` are what
-//! follows, in a file with all allocations (`events`) or in an aggregated one (`sums`).
+//! In reading order: `input` provides bytes and unpacks them; `header` begins a file; `records` follow, in a file with all
+//! allocations (`events`) or in an aggregated one (`sums`).
 //!
 //! ```text
 //! header | records … | trailer | zeros
 //! ```
 //!
-//! A file is one stream without any structure above its records: where one of them makes no sense, nothing behind it
-//! can be read. All numbers are little-endian; a file from another kind of machine is told by its version number.
+//! A file is one stream without any structure above its records: nothing after an invalid record can be
+//! read. All numbers are little-endian; a file from a big-endian machine has an unknown version number.
 
 mod bytes;
 mod events;
@@ -28,10 +28,10 @@ use heaptide_capture::{Capture, OpenError, OpenFailure};
 use header::FileHeader;
 use input::Input;
 
-/// With these bytes a file begins, packed or not.
+/// The first bytes of a file, before packing.
 const MAGIC: [u8; 7] = *b"memray\0";
 
-/// Where a capture's bytes are. It is read more than once, each time from its beginning.
+/// The source of a capture's bytes. It is read more than once, each time from its beginning.
 #[derive(Clone, Debug)]
 enum Source {
     File(PathBuf),
@@ -47,16 +47,16 @@ impl Source {
     }
 }
 
-/// Opens a file of memray's; `None` if it is none, whatever else it may be.
+/// Opens a file of memray; returns `None` for any other file.
 pub fn open(path: &Path) -> Option<Result<Capture, OpenError>> {
-    // Opening a pipe would wait for somebody to write to it.
+    // Opening a pipe would block until somebody writes to it.
     if !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return None;
     }
     open_source(path, Source::File(path.to_owned()))
 }
 
-/// Opens a capture that is already in memory; `None` if it is none of memray's.
+/// Opens a capture that is already in memory; returns `None` if it is not memray's.
 pub fn from_bytes(bytes: &[u8]) -> Option<Result<Capture, OpenError>> {
     open_source(Path::new("(memory)"), Source::Bytes(bytes.into()))
 }

@@ -1,21 +1,21 @@
 //! The records of a memray file.
 //!
 //! ```text
-//! 1ppppaaa  allocation or release  source (4 bits) among the last 15 addresses, 15: signed step of address / 8 follows;
+//! 1ppppaaa  allocation or free     position (4 bits) among the last 15 addresses, 15: signed step of address / 8 follows;
 //!                                  allocator (3 bits), 0: a byte follows;
 //!                                  signed step of the native stack's number, if those are recorded and it is no `free`;
 //!                                  size, unless it is a `free`
 //! 01.....e  push                   code object, signed instruction; e: called from C
-//! 001ppppc  object made or gone    only in files of programs that ask for it; not read
+//! 001ppppc  object created/freed   only in files that track object lifetimes; not read
 //! 0001nnnn  pop                    n + 1 frames
 //! 0x01      trailer
 //! 0x02      resident size          bytes, milliseconds since the start
 //!
-//! in both kinds of files
+//! in both formats of files
 //! 0x05      native frame           signed step of the address, signed step of the number
 //! 0x06 0x07 0x08  memory map       start; text file, number of segments, u64 address; u64 address, length
 //! 0x0a      thread name            text
-//! 0x0c      thread                 u64: what follows is its
+//! 0x0c      thread                 u64 thread of the records that follow
 //! 0x0e      code object            number, text name, text file, signed step of first line, length, line table
 //!
 //! in aggregated files
@@ -36,12 +36,12 @@ use super::bytes::Bytes;
 use super::header::FileHeader;
 use super::input::Input;
 
-/// So many addresses are remembered.
+/// Number of remembered addresses.
 const N_RECENT: usize = 15;
 /// The upper half of `sys.hexversion`. Only this Python counts instructions, where others count bytes of two each.
 const PYTHON_3_10: u32 = 0x030a;
 
-/// One thing that a file says.
+/// A record of a file.
 #[derive(Clone, Copy, Debug)]
 pub enum Record<'a> {
     Alloc {
@@ -69,7 +69,7 @@ pub enum Record<'a> {
     Trailer,
     Sum {
         thread: u64,
-        /// A source in the stacks, 0 for none.
+        /// Index into the stacks, 0 for none.
         stack: u64,
         allocator: Allocator,
         at_peak: BlockSum,
@@ -88,17 +88,17 @@ pub enum Record<'a> {
         number: u64,
         frame: Frame,
     },
-    /// Native frames and memory maps: stepped over.
+    /// Native frames and memory maps, which are skipped.
     Other,
 }
 
-/// What is to be done after a record.
+/// How to continue after a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Read,
-    /// Nobody wants more.
+    /// Stop reading.
     Stop,
-    /// The record cannot be: what follows is not to be trusted.
+    /// The record is impossible: the records after it cannot be trusted.
     Refuse,
 }
 
@@ -110,13 +110,13 @@ enum Trouble {
     Wrong,
 }
 
-/// What is remembered from record to record.
+/// State that is kept from record to record.
 pub struct Records {
     has_native_stacks: bool,
     is_aggregated: bool,
     start_ms: u64,
     counts_instructions: bool,
-    /// The newest stands before `next_recent`.
+    /// The newest is before `next_recent`.
     recent: [u64; N_RECENT + 1],
     next_recent: usize,
     address: u64,
@@ -137,7 +137,7 @@ impl Records {
         }
     }
 
-    /// Tells all records, as long as `visit` wants more. Returns what could not be read.
+    /// Passes all records to `visit` until it stops. Returns what could not be read.
     pub fn read(
         mut self,
         mut input: Input,
@@ -173,7 +173,7 @@ impl Records {
         }
     }
 
-    /// The next record. Nothing is remembered of one that is not whole.
+    /// Reads the next record. An incomplete record does not change the state.
     #[inline(always)]
     fn parse<'a>(&mut self, bytes: &mut Bytes<'a>) -> Result<Record<'a>, Trouble> {
         let tag = bytes.u8().ok_or(Trouble::TooShort)?;
@@ -197,7 +197,7 @@ impl Records {
         }
     }
 
-    /// `None`: the bytes end too early; `Some(None)`: they make no sense. So in all that follow.
+    /// Returns `None` if the bytes end too early and `Some(None)` if they are invalid, as all following functions do.
     #[inline(always)]
     fn event<'a>(&mut self, tag: u8, bytes: &mut Bytes<'a>) -> Option<Option<Record<'a>>> {
         let source = usize::from(tag >> 3 & 15);

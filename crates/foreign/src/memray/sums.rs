@@ -1,4 +1,4 @@
-//! An aggregated file: what every site held at the peak and at the end, and no events.
+//! An aggregated file: the sums of every site at the peak and at the end, without events.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ struct Stack {
     depth: u32,
 }
 
-/// What the file says; its sums are made anew whenever they are asked for.
+/// The content of the file.
 #[derive(Debug, Default)]
 struct Aggregated {
     sites: Vec<Site>,
@@ -33,14 +33,14 @@ struct Aggregated {
 struct Site {
     stack: u32,
     stream: u32,
-    /// So many of its outermost frames are not shown.
+    /// Number of its outermost frames that are not shown.
     n_hidden: u32,
     allocator: Allocator,
     at_peak: BlockSum,
     at_end: BlockSum,
 }
 
-/// Reads the file whole: it is as large as its program had sites.
+/// Reads the whole file: its size is proportional to the number of sites.
 pub fn open(path: &Path, header: FileHeader, input: Input) -> Capture {
     let mut metadata = Metadata::new(&header);
     let mut found = Aggregated {
@@ -62,7 +62,7 @@ pub fn open(path: &Path, header: FileHeader, input: Input) -> Capture {
 }
 
 impl Aggregated {
-    /// `None` if the record cannot be.
+    /// Returns `None` if the record is impossible.
     fn take(
         &mut self,
         record: Record,
@@ -88,7 +88,7 @@ impl Aggregated {
             }
             Record::Stack { frame, parent } => {
                 let parent = u32::try_from(parent).ok()?;
-                // Parents come first.
+                // Parents precede their children.
                 let depth = self.stacks.get(parent as usize)?.depth + 1;
                 self.stacks.push(Stack {
                     frame,
@@ -123,12 +123,12 @@ impl Aggregated {
         Some(Next::Read)
     }
 
-    /// The frames of a stack, outermost first, without those that are hidden.
+    /// Returns the frames of a stack, outermost first, without hidden ones.
     fn frames_of(&self, site: &Site) -> Vec<Frame> {
         let mut frames = Vec::new();
         let mut at = self.stacks[site.stack as usize];
         while at.depth > site.n_hidden {
-            // Code 0 is nobody's: a frame that the file does not describe is shown as unknown.
+            // Code 0 does not exist: a frame that the file does not describe is shown as unknown.
             let unknown = Frame::default();
             frames.push(self.frames.get(&at.frame).copied().unwrap_or(unknown));
             at = self.stacks[at.parent as usize];

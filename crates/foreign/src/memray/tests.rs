@@ -1,4 +1,4 @@
-//! Files written here byte by byte, whole, cut, changed and packed.
+//! Files built byte by byte: complete, cut, changed and packed.
 
 use std::io::Write;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn codes() -> Vec<u8> {
     bytes
 }
 
-/// Two threads: 100 bytes are kept by `load`, 50 come and go in `work`; 4096 are mapped and half of them released.
+/// Two threads: 100 bytes are kept by `load`, 50 come and go in `work`; 4096 are mapped and half of them unmapped.
 fn events() -> Vec<u8> {
     let mut bytes = header(false);
     bytes.extend(codes());
@@ -113,7 +113,7 @@ fn sums(capture: &Capture) -> (Sums, usize) {
     (tally.finish(), capture.damage.len() + damage.len())
 }
 
-/// Names of a site's frames, outermost first.
+/// Returns the names of a site's frames, outermost first.
 fn names(capture: &Capture, sums: &Sums, site: usize) -> Vec<String> {
     let mut names = Vec::new();
     let mut at = sums.sites[site].stack;
@@ -155,7 +155,7 @@ fn events_become_sums_by_site_with_times_threads_and_names() {
 }
 
 #[test]
-fn aggregated_file_gives_peak_and_rest_of_each_site_and_no_totals() {
+fn aggregated_file_gives_peak_and_live_bytes_of_each_site_and_no_totals() {
     let capture = opened(&aggregated());
     let (sums, n_damaged) = sums(&capture);
     assert_eq!(n_damaged, 0);
@@ -172,7 +172,7 @@ fn aggregated_file_gives_peak_and_rest_of_each_site_and_no_totals() {
 }
 
 #[test]
-fn packed_file_says_the_same() {
+fn packed_file_has_the_same_content() {
     let mut packer = lz4_flex::frame::FrameEncoder::new(Vec::new());
     for piece in events().chunks(200) {
         packer.write_all(piece).expect("memory");
@@ -198,7 +198,7 @@ fn killed_program_leaves_zeros_and_no_end() {
 }
 
 #[test]
-fn what_follows_a_wrong_record_is_left_out_and_noted() {
+fn records_after_an_invalid_one_are_left_out_and_noted() {
     let mut bytes = events();
     let last = bytes.len() - 1;
     bytes[last] = 0x3f;
