@@ -1,4 +1,4 @@
-//! What the commands declare, for those who offer them by another door: name, purpose and options.
+//! The declared commands and options, for other front ends (the control API).
 
 use std::path::PathBuf;
 
@@ -12,11 +12,11 @@ pub struct CommandOption {
     pub name: String,
     pub help: String,
     pub takes_value: bool,
-    /// Empty if any value may be given.
+    /// The allowed values; empty if any value is allowed.
     pub values: Vec<String>,
 }
 
-/// Name, purpose and options of every command. Options that name files are left out.
+/// Returns name, help and options of every command, without options that name files.
 pub fn command_options() -> Vec<(String, String, Vec<CommandOption>)> {
     let commands = commands::ALL.iter().map(|command| (command.arguments)());
     commands
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_tell_their_options_and_keep_their_files_to_themselves() {
+    fn schema_has_options_but_none_that_name_files() {
         let commands = command_options();
         let stats = commands
             .iter()

@@ -1,8 +1,8 @@
-//! Where commands write whose result is a file: beside the capture unless something else is said.
+//! The destination of commands that write a file: beside the capture by default.
 //!
-//! `heaptide-<kind>-<stem>.<extension>`, where the stem is the capture's name without `.tide` (a heap snapshot's `.heap`, a component's
-//! `.bin`), and without the `heaptide-` of a name that we gave. Anything else in the name stays, so that captures of two processes never
-//! give the same name.
+//! The name is `heaptide-<report>-<stem>.<extension>`. The stem is the name of the capture without `.tide` (`.heap` for heap
+//! snapshots, `.bin` for components) and without the `heaptide-` of default names. Everything else stays, so that captures of
+//! two processes never lead to the same name.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use crate::exit::Failure;
 use crate::output::Output;
 
-/// `default` is the name that a file gets without `-o`.
+/// `default` is the name of the file without `-o`.
 pub(crate) fn arguments(default: &str) -> [Arg; 2] {
     [
         Arg::new("output")
@@ -21,13 +21,13 @@ pub(crate) fn arguments(default: &str) -> [Arg; 2] {
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
             .help(format!(
-                "write into this file, or to standard output if it is - [default: {default}]"
+                "output file; - for standard output [default: {default}]"
             )),
         Arg::new("force")
             .short('f')
             .long("force")
             .action(ArgAction::SetTrue)
-            .help("overwrite the file if it exists"),
+            .help("overwrite an existing file"),
     ]
 }
 
@@ -39,19 +39,19 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// As the arguments say, else beside a capture; without one on standard output. A file that would be overwritten is
-    /// refused here, before any long work.
+    /// Returns the destination of the arguments, else a file beside the capture, else standard output. Refuses an existing file
+    /// before any long work.
     pub(crate) fn choose(
         matches: &ArgMatches,
         capture: Option<&PathBuf>,
-        kind: &str,
+        report: &str,
         extension: &str,
     ) -> Result<Destination, Failure> {
         let force = matches.get_flag("force");
         let path = match matches.get_one::<PathBuf>("output") {
             Some(path) if path.as_os_str() == "-" => None,
             Some(path) => Some(path.clone()),
-            None => capture.map(|capture| beside(capture, kind, extension)),
+            None => capture.map(|capture| beside(capture, report, extension)),
         };
         if let Some(path) = &path {
             Output::check_file(path, force)?;
@@ -67,11 +67,11 @@ impl Destination {
     }
 }
 
-fn beside(capture: &Path, kind: &str, extension: &str) -> PathBuf {
+fn beside(capture: &Path, report: &str, extension: &str) -> PathBuf {
     let name = capture.file_name().unwrap_or_default();
-    // A name that is no text has no ending that could be taken off.
+    // A name that is not UTF-8 is kept whole.
     let stem = name.to_str().map(stem).map(OsStr::new).unwrap_or(name);
-    let mut file = OsString::from(format!("heaptide-{kind}-"));
+    let mut file = OsString::from(format!("heaptide-{report}-"));
     file.push(stem);
     file.push(format!(".{extension}"));
     capture.with_file_name(file)
@@ -81,17 +81,17 @@ fn stem(name: &str) -> &str {
     let stem = name
         .strip_suffix(".tide")
         .or_else(|| name.strip_suffix(".heap"))
-        // Components' captures.
+        // Captures of components.
         .or_else(|| name.strip_suffix(".bin"))
         .filter(|stem| !stem.is_empty())
         .unwrap_or(name);
-    // Only names that we gave, which have the number of a process, lose their beginning: `heaptide-a.tide` and `a.tide` do not meet.
+    // Only default names, which contain a process ID, lose their prefix, so that `heaptide-a.tide` and `a.tide` differ.
     let first = name.split(".tide").next().unwrap_or(name);
-    let is_ours = first
+    let is_default = first
         .rsplit_once('.')
         .is_some_and(|(_, pid)| pid.bytes().all(|byte| byte.is_ascii_digit()));
     stem.strip_prefix("heaptide-")
-        .filter(|_| is_ours)
+        .filter(|_| is_default)
         .unwrap_or(stem)
 }
 
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lie_beside_the_capture_and_are_made_of_its_stem() {
+    fn file_is_beside_the_capture_and_named_after_its_stem() {
         for (capture, file) in [
             (
                 "out/heaptide-job.py.4711.tide",
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn captures_with_different_names_have_different_files() {
+    fn different_captures_lead_to_different_files() {
         let names = [
             "heaptide-job.py.1.tide",
             "heaptide-job.py.2.tide",

@@ -1,16 +1,16 @@
-//! How the command ends.
+//! Exit codes and failures.
 //!
 //! | code | meaning |
 //! |---|---|
-//! | 0 | done; also if a capture was damaged and a report could be made of the rest |
-//! | 1 | failed, or a job of `heaptide worker` did, or `heaptide diff --fail-above` found too much growth; one sentence on standard error says why |
-//! | 2 | the arguments were not understood |
-//! | 3 | nothing that was recorded passes the filters; one sentence says what there is |
+//! | 0 | success; also if a capture is damaged and a report of the rest was made |
+//! | 1 | failure, a failed job of `heaptide worker`, or growth above `heaptide diff --fail-above`; standard error has the reason |
+//! | 2 | invalid arguments |
+//! | 3 | nothing passes the filters; standard error lists what was recorded |
 //!
-//! `heaptide attach` and `heaptide detach` end with 1 if the process was refused or could not be entered: it is as it was.
+//! `heaptide attach` and `heaptide detach` exit with 1 if they cannot enter the process, which is then unchanged.
 //!
-//! `heaptide run` and `heaptide record` end with the exit code of the program they ran; `record` with 127 if the program
-//! was not found and 126 if it could not be started, as shells do.
+//! `heaptide run` and `heaptide record` exit with the code of the program; `record` with 127 if the program does not exist
+//! and 126 if it cannot be started, as shells do.
 
 use std::fmt;
 use std::io;
@@ -22,18 +22,18 @@ pub(crate) const FAILED: i32 = 1;
 pub(crate) const USAGE: i32 = 2;
 pub(crate) const NO_MATCH: i32 = 3;
 
-/// Why a command could not do its work.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// A sentence for the user: what happened, to which thing, what to do next.
+    /// A message: what failed, on what, how to fix it.
     Failed(String),
-    /// The arguments are not understood, or not together.
+    /// Invalid arguments.
     Usage(String),
     /// The filters leave nothing to report.
     NoMatch(String),
-    /// The program that was run ended with this code, which is ours; everything was said.
+    /// The program exited with this code, which becomes the exit code. Nothing is printed.
     Ended(i32),
-    /// Whoever read our output has gone: nothing is wrong, and nothing is left to do.
+    /// The reader of standard output has closed it. This is not an error.
     OutputClosed,
 }
 
@@ -46,13 +46,13 @@ impl Failure {
         Failure::NoMatch(sentence.to_string())
     }
 
-    /// Something could not be written to `what`.
+    /// Returns the failure of a write to `what`.
     pub(crate) fn writing(what: impl fmt::Display, error: &io::Error) -> Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Failure::OutputClosed;
         }
         Failure::Failed(format!(
-            "{what} cannot be written ({error}): check the folder and the space left"
+            "cannot write {what} ({error}): check the folder and the disk space"
         ))
     }
 

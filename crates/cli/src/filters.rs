@@ -1,4 +1,4 @@
-//! The filters that every command that reads captures understands.
+//! The filters of all commands that read captures.
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use heaptide_analysis::filter::Pattern;
@@ -8,16 +8,16 @@ use crate::metrics;
 
 const HEADING: &str = "Filters";
 
-/// For reports.
+/// The filters of reports.
 pub(crate) fn arguments() -> Vec<Arg> {
     let mut arguments = vec![
         pattern("include")
-            .help("only what was allocated below a frame of this module or file")
+            .help("only allocations below a frame of this module or file")
             .long_help(
-                "only what was allocated below a frame of this module or file. A name (pandas, pandas.core), the end of a \
-                 path (etl/load.py), or a pattern with * and ?; may be given several times",
+                "only allocations below a frame of this module or file: a name (pandas, pandas.core), the end of a path \
+                 (etl/load.py), or a pattern with * and ?; repeatable",
             ),
-        pattern("exclude").help("nothing that was allocated below a frame of this module or file"),
+        pattern("exclude").help("no allocations below a frame of this module or file"),
     ];
     arguments.extend(of_records());
     arguments.push(
@@ -25,19 +25,19 @@ pub(crate) fn arguments() -> Vec<Arg> {
             .long("hide-imports")
             .action(ArgAction::SetTrue)
             .help_heading(HEADING)
-            .help("leave out the frames with which Python imports modules"),
+            .help("hide the frames of Python's import system"),
     );
     arguments.push(
         Arg::new("hide_native")
             .long("hide-native")
             .action(ArgAction::SetTrue)
             .help_heading(HEADING)
-            .help("leave out the C, C++ and Rust functions of a capture made with --native"),
+            .help("hide native frames (C, C++, Rust)"),
     );
     arguments
 }
 
-/// Those that make sense for single records too.
+/// The filters that also apply to single records.
 pub(crate) fn of_records() -> Vec<Arg> {
     vec![
         Arg::new("threads")
@@ -45,31 +45,29 @@ pub(crate) fn of_records() -> Vec<Arg> {
             .value_name("NAME")
             .action(ArgAction::Append)
             .help_heading(HEADING)
-            .help("only this thread: its name, its number, or main; may be given several times"),
+            .help("only this thread: name, number, or main; repeatable"),
         Arg::new("processes")
             .long("process")
             .value_name("PID")
             .value_parser(value_parser!(u32))
             .action(ArgAction::Append)
             .help_heading(HEADING)
-            .help("of several captures, only that of this process; may be given several times"),
-        time("from").help("only what happened from this time on, counted from the start: 90s, 1.5m, 2h")
+            .help("only the capture of this process; repeatable"),
+        time("from").help("only events from this time on, since the start: 90s, 1.5m, 2h")
             .long_help(
-                "only what happened from this time on, counted from the start of the first process: 500ms, 90s, 1.5m, 2h, or \
-                 seconds. The peak is the highest moment from then on; leaks are what was allocated since and is alive at the \
-                 end",
+                "only events from this time on, since the start of the first process: 500ms, 90s, 1.5m, 2h, or seconds. The \
+                 peak is the high-water mark from then on; leaks are blocks allocated since then and alive at the end",
             ),
-        time("to").help("only what happened before this time")
+        time("to").help("only events before this time")
             .long_help(
-                "only what happened before this time, as if the program had ended then: --to 2m --leaks shows what was \
-                 alive two minutes after the start",
+                "only events before this time, as if the program had ended then: --to 2m --leaks shows the heap two minutes \
+                 after the start",
             ),
     ]
 }
 
 fn pattern(name: &'static str) -> Arg {
-    let parse =
-        |text: &str| Pattern::new(text).ok_or_else(|| "a pattern cannot be empty".to_owned());
+    let parse = |text: &str| Pattern::new(text).ok_or_else(|| "must not be empty".to_owned());
     Arg::new(name)
         .long(name)
         .value_name("PATTERN")
@@ -109,11 +107,11 @@ fn nanoseconds(text: &str) -> Result<u64, String> {
     let number = number.filter(|number| number.is_finite() && *number >= 0.0);
     match (number, scale) {
         (Some(number), Some(scale)) => Ok((number * scale).round() as u64),
-        _ => Err("a time is a number of seconds, or a number with ms, s, m or h".to_owned()),
+        _ => Err("must be a number of seconds, or a number with ms, s, m or h".to_owned()),
     }
 }
 
-/// What a report without times of its own asks of captures.
+/// Returns the request of a report that needs no lifetimes.
 pub(crate) fn request(matches: &ArgMatches) -> Request {
     Request {
         filter: filter(matches),
@@ -122,7 +120,7 @@ pub(crate) fn request(matches: &ArgMatches) -> Request {
     }
 }
 
-/// What was asked for. Arguments that a command does not have are those that were not given.
+/// Reads the filters. Arguments that a command does not have count as not given.
 pub(crate) fn filter(matches: &ArgMatches) -> Filter {
     Filter {
         include: all(matches, "include"),
@@ -152,7 +150,7 @@ mod tests {
     use super::nanoseconds;
 
     #[test]
-    fn times_are_typed_with_or_without_their_unit() {
+    fn times_are_parsed_with_and_without_a_unit() {
         for (text, ns) in [
             ("0", 0),
             ("90", 90_000_000_000),

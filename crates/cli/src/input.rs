@@ -1,4 +1,4 @@
-//! Captures for report commands: the arguments that name them, opening, and saying what was damaged.
+//! Opens the captures of report commands and prints notes about damage.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::filters::request;
 use crate::metrics;
 use crate::progress::Progress;
 
-/// More notes about one file do not help anyone.
+/// The maximum number of notes about one file.
 const MAX_NOTES: usize = 5;
 
 pub(crate) fn argument() -> Arg {
@@ -23,16 +23,16 @@ pub(crate) fn argument() -> Arg {
         .required(true)
         .num_args(1..)
         .value_parser(value_parser!(PathBuf))
-        .help("captures to read; those of several processes are merged")
+        .help("captures; those of several processes are merged")
 }
 
-/// The capture after which a report is named.
+/// Returns the capture that the report is named after.
 pub(crate) fn first(matches: &ArgMatches) -> Option<&PathBuf> {
     let captures = matches.get_many::<PathBuf>("captures");
     captures.into_iter().flatten().next()
 }
 
-/// The captures that were named.
+/// Opens the named captures.
 pub(crate) fn open(matches: &ArgMatches) -> Result<Vec<Capture>, Failure> {
     let paths = matches.get_many::<PathBuf>("captures");
     open_all(paths.into_iter().flatten())
@@ -41,18 +41,18 @@ pub(crate) fn open(matches: &ArgMatches) -> Result<Vec<Capture>, Failure> {
 fn open_all<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<Vec<Capture>, Failure> {
     let mut seen = HashSet::new();
     paths
-        // A file that is named twice, by whatever path, counts once.
+        // A file that is named twice counts once.
         .filter(|path| path.canonicalize().map_or(true, |real| seen.insert(real)))
         .map(|path| heaptide_foreign::open(path).map_err(Failure::failed))
         .collect()
 }
 
-/// Opens and replays the captures that were named, with a progress bar if that takes long.
+/// Opens and replays the named captures, with a progress bar.
 pub(crate) fn session(matches: &ArgMatches) -> Result<Session, Failure> {
     session_with(matches, request(matches))
 }
 
-/// The same, asked for more than sums.
+/// Like [`session`], with a given request.
 pub(crate) fn session_with(matches: &ArgMatches, request: Request) -> Result<Session, Failure> {
     let paths = matches.get_many::<PathBuf>("captures");
     let asks_for_time = request.filter.chooses_time();
@@ -67,20 +67,20 @@ pub(crate) fn session_with(matches: &ArgMatches, request: Request) -> Result<Ses
     Ok(session)
 }
 
-/// Refuses captures that hold no more than what was alive at the peak and at the end.
+/// Refuses captures that only contain the peak and the leaked blocks.
 pub(crate) fn check_totals(session: &Session) -> Result<(), Failure> {
     let mut processes = session.processes.iter();
     match processes.find(|process| !process.sums.has_totals) {
         None => Ok(()),
         Some(process) => Err(Failure::failed(format!(
-            "{} is an aggregated capture of memray and says only what was alive at the peak and at the end: \
-             leave out --total, --temporary-allocations, --from and --to",
+            "{} is an aggregated memray capture, which only has the peak and the leaked memory: \
+             omit --total, --temporary-allocations, --from and --to",
             process.path.display()
         ))),
     }
 }
 
-/// The same for captures that were named in another way.
+/// Opens and replays captures at these paths.
 pub(crate) fn session_of<'a>(
     paths: impl Iterator<Item = &'a PathBuf>,
     request: Request,
@@ -94,15 +94,15 @@ pub(crate) fn session_of<'a>(
     progress.finish();
     let session = session.map_err(Failure::no_match)?;
     for process in &session.processes {
-        tell_damage(&process.path, &process.damage);
+        report_damage(&process.path, &process.damage);
     }
-    tell_absent_libraries(&session);
+    report_absent_libraries(&session);
     Ok(session)
 }
 
-/// How native functions get names that they do not have here. Said once, however many captures a command reads.
-fn tell_absent_libraries(session: &Session) {
-    static TELL: Once = Once::new();
+/// Warns about libraries whose symbols cannot be resolved on this machine. Printed once per command.
+fn report_absent_libraries(session: &Session) {
+    static WARNED: Once = Once::new();
     let processes = session.processes.iter();
     let absent: BTreeSet<&str> = processes
         .flat_map(|process| process.absent_libraries.iter())
@@ -114,22 +114,22 @@ fn tell_absent_libraries(session: &Session) {
         1 => " and another library".to_owned(),
         n => format!(" and {n} other libraries"),
     };
-    TELL.call_once(|| {
+    WARNED.call_once(|| {
         eprintln!(
-            "heaptide: native functions of {first}{others} have no names, because what the program had loaded is not here: \
+            "heaptide: cannot resolve native symbols of {first}{others}, which are not on this machine: \
              run `heaptide symbols bundle` on the capture where the program ran"
         );
     });
 }
 
-/// Notes on standard error: the report that follows is made of the rest.
-pub(crate) fn tell_damage(path: &std::path::Path, damage: &[Damage]) {
+/// Prints notes about damage. The report covers the rest of the capture.
+pub(crate) fn report_damage(path: &std::path::Path, damage: &[Damage]) {
     for note in damage.iter().take(MAX_NOTES) {
         eprintln!("heaptide: {}: {note}", path.display());
     }
     if damage.len() > MAX_NOTES {
         eprintln!(
-            "heaptide: {}: {} more places are damaged",
+            "heaptide: {}: {} more damaged ranges",
             path.display(),
             damage.len() - MAX_NOTES
         );

@@ -1,8 +1,8 @@
 //! The `heaptide` command: arguments, printing, exit codes. The only crate that prints or exits.
 //!
-//! [`main`] does everything except running Python: `heaptide run` comes back as a [`RunPlan`] for whoever has an
-//! interpreter. In reading order: [`commands`] has one file for each subcommand, `input` opens captures for them,
-//! `output` is where they write, [`terminal`] what they show to people in front of one, [`exit`] what they return.
+//! [`main`] does everything except running Python: `heaptide run` returns a [`RunPlan`] for the caller, which has an
+//! interpreter. In reading order: `command_line` splits the arguments, `commands` has one file for each subcommand, `input`
+//! opens captures, `output` writes reports, `terminal` has the interactive views, `exit` the exit codes.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -45,44 +45,44 @@ pub use live::runner::LivePlan;
 pub use report_options::check_report_options;
 pub use run_summary::run_summary;
 
-/// What is left to do after the command line was understood.
+/// The work that a command leaves to its caller.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Nothing: leave with this code.
+    /// None: exit with this code.
     Exit(i32),
     /// Run a program and record it.
     Run(RunPlan),
-    /// Run a program and watch its functions line by line.
+    /// Run a program and measure its decorated functions line by line.
     Lines(LinesPlan),
-    /// Run a program as a child of this process and show what it holds: for [`run_live`].
+    /// Run a program as a child process and show its live heap, with [`run_live`].
     Live(LivePlan),
     /// Serve a job.
     Serve(ServePlan),
-    /// Run a job many times.
+    /// Run a job repeatedly.
     Worker(WorkerPlan),
 }
 
-const ABOUT: &str = "A memory profiler for Python jobs: every allocation, at almost no cost";
+const ABOUT: &str = "Memory profiler for Python: every allocation at low cost";
 
 const LONG_ABOUT: &str = "\
-A memory profiler for Python jobs: every allocation, at almost no cost.
+Memory profiler for Python: every allocation at low cost.
 
 It answers four questions:
-  where was memory allocated?   by call stack, at the peak and still alive: stats, tree, flamegraph
+  where was memory allocated?   by call stack, at the peak or leaked: stats, tree, flamegraph
   when did it grow?             memory of every process over time: record, plot, timeline
-  what is it?                   every Python object by type, and what it alone keeps alive: heap types
-  why is it still here?         what looks like a leak, who holds it, and by which way: heap suspects, heap paths";
+  what is it?                   Python objects by type, with retained size: heap types
+  why is it still alive?        leak suspects, and paths from roots to objects: heap suspects, heap paths";
 
 const EXAMPLES: &str = "\
 Examples:
-  heaptide run job.py --its-own --options      record a program, from its first line to its last
-  heaptide run --sample -m package.worker      record a service all day, at next to no cost
-  heaptide stats heaptide-job.py.4711.tide     look at what was recorded; then summary and tree
-  heaptide lines job.py                        memory of its @profile functions, line by line
-  heaptide attach 4711                         record a process that runs already; detach leaves it as it was
-  heaptide heap take --pid 4711 -o job.heap    write down its objects; then heap types, suspects and paths
+  heaptide run job.py --its-own --options      record a program
+  heaptide run --sample -m package.worker      record a service all day at low cost
+  heaptide stats heaptide-job.py.4711.tide     summarize a capture; then summary and tree
+  heaptide lines job.py                        memory of @profile functions, line by line
+  heaptide attach 4711                         record a running process; heaptide detach stops it
+  heaptide heap take --pid 4711 -o job.heap    take a heap snapshot; then heap types, suspects and paths
 
-`heaptide COMMAND --help` says more about each command.";
+Run `heaptide COMMAND --help` for the options of a command.";
 
 fn command() -> Command {
     let command = Command::new("heaptide")
@@ -98,7 +98,7 @@ fn command() -> Command {
     })
 }
 
-/// Understands and does what the arguments say. The first argument is the program's name.
+/// Parses the arguments and runs the command. The first argument is the name of the executable.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> Outcome {
     let mut command = command();
     let line = CommandLine::split(arguments.collect(), &command);
@@ -117,8 +117,8 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> Outcome {
     }
 }
 
-/// Runs a program and shows it while it runs. `python` are the words that start this command in an interpreter of its
-/// own. Returns the exit code.
+/// Runs a program and shows its live heap. `python` are the words that start this command in another interpreter. Returns
+/// the exit code.
 pub fn run_live(plan: &LivePlan, python: &[OsString]) -> i32 {
     match live::runner::run(plan, python) {
         Ok(code) => code,
@@ -129,9 +129,9 @@ pub fn run_live(plan: &LivePlan, python: &[OsString]) -> i32 {
     }
 }
 
-/// Help and version are what was asked for; anything else is a mistake in the arguments.
+/// Prints a parse error. Help and version succeed; anything else is invalid usage.
 fn explain(error: &clap::Error) -> Outcome {
-    // A reader that went away does not need to be told.
+    // A closed output is not an error.
     let _ = error.print();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Outcome::Exit(exit::OK),

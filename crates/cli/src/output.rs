@@ -1,4 +1,4 @@
-//! Where a report goes: standard output, or a file that is not overwritten by accident.
+//! The output of a report: standard output, or a file that is only overwritten with --force.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
@@ -16,16 +16,16 @@ pub(crate) fn arguments() -> [Arg; 2] {
             .long("output")
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("write the report into this file instead of printing it"),
+            .help("output file [default: standard output]"),
         Arg::new("force")
             .short('f')
             .long("force")
             .action(ArgAction::SetTrue)
-            .help("overwrite the file if it exists"),
+            .help("overwrite an existing file"),
     ]
 }
 
-/// An open place to write to.
+/// An open file or standard output.
 pub(crate) struct Output {
     path: Option<PathBuf>,
     out: BufWriter<Box<dyn Write>>,
@@ -39,7 +39,7 @@ impl Output {
         }
     }
 
-    /// Refuses a file that would be overwritten, before any long work; [`Output::open`] makes sure of it afterwards.
+    /// Refuses an existing file before any long work. [`Output::open`] checks again.
     pub(crate) fn check(matches: &ArgMatches) -> Result<(), Failure> {
         match matches.get_one::<PathBuf>("output") {
             Some(path) => Output::check_file(path, matches.get_flag("force")),
@@ -47,7 +47,7 @@ impl Output {
         }
     }
 
-    /// The same for a file that was not named by `-o`.
+    /// Refuses an existing file at `path`.
     pub(crate) fn check_file(path: &Path, force: bool) -> Result<(), Failure> {
         if !force && path.symlink_metadata().is_ok() {
             return Err(exists(path));
@@ -55,7 +55,7 @@ impl Output {
         Ok(())
     }
 
-    /// As `-o` and `-f` say.
+    /// Opens the output of `-o` and `-f`.
     pub(crate) fn open(matches: &ArgMatches) -> Result<Output, Failure> {
         let Some(path) = matches.get_one::<PathBuf>("output") else {
             return Ok(Output::standard());
@@ -81,7 +81,7 @@ impl Output {
         })
     }
 
-    /// Colours are for a terminal whose owner has not said no to them.
+    /// Returns the style: colours in a terminal unless NO_COLOR is set.
     pub(crate) fn style(&self) -> Style {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         if self.is_terminal() && !refused {
@@ -95,7 +95,7 @@ impl Output {
         self.path.is_none() && io::stdout().is_terminal()
     }
 
-    /// Columns and lines: of the terminal, or as the environment says; `None` if there is no bound.
+    /// Returns columns and lines, from the environment or the terminal; `None` if unlimited.
     pub(crate) fn size(&self) -> (Option<usize>, Option<usize>) {
         let named = |name: &str| {
             let number = std::env::var(name).ok()?.parse::<usize>().ok()?;
@@ -118,7 +118,7 @@ impl Output {
         write(&mut self.out).map_err(|error| self.failure(&error))
     }
 
-    /// Writes what is left, and says where the report is.
+    /// Flushes the output and prints the path of the file.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|error| self.failure(&error))?;
         if let Some(path) = &self.path {

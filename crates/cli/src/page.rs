@@ -1,4 +1,4 @@
-//! What the commands that make pages have in common: their options, and where a page goes.
+//! Options and output of the commands that make pages.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use heaptide_analysis::{FlameLimits, FlameTree, Request};
@@ -14,7 +14,7 @@ pub(crate) fn no_source() -> Arg {
     Arg::new("no_source")
         .long("no-source")
         .action(ArgAction::SetTrue)
-        .help("do not put the text of source lines into the page")
+        .help("omit source lines from the page")
 }
 
 pub(crate) fn arguments(command: Command) -> Command {
@@ -35,9 +35,9 @@ pub(crate) struct PageOutput<'a> {
 }
 
 impl<'a> PageOutput<'a> {
-    /// Refuses a file that would be overwritten, before any long work.
+    /// Refuses an existing file before any long work.
     pub(crate) fn new(matches: &'a ArgMatches, page: Page) -> Result<PageOutput<'a>, Failure> {
-        let kind = match page {
+        let report = match page {
             Page::FlameGraph => "flamegraph",
             Page::Table => "table",
             Page::Timeline => "timeline",
@@ -45,11 +45,11 @@ impl<'a> PageOutput<'a> {
         Ok(PageOutput {
             matches,
             page,
-            destination: Destination::choose(matches, input::first(matches), kind, "html")?,
+            destination: Destination::choose(matches, input::first(matches), report, "html")?,
         })
     }
 
-    /// Reads the captures, and writes the page.
+    /// Reads the captures and writes the page.
     pub(crate) fn make(self, first: FirstView) -> Result<(), Failure> {
         let request = Request {
             lives: true,
@@ -63,7 +63,7 @@ impl<'a> PageOutput<'a> {
     }
 }
 
-/// How much a page may hold, as the arguments say.
+/// Returns the size limits of a page.
 pub(crate) fn limits(matches: &ArgMatches) -> FlameLimits {
     let mut limits = FlameLimits::default();
     if matches.get_flag("no_source") {

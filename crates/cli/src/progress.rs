@@ -1,10 +1,10 @@
-//! A bar on standard error while long work goes on: only on a terminal, and only if it takes more than half a second.
+//! A progress bar on standard error, shown in a terminal if the work takes more than half a second.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-const QUIET: Duration = Duration::from_millis(500);
-const BETWEEN: Duration = Duration::from_millis(100);
+const DELAY: Duration = Duration::from_millis(500);
+const INTERVAL: Duration = Duration::from_millis(100);
 const CELLS: u64 = 30;
 
 pub(crate) struct Progress {
@@ -20,7 +20,7 @@ impl Progress {
         Progress {
             what,
             n_all,
-            next: is_wanted.then(|| Instant::now() + QUIET),
+            next: is_wanted.then(|| Instant::now() + DELAY),
             is_shown: false,
         }
     }
@@ -30,13 +30,13 @@ impl Progress {
         if self.next.is_none_or(|next| now < next) {
             return;
         }
-        self.next = Some(now + BETWEEN);
+        self.next = Some(now + INTERVAL);
         self.is_shown = true;
         let n_done = n_done.min(self.n_all);
         let cells = (CELLS * n_done / self.n_all) as usize;
         let (full, rest) = ("━".repeat(cells), " ".repeat(CELLS as usize - cells));
         let percent = 100 * n_done / self.n_all;
-        // A terminal that cannot be written to needs no bar.
+        // Errors are ignored: the bar is optional.
         let _ = write!(
             std::io::stderr(),
             "\r{} {full}{rest} {percent:3} %",
@@ -44,7 +44,7 @@ impl Progress {
         );
     }
 
-    /// Takes the bar away.
+    /// Clears the bar.
     pub(crate) fn finish(&mut self) {
         if std::mem::take(&mut self.is_shown) {
             let _ = write!(std::io::stderr(), "\r\x1b[K");

@@ -1,15 +1,15 @@
-//! Options of a report command, looked at before there is a capture: a mistake is better told today than after the run.
+//! Checks the options of a report command before the capture exists, so that mistakes are reported before the run.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 
-/// Stands for the capture, which does not exist yet.
+/// A placeholder for the capture, which does not exist yet.
 const CAPTURE: &str = "capture";
 
-/// Tells whether `heaptide COMMAND OPTIONS... CAPTURE` would be understood; if not, one sentence says why. Where the report
-/// goes is not for these options to say.
+/// Checks whether `heaptide COMMAND OPTIONS... CAPTURE` is valid; if not, returns the reason. The options cannot set the
+/// destination of the report.
 pub fn check_report_options(command: &str, options: Vec<OsString>) -> Result<(), String> {
     let words = ["heaptide", command].map(OsString::from);
     let end = ["--", CAPTURE].map(OsString::from);
@@ -27,13 +27,13 @@ pub fn check_report_options(command: &str, options: Vec<OsString>) -> Result<(),
         .find(|path| path.as_os_str() != CAPTURE);
     if let Some(stray) = stray {
         return Err(format!(
-            "{} belongs to no option of {command}: see heaptide {command} --help",
+            "{} is not an option of {command}: see heaptide {command} --help",
             stray.display()
         ));
     }
     if matches!(matches.try_get_one::<PathBuf>("output"), Ok(Some(_))) {
         return Err(format!(
-            "-o is not for {command} options: the report has its own place"
+            "-o is not allowed for {command}: the destination of the report is fixed"
         ));
     }
     Ok(())
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn real_options_pass_alone_and_together() {
+    fn valid_options_are_accepted() {
         for line in [
             "flamegraph",
             "flamegraph --leaks",
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_fail_after_the_run_is_told_before_it() {
+    fn invalid_options_are_reported_in_one_line() {
         for (line, word) in [
             ("flamegraph --leeks", "--leeks"),
             ("flamegraph other.tide", "other.tide"),

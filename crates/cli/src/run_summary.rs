@@ -1,4 +1,4 @@
-//! What `heaptide run` says when the program has ended: the peak, the file, and how to look at it.
+//! The summary at exit of `heaptide run`: the peak, the file, and the command to view it.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use heaptide_analysis::findings::resident_peak;
 use heaptide_capture::Capture;
 use heaptide_report::{shell, units};
 
-/// Beyond this the peak is left to the reports: nobody wants to wait for a line of farewell.
+/// The peak of larger captures is not computed, because it would delay the exit.
 const MAX_EVENTS: u64 = 30_000_000;
 
-/// The lines, without a prefix. Empty if the capture cannot be read.
+/// Returns the lines without a prefix; none if the capture cannot be read.
 pub fn run_summary(path: &Path) -> Vec<String> {
     let Ok(capture) = Capture::open(path) else {
         return Vec::new();
@@ -21,7 +21,7 @@ pub fn run_summary(path: &Path) -> Vec<String> {
     let peak = if capture.n_events() <= MAX_EVENTS {
         let heap = units::size(heaptide_analysis::peak_bytes(capture));
         if is_sampled {
-            format!("about {heap} on the heap by its samples, {resident}")
+            format!("about {heap} on the heap (sampled), {resident}")
         } else {
             format!("{heap} on the heap, {resident}")
         }
@@ -35,6 +35,6 @@ pub fn run_summary(path: &Path) -> Vec<String> {
     vec![
         format!("peak memory: {}", peak.trim_end_matches(", ")),
         format!("recorded into {shown}"),
-        format!("look at it with: heaptide stats {quoted}"),
+        format!("view it with: heaptide stats {quoted}"),
     ]
 }

@@ -1,5 +1,4 @@
-//! Where `heaptide record` writes: a new file each time, under the name that fits the form. A run never adds to the file
-//! of another: not to an older one's, and not to that of a rank on the same host.
+//! The file that `heaptide record` writes. Each run creates a new file, so that runs and ranks never share one.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -11,10 +10,10 @@ use heaptide_watch::node::Node;
 
 use crate::exit::Failure;
 
-/// More names than this are not tried: a folder that is so full has another problem.
+/// The maximum number of names to try.
 const MAX_TRIES: usize = 10_000;
 
-/// The name that the user gave.
+/// Creates the file that the user named.
 pub(crate) fn named(path: &Path, force: bool) -> Result<(File, PathBuf), Failure> {
     let exists = || {
         let shown = path.display();
@@ -30,7 +29,7 @@ pub(crate) fn named(path: &Path, force: bool) -> Result<(File, PathBuf), Failure
     }
 }
 
-/// `heaptide-<program>.<pid>.timeline`.
+/// Creates `heaptide-<program>.<pid>.timeline`.
 pub(crate) fn own(folder: &Path, program: &str) -> Result<(File, PathBuf), Failure> {
     let stem = format!("heaptide-{program}.{}", std::process::id());
     let more = (2..).map(|n: u32| format!("{stem}.{n}.timeline"));
@@ -40,7 +39,7 @@ pub(crate) fn own(folder: &Path, program: &str) -> Result<(File, PathBuf), Failu
     )
 }
 
-/// `mprofile_<YYYYmmddHHMMSS>.dat`, of the first second that has none: the name keeps the form that mprof looks for.
+/// Creates `mprofile_<YYYYmmddHHMMSS>.dat` for the first unused second, because mprof requires this form of name.
 pub(crate) fn mprof(folder: &Path) -> Result<(File, PathBuf), Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |since| since.as_secs());
@@ -50,7 +49,7 @@ pub(crate) fn mprof(folder: &Path) -> Result<(File, PathBuf), Failure> {
     )
 }
 
-/// The master's file is mprof's, a worker's has the name of its node.
+/// Creates the file of a rank: mprof's name for the master, the host name for a worker.
 pub(crate) fn node(folder: &Path, node: &Node) -> Result<(File, PathBuf), Failure> {
     if node.is_master() {
         return mprof(folder);
@@ -80,13 +79,13 @@ fn first_free(
         folder
     };
     Err(Failure::failed(format!(
-        "{} has no free name for another timeline: remove old ones with heaptide clean",
+        "{} has too many timelines: remove old ones with heaptide clean",
         shown.display()
     )))
 }
 
-/// A new file under a name that may be taken: whoever reads the old one keeps it whole. What is no regular file, such as
-/// a device or a pipe, stays what it is and is written into.
+/// Replaces a file by a new one, so that readers of the old file keep its contents. A device or pipe is not replaced but
+/// opened for writing.
 pub(crate) fn replace(path: &Path) -> io::Result<File> {
     if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
         return OpenOptions::new().append(true).open(path);

@@ -1,4 +1,4 @@
-//! Timelines for the commands that look at them: which there are in this folder, which are meant, and reading them.
+//! Finds and reads the timelines that commands name.
 
 use std::fs;
 use std::io::Read;
@@ -15,10 +15,10 @@ pub(crate) fn argument() -> Arg {
         .value_name("FILE")
         .num_args(0..)
         .allow_negative_numbers(true)
-        .help("timelines, by name or by their number in heaptide list; -1 is the newest [default: the newest]")
+        .help("timelines, by name or by number in heaptide list; -1 is the newest [default: the newest]")
 }
 
-/// A recorded file of this folder, and when its run began, in local time.
+/// A timeline of this folder and its start in local time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Profile {
     pub path: PathBuf,
@@ -26,13 +26,13 @@ pub(crate) struct Profile {
     pub stamp: String,
 }
 
-/// Oldest first. mprof's are found by their names, which hold the time; ours by their ending.
+/// Returns the timelines of this folder, oldest first: mprof's by their names, Heaptide's by their extension.
 pub(crate) fn profiles() -> Vec<Profile> {
     let entries = fs::read_dir(".").into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut found: Vec<Profile> = names.filter_map(profile).collect();
-    found.sort_by(|a, b| (&a.stamp, &a.path).cmp(&(&b.stamp, &b.path)));
-    found
+    let mut profiles: Vec<Profile> = names.filter_map(profile).collect();
+    profiles.sort_by(|a, b| (&a.stamp, &a.path).cmp(&(&b.stamp, &b.path)));
+    profiles
 }
 
 fn profile(name: String) -> Option<Profile> {
@@ -48,7 +48,7 @@ fn profile(name: String) -> Option<Profile> {
     if !(name.starts_with("heaptide-") && name.ends_with(".timeline")) {
         return None;
     }
-    // The second line says when it began.
+    // The second line has the start time.
     let mut head = [0; 64];
     let len = fs::File::open(&name)
         .and_then(|mut file| file.read(&mut head))
@@ -66,7 +66,7 @@ fn profile(name: String) -> Option<Profile> {
     })
 }
 
-/// The profile with a number, counted from the oldest, or backwards from the newest.
+/// Returns the timeline with a number, counted from the oldest; negative numbers count from the newest.
 pub(crate) fn numbered(profiles: &[Profile], number: i64) -> Option<&Profile> {
     let at = if number < 0 {
         profiles.len() as i64 + number
@@ -76,7 +76,7 @@ pub(crate) fn numbered(profiles: &[Profile], number: i64) -> Option<&Profile> {
     profiles.get(usize::try_from(at).ok()?)
 }
 
-/// The files that the arguments mean, each once; the newest if they mean none.
+/// Returns the timelines that the arguments name, each once; the newest by default.
 pub(crate) fn chosen(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
     let words: Vec<&String> = matches
         .get_many::<String>("profiles")
@@ -86,7 +86,7 @@ pub(crate) fn chosen(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
     if words.is_empty() {
         let newest = profiles().pop().ok_or_else(|| {
             Failure::failed(
-                "there is no timeline in this folder: name one, or make one with heaptide record",
+                "there is no timeline in this folder: name one, or record one with heaptide record",
             )
         })?;
         println!("Using last profile data.");
@@ -94,7 +94,7 @@ pub(crate) fn chosen(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
     }
     let mut paths = Vec::new();
     for word in words {
-        let path = meant(word)?;
+        let path = resolve(word)?;
         if !paths.contains(&path) {
             paths.push(path);
         }
@@ -102,22 +102,22 @@ pub(crate) fn chosen(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
     Ok(paths)
 }
 
-/// A file's name, or a number in the list.
-pub(crate) fn meant(word: &str) -> Result<PathBuf, Failure> {
+/// Resolves a file name or a number in the list.
+pub(crate) fn resolve(word: &str) -> Result<PathBuf, Failure> {
     let path = Path::new(word);
     if path.exists() {
         return Ok(path.to_owned());
     }
     let Ok(number) = word.parse::<i64>() else {
         return Err(Failure::failed(format!(
-            "{word} was not found: check the name, or see heaptide list"
+            "{word} does not exist: check the name, or see heaptide list"
         )));
     };
-    let found = profiles();
-    let profile = numbered(&found, number).ok_or_else(|| {
+    let profiles = profiles();
+    let profile = numbered(&profiles, number).ok_or_else(|| {
         Failure::failed(format!(
             "there is no timeline number {word}: heaptide list shows {} of them",
-            found.len()
+            profiles.len()
         ))
     })?;
     Ok(profile.path.clone())

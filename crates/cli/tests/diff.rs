@@ -69,8 +69,8 @@ fn growth_above_what_is_allowed_ends_with_1_and_says_so_behind_the_report() {
         assert!(String::from_utf8_lossy(&output.stdout).contains("What changed most"));
     }
     let output = folder.heaptide("diff --fail-above 2MB a.tide b.tide");
-    let expected = "heaptide: the peak grew by 2.500MB (+50.0 %), more than the 2.000MB that --fail-above \
-                    allows: see which stacks changed\n";
+    let expected = "heaptide: the peak grew by 2.500MB (+50.0 %), more than the 2.000MB of --fail-above: \
+                    see the stacks that changed\n";
     assert_eq!(error_text(&output), expected);
     // What shrank, and what is equal, is never too much.
     for line in [

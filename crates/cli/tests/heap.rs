@@ -129,12 +129,14 @@ Differences by kind, largest absolute size diffs first.
  Index  Count     Size  Cumulative  % of B Kind (class / dict of class)
      0      1       48        48      4.14 shop.Order
 
-1 objects of 48 bytes are new, 0 of 0 bytes went.
+1 objects (48 bytes) are new, 0 (0 bytes) were freed.
 "
     );
     let leaked = printed(&folder.heaptide("heap diff job.heap later.heap later.heap"));
     assert!(
-        leaked.starts_with("Came with the load and stayed.\nPartition of a set of 1 object."),
+        leaked.starts_with(
+            "Objects that appeared under load and are still alive.\nPartition of a set of 1 object."
+        ),
         "{leaked}"
     );
 }
@@ -146,7 +148,7 @@ fn mistakes_are_one_sentence_and_a_code() {
     assert_eq!(unknown.status.code(), Some(3));
     assert_eq!(
         error_text(&unknown),
-        "heaptide: no object is of the kind Order: there is dict of shop.Order, shop.Order\n"
+        "heaptide: no object is of the kind Order: did you mean dict of shop.Order, shop.Order?\n"
     );
     let nothing = folder.heaptide("heap paths job.heap");
     assert_eq!(nothing.status.code(), Some(2));
@@ -284,7 +286,7 @@ fn heapsnapshot_is_what_the_loader_of_devtools_expects() {
             .chunks(3)
             .all(|edge| edge[2] % 7 == 0 && edge[2] / 7 < n_nodes as u64)
     );
-    // Nothing is lost where numbers have 32 bits: the array's memory is divided over nodes of its own.
+    // Sizes above 32 bits are split over several nodes, so the total is exact.
     let bytes: u64 = (0..n_nodes).map(|at| node(at)[3]).sum();
     assert_eq!(bytes, 1160 + 100_000 + 112 + (5 << 30));
     // Every node hangs below the top.

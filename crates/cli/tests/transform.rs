@@ -172,21 +172,21 @@ fn file_lies_beside_the_capture_and_is_not_overwritten_without_force() {
 }
 
 #[test]
-fn unknown_format_and_leaks_where_there_are_none_are_mistakes_of_one_sentence() {
+fn unknown_format_and_leaks_of_formats_without_them_are_refused_in_one_line() {
     let folder = folder();
     for (line, sentence) in [
         (
             "transform perf heaptide-job.4711.tide",
-            "heaptide: there is no format \"perf\": choose one of pprof, speedscope, collapsed, csv, gprof2dot, json, \
+            "heaptide: unknown format \"perf\": choose one of pprof, speedscope, collapsed, csv, gprof2dot, json, \
              chrome\n",
         ),
         (
             "transform chrome --leaks heaptide-job.4711.tide",
-            "heaptide: chrome shows sizes over time, which have no leaks: leave out --leaks\n",
+            "heaptide: chrome shows sizes over time, not leaks: omit --leaks\n",
         ),
         (
             "transform json --leaks heaptide-job.4711.tide",
-            "heaptide: json holds what leaked beside the peak: leave out --leaks\n",
+            "heaptide: json contains the leaked memory besides the peak: omit --leaks\n",
         ),
     ] {
         let output = folder.heaptide(line);

@@ -61,7 +61,7 @@ def test_attach_to_a_blocked_program_does_not_interrupt_its_system_call(
         for number in range(3):
             capture = tmp_path / f"{number}.tide"
             message = attach(process, "-o", capture, *(["--objects"] if number == 1 else []))
-            assert re.search(r"attaching took [\d.]+ ms, of which it stood still for [\d.]+ ms", message)
+            assert re.search(r"attaching took [\d.]+ ms and paused the process for [\d.]+ ms", message)
             for n_letters in (5, 0, 77):
                 ask(process, n_letters)
             assert "recorded into" in detach(process)
@@ -131,7 +131,7 @@ def test_recording_with_a_duration_can_be_stopped_earlier(tmp_path: Path, how: s
             message = command.stderr.read()
         assert command.returncode == 0
         assert f"recorded into {capture}" in message and "Traceback" not in message
-        assert ("somebody else ended the recording" in message) == (how != "Ctrl-C")
+        assert ("another command stopped the recording" in message) == (how != "Ctrl-C")
         end(process)
 
 

@@ -54,7 +54,7 @@ def test_process_in_other_namespaces_is_recorded_without_heaptide_installed_ther
         end(outer)
     assert n_asked(capture) == 1
     # Detach resolved the names in the files of the process, so none is left to add.
-    assert "names of 0 addresses added" in heaptide("symbols", "bundle", capture).stdout
+    assert ": 0 symbols added" in heaptide("symbols", "bundle", capture).stdout
     # The capture holds the process ID inside the namespace.
     assert json.loads(heaptide("stats", "--json", capture).stdout)["metadata"]["pid"] != pid
 

@@ -197,7 +197,7 @@ def test_run_live_keeps_the_programs_output_and_exit_code(
     seen = screen.wait_for("ended", "from_main", "an argument")
     assert "holding" not in seen
     screen.type("p")
-    screen.wait_for("what the program prints", "holding", "and more")
+    screen.wait_for("output of the program", "holding", "and more")
     screen.type("q")
     assert screen.finish() == 3
     assert screen.is_restored()
@@ -357,10 +357,10 @@ def test_unusable_ports_are_reported_in_one_sentence() -> None:
         other = heaptide("live", port, check=False)
         server.join()
         assert other.returncode == 1
-        assert other.stderr.startswith(f"heaptide: what listens on port {port} is not"), other.stderr
+        assert other.stderr.startswith(f"heaptide: port {port} is not a"), other.stderr
         taken = heaptide("run", f"--live-remote={port}", "-c", "print('ran')", check=False)
         assert (taken.returncode, taken.stdout) == (1, "")
-        assert taken.stderr == f"heaptide: port {port} is taken: choose another, or let one be chosen\n"
+        assert taken.stderr == f"heaptide: port {port} is in use: choose another, or omit the port\n"
     unknown = heaptide("live", "70000", check=False)
     assert unknown.returncode == 2
     assert unknown.stderr.startswith("heaptide: 70000 is not a port"), unknown.stderr
@@ -373,9 +373,9 @@ def test_programs_that_cannot_be_shown_are_reported_in_one_sentence(tmp_path: Pa
     for arguments, words in (
         (("live", tmp_path / "none.tide"), "there is no file"),
         (("live", tmp_path / "text"), "is not a Heaptide capture"),
-        (("live", "--pid", str(os.getpid())), "is not recording"),
+        (("live", "--pid", str(os.getpid())), "is not being recorded"),
         (("live", "--pid", "4194305"), "there is no process 4194305"),
-        (("run", "--live", "-c", "print('ran')"), "there is no terminal"),
+        (("run", "--live", "-c", "print('ran')"), "--live needs a terminal"),
     ):
         failed = heaptide(*arguments, check=False)
         assert failed.returncode == 1

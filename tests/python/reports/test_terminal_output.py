@@ -63,7 +63,7 @@ def test_tree_opens_at_the_largest_call_with_the_numbers_of_the_printed_tree(
     expected = re.search(r"(\S+) \((\S+) %\) large", printed)
     assert expected is not None
     screen = terminal("tree", capture)
-    seen = screen.wait_for("<ROOT>", "large", "q leave")
+    seen = screen.wait_for("<ROOT>", "large", "q quit")
     assert re.search(rf"{expected[1]} +{expected[2]} %.*large", seen), seen
     screen.type("q")
     assert screen.finish() == 0
@@ -126,7 +126,7 @@ def test_tree_survives_small_terminals_and_resizing(capture: Path, terminal: Cal
     screen.resize(3, 2)
     screen.type("jjek/x\r")
     screen.resize(70, 30)
-    screen.wait_for("<ROOT>", "q leave")
+    screen.wait_for("<ROOT>", "q quit")
     screen.type("q")
     assert screen.finish() == 0
     assert screen.is_restored()

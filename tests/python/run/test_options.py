@@ -101,7 +101,7 @@ def test_exit_summary_has_the_peak_resident_size_of_the_reports(tmp_path: Path) 
 
 def test_exit_summary_of_a_sampled_run_calls_its_peak_an_estimate(tmp_path: Path) -> None:
     done = run(tmp_path, "-o", "named.tide", "--sample=4k", "-c", CODE)
-    assert re.search(r"peak memory: about \S+ on the heap by its samples", done.stderr), done.stderr
+    assert re.search(r"peak memory: about \S+ on the heap \(sampled\)", done.stderr), done.stderr
 
 
 def test_exit_summary_follows_all_output_of_the_program(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_bundled_capture_has_names_without_the_libraries(
     first = heaptide("symbols", "bundle", capture).stdout
     size = capture.stat().st_size
     again = heaptide("symbols", "bundle", capture).stdout
-    assert " addresses added" in first and "names of 0 addresses added" in again
+    assert " symbols added" in first and ": 0 symbols added" in again
     assert capture.stat().st_size == size
     library.unlink()
     assert stacks(capture) == before
@@ -243,7 +243,7 @@ def test_reports_warn_once_about_missing_native_names(heaptide_run: Run, tmp_pat
     heaptide("symbols", "bundle", bundled)
     assert heaptide("stats", capture).stderr == ""
     library.unlink()
-    warning = "heaptide: native functions of native_plugin.so have no names, because what the program had loaded is not here: "
+    warning = "heaptide: cannot resolve native symbols of native_plugin.so, which are not on this machine: "
     for words in ("stats", "tree --plain", "flamegraph -f", "table -f"):
         warnings = [line for line in heaptide(*words.split(), capture).stderr.splitlines() if "native" in line]
         assert warnings == [f"{warning}run `heaptide symbols bundle` on the capture where the program ran"]

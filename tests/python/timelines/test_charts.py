@@ -141,14 +141,14 @@ def test_terminal_chart_has_functions_windows_and_titles(rising: Path) -> None:
         (["plot", "empty"], 1, "empty holds no samples"),
         (["plot", "foreign.csv"], 1, "foreign.csv is no timeline"),
         (["peak", "foreign.csv"], 1, "foreign.csv is no timeline"),
-        (["plot", "missing.dat"], 1, "missing.dat was not found"),
+        (["plot", "missing.dat"], 1, "missing.dat does not exist"),
         (["plot", "9"], 1, "there is no timeline number 9"),
         (["plot"], 1, "there is no timeline in this folder"),
         (["plot", "capture"], 1, "is a capture, not a timeline"),
         (["plot", "rise.dat", "-o", "x.pdf"], 2, "use .svg, .png, .html or .txt"),
-        (["plot", "rise.dat", "-o", "missing/x.svg"], 1, "cannot be written"),
+        (["plot", "rise.dat", "-o", "missing/x.svg"], 1, "cannot write"),
         (["plot", "rise.dat", "-w", "5"], 2, "two numbers of seconds"),
-        (["plot", "rise.dat", "-w", "50,60"], 1, "no samples between these seconds"),
+        (["plot", "rise.dat", "-w", "50,60"], 1, "no samples in this range"),
     ],
 )
 def test_wrong_arguments_are_reported_in_one_sentence(

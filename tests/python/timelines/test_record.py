@@ -123,8 +123,8 @@ def test_each_run_writes_a_new_file_and_replaces_none(tmp_path: Path) -> None:
         (["-T", "0", "--", "true"], 2, "must be more than 0"),
         (["--attach", "4194303999"], 1, "there is no process 4194303999"),
         (["--attach", "no-such-process-name"], 1, "no process has no-such-process-name in its name"),
-        ([], 2, "there is nothing to record"),
-        (["-o", "missing/folder.dat", "--", "true"], 1, "cannot be written"),
+        ([], 2, "nothing to record"),
+        (["-o", "missing/folder.dat", "--", "true"], 1, "cannot write"),
         (["--", "./no-such-program"], 127, "cannot be started"),
         (["--", "/"], 126, "cannot be started"),
     ],
@@ -325,7 +325,7 @@ raise SystemExit(4)
         preexec_fn=small_files,
     )
     assert (done.returncode, done.stdout) == (4, "done\n")
-    assert "could not be written to its end" in done.stderr
+    assert " is incomplete (" in done.stderr
 
 
 def test_recording_ends_at_its_timeout_and_the_program_continues(tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_unreadable_proportional_sizes_are_reported(tmp_path: Path) -> None:
                 text=True,
             )
             assert done.returncode == 0, done.stderr
-            assert ("their resident size is taken instead" in done.stderr) == is_reported
+            assert ("their resident size is used instead" in done.stderr) == is_reported
     finally:
         other.communicate()
         own.communicate(b"\n")

@@ -1,4 +1,4 @@
-//! `heaptide attach`: record a process that runs already.
+//! `heaptide attach`: records a running process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,25 +18,26 @@ use crate::arguments::{self, flag};
 use crate::exit::Failure;
 use crate::live::{Feed, find};
 use crate::run_summary;
-use crate::terminal::{self, Left, Paint};
+use crate::terminal::{self, Exit, Paint};
 
 pub(crate) const NAME: &str = "attach";
 
-/// Between two looks whether the process is still there, while a recording of a given duration runs.
+/// The interval at which a recording with a duration checks that the process exists.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Between two looks whether it is still recorded, which takes a look at every file it has open.
+/// The interval at which it checks that the process is still recorded, which scans all its open files.
 const LONG_PAUSE: Duration = Duration::from_millis(500);
 
 const HELP: &str = "\
-Heaptide need not be installed where the process runs, and nothing is restarted:
-  heaptide attach 4711                       record until `heaptide detach 4711`, or until it ends
-  heaptide attach 4711 --duration 60         record for a minute, and wait for it
-  heaptide attach 4711 --live                look at what it allocates from now on; the recording ends with the view
-  heaptide attach 4711 --sample --aggregate  at next to no cost, into a file that stays small
+Examples:
+  heaptide attach 4711                       record until `heaptide detach 4711` or the process exits
+  heaptide attach 4711 --duration 60         record for one minute and wait
+  heaptide attach 4711 --live                show allocations from now on; stop recording when the view closes
+  heaptide attach 4711 --sample --aggregate  record at low cost into a small file
 
-What was allocated before the attach is not in the capture. Processes in containers are recorded from the host.
-Exit codes: 0 done, 1 refused or failed: one sentence says why, and the process is as it was.";
+The process is not restarted, and Heaptide does not need to be installed in it. Earlier allocations are not in the
+capture. You can record a process in a container from the host.
+Exit codes: 0 success, 1 refused or failed; the process is then unchanged.";
 
 pub(crate) fn arguments() -> Command {
     Command::new(NAME)
@@ -66,14 +67,14 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let is_live = matches.get_flag("live");
     if is_live && !terminal::is_possible_with_tty() {
         return Err(Failure::failed(
-            "there is no terminal to show the process in: attach without --live, and use heaptide live --pid",
+            "--live needs a terminal: attach without --live, then run heaptide live --pid in a terminal",
         ));
     }
     let target = Target::find(pid).map_err(Failure::failed)?;
     if let Ok(capture) = find::capture_of(pid) {
         let capture = fs::read_link(&capture).unwrap_or(capture);
         return Err(Failure::failed(format!(
-            "process {pid} is being recorded into {} already: watch that with heaptide live --pid {pid}, or end it first",
+            "process {pid} is already being recorded into {}: view it with heaptide live --pid {pid}, or stop it first",
             capture.display()
         )));
     }
@@ -82,27 +83,26 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let path = destination(matches, pid, "tide")?;
     let duration = matches.get_one::<f64>("duration").copied();
-    // Caught before anything is begun: a recording of a given duration is never left running by a Ctrl-C.
+    // Caught before recording starts: Ctrl-C must never leave a recording with a duration running.
     let signals = duration.map(|_| caught_signals()).transpose()?;
-    let begun = begin(matches, &target, path)?;
+    let recording = start(matches, &target, path)?;
     if !matches.get_flag("quiet") {
-        tell(&begun, &target, duration.is_none());
+        report_start(&recording, &target, duration.is_none());
     }
     match duration.zip(signals) {
-        Some((seconds, signals)) => wait_and_end(matches, &target, &begun, seconds, signals),
+        Some((seconds, signals)) => wait_and_detach(matches, &target, &recording, seconds, signals),
         None => Ok(()),
     }
 }
 
-/// What ends a recording earlier.
+/// Returns the signals that stop a recording early.
 fn caught_signals() -> Result<Signals, Failure> {
-    Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| {
-        Failure::failed(format!("signals cannot be waited for ({error}): try again"))
-    })
+    Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|error| Failure::failed(format!("cannot wait for signals ({error}): try again")))
 }
 
-/// Begins to record into `home`, which is known to be free.
-fn begin(matches: &ArgMatches, target: &Target, home: PathBuf) -> Result<Begun, Failure> {
+/// Starts recording into `home`, which does not exist or may be overwritten.
+fn start(matches: &ArgMatches, target: &Target, home: PathBuf) -> Result<Started, Failure> {
     let is_direct = procfs::sees_same_files(target.pid);
     let made = is_direct
         && shared_folder::make_for(target, &home)
@@ -118,14 +118,14 @@ fn begin(matches: &ArgMatches, target: &Target, home: PathBuf) -> Result<Begun, 
         interval_ms: matches.get_one::<u32>("interval").copied().unwrap_or(10),
     };
     match visit::attach(target, &wish) {
-        Ok(visited) => Ok(Begun {
+        Ok(visited) => Ok(Started {
             visited,
             home,
             is_direct,
         }),
         Err(refusal) => {
             if made {
-                // Nothing was written into it.
+                // The file is still empty.
                 let _ = fs::remove_file(&home);
             }
             Err(Failure::failed(refusal))
@@ -133,79 +133,79 @@ fn begin(matches: &ArgMatches, target: &Target, home: PathBuf) -> Result<Begun, 
     }
 }
 
-struct Begun {
+struct Started {
     visited: VisitResult,
     home: PathBuf,
     is_direct: bool,
 }
 
-fn tell(begun: &Begun, target: &Target, until_detach: bool) {
+fn report_start(recording: &Started, target: &Target, until_detach: bool) {
     let pid = target.pid;
     let milliseconds = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
     let VisitResult {
         note, paused, took, ..
-    } = &begun.visited;
+    } = &recording.visited;
     if !note.is_empty() {
-        eprintln!("heaptide: {note}; Python stacks are left out of the capture");
+        eprintln!("heaptide: {note}; the capture has no Python stacks");
     }
     eprintln!(
-        "heaptide: recording process {pid} into {}; attaching took {}, of which it stood still for {}",
-        begun.home.display(),
+        "heaptide: recording process {pid} into {}; attaching took {} and paused the process for {}",
+        recording.home.display(),
         milliseconds(*took),
         milliseconds(*paused)
     );
-    if !begun.is_direct {
+    if !recording.is_direct {
         eprintln!(
-            "heaptide: it sees other files than we do: until the end the capture lies in {} there",
-            begun.visited.capture.display()
+            "heaptide: the process has its own file system; the capture is in {} there until you detach",
+            recording.visited.capture.display()
         );
     }
     eprintln!(
-        "heaptide: what it allocated before is not in the capture: {} resident",
+        "heaptide: earlier allocations are not in the capture: {} resident",
         units::size(target.status.resident_bytes)
     );
     if until_detach {
-        eprintln!("heaptide: end it with: heaptide detach {pid}");
+        eprintln!("heaptide: stop recording with: heaptide detach {pid}");
     }
 }
 
-fn wait_and_end(
+fn wait_and_detach(
     matches: &ArgMatches,
     target: &Target,
-    begun: &Begun,
+    recording: &Started,
     seconds: f64,
     mut signals: Signals,
 ) -> Result<(), Failure> {
     let deadline = Instant::now() + Duration::from_secs_f64(seconds);
-    let mut came = None;
-    let mut next_look = Instant::now() + LONG_PAUSE;
-    while came.is_none() && Instant::now() < deadline && procfs::is_running(target.pid) {
+    let mut received = None;
+    let mut next_check = Instant::now() + LONG_PAUSE;
+    while received.is_none() && Instant::now() < deadline && procfs::is_running(target.pid) {
         std::thread::sleep(PAUSE.min(deadline.saturating_duration_since(Instant::now())));
-        came = signals.pending().next();
-        if Instant::now() >= next_look {
+        received = signals.pending().next();
+        if Instant::now() >= next_check {
             if find::capture_of(target.pid).is_err() {
                 break;
             }
-            next_look = Instant::now() + LONG_PAUSE;
+            next_check = Instant::now() + LONG_PAUSE;
         }
     }
     let path = if procfs::is_running(target.pid) {
         match detach::end(target) {
             Ok(path) => path,
-            // Whoever detached it left the capture where we would have.
-            Err(_) if find::capture_of(target.pid).is_err() && begun.home.is_file() => {
-                eprintln!("heaptide: somebody else ended the recording");
-                begun.home.clone()
+            // Another command detached and left the capture at the same path.
+            Err(_) if find::capture_of(target.pid).is_err() && recording.home.is_file() => {
+                eprintln!("heaptide: another command stopped the recording");
+                recording.home.clone()
             }
             Err(failure) => return Err(failure),
         }
-    } else if begun.is_direct {
-        begun.home.clone()
+    } else if recording.is_direct {
+        recording.home.clone()
     } else {
         return Err(Failure::failed(format!(
-            "process {} ended before its capture could be fetched: it lies in {} of its own files",
+            "process {} ended before its capture could be fetched: it is in {} of the process's file system",
             target.pid,
-            begun.visited.capture.display()
+            recording.visited.capture.display()
         )));
     };
     if !matches.get_flag("quiet") {
@@ -213,31 +213,31 @@ fn wait_and_end(
             eprintln!("heaptide: {line}");
         }
     }
-    if let Some(signal) = came.filter(|&signal| signal != SIGINT) {
-        // Whoever ended us sees what it would have seen; Ctrl-C is how a person says that it is enough.
+    if let Some(signal) = received.filter(|&signal| signal != SIGINT) {
+        // The parent sees the same exit as without the handler. Ctrl-C is the normal way to stop early.
         let _ = emulate_default_handler(signal);
     }
     Ok(())
 }
 
-/// Shows the process until somebody has seen enough, then leaves it as it was.
+/// Shows the process until the user quits, then detaches.
 fn show(matches: &ArgMatches, target: &Target) -> Result<(), Failure> {
     let name = format!("heaptide-live-{}-{}.tide", target.pid, std::process::id());
     let path = std::env::temp_dir().join(name);
-    begin(matches, target, path)?;
+    start(matches, target, path)?;
     let left = find::capture_of(target.pid).and_then(|capture| {
         let feed = Feed::follow(&capture, None, |pid| !procfs::is_running(pid));
         terminal::show_live(&feed, None, Paint::of_environment())
     });
     if procfs::is_running(target.pid) {
         let path = detach::end(target)?;
-        // Nobody asked for it to stay.
+        // A temporary file of the view.
         let _ = fs::remove_file(path);
     }
-    left.map(Left::obey)
+    left.map(Exit::obey)
 }
 
-/// Where the file goes that is made of a process; it is not there yet, or may be overwritten.
+/// Returns the path of a file made from a process. It does not exist, or may be overwritten.
 pub(crate) fn destination(
     matches: &ArgMatches,
     pid: u32,
@@ -258,14 +258,14 @@ pub(crate) fn destination(
     let folder = path.parent().unwrap_or(Path::new("/"));
     if !folder.is_dir() {
         return Err(Failure::failed(format!(
-            "{} is not a folder: make it, or choose another name with -o",
+            "{} is not a folder: create it, or choose another name with -o",
             folder.display()
         )));
     }
     Ok(path)
 }
 
-/// What the process runs: the first word behind the interpreter that is no option, or the module behind `-m`.
+/// Returns the program of the process: the first argument of the interpreter that is not an option, or the module of `-m`.
 fn program_name(pid: u32) -> String {
     let words = procfs::arguments(pid).unwrap_or_default();
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();

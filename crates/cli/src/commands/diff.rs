@@ -1,15 +1,16 @@
-//! `heaptide diff`: what changed from one recording to another, for people, programs, browsers and CI.
+//! `heaptide diff`: compares two recordings as text, JSON or a page, and can fail in CI.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgGroup, ArgMatches, Command, value_parser};
 use heaptide_analysis::Measure;
 use heaptide_analysis::model::Diff;
 use heaptide_analysis::{Comparison, Request, Session};
 use heaptide_report::json::flame::{FirstView, Sides};
 use heaptide_report::{html, json, text, units};
 
+use crate::arguments::{self, flag};
 use crate::destination::Destination;
 use crate::exit::Failure;
 use crate::filters;
@@ -29,17 +30,16 @@ pub(crate) fn arguments() -> Command {
             .help(help)
     };
     Command::new("diff")
-        .about("Show what changed between two recordings, by call stack; fail in CI if memory grew")
+        .about("Compare two recordings by call stack")
         .long_about(
-            "Show what changed between two recordings, by call stack; fail in CI if memory grew.\n\n\
-             Stacks are the same if they have the same functions in the same files, whatever folder the program or its \
-             packages were installed in. Lines are merged, because an edit moves them; --by-line tells them apart. If a side \
-             was sampled, changes smaller than their noise (95 %) are not listed, and --fail-above only counts growth that is \
-             certain.",
+            "Compare two recordings by call stack.\n\n\
+             Two stacks are equal if they have the same functions in the same files, regardless of the installation folder. \
+             Lines of a function are merged, because edits move them; --by-line separates them. If a side was sampled, changes \
+             below the sampling noise (95%) are not listed, and --fail-above only counts growth above it.",
         )
         .after_help(
-            "Exit codes: 0 done; 1 if memory grew by more than --fail-above allows, or if no report could be made (one \
-             sentence on standard error says which); 2 if the arguments were not understood; 3 if nothing passes the filters.\n\n\
+            "Exit codes: 0 success; 1 growth above --fail-above, or no report possible (see standard error); 2 invalid \
+             arguments; 3 nothing passes the filters.\n\n\
              Examples:\n  \
              heaptide diff monday.tide tuesday.tide\n  \
              heaptide diff --leaks --html monday.tide tuesday.tide\n  \
@@ -53,29 +53,13 @@ pub(crate) fn arguments() -> Command {
                 .value_names(["BEFORE", "AFTER"])
                 .value_parser(value_parser!(PathBuf))
                 .required_unless_present_all(["before", "after"])
-                .help("the two captures; a folder stands for all captures in it"),
+                .help("the two captures, or folders with captures"),
         )
-        .arg(side("before", "several captures for the earlier side: processes of one run").requires("after"))
-        .arg(side("after", "several captures for the later side").requires("before"))
-        .arg(
-            Arg::new("leaks")
-                .long("leaks")
-                .action(ArgAction::SetTrue)
-                .help("compare what was alive at the end instead of what was alive at the peak"),
-        )
-        .arg(
-            Arg::new("total")
-                .long("total")
-                .action(ArgAction::SetTrue)
-                .conflicts_with("leaks")
-                .help("compare all that was ever allocated"),
-        )
-        .arg(
-            Arg::new("by_line")
-                .long("by-line")
-                .action(ArgAction::SetTrue)
-                .help("tell lines of one function apart"),
-        )
+        .arg(side("before", "captures of the earlier side: processes of one run").requires("after"))
+        .arg(side("after", "captures of the later side").requires("before"))
+        .arg(flag("leaks", "compare leaked memory instead of the peak"))
+        .arg(flag("total", "compare all allocations").conflicts_with("leaks"))
+        .arg(flag("by-line", "separate the lines of a function"))
         .arg(
             Arg::new("n_rows")
                 .short('n')
@@ -83,27 +67,20 @@ pub(crate) fn arguments() -> Command {
                 .value_name("N")
                 .value_parser(value_parser!(u32).range(1..))
                 .default_value("20")
-                .help("how many stacks to list"),
+                .help("number of stacks"),
         )
         .arg(
             Arg::new("fail_above")
                 .long("fail-above")
                 .value_name("SIZE|PERCENT")
                 .value_parser(Allowance::parse)
-                .help("end with 1 if the whole grew by more: 20MB, or 5% of what it was before"),
+                .help("exit with 1 if the total grew by more, for example 20MB or 5%"),
         )
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("print JSON for other programs"),
-        )
-        .arg(
-            Arg::new("html")
-                .long("html")
-                .action(ArgAction::SetTrue)
-                .help("make a page with a red and green flame graph and a table: heaptide-diff-AFTER.html beside AFTER, or -o"),
-        )
+        .arg(arguments::json())
+        .arg(flag(
+            "html",
+            "make a page with a flame graph and a table [default file: heaptide-diff-AFTER.html]",
+        ))
         .group(ArgGroup::new("format").args(["json", "html"]))
         .arg(no_source())
         .args(filters::arguments())
@@ -119,7 +96,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Measure::Peak
     };
     let [before, after] = sides(matches)?;
-    // A page lies beside the later capture; texts are printed.
+    // A page is written beside the later capture; text is printed.
     let beside = after.first().filter(|_| matches.get_flag("html"));
     let destination = Destination::choose(matches, beside, "diff", "html")?;
     let request = filters::request(matches);
@@ -129,7 +106,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         input::check_totals(&after)?;
     }
     let comparison = Comparison::new(before, after);
-    let diff = comparison.diff(measure, matches.get_flag("by_line"));
+    let diff = comparison.diff(measure, matches.get_flag("by-line"));
     write(matches, &destination, &comparison, &diff)?;
     match matches.get_one::<Allowance>("fail_above") {
         Some(allowance) => allowance.judge(&diff),
@@ -199,14 +176,14 @@ fn sides(matches: &ArgMatches) -> Result<[Vec<PathBuf>; 2], Failure> {
     Ok([before?, after?])
 }
 
-/// A file, or all captures in a folder.
+/// Returns a file, or all captures in a folder.
 fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
     let unreadable = |error: std::io::Error| {
         Failure::failed(format!(
-            "the folder {} cannot be read ({error}): name the captures one by one",
+            "cannot read the folder {} ({error}): name the captures individually",
             path.display()
         ))
     };
@@ -214,7 +191,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     for entry in std::fs::read_dir(path).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?.path();
         let name = entry.file_name().unwrap_or_default().to_string_lossy();
-        // Captures of forked processes have their number behind the ending.
+        // Captures of forked children have their process ID after the extension.
         let is_capture = name.ends_with(".tide") || name.contains(".tide.");
         if is_capture && entry.is_file() {
             files.push(entry);
@@ -223,7 +200,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     files.sort();
     if files.is_empty() {
         return Err(Failure::failed(format!(
-            "the folder {} holds no captures: name a folder with .tide files, or the files themselves",
+            "the folder {} has no captures: name a folder with .tide files, or the files",
             path.display()
         )));
     }
@@ -234,7 +211,7 @@ fn read(files: Vec<PathBuf>, request: &Request) -> Result<Session, Failure> {
     input::session_of(files.iter(), request.clone())
 }
 
-/// By how much the whole may grow.
+/// The allowed growth of the total.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Allowance {
     Bytes(u64),
@@ -251,7 +228,7 @@ impl Allowance {
         };
         match number.trim().parse::<f64>() {
             Ok(percent) if percent.is_finite() && percent >= 0.0 => Ok(Allowance::Percent(percent)),
-            _ => Err("a share is a number with % behind it, such as 5% or 2.5%".into()),
+            _ => Err("a percentage is a number followed by %, for example 5% or 2.5%".into()),
         }
     }
 
@@ -266,13 +243,13 @@ impl Allowance {
         }
         let what = match diff.measure {
             Measure::Peak => "the peak",
-            Measure::Leaked => "what was alive at the end",
-            Measure::Total => "what was allocated in all",
-            Measure::Temporary => "what was released at once",
+            Measure::Leaked => "leaked memory",
+            Measure::Total => "the total of allocations",
+            Measure::Temporary => "temporary memory",
         };
         let noise = if change.error_bytes() > 0.0 {
             format!(
-                ", of which {} are certain",
+                ", of which {} exceed the sampling noise",
                 units::size(change.certain_growth())
             )
         } else {
@@ -283,7 +260,7 @@ impl Allowance {
             Allowance::Percent(percent) => format!("{percent} %"),
         };
         Err(Failure::failed(format!(
-            "{what} grew by {} ({}){noise}, more than the {limit} that --fail-above allows: see which stacks changed",
+            "{what} grew by {} ({}){noise}, more than the {limit} of --fail-above: see the stacks that changed",
             units::size(change.bytes().unsigned_abs()),
             units::change_percent(change.before.bytes, change.bytes()),
         )))
@@ -295,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn allowance_is_a_size_or_a_share() {
+    fn allowance_is_a_size_or_a_percentage() {
         assert_eq!(Allowance::parse("20MB"), Ok(Allowance::Bytes(20_000_000)));
         assert_eq!(Allowance::parse("5%"), Ok(Allowance::Percent(5.0)));
         assert_eq!(Allowance::parse("0"), Ok(Allowance::Bytes(0)));

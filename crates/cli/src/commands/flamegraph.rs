@@ -1,4 +1,4 @@
-//! `heaptide flamegraph`: where memory went, as a page for a browser.
+//! `heaptide flamegraph`: an HTML page with a flame graph of allocations.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use heaptide_report::html::Page;
@@ -10,24 +10,24 @@ use crate::page::{self, PageOutput};
 
 pub(crate) fn arguments() -> Command {
     let command = Command::new("flamegraph")
-        .about("Make a page that shows where memory went: a flame graph, and memory over time")
+        .about("Make a page with a flame graph and memory over time")
         .long_about(
-            "Make a page that shows where memory went: a flame graph, and memory over time.\n\n\
-             The page is one file that opens in any browser and asks no network for anything. It can be \
-             searched, zoomed, inverted, filtered by thread and process, and changed between what was alive at the \
-             peak, alive at the end, and ever allocated; the options below choose what it shows first.",
+            "Make a page with a flame graph and memory over time.\n\n\
+             The page is one file and loads nothing from the network. In the page you can search, zoom, invert, filter by \
+             thread and process, and switch between the heap at the peak, leaked memory and all allocations. The options \
+             below set the initial view.",
         )
         .arg(
             Arg::new("inverted")
                 .long("inverted")
                 .action(ArgAction::SetTrue)
-                .help("first show who allocated, and below it who called it"),
+                .help("initially show allocating functions at the root"),
         )
         .arg(
             Arg::new("split_threads")
                 .long("split-threads")
                 .action(ArgAction::SetTrue)
-                .help("first show a tree for each thread"),
+                .help("initially show one tree per thread"),
         );
     page::arguments(command.args(metrics::arguments()))
 }

@@ -1,5 +1,5 @@
-//! `heaptide launch`: a Python program as many ranks, over mpirun or as plain processes, and with one flag a timeline of
-//! each of them.
+//! `heaptide launch`: runs a Python program as several ranks, with mpirun or as plain processes, and can record a timeline of
+//! each rank.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -14,19 +14,18 @@ use crate::reinvoke;
 
 pub(crate) const NAME: &str = "launch";
 
-/// Tried in this order if none is named.
+/// Tried in this order by default.
 const LAUNCHERS: [&str; 2] = ["mpirun", "mpiexec"];
 const LOCAL: &str = "local";
 
 pub(crate) fn arguments() -> Command {
     Command::new(NAME)
-        .about("Run a Python program as several ranks, and record a timeline of each of them with one flag")
+        .about("Run a Python program as several ranks, optionally with timelines")
         .long_about(
-            "Run a Python program as several ranks, and record a timeline of each of them with one flag.\n\n\
-             With --python_memory_profile rank 0, the master, writes mprofile_<YYYYmmddHHMMSS>.dat, and every other \
-             rank a file named after its node, <host>.dat, or <host>-rank<N>.dat where a host has several. mprof reads \
-             them, and heaptide plot *.dat shows all nodes on one clock with their sum. COMPSS_WORKER_PROFILE_PATH or \
-             HEAPTIDE_OUT names the folder.",
+            "Run a Python program as several ranks, optionally with timelines.\n\n\
+             With --python_memory_profile, rank 0 (the master) writes mprofile_<YYYYmmddHHMMSS>.dat. Every other rank writes \
+             <host>.dat, or <host>-rank<N>.dat if a host has several ranks. mprof reads these files, and heaptide plot *.dat \
+             shows all nodes with their sum. COMPSS_WORKER_PROFILE_PATH or HEAPTIDE_OUT sets the folder.",
         )
         .override_usage("heaptide launch [OPTIONS] SCRIPT [ARGS]...")
         .arg(
@@ -34,7 +33,7 @@ pub(crate) fn arguments() -> Command {
                 .long("python_memory_profile")
                 .visible_alias("python-memory-profile")
                 .action(ArgAction::SetTrue)
-                .help("record memory over time, a file for each rank"),
+                .help("record a timeline file for each rank"),
         )
         .arg(
             Arg::new("n")
@@ -43,15 +42,15 @@ pub(crate) fn arguments() -> Command {
                 .value_name("N")
                 .value_parser(value_parser!(u32).range(1..=100_000))
                 .default_value("1")
-                .help("how many ranks"),
+                .help("number of ranks"),
         )
         .arg(
             Arg::new("launcher")
                 .long("launcher")
                 .value_name("COMMAND")
                 .help(
-                    "what starts the ranks, with its options, such as 'mpirun --oversubscribe' or srun; local for \
-                     processes of this machine [default: mpirun or mpiexec if there is one, else local]",
+                    "command that starts the ranks, with its options; local for plain processes [default: mpirun or \
+                     mpiexec if installed, else local]",
                 ),
         )
         .arg(
@@ -70,7 +69,7 @@ pub(crate) fn arguments() -> Command {
                 .trailing_var_arg(true)
                 .allow_hyphen_values(true)
                 .value_parser(value_parser!(OsString))
-                .help("the program and its arguments; one that does not end in .py is run itself"),
+                .help("program and its arguments; run directly unless it ends in .py"),
         )
 }
 
@@ -94,10 +93,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     })?;
     if is_profiled {
         let folder = node::folder().unwrap_or_default();
-        // A launcher that refused has left none.
+        // A launcher that fails leaves no timelines.
         if has_timelines(&folder) {
             eprintln!(
-                "heaptide: look at it with: heaptide plot {}",
+                "heaptide: view it with: heaptide plot {}",
                 all_timelines(&folder)
             );
         }
@@ -113,7 +112,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// What each rank runs.
+/// Returns the command that each rank runs.
 fn rank_command(matches: &ArgMatches, is_profiled: bool) -> Vec<OsString> {
     let mut words: Vec<OsString> = Vec::new();
     if is_profiled {
@@ -140,27 +139,27 @@ fn rank_command(matches: &ArgMatches, is_profiled: bool) -> Vec<OsString> {
     words
 }
 
-/// The launcher's words; `None` for plain processes.
+/// Returns the words of the launcher; `None` for plain processes.
 fn launcher(matches: &ArgMatches) -> Option<Vec<OsString>> {
     match matches.get_one::<String>("launcher").map(String::as_str) {
         Some(LOCAL) => None,
         Some(text) => {
             let mut words: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
-            // One that came with the interpreter's packages is not on the path of everyone.
-            if let Some(path) = words.first().and_then(|first| found(first)) {
+            // A launcher installed beside the interpreter may not be on PATH.
+            if let Some(path) = words.first().and_then(|first| find_executable(first)) {
                 words[0] = path.into();
             }
             Some(words)
         }
         None => LAUNCHERS
             .iter()
-            .find_map(|name| found(OsStr::new(name)))
+            .find_map(|name| find_executable(OsStr::new(name)))
             .map(|path| vec![path.into()]),
     }
 }
 
-/// On the path, or beside the interpreter.
-fn found(name: &OsStr) -> Option<PathBuf> {
+/// Finds an executable on PATH or beside the interpreter.
+fn find_executable(name: &OsStr) -> Option<PathBuf> {
     if Path::new(name).components().count() > 1 {
         return None;
     }
@@ -196,7 +195,7 @@ fn has_timelines(folder: &Path) -> bool {
     files.any(|file| file.extension().is_some_and(|ending| ending == "dat"))
 }
 
-/// All of them, as a shell understands it: within quotes it would leave the star alone.
+/// Returns a shell pattern for all timelines. The star must be outside of quotes.
 fn all_timelines(folder: &Path) -> String {
     let folder = folder.display().to_string();
     match &folder[..] {
@@ -211,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn star_for_the_shell_stands_outside_of_quotes() {
+    fn star_for_the_shell_is_outside_of_quotes() {
         assert_eq!(all_timelines(Path::new("")), "*.dat");
         assert_eq!(all_timelines(Path::new("/srv/out")), "/srv/out/*.dat");
         assert_eq!(all_timelines(Path::new("/my out")), "'/my out'/*.dat");

@@ -1,4 +1,4 @@
-//! `heaptide list`: the timelines of this folder, with the numbers that other commands take.
+//! `heaptide list`: the timelines of this folder, with the numbers that plot, peak and rm accept.
 
 use clap::{ArgMatches, Command};
 
@@ -7,8 +7,7 @@ use crate::output::Output;
 use crate::timelines::profiles;
 
 pub(crate) fn arguments() -> Command {
-    Command::new("list")
-        .about("List the timelines in this folder, oldest first, with the numbers that plot, peak and rm take")
+    Command::new("list").about("List the timelines in this folder, oldest first")
 }
 
 pub(crate) fn run(_matches: &ArgMatches) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! `heaptide live`: what a running program holds, now.
+//! `heaptide live`: the live heap of a running program.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,50 +15,50 @@ use crate::terminal::{self, Paint};
 
 pub(crate) const NAME: &str = "live";
 
-/// Without a terminal: how long to wait for the first numbers of a large capture, or of a program that just begins.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// Without a terminal: how long to wait for the first numbers of a large capture or a new program.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 const HELP: &str = "\
-What to watch:
-  heaptide live                 the one program on this machine that is being recorded
-  heaptide live 40613           a program under `heaptide run --live-remote`, which said this port
-  heaptide live --pid 4711      any process that records, whatever started it
+Programs to view:
+  heaptide live                 the only program that is being recorded on this machine
+  heaptide live 40613           a program under `heaptide run --live-remote`, which printed this port
+  heaptide live --pid 4711      any recorded process
   heaptide live job.tide        a capture that is being written
-  heaptide live -- job.py x     runs job.py, as `heaptide run --live job.py x` does
+  heaptide live -- job.py x     the same as `heaptide run --live job.py x`
 
 Keys:
   t, o, a                       sort by total memory, own memory, number of blocks
-  <, >, m                       one thread after the other, all of them
-  /                             search functions and files; Enter keeps it, Esc drops it
-  space                         pause and go on; the program does not notice either
-  p                             what the program prints, if it was started here
-  q                             leave
+  <, >, m                       previous thread, next thread, all threads
+  /                             search functions and files; Enter keeps the search, Esc clears it
+  space                         pause and resume the view
+  p                             output of the program, if it was started here
+  q                             quit
 
-The program never waits for who watches. Without a terminal, or with --plain, the numbers of this moment are printed.";
+The program never waits for the viewer. Without a terminal, or with --plain, the current numbers are printed once.";
 
 pub(crate) fn arguments() -> Command {
     Command::new(NAME)
-        .about("Watch a running program: what it holds now, by function, and its memory over time")
+        .about("Show the live heap of a running program by function")
         .override_usage("heaptide live [PORT | FILE | --pid PID | -- SCRIPT [ARGS]...]")
         .after_help(HELP)
         .arg(
             Arg::new("what")
                 .value_name("PORT|FILE")
                 .conflicts_with("pid")
-                .help("a port that `heaptide run --live-remote` said, or a capture that is being written"),
+                .help("port printed by `heaptide run --live-remote`, or a capture that is being written"),
         )
         .arg(
             Arg::new("pid")
                 .long("pid")
                 .value_name("PID")
                 .value_parser(value_parser!(u32).range(1..))
-                .help("a process that is being recorded"),
+                .help("process ID of a recorded process"),
         )
         .arg(
             Arg::new("plain")
                 .long("plain")
                 .action(ArgAction::SetTrue)
-                .help("print the numbers of this moment as text, on a terminal too"),
+                .help("print the current numbers as text, even in a terminal"),
         )
 }
 
@@ -76,12 +76,12 @@ fn feed(matches: &ArgMatches) -> Result<Feed, Failure> {
         return Ok(follow(&find::capture_of(pid)?));
     }
     match matches.get_one::<String>("what") {
-        None => Ok(follow(&find::capture_of(the_only_one()?)?)),
+        None => Ok(follow(&find::capture_of(only_recorded_process()?)?)),
         Some(what) if what.bytes().all(|byte| byte.is_ascii_digit()) => {
             match what.parse().ok().filter(|&port| port > 0) {
                 Some(port) => connect::connect(port),
                 None => Err(Failure::Usage(format!(
-                    "{what} is not a port, which is a number from 1 to 65535: use the one that `heaptide run --live-remote` said"
+                    "{what} is not a port from 1 to 65535: use the one that `heaptide run --live-remote` printed"
                 ))),
             }
         }
@@ -93,12 +93,12 @@ fn follow(path: &Path) -> Feed {
     Feed::follow(path, None, |pid| !procfs::is_running(pid))
 }
 
-fn the_only_one() -> Result<u32, Failure> {
+fn only_recorded_process() -> Result<u32, Failure> {
     let found = find::recording();
     match found[..] {
         [pid] => Ok(pid),
         [] => Err(Failure::failed(
-            "nothing is being recorded on this machine: start a program with `heaptide run`, or name a port",
+            "no process is being recorded on this machine: start a program with `heaptide run`, or name a port",
         )),
         _ => {
             let pids: Vec<String> = found.iter().map(u32::to_string).collect();
@@ -111,7 +111,7 @@ fn the_only_one() -> Result<u32, Failure> {
 }
 
 fn print(feed: &Feed) -> Result<(), Failure> {
-    let update = feed.wait_newer(0, PATIENCE);
+    let update = feed.wait_newer(0, TIMEOUT);
     let Some(now) = update.live else {
         let nothing = "the program has not recorded anything yet: try again in a moment";
         return Err(Failure::failed(

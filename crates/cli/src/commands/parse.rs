@@ -1,4 +1,4 @@
-//! `heaptide parse`: every record as a line, for those who want to see what is really in a capture.
+//! `heaptide parse`: prints every record of a capture as one line.
 
 use clap::{ArgMatches, Command};
 use heaptide_analysis::records;
@@ -11,7 +11,7 @@ use crate::output::Output;
 
 pub(crate) fn arguments() -> Command {
     Command::new("parse")
-        .about("Print every record of a capture as a line, in the order in which things happened")
+        .about("Print every record of a capture in order")
         .args(filters::of_records())
         .arg(input::argument())
 }
@@ -31,7 +31,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         let damage = records(&capture, &filter, offset_ns, &mut |line| {
             output.write(|out| record(out, &line))
         })?;
-        input::tell_damage(&capture.path, &damage);
+        input::report_damage(&capture.path, &damage);
     }
     output.finish()
 }

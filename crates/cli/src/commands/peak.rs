@@ -1,4 +1,4 @@
-//! `heaptide peak`: the largest size of a run and of each process it started, as mprof prints it.
+//! `heaptide peak`: the peak of a timeline and of each child process, in mprof's format.
 
 use clap::{Arg, ArgMatches, Command};
 use heaptide_analysis::timeline::{peak, peak_within};
@@ -10,12 +10,12 @@ use crate::timelines;
 
 pub(crate) fn arguments() -> Command {
     Command::new("peak")
-        .about("Print the peak of a timeline, and of each process that the program started")
+        .about("Print the peak of a timeline and of its child processes")
         .arg(
             Arg::new("func")
                 .long("func")
                 .value_name("NAME")
-                .help("the peak while this function was being called, by its name or the end of it (load for job.load); NaN if it never was"),
+                .help("peak during calls of this function, by name or end of name (load for job.load); NaN if never called"),
         )
         .arg(timelines::argument())
 }

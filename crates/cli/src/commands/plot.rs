@@ -1,4 +1,4 @@
-//! `heaptide plot`: draws timelines, on the terminal or into a picture or page.
+//! `heaptide plot`: draws timelines in the terminal, as a picture or as a page.
 
 use std::path::{Path, PathBuf};
 
@@ -9,18 +9,19 @@ use heaptide_report::timeline::{page, png, svg, terminal};
 use heaptide_timeline::Timeline;
 use heaptide_watch::local_stamp;
 
+use crate::arguments;
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::timelines;
 
-/// If neither the terminal nor the environment says.
+/// The default size if neither the terminal nor the environment sets one.
 const COLUMNS: usize = 100;
 const ROWS: usize = 20;
-/// Taller than this, curves do not say more.
+/// A taller chart shows no more detail.
 const MAX_ROWS: usize = 40;
-/// For titles, axis and legend.
+/// Rows for title, axis and legend.
 const OTHER_ROWS: usize = 8;
-/// Curves are thinned out to this many points.
+/// The maximum number of points per curve.
 const MAX_POINTS: usize = 4_000;
 
 pub(crate) fn arguments() -> Command {
@@ -32,28 +33,21 @@ pub(crate) fn arguments() -> Command {
             .help(help)
     };
     Command::new("plot")
-        .about("Draw timelines: on the terminal, or as SVG, PNG or a page")
+        .about("Draw timelines in the terminal, as SVG, PNG or a page")
         .long_about(
-            "Draw timelines: on the terminal, or as SVG, PNG or a page.\n\n\
-             Timelines of runs that overlap, such as the nodes of one job, share a clock and have their sum; those of \
-             different times each begin at zero.",
+            "Draw timelines in the terminal, as SVG, PNG or a page.\n\n\
+             Timelines of overlapping runs, for example the nodes of one run, share a clock and are summed. Timelines of \
+             different times each start at zero.",
         )
         .arg(
             Arg::new("title")
                 .short('t')
                 .long("title")
                 .value_name("TEXT")
-                .help("stands above the chart [default: the command]"),
+                .help("title of the chart [default: the command]"),
         )
-        .arg(flag("no-function-ts", 'n', "leave out the calls of functions"))
-        .arg(
-            Arg::new("output")
-                .short('o')
-                .long("output")
-                .value_name("FILE")
-                .value_parser(clap::value_parser!(PathBuf))
-                .help("write a picture or page: a name that ends in .svg, .png, .html or .txt"),
-        )
+        .arg(flag("no-function-ts", 'n', "hide function calls"))
+        .arg(arguments::output("picture or page: .svg, .png, .html or .txt"))
         .arg(
             Arg::new("window")
                 .short('w')
@@ -61,11 +55,11 @@ pub(crate) fn arguments() -> Command {
                 .value_name("FROM,TO")
                 .allow_hyphen_values(true)
                 .value_parser(window)
-                .help("only these seconds, such as 0,20.5"),
+                .help("only this range of seconds, for example 0,20.5"),
         )
-        .arg(flag("flame", 'f', "calls of functions as bars on top of each other"))
-        .arg(flag("slope", 's', "a straight line through each curve, and its slope in MiB per second"))
-        .arg(Arg::new("backend").long("backend").hide(true).help("as mprof has it; nothing is needed here"))
+        .arg(flag("flame", 'f', "show function calls as stacked bars"))
+        .arg(flag("slope", 's', "show a trend line and its slope in MiB per second"))
+        .arg(Arg::new("backend").long("backend").hide(true).help("accepted for mprof; ignored"))
         .arg(timelines::argument())
 }
 
@@ -77,9 +71,7 @@ fn window(text: &str) -> Result<(f64, f64), String> {
         Some((Ok(from), Ok(to))) if from < to && f64::is_finite(from) && f64::is_finite(to) => {
             Ok((from, to))
         }
-        _ => {
-            Err("it must be two numbers of seconds, the smaller first, with a comma between".into())
-        }
+        _ => Err("must be two numbers of seconds, smaller first, separated by a comma".into()),
     }
 }
 
@@ -111,7 +103,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let chart = chart(&runs, &options);
     if chart.series.is_empty() {
         return Err(Failure::failed(
-            "there are no samples between these seconds: choose a wider --window",
+            "there are no samples in this range: choose a wider --window",
         ));
     }
     match matches.get_one::<PathBuf>("output") {
@@ -120,7 +112,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// As the name's ending says. As mprof does it, a picture that exists is replaced.
+/// Draws in the format of the file extension. Replaces an existing file, as mprof does.
 fn draw_into(path: &Path, chart: &Chart) -> Result<(), Failure> {
     let ending = path
         .extension()
@@ -132,7 +124,7 @@ fn draw_into(path: &Path, chart: &Chart) -> Result<(), Failure> {
         Some("txt") => return print(Output::file(path, true)?, chart),
         _ => {
             return Err(Failure::Usage(format!(
-                "{} has no ending that can be drawn: use .svg, .png, .html or .txt",
+                "{} has an unknown extension: use .svg, .png, .html or .txt",
                 path.display()
             )));
         }
@@ -153,7 +145,7 @@ fn print(mut output: Output, chart: &Chart) -> Result<(), Failure> {
     output.finish()
 }
 
-/// A node's name and rank; without them, with several files, the file's name.
+/// Returns the name of a curve: host and rank, or the file name if there are several files.
 fn name(path: &Path, timeline: &Timeline, is_one_of_many: bool) -> String {
     if !is_one_of_many {
         return "all".into();
@@ -169,7 +161,7 @@ fn name(path: &Path, timeline: &Timeline, is_one_of_many: bool) -> String {
     }
 }
 
-/// As mprof writes it in the legend.
+/// Formats the start time as in mprof's legend.
 fn started(timeline: &Timeline) -> String {
     let start = timeline
         .span()

@@ -1,4 +1,4 @@
-//! `heaptide record`: the memory of a program and everything it starts over time, seen from outside.
+//! `heaptide record`: samples the memory of a process tree over time, from outside.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use crate::{reinvoke, timeline_file};
 
 pub(crate) const NAME: &str = "record";
 
-/// As mprof does: somebody else's process may run for ever.
+/// The default of --timeout with --attach, as in mprof: an attached process may run forever.
 const ATTACH_TIMEOUT_S: f64 = 3600.0;
-/// Faster than this, looking costs more than it shows.
+/// Sampling more often costs more than it shows.
 const MIN_INTERVAL_S: f64 = 0.001;
 
 pub(crate) fn arguments() -> Command {
@@ -113,17 +113,17 @@ pub(crate) fn arguments() -> Command {
 pub(super) fn positive(text: &str) -> Result<f64, String> {
     let number: f64 = text
         .parse()
-        .map_err(|_| "it is not a number of seconds".to_owned())?;
+        .map_err(|_| "not a number of seconds".to_owned())?;
     if number > 0.0 && number < 1e9 {
         Ok(number)
     } else {
-        Err("it must be more than 0 and less than 1000000000".into())
+        Err("must be more than 0 and less than 1000000000".into())
     }
 }
 
 pub(crate) fn interval(text: &str) -> Result<f64, String> {
     match positive(text)? {
-        seconds if seconds < MIN_INTERVAL_S => Err("it must be at least 0.001".into()),
+        seconds if seconds < MIN_INTERVAL_S => Err("must be at least 0.001".into()),
         seconds => Ok(seconds),
     }
 }
@@ -167,7 +167,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         },
     };
     let finished = watch(plan, file, &path).map_err(|error| {
-        // There is no run, so there is nothing to keep; a device or a pipe is not ours to remove.
+        // Nothing was recorded. Remove only a regular file, never a device or a pipe.
         if path.metadata().is_ok_and(|metadata| metadata.is_file()) {
             let _ = std::fs::remove_file(&path);
         }
@@ -175,11 +175,11 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Failure::Ended(error.exit_code())
     })?;
     if !matches.get_flag("quiet") {
-        tell(&finished, &path);
+        report_end(&finished, &path);
     }
     if let Some(error) = &finished.write_error {
         eprintln!(
-            "heaptide: {} could not be written to its end ({error}): the program went on; check the space left",
+            "heaptide: {} is incomplete ({error}): check the disk space; the program was not affected",
             path.display()
         );
     }
@@ -198,7 +198,7 @@ fn target(matches: &ArgMatches) -> Result<Target, Failure> {
         .collect();
     let Some(first) = words.first() else {
         return Err(Failure::Usage(
-            "there is nothing to record: name a command, or a process with --attach".into(),
+            "nothing to record: name a command, or a process with --attach".into(),
         ));
     };
     let is_script = first.to_string_lossy().ends_with(".py") && !matches.get_flag("nopython");
@@ -211,20 +211,20 @@ fn target(matches: &ArgMatches) -> Result<Target, Failure> {
 fn attached(hint: &str) -> Result<u32, Failure> {
     if hint.is_empty() {
         return Err(Failure::Usage(
-            "--attach needs a pid or a part of a name".into(),
+            "--attach needs a process ID or part of a name".into(),
         ));
     }
     if hint.bytes().all(|byte| byte.is_ascii_digit()) {
         let pid = hint.parse::<u32>().ok().filter(|&pid| procfs::exists(pid));
         return pid.ok_or_else(|| {
             Failure::failed(format!(
-                "there is no process {hint}: check the pid, it may have ended"
+                "there is no process {hint}: check the process ID, it may have ended"
             ))
         });
     }
     procfs::find_by_name(hint).ok_or_else(|| {
         Failure::failed(format!(
-            "no process has {hint} in its name: check it with ps, or give a pid"
+            "no process has {hint} in its name: check it with ps, or use a process ID"
         ))
     })
 }
@@ -249,7 +249,7 @@ fn open(
     }
 }
 
-/// What the run is called in its file's name: the script, if there is one, else the command.
+/// Returns the name of the program for the file name: the script if there is one, else the command.
 fn program_name(target: &Target) -> String {
     let name = match target {
         Target::Process(pid) => format!("pid{pid}"),
@@ -268,14 +268,14 @@ fn program_name(target: &Target) -> String {
     )
 }
 
-fn tell(finished: &Finished, path: &Path) {
+fn report_end(finished: &Finished, path: &Path) {
     let shown = path.display().to_string();
     if finished.n_oom_kills > 0 {
         eprintln!("heaptide: the kernel killed a process of this run because memory ran out");
     }
     if finished.n_resident_only > 0 {
         eprintln!(
-            "heaptide: only their user may see the shared memory of {} of the processes: their resident size is taken instead",
+            "heaptide: shared memory of {} processes of other users is unreadable: their resident size is used instead",
             finished.n_resident_only
         );
     }
@@ -285,12 +285,12 @@ fn tell(finished: &Finished, path: &Path) {
     );
     eprintln!("heaptide: recorded into {shown}");
     eprintln!(
-        "heaptide: look at it with: heaptide plot {}",
+        "heaptide: view it with: heaptide plot {}",
         shell::quote(&shown)
     );
 }
 
-/// As the program ended: whoever waits for us sees the same.
+/// Exits like the program, so that the parent sees the same exit code or signal.
 fn end(ending: Ending, is_attached: bool) -> Result<(), Failure> {
     match ending {
         _ if is_attached => Ok(()),

@@ -1,4 +1,4 @@
-//! `heaptide rm` and `heaptide clean`: remove timelines that were named, or all of this folder.
+//! `heaptide rm` and `heaptide clean`: remove named timelines, or all timelines of this folder.
 
 use std::path::PathBuf;
 
@@ -11,30 +11,30 @@ fn dry_run() -> Arg {
     Arg::new("dry_run")
         .long("dry-run")
         .action(ArgAction::SetTrue)
-        .help("show what would be removed, and remove nothing")
+        .help("show the files without removing them")
 }
 
 pub(crate) fn arguments() -> Command {
     Command::new("rm")
-        .about("Remove timelines, by name or by their number in heaptide list")
+        .about("Remove timelines by name or number")
         .arg(dry_run())
         .arg(
             timelines::argument()
                 .required(true)
                 .num_args(1..)
-                .help("timelines, by name or by their number in heaptide list; -1 is the newest"),
+                .help("timelines, by name or by number in heaptide list; -1 is the newest"),
         )
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let words = matches.get_many::<String>("profiles").into_iter().flatten();
     let mut paths: Vec<PathBuf> = Vec::new();
-    // Numbers are those of the list as it is now: all are looked up before anything goes.
+    // Numbers refer to the current list, so resolve all of them before removing any file.
     for word in words {
-        let path = timelines::meant(word)?;
+        let path = timelines::resolve(word)?;
         if path.is_dir() {
             return Err(Failure::failed(format!(
-                "{word} is a folder: name timelines in it"
+                "{word} is a folder: name the timelines in it"
             )));
         }
         if !paths.contains(&path) {
@@ -46,7 +46,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 
 pub(crate) fn clean_arguments() -> Command {
     Command::new("clean")
-        .about("Remove all timelines of this folder that heaptide list shows")
+        .about("Remove all timelines of this folder")
         .arg(dry_run())
 }
 
@@ -68,7 +68,7 @@ fn remove(paths: Vec<PathBuf>, is_dry: bool) -> Result<(), Failure> {
         std::fs::remove_file(&path).map_err(|error| {
             let shown = path.display();
             Failure::failed(format!(
-                "{shown} cannot be removed ({error}): check who owns the folder"
+                "cannot remove {shown} ({error}): check the permissions of the folder"
             ))
         })?;
     }

@@ -1,4 +1,4 @@
-//! `heaptide serve`: which job to serve, and where. Serving is left to whoever has an interpreter.
+//! `heaptide serve`: which job to serve, and where. The caller, which has an interpreter, serves it.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::exit::Failure;
 
 pub(crate) const NAME: &str = "serve";
 
-/// A job, and where it answers.
+/// A job, and the address to serve it at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServePlan {
     pub job: PathBuf,
@@ -28,14 +28,14 @@ pub(crate) fn arguments() -> Command {
         Arg::new(name).long(name).value_name(value).help(help)
     };
     Command::new(NAME)
-        .about("Serve a job over HTTP, with routes that switch the profiler on and off")
+        .about("Serve a job over HTTP with control of the profiler")
         .long_about(
-            "Serve a job over HTTP, with routes that switch the profiler on and off.\n\n\
+            "Serve a job over HTTP with control of the profiler.\n\n\
              The job is a class with a method perform, or a function, plain or async. POST …/api/v1/perform calls it \
-             with JSON arguments; /docs has a form for every route; /live, /ready, /health and /metrics are for whoever watches.\n\n\
-             With HEAPTIDE_PROFILER=true (or MEMRAY_PROFILER=true) recording begins before the job's file is imported, and \
-             …/api/v1/profiler/start, stop, flamegraph, stats and so on appear. SIGTERM lets running calls finish and completes \
-             the capture.",
+             with JSON arguments; /docs has a form for every route; /live, /ready, /health and /metrics are for monitoring.\n\n\
+             With HEAPTIDE_PROFILER=true (or MEMRAY_PROFILER=true) recording starts before the job's file is imported, and \
+             the routes …/api/v1/profiler/start, stop, flamegraph, stats and others appear. On SIGTERM, running calls finish and \
+             the capture is completed.",
         )
         .after_help(
             "Examples:\n  \
@@ -49,19 +49,19 @@ pub(crate) fn arguments() -> Command {
                 .value_name("FILE")
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
-                .help("the Python file with the job"),
+                .help("Python file with the job"),
         )
-        .arg(text("entrypoint", "NAME", "the class or function to serve, if the file has several"))
-        .arg(text("host", "HOST", "the address to listen at").default_value("127.0.0.1"))
+        .arg(text("entrypoint", "NAME", "class or function to serve, if the file has several"))
+        .arg(text("host", "HOST", "address to listen on").default_value("127.0.0.1"))
         .arg(
-            text("port", "PORT", "the port to listen at; 0 takes any that is free")
+            text("port", "PORT", "port to listen on; 0 for any free port")
                 .value_parser(value_parser!(u16))
                 .default_value("7000"),
         )
-        .arg(text("name", "NAME", "what the job is called [default: its folder or file]"))
-        .arg(text("version", "VERSION", "the version it tells").default_value("0.0.1"))
+        .arg(text("name", "NAME", "name of the job [default: its folder or file]"))
+        .arg(text("version", "VERSION", "version of the job").default_value("0.0.1"))
         .arg(
-            text("grace", "SECONDS", "how long running calls may take when a signal ends the job")
+            text("grace", "SECONDS", "time for running calls to finish after a signal")
                 .value_parser(value_parser!(u32))
                 .default_value("30"),
         )
@@ -69,7 +69,7 @@ pub(crate) fn arguments() -> Command {
             Arg::new("guarded_elsewhere")
                 .long("guarded-elsewhere")
                 .action(ArgAction::SetTrue)
-                .help("need no token though others can reach the address: a gateway asks for credentials"),
+                .help("require no token on a public address, because a gateway authenticates"),
         )
 }
 

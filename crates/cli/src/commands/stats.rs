@@ -1,9 +1,10 @@
-//! `heaptide stats`: totals, peak, sizes, and who allocated most.
+//! `heaptide stats`: totals, peak, sizes, and the largest allocation sites.
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use heaptide_analysis::Request;
 use heaptide_report::{json, text};
 
+use crate::arguments;
 use crate::exit::Failure;
 use crate::filters;
 use crate::input;
@@ -11,7 +12,7 @@ use crate::output::{self, Output};
 
 pub(crate) fn arguments() -> Command {
     Command::new("stats")
-        .about("Show totals, the peak, sizes, and the places and modules that allocated most")
+        .about("Show totals, peak, sizes, and the largest sites and modules")
         .arg(
             Arg::new("n_largest")
                 .short('n')
@@ -19,14 +20,9 @@ pub(crate) fn arguments() -> Command {
                 .value_name("N")
                 .value_parser(value_parser!(u32).range(1..))
                 .default_value("5")
-                .help("how many places and modules to name"),
+                .help("number of sites and modules"),
         )
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("print JSON for other programs"),
-        )
+        .arg(arguments::json())
         .args(output::arguments())
         .args(filters::arguments())
         .arg(input::argument())

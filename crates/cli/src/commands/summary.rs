@@ -10,13 +10,13 @@ use crate::input;
 use crate::metrics;
 use crate::output::Output;
 
-/// On a terminal: lines that the head, the foot and the prompt take.
+/// Lines of the header, the footer and the prompt in a terminal.
 const OTHER_LINES: usize = 5;
 const LEAST_ROWS: usize = 10;
 
 pub(crate) fn arguments() -> Command {
     Command::new("summary")
-        .about("Show functions with the memory that they, and what they called, held at the peak")
+        .about("Show a table of functions with their memory at the peak")
         .arg(
             Arg::new("sort")
                 .short('s')
@@ -35,7 +35,7 @@ pub(crate) fn arguments() -> Command {
                 .value_name("N")
                 .value_parser(value_parser!(u32).range(1..))
                 .help(
-                    "show so many functions [default: what fits the terminal; all if this is none]",
+                    "number of rows [default: as many as fit the terminal; all without a terminal]",
                 ),
         )
         .arg(
@@ -44,14 +44,14 @@ pub(crate) fn arguments() -> Command {
                 .value_name("GROUP")
                 .value_parser(group)
                 .default_value("function")
-                .help("a row for each function, location (line), file, module, thread, process or allocator"),
+                .help("group rows by function, location (line), file, module, thread, process or allocator"),
         )
         .args(metrics::arguments())
         .args(filters::arguments())
         .arg(input::argument())
         .after_help(
-            "On a terminal file names are shortened so that each function takes one line. They are whole in a \
-             wider terminal, with COLUMNS=200 before the command, and in a file or a pipe.",
+            "In a terminal, file names are shortened so that each function takes one line. For full names use a wider \
+             terminal, set COLUMNS=200, or write to a file or a pipe.",
         )
 }
 
@@ -68,7 +68,7 @@ fn group(name: &str) -> Result<GroupBy, String> {
     let known = groups.iter().find(|(known, _)| *known == name);
     known.map(|&(_, group)| group).ok_or_else(|| {
         let names = groups.map(|(name, _)| name);
-        format!("rows are one of {}", names.join(", "))
+        format!("must be one of {}", names.join(", "))
     })
 }
 

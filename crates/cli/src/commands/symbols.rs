@@ -1,4 +1,4 @@
-//! `heaptide symbols`: what native frames are called, looked up and kept in the capture.
+//! `heaptide symbols`: resolves native symbols and stores them in the capture.
 
 use std::path::{Path, PathBuf};
 
@@ -13,26 +13,26 @@ use crate::progress::Progress;
 
 pub(crate) fn arguments() -> Command {
     Command::new("symbols")
-        .about("Keep the names of native functions in a capture, for reports on another machine")
+        .about("Store native symbols in a capture")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
             Command::new("bundle")
-                .about("Look up the native functions of captures and store their names in them")
+                .about("Resolve native symbols and store them in the captures")
                 .long_about(
-                    "Look up the native functions of captures and store their names in them.\n\n\
-                     A capture made with --native holds addresses in libraries. Their names are looked up when a report is \
-                     made, in the libraries and their debug files, so both have to be there. Run this where the program ran: \
-                     afterwards the capture alone is enough. It only grows; doing it again adds what is new.",
+                    "Resolve native symbols and store them in the captures.\n\n\
+                     A capture made with --native contains addresses in libraries. Reports resolve them with the libraries and \
+                     their debug files, which must be on the same machine. Run this command where the program ran; then the \
+                     capture alone is enough. You can run it again: it adds new symbols and changes nothing else.",
                 )
-                .arg(input::argument().help("captures that get the names")),
+                .arg(input::argument().help("captures to update")),
         )
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some(("bundle", matches)) = matches.subcommand() else {
         return Err(Failure::Usage(
-            "say what to do: heaptide symbols bundle FILE".to_owned(),
+            "missing subcommand: use heaptide symbols bundle FILE".to_owned(),
         ));
     };
     for capture in input::open(matches)? {
@@ -46,38 +46,38 @@ fn bundle(capture: Capture) -> Result<(), Failure> {
     let shown = path.display();
     if capture.registry.end.is_none() && is_running(capture.header.pid) {
         return Err(Failure::failed(format!(
-            "{shown} may still be written by process {}: bundle it when that has ended",
+            "process {} may still write {shown}: run this after it has ended",
             capture.header.pid
         )));
     }
     if capture.registry.modules.is_empty() {
         return Err(Failure::failed(format!(
-            "{shown} has no native frames: record with --native to get them"
+            "{shown} has no native frames: record with --native"
         )));
     }
-    let Kept { n_added, n_all } = keep_names(capture, None)?;
-    println!("{shown}: names of {n_added} addresses added, {n_all} in all");
+    let Stored { n_added, n_all } = store_symbols(capture, None)?;
+    println!("{shown}: {n_added} symbols added, {n_all} in total");
     Ok(())
 }
 
-/// Stores the names of a capture that came out of a container: its libraries lie below `root`.
+/// Stores the symbols of a capture from a container, whose libraries are below `root`.
 pub(crate) fn bundle_from(root: &Path, capture: &Path) -> Result<(), Failure> {
     let capture = heaptide_foreign::open(capture).map_err(Failure::failed)?;
     if !capture.registry.modules.is_empty() {
-        keep_names(capture, Some(root))?;
+        store_symbols(capture, Some(root))?;
     }
     Ok(())
 }
 
-/// So many addresses got their names, of so many.
-struct Kept {
+/// The number of new symbols, and of all.
+struct Stored {
     n_added: usize,
     n_all: usize,
 }
 
-fn keep_names(mut capture: Capture, root: Option<&Path>) -> Result<Kept, Failure> {
+fn store_symbols(mut capture: Capture, root: Option<&Path>) -> Result<Stored, Failure> {
     for module in capture.registry.modules.values_mut() {
-        // Those in angle brackets are no files.
+        // Names in angle brackets are not files.
         if let Some(root) = root.filter(|_| module.path.starts_with('/')) {
             module.path = format!("{}{}", root.display(), module.path);
         }
@@ -107,13 +107,13 @@ fn keep_names(mut capture: Capture, root: Option<&Path>) -> Result<Kept, Failure
         let written = capture.append_registry(&entries);
         written.map_err(|error| Failure::writing(capture.path.display(), &error))?;
     }
-    Ok(Kept {
+    Ok(Stored {
         n_added: found.len(),
         n_all: names.len(),
     })
 }
 
-/// Whether a process of this number runs here. A capture from elsewhere may name one that does by chance.
+/// Whether a process with this ID runs. For a capture from another machine this can be another process.
 fn is_running(pid: u32) -> bool {
     pid != 0 && procfs::exists(pid)
 }

@@ -1,4 +1,4 @@
-//! `heaptide table`: the places that allocated, as a page with a table.
+//! `heaptide table`: an HTML page with a table of allocation sites.
 
 use clap::{ArgMatches, Command};
 use heaptide_report::html::Page;
@@ -10,11 +10,11 @@ use crate::page::{self, PageOutput};
 
 pub(crate) fn arguments() -> Command {
     let command = Command::new("table")
-        .about("Make a page with a table of the places that allocated: sort, search, group, copy")
+        .about("Make a page with a table of allocation sites")
         .long_about(
-            "Make a page with a table of the places that allocated: sort, search, group, copy.\n\n\
-             The page is one file that opens in any browser and asks no network for anything. Rows can be grouped by \
-             function, file and module, split by thread and allocator, and copied as CSV.",
+            "Make a page with a table of allocation sites.\n\n\
+             The page is one file and loads nothing from the network. You can sort and search, group rows by function, file \
+             and module, split them by thread and allocator, and copy them as CSV.",
         );
     page::arguments(command.args(metrics::arguments()))
 }

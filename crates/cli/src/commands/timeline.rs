@@ -1,4 +1,4 @@
-//! `heaptide timeline`: all processes of a session over time, and what grew between two moments.
+//! `heaptide timeline`: a page with all processes over time, and the growth between two times.
 
 use clap::{ArgMatches, Command};
 use heaptide_report::html::Page;
@@ -9,13 +9,12 @@ use crate::page::{self, PageOutput};
 
 pub(crate) fn arguments() -> Command {
     let command = Command::new("timeline")
-        .about("Make a page with the memory of all processes over time, and what grew between two marks")
+        .about("Make a page of memory over time with growth by stack")
         .long_about(
-            "Make a page with the memory of all processes over time, and what grew between two marks.\n\n\
-             Give it all captures of a session: processes are shown on top of each other or side by side, on one time line, \
-             with their heap, resident size and limit. Dragging over a chart sets two marks; below it stands which process \
-             and which call stacks held more at the second than at the first. The page is one file that opens in any \
-             browser and asks no network for anything.",
+            "Make a page of memory over time with growth by stack.\n\n\
+             Pass all captures of a session. The page shows the processes stacked or side by side on one time axis, with heap, \
+             resident size and limit. Drag over a chart to select a time range: below it, the page lists the processes and call \
+             stacks that grew in that range. The page is one file and loads nothing from the network.",
         );
     page::arguments(command)
 }

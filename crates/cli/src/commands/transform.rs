@@ -1,4 +1,4 @@
-//! `heaptide transform`: captures in the formats of other tools.
+//! `heaptide transform`: writes captures in the formats of other tools.
 
 use clap::{Arg, ArgMatches, Command};
 use heaptide_analysis::{Measure, Request};
@@ -12,17 +12,17 @@ use crate::metrics;
 
 pub(crate) fn arguments() -> Command {
     Command::new("transform")
-        .about("Write what was recorded in the format of another tool")
+        .about("Convert captures to the format of another tool")
         .after_help(formats())
         .arg(
             Arg::new("format")
                 .value_name("FORMAT")
                 .required(true)
-                .help("one of the formats below"),
+                .help("output format"),
         )
         .args(metrics::arguments())
         .args(destination::arguments(
-            "heaptide-FORMAT-CAPTURE, with the format's ending, beside the capture",
+            "heaptide-FORMAT-CAPTURE.EXTENSION beside the capture",
         ))
         .args(filters::arguments())
         .arg(input::argument())
@@ -38,8 +38,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let format = format_named(name.map_or("", String::as_str))?;
     let measure = metrics::measure(matches);
     let refusal = match format {
-        Format::Json => Some("json holds what leaked beside the peak"),
-        Format::Chrome => Some("chrome shows sizes over time, which have no leaks"),
+        Format::Json => Some("json contains the leaked memory besides the peak"),
+        Format::Chrome => Some("chrome shows sizes over time, not leaks"),
         _ => None,
     };
     if let Some(reason) = refusal.filter(|_| measure != Measure::Peak) {
@@ -48,7 +48,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
             Measure::Total => "--total",
             _ => "--temporary-allocations",
         };
-        return Err(Failure::Usage(format!("{reason}: leave out {option}")));
+        return Err(Failure::Usage(format!("{reason}: omit {option}")));
     }
     let destination = Destination::choose(
         matches,
@@ -57,7 +57,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         format.extension(),
     )?;
     let request = Request {
-        // What grows is told by when blocks were born and died.
+        // Growth is computed from the lifetimes of blocks.
         lives: format == Format::Json,
         ..filters::request(matches)
     };
@@ -66,7 +66,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut output = destination.open()?;
     if format == Format::Pprof && output.is_terminal() {
         return Err(Failure::Usage(
-            "pprof is not text: send it into a file or a pipe, not to a terminal".into(),
+            "pprof is a binary format: write it to a file or a pipe".into(),
         ));
     }
     output.write(|out| transform::write(format, &model, measure, out))?;
@@ -76,8 +76,6 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 fn format_named(name: &str) -> Result<Format, Failure> {
     Format::from_name(name).ok_or_else(|| {
         let names = Format::ALL.map(Format::name).join(", ");
-        Failure::Usage(format!(
-            "there is no format \"{name}\": choose one of {names}"
-        ))
+        Failure::Usage(format!("unknown format \"{name}\": choose one of {names}"))
     })
 }

@@ -1,4 +1,4 @@
-//! `heaptide tree`: who called whom on the way to each allocation. To be walked through on a terminal, text otherwise.
+//! `heaptide tree`: the call tree of allocations, interactive in a terminal, text otherwise.
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -12,23 +12,23 @@ use crate::metrics;
 use crate::output::Output;
 use crate::terminal::{self, Paint};
 
-/// On a terminal calls are opened one by one, so there is room for more of them than in a text.
-const N_BIGGEST_ON_A_TERMINAL: usize = 20_000;
+/// In a terminal users expand nodes one by one, so the tree can be larger than as text.
+const N_BIGGEST_IN_TERMINAL: usize = 20_000;
 
 const TERMINAL_HELP: &str = "\
-On a terminal the tree can be walked through:
+Keys in a terminal:
   up, down           move; PgUp, PgDn, Home, End move further
-  right, left        open a call, close it or go to its caller; Enter opens and closes
-  e, c               open or close everything below
-  /                  search functions and files; n and N go to the next and the previous one
+  right, left        expand a call; collapse it or go to its caller; Enter toggles
+  e, c               expand or collapse the whole subtree
+  /                  search functions and files; n and N go to the next and the previous match
   s                  sort calls by size, by number of allocations, by name
-  q                  leave
+  q                  quit
 
-Plain text is printed instead if it goes to a file or a pipe, or with --plain.";
+To a file or a pipe, or with --plain, the tree is printed as text.";
 
 pub(crate) fn arguments() -> Command {
     Command::new("tree")
-        .about("Show the call tree of what was alive at the peak")
+        .about("Show the call tree of the heap at the peak")
         .arg(
             Arg::new("biggest")
                 .short('b')
@@ -36,14 +36,14 @@ pub(crate) fn arguments() -> Command {
                 .value_name("N")
                 .value_parser(value_parser!(u32).range(1..))
                 .default_value("200")
-                .help("show the N stacks that hold most, and sum up the others"),
+                .help("show the N largest stacks and sum up the others"),
         )
         .arg(
             Arg::new("depth")
                 .long("depth")
                 .value_name("N")
                 .value_parser(value_parser!(u32).range(1..))
-                .help("go so many frames deep"),
+                .help("maximum depth in frames"),
         )
         .arg(
             Arg::new("threshold")
@@ -51,19 +51,19 @@ pub(crate) fn arguments() -> Command {
                 .value_name("PERCENT")
                 .value_parser(percent)
                 .default_value("0")
-                .help("sum up calls that hold a smaller share of the whole"),
+                .help("sum up calls below this share of the total"),
         )
         .arg(
             Arg::new("inverted")
                 .long("inverted")
                 .action(ArgAction::SetTrue)
-                .help("begin with who allocated, and show below it who called it"),
+                .help("show allocating functions at the root, callers below"),
         )
         .arg(
             Arg::new("by_function")
                 .long("by-function")
                 .action(ArgAction::SetTrue)
-                .help("make one node of the lines of a function"),
+                .help("merge the lines of a function into one node"),
         )
         .args(metrics::arguments())
         .args(filters::arguments())
@@ -71,7 +71,7 @@ pub(crate) fn arguments() -> Command {
             Arg::new("plain")
                 .long("plain")
                 .action(ArgAction::SetTrue)
-                .help("print the tree as text, on a terminal too"),
+                .help("print the tree as text, even in a terminal"),
         )
         .arg(input::argument())
         .after_help(TERMINAL_HELP)
@@ -83,7 +83,7 @@ fn percent(text: &str) -> Result<f64, String> {
     number
         .ok()
         .filter(is_share)
-        .ok_or("a share is a number from 0 to 100".into())
+        .ok_or("must be a number from 0 to 100".into())
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
@@ -93,14 +93,14 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let n_biggest = matches
         .get_one::<u32>("biggest")
         .map_or(200, |&n| n as usize);
-    let is_said = matches.value_source("biggest") == Some(ValueSource::CommandLine);
+    let is_given = matches.value_source("biggest") == Some(ValueSource::CommandLine);
     let shape = TreeShape {
         is_inverted: matches.get_flag("inverted"),
         by_function: matches.get_flag("by_function"),
     };
     let limits = TreeLimits {
-        n_biggest: if is_interactive && !is_said {
-            N_BIGGEST_ON_A_TERMINAL
+        n_biggest: if is_interactive && !is_given {
+            N_BIGGEST_IN_TERMINAL
         } else {
             n_biggest
         },

@@ -1,4 +1,4 @@
-//! `heaptide worker`: which job to run how often, and what to tell of it. Running is left to whoever has an interpreter.
+//! `heaptide worker`: which job to run, how often, and what to report. The caller, which has an interpreter, runs it.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::exit::Failure;
 
 pub(crate) const NAME: &str = "worker";
 
-/// A job and how to run it. What is `None` was not said, and settings decide.
+/// A job and how to run it. `None` leaves the decision to the settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerPlan {
     pub job: String,
@@ -32,32 +32,32 @@ pub(crate) fn arguments() -> Command {
         value(name, "N", help).value_parser(value_parser!(u32).range(1..))
     };
     Command::new(NAME)
-        .about("Run a job many times and tell after each time what it left behind")
+        .about("Run a job repeatedly and report what each run leaks")
         .long_about(
-            "Run a job many times and tell after each time what it left behind: exact bytes, types, allocating lines.\n\n\
-             1. Start with --trace_memory. After each job there is a report of the types of which objects are left.\n\
-             2. Take the most unique type of that list, usually not list or dict, and start again with\n   \
+            "Run a job repeatedly and report what each run leaks: exact bytes, types, allocating lines.\n\n\
+             1. Start with --trace_memory. After each job, a report lists the types of the leaked objects.\n\
+             2. Choose the most specific type of that list, usually not list or dict, and start again with\n   \
              --trace_memory --trace_memory_type=TYPE --trace_memory_output_dir=memdbg.\n\
-             3. In memdbg there is a graph for each job: what holds the objects that it left.\n\n\
-             Every option is a setting, too (`heaptide worker --trace_memory` is HEAPTIDE_TRACE_MEMORY=yes), also under the \
-             name that MRQ gives it (MRQ_TRACE_MEMORY); what the command line says counts first.",
+             3. The folder memdbg then has a graph for each job, with the objects that keep the leaked ones alive.\n\n\
+             Every option is also a setting (`heaptide worker --trace_memory` is HEAPTIDE_TRACE_MEMORY=yes), also under MRQ's \
+             name (MRQ_TRACE_MEMORY). The command line takes precedence.",
         )
         .after_help(
             "Examples:\n  \
              heaptide worker --trace_memory tasks.mail:send --params '{\"to\": \"me\"}'\n  \
              heaptide worker --trace_memory --trace_memory_type=Document --max_jobs 5 job.py\n  \
              heaptide worker --max_memory 500 --max_jobs 100000 jobs.jsonl\n\n\
-             A signal (SIGINT, SIGTERM) lets the current jobs end. The exit code is 1 if a job failed.",
+             After SIGINT or SIGTERM the current jobs finish. The exit code is 1 if a job failed.",
         )
         .arg(
             Arg::new("job").value_name("JOB").required(true).help(
-                "module:function or module:Class with a method perform or run; a Python file with one such; or a file of \
-                 lines {\"path\": \"module:function\", \"params\": {…}}, ending in .jsonl",
+                "module:function, or module:Class with a method perform or run; a Python file with one of these; or a .jsonl \
+                 file with lines {\"path\": \"module:function\", \"params\": {…}}",
             ),
         )
-        .arg(value("params", "JSON", "arguments for each call, as a JSON object"))
+        .arg(value("params", "JSON", "arguments of each call, as a JSON object"))
         .arg(
-            value("trace_memory", "YES", "tell after each job what it left behind")
+            value("trace_memory", "YES", "report after each job what it leaked")
                 .alias("trace-memory")
                 .num_args(0..=1)
                 .require_equals(true)
@@ -65,21 +65,21 @@ pub(crate) fn arguments() -> Command {
                 .value_parser(PossibleValuesParser::new(["yes", "no", "true", "false", "1", "0", "True", "False"])),
         )
         .arg(
-            value("trace_memory_type", "TYPE", "draw what holds the objects of this type that a job left")
+            value("trace_memory_type", "TYPE", "draw what keeps leaked objects of this type alive")
                 .alias("trace-memory-type"),
         )
         .arg(
-            value("trace_memory_output_dir", "DIR", "the folder for these graphs [default: memory_traces]")
+            value("trace_memory_output_dir", "DIR", "folder for the graphs [default: memory_traces]")
                 .alias("trace-memory-output-dir")
                 .value_parser(value_parser!(PathBuf)),
         )
-        .arg(number("greenlets", "so many jobs at a time [default: 1]"))
+        .arg(number("greenlets", "number of concurrent jobs [default: 1]"))
         .arg(
-            number("max_jobs", "end after so many jobs [default: 10; of a file of jobs: each once]")
+            number("max_jobs", "exit after N jobs [default: 10; for a .jsonl file, each job once]")
                 .alias("max-jobs"),
         )
         .arg(
-            value("max_memory", "MB", "end, after the current jobs, when the process is larger than so many MB; what grew is written into a report")
+            value("max_memory", "MB", "exit after the current jobs once the process exceeds MB; write a report of the growth")
                 .alias("max-memory")
                 .value_parser(value_parser!(u64)),
         )

@@ -1,4 +1,4 @@
-//! The viewer's end of a connection: asks for the newest numbers when it has shown the ones before.
+//! The viewer's side of a connection: requests the newest update after it has shown the previous one.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -9,34 +9,34 @@ use super::feed::{Feed, Writer};
 use super::wire::{self, GREETING};
 use crate::exit::Failure;
 
-/// A program of ours answers at once; whoever does not is something else, or gone.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two questions.
+/// A live server answers immediately; anything slower is not one.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause between two requests.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Connects to a port of this machine at which a program is shown.
+/// Connects to the live server at a port of this machine.
 pub(crate) fn connect(port: u16) -> Result<Feed, Failure> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(|error| {
         Failure::failed(match error.kind() {
             ErrorKind::ConnectionRefused => format!(
                 "nothing listens on port {port} of this machine: start the program with `heaptide run --live-remote`, \
-                 which says its port"
+                 which prints its port"
             ),
-            _ => format!("port {port} of this machine cannot be reached ({error}): check the number"),
+            _ => format!("cannot connect to port {port} of this machine ({error}): check the number"),
         })
     })?;
     greet(&stream).map_err(|_| {
         Failure::failed(format!(
-            "what listens on port {port} is not a program under `heaptide run --live-remote`: check the number it printed"
+            "port {port} is not a `heaptide run --live-remote`: check the number that it printed"
         ))
     })?;
-    Ok(Feed::spawn(move |writer| ask(stream, &writer)))
+    Ok(Feed::spawn(move |writer| request_updates(stream, &writer)))
 }
 
 fn greet(mut stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     stream.write_all(GREETING)?;
     let mut answer = [0; GREETING.len()];
     stream.read_exact(&mut answer)?;
@@ -47,7 +47,7 @@ fn greet(mut stream: &TcpStream) -> io::Result<()> {
     }
 }
 
-fn ask(mut stream: TcpStream, writer: &Writer) {
+fn request_updates(mut stream: TcpStream, writer: &Writer) {
     let mut last = None;
     loop {
         let message = stream
@@ -58,7 +58,7 @@ fn ask(mut stream: TcpStream, writer: &Writer) {
             Err(_) => {
                 return writer.put(|update| {
                     update.failure =
-                        Some("the connection is lost: the program has ended or was killed".into());
+                        Some("the connection is lost: the program ended or was killed".into());
                 });
             }
         };

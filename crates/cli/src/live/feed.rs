@@ -1,4 +1,4 @@
-//! The newest numbers of a program, from a thread that does the reading so that nobody else waits for it.
+//! The newest numbers of a program, read by a background thread so that no caller waits for a read.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,35 +9,35 @@ use heaptide_analysis::LiveReader;
 use heaptide_analysis::model::Live;
 use heaptide_capture::{OpenError, OpenFailure};
 
-/// Between two looks at the file, at least; and this many times as long as a look takes.
+/// The minimum pause between two reads of the file. It is also at least this multiple of the duration of a read.
 const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_FACTOR: u32 = 2;
-/// Between two looks for a file that is not there yet.
+/// The pause between two attempts to open a file that does not exist yet.
 const SHORT_PAUSE: Duration = Duration::from_millis(20);
 
-/// What is known at one moment.
+/// The newest numbers and the state of the program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Update {
-    /// Counts the updates there were.
+    /// The sequence number.
     pub number: u64,
-    /// `None` until the program has begun to record.
+    /// `None` until recording starts.
     pub live: Option<Arc<Live>>,
-    /// Updates that were made and never came here.
+    /// The number of updates that did not reach this viewer.
     pub n_missed: u64,
-    /// The program is not there any more, whether it ended its recording in order or not.
+    /// Whether the program has ended, with or without completing its recording.
     pub is_gone: bool,
-    /// Why there will be no more numbers.
+    /// Why there are no more updates.
     pub failure: Option<String>,
 }
 
 impl Update {
-    /// Nothing more will come.
+    /// Whether this is the last update.
     pub(crate) fn is_last(&self) -> bool {
         self.is_gone || self.failure.is_some()
     }
 }
 
-/// Where updates are put and taken from.
+/// A source of updates.
 #[derive(Default)]
 pub(crate) struct Feed {
     shared: Arc<Shared>,
@@ -56,8 +56,8 @@ struct State {
 }
 
 impl Feed {
-    /// Follows a capture. If it is to be that of process `expected` it need not exist yet, and one of another process,
-    /// which this one is about to replace, is not taken for it. `is_over` tells whether a process is gone.
+    /// Follows a capture. With `expected`, the capture may not exist yet, and a capture of another process at the same path is
+    /// ignored until the expected process replaces it. `is_over` returns whether a process has ended.
     pub(crate) fn follow(
         path: &Path,
         expected: Option<u32>,
@@ -69,7 +69,7 @@ impl Feed {
                 match (LiveReader::open(&path), expected) {
                     (Ok(reader), None) => break reader,
                     (Ok(reader), Some(pid)) if reader.pid() == pid => break reader,
-                    (Err(error), expected) if expected.is_none() || !is_unborn(&error) => {
+                    (Err(error), expected) if expected.is_none() || !is_not_yet_written(&error) => {
                         return writer.put(|update| update.failure = Some(error.to_string()));
                     }
                     (_, expected) => {
@@ -84,7 +84,7 @@ impl Feed {
             };
             loop {
                 let began = Instant::now();
-                // Asked first: what a program that is gone has written is all in the file.
+                // Checked before reading: if the program has ended, the file is complete.
                 let is_over = is_over(reader.pid());
                 let live = Arc::new(reader.refresh(is_over));
                 let is_gone = is_over || live.is_ended;
@@ -100,7 +100,7 @@ impl Feed {
         })
     }
 
-    /// Runs `work` on a thread of its own.
+    /// Runs `work` on a new thread.
     pub(super) fn spawn(work: impl FnOnce(Writer) + Send + 'static) -> Feed {
         let feed = Feed::default();
         let writer = Writer(Arc::clone(&feed.shared));
@@ -108,23 +108,24 @@ impl Feed {
             .name("heaptide-feed".into())
             .spawn(move || work(writer));
         if let Err(error) = spawned {
-            let failure = format!("no thread could be started ({error}): end something else first");
+            let failure =
+                format!("cannot start a thread ({error}): close other programs and try again");
             feed.shared.lock().update.failure = Some(failure);
         }
         feed
     }
 
-    /// What is known now.
+    /// Returns the newest update.
     pub(crate) fn newest(&self) -> Update {
         self.shared.lock().update.clone()
     }
 
-    /// Waits until there is something newer than update `number`, at most `limit`.
+    /// Waits up to `limit` for an update after `number`.
     pub(crate) fn wait_newer(&self, number: u64, limit: Duration) -> Update {
         self.wait_until(limit, |update| update.number > number || update.is_last())
     }
 
-    /// Waits for the last update, at most `limit`.
+    /// Waits up to `limit` for the last update.
     pub(crate) fn wait_last(&self, limit: Duration) -> Update {
         self.wait_until(limit, Update::is_last)
     }
@@ -149,15 +150,15 @@ impl Drop for Feed {
     }
 }
 
-/// A file that a program has not written its first bytes to.
-fn is_unborn(error: &OpenError) -> bool {
+/// Whether the program has not written the header yet.
+fn is_not_yet_written(error: &OpenError) -> bool {
     matches!(
         error.reason,
         OpenFailure::NotFound | OpenFailure::Empty | OpenFailure::DamagedHeader
     )
 }
 
-/// The end of a feed at which updates are put in.
+/// The writing end of a feed.
 pub(super) struct Writer(Arc<Shared>);
 
 impl Writer {
@@ -166,7 +167,7 @@ impl Writer {
         self.0.changed.notify_all();
     }
 
-    /// Waits for so long; true if nobody wants updates any more.
+    /// Waits for `pause`. Returns true if the feed was dropped.
     pub(super) fn rest(&self, pause: Duration) -> bool {
         let until = Instant::now() + pause;
         let mut state = self.0.lock();

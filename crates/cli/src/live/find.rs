@@ -1,4 +1,4 @@
-//! Which capture belongs to which process: every process that records has its capture open.
+//! Finds the capture of a process: a recorded process has its capture open.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -9,31 +9,31 @@ use heaptide_procfs::{self as procfs, OpenFile};
 
 use crate::exit::Failure;
 
-/// The capture that a process is writing, by a name that holds even if the file was moved or removed.
+/// Returns the capture that a process writes, as a link in `/proc`, which works even if the file was moved or removed.
 pub(crate) fn capture_of(pid: u32) -> Result<PathBuf, Failure> {
     let files = procfs::open_files(pid).map_err(|error| {
         Failure::failed(if procfs::exists(pid) {
-            format!("process {pid} cannot be looked into ({error}): ask as its owner")
+            format!("cannot read the open files of process {pid} ({error}): run this as its owner")
         } else {
-            format!("there is no process {pid}: check the number, as ps shows it")
+            format!("there is no process {pid}: check the process ID with ps")
         })
     })?;
     let mut captures = files.filter(is_capture).map(|file| file.link);
     captures.next().ok_or_else(|| {
         Failure::failed(format!(
-            "process {pid} is not recording: start it with `heaptide run`, or use heaptide.Tracker in it"
+            "process {pid} is not being recorded: start it with `heaptide run`, or use heaptide.Tracker in it"
         ))
     })
 }
 
-/// Processes that are recording, as far as we may look.
+/// Returns the recorded processes among those that this user may inspect.
 pub(crate) fn recording() -> Vec<u32> {
     let own = std::process::id();
     let others = procfs::pids().into_iter().filter(|&pid| pid != own);
     others.filter(|&pid| capture_of(pid).is_ok()).collect()
 }
 
-/// Only files that are open for writing too count: others read captures, as we do.
+/// Whether an open file is a capture being written. Readers of captures have them open only for reading.
 fn is_capture(open: &OpenFile) -> bool {
     let is_file = fs::metadata(&open.link).is_ok_and(|metadata| metadata.is_file());
     let mut first = [0; MAGIC.len()];

@@ -1,8 +1,8 @@
-//! Watching a running program: where its numbers come from, and how they get to another terminal.
+//! The live view of a running program: the source of its numbers, and their way to another terminal.
 //!
-//! The program itself does nothing for it. Its capture lies in memory shared with a file; a [`feed`] follows that file
-//! from another process, or asks one that does ([`connect`], [`serve`], in the bytes of [`wire`]). Whoever watches
-//! slowly, or stops, sees fewer updates, and is told how many; the program never waits for anybody. [`runner`] runs a program for the purpose.
+//! The program does nothing for it. Its capture is memory shared with a file; a [`feed`] follows that file from another
+//! process, or gets updates from a process that does ([`connect`] and [`serve`], with the format of [`wire`]). A slow viewer
+//! misses updates and shows how many; the program never waits. [`runner`] runs a program with a live view.
 
 pub(crate) mod connect;
 pub(crate) mod feed;

@@ -1,8 +1,8 @@
-//! `heaptide run --live` and `--live-remote`: the program runs as a child of ours, and we watch its capture.
+//! `heaptide run --live` and `--live-remote`: runs the program as a child process and follows its capture.
 //!
-//! The child is what `heaptide run` would have been without us: same arguments, same exit code, signals handed on. What
-//! it prints goes to a file while the view has the terminal, so that neither disturbs the other and the program never
-//! waits for us; afterwards it is printed.
+//! The child is a plain `heaptide run`: same arguments, same exit code, signals are forwarded. While the view has the
+//! terminal, the output of the program goes to a file, so that neither disturbs the other and the program never waits. The
+//! output is printed afterwards.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -25,40 +25,40 @@ use super::feed::Feed;
 use super::serve::Server;
 use crate::exit::Failure;
 use crate::run_summary;
-use crate::terminal::{self, Companion, Left, Paint};
+use crate::terminal::{self, Companion, Exit, Paint};
 
-/// Between two looks at what the program has printed.
+/// The pause between two reads of the program's output.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The end of what was printed that is searched for its last lines.
+/// The number of bytes at the end of the output that the view reads.
 const TAIL: u64 = 32 << 10;
 
-/// A program that is to be watched.
+/// A program to run with a live view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LivePlan {
     pub viewer: LiveViewer,
-    /// What `heaptide run` gets, without what is about watching.
+    /// The options of `heaptide run`, without those of the live view.
     pub options: Vec<OsString>,
     /// The program and its arguments.
     pub program: Vec<OsString>,
-    /// Where the capture is to stay; `None`: it is not wanted afterwards.
+    /// The capture to keep; `None` deletes it afterwards.
     pub output: Option<PathBuf>,
     pub quiet: bool,
     pub aggregate: bool,
 }
 
+/// Where the live view is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiveViewer {
-    /// In this terminal.
     ThisTerminal,
-    /// Wherever somebody connects to this port; 0 chooses one.
+    /// Viewers that connect to this port; 0 for any free port.
     Port(u16),
 }
 
-/// Runs the program with `python`, the words with which `heaptide` itself was started, and returns its exit code.
+/// Runs the program with `python`, the words that started `heaptide`. Returns the exit code.
 pub(crate) fn run(plan: &LivePlan, python: &[OsString]) -> Result<i32, Failure> {
     if plan.viewer == LiveViewer::ThisTerminal && !terminal::is_possible_with_tty() {
         return Err(Failure::failed(
-            "there is no terminal to show the program in: use --live-remote, and `heaptide live` in a terminal",
+            "--live needs a terminal: use --live-remote, and `heaptide live` in a terminal",
         ));
     }
     let folder = Folder::new()?;
@@ -80,7 +80,7 @@ pub(crate) fn run(plan: &LivePlan, python: &[OsString]) -> Result<i32, Failure> 
     Ok(exit_code(status))
 }
 
-/// Without a file of its own the capture is bounded: it lies in a temporary folder for as long as the program runs.
+/// Returns the command of the child. A temporary capture is aggregated, because it must stay small.
 fn command(plan: &LivePlan, python: &[OsString], capture: &Path) -> Command {
     let mut command = Command::new(&python[0]);
     command.args(&python[1..]).arg("run").args(&plan.options);
@@ -113,7 +113,7 @@ fn show_here(
         );
     }
     if io::stdin().is_terminal() {
-        // Keys are for the view.
+        // The view reads the keys.
         command.stdin(Stdio::null());
     }
     command.stdout(output);
@@ -127,9 +127,9 @@ fn show_here(
     let left = terminal::show_live(&feed, Some(&mut program), Paint::of_environment());
     let forwarder = Forwarder::start(pid);
     match left {
-        Ok(Left::ByKey) => {}
-        Ok(Left::BySignal(number)) => send(pid, number),
-        // Without a view the program still runs to its end.
+        Ok(Exit::Key) => {}
+        Ok(Exit::Signal(number)) => send(pid, number),
+        // Without a view the program still runs.
         Err(failure) => drop(failure.report()),
     }
     let status = program.print_until_the_end(&mut child);
@@ -138,10 +138,10 @@ fn show_here(
 }
 
 fn show_at_port(command: &mut Command, capture: &Path, port: u16) -> Result<ExitStatus, Failure> {
-    // The port first: a program should not run for an hour before it is found taken.
+    // Bind first, so that a port in use fails before the program starts.
     let listener = Server::bind(port)?;
     let port = listener.local_addr().map_or(port, |address| address.port());
-    eprintln!("heaptide: watch it in another terminal with: heaptide live {port}");
+    eprintln!("heaptide: view it in another terminal with: heaptide live {port}");
     let mut child = spawn(command)?;
     let pid = child.id();
     let forwarder = Forwarder::start(pid);
@@ -150,19 +150,23 @@ fn show_at_port(command: &mut Command, capture: &Path, port: u16) -> Result<Exit
     let status = child.wait();
     server.finish();
     drop(forwarder);
-    status.map_err(|error| Failure::failed(format!("the program got lost ({error}): run it again")))
+    status.map_err(|error| {
+        Failure::failed(format!(
+            "cannot wait for the program ({error}): run it again"
+        ))
+    })
 }
 
 fn spawn(command: &mut Command) -> Result<Child, Failure> {
     command.spawn().map_err(|error| {
         let program = command.get_program().to_string_lossy();
         Failure::failed(format!(
-            "{program} cannot be started ({error}): check who may run it"
+            "cannot start {program} ({error}): check its permissions"
         ))
     })
 }
 
-/// What the shell sees: the program's own code, or the end by the same signal.
+/// Returns the program's exit code, or ends with the same signal.
 fn exit_code(status: ExitStatus) -> i32 {
     if let Some(number) = status.signal() {
         let _ = emulate_default_handler(number);
@@ -174,25 +178,25 @@ fn exit_code(status: ExitStatus) -> i32 {
 fn send(pid: u32, number: i32) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(number)) {
-        // It may be gone already.
+        // It may have ended.
         let _ = kill_process(pid, signal);
     }
 }
 
-/// A program whose output lies in a file for now.
+/// A program whose output goes to a file.
 struct Program {
     pid: u32,
     output: PathBuf,
 }
 
 impl Program {
-    /// Prints what was and is printed, until the program has ended.
+    /// Prints the output until the program has ended.
     fn print_until_the_end(&self, child: &mut Child) -> io::Result<ExitStatus> {
         let mut file = File::open(&self.output)?;
         let mut out = io::stdout();
         loop {
             let ended = child.try_wait()?;
-            // A reader that went away does not end the program.
+            // A closed standard output does not end the program.
             let _ = io::copy(&mut file, &mut out).and_then(|_| out.flush());
             if let Some(status) = ended {
                 return Ok(status);
@@ -221,7 +225,7 @@ impl Companion for Program {
             .collect()
     }
 
-    /// Interrupts the program, as Ctrl-C would without us; a second time, when it has ended, leaves.
+    /// Sends SIGINT to the program. Returns true if it has already ended, which closes the view.
     fn interrupt(&mut self) -> bool {
         let is_running = is_running(self.pid);
         if is_running {
@@ -231,7 +235,7 @@ impl Companion for Program {
     }
 }
 
-/// Hands signals on to the program for as long as it exists.
+/// Forwards signals to the program.
 struct Forwarder {
     handle: Option<Handle>,
 }
@@ -243,7 +247,7 @@ impl Forwarder {
             return Forwarder { handle: None };
         };
         let handle = signals.handle();
-        // What is typed at a terminal reaches the program without us.
+        // The terminal sends Ctrl-C to the program directly.
         let is_typed = io::stdin().is_terminal();
         let forward = move || {
             for number in signals.forever() {
@@ -269,7 +273,7 @@ impl Drop for Forwarder {
     }
 }
 
-/// A folder for the capture and the output, for our own eyes, removed at the end.
+/// A private temporary folder for the capture and the output.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -284,7 +288,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nothing more can be done about what cannot be removed.
+        // Best effort.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,7 +1,7 @@
-//! The program's end of a connection, in a process beside it: gives the newest numbers to whoever asks.
+//! The server's side of a live view: sends the newest update to viewers on request. Runs outside of the program.
 //!
-//! A viewer that asks rarely misses updates; one that does not read is left alone after a while. Nothing is kept for
-//! anybody: there is one newest update, and each viewer has a thread that sends it when asked.
+//! A slow viewer misses updates; one that does not read is disconnected. No update is queued: there is only the newest one,
+//! and each viewer has a thread that sends it on request.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -13,40 +13,38 @@ use super::feed::Feed;
 use super::wire::{self, GREETING};
 use crate::exit::Failure;
 
-/// Enough for everybody who wants to look; more are turned away.
+/// More viewers are refused.
 const MAX_VIEWERS: usize = 16;
-/// Whoever has not said what it wants by then wants nothing; whoever has not read by then reads no more.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a viewer that asks waits for something new before it gets the same again.
+/// The time limit for a viewer to send a request or to read an update.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a request waits for a new update before the last one is sent again.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// How long the end of the program is kept from the shell for viewers that have not seen the last numbers.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long the command delays its exit for viewers that have not received the last update.
+const LAST_UPDATE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct Server(Arc<Shared>);
 
 struct Shared {
     feed: Feed,
-    /// Viewers that have not got the last update.
+    /// The number of viewers that have not received the last update.
     waiting: Mutex<usize>,
     changed: Condvar,
 }
 
 impl Server {
-    /// Takes a port of this machine; 0 chooses one.
+    /// Binds a port of this machine; 0 for any free port.
     pub(crate) fn bind(port: u16) -> Result<TcpListener, Failure> {
         TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| {
             Failure::failed(match error.kind() {
                 ErrorKind::AddrInUse => {
-                    format!("port {port} is taken: choose another, or let one be chosen")
+                    format!("port {port} is in use: choose another, or omit the port")
                 }
-                _ => format!(
-                    "port {port} cannot be used ({error}): choose another, or let one be chosen"
-                ),
+                _ => format!("cannot use port {port} ({error}): choose another, or omit the port"),
             })
         })
     }
 
-    /// Shows what the feed has to whoever connects.
+    /// Starts serving the feed to viewers.
     pub(crate) fn start(listener: TcpListener, feed: Feed) -> Server {
         let shared = Arc::new(Shared {
             feed,
@@ -54,17 +52,17 @@ impl Server {
             changed: Condvar::new(),
         });
         let server = Server(Arc::clone(&shared));
-        // Without a thread nobody is let in, and the program runs on.
+        // If no thread can be started, there is no live view and the program continues.
         let _ = thread::Builder::new()
             .name("heaptide-serve".into())
             .spawn(move || accept(&listener, &shared));
         server
     }
 
-    /// Waits until all viewers have the last numbers, or have had their time.
+    /// Waits until all viewers have the last update, up to a time limit.
     pub(crate) fn finish(&self) {
-        let until = Instant::now() + FAREWELL;
-        self.0.feed.wait_last(FAREWELL);
+        let until = Instant::now() + LAST_UPDATE_TIMEOUT;
+        self.0.feed.wait_last(LAST_UPDATE_TIMEOUT);
         let mut waiting = self.0.lock();
         while *waiting > 0 {
             let left = until.saturating_duration_since(Instant::now());
@@ -80,7 +78,7 @@ impl Server {
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
-            // Out of descriptors, most likely: there may be some again in a moment.
+            // Probably out of file descriptors: retry later.
             thread::sleep(HEARTBEAT);
             continue;
         };
@@ -88,7 +86,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             continue;
         }
         let viewer = Viewer::new(Arc::clone(shared));
-        // Without a thread the connection is closed, which the viewer can tell its user.
+        // If no thread can be started, the connection closes and the viewer reports it.
         let _ = thread::Builder::new()
             .name("heaptide-viewer".into())
             .spawn(move || {
@@ -97,7 +95,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Somebody who watches.
+/// One connected viewer.
 struct Viewer(Arc<Shared>);
 
 impl Viewer {
@@ -108,8 +106,8 @@ impl Viewer {
 
     fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         let mut greeting = [0; GREETING.len()];
         stream.read_exact(&mut greeting)?;
         if greeting != *GREETING {

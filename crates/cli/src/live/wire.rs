@@ -1,13 +1,13 @@
-//! A program's numbers on the way from a `run --live-remote` to a `live`: both are ours and need not be of one release.
+//! The protocol between `run --live-remote` and `live`, which may be of different releases.
 //!
 //! ```text
 //! viewer → server   "tideLIV1"                 once
 //! server → viewer   "tideLIV1"                 once
-//! viewer → server   one byte                   whenever it wants the newest numbers
+//! viewer → server   one byte                   to request the newest update
 //! server → viewer   u32 length, that many bytes: varint number of the update, u8 state, then the numbers as below
 //! ```
-//! Numbers are varints, a text is a length and that many bytes, an option is 0 or the value plus 1. Nothing that
-//! comes is trusted: lengths are held against the bytes that are there.
+//! Numbers are varints, a text is a length and that many bytes, an option is 0 or the value plus 1. Input is untrusted:
+//! lengths are checked against the available bytes.
 
 use std::io::{self, Read, Write};
 
@@ -16,10 +16,10 @@ use heaptide_capture::Lost;
 use heaptide_capture::wire::{Reader, push_varint};
 
 pub(super) const GREETING: &[u8; 8] = b"tideLIV1";
-/// Beyond this it is not ours.
+/// A longer message is invalid.
 const MAX_LEN: u32 = 16 << 20;
 
-/// One update: its number among all there were, whether the program is gone, and its numbers once there are any.
+/// One update: its sequence number, whether the program has ended, and its numbers once it records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Message {
     pub number: u64,
@@ -52,7 +52,7 @@ pub(super) fn receive(input: &mut impl Read) -> io::Result<Message> {
     let mut len = [0; 4];
     input.read_exact(&mut len)?;
     let len = u32::from_le_bytes(len);
-    let foreign = || io::Error::new(io::ErrorKind::InvalidData, "not understood");
+    let foreign = || io::Error::new(io::ErrorKind::InvalidData, "invalid message");
     if len > MAX_LEN {
         return Err(foreign());
     }
@@ -168,7 +168,7 @@ impl Decoder<'_> {
         Some(String::from_utf8_lossy(bytes).into_owned())
     }
 
-    /// Each item takes at least a byte.
+    /// Refuses a length above the remaining bytes, because each item takes at least one byte.
     fn list<T>(&mut self, mut each: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let n = usize::try_from(self.number()?).ok()?;
         if n > self.len.saturating_sub(self.input.position()) {
@@ -190,7 +190,7 @@ impl Decoder<'_> {
             let reason = u8::try_from(input.number()?).ok()?;
             Some((Lost::from_number(reason), input.number()?))
         })?;
-        // Reasons of a later release have no words here.
+        // Reasons of a later release are unknown here.
         let lost = lost
             .into_iter()
             .filter_map(|(reason, count)| Some((reason?, count)));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_is_what_was_sent() {
+    fn messages_are_received_as_sent() {
         for message in [
             message(),
             Message::default(),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_refused_and_never_believed() {
+    fn invalid_messages_are_refused() {
         let good = bytes(&message());
         for at in 0..good.len() {
             assert!(receive(&mut &good[..at]).is_err(), "cut at {at}");

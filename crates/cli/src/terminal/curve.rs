@@ -11,7 +11,7 @@ use ratatui::widgets::{Axis, Chart, Dataset, GraphType};
 
 use super::paint::Paint;
 
-/// The limit is drawn only if the program comes near it: a line far above would leave no room for the others.
+/// The limit is only drawn if the program comes near it; otherwise it would flatten the curves.
 const NEAR: f64 = 0.5;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, curve: &Curve, limit: Option<u64>, paint: Paint) {
@@ -52,7 +52,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, curve: &Curve, limit: Option<u
             paint,
         ))
         .y_axis(axis(top * 1.05, "0".into(), size(top as u64), paint))
-        // The line above the chart says which is which.
+        // The line above the chart is the legend.
         .legend_position(None);
     frame.render_widget(chart, area);
 }

@@ -1,8 +1,8 @@
-//! The line in which one types what to search for.
+//! The search line.
 
 use ratatui::crossterm::event::KeyCode;
 
-/// A search: what was typed, and whether it is being typed now.
+/// The text of a search, and whether it is being typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Search {
     text: String,
@@ -19,7 +19,7 @@ impl Search {
         self.is_typing
     }
 
-    /// Begins anew.
+    /// Starts a new search.
     pub(crate) fn open(&mut self) {
         self.clear();
         self.is_typing = true;
@@ -29,7 +29,7 @@ impl Search {
         *self = Search::default();
     }
 
-    /// A key while it is being typed. Enter keeps what is there, Esc drops it.
+    /// Handles a key while the search is typed. Enter keeps the text, Esc clears it.
     pub(crate) fn key(&mut self, key: KeyCode) {
         match key {
             KeyCode::Char(letter) => self.text.push(letter),
@@ -43,13 +43,13 @@ impl Search {
         self.lowered = self.text.to_lowercase();
     }
 
-    /// Whether anything is searched for.
+    /// Whether there is a search text.
     pub(crate) fn is_on(&self) -> bool {
         !self.text.is_empty()
     }
 
-    /// Whether one of the texts has what was typed in it, in whatever case. Nothing typed is in every text.
-    pub(crate) fn finds(&self, texts: &[&str]) -> bool {
+    /// Whether one of the texts contains the search text, ignoring case. An empty search matches everything.
+    pub(crate) fn matches(&self, texts: &[&str]) -> bool {
         texts
             .iter()
             .any(|text| text.to_lowercase().contains(&self.lowered))
@@ -70,10 +70,10 @@ mod tests {
         search.key(KeyCode::Backspace);
         search.key(KeyCode::Enter);
         assert!(!search.is_typing() && search.is_on());
-        assert!(search.finds(&["x", "reload"]) && !search.finds(&["store"]));
+        assert!(search.matches(&["x", "reload"]) && !search.matches(&["store"]));
         search.open();
         search.key(KeyCode::Char('q'));
         search.key(KeyCode::Esc);
-        assert!(!search.is_on() && search.finds(&["store"]));
+        assert!(!search.is_on() && search.matches(&["store"]));
     }
 }

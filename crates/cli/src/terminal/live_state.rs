@@ -1,4 +1,4 @@
-//! A running program as somebody looks at it: sorted by what, of which thread, restricted to what, paused or not.
+//! The state of the live view: sort order, thread, search, and whether it is paused.
 
 use heaptide_analysis::model::Live;
 use heaptide_analysis::model::live::{LiveOrder, LiveRow};
@@ -7,26 +7,26 @@ use ratatui::crossterm::event::KeyCode;
 use super::input::Search;
 use crate::live::Update;
 
-/// What a key led to beyond a change of the picture.
+/// What the view must do after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
-    Nothing,
-    Leave,
+pub(super) enum Reaction {
+    Stay,
+    Quit,
 }
 
 #[derive(Default)]
 pub(super) struct LiveState {
-    /// What is shown; behind what is known while paused.
+    /// The update on the screen; older than `newest` while paused.
     shown: Update,
-    /// What came since it was paused.
+    /// The newest update.
     newest: Update,
     pub is_paused: bool,
     pub order: LiveOrder,
-    /// A thread by its id and name, because their places may change.
+    /// A thread by ID and name, because indexes can change.
     thread: Option<(u32, String)>,
     pub search: Search,
     pub chosen: usize,
-    /// Shows what the program prints instead of functions.
+    /// Whether to show the output of the program instead of functions.
     pub shows_output: bool,
 }
 
@@ -46,32 +46,32 @@ impl LiveState {
         &self.newest
     }
 
-    /// The chosen thread's place in the list; `None`: all of them.
+    /// Returns the index of the chosen thread; `None` for all threads.
     pub(super) fn thread(&self) -> Option<u32> {
         let (id, name) = self.thread.as_ref()?;
         let threads = &self.live()?.threads;
-        let place = threads
+        let index = threads
             .iter()
             .position(|thread| thread.os_id == *id && thread.name == *name)?;
-        Some(place as u32)
+        Some(index as u32)
     }
 
-    /// Functions in the order in which they are shown.
+    /// Returns the functions in display order.
     pub(super) fn rows(&self) -> Vec<LiveRow<'_>> {
         let Some(live) = self.live() else {
             return Vec::new();
         };
         let mut rows = live.rows(self.thread(), self.order);
-        rows.retain(|row| self.search.finds(&[row.function, row.file]));
+        rows.retain(|row| self.search.matches(&[row.function, row.file]));
         rows
     }
 
-    /// `n_rows` fit on the screen.
-    pub(super) fn key(&mut self, key: KeyCode, n_rows: usize) -> Wish {
+    /// Handles a key. `n_rows` fit on the screen.
+    pub(super) fn key(&mut self, key: KeyCode, n_rows: usize) -> Reaction {
         if self.search.is_typing() {
             self.search.key(key);
             self.chosen = 0;
-            return Wish::Nothing;
+            return Reaction::Stay;
         }
         let page = n_rows.saturating_sub(1).max(1) as isize;
         match key {
@@ -91,10 +91,10 @@ impl LiveState {
             KeyCode::Char('p') => self.shows_output = !self.shows_output,
             KeyCode::Char(' ') => self.pause(),
             KeyCode::Esc if self.search.is_on() => self.search.clear(),
-            KeyCode::Esc | KeyCode::Char('q') => return Wish::Leave,
+            KeyCode::Esc | KeyCode::Char('q') => return Reaction::Quit,
             _ => {}
         }
-        Wish::Nothing
+        Reaction::Stay
     }
 
     fn pause(&mut self) {
@@ -109,20 +109,20 @@ impl LiveState {
         self.chosen = self.chosen.saturating_add_signed(by).min(last);
     }
 
-    /// Through all threads and all of them together, round and round.
+    /// Cycles through all threads and their sum.
     fn next_thread(&mut self, by: isize) {
         let Some(live) = self.live().map(|live| live.threads.clone()) else {
             return;
         };
         let n = live.len() + 1;
-        let now = self.thread().map_or(0, |place| place as usize + 1);
+        let now = self.thread().map_or(0, |index| index as usize + 1);
         let next = (now as isize + by).rem_euclid(n as isize) as usize;
-        let thread = next.checked_sub(1).map(|place| &live[place]);
+        let thread = next.checked_sub(1).map(|index| &live[index]);
         self.thread = thread.map(|thread| (thread.os_id, thread.name.clone()));
         self.chosen = 0;
     }
 
-    /// What was searched for, by which thread, in which order: for the title of the table.
+    /// Returns the title of the table: thread, order and search.
     pub(super) fn describe(&self) -> String {
         let order = match self.order {
             LiveOrder::Total => "total memory",
@@ -211,7 +211,7 @@ pub mod tests {
     }
 
     #[test]
-    fn functions_are_sorted_searched_and_told_apart_by_thread() {
+    fn functions_are_sorted_searched_and_filtered_by_thread() {
         let mut state = LiveState::default();
         state.take(update(1));
         assert_eq!(names(&state), ["load", "main", "work"]);
@@ -224,13 +224,13 @@ pub mod tests {
         assert_eq!(state.describe(), "all 2 threads, by total memory");
         press(&mut state, "/wOr");
         assert_eq!(names(&state), ["work"]);
-        assert_eq!(state.key(KeyCode::Esc, 10), Wish::Nothing);
+        assert_eq!(state.key(KeyCode::Esc, 10), Reaction::Stay);
         assert_eq!(names(&state).len(), 3);
-        assert_eq!(state.key(KeyCode::Char('q'), 10), Wish::Leave);
+        assert_eq!(state.key(KeyCode::Char('q'), 10), Reaction::Quit);
     }
 
     #[test]
-    fn picture_stands_still_while_paused_and_catches_up_afterwards() {
+    fn view_is_frozen_while_paused_and_catches_up_afterwards() {
         let mut state = LiveState::default();
         state.take(update(1));
         press(&mut state, " ");

@@ -1,4 +1,4 @@
-//! `heaptide live`: a running program, its memory over time and who holds it.
+//! The view of `heaptide live`: memory over time and the live heap by function.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::curve;
-use super::live_state::{LiveState, Wish};
+use super::live_state::{LiveState, Reaction};
 use super::paint::{self, Paint};
-use super::screen::{Happened, Left, Screen};
+use super::screen::{Exit, Screen, ViewEvent};
 use crate::exit::Failure;
 use crate::live::Feed;
 
@@ -26,32 +26,32 @@ const KEYS: &[(&str, &str)] = &[
     ("/", "search"),
     ("space", "pause"),
     ("m", "all"),
-    ("q", "leave"),
+    ("q", "quit"),
 ];
-/// Columns that a size with its share, and a number of blocks take.
+/// The widths of a size with its share and of a number of blocks.
 const SIZE: usize = 21;
 const COUNT: usize = 9;
-/// Columns that all numbers of a row take.
+/// The width of all numbers of a row.
 const NUMBERS: usize = 2 * SIZE + COUNT;
-/// With less than that for the place of a function, not all numbers are shown.
-const MIN_PLACE: usize = 18;
-/// How often the picture is looked after.
+/// With less width for the location, only the sort column is shown.
+const MIN_LOCATION: usize = 18;
+/// The interval between two frames.
 const BEAT: Duration = Duration::from_millis(100);
 
-/// What belongs to a program that was started for being watched.
+/// A program that was started for the live view.
 pub(crate) trait Companion {
-    /// The last lines of what it has printed.
+    /// Returns the last lines of its output.
     fn output(&mut self, n_lines: usize) -> Vec<String>;
-    /// Ctrl-C was pressed; true if the view should be left.
+    /// Handles Ctrl-C. Returns true to close the view.
     fn interrupt(&mut self) -> bool;
 }
 
-/// Shows the program until whoever looks at it has seen enough.
+/// Shows the program until the user quits.
 pub(crate) fn show(
     feed: &Feed,
     companion: Option<&mut dyn Companion>,
     paint: Paint,
-) -> Result<Left, Failure> {
+) -> Result<Exit, Failure> {
     let mut view = LiveView {
         state: LiveState::default(),
         companion,
@@ -66,19 +66,19 @@ pub(crate) fn show(
             return Ok(left);
         }
         match screen.wait(BEAT) {
-            Happened::Key(key) if view.state.key(key, view.n_rows) == Wish::Leave => {
-                return Ok(Left::ByKey);
+            ViewEvent::Key(key) if view.state.key(key, view.n_rows) == Reaction::Quit => {
+                return Ok(Exit::Key);
             }
-            Happened::Control('c') => {
+            ViewEvent::Control('c') => {
                 let stays = match &mut view.companion {
                     Some(companion) => !companion.interrupt(),
                     None => false,
                 };
                 if !stays {
-                    return Ok(Left::ByKey);
+                    return Ok(Exit::Key);
                 }
             }
-            Happened::Left(left) => return Ok(left),
+            ViewEvent::Exit(left) => return Ok(left),
             _ => {}
         }
     }
@@ -100,14 +100,17 @@ impl LiveView<'_> {
         match self.state.live() {
             Some(live) => {
                 top.push(self.paint.title(&self.title(live), width));
-                // The signs are those of the two lines below.
+                // The symbols of the two curves.
                 let sums = live::sums(live).replace(" · resident", " · • resident");
                 top.push(Line::raw(shorten::end(&format!("⠤ {sums}"), width)));
             }
             None => top.push(self.paint.title(&self.waiting(), width)),
         }
         for note in self.notes() {
-            top.push(Line::styled(shorten::end(&note, width), self.paint.found()));
+            top.push(Line::styled(
+                shorten::end(&note, width),
+                self.paint.highlight(),
+            ));
         }
         let n_top = top.len() as u16;
         for (y, line) in top.into_iter().enumerate() {
@@ -115,13 +118,13 @@ impl LiveView<'_> {
         }
         let left = area.height.saturating_sub(n_top + 1);
         let curve_height = if left >= 14 { left / 3 } else { 0 };
-        let place = Rect {
+        let chart = Rect {
             y: area.y + n_top,
             height: curve_height,
             ..area
         };
         if let Some(live) = self.state.live().filter(|_| curve_height > 0) {
-            curve::draw(frame, place, &live.curve, live.limit_bytes, self.paint);
+            curve::draw(frame, chart, &live.curve, live.limit_bytes, self.paint);
         }
         let body = Rect {
             y: area.y + n_top.min(area.height) + curve_height,
@@ -140,13 +143,13 @@ impl LiveView<'_> {
         let width = usize::from(area.width);
         let mut keys = KEYS.to_vec();
         if self.companion.is_some() {
-            // What does not fit is left out from the end on, but for how to leave.
+            // Keys that do not fit are omitted from the end, except the last.
             keys.insert(keys.len() - 2, ("p", "output"));
         }
-        let n_found = self.state.rows().len();
+        let n_matches = self.state.rows().len();
         let search = self
             .paint
-            .search(&self.state.search, &format!("{n_found} found"));
+            .search(&self.state.search, &format!("{n_matches} matches"));
         let last = search.unwrap_or_else(|| self.paint.keys(&keys, width));
         paint::line(frame, area, area.height.saturating_sub(1), last);
     }
@@ -156,7 +159,7 @@ impl LiveView<'_> {
         match &update.failure {
             Some(failure) => failure.clone(),
             None if update.is_gone => "the program has ended and recorded nothing".into(),
-            None => "waiting for the program to begin".into(),
+            None => "waiting for the program to start".into(),
         }
     }
 
@@ -179,7 +182,7 @@ impl LiveView<'_> {
         let mut notes: Vec<String> = update.failure.iter().cloned().collect();
         notes.extend(self.state.live().into_iter().flat_map(live::notes));
         if update.n_missed > 0 {
-            notes.push(format!("{} updates came and went unseen", update.n_missed));
+            notes.push(format!("{} updates missed", update.n_missed));
         }
         notes
     }
@@ -214,10 +217,9 @@ impl LiveView<'_> {
         }
     }
 
-    /// Columns for the place of a function, and whether all numbers have room beside it; else there is only what the rows are
-    /// sorted by.
+    /// Returns the width of the location, and whether all numbers fit beside it. If not, only the sort column is shown.
     fn division(&self, width: usize) -> (usize, bool) {
-        if width >= NUMBERS + MIN_PLACE {
+        if width >= NUMBERS + MIN_LOCATION {
             return (width - NUMBERS, true);
         }
         let numbers = match self.state.order {
@@ -232,8 +234,8 @@ impl LiveView<'_> {
     }
 
     fn head(&self, width: usize) -> Line<'static> {
-        let (place, has_room) = self.division(width);
-        let mut text = format!("{:<place$}", "Location");
+        let (location, has_room) = self.division(width);
+        let mut text = format!("{:<location$}", "Location");
         for (column, title) in [
             (LiveOrder::Total, "Total"),
             (LiveOrder::Own, "Own"),
@@ -257,16 +259,16 @@ impl LiveView<'_> {
     }
 
     fn row(&self, row: &LiveRow, whole: u64, width: usize) -> Line<'static> {
-        let (place, has_room) = self.division(width);
-        let name = shorten::place(row.function, row.file, place);
-        let blanks = " ".repeat(place.saturating_sub(shorten::width(&name)));
+        let (location, has_room) = self.division(width);
+        let name = shorten::place(row.function, row.file, location);
+        let blanks = " ".repeat(location.saturating_sub(shorten::width(&name)));
         let number = |bytes: u64| {
             let share = percent(bytes, whole);
             let text = format!(" {:>11} {share:>7.2}%", size(bytes));
             Span::styled(text, self.paint.share(share))
         };
         let name_style = if self.state.search.is_on() {
-            self.paint.found()
+            self.paint.highlight()
         } else {
             Style::new()
         };
@@ -290,9 +292,9 @@ impl LiveView<'_> {
         let n_lines = usize::from(body.height.saturating_sub(1));
         let lines = match &mut self.companion {
             Some(companion) => companion.output(n_lines),
-            None => vec!["what a program prints is in its own terminal".into()],
+            None => vec!["the output of the program is in its own terminal".into()],
         };
-        let title = Line::styled("what the program prints", self.paint.dim());
+        let title = Line::styled("output of the program", self.paint.dim());
         paint::line(frame, body, 0, title);
         let skipped = lines.len().saturating_sub(n_lines);
         for (y, line) in lines.iter().skip(skipped).enumerate() {
@@ -305,7 +307,7 @@ impl LiveView<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::live_state::tests::update;
-    use super::super::tree_view::tests::picture;
+    use super::super::tree_view::tests::rendered;
     use super::*;
     use crate::live::Update;
     use ratatui::crossterm::event::KeyCode;
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn program_is_drawn_with_its_sums_and_functions() {
+    fn sums_and_functions_are_drawn() {
         let mut view = view();
         view.state.take(update(1));
         let expected = "\
@@ -332,10 +334,10 @@ Location                          <Total>        %         Own        % Blocks
 load at /srv/job.py               9.500MB   95.00%     9.500MB   95.00%       11
 main at /srv/job.py               9.000MB   90.00%      0.000B    0.00%       10
 work at /srv/job.py               1.000MB   10.00%   500.000kB    5.00%        7
-t total  o own  a blocks  <> thread  / search  space pause  m all  q leave";
-        let seen = picture(|frame| view.draw(frame), 80, 8);
+t total  o own  a blocks  <> thread  / search  space pause  m all  q quit";
+        let seen = rendered(|frame| view.draw(frame), 80, 8);
         assert_eq!(seen.replace("   Blocks", " Blocks"), expected);
-        let seen = picture(|frame| view.draw(frame), 80, 24);
+        let seen = rendered(|frame| view.draw(frame), 80, 24);
         assert!(
             seen.contains("resident") && seen.contains("30.000MB"),
             "{seen}"
@@ -343,16 +345,16 @@ t total  o own  a blocks  <> thread  / search  space pause  m all  q leave";
     }
 
     #[test]
-    fn narrow_terminal_shows_what_the_rows_are_sorted_by() {
+    fn narrow_terminal_shows_only_the_sort_column() {
         let mut view = view();
         view.state.take(update(1));
-        let seen = picture(|frame| view.draw(frame), 40, 8);
+        let seen = rendered(|frame| view.draw(frame), 40, 8);
         assert!(
             seen.contains("load at /srv/job.py     9.500MB   95.00%"),
             "{seen}"
         );
         view.state.key(KeyCode::Char('a'), view.n_rows);
-        let seen = picture(|frame| view.draw(frame), 40, 8);
+        let seen = rendered(|frame| view.draw(frame), 40, 8);
         assert!(
             seen.contains("load at /srv/job.py                   11"),
             "{seen}"
@@ -360,7 +362,7 @@ t total  o own  a blocks  <> thread  / search  space pause  m all  q leave";
     }
 
     #[test]
-    fn any_size_of_terminal_and_any_key_is_survived() {
+    fn any_terminal_size_and_any_key_work() {
         let nothing = Update {
             is_gone: true,
             ..Update::default()
@@ -376,7 +378,7 @@ t total  o own  a blocks  <> thread  / search  space pause  m all  q leave";
                         KeyCode::Char(key)
                     };
                     view.state.key(key, view.n_rows);
-                    picture(|frame| view.draw(frame), size * 3, size);
+                    rendered(|frame| view.draw(frame), size * 3, size);
                 }
                 view.state.key(KeyCode::Esc, view.n_rows);
                 view.state.key(KeyCode::Char('p'), view.n_rows);

@@ -1,4 +1,4 @@
-//! How things look: the same colours and the same bottom line in every view, or no colours at all.
+//! Colours and common lines of the views.
 
 use heaptide_report::text::shorten;
 use ratatui::Frame;
@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 
 use super::input::Search;
 
-/// Whether colours may be used. Without them weight and inversion are left.
+/// Whether to use colours. Without them, bold and reverse video remain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
     Plain,
@@ -16,7 +16,7 @@ pub(crate) enum Paint {
 }
 
 impl Paint {
-    /// Colours, unless the owner of the terminal has said no to them.
+    /// Returns `Colours` unless NO_COLOR is set.
     pub(crate) fn of_environment() -> Paint {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         if refused {
@@ -45,12 +45,12 @@ impl Paint {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    pub(crate) fn found(self) -> Style {
+    pub(crate) fn highlight(self) -> Style {
         let style = Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED);
         style.patch(self.colour(Color::Yellow))
     }
 
-    /// The colour of a share of the whole, as in the printed reports.
+    /// Returns the colour of a share of the total, as in printed reports.
     pub(crate) fn share(self, percent: f64) -> Style {
         self.colour(match percent {
             percent if percent > 60.0 => Color::Red,
@@ -65,7 +65,7 @@ impl Paint {
         Line::styled(shorten::end(text, width), style)
     }
 
-    /// The line that says which keys do what. The last one is always there; of the others, those that fit.
+    /// Returns the line of keys. The last key is always shown; of the others, those that fit.
     pub(crate) fn keys(self, keys: &[(&str, &str)], width: usize) -> Line<'static> {
         let columns = |(key, what): &(&str, &str)| shorten::width(key) + shorten::width(what) + 3;
         let mut left = (width + 2).saturating_sub(keys.last().map_or(0, columns));
@@ -85,30 +85,30 @@ impl Paint {
         Line::from(spans)
     }
 
-    /// The line in which a search is typed; `None` if none is.
+    /// Returns the search line while a search is typed.
     pub(crate) fn search(self, search: &Search, result: &str) -> Option<Line<'static>> {
         search.is_typing().then(|| {
             let text = format!("/{}▏ ", shorten::harmless(search.text()));
-            let hint = format!("{result}  Enter keep  Esc drop");
+            let hint = format!("{result}  Enter keep  Esc clear");
             Line::from(vec![Span::raw(text), Span::styled(hint, self.dim())])
         })
     }
 }
 
-/// Draws a line at a height of the area; nothing if the area is not that high.
+/// Draws a line at row `y` of the area, if it has that row.
 pub(super) fn line(frame: &mut Frame, area: Rect, y: u16, line: Line) {
     if y < area.height {
-        let place = Rect {
+        let row = Rect {
             y: area.y + y,
             height: 1,
             ..area
         };
-        frame.render_widget(line, place);
+        frame.render_widget(line, row);
     }
 }
 
-/// Of `n_all` rows the first to show where `n_rows` fit: the chosen one can be seen, there is no empty place below while there
-/// are rows above, and else the picture moves as little as possible.
+/// Returns the first of `n_all` rows to show if `n_rows` fit. The chosen row is visible, no row stays empty at the bottom while
+/// rows are hidden above, and otherwise the view scrolls as little as possible.
 pub(super) fn scroll(first: usize, chosen: usize, n_rows: usize, n_all: usize) -> usize {
     let least = (chosen + 1).saturating_sub(n_rows);
     first
@@ -121,22 +121,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn key_to_leave_is_named_however_little_room_there_is() {
+    fn quit_key_is_shown_at_any_width() {
         let keys = [
             ("a", "one"),
             ("b", "a long word"),
             ("c", "two"),
-            ("q", "leave"),
+            ("q", "quit"),
         ];
         let text = |width| Paint::Plain.keys(&keys, width).to_string();
-        assert_eq!(text(80), "a one  b a long word  c two  q leave");
-        assert_eq!(text(21), "a one  c two  q leave");
-        assert_eq!(text(20), "a one  q leave");
-        assert_eq!(text(3), "q leave");
+        assert_eq!(text(80), "a one  b a long word  c two  q quit");
+        assert_eq!(text(20), "a one  c two  q quit");
+        assert_eq!(text(19), "a one  q quit");
+        assert_eq!(text(3), "q quit");
     }
 
     #[test]
-    fn chosen_row_can_be_seen_and_the_picture_stands_still_if_it_can() {
+    fn chosen_row_is_visible_and_the_view_scrolls_as_little_as_possible() {
         assert_eq!(scroll(0, 3, 10, 40), 0);
         assert_eq!(scroll(0, 12, 10, 40), 3);
         assert_eq!(scroll(8, 12, 10, 40), 8);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_above_come_back_when_there_is_room_for_them() {
+    fn hidden_rows_return_when_they_fit() {
         assert_eq!(scroll(1, 1, 25, 6), 0);
         assert_eq!(scroll(8, 12, 10, 14), 4);
     }

@@ -1,7 +1,7 @@
-//! The terminal, borrowed: full-screen and raw while a [`Screen`] exists, as it was before when it is gone.
+//! Full-screen and raw mode of the terminal while a [`Screen`] exists.
 //!
-//! It is given back when the view ends, when something panics (before the message is printed, so that it can be
-//! read), and when a signal asks us to go. A terminal that goes away is the end of the view, not an error.
+//! The terminal is restored when the view ends, at a signal, and at a panic (before its message is printed, so that it can be
+//! read). A terminal that is closed ends the view without an error.
 
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::mem::ManuallyDrop;
@@ -24,47 +24,47 @@ use signal_hook::{SigId, flag, low_level};
 
 use crate::exit::Failure;
 
-/// How often signals are looked at while nobody types.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// The interval at which signals are checked.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Why a view ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
-    /// Whoever looked has seen enough.
-    ByKey,
-    /// Somebody sent this signal, or closed the terminal.
-    BySignal(i32),
+pub(crate) enum Exit {
+    /// The user quit.
+    Key,
+    /// A signal arrived, or the terminal was closed (SIGHUP).
+    Signal(i32),
 }
 
-impl Left {
-    /// Ends as the signal would have ended us, now that the terminal is as it was.
+impl Exit {
+    /// Ends the process like the signal, now that the terminal is restored.
     pub(crate) fn obey(self) {
-        if let Left::BySignal(signal) = self {
-            // If it cannot be done we simply end in order.
+        if let Exit::Signal(signal) = self {
+            // If this fails, the command exits normally.
             let _ = low_level::emulate_default_handler(signal);
         }
     }
 }
 
-/// What happened while a view waited.
+/// An event that a view waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Happened {
+pub(crate) enum ViewEvent {
     Key(KeyCode),
-    /// Ctrl and a letter.
+    /// Ctrl with a letter.
     Control(char),
-    /// The size changed, or something else that is answered by drawing again.
+    /// The view must be drawn again, for example after a resize.
     Redraw,
-    /// Nothing, for as long as was allowed.
+    /// The time limit passed.
     Nothing,
-    Left(Left),
+    Exit(Exit),
 }
 
-/// Whether there is somebody to show something to: keys come in and pictures go out.
+/// Whether standard input and output are a terminal.
 pub(crate) fn is_possible() -> bool {
     io::stdout().is_terminal() && io::stdin().is_terminal() && !is_dumb()
 }
 
-/// The same if keys need not come by standard input, which may be the program's.
+/// Like [`is_possible`], but keys may come from `/dev/tty`, because standard input may be the program's.
 pub(crate) fn is_possible_with_tty() -> bool {
     let has_keys = io::stdin().is_terminal() || std::fs::File::open("/dev/tty").is_ok();
     io::stdout().is_terminal() && has_keys && !is_dumb()
@@ -75,7 +75,7 @@ fn is_dumb() -> bool {
 }
 
 pub(crate) struct Screen {
-    /// Never dropped: it would complain on a terminal that may be gone, and giving that back is done here.
+    /// Never dropped: its destructor prints errors if the terminal is closed, and [`restore`] does its work.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     signal: Arc<AtomicUsize>,
     registered: Vec<SigId>,
@@ -85,7 +85,7 @@ impl Screen {
     pub(crate) fn open() -> Result<Screen, Failure> {
         let failed = |error: io::Error| {
             Failure::failed(format!(
-                "the terminal cannot be used ({error}): ask for plain text instead"
+                "cannot use the terminal ({error}): use plain text instead"
             ))
         };
         let signal = Arc::new(AtomicUsize::new(0));
@@ -97,7 +97,7 @@ impl Screen {
             .collect();
         let previous = panic::take_hook();
         panic::set_hook(Box::new(move |panicked| {
-            give_back();
+            restore();
             previous(panicked);
         }));
         enable_raw_mode().map_err(failed)?;
@@ -110,90 +110,90 @@ impl Screen {
                 registered,
             }),
             Err(error) => {
-                give_back();
+                restore();
                 Err(failed(error))
             }
         }
     }
 
-    /// Draws one picture. A terminal that is gone ends the view.
-    pub(crate) fn draw(&mut self, picture: impl FnOnce(&mut Frame)) -> Result<(), Left> {
-        match self.terminal.draw(picture) {
+    /// Draws one frame. A closed terminal ends the view.
+    pub(crate) fn draw(&mut self, frame: impl FnOnce(&mut Frame)) -> Result<(), Exit> {
+        match self.terminal.draw(frame) {
             Ok(_) => Ok(()),
-            Err(_) => Err(Left::BySignal(SIGHUP)),
+            Err(_) => Err(Exit::Signal(SIGHUP)),
         }
     }
 
-    /// The next thing that happens, or nothing if that takes longer than `limit`.
-    pub(crate) fn wait(&mut self, limit: Duration) -> Happened {
+    /// Waits up to `limit` for the next event.
+    pub(crate) fn wait(&mut self, limit: Duration) -> ViewEvent {
         let until = Instant::now() + limit;
         loop {
             let number = self.signal.load(Ordering::Relaxed);
             if number != 0 {
-                return Happened::Left(Left::BySignal(number as i32));
+                return ViewEvent::Exit(Exit::Signal(number as i32));
             }
             let left = until.saturating_duration_since(Instant::now());
-            // Only a terminal that is there is asked for events: of one that is gone they would be waited for without end.
-            let event = is_there(Duration::ZERO)
+            // Check the terminal first: polling a closed terminal for events would never return.
+            let event = wait_for_input(Duration::ZERO)
                 .and_then(|()| event::poll(Duration::ZERO))
                 .and_then(|is_any| is_any.then(event::read).transpose());
             match event {
                 Ok(Some(event)) => {
-                    if let Some(happened) = understand(&event) {
+                    if let Some(happened) = translate(&event) {
                         return happened;
                     }
                 }
-                Ok(None) if left.is_zero() => return Happened::Nothing,
-                // What ends the wait is looked at in the next round.
-                Ok(None) => drop(is_there(left.min(PATIENCE))),
-                Err(_) => return Happened::Left(Left::BySignal(SIGHUP)),
+                Ok(None) if left.is_zero() => return ViewEvent::Nothing,
+                // The next iteration handles whatever ended the wait.
+                Ok(None) => drop(wait_for_input(left.min(SIGNAL_INTERVAL))),
+                Err(_) => return ViewEvent::Exit(Exit::Signal(SIGHUP)),
             }
         }
     }
 }
 
-/// Waits for keys, a signal, or `limit`. An error if there is no terminal any more.
-fn is_there(limit: Duration) -> io::Result<()> {
+/// Waits for keys, a signal, or `limit`. Fails if the terminal is closed.
+fn wait_for_input(limit: Duration) -> io::Result<()> {
     let stdin = io::stdin();
-    let mut asked = [PollFd::new(&stdin, PollFlags::IN)];
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
     let limit = Timespec::try_from(limit).map_err(|_| io::ErrorKind::InvalidInput)?;
-    match poll(&mut asked, Some(&limit)) {
+    match poll(&mut polled, Some(&limit)) {
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
-    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-    if asked[0].revents().intersects(gone) {
+    let closed = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    if polled[0].revents().intersects(closed) {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(())
 }
 
-fn understand(event: &Event) -> Option<Happened> {
+fn translate(event: &Event) -> Option<ViewEvent> {
     match event {
         Event::Key(KeyEvent { kind, .. }) if *kind == KeyEventKind::Release => None,
         Event::Key(KeyEvent {
             code: KeyCode::Char(letter),
             modifiers,
             ..
-        }) if modifiers.contains(KeyModifiers::CONTROL) => Some(Happened::Control(*letter)),
-        Event::Key(key) => Some(Happened::Key(key.code)),
-        Event::Resize(..) => Some(Happened::Redraw),
+        }) if modifiers.contains(KeyModifiers::CONTROL) => Some(ViewEvent::Control(*letter)),
+        Event::Key(key) => Some(ViewEvent::Key(key.code)),
+        Event::Resize(..) => Some(ViewEvent::Redraw),
         _ => None,
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back();
-        // The hook of before is inside ours; ours does no harm to a terminal that is as it should be.
+        restore();
+        // The panic hook stays: it contains the previous one, and restoring a normal terminal has no effect.
         for id in self.registered.drain(..) {
             low_level::unregister(id);
         }
     }
 }
 
-/// Undoes what [`Screen::open`] did. A terminal that is gone does not need it.
-fn give_back() {
+/// Undoes [`Screen::open`]. Errors are ignored: the terminal may be closed.
+fn restore() {
     let _ = disable_raw_mode();
     let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);
     let _ = io::stdout().flush();

@@ -1,4 +1,4 @@
-//! The call tree as one walks through it: which nodes are open, which one is chosen, in what order they stand.
+//! The state of the call tree view: expanded nodes, chosen node, sort order and search.
 
 use std::cmp::Reverse;
 
@@ -6,7 +6,7 @@ use heaptide_analysis::model::{NodeContent, Tree, TreeNode};
 
 use super::input::Search;
 
-/// In what order the calls from one place stand.
+/// The sort order of the calls from one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Size,
@@ -32,13 +32,13 @@ impl Order {
     }
 }
 
-/// Nodes are named by their places in the tree's list.
+/// Nodes are identified by their index in the tree's list.
 pub(super) struct TreeState<'a> {
     nodes: &'a [TreeNode],
     parents: Vec<usize>,
     children: Vec<Vec<usize>>,
     is_open: Vec<bool>,
-    /// What can be seen, from top to bottom.
+    /// The visible nodes, from top to bottom.
     rows: Vec<usize>,
     /// Index in `rows`.
     chosen: usize,
@@ -51,15 +51,15 @@ impl<'a> TreeState<'a> {
         let nodes = &tree.nodes[..];
         let mut parents = Vec::with_capacity(nodes.len());
         let mut children = vec![Vec::new(); nodes.len()];
-        let mut way: Vec<usize> = Vec::new();
+        let mut path: Vec<usize> = Vec::new();
         for (at, node) in nodes.iter().enumerate() {
-            way.truncate(node.depth);
-            let parent = way.last().copied().unwrap_or(0);
+            path.truncate(node.depth);
+            let parent = path.last().copied().unwrap_or(0);
             parents.push(parent);
             if at > 0 {
                 children[parent].push(at);
             }
-            way.push(at);
+            path.push(at);
         }
         let mut state = TreeState {
             nodes,
@@ -71,13 +71,13 @@ impl<'a> TreeState<'a> {
             order: Order::Size,
             search: Search::default(),
         };
-        state.open_the_way_to_the_largest();
+        state.expand_to_the_largest();
         state.lay_out();
         state
     }
 
-    /// From the root on, while one call has most of what its caller has.
-    fn open_the_way_to_the_largest(&mut self) {
+    /// Expands from the root while one call has at least half of its caller.
+    fn expand_to_the_largest(&mut self) {
         let mut at = 0;
         while at < self.nodes.len() {
             self.is_open[at] = true;
@@ -94,7 +94,7 @@ impl<'a> TreeState<'a> {
         }
     }
 
-    /// Finds out what can be seen.
+    /// Computes the visible nodes.
     fn lay_out(&mut self) {
         self.rows.clear();
         let mut waiting = if self.nodes.is_empty() {
@@ -119,7 +119,7 @@ impl<'a> TreeState<'a> {
         self.chosen
     }
 
-    /// The chosen node; `None` in an empty tree.
+    /// Returns the chosen node; `None` in an empty tree.
     pub(super) fn chosen(&self) -> Option<usize> {
         self.rows.get(self.chosen).copied()
     }
@@ -132,7 +132,7 @@ impl<'a> TreeState<'a> {
         &self.nodes[self.parents[at]]
     }
 
-    /// Whether it can be opened or closed, and whether it is open.
+    /// Returns whether the node is expanded; `None` for a leaf.
     pub(super) fn fold(&self, at: usize) -> Option<bool> {
         (!self.children[at].is_empty()).then_some(self.is_open[at])
     }
@@ -152,7 +152,7 @@ impl<'a> TreeState<'a> {
         }
     }
 
-    /// Opens what is chosen; if it is open already, goes to the first call from it.
+    /// Expands the chosen node. If it is expanded, moves to its first call.
     pub(super) fn open(&mut self) {
         let Some(at) = self.chosen() else { return };
         match self.fold(at) {
@@ -162,7 +162,7 @@ impl<'a> TreeState<'a> {
         }
     }
 
-    /// Closes what is chosen; if there is nothing to close, goes to its caller.
+    /// Collapses the chosen node. If it is not expanded, moves to its caller.
     pub(super) fn close(&mut self) {
         let Some(at) = self.chosen() else { return };
         if self.fold(at) == Some(true) {
@@ -183,7 +183,7 @@ impl<'a> TreeState<'a> {
         self.lay_out();
     }
 
-    /// Opens or closes what is chosen and everything below.
+    /// Expands or collapses the chosen node and its subtree.
     pub(super) fn set_all_below(&mut self, open: bool) {
         let Some(first) = self.chosen() else { return };
         let depth = self.nodes[first].depth;
@@ -215,21 +215,23 @@ impl<'a> TreeState<'a> {
         }
     }
 
-    pub(super) fn is_found(&self, at: usize) -> bool {
+    pub(super) fn is_match(&self, at: usize) -> bool {
         self.search.is_on()
             && match &self.nodes[at].content {
-                NodeContent::Frame(place) => self.search.finds(&[&place.function, &place.file]),
+                NodeContent::Frame(location) => {
+                    self.search.matches(&[&location.function, &location.file])
+                }
                 _ => false,
             }
     }
 
-    pub(super) fn n_found(&self) -> usize {
+    pub(super) fn n_matches(&self) -> usize {
         (0..self.nodes.len())
-            .filter(|&at| self.is_found(at))
+            .filter(|&at| self.is_match(at))
             .count()
     }
 
-    /// Goes to the next node that was searched for, opening the way to it; behind the last one comes the first.
+    /// Moves to the next match and expands its callers. After the last match follows the first.
     pub(super) fn find(&mut self, forward: bool) {
         let Some(from) = self.chosen() else { return };
         let n = self.nodes.len();
@@ -237,15 +239,15 @@ impl<'a> TreeState<'a> {
             true => (from + step) % n,
             false => (from + n - step) % n,
         });
-        let Some(found) = others.into_iter().find(|&at| self.is_found(at)) else {
+        let Some(next) = others.into_iter().find(|&at| self.is_match(at)) else {
             return;
         };
-        self.reveal(found);
+        self.reveal(next);
     }
 
-    /// Goes to what is being typed: where one is, if it fits, else the next.
+    /// Stays if the chosen node matches the search, else moves to the next match.
     pub(super) fn find_while_typing(&mut self) {
-        if self.search.is_on() && self.chosen().is_some_and(|at| !self.is_found(at)) {
+        if self.search.is_on() && self.chosen().is_some_and(|at| !self.is_match(at)) {
             self.find(true);
         }
     }
@@ -263,7 +265,7 @@ impl<'a> TreeState<'a> {
 
 fn name(node: &TreeNode) -> (u8, &str) {
     match &node.content {
-        NodeContent::Frame(place) => (0, &place.function),
+        NodeContent::Frame(location) => (0, &location.function),
         NodeContent::Root | NodeContent::NoFrames => (1, ""),
         NodeContent::Elided { .. } => (2, ""),
     }
@@ -316,7 +318,7 @@ pub mod tests {
     }
 
     #[test]
-    fn way_to_what_holds_most_is_open_at_first() {
+    fn largest_path_is_expanded_initially() {
         let tree = example();
         let state = TreeState::new(&tree);
         assert_eq!(names(&state), ["", "main", "load", "parse", "helper"]);
@@ -325,7 +327,7 @@ pub mod tests {
     }
 
     #[test]
-    fn nodes_open_and_close_and_the_choice_stays_on_what_can_be_seen() {
+    fn nodes_expand_and_collapse_and_the_chosen_node_stays_visible() {
         let tree = example();
         let mut state = TreeState::new(&tree);
         state.step(2);
@@ -335,7 +337,7 @@ pub mod tests {
             ["", "main", "load", "read", "parse", "helper"]
         );
         state.open();
-        assert_eq!(state.chosen(), Some(3), "into what is open");
+        assert_eq!(state.chosen(), Some(3), "moves to the first call");
         state.close();
         assert_eq!(state.chosen(), Some(2), "a leaf leads to its caller");
         state.step(-2);
@@ -348,7 +350,7 @@ pub mod tests {
     }
 
     #[test]
-    fn calls_can_be_sorted_without_losing_the_chosen_one() {
+    fn sorting_keeps_the_chosen_node() {
         let tree = example();
         let mut state = TreeState::new(&tree);
         state.step(3);
@@ -363,7 +365,7 @@ pub mod tests {
     }
 
     #[test]
-    fn search_opens_the_way_to_what_it_finds_and_goes_round() {
+    fn search_expands_the_callers_of_matches_and_wraps_around() {
         let tree = example();
         let mut state = TreeState::new(&tree);
         state.search.open();
@@ -371,7 +373,7 @@ pub mod tests {
             state.search.key(KeyCode::Char(letter));
             state.find_while_typing();
         }
-        assert_eq!((state.chosen(), state.n_found()), (Some(3), 1));
+        assert_eq!((state.chosen(), state.n_matches()), (Some(3), 1));
         state.search.clear();
         state.search.key(KeyCode::Char('r'));
         state.find(true);

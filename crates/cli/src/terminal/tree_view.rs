@@ -1,4 +1,4 @@
-//! `heaptide tree` on a terminal: the call tree, to be walked through with the keyboard.
+//! The view of `heaptide tree` in a terminal: the call tree, navigated with the keyboard.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::paint::{self, Paint};
-use super::screen::{Happened, Left, Screen};
+use super::screen::{Exit, Screen, ViewEvent};
 use super::tree_state::TreeState;
 use crate::exit::Failure;
 
@@ -25,22 +25,22 @@ const KEYS: &[(&str, &str)] = &[
     ("s", "sort"),
     ("e", "open all"),
     ("c", "close all"),
-    ("q", "leave"),
+    ("q", "quit"),
 ];
 const SEARCH_KEYS: &[(&str, &str)] = &[
     ("n", "next"),
     ("N", "previous"),
     ("Esc", "no search"),
     ("s", "sort"),
-    ("q", "leave"),
+    ("q", "quit"),
 ];
-/// Columns before the tree: size, share and blanks.
+/// The columns before the tree: size, share and spaces.
 const NUMBERS: usize = 22;
-/// Nobody types for so long.
+/// Longer than anyone waits for a key.
 const FOREVER: Duration = Duration::from_secs(3600);
 
-/// Shows the tree until whoever looks at it has seen enough.
-pub(crate) fn show(tree: &Tree, paint: Paint) -> Result<Left, Failure> {
+/// Shows the tree until the user quits.
+pub(crate) fn show(tree: &Tree, paint: Paint) -> Result<Exit, Failure> {
     let mut view = TreeView {
         state: TreeState::new(tree),
         tree,
@@ -54,9 +54,9 @@ pub(crate) fn show(tree: &Tree, paint: Paint) -> Result<Left, Failure> {
             return Ok(left);
         }
         match screen.wait(FOREVER) {
-            Happened::Key(key) if view.key(key) => return Ok(Left::ByKey),
-            Happened::Control('c') => return Ok(Left::ByKey),
-            Happened::Left(left) => return Ok(left),
+            ViewEvent::Key(key) if view.key(key) => return Ok(Exit::Key),
+            ViewEvent::Control('c') => return Ok(Exit::Key),
+            ViewEvent::Exit(left) => return Ok(left),
             _ => {}
         }
     }
@@ -66,13 +66,13 @@ struct TreeView<'a> {
     state: TreeState<'a>,
     tree: &'a Tree,
     paint: Paint,
-    /// The row at the top of the screen, and how many there were room for.
+    /// The row at the top of the screen, and the number of visible rows.
     first_row: usize,
     n_rows: usize,
 }
 
 impl TreeView<'_> {
-    /// True if this is the end.
+    /// Handles a key. Returns true to quit.
     fn key(&mut self, key: KeyCode) -> bool {
         let state = &mut self.state;
         if state.search.is_typing() {
@@ -138,10 +138,10 @@ impl TreeView<'_> {
         } else {
             KEYS
         };
-        let n_found = self.state.n_found();
+        let n_matches = self.state.n_matches();
         let search = self
             .paint
-            .search(&self.state.search, &format!("{n_found} found"));
+            .search(&self.state.search, &format!("{n_matches} matches"));
         let last = search.unwrap_or_else(|| self.paint.keys(keys, width));
         paint::line(frame, area, area.height.saturating_sub(1), last);
     }
@@ -152,10 +152,10 @@ impl TreeView<'_> {
             None => (0, 0),
         };
         let when = match self.tree.measure {
-            Measure::Peak => "alive at the peak",
-            Measure::Leaked => "alive at the end",
-            Measure::Total => "in all",
-            Measure::Temporary => "released at once",
+            Measure::Peak => "at the peak",
+            Measure::Leaked => "leaked",
+            Measure::Total => "in total",
+            Measure::Temporary => "temporary",
         };
         let order = self.state.order.name();
         let count = allocations(count);
@@ -201,8 +201,8 @@ impl TreeView<'_> {
             None => "  ",
         };
         let room = room.saturating_sub(shorten::width(&indent) + 2);
-        let found = if self.state.is_found(at) {
-            self.paint.found()
+        let name_style = if self.state.is_match(at) {
+            self.paint.highlight()
         } else {
             Style::new().add_modifier(Modifier::BOLD)
         };
@@ -214,21 +214,21 @@ impl TreeView<'_> {
             NodeContent::Root => spans.push(Span::raw("<ROOT>")),
             NodeContent::NoFrames => spans.push(Span::raw("<stack trace unavailable>")),
             NodeContent::Elided { n_locations } => {
-                let text = format!("{n_locations} smaller places");
+                let text = format!("{n_locations} smaller locations");
                 spans.push(Span::styled(shorten::end(&text, room), self.paint.dim()));
             }
-            NodeContent::Frame(place) => {
-                let function = shorten::end(&place.function, room);
+            NodeContent::Frame(location) => {
+                let function = shorten::end(&location.function, room);
                 let room = room.saturating_sub(shorten::width(&function) + 1);
-                let file = shorten::start(&place.file_and_line(), room);
-                spans.push(Span::styled(function, found));
+                let file = shorten::start(&location.file_and_line(), room);
+                spans.push(Span::styled(function, name_style));
                 spans.push(Span::styled(format!(" {file}"), self.paint.dim()));
             }
         }
         Line::from(spans)
     }
 
-    /// What is chosen, at length.
+    /// Returns the details of the chosen node.
     fn details(&self, width: usize) -> [Line<'static>; 2] {
         let Some(at) = self.state.chosen() else {
             return [Line::default(), Line::default()];
@@ -236,23 +236,23 @@ impl TreeView<'_> {
         let node = self.state.node(at);
         let of_whole = percent(node.bytes, self.state.whole());
         let of_caller = percent(node.bytes, self.state.parent(at).bytes);
-        let place = match &node.content {
-            NodeContent::Frame(place) => {
-                shorten::place(&place.function, &place.file_and_line(), width)
+        let text = match &node.content {
+            NodeContent::Frame(location) => {
+                shorten::place(&location.function, &location.file_and_line(), width)
             }
             NodeContent::Root => "everything".into(),
             NodeContent::NoFrames => "allocated without a Python frame".into(),
             NodeContent::Elided { n_locations } => {
-                format!("{n_locations} places too small to be shown")
+                format!("{n_locations} locations that are too small to show")
             }
         };
         let numbers = format!(
-            "{} in {}: {of_whole:.2} % of all, {of_caller:.2} % of the caller",
+            "{} in {}: {of_whole:.2} % of the total, {of_caller:.2} % of the caller",
             size(node.bytes),
             allocations(node.count),
         );
         [
-            Line::raw(shorten::end(&place, width)),
+            Line::raw(shorten::end(&text, width)),
             Line::raw(shorten::end(&numbers, width)),
         ]
     }
@@ -272,8 +272,8 @@ pub mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    /// What a drawing looks like on a terminal of this size.
-    pub fn picture(draw: impl FnOnce(&mut Frame), width: u16, height: u16) -> String {
+    /// Returns the text of a frame in a terminal of this size.
+    pub fn rendered(draw: impl FnOnce(&mut Frame), width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(draw).unwrap();
         let buffer = terminal.backend().buffer().clone();
@@ -295,21 +295,21 @@ pub mod tests {
     }
 
     #[test]
-    fn title_says_what_is_counted() {
+    fn title_names_the_shown_blocks() {
         let mut tree = tree(&[(0, "", 5_000_000, 1)]);
         for (counted, title) in [
-            (Measure::Leaked, "one allocation alive at the end"),
-            (Measure::Total, "one allocation in all"),
-            (Measure::Temporary, "one allocation released at once"),
+            (Measure::Leaked, "one allocation leaked"),
+            (Measure::Total, "one allocation in total"),
+            (Measure::Temporary, "one allocation temporary"),
         ] {
             tree.measure = counted;
-            let said = view(&tree).title();
-            assert_eq!(said, format!("5.000MB in {title}, by size"));
+            let text = view(&tree).title();
+            assert_eq!(text, format!("5.000MB in {title}, by size"));
         }
     }
 
     #[test]
-    fn tree_is_drawn_with_numbers_first_and_the_chosen_node_at_length() {
+    fn tree_is_drawn_with_numbers_first_and_details_of_the_chosen_node() {
         let tree = tree(&[
             (0, "", 5_000_000, 9),
             (1, "main", 4_500_000, 4),
@@ -318,20 +318,20 @@ pub mod tests {
         let mut view = view(&tree);
         view.key(KeyCode::Down);
         let expected = "\
-5.000MB in 9 allocations alive at the peak, by size
+5.000MB in 9 allocations at the peak, by size
     5.000MB 100.00 %  ▾ <ROOT>
     4.500MB  90.00 %      main /x/y.py:7
   500.000kB  10.00 %      helper /x/y.py:7
 
 
 main at /x/y.py:7
-4.500MB in 4 allocations: 90.00 % of all, 90.00 % of the caller
-↑↓ move  → open  ← close  / search  s sort  e open all  c close all  q leave";
-        assert_eq!(picture(|frame| view.draw(frame), 80, 9), expected);
+4.500MB in 4 allocations: 90.00 % of the total, 90.00 % of the caller
+↑↓ move  → open  ← close  / search  s sort  e open all  c close all  q quit";
+        assert_eq!(rendered(|frame| view.draw(frame), 80, 9), expected);
     }
 
     #[test]
-    fn any_size_of_terminal_and_any_key_is_survived() {
+    fn any_terminal_size_and_any_key_work() {
         let mut deep = vec![(0, "", 1 << 40, 999_999)];
         let name = "数据处理".repeat(20);
         deep.extend((1..400).map(|depth| (depth, &name[..], 1 << 39, 7)));
@@ -344,7 +344,7 @@ main at /x/y.py:7
                 });
                 for key in keys.chain([KeyCode::PageDown, KeyCode::PageUp, KeyCode::Esc]) {
                     view.key(key);
-                    picture(|frame| view.draw(frame), size * 3, size);
+                    rendered(|frame| view.draw(frame), size * 3, size);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! `heaptide heap diff`: what changed from one snapshot to another, or what three of them say has leaked.
+//! `heaptide heap diff`: compares two snapshots, or finds leaked objects with three.
 
 use std::path::PathBuf;
 
@@ -14,12 +14,12 @@ use crate::output::{self, Output};
 
 pub(super) fn arguments() -> Command {
     Command::new("diff")
-        .about("Show what changed between two snapshots; of three, what came with the load and stayed")
+        .about("Compare two snapshots, or find leaks with three")
         .long_about(
-            "Show what changed between two snapshots; of three, what came with the load and stayed.\n\n\
-             Two snapshots of one process are compared object by object: an object is the same if it has the same address and \
-             type. With three — before the load, under it, after it — only objects are shown that the load brought and that are \
-             still there afterwards: caches that were filled before and garbage of the last moment are not among them.",
+            "Compare two snapshots, or find leaks with three.\n\n\
+             Two snapshots of one process are compared object by object: an object is the same if its address and type are. \
+             With three snapshots (before, under and after load), only objects that appeared under load and are still alive \
+             afterwards are shown. Caches filled earlier and short-lived objects are not among them.",
         )
         .after_help(
             "Examples:\n  \
@@ -37,7 +37,7 @@ pub(super) fn arguments() -> Command {
                 .num_args(2..=3)
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
-                .help("the earlier snapshot and the later one, with one under load between them if there are three"),
+                .help("earlier and later snapshot, or before, under and after load"),
         )
 }
 
@@ -48,7 +48,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .into_iter()
         .flatten()
         .collect();
-    // Only this question needs to know where objects were allocated.
+    // Only this grouping needs allocation stacks.
     let is_joined = show::by(matches) == By::Producer;
     let heaps = paths.iter().map(|path| match is_joined {
         true => open_joined(matches, path),
@@ -58,39 +58,41 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match heaps.as_slice() {
         [before, after] => two(matches, before, after),
         [baseline, load, after] => three(matches, baseline, load, after),
-        _ => Err(Failure::Usage("name two snapshots, or three".into())),
+        _ => Err(Failure::Usage("name two or three snapshots".into())),
     }
 }
 
 fn two(matches: &ArgMatches, before: &Heap, after: &Heap) -> Result<(), Failure> {
     let by = show::by(matches);
-    let found = diff::diff(before, after, by);
+    let difference = diff::diff(before, after, by);
     let mut output = Output::open(matches)?;
     output.write(|out| {
         if matches.get_flag("json") {
-            return json::write(out, &json::heap::difference(&found, n_rows(matches)));
+            return json::write(out, &json::heap::difference(&difference, n_rows(matches)));
         }
-        text::difference(out, &found, by, n_rows(matches), More::Option)?;
-        writeln!(out, "\n{}", identity(after, before, &found))
+        text::difference(out, &difference, by, n_rows(matches), More::Option)?;
+        writeln!(out, "\n{}", identity(after, before, &difference))
     })?;
     output.finish()
 }
 
-fn identity(after: &Heap, before: &Heap, found: &HeapDiff) -> String {
-    if !found.is_same_process {
-        return "The snapshots are of different processes: only sums can be compared.".to_owned();
+fn identity(after: &Heap, before: &Heap, difference: &HeapDiff) -> String {
+    if !difference.is_same_process {
+        return "The snapshots are of different processes: only sums are compared.".to_owned();
     }
     let amount = |heap: &Heap, set: &ObjectSet| (set.len(), heap.bytes_of(set));
-    let (n_new, new_bytes) = amount(after, &found.new);
-    let (n_gone, gone_bytes) = amount(before, &found.gone);
-    format!("{n_new} objects of {new_bytes} bytes are new, {n_gone} of {gone_bytes} bytes went.")
+    let (n_new, new_bytes) = amount(after, &difference.new);
+    let (n_gone, gone_bytes) = amount(before, &difference.gone);
+    format!(
+        "{n_new} objects ({new_bytes} bytes) are new, {n_gone} ({gone_bytes} bytes) were freed."
+    )
 }
 
 fn three(matches: &ArgMatches, baseline: &Heap, load: &Heap, after: &Heap) -> Result<(), Failure> {
     let is_one = diff::is_same_process(baseline, after) && diff::is_same_process(load, after);
     if !is_one {
         return Err(Failure::failed(
-            "the three snapshots are not of one process, so objects cannot be told apart: take all of them from one",
+            "the snapshots are of different processes, so their objects cannot be matched: take all snapshots of one process",
         ));
     }
     let leaked = diff::leaked(baseline, load, after);
@@ -100,7 +102,7 @@ fn three(matches: &ArgMatches, baseline: &Heap, load: &Heap, after: &Heap) -> Re
         if matches.get_flag("json") {
             return json::write(out, &json::heap::partition(&table, n_rows(matches)));
         }
-        writeln!(out, "Came with the load and stayed.")?;
+        writeln!(out, "Objects that appeared under load and are still alive.")?;
         text::partition(out, &table, 0, n_rows(matches), More::Option)
     })?;
     output.finish()

@@ -1,4 +1,4 @@
-//! `heaptide heap dominators`: what holds most, and what holds most of that.
+//! `heaptide heap dominators`: the dominator tree.
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use heaptide_analysis::heap::tree::{TreeLimits, branches};
@@ -11,11 +11,11 @@ use crate::output::{self, Output};
 
 pub(super) fn arguments() -> Command {
     Command::new("dominators")
-        .about("Show the dominator tree: which objects keep most alive, and through which they do")
+        .about("Show the dominator tree by retained size")
         .long_about(
-            "Show the dominator tree: which objects keep most alive, and through which they do.\n\n\
-             An object stands below another if every way from a root to it passes through that other: it goes when the other \
-             goes. What several hold stands below what all their ways have in common, or at the top.",
+            "Show the dominator tree by retained size.\n\n\
+             An object is below another if every path from a root to it passes through the other: freeing the other frees it. An \
+             object with several independent referrers is below their common dominator, or at the top.",
         )
         .args(selection::arguments())
         .arg(
@@ -24,7 +24,7 @@ pub(super) fn arguments() -> Command {
                 .value_name("N")
                 .value_parser(value_parser!(u32).range(1..=1000))
                 .default_value("8")
-                .help("how far down"),
+                .help("maximum depth"),
         )
         .arg(
             Arg::new("min_share")
@@ -32,7 +32,7 @@ pub(super) fn arguments() -> Command {
                 .value_name("PERCENT")
                 .value_parser(value_parser!(f64))
                 .default_value("1")
-                .help("leave out what retains less than this part of the heap"),
+                .help("hide objects that retain less than this share of the heap"),
         )
         .arg(rows_argument("8"))
         .arg(json_argument())
@@ -46,7 +46,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let percent = matches.get_one::<f64>("min_share").copied().unwrap_or(1.0);
     if !(0.0..=100.0).contains(&percent) {
         return Err(Failure::Usage(format!(
-            "--min-percent {percent} is no part of a whole: give a number from 0 to 100"
+            "--min-percent {percent} is not a percentage: use a number from 0 to 100"
         )));
     }
     let width = n_rows(matches);

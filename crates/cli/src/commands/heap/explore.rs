@@ -1,4 +1,4 @@
-//! `heaptide heap explore`: a page to walk through the heap with.
+//! `heaptide heap explore`: an interactive page of a heap snapshot.
 
 use std::path::PathBuf;
 
@@ -13,19 +13,19 @@ use crate::exit::Failure;
 
 pub(super) fn arguments() -> Command {
     Command::new("explore")
-        .about("Make a page to walk through the heap: from kinds to objects, to who holds them, to where they were made")
+        .about("Make an interactive page of a heap snapshot")
         .long_about(
-            "Make a page to walk through the heap: from kinds to objects, to who holds them, to where they were made.\n\n\
-             The page is one file that opens in any browser and asks no network for anything. It has the largest objects of each kind, \
-             everything on the ways from roots to them, the dominator tree and the leak suspects; the rest is in its sums. With \
-             --baseline it shows what changed since an earlier snapshot.",
+            "Make an interactive page of a heap snapshot.\n\n\
+             The page is one file and loads nothing from the network. It has the largest objects of each kind, the objects on \
+             the paths from roots to them, the dominator tree and the leak suspects; other objects are only in the sums. With \
+             --baseline it shows the changes since an earlier snapshot.",
         )
         .arg(
             Arg::new("baseline")
                 .long("baseline")
                 .value_name("FILE")
                 .value_parser(value_parser!(PathBuf))
-                .help("an earlier snapshot to compare with"),
+                .help("earlier snapshot to compare with"),
         )
         .args(destination::arguments("heaptide-heap-FILE.html beside the snapshot"))
         .arg(recording::argument())

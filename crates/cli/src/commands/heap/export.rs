@@ -1,4 +1,4 @@
-//! `heaptide heap export`: the whole snapshot in another program's form.
+//! `heaptide heap export`: the whole snapshot in another program's format.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::{file_argument, open_joined, recording};
 use crate::destination::{self, Destination};
 use crate::exit::Failure;
 
-const FORMS: [(&str, &str); 3] = [
+const FORMATS: [(&str, &str); 3] = [
     ("heapsnapshot", "heapsnapshot"),
     ("json", "json"),
     ("dot", "dot"),
@@ -17,36 +17,36 @@ const FORMS: [(&str, &str); 3] = [
 
 pub(super) fn arguments() -> Command {
     Command::new("export")
-        .about("Write the whole snapshot for another program: Chrome DevTools, memlab, JSON, dot")
+        .about("Convert a snapshot for Chrome DevTools, memlab, JSON or dot")
         .long_about(
-            "Write the whole snapshot for another program: Chrome DevTools, memlab, JSON, dot.\n\n\
-             heapsnapshot is V8's format: load it in the Memory panel of Chrome DevTools, or give it to memlab. Weak references are weak \
-             there; where objects were allocated is in it if the program was recorded with --objects meanwhile. Sizes beyond 4 GiB are divided over several \
-             nodes, because numbers have 32 bits there.",
+            "Convert a snapshot for Chrome DevTools, memlab, JSON or dot.\n\n\
+             heapsnapshot is V8's format: load it in the Memory panel of Chrome DevTools, or in memlab. It keeps weak references \
+             weak, and has allocation stacks if the program was recorded with --objects. Sizes above 4 GiB are split over several \
+             nodes, because the format has 32-bit numbers.",
         )
         .arg(
             Arg::new("format")
                 .long("format")
                 .value_name("FORM")
-                .value_parser(FORMS.map(|(name, _)| name))
+                .value_parser(FORMATS.map(|(name, _)| name))
                 .default_value("heapsnapshot")
-                .help("the form to write"),
+                .help("output format"),
         )
         .args(destination::arguments(
-            "heaptide-heap-SNAPSHOT, with the form's ending, beside the snapshot",
+            "heaptide-heap-SNAPSHOT.EXTENSION beside the snapshot",
         ))
         .arg(recording::argument())
         .arg(file_argument())
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let form = matches.get_one::<String>("format");
-    let form = form.map_or("heapsnapshot", String::as_str);
-    let destination = Destination::choose(matches, matches.get_one("snapshot"), "heap", form)?;
+    let format = matches.get_one::<String>("format");
+    let format = format.map_or("heapsnapshot", String::as_str);
+    let destination = Destination::choose(matches, matches.get_one("snapshot"), "heap", format)?;
     let path = matches.get_one::<PathBuf>("snapshot");
     let heap = open_joined(matches, path.map_or(Path::new(""), PathBuf::as_path))?;
     let mut output = destination.open()?;
-    output.write(|out| match form {
+    output.write(|out| match format {
         "json" => export::whole_json(out, &heap),
         "dot" => export::whole_dot(out, &heap),
         _ => export::heapsnapshot(out, &heap),

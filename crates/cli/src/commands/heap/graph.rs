@@ -1,4 +1,4 @@
-//! `heaptide heap graph`: a picture of some objects and who refers to them.
+//! `heaptide heap graph`: a drawing of objects and their referrers.
 
 use std::path::{Path, PathBuf};
 
@@ -8,16 +8,17 @@ use heaptide_analysis::heap::picture::{Picture, PictureLimits, Role, path, surro
 use heaptide_report::{heap_export, object_graph};
 
 use super::{file_argument, open, selection};
+use crate::arguments;
 use crate::exit::Failure;
 use crate::output::Output;
 
 pub(super) fn arguments() -> Command {
     Command::new("graph")
-        .about("Draw some objects and who refers to them: SVG, a page, or dot")
+        .about("Draw objects and their referrers as SVG, page or dot")
         .long_about(
-            "Draw some objects and who refers to them: SVG, a page, or dot.\n\n\
-             The ending of the file's name says which; no other program is needed. Of a kind with many objects, a few examples are \
-             drawn. Who refers stands above what is referred to; modules end the search.",
+            "Draw objects and their referrers as SVG, page or dot.\n\n\
+             The file extension selects the format; no other program is needed. Of a kind with many objects, a few examples are \
+             drawn. Referrers are above the objects they refer to; the search ends at modules.",
         )
         .after_help(
             "Examples:\n  \
@@ -29,33 +30,20 @@ pub(super) fn arguments() -> Command {
             Arg::new("way")
                 .long("way")
                 .action(ArgAction::SetTrue)
-                .help("only the shortest way from a root to the first of them"),
+                .help("only the shortest path from a root to the first object"),
         )
         .arg(
             Arg::new("forward")
                 .long("forward")
                 .action(ArgAction::SetTrue)
                 .conflicts_with("way")
-                .help("whom they refer to, instead of who refers to them"),
+                .help("referents instead of referrers"),
         )
-        .arg(number("examples", "3", "how many objects to begin with"))
-        .arg(number("depth", "4", "how many steps away from them"))
-        .arg(number("too-many", "8", "how many neighbours of each object"))
-        .arg(
-            Arg::new("output")
-                .short('o')
-                .long("output")
-                .value_name("FILE")
-                .value_parser(value_parser!(PathBuf))
-                .help("a name that ends in .svg, .html or .dot; dot is printed without it"),
-        )
-        .arg(
-            Arg::new("force")
-                .short('f')
-                .long("force")
-                .action(ArgAction::SetTrue)
-                .help("overwrite the file if it exists"),
-        )
+        .arg(number("examples", "3", "number of objects to start from"))
+        .arg(number("depth", "4", "maximum distance from these objects"))
+        .arg(number("too-many", "8", "maximum number of neighbours per object"))
+        .arg(arguments::output(".svg, .html or .dot file [default: print dot]"))
+        .arg(arguments::force("overwrite an existing file"))
         .arg(file_argument())
 }
 
@@ -69,31 +57,31 @@ fn number(name: &'static str, default: &'static str, help: &'static str) -> Arg 
 }
 
 #[derive(Clone, Copy)]
-enum Form {
+enum Format {
     Svg,
     Page,
     Dot,
 }
 
-fn form(path: Option<&PathBuf>) -> Result<Form, Failure> {
+fn format(path: Option<&PathBuf>) -> Result<Format, Failure> {
     let Some(path) = path else {
-        return Ok(Form::Dot);
+        return Ok(Format::Dot);
     };
     let ending = Path::new(path)
         .extension()
         .and_then(|ending| ending.to_str());
     match ending {
-        Some("svg") => Ok(Form::Svg),
-        Some("html" | "htm") => Ok(Form::Page),
-        Some("dot" | "gv") => Ok(Form::Dot),
+        Some("svg") => Ok(Format::Svg),
+        Some("html" | "htm") => Ok(Format::Page),
+        Some("dot" | "gv") => Ok(Format::Dot),
         _ => Err(Failure::Usage(format!(
-            "{} does not say what to draw: let its name end in .svg, .html or .dot",
+            "{} has an unknown extension: use .svg, .html or .dot",
             path.display()
         ))),
     }
 }
 
-/// What a page is about.
+/// Returns the title of a page.
 fn title(heap: &Heap, picture: &Picture, n_objects: usize) -> String {
     let starts = picture.boxes.iter().filter(|one| one.role == Role::Start);
     let mut kinds: Vec<&str> = starts
@@ -112,10 +100,10 @@ fn title(heap: &Heap, picture: &Picture, n_objects: usize) -> String {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if !selection::is_given(matches) {
         return Err(Failure::Usage(
-            "which objects? choose them with --kind, --address or --unreachable".into(),
+            "no objects selected: use --kind, --address or --unreachable".into(),
         ));
     }
-    let form = form(matches.get_one::<PathBuf>("output"))?;
+    let format = format(matches.get_one::<PathBuf>("output"))?;
     Output::check(matches)?;
     let heap = open(matches)?;
     let objects = selection::objects(&heap, matches)?;
@@ -137,16 +125,16 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     };
     if picture.boxes.is_empty() {
         return Err(Failure::no_match(
-            "there is nothing to draw: no root reaches these objects, or there are none; without --way their referrers are drawn",
+            "nothing to draw: there are no such objects, or no root reaches them; omit --way to draw their referrers",
         ));
     }
     let graph = heap_export::drawing(&heap, &picture);
     let title = title(&heap, &picture, objects.len());
     let mut output = Output::open(matches)?;
-    output.write(|out| match form {
-        Form::Svg => object_graph::svg(out, &graph),
-        Form::Page => object_graph::page(out, &graph, &title),
-        Form::Dot => object_graph::dot(out, &graph),
+    output.write(|out| match format {
+        Format::Svg => object_graph::svg(out, &graph),
+        Format::Page => object_graph::page(out, &graph, &title),
+        Format::Dot => object_graph::dot(out, &graph),
     })?;
     output.finish()
 }

@@ -1,4 +1,4 @@
-//! `heaptide heap`: what the objects of a process are, who holds them, and what they keep alive. A file for each question.
+//! `heaptide heap`: analyses the Python objects of a process. One file per subcommand.
 
 mod diff;
 mod dominators;
@@ -15,7 +15,7 @@ mod take;
 mod types;
 mod waste;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use heaptide_analysis::heap::Heap;
 use heaptide_capture::heap::HeapSnapshot;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::Outcome;
 use crate::command_line::CommandLine;
 use crate::exit::{self, Failure};
 
-/// In the order in which help lists them.
+/// All subcommands, in the order of the help.
 const ALL: &[Subcommand] = &[
     complete!("take", take::arguments, take::run),
     complete!("show", show::arguments, show::run),
@@ -42,21 +42,21 @@ const ALL: &[Subcommand] = &[
 
 pub(crate) fn arguments() -> Command {
     let command = Command::new("heap")
-        .about("Look at every Python object of a process: what it is, who holds it, what it keeps alive")
+        .about("Analyse the Python objects of a process")
         .long_about(
-            "Look at every Python object of a process: what it is, who holds it, what it keeps alive.\n\n\
-             A snapshot is a file with all objects of a process at one moment and who refers to whom. All questions are asked \
-             of the file, on any machine; the process does not need to run any more.",
+            "Analyse the Python objects of a process.\n\n\
+             A heap snapshot is a file with all objects of a process at one time and their references. All subcommands except \
+             take read the file, on any machine, without the process.",
         )
         .after_help(
             "Examples:\n  \
-             heaptide heap --pid 4711                        a running process: take a snapshot, show its kinds\n  \
-             heaptide heap take --pid 4711 -o job.heap       the snapshot alone\n  \
-             heaptide heap types job.heap                    kinds of objects, and what each keeps alive\n  \
-             heaptide heap paths job.heap --kind job.Order   who holds them: the shortest ways from a root\n  \
-             heaptide heap diff before.heap after.heap       what is new, by kind\n  \
-             heaptide heap suspects job.heap                 what looks like a leak, and what to do\n  \
-             heaptide heap explore job.heap                  a page to walk through all of it",
+             heaptide heap --pid 4711                        take a snapshot and show its kinds\n  \
+             heaptide heap take --pid 4711 -o job.heap       take a snapshot\n  \
+             heaptide heap types job.heap                    kinds of objects with retained size\n  \
+             heaptide heap paths job.heap --kind job.Order   shortest paths from roots to objects\n  \
+             heaptide heap diff before.heap after.heap       new objects by kind\n  \
+             heaptide heap suspects job.heap                 leak suspects, and what to do\n  \
+             heaptide heap explore job.heap                  interactive page",
         )
         .args(overview::arguments())
         .args_conflicts_with_subcommands(true)
@@ -82,14 +82,11 @@ fn file_argument() -> Arg {
         .value_name("FILE")
         .required(true)
         .value_parser(value_parser!(PathBuf))
-        .help("a heap snapshot")
+        .help("heap snapshot")
 }
 
 fn json_argument() -> Arg {
-    Arg::new("json")
-        .long("json")
-        .action(ArgAction::SetTrue)
-        .help("print JSON for other programs")
+    crate::arguments::json()
 }
 
 fn rows_argument(default: &'static str) -> Arg {
@@ -99,14 +96,14 @@ fn rows_argument(default: &'static str) -> Arg {
         .value_name("N")
         .value_parser(value_parser!(u32))
         .default_value(default)
-        .help("how many rows to show; 0 for all")
+        .help("number of rows; 0 for all")
 }
 
 fn n_rows(matches: &ArgMatches) -> usize {
     matches.get_one::<u32>("n_rows").map_or(0, |&n| n as usize)
 }
 
-/// The snapshot that was named, with where its objects were allocated if that is known and of use to the question.
+/// Opens the named snapshot, with allocation stacks if they are known and the command uses them.
 fn open(matches: &ArgMatches) -> Result<Heap, Failure> {
     let path = matches.get_one::<PathBuf>("snapshot");
     let path = path.map_or(Path::new(""), PathBuf::as_path);
@@ -115,18 +112,19 @@ fn open(matches: &ArgMatches) -> Result<Heap, Failure> {
 
 fn open_joined(matches: &ArgMatches, path: &Path) -> Result<Heap, Failure> {
     let mut snapshot = read(path)?;
-    // Not all questions have the option.
+    // Only some commands have the option.
     if matches.try_get_one::<PathBuf>("recording").is_ok() {
         recording::join(matches, &mut snapshot, path)?;
     }
     Ok(Heap::new(snapshot))
 }
 
-/// Opens a snapshot, and passes on what its walk could not look at.
+/// Opens a snapshot without allocation stacks.
 fn open_path(path: &Path) -> Result<Heap, Failure> {
     read(path).map(Heap::new)
 }
 
+/// Reads a snapshot and prints the notes of its walk.
 fn read(path: &Path) -> Result<HeapSnapshot, Failure> {
     let snapshot = HeapSnapshot::open(path).map_err(Failure::failed)?;
     for note in &snapshot.header.notes {

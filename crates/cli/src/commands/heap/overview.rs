@@ -1,4 +1,4 @@
-//! `heaptide heap --pid PID`: a snapshot, and the first answer, in one go.
+//! `heaptide heap --pid PID`: takes a snapshot and shows its kinds of objects.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::exit::Failure;
 use crate::output::Output;
 
 pub(super) fn arguments() -> Vec<Arg> {
-    let mut arguments = take::job_arguments();
+    let mut arguments = take::process_arguments();
     arguments.push(rows_argument("20"));
     arguments
 }
@@ -21,31 +21,27 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let is_named = ["pid", "url"].iter().any(|name| matches.contains_id(name));
     if !is_named {
         return Err(Failure::Usage(
-            "which job? name it with --pid or --url, or a question with a snapshot: see --help"
+            "missing process: name it with --pid or --url, or use a subcommand with a snapshot (see --help)"
                 .into(),
         ));
     }
-    let to_standard = matches.get_one::<PathBuf>("output");
-    if to_standard.is_some_and(|path| path.as_os_str() == "-") {
+    let output = matches.get_one::<PathBuf>("output");
+    if output.is_some_and(|path| path.as_os_str() == "-") {
         return Err(Failure::Usage(
-            "the table goes to standard output: take the snapshot alone with `heaptide heap take`"
+            "the table goes to standard output: to write the snapshot there, use `heaptide heap take`"
                 .into(),
         ));
     }
-    let path = take::of_job(matches)?;
+    let path = take::of_process(matches)?;
     let heap = open_joined(matches, &path)?;
     let table = kinds_table(&heap, By::Kind, Order::Retained);
     let mut output = Output::standard();
     output.write(|out| text::kinds_table(out, &table, super::n_rows(matches), More::Option))?;
     output.finish()?;
     let path = path.display();
-    eprintln!("heaptide: all of it is in {path}; ask further:");
-    eprintln!(
-        "heaptide:   heaptide heap suspects {path}            what looks like a leak, and who holds it"
-    );
-    eprintln!("heaptide:   heaptide heap paths {path} --kind KIND   the shortest ways from a root");
-    eprintln!(
-        "heaptide:   heaptide heap explore {path}             a page to walk through all of it"
-    );
+    eprintln!("heaptide: the snapshot is in {path}; next:");
+    eprintln!("heaptide:   heaptide heap suspects {path}            leak suspects");
+    eprintln!("heaptide:   heaptide heap paths {path} --kind KIND   shortest paths from roots");
+    eprintln!("heaptide:   heaptide heap explore {path}             interactive page");
     Ok(())
 }

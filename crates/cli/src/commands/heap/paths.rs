@@ -1,4 +1,4 @@
-//! `heaptide heap paths`: who holds objects, from the roots down or from the objects up.
+//! `heaptide heap paths`: paths from roots to objects, or the referrers of objects by kind.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_analysis::heap::ObjectSet;
@@ -12,11 +12,11 @@ use crate::output::{self, Output};
 
 pub(super) fn arguments() -> Command {
     Command::new("paths")
-        .about("Show who holds objects: the shortest ways from a root, or all holders by kind")
+        .about("Show paths from roots to objects, or referrers by kind")
         .long_about(
-            "Show who holds objects: the shortest ways from a root, or all holders by kind.\n\n\
-             A way is written as Python would reach the object: sys.modules['job'].__dict__['cache']['a']. What only C can reach \
-             stands behind an arrow. Of many objects, those nearest to a root are shown.",
+            "Show paths from roots to objects, or referrers by kind.\n\n\
+             A path is written as a Python expression: sys.modules['job'].__dict__['cache']['a']. References that only C code \
+             can follow are shown after an arrow. If there are many objects, those nearest to a root are shown.",
         )
         .after_help(
             "Examples:\n  \
@@ -30,21 +30,21 @@ pub(super) fn arguments() -> Command {
                 .short('l')
                 .long("long")
                 .action(ArgAction::SetTrue)
-                .help("an object a line, with what each retains"),
+                .help("one line per object, with its retained size"),
         )
         .arg(
             Arg::new("pattern")
                 .long("pattern")
                 .action(ArgAction::SetTrue)
                 .conflicts_with("long")
-                .help("all holders by kind, and the holders of those, as a tree"),
+                .help("referrers by kind, and their referrers, as a tree"),
         )
         .arg(
             Arg::new("depth")
                 .long("depth")
                 .value_name("N")
                 .value_parser(value_parser!(u32).range(1..=50))
-                .help("how far up --pattern goes [default: 7]"),
+                .help("depth of --pattern [default: 7]"),
         )
         .arg(rows_argument("10"))
         .arg(json_argument())
@@ -56,7 +56,7 @@ pub(super) fn arguments() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if !selection::is_given(matches) {
         return Err(Failure::Usage(
-            "which objects? choose them with --kind, --address or --unreachable".into(),
+            "no objects selected: use --kind, --address or --unreachable".into(),
         ));
     }
     Output::check(matches)?;
@@ -79,20 +79,20 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         return output.finish();
     }
     let max_paths = if n_rows == 0 { usize::MAX } else { n_rows };
-    let found = heap.shortest_paths(&objects, max_paths);
-    if found.paths.is_empty() {
+    let shortest = heap.shortest_paths(&objects, max_paths);
+    if shortest.paths.is_empty() {
         return Err(Failure::no_match(
-            "no root reaches these objects: they are garbage that waits for the collector; --pattern shows who refers to them",
+            "no root reaches these objects, so the garbage collector will free them: --pattern shows their referrers",
         ));
     }
     output.write(|out| {
         if is_json {
-            return json::write(out, &json::heap::paths(&heap, &found));
+            return json::write(out, &json::heap::paths(&heap, &shortest));
         }
         if !matches.get_flag("long") {
-            return text::paths(out, &heap, &found);
+            return text::paths(out, &heap, &shortest);
         }
-        for (at, path) in found.paths.iter().enumerate() {
+        for (at, path) in shortest.paths.iter().enumerate() {
             if at > 0 {
                 writeln!(out)?;
             }

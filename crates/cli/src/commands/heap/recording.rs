@@ -1,4 +1,4 @@
-//! Where objects were allocated: the recording that ran when the snapshot was taken, found by itself or named.
+//! Allocation stacks of objects, from the recording that ran when the snapshot was taken.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +13,11 @@ pub(super) fn argument() -> Arg {
         .long("recording")
         .value_name("CAPTURE")
         .value_parser(value_parser!(PathBuf))
-        .help("the capture of `heaptide run --objects` during which the snapshot was taken: says where objects were allocated [default: the one the snapshot names]")
+        .help("capture of `heaptide run --objects` with the allocation stacks [default: the one named in the snapshot]")
 }
 
-/// Gives the snapshot's objects the stacks that allocated them, if their recording can be found. One that was named must fit;
-/// about one that the snapshot itself names there is a line on standard error if it does not.
+/// Adds allocation stacks to the snapshot, if its recording can be found. A recording named by the user must fit. If the one
+/// named in the snapshot does not fit, a line on standard error reports it.
 pub(super) fn join(
     matches: &ArgMatches,
     snapshot: &mut HeapSnapshot,
@@ -35,9 +35,9 @@ pub(super) fn join(
         return Ok(());
     };
     let joined = match allocations::recording_of(&snapshot.header, path) {
-        Some(found) => allocations::join_file(snapshot, &found),
+        Some(recording) => allocations::join_file(snapshot, &recording),
         None => Err(format!(
-            "the recording that ran then, {}, is gone, so it is not known where objects were allocated: name it with --recording",
+            "the recording {} is missing, so allocation stacks are unknown: name it with --recording",
             position.path
         )),
     };
@@ -46,7 +46,7 @@ pub(super) fn join(
         Err(sentence) if position.objects => {
             eprintln!("heaptide: {}: {sentence}", path.display());
         }
-        // Of a recording without Python's objects nothing was promised.
+        // A recording without Python's allocators has no stacks of objects, so nothing is missing.
         Err(_) => {}
     }
     Ok(())

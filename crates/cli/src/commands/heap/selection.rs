@@ -1,4 +1,4 @@
-//! Which objects a question is about: those of a kind, one by its address, garbage, or all.
+//! The objects that a command uses: those of a kind, at addresses, unreachable ones, or all.
 
 use clap::{Arg, ArgAction, ArgMatches};
 use heaptide_analysis::heap::{By, Heap, ObjectSet, Partition};
@@ -11,25 +11,23 @@ pub(super) fn arguments() -> [Arg; 3] {
             .short('k')
             .long("kind")
             .value_name("KIND")
-            .help(
-                "objects of this kind, named as tables name it: str, job.Order, \"dict of module\"",
-            ),
+            .help("objects of this kind, as named in tables: str, job.Order, \"dict of module\""),
         Arg::new("address")
             .short('a')
             .long("address")
             .value_name("ADDRESS")
             .action(ArgAction::Append)
             .conflicts_with("kind")
-            .help("the object at this address, as id() and tables say it; can be repeated"),
+            .help("object at this address, as in id() and tables; repeatable"),
         Arg::new("unreachable")
             .long("unreachable")
             .action(ArgAction::SetTrue)
             .conflicts_with_all(["kind", "address"])
-            .help("garbage that waits for the collector: objects that no root reaches"),
+            .help("unreachable objects, which the garbage collector will free"),
     ]
 }
 
-/// The objects that were chosen; all if none were.
+/// Returns the selected objects, or all.
 pub(super) fn objects(heap: &Heap, matches: &ArgMatches) -> Result<ObjectSet, Failure> {
     if let Some(kind) = matches.get_one::<String>("kind") {
         return of_kind(heap, kind);
@@ -48,11 +46,11 @@ pub(super) fn is_given(matches: &ArgMatches) -> bool {
 }
 
 fn of_kind(heap: &Heap, kind: &str) -> Result<ObjectSet, Failure> {
-    let found = heap.of_kind(kind);
-    if !found.is_empty() {
-        return Ok(found);
+    let objects = heap.of_kind(kind);
+    if !objects.is_empty() {
+        return Ok(objects);
     }
-    // A name without its module, or in other letters.
+    // Suggest kinds whose name contains the given one.
     let rows = Partition::of(heap, &heap.all(), By::Kind).rows;
     let wanted = kind.to_lowercase();
     let near: Vec<&str> = rows
@@ -62,10 +60,10 @@ fn of_kind(heap: &Heap, kind: &str) -> Result<ObjectSet, Failure> {
         .take(3)
         .collect();
     Err(Failure::no_match(if near.is_empty() {
-        format!("no object is of the kind {kind}: `heaptide heap show` lists the kinds there are")
+        format!("no object is of the kind {kind}: `heaptide heap show` lists the kinds")
     } else {
         format!(
-            "no object is of the kind {kind}: there is {}",
+            "no object is of the kind {kind}: did you mean {}?",
             near.join(", ")
         )
     }))
@@ -78,7 +76,7 @@ fn at(heap: &Heap, text: &str) -> Result<u32, Failure> {
     };
     let address = address.map_err(|_| {
         Failure::Usage(format!(
-            "{text} is no address: write it as hex(id(object)) or id(object) does"
+            "{text} is not an address: use the form of hex(id(object)) or id(object)"
         ))
     })?;
     heap.snapshot.objects.find(address).ok_or_else(|| {

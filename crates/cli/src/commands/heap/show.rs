@@ -1,4 +1,4 @@
-//! `heaptide heap show`: objects in rows of what they have in common.
+//! `heaptide heap show`: objects grouped by kind, size, module or referrers.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command};
@@ -12,11 +12,11 @@ use crate::output::{self, Output};
 
 pub(super) fn arguments() -> Command {
     Command::new("show")
-        .about("Show objects by kind, size, module, who refers to them, or through what")
+        .about("Show objects by kind, size, module or referrers")
         .long_about(
-            "Show objects by kind, size, module, who refers to them, or through what.\n\n\
-             Tables are laid out as heapy's. A dict that is the __dict__ of something is \"dict of\" that something's type. \
-             Sizes are those of sys.getsizeof with the collector's header, and of buffers beside the object where they are known.",
+            "Show objects by kind, size, module or referrers.\n\n\
+             The tables have heapy's layout. The __dict__ of an object has the kind \"dict of\" its type. Sizes are those of \
+             sys.getsizeof, plus the header of the garbage collector, plus known external buffers.",
         )
         .after_help(
             "Examples:\n  \
@@ -39,7 +39,7 @@ pub(super) fn by_argument() -> Arg {
         .value_name("WHAT")
         .value_parser(PossibleValuesParser::new(By::ALL.map(|(name, _)| name)))
         .default_value("kind")
-        .help("what objects of a row have in common")
+        .help("grouping of rows")
 }
 
 pub(super) fn by(matches: &ArgMatches) -> By {
@@ -54,7 +54,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let by = by(matches);
     if by == By::Producer && heap.stacks().is_none() {
         return Err(Failure::failed(
-            "this snapshot does not say where objects were allocated: take it while the program is recorded with --objects",
+            "this snapshot has no allocation stacks: take it while the program is recorded with --objects",
         ));
     }
     let objects = selection::objects(&heap, matches)?;

@@ -1,4 +1,4 @@
-//! `heaptide heap suspects`: what looks like a leak, who holds it, and what to do.
+//! `heaptide heap suspects`: leak suspects, what keeps them alive, and what to do.
 
 use std::path::PathBuf;
 
@@ -21,12 +21,12 @@ pub(super) fn arguments() -> Command {
             .help(help)
     };
     Command::new("suspects")
-        .about("Name what looks like a leak: where things accumulate, who holds them, where they were made")
+        .about("Report leak suspects and what keeps them alive")
         .long_about(
-            "Name what looks like a leak: where things accumulate, who holds them, where they were made.\n\n\
-             One snapshot shows where most of the data is. With --baseline only objects count that are new since then, \
-             and with --load as well only those that were there under load already: what is left is what leaked. If the program \
-             was recorded meanwhile (heaptide run --objects), the lines that allocated are named, too.",
+            "Report leak suspects and what keeps them alive.\n\n\
+             One snapshot shows where most of the data is. With --baseline, only objects that are new since then count; with \
+             --load, only those of them that already existed under load, which are the leaked ones. If the program was recorded \
+             (heaptide run --objects), the report names the allocating lines.",
         )
         .after_help(
             "Examples:\n  \
@@ -34,8 +34,8 @@ pub(super) fn arguments() -> Command {
              heaptide heap suspects --baseline before.heap after.heap\n  \
              heaptide heap suspects --baseline idle.heap --load busy.heap idle-again.heap",
         )
-        .arg(earlier("baseline", "a snapshot of the same process from before"))
-        .arg(earlier("load", "one from between the two").requires("baseline"))
+        .arg(earlier("baseline", "earlier snapshot of the same process"))
+        .arg(earlier("load", "snapshot under load, between the two").requires("baseline"))
         .arg(
             Arg::new("n_rows")
                 .short('n')
@@ -43,7 +43,7 @@ pub(super) fn arguments() -> Command {
                 .value_name("N")
                 .value_parser(value_parser!(u32).range(1..))
                 .default_value("5")
-                .help("how many to name"),
+                .help("number of suspects"),
         )
         .arg(json_argument())
         .args(output::arguments())
@@ -51,7 +51,7 @@ pub(super) fn arguments() -> Command {
         .arg(file_argument())
 }
 
-/// The snapshot, and what of it is new if earlier ones were named.
+/// Opens the snapshot. Also returns the new objects, if earlier snapshots are named.
 pub(super) fn open_with_new(matches: &ArgMatches) -> Result<(Heap, Option<ObjectSet>), Failure> {
     let heap = open(matches)?;
     let earlier = |name: &str| -> Result<Option<Heap>, Failure> {
@@ -60,7 +60,7 @@ pub(super) fn open_with_new(matches: &ArgMatches) -> Result<(Heap, Option<Object
         if let Some(other) = &other {
             if !diff::is_same_process(other, &heap) {
                 return Err(Failure::failed(format!(
-                    "the snapshot of --{name} is of another process, so objects cannot be told apart: take all of them from one"
+                    "the snapshot of --{name} is of another process, so its objects cannot be matched: take all snapshots of one process"
                 )));
             }
         }
@@ -78,13 +78,13 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Output::check(matches)?;
     let (heap, new) = open_with_new(matches)?;
     let n_suspects = matches.get_one::<u32>("n_rows").map_or(5, |&n| n as usize);
-    let found = suspects(&heap, new.as_ref(), n_suspects);
+    let suspects = suspects(&heap, new.as_ref(), n_suspects);
     let mut output = Output::open(matches)?;
     output.write(|out| {
         if matches.get_flag("json") {
-            json::write(out, &json::heap::suspects(&heap, &found))
+            json::write(out, &json::heap::suspects(&heap, &suspects))
         } else {
-            text::suspects(out, &heap, &found)
+            text::suspects(out, &heap, &suspects)
         }
     })?;
     output.finish()

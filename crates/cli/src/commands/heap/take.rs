@@ -1,5 +1,4 @@
-//! `heaptide heap take`: the snapshot that the other questions are asked of, from a job that runs or from a program that
-//! is run for it.
+//! `heaptide heap take`: takes a heap snapshot of a running process, or of a program when it ends.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -20,24 +19,23 @@ use crate::running_processes;
 
 pub(super) fn arguments() -> Command {
     Command::new("take")
-        .about("Write down every Python object of a running job, or of a program at its end")
+        .about("Take a heap snapshot of a process or program")
         .long_about(
-            "Write down every Python object of a running job, or of a program at its end.\n\n\
-             Any Python process of this machine is named by --pid: one with control (HEAPTIDE_CONTROL, heaptide serve, heaptide.asgi \
-             or heaptide.wsgi) is asked, into another one we go as heaptide attach does, and leave it as it was. A job elsewhere is named \
-             by --url. It stands still while it is looked at, with --fork only while it is copied; how long is said afterwards. Looking \
-             makes no object in it. A program that is named is run to its end, and its heap taken before it is torn down. Any program \
-             can take one of itself: heaptide.heap_snapshot().",
+            "Take a heap snapshot of a process or program.\n\n\
+             --pid names any Python process of this machine. Heaptide uses its control API if it has one (HEAPTIDE_CONTROL, \
+             heaptide serve, heaptide.asgi or heaptide.wsgi), and otherwise attaches to it as heaptide attach does. --url names a \
+             program on another machine. The process is paused during the walk, with --fork only during the fork; the length of \
+             the pause is printed. The walk creates no object in it. A script is run to its end, and the snapshot is taken before \
+             the interpreter is finalized. A program can take its own snapshot with heaptide.heap_snapshot().",
         )
         .after_help(
             "Examples:\n  \
              heaptide heap take --pid 4711 -o before.heap\n  \
              heaptide heap take --url http://job.example/pub/job/leak/1 --fork\n  \
              heaptide heap take -o job.heap job.py --size 3\n\n\
-             Exit codes: 0 done; 1 if the job refused or no job was found; 2 if the arguments were not understood; of a \
-             program, its own.",
+             Exit codes: 0 success; 1 refused, or no process found; 2 invalid arguments; with a script, its exit code.",
         )
-        .args(job_arguments())
+        .args(process_arguments())
         .arg(
             Arg::new("program")
                 .value_name("SCRIPT")
@@ -46,32 +44,32 @@ pub(super) fn arguments() -> Command {
                 .allow_hyphen_values(true)
                 .conflicts_with_all(["pid", "url", "fork"])
                 .value_parser(value_parser!(OsString))
-                .help("a program to run, and its arguments"),
+                .help("script to run, and its arguments"),
         )
 }
 
-/// Of which job, into which file, and how.
-pub(super) fn job_arguments() -> Vec<Arg> {
+/// The arguments for the process, the file and the walk.
+pub(super) fn process_arguments() -> Vec<Arg> {
     let output = output::arguments().map(|argument| match argument.get_id().as_str() {
-        "output" => argument.help(
-            "the snapshot's file; its ending is usually .heap [default: a name with the process in it]",
-        ),
+        "output" => {
+            argument.help("snapshot file, usually .heap [default: named after the process]")
+        }
         _ => argument,
     });
     let how = [
         Arg::new("values")
             .long("values")
             .action(ArgAction::SetTrue)
-            .help("keep short texts of strings and whole numbers, too: the program's data, so mind who gets the file"),
+            .help("also store short strings and integers, which may contain private data"),
         Arg::new("redact")
             .long("redact")
             .value_name("PATTERN")
             .action(ArgAction::Append)
-            .help("hide values and keys of dicts that match, and values under such names; * and ? as in a shell; repeatable"),
+            .help("hide matching values and dict keys, and values under such names; * and ? match as in a shell; repeatable"),
         Arg::new("fork")
             .long("fork")
             .action(ArgAction::SetTrue)
-            .help("walk in a forked copy of the job, so that it does not stand still"),
+            .help("walk a forked copy, which shortens the pause"),
     ];
     control_client::arguments()
         .into_iter()
@@ -86,11 +84,11 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Output::check(matches)?;
         return run_program(matches, &program);
     }
-    of_job(matches).map(|_| ())
+    of_process(matches).map(|_| ())
 }
 
-/// Takes the snapshot of a job that runs, and returns where it is.
-pub(super) fn of_job(matches: &ArgMatches) -> Result<PathBuf, Failure> {
+/// Takes a snapshot of a running process. Returns the path of the file.
+pub(super) fn of_process(matches: &ArgMatches) -> Result<PathBuf, Failure> {
     Output::check(matches)?;
     if let Some(&pid) = matches.get_one::<u32>("pid") {
         let programs = running_processes::list();
@@ -127,14 +125,14 @@ fn patterns(matches: &ArgMatches) -> impl Iterator<Item = &String> {
     matches.get_many::<String>("redact").into_iter().flatten()
 }
 
-/// Of a process that does not expect us.
+/// Takes a snapshot of a process without the control API, by attaching.
 fn by_attaching(matches: &ArgMatches, pid: u32) -> Result<PathBuf, Failure> {
     if matches
         .get_one::<PathBuf>("output")
         .is_some_and(|path| path.as_os_str() == "-")
     {
         return Err(Failure::Usage(format!(
-            "process {pid} has no control, so its snapshot cannot go to standard output: name a file with -o"
+            "process {pid} has no control API, so its snapshot cannot go to standard output: name a file with -o"
         )));
     }
     let target = Target::find(pid).map_err(Failure::failed)?;
@@ -153,7 +151,7 @@ fn by_attaching(matches: &ArgMatches, pid: u32) -> Result<PathBuf, Failure> {
     };
     let visited = visit::take_heap(&target, &wish).map_err(|refusal| {
         if made {
-            // Nothing was written into it.
+            // The file is still empty.
             let _ = std::fs::remove_file(&home);
         }
         Failure::failed(refusal)
@@ -162,14 +160,14 @@ fn by_attaching(matches: &ArgMatches, pid: u32) -> Result<PathBuf, Failure> {
         detach::fetch(pid, &visited.capture, &home)?;
     }
     eprintln!(
-        "heaptide: the objects of process {pid} are in {}",
+        "heaptide: wrote the heap snapshot of process {pid} to {}",
         home.display()
     );
     report_pause(&visited.note);
     Ok(home)
 }
 
-/// Becomes the interpreter that runs the program.
+/// Replaces this process by the interpreter that runs the program.
 fn run_program(matches: &ArgMatches, program: &[&OsString]) -> Result<(), Failure> {
     let texts: Option<Vec<&str>> = program.iter().map(|word| word.to_str()).collect();
     let output = matches
@@ -177,15 +175,15 @@ fn run_program(matches: &ArgMatches, program: &[&OsString]) -> Result<(), Failur
         .map(|path| path.to_str());
     let (Some(texts), None | Some(Some(_))) = (texts, output) else {
         return Err(Failure::Usage(
-            "a word of the command is not text: name files in UTF-8".into(),
+            "an argument is not valid UTF-8: rename the file".into(),
         ));
     };
-    // Before the program runs: afterwards its heap would be lost.
+    // Checked before the program runs, because afterwards its heap would be lost.
     let folder = output.flatten().map(Path::new).and_then(Path::parent);
     if let Some(folder) = folder {
         if !folder.as_os_str().is_empty() && !folder.is_dir() {
             return Err(Failure::failed(format!(
-                "there is no folder {}: make it, or write elsewhere with -o",
+                "there is no folder {}: create it, or choose another with -o",
                 folder.display()
             )));
         }
@@ -204,7 +202,7 @@ fn run_program(matches: &ArgMatches, program: &[&OsString]) -> Result<(), Failur
         .args(["-m", "heaptide.commands.heap_take", &plan.to_string()])
         .exec();
     Err(Failure::failed(format!(
-        "{} cannot be started ({error}): run heaptide with the Python that has it installed",
+        "cannot start {} ({error}): run heaptide with the Python that it is installed in",
         interpreter.to_string_lossy()
     )))
 }

@@ -1,4 +1,4 @@
-//! `heaptide heap types`: every kind with its own bytes and with what it keeps alive.
+//! `heaptide heap types`: kinds of objects with own and retained size.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command};
@@ -13,12 +13,12 @@ use crate::output::{self, Output};
 
 pub(super) fn arguments() -> Command {
     Command::new("types")
-        .about("Show every kind of object with its own bytes and with what it keeps alive")
+        .about("Show kinds of objects with own and retained size")
         .long_about(
-            "Show every kind of object with its own bytes and with what it keeps alive.\n\n\
-             Retained is what no root would reach any more if all objects of the kind went, those included. What several kinds \
-             keep alive together belongs to none of them. If the program was recorded with --objects meanwhile, the line that \
-             allocated most of a kind stands behind it.",
+            "Show kinds of objects with own and retained size.\n\n\
+             The retained size of a kind is the memory that would be freed with all objects of the kind. Memory that several \
+             kinds keep alive together belongs to none of them. If the program was recorded with --objects, each row ends with \
+             the line that allocated most of the kind.",
         )
         .arg(
             Arg::new("sort")
@@ -26,7 +26,7 @@ pub(super) fn arguments() -> Command {
                 .value_name("BY")
                 .value_parser(PossibleValuesParser::new(Order::ALL.map(|(name, _)| name)))
                 .default_value("retained")
-                .help("which rows come first"),
+                .help("sort order of rows"),
         )
         .arg(
             Arg::new("by")
@@ -34,7 +34,7 @@ pub(super) fn arguments() -> Command {
                 .value_name("WHAT")
                 .value_parser(["kind", "type", "module"])
                 .default_value("kind")
-                .help("what objects of a row have in common"),
+                .help("grouping of rows"),
         )
         .arg(rows_argument("20"))
         .arg(json_argument())

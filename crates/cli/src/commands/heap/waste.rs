@@ -1,4 +1,4 @@
-//! `heaptide heap waste`: memory that buys nothing.
+//! `heaptide heap waste`: wasted memory.
 
 use clap::{ArgMatches, Command};
 use heaptide_analysis::heap::waste::waste;
@@ -11,11 +11,11 @@ use crate::output::{self, Output};
 
 pub(super) fn arguments() -> Command {
     Command::new("waste")
-        .about("Show memory that buys nothing: equal texts, unused room, empty containers, dicts of instances")
+        .about("Show wasted memory: equal strings, unused capacity, empty containers")
         .long_about(
-            "Show memory that buys nothing: equal texts, unused room, empty containers, dicts of instances.\n\n\
-             Sizes of lists, dicts and sets are compared with what the interpreter needs for what is in them. Equal texts are found \
-             only in snapshots that were taken with --values, as far as their values go.",
+            "Show wasted memory: equal strings, unused capacity, empty containers, dicts of instances.\n\n\
+             The sizes of lists, dicts and sets are compared with the minimum for their contents. Equal strings are only found \
+             in snapshots taken with --values, among the stored values.",
         )
         .arg(rows_argument("20"))
         .arg(json_argument())
