@@ -1,11 +1,11 @@
-//! A jemalloc inside a library, asked to call us for each of its blocks.
+//! A jemalloc inside a library that calls Heaptide for each of its blocks.
 //!
-//! jemalloc has a switch for that, `experimental.hooks.install`, reached by its function `mallctl`, which the library's
-//! table of symbols names even where nothing is exported. The switch is no promise of jemalloc's, so it is tried first: a
-//! block is made and released, and only if the calls come as expected are they used. What is called by number differs
-//! between releases by one, which the trial tells, too.
+//! jemalloc's function `mallctl` can install such calls (`experimental.hooks.install`). The library's symbol table names that
+//! function even if it is not exported. The feature is experimental, so a trial comes first: it allocates and frees one
+//! block, and the calls are used only if they come as expected. jemalloc passes the number of the function that was called.
+//! The numbers of some functions differ by one between releases, and the trial also finds out which apply.
 //!
-//! Allocations are told after they happened and releases before they do, as `record` wants them.
+//! jemalloc reports allocations after they happened and releases before, as [`crate::record`] requires.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr::null_mut;
@@ -24,7 +24,7 @@ type OnAlloc = unsafe extern "C" fn(*mut c_void, c_int, usize, usize, *const usi
 type OnRelease = unsafe extern "C" fn(*mut c_void, c_int, usize, *const usize);
 type OnResize = unsafe extern "C" fn(*mut c_void, c_int, usize, usize, usize, usize, *const usize);
 
-/// What jemalloc is told to call.
+/// The functions that jemalloc calls.
 #[repr(C)]
 struct Calls {
     alloc: OnAlloc,
@@ -35,16 +35,16 @@ struct Calls {
 
 const INSTALL: &CStr = c"experimental.hooks.install";
 const REMOVE: &CStr = c"experimental.hooks.remove";
-/// A size that nobody else asks for.
+/// A size that no other thread is likely to allocate.
 const TRIAL_BYTES: usize = 4099;
-/// `mallocx` by number, in releases before 5.3.1.
+/// The number of `mallocx` in releases before 5.3.1.
 const MALLOCX: c_int = 6;
 
-/// What the trial saw: which number, and how often.
+/// The calls during the trial: the number of the function, and how many calls there were.
 static TRIAL_NUMBER: AtomicI32 = AtomicI32::new(-1);
 static TRIAL_CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// Where the functions are that are needed.
+/// The addresses of jemalloc's functions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Functions {
     mallctl: usize,
@@ -53,7 +53,7 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Looks for them in the file of a library that is loaded at `base`.
+    /// Finds them in the file of a library that is loaded at `base`.
     pub fn find(file: &ElfFile, base: usize) -> Option<Functions> {
         for mallctl in file.functions_ending(b"mallctl") {
             let prefix = mallctl.name.strip_suffix(b"mallctl").unwrap_or_default();
@@ -74,19 +74,19 @@ impl Functions {
     }
 }
 
-/// The function's address, if what is there is what the file has: it may have been replaced since.
+/// The function's address, if memory and file have the same code there: the file may have been replaced since.
 fn loaded(base: usize, function: &Function) -> Option<usize> {
     let address = base.checked_add(function.address)?;
-    // SAFETY: the library is loaded at `base`, and its file has a function there, whose code is readable.
+    // SAFETY: the library is loaded at `base`, and its file has a function at this offset, so the code is mapped readable.
     let code = unsafe { (address as *const [u8; 16]).read_unaligned() };
     (code == function.code).then_some(address)
 }
 
-/// A jemalloc that calls us.
+/// A jemalloc that calls Heaptide.
 pub struct Jemalloc {
     functions: Functions,
     calls: usize,
-    /// The linker's, so that the library stays.
+    /// The linker's handle, which keeps the library loaded.
     library: usize,
 }
 
@@ -95,7 +95,7 @@ impl Jemalloc {
         self.functions
     }
 
-    /// Has the jemalloc of a library that is loaded at `base` call us. `None` if it does not do what is expected.
+    /// Makes the jemalloc of a library that is loaded at `base` call Heaptide. `None` if the trial fails.
     pub fn hook(
         path: &[u8],
         base: usize,
@@ -126,18 +126,18 @@ impl Jemalloc {
         }
     }
 
-    /// It calls us no longer, but for calls that are under way.
+    /// Removes the calls. Calls that other threads are making at this moment still finish.
     pub fn unhook(self) {
         self.remove(self.calls);
         self.unpin();
     }
 
     fn unpin(&self) {
-        // SAFETY: the handle comes from `dlopen` and is given back once.
+        // SAFETY: the handle comes from `dlopen` and is closed once.
         unsafe { libc::dlclose(self.library as *mut c_void) };
     }
 
-    /// Makes and releases a block, and sees what is called for it.
+    /// Allocates and frees a block. Returns the difference of the functions' numbers to older releases if the calls were right.
     fn try_out(&self) -> Option<usize> {
         TRIAL_NUMBER.store(-1, Ordering::Release);
         TRIAL_CALLS.store(0, Ordering::Release);
@@ -147,7 +147,8 @@ impl Jemalloc {
             resize: trial_resize,
             extra: null_mut(),
         })?;
-        // SAFETY: these are jemalloc's functions of these types, in a library that is pinned.
+        // SAFETY: `Functions::find` found jemalloc's functions of these names, whose types these are, and the library is
+        // pinned.
         unsafe {
             let mallocx = std::mem::transmute::<usize, Mallocx>(self.functions.mallocx);
             let sdallocx = std::mem::transmute::<usize, Sdallocx>(self.functions.sdallocx);
@@ -165,7 +166,7 @@ impl Jemalloc {
     fn install(&self, mut calls: Calls) -> Option<usize> {
         let mut handle = 0usize;
         let mut len = size_of::<usize>();
-        // SAFETY: jemalloc's function, which checks both lengths and copies what it is given.
+        // SAFETY: this is jemalloc's `mallctl` in a pinned library. It checks both lengths and copies the struct.
         let result = unsafe {
             std::mem::transmute::<usize, Mallctl>(self.functions.mallctl)(
                 INSTALL.as_ptr(),
@@ -179,7 +180,7 @@ impl Jemalloc {
     }
 
     fn remove(&self, mut handle: usize) {
-        // SAFETY: as in `install`; the handle is one that it gave out.
+        // SAFETY: this is jemalloc's `mallctl` in a pinned library, and `install` got this handle from it.
         unsafe {
             std::mem::transmute::<usize, Mallctl>(self.functions.mallctl)(
                 REMOVE.as_ptr(),
@@ -199,27 +200,28 @@ fn pin(path: &[u8], base: usize) -> Option<usize> {
         true => std::ptr::null(),
         false => path.as_ptr(),
     };
-    // SAFETY: the name is null or a C string; a library that is loaded already is not loaded again.
+    // SAFETY: the name is null or a C string, and RTLD_NOLOAD loads nothing.
     let handle = unsafe { libc::dlopen(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if handle.is_null() {
         return None;
     }
     let mut map: *const usize = std::ptr::null();
-    // SAFETY: the handle is valid, and the answer a pointer, to a struct that begins with the base.
+    // SAFETY: `dlopen` returned the handle. The linker writes a pointer to its entry, which begins with the base address and
+    // lives as long as the handle is open.
     let is_it = unsafe {
         libc::dlinfo(handle, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) == 0
             && !map.is_null()
             && *map == base
     };
     if !is_it {
-        // SAFETY: given back once.
+        // SAFETY: the handle comes from `dlopen` and is closed once.
         unsafe { libc::dlclose(handle) };
         return None;
     }
     Some(handle as usize)
 }
 
-/// `shift`: by how much the numbers behind the first ones are greater than in older releases.
+/// The calls for a mode. `shift` is how much greater the numbers from `MALLOCX` on are than in older releases.
 fn recording<const MODE: u8>(shift: usize) -> Calls {
     Calls {
         alloc: on_alloc::<MODE>,
@@ -238,7 +240,7 @@ unsafe extern "C" fn on_alloc<const MODE: u8>(
     _: usize,
     arguments: *const usize,
 ) {
-    // SAFETY: as the contract of these calls says.
+    // SAFETY: jemalloc passes at least three arguments, as the contract above says.
     let argument = |n: usize| unsafe { arguments.add(n).read() };
     let number = match number {
         MALLOCX.. => number - shift as c_int,
@@ -258,7 +260,7 @@ unsafe extern "C" fn on_alloc<const MODE: u8>(
 }
 
 /// # Safety
-/// As [`on_alloc`]; the block is not released yet. None of the pointers is followed.
+/// As for [`on_alloc`]; the block is not released yet. None of the pointers is read.
 unsafe extern "C" fn on_release<const MODE: u8>(
     _: *mut c_void,
     _: c_int,
@@ -271,8 +273,8 @@ unsafe extern "C" fn on_release<const MODE: u8>(
 }
 
 /// # Safety
-/// As [`on_alloc`]; the block is the caller's before and after, so nobody else is given its address meanwhile. None of the
-/// pointers is followed.
+/// As for [`on_alloc`]. The block belongs to the caller before and after, so no other thread gets its address meanwhile. None
+/// of the pointers is read.
 unsafe extern "C" fn on_resize<const MODE: u8>(
     _: *mut c_void,
     _: c_int,
@@ -287,7 +289,7 @@ unsafe extern "C" fn on_resize<const MODE: u8>(
 }
 
 /// # Safety
-/// As [`on_alloc`], of any thread that allocates during the trial: one argument or more.
+/// As for [`on_alloc`], on any thread that allocates during the trial: at least one argument.
 unsafe extern "C" fn trial_alloc(
     _: *mut c_void,
     number: c_int,
@@ -295,7 +297,7 @@ unsafe extern "C" fn trial_alloc(
     _: usize,
     arguments: *const usize,
 ) {
-    // SAFETY: as for `on_alloc`.
+    // SAFETY: jemalloc passes at least one argument, as the contract above says.
     if block != 0 && unsafe { arguments.read() } == TRIAL_BYTES {
         TRIAL_NUMBER.store(number, Ordering::Release);
         TRIAL_CALLS.fetch_add(1, Ordering::AcqRel);
@@ -303,14 +305,14 @@ unsafe extern "C" fn trial_alloc(
 }
 
 /// # Safety
-/// As [`on_alloc`], of any thread that releases during the trial: room for two arguments or more, whatever they are.
+/// As for [`on_alloc`], on any thread that frees during the trial: memory for at least two arguments.
 unsafe extern "C" fn trial_release(
     _: *mut c_void,
     _: c_int,
     block: usize,
     arguments: *const usize,
 ) {
-    // SAFETY: as for `on_alloc`; the arguments are those of `sdallocx`.
+    // SAFETY: jemalloc passes memory for at least two arguments, as the contract above says.
     if block != 0 && unsafe { (arguments.read(), arguments.add(1).read()) } == (block, TRIAL_BYTES)
     {
         TRIAL_CALLS.fetch_add(1, Ordering::AcqRel);
@@ -318,7 +320,7 @@ unsafe extern "C" fn trial_release(
 }
 
 /// # Safety
-/// Nothing is asked of the caller: it does nothing.
+/// There are no conditions: it does nothing.
 unsafe extern "C" fn trial_resize(
     _: *mut c_void,
     _: c_int,

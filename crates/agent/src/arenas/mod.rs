@@ -1,15 +1,15 @@
-//! Libraries that bring an allocator of their own, linked into them: jemalloc, mimalloc and the like.
+//! Libraries with a bundled allocator, such as jemalloc or mimalloc, linked into them.
 //!
-//! Such a library calls its allocator directly, so no import slot leads to us. What can be seen is the memory that the
-//! allocator takes from the kernel: the library's own slots of `mmap` get a hook that knows whose slot it is, and what
-//! it maps is recorded below a frame of its own, *opaque arena of <library>*.
+//! Such a library calls its allocator directly, so no import slot leads to a hook. Visible is only the memory that the
+//! allocator takes from the kernel. So the library's own slots of `mmap` get a hook that knows the library, and its mappings
+//! are recorded below a frame *opaque arena of <library>*.
 //!
-//! A jemalloc can be asked to call us for every block (see [`jemalloc`]). Then its blocks are recorded, and what it maps
-//! is not, as for the C library's own allocator: the same memory would be counted twice. The same holds for a library
-//! that is the program's `malloc`.
+//! jemalloc can call Heaptide for every block (see [`jemalloc`]). Then its blocks are recorded and its mappings are not,
+//! because the same memory would be counted twice. The mappings of a library that is the program's `malloc` are not recorded
+//! for the same reason.
 //!
-//! Whether a library has an allocator is looked up in its file, once, if it imports what allocators need. Calls to
-//! `malloc` cost nothing more for all this.
+//! A library that imports the functions allocators need has its file searched once for a bundled allocator. Calls to `malloc`
+//! do not become slower.
 //!
 //! Runs on: the thread that starts, stops or calls `dlsym`; the keeper. Allocates: past the hooks. Locks: `ARENAS`, never
 //! while the linker or an allocator is called. During fork: `ARENAS` is held.
@@ -29,30 +29,30 @@ use crate::{libraries, session};
 use elf_file::ElfFile;
 use jemalloc::Jemalloc;
 
-/// So many libraries can have a hook of their own at a time; a further one's maps stay without a name.
+/// This many libraries can have their own hooks at a time. The mappings of further ones have no arena frame.
 pub const N_LIBRARIES: usize = 8;
-/// Smaller maps of such a library are not its allocator's: stacks for signal handlers, for example.
+/// Smaller mappings of such a library do not come from its allocator, but are for example stacks of signal handlers.
 const LEAST_BYTES: usize = 64 * 1024;
-/// What each of these allocators says of itself in its messages.
+/// The names of these allocators in their messages.
 const SIGNS: [&str; 3] = ["mimalloc: ", "tcmalloc: ", "rpmalloc: "];
 const JEMALLOC_SIGN: &str = "<jemalloc>";
 
-/// By hook: the number that frames name the arena by; 0 if what is mapped is not recorded.
+/// The number of the arena frame, by library; 0 if the library's mappings are not recorded.
 static CODES: [AtomicU32; N_LIBRARIES] = [const { AtomicU32::new(0) }; N_LIBRARIES];
 pub static ARENAS: ForkMutex<Arenas> = ForkMutex::new(Arenas {
     hooks: Vec::new(),
     known: Vec::new(),
     hooked: Vec::new(),
 });
-/// Somebody is looking at libraries.
+/// A thread is inspecting libraries.
 static INSPECTING: AtomicBool = AtomicBool::new(false);
 
 pub struct Arenas {
-    /// Libraries with a hook of their own, by their program headers; the place is the hook's number.
+    /// Libraries with their own hooks, by the address of their program headers. The index is the library's number.
     hooks: Vec<usize>,
-    /// What was found in files before.
+    /// Files that were searched before.
     known: Vec<(Candidate, Contents)>,
-    /// Allocators that call us.
+    /// Allocators that call Heaptide.
     hooked: Vec<Jemalloc>,
 }
 
@@ -66,22 +66,25 @@ pub struct Candidate {
     pub path: Vec<u8>,
 }
 
+/// What the file of a library contains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Contents {
     Nothing,
     Allocator,
-    /// Where its functions are.
+    /// A jemalloc with these functions.
     Jemalloc(jemalloc::Functions),
 }
 
-/// How a map that a library made is to be recorded.
+/// How a mapping of a library is recorded.
 pub enum Treatment {
     Plain,
+    /// Below this arena frame.
     Below(Frame),
+    /// Not recorded.
     Not,
 }
 
-/// What to do with a map made through the hook with this number.
+/// How to record a mapping of the library with this number.
 pub fn treatment(number: usize, length: usize, flags: i32) -> Treatment {
     let is_own = libc::MAP_ANONYMOUS | libc::MAP_PRIVATE;
     if flags & is_own != is_own || length < LEAST_BYTES {
@@ -96,7 +99,7 @@ pub fn treatment(number: usize, length: usize, flags: i32) -> Treatment {
     }
 }
 
-/// The libraries that have hooks of their own, by their program headers, each with its number.
+/// The libraries that have their own hooks: the address of their program headers, and their number.
 pub fn hooks() -> Vec<(usize, usize)> {
     let arenas = ARENAS.lock();
     let numbered = arenas.hooks.iter().enumerate();
@@ -105,24 +108,24 @@ pub fn hooks() -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// A session begins, or addresses may mean something else: no library has a hook of its own.
+/// Forgets which libraries have their own hooks, because a session starts or a library was unloaded.
 pub fn forget() {
     ARENAS.lock().hooks.clear();
 }
 
-/// Looks at libraries that were just found. Returns those whose slots of `mmap` are to get hooks of their own.
-/// `is_wanted` tells whether what they are found for goes on: it may end meanwhile, and then nothing of it may stay.
+/// Searches libraries for bundled allocators. Returns those whose slots of `mmap` must get their own hooks. `is_wanted` is
+/// `false` once the installation of hooks has ended, which may happen meanwhile; then no hook may stay.
 pub fn inspect(candidates: Vec<Candidate>, is_wanted: &dyn Fn() -> bool) -> HashSet<usize> {
     let mut chosen = HashSet::new();
     if candidates.is_empty() || INSPECTING.swap(true, Ordering::AcqRel) {
-        // Whoever is looking already may miss these: their maps stay without a name.
+        // The thread that inspects libraries at this moment may miss these; then their mappings have no arena frame.
         return chosen;
     }
     let interpreter = libraries::definition(c"Py_IsInitialized");
     for candidate in candidates {
         let contains = |address: usize| (candidate.start..candidate.end).contains(&address);
         if contains(interpreter) {
-            // Python has a mimalloc, which it uses in builds without a GIL: its blocks have names of their own.
+            // Python bundles a mimalloc, which it uses in builds without a GIL; hooks of Python's allocators record its blocks.
             continue;
         }
         let code = if contains(hooks::real_malloc()) {
@@ -146,7 +149,7 @@ pub fn inspect(candidates: Vec<Candidate>, is_wanted: &dyn Fn() -> bool) -> Hash
     chosen
 }
 
-/// What the file of a library tells, looked up once.
+/// Searches the file of a library, once.
 fn contents_of(candidate: &Candidate) -> Contents {
     let known = {
         let arenas = ARENAS.lock();
@@ -168,7 +171,7 @@ fn read_file(candidate: &Candidate) -> Option<Contents> {
         false => &candidate.path,
     };
     let file = ElfFile::open(path)?;
-    // A library may have several, of which it chooses one: then all that can be told is what they map together.
+    // A library may contain several allocators and choose one at run time. Then only its mappings are known.
     if SIGNS.iter().any(|sign| file.has_constant(sign.as_bytes())) {
         return Some(Contents::Allocator);
     }
@@ -179,7 +182,7 @@ fn read_file(candidate: &Candidate) -> Option<Contents> {
     Some(functions.map_or(Contents::Allocator, Contents::Jemalloc))
 }
 
-/// Has a jemalloc call us for its blocks. `false`: it does not.
+/// Makes a jemalloc call Heaptide for its blocks. Returns `false` if that is not possible.
 fn hook(
     candidate: &Candidate,
     functions: jemalloc::Functions,
@@ -190,7 +193,7 @@ fn hook(
         hooked.any(|jemalloc| jemalloc.functions() == functions)
     };
     if is_hooked(&ARENAS.lock()) {
-        // In a forked child the parent's hooks are still there, and those of another kind may have been.
+        // In a forked child the parent's hooks are still installed, and hooks of another mode may be.
         remove();
     }
     match Jemalloc::hook(
@@ -207,7 +210,7 @@ fn hook(
                     return true;
                 }
             }
-            // Whoever ended it may have been here before us, and found nothing to remove.
+            // The thread that ended the installation may have called `remove` before this hook was listed.
             jemalloc.unhook();
             false
         }
@@ -215,7 +218,7 @@ fn hook(
     }
 }
 
-/// Describes the frame below which the maps of a library stand.
+/// Describes the arena frame of a library in the registry. Returns its number.
 fn name(path: &[u8]) -> u32 {
     let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let file: &[u8] = if file.is_empty() {
@@ -235,7 +238,7 @@ fn name(path: &[u8]) -> u32 {
     id
 }
 
-/// Allocators no longer call us.
+/// Removes the hooks of all allocators that call Heaptide.
 pub fn remove() {
     let hooked = std::mem::take(&mut ARENAS.lock().hooked);
     for jemalloc in hooked {
@@ -243,7 +246,7 @@ pub fn remove() {
     }
 }
 
-/// In a forked child, where whoever was looking does not exist.
+/// Resets the mark in a forked child, where the thread that was inspecting libraries does not exist.
 pub fn after_fork_in_child() {
     INSPECTING.store(false, Ordering::Release);
 }

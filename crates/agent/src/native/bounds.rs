@@ -1,22 +1,22 @@
-//! Where the stack of the calling thread ends, so that a walk never reads beyond it.
+//! The bounds of the calling thread's stack, so that a walk never reads beyond them.
 //!
-//! Asked of the kernel's list of mappings, once per thread: libc's own question for it may allocate and takes a lock that
-//! the calling thread may hold.
+//! They come from the kernel's list of mappings, once per thread. The C library's function for them may allocate, and takes a
+//! lock that the calling thread may hold.
 
 use std::ops::Range;
 
 use crate::host::sys::KeepErrno;
 
-/// The readable memory around a stack pointer, cut where the thread's own control block begins.
+/// The readable memory around a stack pointer, up to the thread's control block.
 pub fn around(stack_pointer: usize) -> Option<Range<usize>> {
     let _errno = KeepErrno::now();
-    let mut found = mapping_of(stack_pointer)?;
-    // libc puts a thread's control block at the outer end of its stack; what lies behind is somebody else's.
+    let mut range = mapping_of(stack_pointer)?;
+    // The C library puts a thread's control block at the outer end of its stack; memory after it is not part of the stack.
     let block = thread_pointer();
-    if block > stack_pointer && found.contains(&block) {
-        found.end = block & !7;
+    if block > stack_pointer && range.contains(&block) {
+        range.end = block & !7;
     }
-    Some(found)
+    Some(range)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -34,7 +34,7 @@ fn thread_pointer() -> usize {
     0
 }
 
-/// Reads `/proc/self/maps` piece by piece, without a heap.
+/// Reads `/proc/self/maps` in pieces, without allocating.
 fn mapping_of(address: usize) -> Option<Range<usize>> {
     // SAFETY: the path is a C string.
     let file = unsafe {
@@ -50,7 +50,7 @@ fn mapping_of(address: usize) -> Option<Range<usize>> {
     let mut buffer = [0u8; 4096];
     let mut found = None;
     while found.is_none() {
-        // SAFETY: the pointer and length are those of a live array.
+        // SAFETY: the pointer and the length describe a live array.
         let got = unsafe { libc::read(file, buffer.as_mut_ptr().cast(), buffer.len()) };
         let Some(bytes) = usize::try_from(got).ok().and_then(|got| buffer.get(..got)) else {
             break;
@@ -61,12 +61,12 @@ fn mapping_of(address: usize) -> Option<Range<usize>> {
         let mut readable = bytes.iter().filter_map(|&byte| scan.take(byte));
         found = readable.find(|range| range.contains(&address));
     }
-    // SAFETY: opened above.
+    // SAFETY: this function opened the descriptor.
     unsafe { libc::close(file) };
     found
 }
 
-/// Lines such as `7ffc1000-7ffc3000 rw-p 00000000 00:00 0`, byte by byte.
+/// Parses lines such as `7ffc1000-7ffc3000 rw-p 00000000 00:00 0` byte by byte.
 #[derive(Default)]
 struct Scan {
     part: Part,
@@ -84,7 +84,7 @@ enum Part {
 }
 
 impl Scan {
-    /// The range of a line, as soon as it is known to be readable.
+    /// Takes one byte. Returns the range of a readable mapping as soon as its permissions are known.
     fn take(&mut self, byte: u8) -> Option<Range<usize>> {
         let digit = (byte as char).to_digit(16).map(|digit| digit as usize);
         match (&self.part, byte) {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_whatever_pieces_they_come_in() {
+    fn readable_mappings_are_parsed_byte_by_byte() {
         let mut scan = Scan::default();
         let text = b"1000-2000 r--p 00000000 08:01 77 /bin/x-y z\n2000-3000 ---p 0 0 0\nffff-1ffff rw-p 0 0 0\n";
         let ranges: Vec<_> = text.iter().filter_map(|&byte| scan.take(byte)).collect();

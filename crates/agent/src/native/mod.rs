@@ -1,14 +1,14 @@
 //! Native stacks: the C, C++ and Rust frames between the Python frames, read when an event is recorded.
 //!
-//! In reading order: [`walk`] follows the stack of the calling thread by call-frame information and stops where it meets
-//! what it saw at the last event; [`rules`] says how to get from one frame to its caller, for one address; [`modules`]
-//! which library that address is in; [`bounds`] where the stack ends; [`mixed`] puts the Python frames where the
-//! interpreter's evaluation of them is and writes what changed.
+//! In reading order: [`walk`] follows the stack of the calling thread by call-frame information, up to a frame of the last
+//! event. [`rules`] gives the step from a frame to its caller for one address, [`modules`] the library of an address, and
+//! [`bounds`] the end of the stack. [`mixed`] inserts the Python frames where the interpreter evaluates them, and writes the
+//! change.
 //!
-//! A session either has native stacks or not. Without them nothing here runs: a thread's `native` pointer is null.
+//! Without `--native` nothing here runs: the `native` pointer of every thread is null.
 //!
-//! Runs on: the thread whose event it is. Allocates: past the hooks, when a library is met for the first time. Locks:
-//! `MODULES` when an address is met for the first time, and never waits long for it. During fork: `MODULES` is held.
+//! Runs on: the thread whose event it is. Allocates: past the hooks, for each new library. Locks: `MODULES` for each new
+//! address, with a bounded wait. During fork: `MODULES` is held.
 
 pub mod bounds;
 pub mod mixed;
@@ -23,10 +23,10 @@ use crate::host::{own_memory, sys};
 /// Whether this build can walk native stacks.
 pub const IS_SUPPORTED: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
 
-/// What a stack really occupies in most threads.
+/// Bytes of a native stack that most threads touch.
 const TOUCHED_BYTES: usize = 96 * 1024;
 
-/// Zeroed memory for a thread's native stack, never given back; null if there is none.
+/// Maps a thread's native stack, which is never unmapped. Returns null if there is no memory.
 pub fn new_stack() -> *mut NativeStack {
     let memory: *mut NativeStack = sys::map_private(size_of::<NativeStack>()).cast();
     if !memory.is_null() {
