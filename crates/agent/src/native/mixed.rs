@@ -1,8 +1,8 @@
 //! The mixed stack: native frames with the interpreter's evaluation frames replaced by the Python frames they run.
 //!
-//! Which native frame evaluates which Python frames is told by addresses, not by names, so that it works for an
-//! interpreter without symbols: each call of the evaluation function keeps something of the interpreter's in its own stack
-//! frame (see [`Evaluations`]). That is its *mark*: the native frame around it is replaced by the Python frames it runs.
+//! Addresses, not names, tie native frames to the Python frames they evaluate, so this works for an interpreter without
+//! symbols. Each call of the evaluation function keeps a struct of the interpreter in its own stack frame (see
+//! [`Evaluations`]). The address of that struct is a *mark*: Python frames replace the native frame that contains it.
 //!
 //! ```text
 //! native, by address      Python, outermost first         mixed
@@ -13,8 +13,8 @@
 //! eval      mark b        b: parse                        parse
 //! list_append                                             list_append
 //! ```
-//! Both stacks are compared with those of the last event; of the mixed one everything is written that lies further in than the
-//! first change in either.
+//! Both stacks are compared with those of the last event. The frames of the mixed stack from the first change in either of
+//! them inwards are written again.
 
 use heaptide_capture::Frame;
 use heaptide_capture::event::MAX_RECORD_BYTES;
@@ -27,22 +27,23 @@ use crate::record::stack::{self, Stack};
 
 pub const MAX_PYTHON_DEPTH: usize = stack::MAX_DEPTH;
 
-/// Writes what changed in the calling thread's mixed stack since the last event. `false`: the chunk is full; begin a new
-/// one and ask again.
+/// Writes the change of the calling thread's mixed stack since the last event. Returns `false` if the chunk is full: the
+/// caller must begin a new one and call again.
 ///
 /// # Safety
 /// Called on the thread that both stacks belong to.
 #[inline(never)]
 pub unsafe fn sync(native: &mut NativeStack, stack: &mut Stack, room: &mut Room) -> bool {
-    // SAFETY: this function is on the stack.
+    // SAFETY: `here` is inlined into this function, which is on the stack.
     let walked = unsafe { native.walk(here()) };
     let (layout, first_changed) = match interpreter::layout() {
         Some(layout) => {
             let thread_state = interpreter::thread_state();
-            // SAFETY: the thread's own state or 0, under a layout that was checked.
+            // SAFETY: `interpreter::thread_state` returns this thread's own state or 0, and `interpreter::layout` only a
+            // layout that was checked against this interpreter.
             let changed = unsafe { stack.refresh(layout, thread_state) };
             if let Some(first) = changed {
-                // SAFETY: as above.
+                // SAFETY: `refresh` has just updated the entries from this thread state.
                 unsafe { mark(native, stack, layout, thread_state, first) };
             }
             (Some(layout), changed)
@@ -77,7 +78,7 @@ unsafe fn mark(
     match layout.evaluations {
         Evaluations::Shims => {
             for i in first..depth {
-                // From 3.15 on the outermost shim of a thread is in its state: no call keeps that one.
+                // From 3.15 on the outermost shim of a thread is in its thread state and not in a stack frame.
                 let is_mark = stack.is_shim(i) && native.is_on_stack(stack.frame(i));
                 native.marks[i] = if is_mark { stack.frame(i) } else { 0 };
             }
@@ -88,7 +89,8 @@ unsafe fn mark(
             current_frame,
         } => {
             native.marks[first..depth].fill(0);
-            // SAFETY: a live thread state has a chain of records, the last of which has no previous one.
+            // SAFETY: a live thread state has a chain of live records, and the last one has 0 as its previous one. The layout
+            // gives the offsets of the fields.
             let word = |address: usize| unsafe { (address as *const usize).read() };
             let mut record = if thread_state == 0 {
                 0
@@ -116,8 +118,7 @@ unsafe fn mark(
     }
 }
 
-/// Pops down to the first change, then writes both stacks from there, interleaved. Both are those of the calling thread at
-/// this moment.
+/// Pops down to the first change, then writes both stacks from there, interleaved. Both must be up to date.
 fn write_change(
     native: &mut NativeStack,
     stack: &mut Stack,
@@ -141,8 +142,8 @@ fn write_change(
         room.pop((native.n_total - keep) as usize);
         native.n_total = keep;
     }
-    // Begin at the native frame whose part reaches to the change; what is written before it stays as it is. If that frame
-    // runs Python functions some of which stay, begin behind these: a deep recursion runs within one native frame.
+    // Begin at the native frame whose part of the mixed stack contains the change; the parts before it stay. If that frame
+    // evaluates Python frames some of which stay, begin after these: a deep recursion runs within one native frame.
     let first = native.entries[..native.depth].partition_point(|entry| entry.n_written < keep);
     let is_amid = native.entries[..native.depth]
         .get(first)
@@ -167,7 +168,7 @@ fn write_change(
     }
     for i in first..native.depth {
         if i > first && writer.next >= writer.depth {
-            // No Python frame is left to be placed: the functions that it called, and nothing else.
+            // All Python frames are written: only native functions that the last one called are left.
             let depth = native.depth;
             writer.called(&mut native.entries[i..depth]);
             break;
@@ -175,7 +176,7 @@ fn write_change(
         let frame = native.entries[i];
         let is_begun = is_amid && i == first;
         if let Some(layout) = layout.filter(|_| !is_begun) {
-            // What the frame before evaluates beyond what it did at the last event.
+            // Python frames that the native frame before evaluates and did not evaluate at the last event.
             writer.rest_of_evaluation(native, stack, layout);
             if i > 0 {
                 native.entries[i - 1].n_written = writer.count;
@@ -238,7 +239,7 @@ fn write_change(
 struct Writer<'a, 'b> {
     /// Frames of the mixed stack so far.
     count: u32,
-    /// So many of them are in the chunk already.
+    /// Frames of them that are in the chunk already.
     keep: u32,
     /// The next Python frame.
     next: usize,
@@ -267,7 +268,7 @@ impl Writer<'_, '_> {
         mark.copied().filter(|&mark| mark != 0)
     }
 
-    /// Native frames that run no Python.
+    /// Writes native frames that evaluate no Python.
     fn called(&mut self, frames: &mut [NativeFrame]) {
         for frame in frames {
             if frame.module != 0 {
@@ -281,6 +282,7 @@ impl Writer<'_, '_> {
         }
     }
 
+    /// Writes the next Python frame.
     #[inline(never)]
     fn python(&mut self, stack: &mut Stack, layout: &Layout) {
         let at = self.next;
@@ -291,7 +293,7 @@ impl Writer<'_, '_> {
         stack.set_written(at, self.count);
     }
 
-    /// The next frame and those behind it that the same call evaluates.
+    /// Writes the next Python frame and those after it that the same native frame evaluates.
     fn evaluation(&mut self, native: &NativeStack, stack: &mut Stack, layout: &Layout) {
         self.python(stack, layout);
         self.rest_of_evaluation(native, stack, layout);

@@ -1,10 +1,10 @@
-//! Which library an address is in, under which number frames name it, and where its call-frame information is.
+//! The library of an address, its number, and its call-frame information.
 //!
-//! A library is described in the registry when the first address in it is met, by path and build id, and again when
-//! it is met elsewhere. It keeps its number however often it is loaded. Numbers are shared with code objects: a frame
-//! names either.
+//! The registry describes a library, by path and build ID, at the first address in it, and again if it is loaded at another
+//! address. A library keeps its number however often it is loaded. Code objects take their numbers from the same sequence,
+//! so a frame can name either.
 //!
-//! What is remembered by address is only good as long as nothing is unloaded; [`generation`] moves when something was.
+//! Facts remembered by address are valid until a library is unloaded, which changes [`generation`].
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -22,31 +22,31 @@ pub static MODULES: ForkMutex<Option<Modules>> = ForkMutex::new(None);
 /// `_dl_find_object`, which glibc has since 2.35; 0 where it is missing.
 static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
 
-/// How long a thread asks for the lock before it does without: whoever forks holds it, and may be this very thread.
+/// How often a thread tries to take the lock before it gives up: a forking thread holds it, and may be this very thread.
 const N_TRIES: usize = 2000;
-/// Segments of a library that are remembered: code, and what describes it.
+/// Segments of a library that are remembered.
 const MAX_SEGMENTS: usize = 8;
 
-/// Counts what may have changed the meaning of addresses.
+/// Counts the events after which an address may belong to another library.
 #[inline(always)]
 pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// A library was unloaded.
+/// Notes that a library may have been unloaded.
 pub fn on_unload() {
     GENERATION.fetch_add(1, Ordering::Release);
 }
 
-/// What is known of the libraries of this session.
+/// The libraries of this session.
 pub struct Modules {
-    /// Those that are loaded, as far as they were met, as of `generation`.
+    /// The loaded libraries that occurred in a stack, valid for `generation`.
     loaded: Vec<Module>,
     generation: u64,
     ids: HashMap<(Vec<u8>, Vec<u8>), u32>,
-    /// The number of code that no library has.
+    /// The number of frames in code of no library.
     nowhere: u32,
-    /// The number of frames that are missing.
+    /// The number of the frame that replaces missing frames.
     cut: u32,
 }
 
@@ -56,26 +56,26 @@ pub struct Module {
     pub id: u32,
     pub start: usize,
     pub end: usize,
-    /// What was added to its file's addresses.
+    /// The difference between its addresses in memory and in its file.
     pub base: usize,
-    /// The sorted index of its call-frame information: beginning and end; 0 if it has none.
+    /// Start and end of the sorted index of its call-frame information; 0 if it has none.
     pub index_at: usize,
     pub index_end: usize,
     segments: [(usize, usize); MAX_SEGMENTS],
 }
 
 impl Module {
-    /// The end of the readable segment that an address lies in.
+    /// The end of the readable segment that contains an address.
     pub fn readable_end(&self, address: usize) -> Option<usize> {
         let mut segments = self.segments.iter();
-        let found = segments.find(|(start, end)| (*start..*end).contains(&address));
-        found.map(|&(_, end)| end)
+        let segment = segments.find(|(start, end)| (*start..*end).contains(&address));
+        segment.map(|&(_, end)| end)
     }
 }
 
-/// Begins a session.
+/// Starts with an empty list, for a new session.
 pub fn reset() {
-    // SAFETY: looking a symbol up has no preconditions.
+    // SAFETY: the name is a C string, and looking a symbol up has no other precondition.
     let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
     FIND_OBJECT.store(function as usize, Ordering::Release);
     let modules = Modules {
@@ -103,43 +103,43 @@ pub fn reset() {
     on_unload();
 }
 
-/// Lets go of what a session remembered.
+/// Drops the list of a session.
 pub fn clear() {
     *MODULES.lock() = None;
     on_unload();
 }
 
-/// The lock, unless it cannot be had for a long time.
-fn patient_lock() -> Option<ForkGuard<'static, Option<Modules>>> {
+/// Takes the lock. Returns `None` if another thread holds it for a long time.
+fn lock_with_limit() -> Option<ForkGuard<'static, Option<Modules>>> {
     for _ in 0..N_TRIES {
         if let Some(guard) = MODULES.try_lock() {
             return Some(guard);
         }
-        // SAFETY: no preconditions.
+        // SAFETY: `sched_yield` has no preconditions.
         unsafe { libc::sched_yield() };
     }
     None
 }
 
-/// The number that stands for missing frames; 0 if there is no session.
+/// The number of the frame that replaces missing frames; 0 if there is no session.
 pub fn cut_id() -> u32 {
-    patient_lock().map_or(0, |modules| {
+    lock_with_limit().map_or(0, |modules| {
         modules.as_ref().map_or(0, |modules| modules.cut)
     })
 }
 
-/// What an address belongs to.
+/// The owner of an address.
 pub enum Owner {
     Module(Module),
-    /// No library: generated code. Frames are named by this number.
+    /// No library: the code was generated. Frames get this number.
     Nowhere(u32),
-    /// It cannot be told now.
+    /// Unknown, because a lock is held.
     Busy,
 }
 
 /// The library that `pc`, an address in a live frame of this thread, is in.
 pub fn owner_of(pc: usize) -> Owner {
-    let Some(mut guard) = patient_lock() else {
+    let Some(mut guard) = lock_with_limit() else {
         return Owner::Busy;
     };
     let Some(modules) = guard.as_mut() else {
@@ -163,7 +163,7 @@ pub fn owner_of(pc: usize) -> Owner {
     match known {
         Some(&known) => Owner::Module(known),
         None => {
-            // SAFETY: a frame of this thread is in the library, so it is loaded.
+            // SAFETY: a frame of this thread continues in the library, so the library stays loaded.
             let module = unsafe { modules.learn(&found) };
             modules.loaded.push(module);
             Owner::Module(module)
@@ -190,7 +190,7 @@ fn find(pc: usize) -> Result<Option<LoadedLibrary>, Busy> {
     }
 }
 
-/// glibc's struct of this name; what follows these fields is reserved.
+/// glibc's `struct dl_find_object`; the words after the named fields are reserved.
 #[repr(C)]
 struct DlFindObject {
     flags: u64,
@@ -209,7 +209,7 @@ struct LinkMap {
 
 /// Asks glibc, which answers without a lock.
 fn find_by_linker(function: usize, pc: usize) -> Option<LoadedLibrary> {
-    // SAFETY: the place holds the address of glibc's `_dl_find_object`, whose type this is.
+    // SAFETY: `function` is the address of glibc's `_dl_find_object`, whose type this is.
     let function: unsafe extern "C" fn(usize, *mut DlFindObject) -> c_int =
         unsafe { std::mem::transmute(function) };
     let mut object = DlFindObject {
@@ -224,11 +224,11 @@ fn find_by_linker(function: usize, pc: usize) -> Option<LoadedLibrary> {
     if unsafe { function(pc, &mut object) } != 0 || object.link_map.is_null() {
         return None;
     }
-    // SAFETY: the linker's entry lives as long as the library, in which a frame of this thread is.
+    // SAFETY: the linker's entry lives as long as the library, in which a frame of this thread continues.
     let (base, name) = unsafe { ((*object.link_map).base, (*object.link_map).name) };
     // The first segment of practically every library begins with its ELF header.
     let header = object.map_start as *const libc::Elf64_Ehdr;
-    // SAFETY: the first page of a loaded library is readable.
+    // SAFETY: the first segment of a loaded library is readable and at least a page long.
     let header = unsafe { &*header };
     let is_elf = header.e_ident.starts_with(b"\x7fELF")
         && usize::from(header.e_phentsize) == size_of::<libc::Elf64_Phdr>();
@@ -249,14 +249,18 @@ fn find_by_linker(function: usize, pc: usize) -> Option<LoadedLibrary> {
     })
 }
 
-/// Asks an older linker, which takes its own lock for that. Whoever holds it may be waiting for what this thread holds, so
-/// only if nobody else of ours is at it.
+/// Asks an older linker, which takes its own lock. A thread that holds that lock may wait for one that this thread holds, so
+/// this gives up if `LOADER`, which Heaptide takes before the linker's lock, is held.
 fn find_by_list(pc: usize) -> Result<Option<LoadedLibrary>, Busy> {
     struct Search {
         pc: usize,
         found: Option<LoadedLibrary>,
     }
-    unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+    unsafe extern "C" fn visit(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        data: *mut c_void,
+    ) -> c_int {
         // SAFETY: the linker passes valid information, and `data` is the search below.
         let (info, search) = unsafe { (&*info, &mut *data.cast::<Search>()) };
         if info.dlpi_phdr.is_null() {
@@ -281,8 +285,8 @@ fn find_by_list(pc: usize) -> Result<Option<LoadedLibrary>, Busy> {
     }
     let _loader = LOADER.try_lock().ok_or(Busy)?;
     let mut search = Search { pc, found: None };
-    // SAFETY: the callback writes to the search and returns.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    // SAFETY: the callback gets the search that it expects.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
     Ok(search.found)
 }
 
@@ -300,10 +304,10 @@ fn extent(headers: &[libc::Elf64_Phdr], base: usize) -> (usize, usize) {
 }
 
 impl Modules {
-    /// Describes a library that was not met before at this place.
+    /// Describes a library that is new at its address.
     ///
     /// # Safety
-    /// The library is loaded and stays so during the call.
+    /// The library stays loaded during the call.
     unsafe fn learn(&mut self, found: &LoadedLibrary) -> Module {
         let mut module = Module {
             id: 0,
@@ -319,7 +323,7 @@ impl Modules {
         let headers: &[libc::Elf64_Phdr] = if found.n_headers == 0 {
             &[]
         } else {
-            // SAFETY: the linker, or the library's own header, says where they are and how many.
+            // SAFETY: address and number come from the linker or from the library's own header, and the library stays loaded.
             unsafe { std::slice::from_raw_parts(found.headers, found.n_headers) }
         };
         for header in headers {
@@ -336,7 +340,7 @@ impl Modules {
                 }
                 libc::PT_GNU_EH_FRAME => (module.index_at, module.index_end) = (at, end),
                 libc::PT_NOTE if build_id.is_empty() => {
-                    // SAFETY: a note segment is part of a readable one.
+                    // SAFETY: the notes lie within the loaded library, in one of its readable segments.
                     let notes = unsafe { std::slice::from_raw_parts(at as *const u8, end - at) };
                     build_id = build_id_in(notes).unwrap_or_default();
                 }
@@ -346,7 +350,7 @@ impl Modules {
         if module.readable_end(module.index_at).is_none() {
             (module.index_at, module.index_end) = (0, 0);
         }
-        // SAFETY: the name is the linker's, a C string that lives as long as the library.
+        // SAFETY: the linker's name of a library is a C string that lives as long as the library.
         let path = unsafe { path_of(found.name) };
         let key = (path, build_id.to_vec());
         module.id = match self.ids.get(&key) {
@@ -367,13 +371,15 @@ impl Modules {
     }
 }
 
+/// The path of a library, from the linker's name of it.
+///
 /// # Safety
 /// `name` is null or a C string.
 unsafe fn path_of(name: *const c_char) -> Vec<u8> {
     let name = if name.is_null() {
         c""
     } else {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller promises a C string.
         unsafe { CStr::from_ptr(name) }
     };
     if !name.is_empty() {
@@ -381,7 +387,7 @@ unsafe fn path_of(name: *const c_char) -> Vec<u8> {
     }
     // The executable itself has no name in the linker's list.
     let mut path = vec![0u8; libc::PATH_MAX as usize];
-    // SAFETY: the path is a C string, pointer and length are those of a live vector.
+    // SAFETY: the path is a C string, and pointer and length describe a live vector.
     let got = unsafe {
         libc::readlink(
             c"/proc/self/exe".as_ptr(),
@@ -393,7 +399,7 @@ unsafe fn path_of(name: *const c_char) -> Vec<u8> {
     path
 }
 
-/// The build id among the notes of a library.
+/// The build ID among the notes of a library.
 fn build_id_in(mut notes: &[u8]) -> Option<&[u8]> {
     const BUILD_ID: u32 = 3;
     loop {
@@ -414,7 +420,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn build_id_is_found_behind_other_notes() {
+    fn build_id_is_found_after_other_notes() {
         let mut notes = Vec::new();
         let mut note = |note_type: u32, value: &[u8]| {
             for word in [4, value.len() as u32, note_type] {
@@ -437,7 +443,7 @@ mod tests {
         let by_list = find_by_list(pc).ok().flatten().unwrap();
         assert!((by_list.start..by_list.end).contains(&pc));
         assert!(find_by_list(16).ok().flatten().is_none());
-        // SAFETY: looking a symbol up has no preconditions.
+        // SAFETY: the name is a C string, and looking a symbol up has no other precondition.
         let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
         if !function.is_null() {
             let by_linker = find_by_linker(function as usize, pc).unwrap();

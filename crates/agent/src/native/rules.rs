@@ -1,9 +1,9 @@
-//! How to get from a frame to its caller, for one address: the library's call-frame information, boiled down.
+//! The rule for the step from a frame to its caller, for one address: a condensed form of the library's call-frame information.
 //!
-//! Compilers describe for every instruction where the caller's stack pointer was (the *canonical frame address*) and
-//! where registers were saved. Of all they can express, a walk needs three things: where the address lies, as an offset
-//! from the stack or base pointer; the return address, which lies right below it; and where the base pointer was saved.
-//! What does not fit into that is rare, and ends the walk there.
+//! Compilers describe for every instruction the caller's stack pointer (the *canonical frame address*) and the addresses of
+//! saved registers. A walk needs three things: the canonical frame address as an offset from the stack or base pointer, the
+//! return address right below it, and the address of the saved base pointer. Information that needs more is rare, and ends
+//! the walk.
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, NativeEndian, Operation, Register,
@@ -18,11 +18,11 @@ const BASE_POINTER: Register = Register(6);
 const STACK_POINTER: Register = Register(7);
 const RETURN_ADDRESS: Register = Register(16);
 
-/// Where the canonical frame address is.
+/// How to find the canonical frame address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum CallerRule {
-    /// Nothing is known; perhaps the base pointer links the frames.
+    /// There is no usable information; perhaps the base pointer links the frames.
     #[default]
     Unknown = 0,
     /// An offset from the stack pointer.
@@ -37,12 +37,13 @@ pub enum CallerRule {
     End,
 }
 
-/// How to leave one frame.
+/// How to go from one frame to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Rule {
     pub offset: i32,
-    /// Where the caller's base pointer was saved, from the canonical frame address; [`Rule::NOT_SAVED`] if it still holds.
+    /// Offset of the caller's saved base pointer from the canonical frame address; [`Rule::NOT_SAVED`] if the register still
+    /// holds it.
     pub base_offset: i32,
     pub caller: CallerRule,
 }
@@ -50,7 +51,7 @@ pub struct Rule {
 impl Rule {
     pub const NOT_SAVED: i32 = i32::MIN;
 
-    /// Whether the base pointer takes part in finding the caller, or in finding out that it cannot be found.
+    /// Whether the result of the step depends on the base pointer.
     #[inline(always)]
     pub fn uses_base(&self) -> bool {
         matches!(
@@ -68,7 +69,7 @@ impl Rule {
     }
 }
 
-/// Room for the information of one function, without a heap.
+/// Storage for the information of one function, on the stack.
 struct Small;
 
 impl UnwindContextStorage<usize> for Small {
@@ -79,14 +80,16 @@ impl UnwindContextStorage<usize> for Small {
 /// The rule for an address in a module.
 ///
 /// # Safety
-/// The module is loaded, and stays so during the call.
+/// The module stays loaded during the call.
 pub unsafe fn rule_of(module: &Module, pc: usize) -> Rule {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller promises that the module stays loaded.
     unsafe { look_up(module, pc) }.unwrap_or(Rule::of(CallerRule::Unknown))
 }
 
+/// # Safety
+/// As for [`rule_of`].
 unsafe fn look_up(module: &Module, pc: usize) -> Option<Rule> {
-    // SAFETY: the range is a segment of the module, which its loader mapped readable.
+    // SAFETY: `modules` made sure that the index lies in a readable segment of the module, which stays loaded.
     let index = unsafe {
         std::slice::from_raw_parts(
             module.index_at as *const u8,
@@ -102,7 +105,7 @@ unsafe fn look_up(module: &Module, pc: usize) -> Option<Rule> {
     };
     let section_at = usize::try_from(section_at).ok()?;
     let section_end = module.readable_end(section_at)?;
-    // SAFETY: as above, up to the end of the segment that the section lies in.
+    // SAFETY: the range ends where the readable segment of the section ends, and the module stays loaded.
     let section =
         unsafe { std::slice::from_raw_parts(section_at as *const u8, section_end - section_at) };
     let section = EhFrame::new(section, NativeEndian);
@@ -121,15 +124,15 @@ unsafe fn look_up(module: &Module, pc: usize) -> Option<Rule> {
     condense(&section, row)
 }
 
-/// What a walk needs of a row; `None` if it needs more than it can do.
+/// Condenses a row of the information; `None` if a rule cannot express it.
 fn condense(
     section: &EhFrame<EndianSlice<'_, NativeEndian>>,
     row: &UnwindTableRow<usize, Small>,
 ) -> Option<Rule> {
     match row.register(RETURN_ADDRESS) {
-        // Every function says where it is, but for the one that nobody called.
+        // Only the outermost function, which has no caller, leaves it undefined.
         RegisterRule::Undefined => return Some(Rule::of(CallerRule::End)),
-        // Right below the canonical frame address, where the call put it.
+        // Right below the canonical frame address, where the call instruction pushed it.
         RegisterRule::Offset(-8) => {}
         _ => return None,
     }
@@ -137,7 +140,7 @@ fn condense(
         RegisterRule::Undefined | RegisterRule::SameValue => Rule::NOT_SAVED,
         RegisterRule::Offset(offset) => i32::try_from(offset).ok()?,
         RegisterRule::Expression(expression) => {
-            // A function that aligned its stack saves the pointer where it now points to.
+            // A function that aligned its stack saves the base pointer at the address that the register now holds.
             let (register, offset, is_deref) = simple(section, &expression)?;
             if register != BASE_POINTER || offset != 0 || is_deref {
                 return None;
@@ -145,7 +148,7 @@ fn condense(
             return Some(Rule {
                 caller: CallerRule::AtBase,
                 offset: aligned_offset(section, row)?,
-                // Relative to the base pointer itself; the walk knows.
+                // Unused: with `AtBase`, a step reads the saved pointer at the base pointer itself.
                 base_offset: 0,
             });
         }
@@ -166,7 +169,7 @@ fn condense(
     })
 }
 
-/// Where, from the base pointer, a function that aligned its stack keeps the canonical frame address.
+/// The offset from the base pointer at which a function that aligned its stack keeps the canonical frame address.
 fn aligned_offset(
     section: &EhFrame<EndianSlice<'_, NativeEndian>>,
     row: &UnwindTableRow<usize, Small>,
@@ -182,7 +185,7 @@ fn aligned_offset(
     }
 }
 
-/// An expression that is a register and an offset, and perhaps a look at what is there.
+/// The register and offset of an expression that has nothing else, and whether it reads the word at that address.
 fn simple(
     section: &EhFrame<EndianSlice<'_, NativeEndian>>,
     expression: &UnwindExpression<usize>,

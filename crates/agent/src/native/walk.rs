@@ -1,25 +1,24 @@
-//! The native frames of the calling thread, followed by call-frame information, remembered from event to event.
+//! The native frames of the calling thread, found by call-frame information and remembered from event to event.
 //!
-//! A frame is (ip, sp, bp): where it goes on, where its stack begins, and its base pointer. The walk goes from the
-//! innermost frame outwards until it meets a frame that was there at the last event, too. That alone proves nothing for
-//! the frames further out: a function may be called again at the same depth by another. But each step of a walk depends on
-//! the frame and on two or three words of memory, whose places were remembered: where the return address lies, where the
-//! base pointer was saved, where a function that aligned its stack keeps the rest. If the frame is the same and
-//! these words are the same, so is the next frame, and so on outwards. Comparing them takes about a nanosecond a frame,
-//! because no load waits for another.
+//! A frame is (ip, sp, bp): the address at which it continues, the start of its stack, and its base pointer. The walk goes
+//! from the innermost frame outwards until it reaches a frame of the last event. That alone proves nothing for the frames
+//! further out: another function may call the same one at the same depth. But each step depends only on the frame and on two
+//! or three words of memory whose addresses were remembered: the return address, the saved base pointer, and for a function
+//! that aligned its stack the saved frame address. If the frame and these words are unchanged, so is the next frame, and so
+//! on outwards. Comparing them takes about a nanosecond per frame, because no load waits for another.
 //!
-//! Most functions use the base pointer as a register like any other, and the interpreter's evaluation keeps something there
-//! that is new with every call. So a base pointer counts only where it is needed on the way out: where this frame's caller, or
-//! one further out before it is loaded again, is found by it.
+//! Most functions use the base pointer as a general register, and the interpreter's evaluation keeps a value there that
+//! differs in every call. So a base pointer is compared only where it is needed: where it leads to this frame's caller, or to
+//! the caller of a frame further out that has not loaded it again.
 //!
 //! ```text
 //! remembered:  _start … call  build  reserve  malloc-hook
 //! now:                        build  push     malloc-hook       walked: 2 frames; compared: from build on
 //! ```
-//! Every address is checked against the bounds of the stack before it is read, so wrong or missing information ends the
-//! walk: the stack is then *cut*, which is counted and shown.
+//! Every address is checked against the bounds of the stack before it is read. Wrong or missing information ends the walk:
+//! the stack is then *cut*, which is counted and reported.
 //!
-//! [`step`] leaves one frame; [`addresses`] remembers what is known of the code that it is in.
+//! [`step`] goes from one frame to its caller; [`addresses`] remembers rule and library of code addresses.
 
 mod addresses;
 mod step;
@@ -39,33 +38,33 @@ pub struct NativeFrame {
     ip: usize,
     pub sp: usize,
     bp: usize,
-    /// Where the caller's stack begins.
+    /// The start of the caller's stack.
     pub end: usize,
-    /// Where the return address, the caller's base pointer and `end` were read; 0 where memory was not asked, and for a base
-    /// pointer that the caller does not need.
+    /// The addresses from which the return address, the caller's base pointer and `end` were read; 0 if they were not read
+    /// from memory, and for a base pointer that the caller does not need.
     ip_at: usize,
     bp_at: usize,
     end_at: usize,
-    /// The number of the library, or 0 for frames of ours, which are not written.
+    /// The number of the library; 0 for frames of Heaptide, which are not written.
     pub module: u32,
     /// The address in the library's file.
     pub offset: u32,
-    /// Frames of the mixed stack written up to and including this one and what it evaluates.
+    /// Frames of the mixed stack written up to and including this one and the Python frames that it evaluates.
     pub n_written: u32,
-    /// Of a frame that evaluates Python: frames of the mixed stack before the first it runs; otherwise `u32::MAX`.
+    /// For a frame that evaluates Python: frames of the mixed stack before the first Python frame; otherwise `u32::MAX`.
     pub n_before: u32,
-    /// `bp` decides where this frame's caller is, or that of one further out. If not, `bp` may be an old one.
+    /// `bp` leads to the caller of this frame or of one further out. If not, `bp` may be outdated.
     needs_base: bool,
 }
 
-/// What one thread remembers. Zero bytes are the empty stack.
+/// The native stack of one thread as of its last event. Zero bytes are the empty stack.
 #[repr(C)]
 pub struct NativeStack {
-    /// Entries in force, outermost first.
+    /// Number of valid entries, outermost first.
     pub depth: usize,
     /// The outer frames are missing.
     pub is_cut: bool,
-    /// So many frames of the mixed stack are in the chunk.
+    /// Frames of the mixed stack in the chunk.
     pub n_total: u32,
     generation: u64,
     /// The memory of the stack that was walked last.
@@ -74,9 +73,9 @@ pub struct NativeStack {
     cut_id: u32,
     cache: [Cached; N_CACHED],
     pub entries: [NativeFrame; MAX_DEPTH],
-    /// Frames that are not known to be remembered, innermost first.
+    /// Frames of the present walk that are not remembered, innermost first.
     fresh: [NativeFrame; MAX_DEPTH],
-    /// By Python frame: an address in the native frame that evaluates it and those behind it; 0 if that is the one before.
+    /// By Python frame: an address in the native frame that evaluates it; 0 if the one of the frame before evaluates it.
     pub marks: [usize; mixed::MAX_PYTHON_DEPTH],
 }
 
@@ -88,12 +87,12 @@ pub struct Position {
     bp: usize,
 }
 
-/// Where the function is that this is inlined into.
+/// The position of the function into which this is inlined.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn here() -> Position {
     let (ip, sp, bp): (usize, usize, usize);
-    // SAFETY: only reads registers.
+    // SAFETY: the instructions only copy registers.
     unsafe {
         core::arch::asm!(
             "lea {ip}, [rip]",
@@ -111,7 +110,7 @@ pub fn here() -> Position {
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 pub fn here() -> Position {
-    // Sessions with native stacks do not begin on such a machine.
+    // `start` refuses sessions with native stacks on such a machine.
     Position {
         ip: 0,
         sp: 0,
@@ -119,21 +118,21 @@ pub fn here() -> Position {
     }
 }
 
-/// What a walk found out.
+/// The result of a walk.
 pub struct Walked {
-    /// Entries before this one are as they were.
+    /// Entries before this one are unchanged.
     pub first_changed: usize,
     pub is_changed: bool,
 }
 
 impl NativeStack {
-    /// Forgets everything: the next event writes its whole stack. Needed where a chunk begins.
+    /// Makes the next event write its whole stack, as the first event of a chunk must.
     pub fn forget(&mut self) {
         self.depth = 0;
         self.n_total = 0;
     }
 
-    /// The number that stands for missing frames.
+    /// The number of the frame that replaces missing frames.
     pub fn cut_id(&mut self) -> u32 {
         if self.cut_id == 0 {
             self.cut_id = modules::cut_id();
@@ -141,7 +140,7 @@ impl NativeStack {
         self.cut_id
     }
 
-    /// Begins anew for another session, whose libraries have other numbers.
+    /// Prepares the stack for another session, whose libraries have other numbers.
     pub fn join_session(&mut self) {
         self.forget();
         self.is_cut = false;
@@ -168,7 +167,7 @@ impl NativeStack {
         } = from;
         let mut is_exact = true;
         let mut n_fresh = 0;
-        // Entries before this one may still be met.
+        // The walk may still reach entries before this one.
         let mut reach = self.depth;
         loop {
             while reach > 0 && self.entries[reach - 1].sp < sp {
@@ -177,7 +176,7 @@ impl NativeStack {
             if reach > 0 {
                 let entry = &self.entries[reach - 1];
                 if entry.sp == sp && entry.ip == ip && (!entry.needs_base || entry.bp == bp) {
-                    // SAFETY: the entry was just reached on the live stack.
+                    // SAFETY: the walk has just reached this entry on the live stack.
                     let n_wrong = unsafe { self.compare_outwards(reach) };
                     if n_wrong == 0 && reach + n_fresh <= MAX_DEPTH {
                         break;
@@ -208,7 +207,7 @@ impl NativeStack {
                 needs_base: cached.rule.uses_base(),
             };
             n_fresh += 1;
-            // SAFETY: the frame is on the live stack, whose bounds are known.
+            // SAFETY: the walk has just reached this frame on the live stack, whose bounds were found above.
             match unsafe { self.step(n_fresh - 1, cached.rule) } {
                 Step::To {
                     next,
@@ -232,7 +231,7 @@ impl NativeStack {
         self.take_over(reach, n_fresh)
     }
 
-    /// Puts the fresh frames behind the first `known` entries.
+    /// Stores the fresh frames after the first `known` entries.
     #[inline(always)]
     fn take_over(&mut self, known: usize, n_fresh: usize) -> Walked {
         let (old, depth) = (self.depth, known + n_fresh);
@@ -267,8 +266,8 @@ impl NativeStack {
         }
     }
 
-    /// Compares the words that lead from entry `n - 1` to entry 0. Returns 0 if all are as they were; otherwise the
-    /// entries before the returned one may still be right.
+    /// Compares the words that lead from entry `n - 1` to entry 0. Returns 0 if all are unchanged; otherwise the entries
+    /// before the returned one may still be valid.
     ///
     /// # Safety
     /// Entry `n - 1` is on the live stack.
@@ -276,8 +275,8 @@ impl NativeStack {
     unsafe fn compare_outwards(&self, n: usize) -> usize {
         for i in (1..n).rev() {
             let (entry, caller) = (&self.entries[i], &self.entries[i - 1]);
-            // SAFETY: the entry is on the live stack: the first one as our caller says, each following one because the
-            // words that lead there were just found to be the same. So are the places of these words.
+            // SAFETY: the entry is on the live stack: the first one by the caller's promise, each later one because the words
+            // that lead to it were just found unchanged. So the addresses of its own words are still in its frame.
             let is_same = unsafe {
                 word(entry.ip_at) == caller.ip
                     && (entry.bp_at == 0 || word(entry.bp_at) == caller.bp)
@@ -313,6 +312,7 @@ impl NativeStack {
 /// The word lies within the live stack of this thread.
 #[inline(always)]
 unsafe fn word(address: usize) -> usize {
-    // SAFETY: as the caller says; whatever a compiler keeps there, it is read as a number.
+    // SAFETY: the caller promises a readable word. The read is volatile because the memory belongs to other functions, whose
+    // variables it may hold.
     unsafe { (address as *const usize).read_volatile() }
 }

@@ -1,5 +1,5 @@
-//! What a thread remembers of the code that its frames are in: the rule by which a frame there is left, the library and the
-//! place in it. A small table by address; libraries that come and go empty it.
+//! A thread's cache of code addresses: the rule for the step to the caller, the library, and the offset in the library's file.
+//! Unloading a library empties it.
 
 use super::NativeStack;
 use crate::native::modules::{self, Owner};
@@ -7,7 +7,7 @@ use crate::native::rules::{Rule, rule_of};
 
 pub(super) const N_CACHED: usize = 2048;
 
-/// What is known of an address.
+/// The entry of one address.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Cached {
@@ -50,7 +50,7 @@ impl NativeStack {
         };
         match modules::owner_of(pc) {
             Owner::Module(module) => {
-                // SAFETY: a frame of this thread is in the library, so it is loaded.
+                // SAFETY: a frame of this thread continues in the library, so the library stays loaded.
                 cached.rule = unsafe { rule_of(&module, pc) };
                 let own = modules::on_unload as *const () as usize;
                 if !(module.start..module.end).contains(&own) {
@@ -60,7 +60,7 @@ impl NativeStack {
                 }
             }
             Owner::Nowhere(id) => cached.module = id,
-            // Not remembered: the next event asks again.
+            // Not cached: the next event tries again.
             Owner::Busy => cached.pc = 0,
         }
         self.cache[slot_of(pc)] = cached;

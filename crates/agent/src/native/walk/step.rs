@@ -1,20 +1,23 @@
-//! One step of a walk: from a frame to its caller's, by the rule of the code that it is in.
+//! One step of a walk: from a frame to its caller, by the rule of the frame's code.
 //!
-//! A step notes in the frame where it read what leads to the caller, so that the next event can compare these words instead
-//! of taking the step again.
+//! A step stores in the frame the addresses from which it read, so that the next event can compare the words there instead of
+//! repeating the step.
 
 use super::{NativeFrame, NativeStack, Position, word};
 use crate::native::rules::{CallerRule, Rule};
 
-/// Where a step leads.
+/// The result of a step.
 pub(super) enum Step {
+    /// The caller. `is_exact`: its `ip` is the interrupted instruction itself, not a return address after a call.
     To { next: Position, is_exact: bool },
+    /// The frame was the outermost one.
     End,
+    /// The caller cannot be found.
     Cut,
 }
 
 impl NativeStack {
-    /// Leaves a frame, and notes in it where that was read.
+    /// Goes from a frame to its caller.
     ///
     /// # Safety
     /// `fresh[at]` is on the live stack, and the bounds are those of that stack.
@@ -30,13 +33,13 @@ impl NativeStack {
                 if !self.is_readable(end_at, sp) || !self.is_readable(bp, sp) {
                     return Step::Cut;
                 }
-                // SAFETY: checked against the stack's bounds.
+                // SAFETY: `is_readable` checked the address against the stack's bounds.
                 unsafe { word(end_at) }
             }
             CallerRule::End => return Step::End,
-            // SAFETY: as our caller says.
+            // SAFETY: the caller's promise is that of `step_over_signal`.
             CallerRule::Signal => return unsafe { self.step_over_signal(at) },
-            // SAFETY: as our caller says.
+            // SAFETY: the caller's promise is that of `step_by_base`.
             CallerRule::Unknown => return unsafe { self.step_by_base(at) },
         };
         if end <= sp {
@@ -51,7 +54,7 @@ impl NativeStack {
         if !self.is_readable(ip_at, sp) || (bp_at != 0 && !self.is_readable(bp_at, sp)) {
             return Step::Cut;
         }
-        // SAFETY: checked against the stack's bounds.
+        // SAFETY: `is_readable` checked both addresses against the stack's bounds.
         let (ip, bp) = unsafe { (word(ip_at), if bp_at == 0 { bp } else { word(bp_at) }) };
         let frame = &mut self.fresh[at];
         frame.end = end;
@@ -67,7 +70,10 @@ impl NativeStack {
         }
     }
 
-    /// Leaves a frame of which nothing is known, by the base pointer, if that leads to code that is known.
+    /// Goes from a frame without a rule to its caller by the base pointer, if that leads to code with a rule.
+    ///
+    /// # Safety
+    /// As for [`NativeStack::step`].
     #[cold]
     #[inline(never)]
     unsafe fn step_by_base(&mut self, at: usize) -> Step {
@@ -75,7 +81,7 @@ impl NativeStack {
         if bp < sp || !self.is_readable(bp, sp) || !self.is_readable(bp.wrapping_add(8), sp) {
             return Step::Cut;
         }
-        // SAFETY: checked against the stack's bounds.
+        // SAFETY: `is_readable` checked both addresses against the stack's bounds.
         let (ip, caller_bp) = unsafe { (word(bp + 8), word(bp)) };
         if self.cached(ip.wrapping_sub(1)).rule.caller == CallerRule::Unknown {
             return Step::Cut;
@@ -94,7 +100,11 @@ impl NativeStack {
         }
     }
 
-    /// Leaves the frame that the kernel puts under a signal handler: the registers are in a struct, in a fixed order.
+    /// Goes from the frame that the kernel puts under a signal handler to the interrupted function. The kernel's frame holds
+    /// the registers in a fixed order.
+    ///
+    /// # Safety
+    /// As for [`NativeStack::step`].
     #[cold]
     #[inline(never)]
     unsafe fn step_over_signal(&mut self, at: usize) -> Step {
@@ -105,7 +115,7 @@ impl NativeStack {
         if !self.is_readable(sp + IP, sp) {
             return Step::Cut;
         }
-        // SAFETY: checked against the stack's bounds.
+        // SAFETY: `is_readable` checked the highest of the three addresses, and the others lie between it and `sp`.
         let next = unsafe {
             Position {
                 ip: word(sp + IP),
@@ -127,7 +137,7 @@ impl NativeStack {
         }
     }
 
-    /// Whether there is a word of the stack at an address, not below `sp`.
+    /// Whether an address is that of an aligned word of the stack, not below `sp`.
     #[inline(always)]
     fn is_readable(&self, address: usize, sp: usize) -> bool {
         address >= sp && address & 7 == 0 && address < self.high.saturating_sub(7)
