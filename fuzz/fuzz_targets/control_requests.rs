@@ -49,7 +49,7 @@ fn answer(handler: &Handler, request: &Request, entry_point: EntryPoint) {
     }
 }
 
-/// Whose profiler never starts, so that nothing is left behind.
+/// A program whose profiler never starts, so that no file remains.
 struct Unwilling;
 
 impl Recorder for Unwilling {

@@ -1,6 +1,6 @@
-//! A program or library as it lies in another process's memory, and where its exported functions are.
+//! A program or library in another process's memory, and the addresses of its exported functions.
 //!
-//! What is asked is the memory, not the file: the file may have been replaced since, or lie in another namespace.
+//! It reads the memory, not the file: the file may have been replaced, or may be in another namespace.
 
 use std::io;
 
@@ -41,12 +41,12 @@ impl Symbol {
     }
 }
 
-/// Why a mapping is no image that we can read.
+/// Why a mapping is not a readable image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoImage {
-    /// No beginning of a program or library.
+    /// Not the beginning of a program or library.
     Other,
-    /// For a processor that is not ours.
+    /// For another processor architecture.
     OtherMachine,
 }
 
@@ -58,7 +58,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Reads the tables of what begins at a mapping.
+    /// Reads the tables of the image that begins at a mapping.
     pub fn read(memory: &Memory, mapping: &Mapping) -> Result<Image, NoImage> {
         if mapping.file_offset != 0 || !mapping.is_readable {
             return Err(NoImage::Other);
@@ -86,11 +86,11 @@ impl Image {
         let mut first_load = None;
         let mut dynamic = None;
         for header in headers.chunks_exact(PROGRAM_HEADER_LEN) {
-            let kind = small_at(header, 0);
+            let segment_type = small_at(header, 0);
             let (Some(address), Some(len)) = (word_at(header, 16), word_at(header, 40)) else {
                 continue;
             };
-            match kind {
+            match segment_type {
                 Some(PT_LOAD) if first_load.is_none() => first_load = Some(address),
                 Some(PT_DYNAMIC) => dynamic = Some((address, len)),
                 _ => {}
@@ -106,7 +106,7 @@ impl Image {
             let found = entries.find(|entry| word_at(entry, 0) == Some(wanted));
             found.and_then(|entry| word_at(entry, 8))
         };
-        // The dynamic linker has made most of these addresses; some it leaves as they are in the file.
+        // The dynamic linker has relocated most of these addresses; some are as in the file.
         let address = |wanted: u64| {
             let value = entry(wanted)?;
             Some(if value < bias { bias + value } else { value })
@@ -131,7 +131,7 @@ impl Image {
         }))
     }
 
-    /// Where something that the image exports lies.
+    /// Returns the address and size of an exported symbol.
     pub fn symbol(&self, name: &str) -> Option<Symbol> {
         self.symbols.chunks_exact(SYMBOL_LEN).find_map(|symbol| {
             let named = small_at(symbol, 0)? as usize;
@@ -146,7 +146,7 @@ impl Image {
     }
 }
 
-/// How many symbols there are, by the end of the last chain of the hash table.
+/// Returns the number of symbols, which is the end of the last chain of the hash table.
 fn gnu_count(memory: &Memory, table: u64) -> io::Result<usize> {
     let head = memory.read(table, 16)?;
     let number = |at| small_at(&head, at).unwrap_or(0) as usize;
@@ -190,7 +190,7 @@ mod tests {
     fn functions_of_a_loaded_library_are_found_in_memory() {
         let pid = std::process::id();
         let memory = Memory::of(pid);
-        let mappings = mappings(pid).expect("we may look at ourselves");
+        let mappings = mappings(pid).expect("own mappings are readable");
         let libc = mappings
             .iter()
             .filter(|mapping| mapping.path.contains("/libc.so.6"))
@@ -199,7 +199,7 @@ mod tests {
             return; // another libc
         };
         let found = libc.symbol("munmap").expect("every libc has it");
-        // SAFETY: looking a symbol up has no preconditions.
+        // SAFETY: the name is a C string; dlsym has no other preconditions.
         let expected = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"munmap".as_ptr()) } as u64;
         assert_eq!(found.address, expected);
         assert!(found.contains(expected) && !found.contains(expected + found.len));

@@ -1,11 +1,11 @@
-//! Running a text of Python in another process, with a thread that is made there for it. x86-64 only.
+//! Runs Python code in another process, on a thread that is created there for it. x86-64 only.
 //!
 //! ```text
-//! a thread at a safe point, stopped:  mmap, pthread_create, then it goes on where it was
+//! a thread at a safe point, stopped:  mmap, pthread_create, then it continues where it was
 //! the new thread:                     PyGILState_Ensure, PyRun_SimpleString, PyGILState_Release, munmap, end
 //! ```
-//! The memory holds a table, the text and the new thread's few instructions; the last of these jumps to `munmap`, which
-//! returns to the C library: nothing of ours is left in the process.
+//! The memory holds a table, the Python code and the new thread's few instructions. The last instruction jumps to `munmap`,
+//! which returns to the C library: nothing is left in the process.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -23,11 +23,11 @@ const PAGE: u64 = 4096;
 const FIRST_PAUSE: Duration = Duration::from_micros(500);
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
-/// The table: eight words, then the new thread's handle and the state of the GIL, then the text.
+/// The table: eight words, then the new thread's handle and the state of the GIL, then the Python code.
 const TEXT_AT: usize = 80;
 const HANDLE_AT: u64 = 64;
 
-/// What the new thread does; `rbx` holds the address of the table.
+/// The instructions of the new thread; `rbx` holds the address of the table.
 const CODE: &[u8] = &[
     0x53, // push rbx
     0x48, 0x89, 0xfb, // mov rbx, rdi
@@ -48,7 +48,7 @@ const CODE: &[u8] = &[
     0xff, 0xe0, // jmp rax             munmap
 ];
 
-/// Has the process run a text as soon as it can. Returns how long the longest standstill of a thread was.
+/// Makes the process run Python code as soon as possible. Returns the longest pause of a thread.
 pub fn run(target: &Target, text: &str, timeout: Duration) -> Result<Duration, Refusal> {
     let deadline = Instant::now() + timeout;
     let mut pause = FIRST_PAUSE;
@@ -72,14 +72,14 @@ pub fn run(target: &Target, text: &str, timeout: Duration) -> Result<Duration, R
     }
 }
 
-/// Stops one thread and uses it if it is at a safe point. `false`: not there, or gone.
+/// Stops one thread and uses it if it is at a safe point. Returns false if it is not, or if it has ended.
 fn visit(
     target: &Target,
     thread: u32,
     text: &str,
     longest: &mut Duration,
 ) -> Result<bool, Refusal> {
-    // Whoever wants to interrupt us waits until the thread has its registers back.
+    // Signals are blocked until the thread has its registers back.
     let _held = HeldSignals::hold();
     let mut tracee = match Tracee::stop(thread) {
         Ok(tracee) => tracee,
@@ -111,14 +111,14 @@ fn start_thread(target: &Target, caller: &mut Caller<'_>, text: &str) -> Result<
     let libc = &target.libc;
     let data_len = ((TEXT_AT + text.len() + 1) as u64).next_multiple_of(PAGE);
     let len = data_len + PAGE;
-    // All at once: each further call would be another moment of standing still, and whoever forbids such memory forbids
-    // making it executable later, too.
+    // One call for writable and executable memory: a second call would pause the thread longer, and a policy that forbids
+    // such memory also forbids making it executable later.
     let rights = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
-    let kind = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
-    let base = caller.call(libc.mmap, &[0, len, rights, kind, u64::MAX, 0])?;
+    let map_flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+    let base = caller.call(libc.mmap, &[0, len, rights, map_flags, u64::MAX, 0])?;
     if base % PAGE != 0 {
         return Err(Trouble::System(io::Error::other(
-            "it gets no memory that can hold code",
+            "it cannot get executable memory",
         )));
     }
     let begun = fill_and_start(target, caller, text, base, data_len, len);
@@ -146,7 +146,7 @@ fn fill_and_start(
         python.release_gil,
         libc.munmap,
         len,
-        // Comes first: if a recording runs, this thread is not to be in it.
+        // Called first: an active recording must not contain this thread.
         target.leave_out_thread.unwrap_or(libc.pthread_self),
         0,
         0,
@@ -178,7 +178,7 @@ fn explain(pid: u32, error: &io::Error) -> Refusal {
     }
 }
 
-/// All signals of this thread, held back until this is dropped.
+/// Blocks all signals of this thread until it is dropped.
 struct HeldSignals {
     before: libc::sigset_t,
 }

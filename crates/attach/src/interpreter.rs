@@ -1,4 +1,4 @@
-//! The Python and the C library of another process: which they are, and where the functions lie that we call there.
+//! The Python interpreter and the C library of another process, and the addresses of the functions to call there.
 
 use heaptide_procfs::{self as procfs, Mapping};
 
@@ -12,17 +12,17 @@ const OLDEST: (u8, u8) = (3, 10);
 #[derive(Clone, Debug)]
 pub struct Interpreter {
     pub version: (u8, u8),
-    /// `_PyRuntime`, where everything of the interpreter begins.
+    /// `_PyRuntime`, the root of the interpreter's state.
     pub runtime: Option<Symbol>,
     pub ensure_gil: u64,
     pub release_gil: u64,
     /// `int PyRun_SimpleString(const char *)`.
     pub run_text: u64,
-    /// The loop that evaluates Python code: whoever is in it holds no lock of the C library.
+    /// The function that evaluates Python code: a thread in it holds no lock of the C library.
     pub evaluation: Symbol,
 }
 
-/// Functions of the C library, and where its code lies.
+/// Functions of the C library, and the address range of its code.
 #[derive(Clone, Debug)]
 pub struct CLibrary {
     pub pthread_create: u64,
@@ -30,7 +30,7 @@ pub struct CLibrary {
     pub pthread_detach: u64,
     pub mmap: u64,
     pub munmap: u64,
-    /// From the lowest to the highest address of each library that these functions come from.
+    /// Lowest and highest address of each library with these functions.
     code: Vec<(u64, u64)>,
 }
 
@@ -114,7 +114,7 @@ impl CLibrary {
         }
         let mut images = Vec::new();
         let mut code = Vec::new();
-        // Before glibc 2.34 threads were a library of their own.
+        // Before glibc 2.34, threads were in a separate library.
         for wanted in ["libc.so.6", "libc-2", "libpthread"] {
             let is_it = |mapping: &&Mapping| file_name(&mapping.path).starts_with(wanted);
             let Some(first) = mappings.iter().find(is_it) else {
@@ -156,7 +156,7 @@ fn executable(pid: u32, mappings: &[Mapping]) -> Option<&Mapping> {
     mappings.iter().find(|mapping| mapping.path == path)
 }
 
-/// Pythons before 3.11 do not say their version in a variable; the names of their files do.
+/// Derives the version from file names: Pythons before 3.11 have no variable with it.
 fn version_by_name(mappings: &[Mapping], program: &str) -> Option<(u8, u8)> {
     let names = mappings.iter().map(|mapping| mapping.path.as_str());
     let mut libraries = names.clone().map(file_name);
@@ -171,7 +171,7 @@ fn version_by_name(mappings: &[Mapping], program: &str) -> Option<(u8, u8)> {
     by_library.or_else(by_program).or_else(by_module)
 }
 
-/// `3.12`, or `312` where it is written without a dot.
+/// Parses `3.12`, or `312` if it is written without a dot.
 fn version_after(text: &str, is_joined: bool) -> Option<(u8, u8)> {
     let major = text.chars().next()?.to_digit(10)? as u8;
     let rest = &text[1..];
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn version_is_told_by_library_program_or_module() {
+    fn version_is_derived_from_library_program_or_module() {
         let library = mapped("/usr/lib/libpython3.10.so.1.0");
         assert_eq!(version_by_name(&library, "uwsgi"), Some((3, 10)));
         assert_eq!(version_by_name(&[], "python3.9"), Some((3, 9)));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn c_libraries_that_we_cannot_use_are_told_apart() {
+    fn unsupported_c_libraries_give_different_refusals() {
         let pid = std::process::id();
         let found = |path: &str| CLibrary::find(pid, &mapped(path)).map(|_| ());
         assert_eq!(found("/lib/ld-musl-x86_64.so.1"), Err(Refusal::Musl(pid)));
@@ -221,9 +221,9 @@ mod tests {
     }
 
     #[test]
-    fn program_that_is_not_python_is_told() {
+    fn program_that_is_not_python_is_refused() {
         let pid = std::process::id();
-        let mappings = procfs::mappings(pid).expect("we may look at ourselves");
+        let mappings = procfs::mappings(pid).expect("own mappings are readable");
         let found = Interpreter::find(pid, &mappings);
         assert!(matches!(found, Err(Refusal::NotPython { .. })), "{found:?}");
     }

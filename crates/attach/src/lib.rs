@@ -1,9 +1,9 @@
-//! Entering a process that runs already: whether it can be done, and having it run a text of Python.
+//! Makes a running process execute Python source code.
 //!
-//! In reading order: [`visit`] is what a visit consists of; [`preflight`] finds out about a process and refuses with one
-//! sentence; [`shared_folder`] is the folder in which both sides meet. The text comes in by [`remote_execution`], which Python has
-//! from 3.14 on, or by `inject`: a thread that is stopped at a safe point (`safe_point`) is made to start another (`tracee`).
-//! Everything that touches another process's memory is here; what the text does there is Python's business.
+//! In reading order: [`visit`] is the whole procedure; [`preflight`] checks whether a process can be entered and refuses with
+//! one sentence; [`shared_folder`] is a folder that both processes can reach. The code enters by [`remote_execution`] (Python
+//! 3.14 and later) or by `inject`: a thread that is stopped at a safe point (`safe_point`) starts another one (`tracee`).
+//! All code that touches another process's memory is in this crate. It does not know what the Python code does.
 
 pub mod image;
 pub mod interpreter;

@@ -1,8 +1,8 @@
-//! Another process's memory, read and written without stopping it.
+//! Reads and writes another process's memory without stopping it.
 
 use std::io;
 
-/// More than this at once is no table of ours to read, but a wrong number.
+/// A longer read comes from a wrong number, not from a table.
 const MAX_LEN: usize = 64 << 20;
 
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ impl Memory {
             iov_base: address as *mut libc::c_void,
             iov_len: len,
         };
-        // SAFETY: the local part is a live buffer of that length; the remote one is the kernel's to check.
+        // SAFETY: the local part is a live buffer of that length; the kernel checks the remote one.
         let n = unsafe { libc::process_vm_readv(self.pid, &local, 1, &remote, 1, 0) };
         complete(n, len).map(|()| bytes)
     }
@@ -44,7 +44,7 @@ impl Memory {
             iov_base: address as *mut libc::c_void,
             iov_len: bytes.len(),
         };
-        // SAFETY: the local part is a live buffer that is only read; the remote one is the kernel's to check.
+        // SAFETY: the local part is a live buffer that is only read; the kernel checks the remote one.
         let n = unsafe { libc::process_vm_writev(self.pid, &local, 1, &remote, 1, 0) };
         complete(n, bytes.len())
     }
@@ -63,7 +63,7 @@ fn complete(n: isize, len: usize) -> io::Result<()> {
     }
 }
 
-/// The word at a place in bytes that were read.
+/// Returns the word at an offset in bytes that were read.
 pub fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
     let word = bytes.get(at..at.checked_add(8)?)?;
     Some(u64::from_le_bytes(word.try_into().ok()?))
@@ -74,14 +74,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_memory_is_read_and_written_like_that_of_others() {
+    fn memory_of_this_process_is_read_and_written() {
         let memory = Memory::of(std::process::id());
         let mut value = 7u64;
         let address = &raw mut value as u64;
         assert_eq!(memory.word(address).ok(), Some(7));
         memory
             .write(address, &9u64.to_le_bytes())
-            .expect("it is our own");
+            .expect("own memory is writable");
         assert_eq!(std::hint::black_box(value), 9);
         assert!(memory.read(8, 8).is_err());
         assert!(memory.read(address, usize::MAX).is_err());

@@ -1,4 +1,4 @@
-//! Whether a process can be entered, found out before anything is done to it.
+//! Checks whether a process can be entered, before anything is done to it.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::interpreter::{CLibrary, Interpreter};
 use crate::memory::Memory;
 use crate::refusal::{Forbidding, Refusal};
 
-/// The capability that lets a process enter others than its own user's.
+/// The capability to enter processes of other users.
 const CAP_SYS_PTRACE: u32 = 19;
 
 /// A process that may be entered.
@@ -19,7 +19,7 @@ pub struct Target {
     pub status: Status,
     pub interpreter: Interpreter,
     pub libc: CLibrary,
-    /// A function of our own library, if the process has loaded that already.
+    /// A function of the extension module, if the process has already loaded that.
     pub leave_out_thread: Option<u64>,
 }
 
@@ -46,14 +46,14 @@ impl Target {
 
 fn own_function(pid: u32, mappings: &[Mapping], name: &str) -> Option<u64> {
     let memory = Memory::of(pid);
-    let ours = mappings
+    let extensions = mappings
         .iter()
         .filter(|mapping| mapping.path.ends_with("/_native.abi3.so"));
-    let mut images = ours.filter_map(|mapping| Image::read(&memory, mapping).ok());
+    let mut images = extensions.filter_map(|mapping| Image::read(&memory, mapping).ok());
     images.find_map(|image| Some(image.symbol(name)?.address))
 }
 
-/// What the status alone forbids.
+/// Returns a refusal if the status alone forbids entering.
 fn judge(pid: u32, status: &Status, user: u32, may_all: bool) -> Result<(), Refusal> {
     if pid == std::process::id() {
         return Err(Refusal::Itself(pid));
@@ -78,10 +78,10 @@ fn judge(pid: u32, status: &Status, user: u32, may_all: bool) -> Result<(), Refu
     Ok(())
 }
 
-/// Looks at one word of the process's memory, which needs the same permission as everything else that follows.
+/// Reads one word of the process's memory, which needs the same permission as all later steps.
 fn probe(pid: u32, mappings: &[Mapping]) -> Result<(), Refusal> {
     let Some(first) = mappings.iter().find(|mapping| mapping.is_readable) else {
-        // A thread of the kernel.
+        // A kernel thread.
         let program = procfs::program_name(pid);
         return Err(Refusal::NotPython { pid, program });
     };
@@ -94,7 +94,7 @@ fn probe(pid: u32, mappings: &[Mapping]) -> Result<(), Refusal> {
     }
 }
 
-/// Says which rule it is; `otherwise` if it is not Yama's.
+/// Returns the rule that forbids it; `otherwise` if it is not Yama's.
 pub fn forbidden(pid: u32, otherwise: Forbidding) -> Refusal {
     let scope = procfs::ptrace_scope().unwrap_or(0);
     let because = forbidding(scope, has_capability(), otherwise);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn each_obstacle_has_its_own_answer() {
+    fn each_obstacle_has_its_own_refusal() {
         let judged = |status: Status| judge(1, &status, 1000, false);
         assert_eq!(judged(running()), Ok(()));
         let ended = Status {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn process_that_does_not_exist_is_told() {
+    fn missing_process_is_refused() {
         // Pids end at 4 194 304.
         let found = Target::find(4_200_000).map(|target| target.pid);
         assert_eq!(found, Err(Refusal::NoSuchProcess(4_200_000)));

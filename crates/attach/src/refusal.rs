@@ -1,4 +1,4 @@
-//! Why a process cannot be entered: one sentence each, with what to do. Whatever is refused, the process is as it was.
+//! Reasons why a process cannot be entered, each with a sentence that says what to do. A refusal leaves the process unchanged.
 
 use std::fmt;
 use std::io;
@@ -6,17 +6,17 @@ use std::io;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     NoSuchProcess(u32),
-    /// It is the asking process.
+    /// It is this process itself.
     Itself(u32),
-    /// Its exit code waits to be fetched.
+    /// It is a zombie.
     Ended(u32),
-    /// A signal has stopped it.
+    /// A signal stopped it.
     Stopped(u32),
     OtherUser {
         pid: u32,
         owner: u32,
     },
-    /// One tracer at a time is all that the kernel allows.
+    /// The kernel allows one tracer at a time.
     Traced {
         pid: u32,
         tracer: u32,
@@ -33,7 +33,7 @@ pub enum Refusal {
         pid: u32,
         program: String,
     },
-    /// Something like Python without the functions we call.
+    /// A Python without the required functions.
     NoSymbols {
         pid: u32,
         program: String,
@@ -43,7 +43,7 @@ pub enum Refusal {
         version: (u8, u8),
     },
     Musl(u32),
-    /// Linked statically, or to a C library that we do not know.
+    /// Linked statically, or to an unsupported C library.
     NoLibc(u32),
     /// The interpreter was started with remote execution off.
     RemoteExecutionOff(u32),
@@ -55,9 +55,9 @@ pub enum Refusal {
     NoSafePoint(u32),
     NoAnswer(u32),
     EndedMeanwhile(u32),
-    /// What the process itself answered.
+    /// The answer of the process itself.
     Answered(String),
-    /// A step that should not fail did.
+    /// A step failed unexpectedly.
     Failed {
         pid: u32,
         step: &'static str,
@@ -65,12 +65,12 @@ pub enum Refusal {
     },
 }
 
-/// Which rule of the kernel forbids it.
+/// The rule of the kernel that forbids it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forbidding {
     /// Yama's `ptrace_scope`, with its value.
     Yama(u8),
-    /// The process has closed itself off, or runs with more rights than we have.
+    /// The process is not dumpable, or has capabilities that this process lacks.
     Undumpable,
     /// The capability `CAP_SYS_PTRACE` is missing, as in most containers.
     Capability,
@@ -96,19 +96,19 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::NoSuchProcess(pid) => write!(
                 out,
-                "there is no process {pid}: check the number, as ps shows it"
+                "there is no process {pid}: check the process ID with ps"
             ),
             Refusal::Itself(pid) => write!(
                 out,
-                "process {pid} is this command itself: name the process that is to be recorded"
+                "process {pid} is this command itself: name the process to record"
             ),
             Refusal::Ended(pid) => write!(
                 out,
-                "process {pid} has ended and only waits for its parent: name one that runs"
+                "process {pid} has ended and is a zombie: name a running process"
             ),
             Refusal::Stopped(pid) => write!(
                 out,
-                "process {pid} is stopped and cannot begin to record: let it go on with kill -CONT {pid} first"
+                "process {pid} is stopped and cannot start recording: continue it with kill -CONT {pid} first"
             ),
             Refusal::OtherUser { pid, owner } => write!(
                 out,
@@ -116,7 +116,7 @@ impl fmt::Display for Refusal {
             ),
             Refusal::Traced { pid, tracer } => write!(
                 out,
-                "process {pid} is traced by process {tracer}, a debugger or strace: end that first"
+                "process {pid} is traced by process {tracer}, such as a debugger or strace: end that first"
             ),
             Refusal::Forbidden { pid, because } => because.explain(*pid, out),
             Refusal::NotPython { pid, program } => write!(
@@ -125,7 +125,7 @@ impl fmt::Display for Refusal {
             ),
             Refusal::OtherMachine { pid, program } => write!(
                 out,
-                "process {pid} ({program}) is a program for another kind of processor: attach with a heaptide built for it"
+                "process {pid} ({program}) is a program for another processor architecture: attach with a heaptide built for it"
             ),
             Refusal::NoSymbols { pid, program } => write!(
                 out,
@@ -137,7 +137,7 @@ impl fmt::Display for Refusal {
                 version: (major, minor),
             } => write!(
                 out,
-                "process {pid} runs Python {major}.{minor}, and heaptide knows 3.10 and later: use a newer Python"
+                "process {pid} runs Python {major}.{minor}, and heaptide supports 3.10 and later: use a newer Python"
             ),
             Refusal::Musl(pid) => write!(
                 out,
@@ -171,7 +171,10 @@ impl fmt::Display for Refusal {
                 "process {pid} did not answer, its interpreter may be held by a long call into C: try again later"
             ),
             Refusal::EndedMeanwhile(pid) => {
-                write!(out, "process {pid} ended meanwhile: name one that runs")
+                write!(
+                    out,
+                    "process {pid} has ended meanwhile: name a running process"
+                )
             }
             Refusal::Answered(sentence) => out.write_str(sentence),
             Refusal::Failed { pid, step, error } => write!(
@@ -197,7 +200,7 @@ impl Forbidding {
             ),
             Forbidding::Undumpable => write!(
                 out,
-                "process {pid} has closed itself off (it is not dumpable, or has capabilities that we lack): attach as root"
+                "process {pid} forbids access (it is not dumpable, or has capabilities that this command lacks): attach as root"
             ),
             Forbidding::Capability => write!(
                 out,

@@ -1,8 +1,8 @@
-//! The remote execution of Python 3.14 and later: the path of a script is written into the state of the main thread, which
-//! runs it at its next safe point. Nothing is stopped.
+//! Remote execution (PEP 768) of Python 3.14 and later: the path of a script is written into the state of the main thread,
+//! which runs it at its next safe point. No thread is stopped.
 //!
-//! Where the words lie is published by the interpreter at the start of `_PyRuntime`; where each number of that stands is
-//! known for 3.14 and 3.15 and fixed within a minor version. Anything else is entered by the injector.
+//! The interpreter publishes the offsets at the start of `_PyRuntime`. The layout of that table is known for 3.14 and 3.15
+//! and fixed within a minor version. Other versions are entered by the injector.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -15,12 +15,12 @@ use crate::memory::{Memory, word_at};
 use crate::preflight::Target;
 use crate::refusal::Refusal;
 
-/// Set in a thread's word of things to look at: "stop, there is something for you".
+/// The bit in a thread's eval breaker that requests a remote script.
 const PLEASE_STOP: u8 = 1 << 5;
-/// A main thread that runs, or waits for the interpreter's lock, gets to it within this even if it is one of many.
+/// A main thread that runs or waits for the GIL runs the script within this time, even among many threads.
 const START_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Positions of the published numbers, in words.
+/// Positions of the published offsets, in words.
 struct Map {
     minor: u8,
     n_words: usize,
@@ -41,10 +41,10 @@ const MAPS: [Map; 2] = [
         debugger_support: 105,
     },
 ];
-/// No state of a thread or interpreter is larger.
+/// No thread or interpreter state is larger.
 const MAX_OFFSET: u64 = 1 << 24;
 
-/// A process that can be asked in this way.
+/// A process that supports remote execution.
 pub struct RemoteExecution {
     pid: u32,
     memory: Memory,
@@ -56,7 +56,7 @@ pub struct RemoteExecution {
 }
 
 impl RemoteExecution {
-    /// `None` if this interpreter has none that we know, or its main thread is not there.
+    /// Returns `None` if the interpreter has no supported remote execution, or no main thread.
     pub fn find(target: &Target) -> Result<Option<RemoteExecution>, Refusal> {
         let (3, minor) = target.interpreter.version else {
             return Ok(None);
@@ -116,11 +116,11 @@ impl RemoteExecution {
         }))
     }
 
-    /// How long it is worth waiting: not at all if the main thread waits for something outside and there is another way in.
+    /// Returns how long to wait: not at all if the main thread is blocked and the injector is available.
     pub fn timeout(&self) -> Duration {
         let call = procfs::system_call(self.pid, self.pid);
         let number = call.split(' ').next().and_then(|word| word.parse().ok());
-        // A lock is what it waits for if other threads run; that is soon over.
+        // A futex is usually the GIL, held by another thread; that wait is short.
         let is_blocked = number.is_some_and(|number: libc::c_long| number != libc::SYS_futex);
         match (is_blocked, cfg!(target_arch = "x86_64")) {
             (true, true) => Duration::ZERO,
@@ -129,7 +129,7 @@ impl RemoteExecution {
         }
     }
 
-    /// Asks for a script, by its name for the process. `false` if the name is too long.
+    /// Requests a script, by its path in the process. Returns false if the path is too long.
     pub fn ask(&self, script: &Path) -> Result<bool, Refusal> {
         let mut path = script.as_os_str().as_bytes().to_vec();
         path.push(0);
@@ -139,7 +139,7 @@ impl RemoteExecution {
         let asked = || {
             self.memory.write(self.script, &path)?;
             self.memory.write(self.pending, &1i32.to_ne_bytes())?;
-            // Only the byte with the flag: the others change all the time.
+            // Only the byte with the flag: the other bytes change all the time.
             let flags = self.memory.read(self.breaker, 1)?;
             self.memory.write(self.breaker, &[flags[0] | PLEASE_STOP])
         };
@@ -148,7 +148,7 @@ impl RemoteExecution {
         })
     }
 
-    /// Takes the question back. `false` if that comes too late: the main thread is on its way to the script, and will run it.
+    /// Withdraws the request. Returns false if that is too late: the main thread will run the script.
     pub fn withdraw(&self) -> Result<bool, Refusal> {
         let withdrawn = || {
             let is_pending = || -> io::Result<bool> {
@@ -158,7 +158,7 @@ impl RemoteExecution {
             if !is_pending()? {
                 return Ok(false);
             }
-            // Without a name there is nothing to run for one who comes between these two.
+            // A thread that checks between these two writes finds an empty path and runs nothing.
             self.memory.write(self.script, &[0])?;
             let is_withdrawn = is_pending()?;
             self.memory.write(self.pending, &0i32.to_ne_bytes())?;

@@ -1,14 +1,14 @@
-//! Where a thread may be made to start another one: it must hold no lock of the C library or the dynamic linker.
+//! Safe points: where a thread may start another one, because it holds no lock of the C library or the dynamic linker.
 //!
-//! Two places are known to be such: inside the loop that evaluates Python code, and inside a system call that waits for
-//! something outside, made by the C library itself. A thread anywhere else is let go and looked at again.
+//! There are two: inside the function that evaluates Python code, and inside a blocking system call made by the C library
+//! itself. A thread anywhere else is released and tried again.
 
 use heaptide_procfs as procfs;
 
 use crate::preflight::Target;
 use crate::tracee::Tracee;
 
-/// What the kernel returns inside from a system call that was interrupted by our stop, before it repeats it.
+/// Results inside the kernel of a system call that the stop interrupted, before the kernel restarts it.
 const INTERRUPTED: [i64; 5] = [
     -(libc::EINTR as i64),
     -512, // ERESTARTSYS
@@ -17,7 +17,7 @@ const INTERRUPTED: [i64; 5] = [
     -516, // ERESTART_RESTARTBLOCK
 ];
 
-/// Calls that wait, and that the kernel repeats by itself after a stop.
+/// Blocking calls that the kernel restarts after a stop.
 const REPEATED: [libc::c_long; 24] = [
     libc::SYS_read,
     libc::SYS_write,
@@ -45,7 +45,7 @@ const REPEATED: [libc::c_long; 24] = [
     libc::SYS_futex,
 ];
 
-/// Calls that wait, and that return to the program with EINTR after a stop, as after any signal. Python calls them again.
+/// Blocking calls that return EINTR after a stop, as after any signal. Python calls them again.
 const NOT_REPEATED: [libc::c_long; 7] = [
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
@@ -56,11 +56,11 @@ const NOT_REPEATED: [libc::c_long; 7] = [
     libc::SYS_io_uring_enter,
 ];
 
-/// How a thread waits for a condition or a semaphore; one that waits for a plain lock, such as malloc's, does it otherwise.
+/// The futex operation of conditions and semaphores. Plain locks, such as malloc's, use another one.
 const FUTEX_WAIT_BITSET: u64 = 9;
 const FUTEX_OPERATION: u64 = 0x7f;
 
-/// Whether a stopped thread is at such a place.
+/// Returns whether a stopped thread is at a safe point.
 pub fn is_safe(target: &Target, tracee: &Tracee) -> bool {
     let registers = &tracee.registers;
     let Some(number) = tracee.system_call() else {
@@ -79,27 +79,27 @@ fn waits(number: u64, second_argument: u64) -> bool {
     REPEATED.contains(&number) || NOT_REPEATED.contains(&number)
 }
 
-/// The threads of a process, those first that notice a stop least. Ours are left out.
+/// Returns the threads of a process, least disturbed by a stop first, without Heaptide's own threads.
 pub fn candidates(pid: u32) -> Vec<u32> {
     let threads = procfs::threads(pid).into_iter();
     let mut ranked: Vec<(u8, u32)> = threads
         .filter_map(|thread| {
             let name = procfs::thread_name(pid, thread)?;
             let call = procfs::system_call(pid, thread);
-            (!is_ours(pid, thread, &name)).then(|| (rank(&call), thread))
+            (!is_own_thread(pid, thread, &name)).then(|| (rank(&call), thread))
         })
         .collect();
     ranked.sort_by_key(|&(rank, _)| rank);
     ranked.into_iter().map(|(_, thread)| thread).collect()
 }
 
-/// Whether a thread is one of ours by its name. The main thread never is: that of a program started by the command
-/// `heaptide` has the command's name.
-fn is_ours(pid: u32, thread: u32, name: &str) -> bool {
+/// Returns whether a thread is Heaptide's own, by its name. The main thread never is: in a program started by `heaptide run`
+/// it has the name of the command.
+fn is_own_thread(pid: u32, thread: u32, name: &str) -> bool {
     thread != pid && name == "heaptide"
 }
 
-/// By what the kernel says of a thread: its system call and the arguments, or `running`.
+/// Ranks a thread by its system call and arguments, or `running`.
 fn rank(call: &str) -> u8 {
     let mut words = call.split_ascii_whitespace();
     let Some(number) = words.next().and_then(|word| word.parse::<u64>().ok()) else {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_notice_a_stop_least_come_first() {
+    fn threads_least_disturbed_by_a_stop_come_first() {
         let condition = "202 0x7f0 0x189 0x0 0x0 0x0 0xffffffff 0x7ffd 0x7f1";
         assert_eq!(rank(condition), 0);
         assert_eq!(rank("230 0x1 0x1 0x7ffd 0x0 0x0 0x0 0x7ffd 0x7f1"), 0);
@@ -132,9 +132,9 @@ mod tests {
     }
 
     #[test]
-    fn main_thread_of_a_program_that_heaptide_run_started_is_not_taken_for_ours() {
-        assert!(!is_ours(4711, 4711, "heaptide"));
-        assert!(is_ours(4711, 4712, "heaptide"));
-        assert!(!is_ours(4711, 4713, "python3"));
+    fn main_thread_named_heaptide_is_not_an_own_thread() {
+        assert!(!is_own_thread(4711, 4711, "heaptide"));
+        assert!(is_own_thread(4711, 4712, "heaptide"));
+        assert!(!is_own_thread(4711, 4713, "python3"));
     }
 }

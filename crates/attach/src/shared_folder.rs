@@ -1,7 +1,7 @@
-//! A folder that both we and the process can reach: in a temporary folder as the process sees it.
+//! A folder that both this process and the target can reach: in a temporary folder of the target.
 //!
-//! The way there leads through the process's own root, with every link on it resolved inside that root: a container
-//! cannot make us write anywhere else.
+//! Paths are resolved within the root of the target, links included: a container cannot make this process write anywhere
+//! else.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -16,31 +16,31 @@ use heaptide_procfs as procfs;
 use crate::preflight::Target;
 use crate::refusal::Refusal;
 
-/// Where processes may usually write, after what their environment says.
+/// Folders that are usually writable, tried after `TMPDIR`.
 const USUAL: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
 const RESOLVE_IN_ROOT: u64 = 0x10;
 const MAX_TRIES: u32 = 100;
 /// Answers are a sentence, or the names of files.
 const MAX_ANSWER: u64 = 64 << 10;
 
-/// A folder that is removed with everything in it when this is dropped, unless it is kept.
+/// A folder that is removed with its content when this is dropped, unless it is kept.
 ///
-/// It is ours until [`SharedFolder::hand_over`], and everything in it is reached through what was opened when it was made: whoever
-/// owns the process cannot put anything else in its place.
+/// It belongs to this process's user until [`SharedFolder::hand_over`]. Everything in it is reached through a descriptor that
+/// was opened when it was made, so the owner of the target cannot replace it.
 pub struct SharedFolder {
-    /// Its name for the process.
+    /// Its path, as the target sees it.
     pub path: PathBuf,
     name: String,
     parent: File,
     folder: File,
-    /// Everything that is to belong to the process's user in the end.
+    /// Paths that will belong to the target's user.
     made: Vec<PathBuf>,
     owner: (u32, u32),
     is_kept: bool,
 }
 
 impl SharedFolder {
-    /// Makes a folder for the process's eyes and ours.
+    /// Makes a folder that both processes can reach.
     pub fn make(target: &Target) -> Result<SharedFolder, Refusal> {
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for folder in temporary_folders(target.pid) {
@@ -60,7 +60,7 @@ impl SharedFolder {
         }
         for n in 0..MAX_TRIES {
             let name = format!("heaptide-{}-{}-{n}", target.pid, std::process::id());
-            match make_folder(&reached(&parent).join(&name)) {
+            match make_folder(&descriptor_path(&parent).join(&name)) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
                 Ok(folder) => {
@@ -79,9 +79,9 @@ impl SharedFolder {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Writes a new file that the process may read, and remove.
+    /// Writes a new file that the target may read and remove.
     pub fn put(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
-        let path = reached(&self.folder).join(name);
+        let path = descriptor_path(&self.folder).join(name);
         new_file(&path)?.write_all(content)?;
         self.made.push(path);
         Ok(())
@@ -89,7 +89,7 @@ impl SharedFolder {
 
     /// Copies a Python package, with its subpackages, into a new folder of the same name.
     pub fn copy(&mut self, package: &Path) -> io::Result<()> {
-        let into = reached(&self.folder).join(package.file_name().unwrap_or_default());
+        let into = descriptor_path(&self.folder).join(package.file_name().unwrap_or_default());
         self.copy_folder(package, into)
     }
 
@@ -110,7 +110,7 @@ impl SharedFolder {
         Ok(())
     }
 
-    /// From here on it is the process's as well: nothing more is written into it.
+    /// Makes the target's user the owner. Nothing more is written into the folder after this.
     pub fn hand_over(&self) -> io::Result<()> {
         // SAFETY: geteuid has no preconditions.
         if unsafe { libc::geteuid() } == self.owner.0 {
@@ -122,26 +122,31 @@ impl SharedFolder {
         fchown(&self.folder, Some(self.owner.0), Some(self.owner.1))
     }
 
-    /// What the process wrote, if it is there.
+    /// Reads a file that the target wrote, if it exists.
     pub fn take(&self, name: &str) -> Option<Vec<u8>> {
         let mut options = OpenOptions::new();
         let options = options.read(true).custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(reached(&self.folder).join(name)).ok()?;
+        let file = options
+            .open(descriptor_path(&self.folder).join(name))
+            .ok()?;
         let mut content = Vec::new();
         file.take(MAX_ANSWER).read_to_end(&mut content).ok()?;
         Some(content)
     }
 
     pub fn has(&self, name: &str) -> bool {
-        reached(&self.folder).join(name).symlink_metadata().is_ok()
+        descriptor_path(&self.folder)
+            .join(name)
+            .symlink_metadata()
+            .is_ok()
     }
 
-    /// Whether it was there to be removed.
+    /// Removes a file; returns whether it existed.
     pub fn remove(&self, name: &str) -> bool {
-        fs::remove_file(reached(&self.folder).join(name)).is_ok()
+        fs::remove_file(descriptor_path(&self.folder).join(name)).is_ok()
     }
 
-    /// Leaves the folder to the process.
+    /// Leaves the folder to the target.
     pub fn keep(mut self) {
         self.is_kept = true;
     }
@@ -150,14 +155,14 @@ impl SharedFolder {
 impl Drop for SharedFolder {
     fn drop(&mut self) {
         if !self.is_kept {
-            // Nothing more can be done about what cannot be removed.
-            let _ = fs::remove_dir_all(reached(&self.parent).join(&self.name));
+            // A failure cannot be handled here.
+            let _ = fs::remove_dir_all(descriptor_path(&self.parent).join(&self.name));
         }
     }
 }
 
-/// The name of something that is open.
-fn reached(file: &File) -> PathBuf {
+/// Returns a path to an open file or folder.
+fn descriptor_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
@@ -177,7 +182,7 @@ fn new_file(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Opens a file or folder by its name in the process's own root.
+/// Opens a file or folder by its path in the root of a process.
 pub fn open_in_root(pid: u32, path: &Path) -> io::Result<File> {
     #[repr(C)]
     struct How {
@@ -192,7 +197,7 @@ pub fn open_in_root(pid: u32, path: &Path) -> io::Result<File> {
         mode: 0,
         resolve: RESOLVE_IN_ROOT,
     };
-    // SAFETY: the name is a C string, the struct is the one that the call takes, and its length is said.
+    // SAFETY: the name is a live C string, and the struct is an `open_how` of the given length; the kernel only reads both.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_openat2,
@@ -203,29 +208,29 @@ pub fn open_in_root(pid: u32, path: &Path) -> io::Result<File> {
         )
     };
     match i32::try_from(answer) {
-        // SAFETY: a number that is not negative is a file just opened, which nobody else has.
+        // SAFETY: a non-negative result is a descriptor that was just opened and that nothing else owns.
         Ok(file) if file >= 0 => Ok(unsafe { File::from_raw_fd(file) }),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Removes a file and, if it is empty then, its folder, by the name in the process's own root.
+/// Removes a file and its folder, if that is then empty, by the path in the root of a process.
 pub fn remove_in_root(pid: u32, path: &Path) -> io::Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let opened = open_in_root(pid, folder)?;
-    fs::remove_file(reached(&opened).join(name))?;
+    fs::remove_file(descriptor_path(&opened).join(name))?;
     if let (Some(above), Some(name)) = (folder.parent(), folder.file_name()) {
         let above = open_in_root(pid, above)?;
-        // If somebody put a file there, the folder stays.
-        let _ = fs::remove_dir(reached(&above).join(name));
+        // Fails if the folder contains other files; then it stays.
+        let _ = fs::remove_dir(descriptor_path(&above).join(name));
     }
     Ok(())
 }
 
-/// Makes a file of ours that the process's user may write, if we are another user: its folder may be closed to it.
-/// Whether one was made.
+/// Creates a file that the target's user may write, if that is another user, who may not have access to its folder.
+/// Returns whether it was created.
 pub fn make_for(target: &Target, path: &Path) -> io::Result<bool> {
     let (user, group) = (target.status.users[3], target.status.groups[3]);
     // SAFETY: geteuid has no preconditions.
@@ -241,9 +246,9 @@ pub fn make_for(target: &Target, path: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// A library cannot be loaded from where programs cannot be run.
+/// Returns whether the file system is mounted `noexec`: libraries cannot be loaded from there.
 fn forbids_programs(folder: &File) -> bool {
-    // SAFETY: the struct is plain numbers, and filled by the call if that succeeds.
+    // SAFETY: the struct is plain numbers, valid as zeros, and the call only writes to it.
     let (answer, about) = unsafe {
         let mut about: libc::statvfs = std::mem::zeroed();
         (libc::fstatvfs(folder.as_raw_fd(), &mut about), about)
@@ -260,7 +265,7 @@ fn temporary_folders(pid: u32) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The folder of the Python package that this code belongs to, if it is part of one.
+/// Returns the folder of the Python package that contains this code, if there is one.
 pub fn own_package() -> Option<PathBuf> {
     let mappings = procfs::mappings(std::process::id()).ok()?;
     let here = own_package as *const () as u64;
@@ -277,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn name_is_resolved_inside_the_root_of_the_process() {
+    fn paths_are_resolved_within_the_root_of_the_process() {
         let own = std::process::id();
         assert!(open_in_root(own, Path::new("/proc/self/status")).is_ok());
         assert!(open_in_root(own, Path::new("/../../proc/self/status")).is_ok());

@@ -1,47 +1,47 @@
-//! One thread of another process, stopped and made to call functions, then left as it was. x86-64 only.
+//! Stops one thread of another process, makes it call functions, and restores it. x86-64 only.
 //!
-//! A thread that the kernel stops inside a system call goes on with that call when it gets its registers back exactly,
-//! `orig_rax` included: the kernel looks at them on the way back and repeats the call where it would have.
+//! A thread that is stopped inside a system call continues the call if its registers are restored exactly, `orig_rax`
+//! included: the kernel checks them on return and restarts the call as it would have without the stop.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Registers of the vector units take at most this; the kernel says how much it was.
+/// Largest size of the vector registers; the kernel returns the actual size.
 const MAX_VECTOR_BYTES: usize = 16 << 10;
 /// A thread that does not stop within this sleeps uninterruptibly in the kernel.
 const STOP_PATIENCE: Duration = Duration::from_millis(200);
-/// A call of ours takes microseconds; on a machine that swaps, perhaps a second.
+/// A call takes microseconds, or perhaps a second on a machine that swaps.
 const CALL_PATIENCE: Duration = Duration::from_secs(10);
 /// Leaf functions may use this much below the stack pointer.
 const RED_ZONE: u64 = 128;
 const DIRECTION_FLAG: u64 = 1 << 10;
 const NT_PRSTATUS: usize = 1;
 const NT_X86_XSTATE: usize = 0x202;
-/// Where a function of ours returns to: nothing is mapped there, so the thread stops again.
+/// Return address of called functions: nothing is mapped there, so the thread stops again.
 const NOWHERE: u64 = 0;
 
-/// A thread that is stopped.
+/// A stopped thread.
 pub struct Tracee {
     thread: libc::pid_t,
     pub registers: libc::user_regs_struct,
     stopped_at: Instant,
     is_gone: bool,
-    /// A signal that cannot be blocked came while the thread was ours; it gets it when it is let go.
+    /// A signal that arrived while the thread was stopped and could not be blocked; delivered when it is released.
     kept_signal: i32,
 }
 
 /// Why a thread was not stopped, or not called.
 #[derive(Debug)]
 pub enum Trouble {
-    /// It does not exist any more.
+    /// It has ended.
     Gone,
-    /// It does not react just now.
+    /// It does not react at present.
     Busy,
     System(io::Error),
 }
 
 impl Tracee {
-    /// Stops a thread. Nothing else of the process is stopped.
+    /// Stops one thread; the other threads of the process continue.
     pub fn stop(thread: u32) -> Result<Tracee, Trouble> {
         let thread = thread as libc::pid_t;
         // SAFETY: seizing takes numbers only.
@@ -59,7 +59,7 @@ impl Tracee {
     }
 
     fn interrupt(&mut self) -> Result<(), Trouble> {
-        // SAFETY: takes numbers only.
+        // SAFETY: this request takes numbers only.
         unsafe { ptrace(libc::PTRACE_INTERRUPT, self.thread, 0, 0) }?;
         self.stopped_at = Instant::now();
         loop {
@@ -67,7 +67,7 @@ impl Tracee {
             if status >> 16 == libc::PTRACE_EVENT_STOP {
                 break;
             }
-            // A signal on its way to the program: it shall have it.
+            // A signal for the program, which is delivered.
             self.go_on(libc::WSTOPSIG(status))?;
         }
         self.read_registers()
@@ -95,38 +95,38 @@ impl Tracee {
             if Instant::now() > deadline {
                 return Err(Trouble::Busy);
             }
-            rest_until_news();
+            wait_for_child_event();
         }
     }
 
     fn go_on(&self, signal: i32) -> Result<(), Trouble> {
-        // SAFETY: takes numbers only.
+        // SAFETY: this request takes numbers only.
         unsafe { ptrace(libc::PTRACE_CONT, self.thread, 0, signal as usize) }
     }
 
-    /// The system call that the thread is in, if it is in one.
+    /// Returns the system call that the thread is in.
     pub fn system_call(&self) -> Option<u64> {
         let number = self.registers.orig_rax;
         (number as i64 >= 0).then_some(number)
     }
 
-    /// Since when the thread has been standing still.
+    /// Returns the time at which the thread was stopped.
     pub fn stood_for(&self) -> Duration {
         self.stopped_at.elapsed()
     }
 
-    /// Calls functions of the process on this thread, one after the other, with everything it holds put back at the end:
-    /// registers, those of the vector units, and which signals are blocked. `work` is given the caller.
+    /// Lets `work` call functions of the process on this thread. Restores registers, vector registers and the signal mask
+    /// afterwards.
     pub fn borrow<T>(
         &mut self,
         work: impl FnOnce(&mut Caller<'_>) -> Result<T, Trouble>,
     ) -> Result<T, Trouble> {
         let mut vectors = vec![0u8; MAX_VECTOR_BYTES];
-        // SAFETY: the buffer is as long as is said.
+        // SAFETY: the buffer is live and writable for the given length.
         let len =
             unsafe { self.get_set(NT_X86_XSTATE, vectors.as_mut_ptr().cast(), vectors.len())? };
         let mut blocked = 0u64;
-        // SAFETY: a mask is eight bytes, and the kernel is told so.
+        // SAFETY: the mask is eight bytes, which is the length passed to the kernel.
         unsafe {
             ptrace(
                 libc::PTRACE_GETSIGMASK as _,
@@ -135,7 +135,7 @@ impl Tracee {
                 &raw mut blocked as usize,
             )
         }?;
-        // Handlers of the program have no business in the middle of our call. The stop at its end must not be blocked.
+        // No signal handler of the program may run during the calls. The SIGSEGV that ends a call must not be blocked.
         let all = !(1u64 << (libc::SIGSEGV - 1));
         self.set_mask(all)?;
         let saved = self.registers;
@@ -145,14 +145,14 @@ impl Tracee {
         }
         self.registers = saved;
         self.write_registers()?;
-        // SAFETY: the buffer holds what the kernel gave for this very set.
+        // SAFETY: the buffer is live for the given length and holds what the kernel returned for this register set.
         unsafe { self.put_set(NT_X86_XSTATE, vectors.as_mut_ptr().cast(), len)? };
         self.set_mask(blocked)?;
         result
     }
 
     fn set_mask(&self, mut mask: u64) -> Result<(), Trouble> {
-        // SAFETY: a mask is eight bytes, and the kernel is told so.
+        // SAFETY: the mask is eight bytes, which is the length passed to the kernel.
         unsafe {
             ptrace(
                 libc::PTRACE_SETSIGMASK as _,
@@ -200,7 +200,7 @@ impl Tracee {
             iov_base: buffer,
             iov_len: len,
         };
-        // SAFETY: as the caller says; the part lives through the call.
+        // SAFETY: the caller guarantees that `buffer` is valid for `len` bytes; `part` outlives the call.
         unsafe {
             ptrace(
                 libc::PTRACE_GETREGSET,
@@ -224,7 +224,7 @@ impl Tracee {
             iov_base: buffer,
             iov_len: len,
         };
-        // SAFETY: as the caller says; the part lives through the call.
+        // SAFETY: the caller guarantees that `buffer` is valid for `len` bytes; `part` outlives the call.
         unsafe {
             ptrace(
                 libc::PTRACE_SETREGSET,
@@ -237,16 +237,15 @@ impl Tracee {
 }
 
 impl Drop for Tracee {
-    /// Lets the thread go on by itself.
+    /// Releases the thread.
     fn drop(&mut self) {
         if self.is_gone {
             return;
         }
         let signal = self.kept_signal as usize;
-        // SAFETY: takes numbers only.
+        // SAFETY: this request takes numbers only.
         if unsafe { ptrace(libc::PTRACE_DETACH, self.thread, 0, signal) }.is_err() {
-            // It was not stopped, because it did not react: the stop that was asked for comes later, and only a stopped
-            // thread can be let go.
+            // The thread did not react yet: the requested stop comes later, and only a stopped thread can be released.
             if self.wait(CALL_PATIENCE).is_ok() {
                 // SAFETY: as above.
                 let _ = unsafe { ptrace(libc::PTRACE_DETACH, self.thread, 0, signal) };
@@ -255,23 +254,23 @@ impl Drop for Tracee {
     }
 }
 
-/// A thread whose registers are ours for a while.
+/// Calls functions on a stopped thread.
 pub struct Caller<'a> {
     tracee: &'a mut Tracee,
 }
 
 impl Caller<'_> {
-    /// Calls a function of the process and returns what it returned.
+    /// Calls a function of the process; returns its result.
     pub fn call(&mut self, function: u64, arguments: &[u64]) -> Result<u64, Trouble> {
         let tracee = &mut *self.tracee;
         let before = tracee.registers;
         let registers = &mut tracee.registers;
-        // A function is entered with a return address on a stack that was aligned before.
+        // At function entry, the return address lies on a stack that was aligned before the call.
         let stack = ((before.rsp - RED_ZONE) & !0xf) - 8;
         registers.rsp = stack;
         registers.rip = function;
         registers.rax = 0;
-        // Not inside a system call: the kernel repeats none.
+        // Not inside a system call, so that the kernel restarts none.
         registers.orig_rax = u64::MAX;
         registers.eflags &= !DIRECTION_FLAG;
         let places = [
@@ -285,7 +284,7 @@ impl Caller<'_> {
         for (place, &argument) in places.into_iter().zip(arguments) {
             *place = argument;
         }
-        // SAFETY: takes an address of the other process, which lies below its stack and belongs to nobody.
+        // SAFETY: the address is in the other process, below its stack pointer, where no live data is.
         unsafe {
             ptrace(
                 libc::PTRACE_POKEDATA,
@@ -299,7 +298,7 @@ impl Caller<'_> {
         loop {
             let status = match tracee.wait(CALL_PATIENCE) {
                 Err(Trouble::Busy) => {
-                    // It waits for something that does not come: it is taken out of the call, and no harm is done.
+                    // The function is blocked: restoring the registers aborts the call.
                     tracee.interrupt()?;
                     tracee.registers = before;
                     return Err(Trouble::Busy);
@@ -310,7 +309,7 @@ impl Caller<'_> {
             match libc::WSTOPSIG(status) {
                 libc::SIGSEGV if is_signal => break,
                 signal if is_signal => tracee.kept_signal = signal,
-                // The whole process is being stopped, which waits for the end of this call.
+                // The whole process is being stopped; that completes after this call.
                 _ => {}
             }
             tracee.go_on(0)?;
@@ -327,9 +326,9 @@ impl Caller<'_> {
     }
 }
 
-/// Returns when a child or a thread that we trace has changed, or after a moment: whoever sleeps until the kernel has news
-/// is woken before those who only compute. The signal is held back, as all are while a thread stands still.
-fn rest_until_news() {
+/// Waits for SIGCHLD, or for a moment: a process that sleeps until an event is scheduled before those that compute. The
+/// signal is blocked, as all are while a thread is stopped.
+fn wait_for_child_event() {
     const MOMENT: libc::timespec = libc::timespec {
         tv_sec: 0,
         tv_nsec: 1_000_000,
@@ -344,14 +343,14 @@ fn rest_until_news() {
 }
 
 /// # Safety
-/// What the request says of `address` and `data`.
+/// `address` and `data` must be valid for the request, as ptrace(2) describes.
 unsafe fn ptrace(
     request: libc::c_uint,
     thread: libc::pid_t,
     address: usize,
     data: usize,
 ) -> Result<(), Trouble> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees that the arguments are valid for the request.
     let answer = unsafe { libc::ptrace(request, thread, address, data) };
     if answer == -1 {
         let error = io::Error::last_os_error();

@@ -3,7 +3,7 @@ def act(arguments):
     import sys
 
     def load(folder):
-        # By its folder alone: nothing else that lies beside it may become importable.
+        # By its folder alone: nothing next to it may become importable.
         from _frozen_importlib import module_from_spec
         from _frozen_importlib_external import spec_from_file_location
 
@@ -25,16 +25,16 @@ def act(arguments):
             native = sys.modules.get("heaptide._native")
             active = None if native is None else native.active()
             if active is None:
-                raise RuntimeError("the process is not attached: there is nothing to end")
+                raise RuntimeError("the process is not attached: there is nothing to stop")
             raise RuntimeError(
-                "the recording into " + active + " was not begun by heaptide attach: end it where it was begun"
+                "the recording into " + active + " was not started by heaptide attach: stop it where it was started"
             )
         return ended
     write_no_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         if brought and keeper is not None:
             sys.modules.update(keeper.modules)
-            # They may come from a copy that was removed: modules not loaded by then come from this visit's copy.
+            # They may come from a copy that was removed: modules that are not loaded yet come from this visit's copy.
             for name, module in keeper.modules.items():
                 if hasattr(module, "__path__"):
                     module.__path__ = ["/".join([arguments["package"], *name.split(".")[1:]])]
@@ -57,7 +57,7 @@ def act(arguments):
             kept = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "heaptide"}
             drop()
             if native is not None:
-                # It cannot be unloaded, and must not be loaded a second time.
+                # The extension cannot be unloaded and must not be loaded twice.
                 keeper = sys.modules["_heaptide_attached"] = type(sys)("_heaptide_attached")
                 keeper.modules = kept
         raise
@@ -70,7 +70,7 @@ def visit(arguments):
     import sys
 
     interval = sys.getswitchinterval()
-    # Every look at a file hands the interpreter to other threads; with the usual interval we would wait for each of them.
+    # Every file operation releases the GIL; with the usual switch interval this thread would wait long to get it back.
     sys.setswitchinterval(1e-5)
     try:
         arguments = {name: os.fsdecode(value) if isinstance(value, bytes) else value for name, value in arguments.items()}

@@ -1,11 +1,11 @@
-//! One visit in a process: a text of Python goes in, an answer comes out through a folder that both can reach.
+//! A visit to a process: Python code enters it, and an answer comes back through a shared folder.
 //!
 //! ```text
-//! we:           make the folder with `request` in it · have the process run the text · wait for `answer`
-//! the process:  take `request` away · act · write `answer`
+//! this process:    create the folder with `request` · make the target run the code · wait for `answer`
+//! target process:  remove `request` · act · write `answer`
 //! ```
-//! Whoever takes `request` away decides: the process acts only if it was faster than us, who take it away when we have
-//! waited for too long. So a visit that failed never has an effect later.
+//! Only one side can remove `request`. The target acts only if it removed the file; this process removes it after a timeout.
+//! So a failed visit never has an effect later.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -21,70 +21,70 @@ use crate::refusal::Refusal;
 use crate::remote_execution::RemoteExecution;
 use crate::shared_folder::{self, SharedFolder};
 
-/// What the process is to run, with `ARGUMENTS` for the arguments.
+/// The code that the process runs; `ARGUMENTS` is replaced by the arguments.
 const TEXT: &str = include_str!("visit.py");
 
 /// The files for remote execution.
 const SCRIPT: &str = "script.py";
 const TEXT_FILE: &str = "visit.py";
 
-/// Comes first: if a recording runs already, what we do on this thread is no doing of the program's.
+/// Runs first: if a recording is active, it must not contain what this thread does.
 const LEAVE_OUT: &str =
     "getattr(__import__('sys').modules.get('heaptide._native'), 'leave_out_thread', int)()";
 
-/// How long the process may take to begin.
+/// How long the process may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// What was begun takes as long as it takes; this long means that something hangs.
+/// How long the process may take to finish; after this it hangs.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How a process is to be recorded.
+/// How to record a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingRequest {
-    /// Where the capture is to be in the end, by its name here.
+    /// Final path of the capture, as this process sees it.
     pub home: PathBuf,
-    /// The process records straight into that file; otherwise into a folder of its own, from which it is fetched.
+    /// The process records directly into that file; otherwise into the shared folder, from which it is fetched.
     pub is_direct: bool,
     pub overwrite: bool,
     pub objects: bool,
-    /// Native frames, too.
+    /// Records native frames.
     pub native: bool,
     pub sample_bytes: u64,
     pub aggregate: bool,
     pub interval_ms: u32,
 }
 
-/// What a visit brought about.
+/// The result of a visit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VisitResult {
-    /// The capture or snapshot, by its name for the process.
+    /// Path of the capture or snapshot, as the process sees it.
     pub capture: PathBuf,
-    /// What the process has to say about it: empty if all is well.
+    /// A warning from the process; empty if there is none.
     pub note: String,
-    /// Where the capture is wanted in the end; empty if that is where it is.
+    /// Final path of the capture; empty if it is already there.
     pub home: PathBuf,
-    /// The longest time that a thread of the process stood still.
+    /// The longest time for which a thread of the process was paused.
     pub paused: Duration,
     pub took: Duration,
 }
 
-/// How the objects of a process are to be written down.
+/// How to take a heap snapshot of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeapRequest {
-    /// Where the snapshot is to be in the end, by its name here.
+    /// Final path of the snapshot, as this process sees it.
     pub home: PathBuf,
-    /// The process writes straight into that file; otherwise into a folder of its own, from which it is fetched.
+    /// The process writes directly into that file; otherwise into the shared folder, from which it is fetched.
     pub is_direct: bool,
     pub overwrite: bool,
-    /// Short texts of what objects hold, too.
+    /// Includes previews of values.
     pub values: bool,
-    /// Patterns of what is to be hidden.
+    /// Patterns of names and values to hide.
     pub redact: Vec<String>,
     /// Walk in a forked copy.
     pub fork: bool,
 }
 
-/// Begins to record a process.
+/// Starts recording a process.
 pub fn attach(target: &Target, request: &RecordingRequest) -> Result<VisitResult, Refusal> {
     let mut arguments = Arguments::new("attach");
     arguments.flag("overwrite", request.overwrite);
@@ -102,7 +102,7 @@ pub fn attach(target: &Target, request: &RecordingRequest) -> Result<VisitResult
     )
 }
 
-/// Has a process write down its objects. Its [`VisitResult::note`] is for how many milliseconds it stood still.
+/// Makes a process write a heap snapshot. [`VisitResult::note`] is the pause in milliseconds.
 pub fn take_heap(target: &Target, request: &HeapRequest) -> Result<VisitResult, Refusal> {
     let mut arguments = Arguments::new("heap");
     arguments.flag("overwrite", request.overwrite);
@@ -118,8 +118,8 @@ pub fn take_heap(target: &Target, request: &HeapRequest) -> Result<VisitResult, 
     )
 }
 
-/// A visit for which the process loads our package, from where it is or from a copy, and that leaves a file: at `home`, or
-/// under the name given, in a folder of its own, from which it is to be brought home.
+/// Makes a visit for which the process loads the package `heaptide`, installed or copied, and writes a file: at `home`, or
+/// under the given name in the shared folder, from which the caller fetches it.
 fn visit_with_package(
     target: &Target,
     mut arguments: Arguments,
@@ -130,18 +130,18 @@ fn visit_with_package(
     let pid = target.pid;
     let package = shared_folder::own_package().ok_or_else(|| {
         Refusal::Answered(
-            "this heaptide is not installed as a Python package, which the process is to load: install it with pip"
+            "this heaptide is not installed as a Python package, which the process must load: install it with pip"
                 .into(),
         )
     })?;
     let copying = |error: io::Error| Refusal::failed(pid, "copying heaptide into its /tmp", &error);
     let mut copied = None;
-    let mut package_there = package.clone();
-    if direct.is_err() || !is_readable_there(target) {
+    let mut package_in_target = package.clone();
+    if direct.is_err() || !can_load_package(target) {
         let mut shared = SharedFolder::make(target)?;
         let copied_over = shared.copy(&package).and_then(|()| shared.hand_over());
         copied_over.map_err(copying)?;
-        package_there = shared.path.join("heaptide");
+        package_in_target = shared.path.join("heaptide");
         copied = Some(shared);
     }
     let folder = copied.as_ref().map(|shared| shared.path.clone());
@@ -152,7 +152,7 @@ fn visit_with_package(
         }
         _ => home.to_owned(),
     };
-    arguments.path("package", &package_there);
+    arguments.path("package", &package_in_target);
     arguments.path("path", &file);
     arguments.path("copied", folder.as_deref().unwrap_or(Path::new("")));
     let visited = visit(target, arguments, began)?;
@@ -162,13 +162,13 @@ fn visit_with_package(
     Ok(visited)
 }
 
-/// Ends what [`attach`] began.
+/// Stops a recording that [`attach`] started.
 pub fn detach(target: &Target) -> Result<VisitResult, Refusal> {
     visit(target, Arguments::new("detach"), Instant::now())
 }
 
-/// Whether the process can load our package from where it is.
-fn is_readable_there(target: &Target) -> bool {
+/// Returns whether the process can load the installed package.
+fn can_load_package(target: &Target) -> bool {
     let [_, own, _, _] = Status::of(std::process::id()).map_or([u32::MAX; 4], |own| own.users);
     procfs::sees_same_files(target.pid) && [own; 4] == target.status.users
 }
@@ -207,7 +207,7 @@ fn visit(
     })
 }
 
-/// Has the process run the text, and returns how long a thread of it stood still.
+/// Makes the process run the code; returns how long one of its threads was paused.
 fn enter(target: &Target, shared: &SharedFolder, text: &str) -> Result<Duration, Refusal> {
     if let Some(remote) = RemoteExecution::find(target)? {
         let timeout = remote.timeout();
@@ -215,8 +215,8 @@ fn enter(target: &Target, shared: &SharedFolder, text: &str) -> Result<Duration,
             if is_taken(target, shared, timeout)? {
                 return Ok(Duration::ZERO);
             }
-            // The main thread waits for something outside. What was asked of it is withdrawn. If that comes too late, it has
-            // begun and only has to get its turn: entering by another way, too, would leave it a script that is gone.
+            // The main thread is blocked, so the request is withdrawn. If that is too late, the thread has begun and only waits
+            // for the GIL: injecting as well would remove the script that it is about to run.
             if !remote.withdraw()? && is_taken(target, shared, START_TIMEOUT)? {
                 return Ok(Duration::ZERO);
             }
@@ -230,7 +230,7 @@ fn inject(target: &Target, text: &str) -> Result<Duration, Refusal> {
     crate::inject::run(target, text, START_TIMEOUT)
 }
 
-/// Without an injector, time is all there is.
+/// There is no injector for this architecture.
 #[cfg(not(target_arch = "x86_64"))]
 fn inject(target: &Target, _: &str) -> Result<Duration, Refusal> {
     Err(Refusal::NoInjector {
@@ -239,10 +239,10 @@ fn inject(target: &Target, _: &str) -> Result<Duration, Refusal> {
     })
 }
 
-/// The interpreter's remote execution runs on the main thread, which has better things to do, and whose doings are recorded:
-/// so it only starts another, which reads the text.
+/// Remote execution runs on the main thread, whose work must not be delayed and may be recorded. So the script only starts
+/// another thread, which reads the code.
 fn on_own_thread(text: &Path) -> String {
-    // A text that is gone is that of a visit which has ended without this thread.
+    // If the file is gone, the visit has ended without this thread.
     let program = format!(
         "import _thread\n\
          def run():\n\
@@ -257,7 +257,7 @@ fn on_own_thread(text: &Path) -> String {
     format!("exec({}, {{}})", quoted(&program))
 }
 
-/// Whether the process takes the request away within a time.
+/// Returns whether the process removes the request within the timeout.
 fn is_taken(target: &Target, shared: &SharedFolder, timeout: Duration) -> Result<bool, Refusal> {
     let deadline = Instant::now() + timeout;
     while shared.has("request") {
@@ -272,7 +272,7 @@ fn is_taken(target: &Target, shared: &SharedFolder, timeout: Duration) -> Result
     Ok(true)
 }
 
-/// Waits for the answer. Without one, nothing happens in the process any more.
+/// Waits for the answer. If it fails, nothing more happens in the process.
 fn wait(target: &Target, shared: &SharedFolder) -> Result<Vec<u8>, Refusal> {
     let began = Instant::now();
     let mut is_withdrawn = false;
@@ -296,7 +296,7 @@ fn wait(target: &Target, shared: &SharedFolder) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// Names and values as Python text.
+/// Names and values as Python source code.
 struct Arguments {
     text: String,
 }
@@ -327,14 +327,14 @@ impl Arguments {
         self.text += &format!(", \"{name}\": [{}]", texts.join(", "));
     }
 
-    /// One statement that leaves no name in the main module, in which it runs.
+    /// Returns one statement that leaves no name in the main module, in which it runs.
     fn text(&self) -> String {
         let program = TEXT.replace("ARGUMENTS", &format!("{{{}}}", self.text));
         format!("{LEAVE_OUT};exec({}, {{}})", quoted(&program))
     }
 }
 
-/// A path as bytes of Python, whatever it holds.
+/// Returns a path as a Python bytes expression.
 fn as_bytes(path: &Path) -> String {
     let mut digits = String::new();
     for byte in path.as_os_str().as_bytes() {
@@ -344,7 +344,7 @@ fn as_bytes(path: &Path) -> String {
     format!("bytes.fromhex(\"{digits}\")")
 }
 
-/// As a string of Python.
+/// Returns a text as a Python string literal.
 fn quoted(text: &str) -> String {
     let escaped = text.chars().flat_map(|letter| match letter {
         '\n' => vec!['\\', 'n'],
@@ -359,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_one_line_of_plain_letters_whatever_a_path_holds() {
+    fn code_is_one_ascii_line_for_any_path() {
         let mut arguments = Arguments::new("attach");
         arguments.path("path", Path::new("/tmp/it's a \"path\"\n"));
         let text = arguments.text();

@@ -1,7 +1,7 @@
-//! Our own format, line by line: `docs/reference/timeline-format.md` is its description.
+//! Heaptide's format, line by line: `docs/reference/timeline-format.md` is its description.
 //!
-//! Values are written when they change and hold until the next change, so that a quiet run of many processes costs next
-//! to nothing.
+//! Values are written when they change and stay valid until the next change, so that an idle run of many processes takes
+//! almost no space.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,27 +10,27 @@ use crate::model::{Backend, Call, Ending, Header, Memory, Point, Process, Timeli
 use crate::record::{NewProcess, Tick};
 use crate::text::{self, bytes_of_kib, escape, seconds, unescape};
 
-/// The first line of every file. A later version that old readers must not touch gets another number.
+/// The first line of every file. A version that old readers cannot read gets another number.
 pub const MAGIC: &str = "heaptide timeline 1";
 
-/// A quiet run still says once in a while that it is being watched.
+/// An idle run gets a line at least this often.
 const SILENCE_S: f64 = 1.0;
 
-/// What was silent between is put back at the interval of the samples, but not more closely than this: a small file does
+/// The reader restores omitted samples at the sampling interval, but at least this far apart, so that a small file does
 /// not become a large timeline.
 const CLOSEST_S: f64 = 0.01;
 
-/// What the reader knows already, so that only changes need to be said.
+/// The values written so far: only changes are written.
 #[derive(Default)]
 pub struct Written {
     memory: HashMap<usize, Memory>,
     group: Option<u64>,
-    /// The outer `None`: nothing was said yet.
+    /// The outer `None`: nothing was written yet.
     pub limit: Option<Option<u64>>,
     last_s: f64,
 }
 
-// Writing into a string cannot fail, so the results are not looked at.
+// Writing into a string cannot fail, so the results are ignored.
 
 pub fn header(line: &mut String, header: &Header) {
     let _ = writeln!(line, "{MAGIC}");
@@ -73,9 +73,10 @@ pub fn tick(line: &mut String, written: &mut Written, header: &Header, tick: &Ti
         if known.map(|known| known.resident) != Some(memory.resident) {
             let _ = write!(line, " {number}={}", memory.resident / 1024);
         }
-        let dear = |memory: Memory| (memory.proportional, memory.unique, memory.swap);
-        let is_news = known.is_none_or(|known| dear(known) != dear(memory));
-        if let (true, (Some(proportional), Some(unique), Some(swap))) = (is_news, dear(memory)) {
+        let expensive = |memory: Memory| (memory.proportional, memory.unique, memory.swap);
+        let is_news = known.is_none_or(|known| expensive(known) != expensive(memory));
+        if let (true, (Some(proportional), Some(unique), Some(swap))) = (is_news, expensive(memory))
+        {
             let (proportional, unique, swap) = (proportional / 1024, unique / 1024, swap / 1024);
             let _ = write!(line, " {number}~{proportional},{unique},{swap}");
         }
@@ -113,7 +114,7 @@ pub fn call(line: &mut String, started_s: f64, call: &Call) {
     );
 }
 
-/// Reads everything behind the first line, whole lines only.
+/// Reads everything after the first line, complete lines only.
 pub fn read(text: &str) -> Timeline {
     let mut reader = Reader::default();
     let mut n_unknown = 0;
@@ -128,7 +129,7 @@ pub fn read(text: &str) -> Timeline {
     }
     if timeline.ending.is_none() {
         timeline.damage.push(
-            "it has no end: the recording goes on, or was killed; all until then is there".into(),
+            "it has no end: the recording is still running or was killed; everything until then is there".into(),
         );
     }
     timeline
@@ -137,18 +138,18 @@ pub fn read(text: &str) -> Timeline {
 #[derive(Default)]
 struct Reader {
     timeline: Timeline,
-    /// What every process holds now; `None` if it has ended or not begun.
+    /// Present memory of each process; `None` if it has ended or not started.
     now: Vec<Option<Memory>>,
-    /// What the control group used last.
+    /// Last usage of the control group.
     group: Option<u64>,
-    /// Numbers in the file to places in the list.
-    places: HashMap<usize, usize>,
+    /// Numbers in the file to indices in the list.
+    indices: HashMap<usize, usize>,
     /// The time of the last point.
     last_s: Option<f64>,
 }
 
 impl Reader {
-    /// `None` if the line cannot be understood.
+    /// Returns `None` if the line is invalid.
     fn line(&mut self, line: &str) -> Option<()> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let header = &mut self.timeline.header;
@@ -188,15 +189,15 @@ impl Reader {
         };
         // A second line for the same process has its new name.
         if let Some(known) = self
-            .places
+            .indices
             .get(&number)
-            .map(|&place| &mut self.timeline.processes[place])
+            .map(|&index| &mut self.timeline.processes[index])
         {
             (known.name, known.command) = (process.name, process.command);
             return Some(());
         }
         self.timeline.has_root |= number == 0 && self.timeline.processes.is_empty();
-        self.places.insert(number, self.timeline.processes.len());
+        self.indices.insert(number, self.timeline.processes.len());
         self.timeline.processes.push(process);
         self.now.push(None);
         Some(())
@@ -205,10 +206,10 @@ impl Reader {
     fn ended(&mut self, rest: &str) -> Option<()> {
         let (time, number) = rest.split_once(' ')?;
         let time_s = self.time(time)?;
-        let place = *self.places.get(&number.parse().ok()?)?;
+        let index = *self.indices.get(&number.parse().ok()?)?;
         self.hold_until(time_s);
-        self.now[place] = None;
-        self.timeline.processes[place].ended_s = Some(time_s);
+        self.now[index] = None;
+        self.timeline.processes[index].ended_s = Some(time_s);
         Some(())
     }
 
@@ -225,8 +226,8 @@ impl Reader {
         is_whole.then_some(())
     }
 
-    /// Puts back the samples before a moment in which nothing had changed. A longer silence than a recorder keeps is one
-    /// in which nobody looked.
+    /// Restores the omitted samples before `time_s`, in which nothing changed. During a longer gap than a recorder leaves,
+    /// there were no samples.
     fn hold_until(&mut self, time_s: f64) {
         let Some(last_s) = self.last_s else { return };
         let interval_s = self.timeline.header.interval_s.max(CLOSEST_S);
@@ -238,7 +239,7 @@ impl Reader {
         for n in 1..=n_missing {
             self.point(last_s + f64::from(n) * interval_s);
         }
-        // Of each process the end of the silence will do: what it holds stays the same.
+        // One sample at the end of the gap is enough per process: its sizes did not change.
         self.sample(last_s + f64::from(n_missing) * interval_s);
     }
 
@@ -260,9 +261,9 @@ impl Reader {
 
     fn value(&mut self, time_s: f64, word: &str) -> Option<()> {
         if let Some((number, values)) = word.split_once('~') {
-            let place = *self.places.get(&number.parse().ok()?)?;
+            let index = *self.indices.get(&number.parse().ok()?)?;
             let mut values = values.split(',').map(bytes_of_kib);
-            let memory = self.now[place].get_or_insert_default();
+            let memory = self.now[index].get_or_insert_default();
             memory.proportional = Some(values.next()??);
             memory.unique = Some(values.next()??);
             memory.swap = Some(values.next()??);
@@ -276,8 +277,8 @@ impl Reader {
                 self.timeline.limits.push((time_s, limit));
             }
             (number, value) => {
-                let place = *self.places.get(&number.parse().ok()?)?;
-                self.now[place].get_or_insert_default().resident = bytes_of_kib(value)?;
+                let index = *self.indices.get(&number.parse().ok()?)?;
+                self.now[index].get_or_insert_default().resident = bytes_of_kib(value)?;
             }
         }
         Some(())
@@ -307,7 +308,7 @@ impl Reader {
         let (time, how) = rest.split_once(' ')?;
         let ending = ending(how)?;
         let time_s = self.time(time)?;
-        // A process that ended with the run has said so before: it holds nothing any more.
+        // Processes that ended with the run have an earlier line and hold no memory any more.
         if self.now.iter().any(Option::is_some) {
             self.hold_until(time_s);
         }

@@ -1,8 +1,8 @@
-//! What a timeline is: the memory of a run's processes over time, as lines of text in a file.
+//! The timeline format: the memory of a run's processes over time, as lines of text in a file.
 //!
-//! Two forms are written and read: Heaptide's own, which holds every process with all its figures
-//! (`docs/reference/timeline-format.md`), and the `.dat` files of mprof, which other tools read. [`Recorder`] writes either while
-//! the run goes on; [`read()`] finds out which one a file is. Nothing here looks at processes or at a clock.
+//! Two formats are written and read: Heaptide's, which holds every process with all its sizes
+//! (`docs/reference/timeline-format.md`), and the `.dat` files of mprof, which other tools read. [`Recorder`] writes either
+//! format during the run; [`read()`] detects the format of a file. This crate reads neither processes nor clocks.
 #![forbid(unsafe_code)]
 
 mod heaptide_format;

@@ -1,14 +1,14 @@
 //! A timeline in memory. Times are Unix seconds, sizes are bytes.
 
-/// What the sizes of a main curve mean.
+/// The meaning of the sizes in the main curve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// Resident: all pages, shared ones counted in every process.
     #[default]
     Rss,
-    /// Proportional: a shared page is divided among those who share it, so that sums are right.
+    /// Proportional: a shared page is divided among the processes that share it, so that sums are right.
     Pss,
-    /// Unique: what would be free if this process ended.
+    /// Unique: bytes that would be freed if this process ended.
     Uss,
 }
 
@@ -27,7 +27,7 @@ impl Backend {
         }
     }
 
-    /// By our names and by those of mprof.
+    /// Parses Heaptide's names and those of mprof.
     pub fn parse(name: &str) -> Option<Backend> {
         match name {
             "rss" | "psutil" | "posix" => Some(Backend::Rss),
@@ -38,13 +38,13 @@ impl Backend {
     }
 }
 
-/// What is known of a run when it begins.
+/// Facts about a run that are known when it begins.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Header {
     /// The command line, as mprof writes it.
     pub command: String,
     pub host: Option<String>,
-    /// The rank that a launcher gave, of a run of many.
+    /// The rank that a launcher assigned.
     pub rank: Option<u32>,
     pub started_s: f64,
     pub interval_s: f64,
@@ -57,18 +57,18 @@ pub struct Point {
     pub bytes: u64,
 }
 
-/// What a process holds, as far as it was looked at.
+/// The sizes of a process, as far as they were read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     pub resident: u64,
-    /// These three cost much to find out, and are looked at less often.
+    /// These three are expensive and read less often.
     pub proportional: Option<u64>,
     pub unique: Option<u64>,
     pub swap: Option<u64>,
 }
 
 impl Memory {
-    /// The figure that a backend stands for; resident size until the other one is known.
+    /// Returns the size for a backend; the resident size until the other one is known.
     pub fn by(&self, backend: Backend) -> u64 {
         match backend {
             Backend::Rss => self.resident,
@@ -86,7 +86,7 @@ pub struct Process {
     pub name: String,
     pub command: String,
     pub began_s: Option<f64>,
-    /// `None`: it outlived the recording, or the file does not tell.
+    /// `None` if it outlived the recording, or if the file does not say.
     pub ended_s: Option<f64>,
     /// In order of time.
     pub samples: Vec<(f64, Memory)>,
@@ -102,14 +102,14 @@ impl Process {
     }
 }
 
-/// One call of a function that was bracketed by the decorator.
+/// One call of a decorated function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
     /// Dotted, from the module on; a block without a module begins with a dot.
     pub function: String,
     pub begin: Point,
     pub end: Point,
-    /// How many bracketed functions were around it. Old files do not say.
+    /// Nesting depth among decorated functions. Missing in old files.
     pub level: Option<u32>,
 }
 
@@ -118,9 +118,9 @@ pub struct Call {
 pub enum Ending {
     Exit(i32),
     Signal(i32),
-    /// It ended, and only its parent knows how.
+    /// It ended, and its exit status is known only to its parent.
     Unknown,
-    /// It went on when the recording stopped.
+    /// It continued after the recording.
     StillRunning,
 }
 
@@ -128,37 +128,37 @@ pub enum Ending {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timeline {
     pub header: Header,
-    /// The curve that stands for the whole: all processes together, or what mprof was told to write.
+    /// The main curve: the sum of all processes, or the curve that mprof wrote.
     pub total: Vec<Point>,
-    /// Without the first one in files of mprof, which count it in the total only.
+    /// In files of mprof without the first one, which is only in the total.
     pub processes: Vec<Process>,
     /// Usage of the control group that the run was in.
     pub group: Vec<Point>,
-    /// The limits that held, each from a moment on; none may hold.
+    /// The limits, each from a time on; `None` is no limit.
     pub limits: Vec<(f64, Option<u64>)>,
     pub calls: Vec<Call>,
-    /// How often the kernel killed for lack of memory during the run, where it was in charge of this run.
+    /// Out-of-memory kills in the run's control group during the run.
     pub n_oom_kills: u64,
     pub ending: Option<Ending>,
-    /// Whether `processes` begins with the program itself.
+    /// `processes` begins with the program itself.
     pub has_root: bool,
     /// Sentences about what could not be read.
     pub damage: Vec<String>,
 }
 
 impl Timeline {
-    /// The tightest limit that held at the end.
+    /// Returns the limit at the end.
     pub fn limit(&self) -> Option<u64> {
         self.limits.last().and_then(|&(_, limit)| limit)
     }
 
-    /// The processes that the program started.
+    /// Returns the processes that the program started.
     pub fn children(&self) -> &[Process] {
         let first = usize::from(self.has_root).min(self.processes.len());
         &self.processes[first..]
     }
 
-    /// Seconds between the first and the last sample.
+    /// Returns the times of the first and the last sample.
     pub fn span(&self) -> Option<(f64, f64)> {
         Some((self.total.first()?.time_s, self.total.last()?.time_s))
     }

@@ -1,8 +1,7 @@
 //! mprof's format: `CMDLINE`, `MEM`, `CHLD` and `FUNC` lines, sizes in MiB, Unix times.
 //!
-//! What mprof has no word for stands in lines that begin with `HEAPTIDE`, which its reader passes over: the node, the
-//! limit and how the run ended. Real files hold the lines in any order, because the parent writes late what it saw
-//! first, and may hold empty ones.
+//! Facts that mprof does not record are in lines that begin with `HEAPTIDE`, which its reader skips: the node, the limit and
+//! how the run ended. Real files have lines in any order, because the parent may write its samples late, and empty lines.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -12,12 +11,12 @@ use crate::model::{Backend, Call, Header, Memory, Point, Process, Timeline};
 use crate::record::Tick;
 use crate::text::{self, bytes_of_mib, escape, mib, seconds, unescape};
 
-/// How our own lines begin.
+/// The beginning of lines with facts that mprof does not record.
 pub const PREFIX: &str = "HEAPTIDE ";
 
 pub fn header(line: &mut String, header: &Header) {
     // Writing into a string cannot fail.
-    // mprof knows no escapes, so what would end the line becomes a blank.
+    // mprof has no escapes, so control characters become blanks.
     let command = header.command.replace(char::is_control, " ");
     let _ = writeln!(line, "CMDLINE {command}");
     if let Some(host) = &header.host {
@@ -29,7 +28,7 @@ pub fn header(line: &mut String, header: &Header) {
     let _ = writeln!(line, "{PREFIX}backend {}", header.backend.name());
 }
 
-/// `wanted`: the sum of all, and each child.
+/// `wanted`: whether to write the sum of all processes, and each child.
 pub fn tick(
     line: &mut String,
     limit: &mut Option<Option<u64>>,
@@ -72,7 +71,7 @@ pub fn call(line: &mut String, call: &Call) {
     );
 }
 
-/// A `FUNC` line's values.
+/// Parses the values of a `FUNC` line.
 pub fn read_call(values: &str) -> Option<Call> {
     let mut words = values.split_ascii_whitespace();
     let function = words.next()?.to_owned();
@@ -90,7 +89,7 @@ pub fn read_call(values: &str) -> Option<Call> {
     })
 }
 
-/// `None` if not a single line is mprof's.
+/// Returns `None` if no line is mprof's.
 pub fn read(text: &str) -> Option<Timeline> {
     let mut timeline = Timeline::default();
     let mut children: HashMap<&str, usize> = HashMap::new();
@@ -122,7 +121,7 @@ pub fn read(text: &str) -> Option<Timeline> {
     }
     if n_commands > 1 {
         timeline.damage.push(format!(
-            "it holds {n_commands} runs, one behind the other, which are shown as one"
+            "it contains {n_commands} runs, which are shown as one"
         ));
     }
     timeline.total.sort_by(|a, b| a.time_s.total_cmp(&b.time_s));
@@ -150,7 +149,7 @@ fn child<'a>(
     let (pid, values) = values.split_once(' ')?;
     let number: u32 = pid.parse().ok()?;
     let point = memory(values)?;
-    let place = *children.entry(pid).or_insert_with(|| {
+    let index = *children.entry(pid).or_insert_with(|| {
         timeline.processes.push(Process {
             pid: number,
             ..Process::default()
@@ -161,7 +160,7 @@ fn child<'a>(
         resident: point.bytes,
         ..Memory::default()
     };
-    timeline.processes[place]
+    timeline.processes[index]
         .samples
         .push((point.time_s, memory));
     Some(())
@@ -172,7 +171,7 @@ fn heaptide_line(timeline: &mut Timeline, values: &str) -> Option<()> {
     match word {
         "host" => timeline.header.host = Some(unescape(rest)),
         "rank" => timeline.header.rank = Some(rest.parse().ok()?),
-        // The figures of a .dat are of one kind, whichever: the word is for labels only.
+        // A .dat file has one size per process; its meaning is for labels only.
         "backend" => timeline.header.backend = Backend::parse(rest)?,
         "limit" => {
             let (limit, time) = rest.split_once(' ')?;

@@ -1,4 +1,4 @@
-//! Reads a timeline of either format. A file that was cut gives what it has; only a file that is something else is refused.
+//! Reads a timeline of either format. A cut file gives its complete lines; only files in other formats are refused.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::model::Timeline;
 use crate::{heaptide_format, mprof_format};
 
-/// How captures begin: the file that is most often confused with a timeline.
+/// The first bytes of a capture, the file that is most often confused with a timeline.
 const CAPTURE_MAGIC: &[u8] = b"\x89TIDE";
 
 #[derive(Debug)]
@@ -37,12 +37,12 @@ impl fmt::Display for ReadError {
             ),
             ReadError::Capture(path) => write!(
                 f,
-                "{} is a capture, not a timeline: look at it with heaptide stats",
+                "{} is a capture, not a timeline: read it with heaptide stats",
                 path.display()
             ),
             ReadError::Foreign(path) => write!(
                 f,
-                "{} is no timeline, neither Heaptide's nor mprof's: make one with heaptide record",
+                "{} is not a timeline of Heaptide or mprof: record one with heaptide record",
                 path.display()
             ),
             ReadError::Newer(path) => write!(
@@ -61,7 +61,7 @@ pub fn read_file(path: &Path) -> Result<Timeline, ReadError> {
     read(path, &bytes)
 }
 
-/// `path` is for messages only. A timeline without any sample is refused as well: there is nothing to show.
+/// Reads a timeline; `path` is for messages only. A timeline without samples is refused: there is nothing to show.
 pub fn read(path: &Path, bytes: &[u8]) -> Result<Timeline, ReadError> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(ReadError::Empty(path.to_owned()));
@@ -70,7 +70,7 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<Timeline, ReadError> {
         return Err(ReadError::Capture(path.to_owned()));
     }
     let text = String::from_utf8_lossy(bytes);
-    // What follows the last line feed is half a line, and half a number is another number.
+    // The text after the last line feed is an incomplete line, and a cut number is a wrong number.
     let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
     let is_cut = whole.len() < text.len();
     let mut timeline = match whole.split_once('\n') {

@@ -1,5 +1,5 @@
-//! Writes a timeline while the run goes on. Every call that adds something ends in one write of whole lines, so a kill
-//! at any instant leaves a file that lacks nothing but the moment it happened in.
+//! Writes a timeline during the run. Every call ends in one write of whole lines, so a kill at any instant loses at most the
+//! last sample.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use crate::{heaptide_format, mprof_format};
 /// The format of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Heaptide's: every process, every figure.
+    /// Heaptide's: every process with all its sizes.
     Heaptide,
     /// mprof's `.dat`.
     Mprof {
@@ -21,10 +21,10 @@ pub enum Format {
     },
 }
 
-/// A process that was seen for the first time.
+/// A process that is new, or has a new name.
 #[derive(Clone, Debug)]
 pub struct NewProcess<'a> {
-    /// Its number in this file: pids are used again.
+    /// Its number in this file; pids may be reused.
     pub number: usize,
     pub pid: u32,
     pub parent: u32,
@@ -32,11 +32,11 @@ pub struct NewProcess<'a> {
     pub command: &'a str,
 }
 
-/// One look at everything.
+/// One sample of all processes.
 #[derive(Clone, Debug, Default)]
 pub struct Tick {
     pub time_s: f64,
-    /// Number, pid and memory of each process that was there; the program itself has the number 0.
+    /// Number, pid and memory of each process; the program itself has number 0.
     pub processes: Vec<(usize, u32, Memory)>,
     pub group: Option<u64>,
     pub limit: Option<u64>,
@@ -48,7 +48,7 @@ pub struct Recorder<W: Write> {
     format: Format,
     header: Header,
     line: String,
-    own: heaptide_format::Written,
+    written: heaptide_format::Written,
 }
 
 impl<W: Write> Recorder<W> {
@@ -58,7 +58,7 @@ impl<W: Write> Recorder<W> {
             format,
             header,
             line: String::new(),
-            own: heaptide_format::Written::default(),
+            written: heaptide_format::Written::default(),
         };
         match format {
             Format::Heaptide => heaptide_format::header(&mut recorder.line, &recorder.header),
@@ -78,7 +78,7 @@ impl<W: Write> Recorder<W> {
     pub fn ended(&mut self, time_s: f64, number: usize) -> io::Result<()> {
         if self.format == Format::Heaptide {
             let time_s = time_s - self.header.started_s;
-            heaptide_format::ended(&mut self.line, &mut self.own, time_s, number);
+            heaptide_format::ended(&mut self.line, &mut self.written, time_s, number);
         }
         self.flush()
     }
@@ -86,14 +86,14 @@ impl<W: Write> Recorder<W> {
     pub fn tick(&mut self, tick: &Tick) -> io::Result<()> {
         match self.format {
             Format::Heaptide => {
-                heaptide_format::tick(&mut self.line, &mut self.own, &self.header, tick)
+                heaptide_format::tick(&mut self.line, &mut self.written, &self.header, tick)
             }
             Format::Mprof {
                 include_children,
                 multiprocess,
             } => mprof_format::tick(
                 &mut self.line,
-                &mut self.own.limit,
+                &mut self.written.limit,
                 self.header.backend,
                 tick,
                 (include_children, multiprocess),
@@ -121,7 +121,7 @@ impl<W: Write> Recorder<W> {
             Format::Heaptide => "",
             Format::Mprof { .. } => mprof_format::PREFIX,
         };
-        // Text in memory always has room.
+        // Writing into a string cannot fail.
         if n_oom_kills > 0 {
             let _ = writeln!(self.line, "{prefix}oom {n_oom_kills}");
         }

@@ -1,10 +1,10 @@
-//! Words in lines: escapes that keep a line a line, and the numbers of both forms.
+//! Texts and numbers in lines, for both formats.
 
 use std::borrow::Cow;
 
 const MIB: f64 = 1_048_576.0;
 
-/// A text that may hold anything, as a part of one line. Line feeds would end it, and blanks end a word.
+/// Escapes a text for use in a line: line feeds, and blanks unless `keep_blanks`.
 pub fn escape(text: &str, keep_blanks: bool) -> Cow<'_, str> {
     let is_plain =
         |letter: char| letter != '\\' && !letter.is_control() && (keep_blanks || letter != ' ');
@@ -19,7 +19,7 @@ pub fn escape(text: &str, keep_blanks: bool) -> Cow<'_, str> {
             '\n' => escaped.push_str("\\n"),
             '\t' => escaped.push_str("\\t"),
             ' ' => escaped.push_str("\\s"),
-            // Other controls could do things to a terminal, and say nothing.
+            // Other control characters could affect a terminal.
             _ => escaped.push('?'),
         }
     }
@@ -45,15 +45,15 @@ pub fn unescape(text: &str) -> String {
     plain
 }
 
-/// A note of damage.
+/// Returns the note about lines that cannot be parsed.
 pub fn invalid_lines(n_lines: usize) -> String {
     match n_lines {
-        1 => "a line was not understood".to_owned(),
-        n_lines => format!("{n_lines} lines were not understood"),
+        1 => "a line is invalid".to_owned(),
+        n_lines => format!("{n_lines} lines are invalid"),
     }
 }
 
-/// A time that is one: files may say `nan`, and curves must not.
+/// Parses a finite time: files may contain `nan`, and curves must not.
 pub fn seconds(text: &str) -> Option<f64> {
     text.parse()
         .ok()
@@ -62,7 +62,7 @@ pub fn seconds(text: &str) -> Option<f64> {
 
 pub fn bytes_of_mib(text: &str) -> Option<u64> {
     let mib: f64 = text.parse().ok()?;
-    // Above this no machine has memory, and below 0 nobody.
+    // No machine has more memory than this.
     (mib.is_finite() && (0.0..1e12).contains(&mib)).then(|| (mib * MIB).round() as u64)
 }
 
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_come_back_from_their_line() {
+    fn texts_round_trip_through_a_line() {
         for text in ["", "plain", "two words", "a\\b\nc\td", "ünïcode", "\\n"] {
             for keep_blanks in [true, false] {
                 let line = escape(text, keep_blanks);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_come_back_from_six_decimals_of_a_mebibyte() {
+    fn page_counts_survive_six_decimals_of_a_mebibyte() {
         for pages in [1u64, 3, 77, 12_345, 9_999_999] {
             let text = format!("{:.6}", mib(pages * 4096));
             assert_eq!(

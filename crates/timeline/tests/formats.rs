@@ -1,4 +1,4 @@
-//! Both forms, written and read again, whole and cut at every byte; and files as the real mprof leaves them.
+//! Both formats, written and read again, complete and cut at every byte; and files as mprof writes them.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ fn tick(since_s: f64, processes: &[(usize, u32, Memory)], limit: Option<u64>) ->
     }
 }
 
-/// Two processes, one of which ends; a bracket; a limit that changes; a death for lack of memory.
+/// Two processes, one of which ends; a call; a limit that changes; an out-of-memory kill.
 fn written(format: Format) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut recorder = Recorder::begin(&mut bytes, format, header()).expect("memory has room");
@@ -85,7 +85,7 @@ fn written(format: Format) -> Vec<u8> {
     bytes
 }
 
-/// One process that holds the same for six samples, then more, as their group does, and its child that ends meanwhile.
+/// One process with the same size for six samples and then more, like its control group, and a child that ends meanwhile.
 fn with_silence() -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut recorder =
@@ -118,7 +118,7 @@ fn with_silence() -> Vec<u8> {
 }
 
 #[test]
-fn samples_in_which_nothing_changed_are_there_when_they_are_read() {
+fn samples_without_changes_are_restored_by_the_reader() {
     let bytes = with_silence();
     let n_samples = bytes.windows(4).filter(|part| part == b"\nat ").count();
     assert_eq!(n_samples, 2);
@@ -130,7 +130,7 @@ fn samples_in_which_nothing_changed_are_there_when_they_are_read() {
     for (n, point) in timeline.total.iter().enumerate() {
         assert!((point.time_s - START - n as f64 / 10.0).abs() < 0.001);
     }
-    // So is what their group used.
+    // The usage of their group is restored too.
     let group: Vec<u64> = timeline
         .group
         .iter()
@@ -138,7 +138,7 @@ fn samples_in_which_nothing_changed_are_there_when_they_are_read() {
         .collect();
     assert_eq!(group, [900, 900, 900, 900, 900, 900, 1500, 1500, 1500]);
     assert!((timeline.group[5].time_s - START - 0.5).abs() < 0.001);
-    // Before it grew, its curve is level and does not rise.
+    // Its curve is flat until it grows.
     let root = &timeline.processes[0].samples;
     let before = root
         .iter()
@@ -160,7 +160,7 @@ fn total(timeline: &Timeline) -> Vec<u64> {
 }
 
 #[test]
-fn own_form_comes_back_with_every_process_and_figure() {
+fn heaptide_format_round_trips_every_process_and_size() {
     let timeline = parsed(&written(Format::Heaptide));
     assert_eq!(timeline.header, header());
     assert_eq!(timeline.damage, [""; 0]);
@@ -189,7 +189,7 @@ fn own_form_comes_back_with_every_process_and_figure() {
 }
 
 #[test]
-fn dat_has_the_lines_that_mprof_reads() {
+fn mprof_format_has_the_lines_that_mprof_reads() {
     let format = |include_children, multiprocess| Format::Mprof {
         include_children,
         multiprocess,
@@ -228,7 +228,7 @@ fn dat_has_the_lines_that_mprof_reads() {
 }
 
 #[test]
-fn file_cut_at_any_byte_gives_what_came_before() {
+fn file_cut_at_any_byte_gives_the_lines_before() {
     for format in [
         Format::Heaptide,
         Format::Mprof {
@@ -259,12 +259,12 @@ fn damaged_lines_are_left_out_and_counted() {
         .replace("end 0.3000 1", "end \u{0} x")
         .replace("call job", "cull job");
     let timeline = parsed(broken.as_bytes());
-    assert_eq!(timeline.damage, ["2 lines were not understood"]);
+    assert_eq!(timeline.damage, ["2 lines are invalid"]);
     assert!(timeline.calls.is_empty());
 }
 
 #[test]
-fn quiet_run_is_written_once_a_second() {
+fn idle_run_is_written_once_a_second() {
     let mut bytes = Vec::new();
     let mut recorder = Recorder::begin(&mut bytes, Format::Heaptide, header()).unwrap();
     let process = NewProcess {
@@ -304,17 +304,17 @@ fn function_lines_before_the_command_and_empty_lines_are_read() {
     );
     assert_eq!(timeline.total[1].bytes, 30 * 1024 * KIB + 256 * KIB);
     assert_eq!(timeline.children()[0].pid, 7);
-    assert_eq!(timeline.damage, ["a line was not understood"]);
+    assert_eq!(timeline.damage, ["a line is invalid"]);
 }
 
 #[test]
-fn two_runs_in_one_file_are_told() {
+fn two_runs_in_one_file_are_reported() {
     let text = "CMDLINE a\nMEM 1.0 100.0\nCMDLINE b\nMEM 2.0 200.0\n";
     assert!(parsed(text.as_bytes()).damage[0].contains("2 runs"));
 }
 
 #[test]
-fn other_files_are_refused_by_what_they_are() {
+fn other_files_are_refused_by_their_format() {
     let of = |bytes: &[u8]| read(Path::new("x"), bytes).expect_err("no timeline");
     assert!(matches!(of(b""), ReadError::Empty(_)));
     assert!(matches!(of(b"\n \n"), ReadError::Empty(_)));

@@ -223,7 +223,7 @@ fn start_one(signals: &HeldSignals, start: &Start) -> Result<u32, StartError> {
     Ok(child.id())
 }
 
-/// Signals while an existing process is watched: SIGINT, SIGTERM and SIGHUP end the recording.
+/// Signals while an existing process is watched: requests to end (SIGINT, SIGTERM, SIGHUP, SIGQUIT) end the recording.
 pub struct Attached(HeldSignals);
 
 impl Attached {

@@ -60,7 +60,7 @@ pub struct Tree {
     /// All processes of the machine at the last listing, ascending.
     listing: Vec<u32>,
     /// Pids that belong or belonged to the run.
-    ours: HashSet<u32>,
+    own_pids: HashSet<u32>,
     loadavg: Option<KeptFile>,
     last_pid: Option<u64>,
     finding: Budget,
@@ -87,7 +87,7 @@ impl Tree {
             members: Vec::new(),
             n_ever: 0,
             listing: before,
-            ours: HashSet::from([root]),
+            own_pids: HashSet::from([root]),
             loadavg: KeptFile::loadavg().ok(),
             last_pid: None,
             finding: Budget::new(FINDING_SHARE),
@@ -156,12 +156,12 @@ impl Tree {
         for (pid, stat) in unknown {
             let is_ours = pid != std::process::id()
                 && pid != self.root
-                && (self.ours.contains(&stat.parent)
+                && (self.own_pids.contains(&stat.parent)
                     // Its parent may have ended before it was seen; a daemon still has its parent's group or session.
                     || self.is_led_by_ours(stat.group)
                     || self.is_led_by_ours(stat.session));
             if is_ours && !matches!(stat.state, b'Z' | b'X') {
-                self.ours.insert(pid);
+                self.own_pids.insert(pid);
                 self.add(pid, stat);
             }
         }
@@ -169,7 +169,7 @@ impl Tree {
     }
 
     fn is_led_by_ours(&self, leader: u32) -> bool {
-        self.ours.contains(&leader) && !(self.leads_others && leader == self.root)
+        self.own_pids.contains(&leader) && !(self.leads_others && leader == self.root)
     }
 
     fn add(&mut self, pid: u32, stat: Stat) {

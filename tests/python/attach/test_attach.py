@@ -107,7 +107,7 @@ def test_recording_ends_after_its_duration(tmp_path: Path, stats: Callable[..., 
     capture = tmp_path / "x.tide"
     with blocked() as process:
         assert f"recorded into {capture}" in attach(process, "-o", capture, "--duration", "0.2")
-        assert refused(process.pid, command="detach") == "the process is not attached: there is nothing to end"
+        assert refused(process.pid, command="detach") == "the process is not attached: there is nothing to stop"
         end(process)
     [found] = stats(capture)["heaptide"]["processes"]
     assert found["ended_in_order"]
@@ -211,7 +211,7 @@ def test_live_view_attaches_to_a_process_and_detaches_at_exit(tmp_path: Path) ->
             screen.wait_for("<module>", "blocked_in_a_read.py")
             screen.type("q")
             assert screen.finish() == 0
-        assert refused(process.pid, command="detach") == "the process is not attached: there is nothing to end"
+        assert refused(process.pid, command="detach") == "the process is not attached: there is nothing to stop"
         assert [path.name for path in tmp_path.iterdir()] == ["x.tide"]
         end(process)
 

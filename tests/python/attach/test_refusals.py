@@ -29,7 +29,7 @@ pytestmark = pytest.mark.once
 
 def test_processes_that_cannot_be_attached_are_refused_with_one_sentence(tmp_path: Path) -> None:
     missing = 2**22 + 1
-    assert refused(missing) == f"there is no process {missing}: check the number, as ps shows it"
+    assert refused(missing) == f"there is no process {missing}: check the process ID with ps"
     sleep = shutil.which("sleep")
     assert sleep is not None
     with running(sleep, "600") as process:
@@ -38,14 +38,14 @@ def test_processes_that_cannot_be_attached_are_refused_with_one_sentence(tmp_pat
         )
     # Other programs named like Python.
     for name, expected in (
-        ("python3.9", "runs Python 3.9, and heaptide knows 3.10"),
+        ("python3.9", "runs Python 3.9, and heaptide supports 3.10"),
         ("python3.12", "without symbols"),
     ):
         program = shutil.copy(sleep, tmp_path / name)
         with running(program, "600") as process:
             assert expected in refused(process.pid)
     with blocked() as process:
-        assert refused(process.pid, command="detach") == "the process is not attached: there is nothing to end"
+        assert refused(process.pid, command="detach") == "the process is not attached: there is nothing to stop"
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
         assert refused(process.pid).startswith(f"process {process.pid} is stopped")
@@ -79,7 +79,9 @@ def test_process_under_a_debugger_is_refused() -> None:
         result = output(tracer).readline()
         if result != "traced\n":
             pytest.skip(f"ptrace is not permitted here: errno {result.strip()}")
-        expected = f"process {process.pid} is traced by process {tracer.pid}, a debugger or strace: end that first"
+        expected = (
+            f"process {process.pid} is traced by process {tracer.pid}, such as a debugger or strace: end that first"
+        )
         assert refused(process.pid) == expected
         tracer.communicate()
         end(process)
@@ -131,7 +133,7 @@ def test_detach_does_not_stop_a_recording_that_the_program_started(tmp_path: Pat
     with running(sys.executable, "-c", RECORDS_ITSELF, capture) as process:
         assert output(process).readline() == "ready\n"
         attach(process, "-o", tmp_path / "x.tide", check=False)
-        expected = f"the recording into {capture} was not begun by heaptide attach: end it where it was begun"
+        expected = f"the recording into {capture} was not started by heaptide attach: stop it where it was started"
         assert refused(process.pid, command="detach") == expected
         process.communicate("\n")
         assert process.returncode == 0

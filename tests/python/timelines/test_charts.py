@@ -139,8 +139,8 @@ def test_terminal_chart_has_functions_windows_and_titles(rising: Path) -> None:
     ("arguments", "code", "words"),
     [
         (["plot", "empty"], 1, "empty holds no samples"),
-        (["plot", "foreign.csv"], 1, "foreign.csv is no timeline"),
-        (["peak", "foreign.csv"], 1, "foreign.csv is no timeline"),
+        (["plot", "foreign.csv"], 1, "foreign.csv is not a timeline"),
+        (["peak", "foreign.csv"], 1, "foreign.csv is not a timeline"),
         (["plot", "missing.dat"], 1, "missing.dat does not exist"),
         (["plot", "9"], 1, "there is no timeline number 9"),
         (["plot"], 1, "there is no timeline in this folder"),

@@ -197,7 +197,7 @@ fn program_killed_while_it_writes_a_checkpoint_loses_nothing() {
         let bounded = rounds(&[0..200, 200..400, 400..500][2 - n_checkpoints..]);
         assert_eq!(bounded.checkpoints.len(), n_checkpoints);
         let (older, newest) = bounded.checkpoints.split_at(n_checkpoints - 1);
-        // What the older one stands for is removed, what the newest one stands for is not yet.
+        // The events of the older checkpoint are removed, those of the newest one are not yet.
         let cut_before = older.first().map_or(0, |pieces| pieces[0].head.sequence);
         let mut file = bounded.file(older, cut_before);
         let len_before = file.bytes.len();

@@ -1,4 +1,4 @@
-//! Captures laid out by hand.
+//! Capture files built area by area.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use crate::program::Chunk;
 pub const SLOT_LEN: usize = 2048;
 const SLOTS_OFFSET: usize = 128;
 
-/// A capture in the making.
+/// A capture file under construction.
 pub struct FileBuilder {
     pub bytes: Vec<u8>,
-    /// Where blocks lie, and which chunk each holds.
+    /// The range of each block, and the stream and number of its chunk.
     pub blocks: Vec<(Range<usize>, u32, u32)>,
     packer: Packer,
 }
@@ -79,7 +79,7 @@ impl FileBuilder {
         }
     }
 
-    /// Where the slots of an extent that begins at `extent` lie.
+    /// Returns the offset of a slot of the extent at `extent`.
     pub fn slot_offset(extent: usize, index: usize) -> usize {
         extent + SLOTS_OFFSET + index * SLOT_LEN
     }
@@ -117,7 +117,7 @@ pub fn registry_chunk(number: u32, entries: &[Entry]) -> Chunk {
     }
 }
 
-/// Puts a chunk into a slot, behind what may be left of an older one.
+/// Puts a chunk into a slot; bytes of an older chunk may remain after it.
 pub fn fill_slot(slot: &mut [u8], chunk: &Chunk) {
     let head = SlotHead {
         chunk: chunk.head,

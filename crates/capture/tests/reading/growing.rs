@@ -1,4 +1,4 @@
-//! Captures that are read while the program goes on: what was there at opening stays readable.
+//! Captures that are read while the program writes: everything that was there at opening stays readable.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -58,7 +58,7 @@ fn slot_emptied_into_a_block_after_opening_is_read_from_the_block() {
     let n_events = capture.n_events();
     assert_eq!(n_events, u64::from(chunks[0].n_events) + 5);
 
-    // The program goes on: the slot's chunk becomes full and a block, then the slot takes the next chunk.
+    // The program continues: the slot's chunk becomes full and a block, then the slot takes the next chunk.
     let length_before = file.bytes.len();
     file.block(&chunks[1]);
     let growing = OpenOptions::new().append(true).open(&path).unwrap();

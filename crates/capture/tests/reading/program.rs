@@ -1,4 +1,4 @@
-//! Threads that record as the agent does: each into chunks of its own, with numbers for the order between them.
+//! Threads that record as the agent does: each into its own chunks, with sequence numbers for the order between them.
 
 use heaptide_capture::area::ChunkHead;
 use heaptide_capture::event::MAX_RECORD_BYTES;
@@ -32,7 +32,7 @@ pub enum Action {
     Tick(u64),
 }
 
-/// An operation as it must come out of the replay.
+/// An operation as the replay must return it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happened {
     pub stream: u32,
@@ -132,7 +132,7 @@ impl Program {
         }
     }
 
-    /// Takes a number for itself, so that every segment lies wholly before it or behind it.
+    /// Reserves a sequence number, so that every segment lies wholly before or after it.
     pub fn cut(&mut self) -> u64 {
         self.sequence += 1;
         self.last = None;
@@ -234,7 +234,7 @@ fn empty_chunk(stream: u32, number: u32) -> Chunk {
     }
 }
 
-/// What the replay of a capture says happened.
+/// Returns the operations of a replay, and what could not be read.
 pub fn replayed(capture: &Capture) -> (Vec<Happened>, Vec<Damage>) {
     let mut happened = Vec::new();
     let mut n_done = 0;
@@ -293,7 +293,7 @@ pub fn any_action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// Turns of up to four threads: who, and what it does until the next one.
+/// Turns of up to four threads: a thread and its actions.
 pub fn any_program() -> impl Strategy<Value = (Vec<Chunk>, Vec<Happened>)> {
     let turn = (0..4usize, prop::collection::vec(any_action(), 1..30));
     let payload_len = SMALLEST_PAYLOAD..2 * SMALLEST_PAYLOAD;

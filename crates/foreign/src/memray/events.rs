@@ -10,7 +10,7 @@
 //! turns     1: 0..3         2: 0..2  1: 3..4    2: 2..3
 //! ```
 //!
-//! So memory does not grow with the file, and a stack is looked up once for all allocations on it in a window.
+//! So memory does not grow with the file, and a stack is resolved once per window for all allocations on it.
 
 use std::mem;
 use std::ops::{ControlFlow, Range};
@@ -117,13 +117,13 @@ impl ForeignEvents for AllEvents {
             if window.take(record).is_none() {
                 return Next::Refuse;
             }
-            if window.is_full() && window.tell(on_progress, sink).is_break() {
+            if window.is_full() && window.flush(on_progress, sink).is_break() {
                 return Next::Stop;
             }
             Next::Read
         });
         // It is empty if the sink broke.
-        let _ = window.tell(on_progress, sink);
+        let _ = window.flush(on_progress, sink);
         damage.into_iter().collect()
     }
 }
@@ -272,11 +272,11 @@ impl<'h> Window<'h> {
     }
 
     /// Passes on the collected operations and begins again.
-    fn tell(&mut self, on_progress: &mut dyn FnMut(u64), sink: &mut Sink) -> ControlFlow<()> {
-        let mut told = ControlFlow::Continue(());
+    fn flush(&mut self, on_progress: &mut dyn FnMut(u64), sink: &mut Sink) -> ControlFlow<()> {
+        let mut flow = ControlFlow::Continue(());
         for (thread, ops) in self.turns.drain(..) {
-            if told.is_continue() {
-                told = sink(&self.threads[thread].chunk, ops);
+            if flow.is_continue() {
+                flow = sink(&self.threads[thread].chunk, ops);
             }
         }
         for thread in self.active.drain(..) {
@@ -286,7 +286,7 @@ impl<'h> Window<'h> {
         }
         self.n_done += mem::take(&mut self.n_ops) as u64;
         on_progress(self.n_done);
-        told
+        flow
     }
 }
 

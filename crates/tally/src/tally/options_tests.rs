@@ -41,7 +41,7 @@ fn tally(events: &[(u32, Op)], options: TallyOptions) -> Sums {
 }
 
 /// The results of the naive replay: states at the edges, and sums between them.
-struct Told {
+struct NaiveSums {
     /// Live blocks at each edge, and at the end.
     states: Vec<Vec<NaiveBlock>>,
     /// Time and size of every allocation within the edges.
@@ -52,10 +52,10 @@ struct Told {
     live: u64,
 }
 
-fn told(events: &[(u32, Op)], edges: &[u64], threshold: usize) -> Told {
+fn naive_sums(events: &[(u32, Op)], edges: &[u64], threshold: usize) -> NaiveSums {
     let (first, last) = (edges[0], edges[edges.len() - 1]);
     let mut naive = Naive::default();
-    let mut told = Told {
+    let mut naive_sums = NaiveSums {
         states: Vec::new(),
         allocated: Vec::new(),
         temporary: (0, 0),
@@ -64,7 +64,7 @@ fn told(events: &[(u32, Op)], edges: &[u64], threshold: usize) -> Told {
         live: 0,
     };
     // Nothing is alive at the very beginning.
-    told.states.extend((first == 0).then(Vec::new));
+    naive_sums.states.extend((first == 0).then(Vec::new));
     // For each stream: number, site and size of the blocks it allocated, oldest first.
     let mut recent: Vec<Vec<(usize, u64, u64)>> = vec![Vec::new(); 4];
     // The last free of each stream, to undo it.
@@ -77,10 +77,10 @@ fn told(events: &[(u32, Op)], edges: &[u64], threshold: usize) -> Told {
             let born = naive.blocks.iter().filter(|block| inside(block.born));
             born.map(|block| block.number).collect()
         };
-        told.block_time += (time - naive.time.max(first).min(time)) * numbers.len() as u64;
+        naive_sums.block_time += (time - naive.time.max(first).min(time)) * numbers.len() as u64;
         // Blocks live when counting begins are part of the peak, even if nothing happens before it ends.
         if naive.time < first && first <= time {
-            told.peak = bytes(&naive.blocks);
+            naive_sums.peak = bytes(&naive.blocks);
         }
         if is_over {
             break;
@@ -89,28 +89,28 @@ fn told(events: &[(u32, Op)], edges: &[u64], threshold: usize) -> Told {
             .iter()
             .filter(|&&edge| naive.time < edge && edge <= time)
         {
-            told.states.push(naive.blocks.clone());
+            naive_sums.states.push(naive.blocks.clone());
         }
         if inside(time) {
-            told.peak = told.peak.max(bytes(&naive.blocks));
+            naive_sums.peak = naive_sums.peak.max(bytes(&naive.blocks));
         }
         naive.time = time;
         naive.apply(*stream, op);
         if inside(time) {
-            told.peak = told.peak.max(bytes(&naive.blocks));
+            naive_sums.peak = naive_sums.peak.max(bytes(&naive.blocks));
         }
         let thread = *stream as usize;
         match op.action {
             OpAction::Alloc => {
                 recent[thread].push((naive.n_blocks, op.address, op.size));
                 if inside(time) {
-                    told.allocated.push((time, op.size));
+                    naive_sums.allocated.push((time, op.size));
                 }
             }
             OpAction::Unfree => {
                 if let Some(size) = counted[thread].take() {
-                    told.temporary.0 -= size;
-                    told.temporary.1 -= 1;
+                    naive_sums.temporary.0 -= size;
+                    naive_sums.temporary.1 -= 1;
                 }
             }
             OpAction::Free | OpAction::FreeRange => {
@@ -128,20 +128,20 @@ fn told(events: &[(u32, Op)], edges: &[u64], threshold: usize) -> Told {
                     _ => None,
                 };
                 if let Some(size) = counted[thread] {
-                    told.temporary.0 += size;
-                    told.temporary.1 += 1;
+                    naive_sums.temporary.0 += size;
+                    naive_sums.temporary.1 += 1;
                 }
             }
         }
     }
     // The clock stops after the last event.
-    told.states.resize(edges.len(), naive.blocks.clone());
+    naive_sums.states.resize(edges.len(), naive.blocks.clone());
     let heap = naive.blocks.iter().filter(|block| !block.is_file);
-    told.live = heap
+    naive_sums.live = heap
         .filter(|block| inside(block.born))
         .map(|block| block.length)
         .sum();
-    told
+    naive_sums
 }
 
 /// Edges at times without events: halving is exact for any edges.
@@ -169,31 +169,31 @@ proptest! {
         n_halvings in 0usize..3,
     ) {
         let events: Vec<(u32, Op)> = steps.concat();
-        let told = told(&events, &edges, threshold);
+        let naive_sums = naive_sums(&events, &edges, threshold);
         let options = TallyOptions { edges: edges.clone(), temporary: Some(threshold as u32), ..TallyOptions::default() };
         let sums = tally(&events, options);
-        prop_assert_eq!(sums.total.count, told.allocated.len() as u64);
-        prop_assert_eq!(sums.total.bytes, told.allocated.iter().map(|it| it.1).sum::<u64>());
-        prop_assert_eq!(sums.peak.bytes, told.peak);
-        prop_assert_eq!(sums.live.bytes, told.live);
-        prop_assert_eq!((sums.temporary.bytes, sums.temporary.count), told.temporary);
+        prop_assert_eq!(sums.total.count, naive_sums.allocated.len() as u64);
+        prop_assert_eq!(sums.total.bytes, naive_sums.allocated.iter().map(|it| it.1).sum::<u64>());
+        prop_assert_eq!(sums.peak.bytes, naive_sums.peak);
+        prop_assert_eq!(sums.live.bytes, naive_sums.live);
+        prop_assert_eq!((sums.temporary.bytes, sums.temporary.count), naive_sums.temporary);
         let of_sites: u64 = sums.sites.iter().filter_map(|site| site.block_time).sum();
-        prop_assert_eq!(of_sites, told.block_time);
+        prop_assert_eq!(of_sites, naive_sums.block_time);
 
         let mut lives = sums.lives;
         for _ in 0..n_halvings {
             lives.halve();
         }
-        let place = |edge: u64| edges.iter().position(|&known| known == edge).unwrap_or(0);
+        let index_of = |edge: u64| edges.iter().position(|&known| known == edge).unwrap_or(0);
         for (a, &from) in lives.edges.iter().enumerate() {
             for (b, &to) in lives.edges.iter().enumerate().skip(a + 1) {
                 let born = |life: &&Lifetime| a <= usize::from(life.birth) && usize::from(life.birth) < b;
                 let sum = |lives: Vec<&Lifetime>| lives.iter().map(|life| life.bytes).sum::<i64>() as u64;
                 let allocated = sum(lives.entries.iter().filter(born).collect());
-                let within = told.allocated.iter().filter(|(time, _)| (from..to).contains(time));
+                let within = naive_sums.allocated.iter().filter(|(time, _)| (from..to).contains(time));
                 prop_assert_eq!(allocated, within.map(|it| it.1).sum::<u64>());
                 let alive = lives.entries.iter().filter(born).filter(|life| usize::from(life.death) >= b);
-                let state = told.states[place(to)].iter().filter(|block| !block.is_file);
+                let state = naive_sums.states[index_of(to)].iter().filter(|block| !block.is_file);
                 let expected: u64 = state.filter(|block| (from..to).contains(&block.born)).map(|block| block.length).sum();
                 prop_assert_eq!(sum(alive.collect()), expected, "alive at {} since {}", to, from);
             }
