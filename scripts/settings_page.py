@@ -47,7 +47,7 @@ def page() -> str:
     for setting in settings.ALL:
         names = ", ".join(f"`{name}`" for name in setting.environment_names(known)[1:])
         default = setting.shown_default or {False: "no", True: "yes", "": ""}.get(setting.default, str(setting.default))
-        rows.append(f"| `{setting.name}` | {names} | {setting.kind} | {default} | {setting.help} |")
+        rows.append(f"| `{setting.name}` | {names} | {setting.values} | {default} | {setting.help} |")
     only = {**settings.ENVIRONMENT_ONLY, **{name: text for each in known for name, text in each.documented.items()}}
     lines = [f"| `{name}` | {meaning} |" for name, meaning in only.items()]
     return HEAD + "\n".join(rows) + "\n" + BETWEEN + "\n".join(lines) + "\n"

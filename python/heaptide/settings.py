@@ -131,7 +131,7 @@ def plain(text: str) -> str:
 class Setting:
     """The declaration of one setting."""
 
-    __slots__ = ("default", "help", "kind", "name", "parse", "short", "shown_default")
+    __slots__ = ("default", "help", "name", "parse", "short", "shown_default", "values")
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Setting:
         default: Any,
         help: str,
         *,
-        kind: str,
+        values: str,
         short: str = "",
         shown_default: str = "",
     ) -> None:
@@ -148,7 +148,7 @@ class Setting:
         self.parse = parse
         self.default = default
         self.help = help
-        self.kind = kind
+        self.values = values
         # The short name in the environment, if it has one.
         self.short = short
         self.shown_default = shown_default
@@ -167,156 +167,156 @@ class Setting:
 ALL = (
     Setting(
         "run", run, False, "record this process and the interpreters it starts, from their first line to their last",
-        kind="`run`, yes or no", short="HEAPTIDE", shown_default="no",
+        values="`run`, yes or no", short="HEAPTIDE", shown_default="no",
     ),
     Setting(
         "control", plain, "", "serve the control API on this address; without a host, only on this machine. With "
         "`{pid}` each process has its own address; otherwise the first process answers for all workers of the program",
-        kind="`[host:]port` or `unix:path`", short="HEAPTIDE_CONTROL",
+        values="`[host:]port` or `unix:path`", short="HEAPTIDE_CONTROL",
     ),
     Setting(
         "token", plain, "", "token that requests must send; required for an address that other machines can reach",
-        kind="text", short="HEAPTIDE_TOKEN",
+        values="text", short="HEAPTIDE_TOKEN",
     ),
     Setting(
         "token_file", plain, "", "file that contains the token, to keep it out of the environment",
-        kind="path", short="HEAPTIDE_TOKEN_FILE",
+        values="path", short="HEAPTIDE_TOKEN_FILE",
     ),
     Setting(
         "prefix", plain, "", "path before the routes, such as `/pub/job/NAME/VERSION`",
-        kind="path", short="HEAPTIDE_PREFIX",
+        values="path", short="HEAPTIDE_PREFIX",
     ),
     Setting(
         "token_header", plain, "", "header that may carry the token instead of `Authorization: Bearer`",
-        kind="name", short="HEAPTIDE_TOKEN_HEADER",
+        values="name", short="HEAPTIDE_TOKEN_HEADER",
     ),
     Setting(
         "cors_origin", plain, "", "one other origin whose pages may send requests",
-        kind="`https://host`", short="HEAPTIDE_CORS_ORIGIN", shown_default="none",
+        values="`https://host`", short="HEAPTIDE_CORS_ORIGIN", shown_default="none",
     ),
     Setting(
         "profiler", boolean, False, "`heaptide serve` records from before the import of its file, and serves the "
         "control API",
-        kind="yes or no", short="HEAPTIDE_PROFILER",
+        values="yes or no", short="HEAPTIDE_PROFILER",
     ),
     Setting(
         "leaks", boolean, False, "flame graphs of the control API initially show memory that is still allocated",
-        kind="yes or no", short="HEAPTIDE_LEAKS",
+        values="yes or no", short="HEAPTIDE_LEAKS",
     ),
     Setting(
         "sessions", plain, "", "folder for sessions of the control API",
-        kind="path", short="HEAPTIDE_SESSIONS", shown_default="a folder of the user in the temporary folder",
+        values="path", short="HEAPTIDE_SESSIONS", shown_default="a folder of the user in the temporary folder",
     ),
     Setting(
         "keep_sessions", count, 10, "number of these sessions to keep; a new one deletes the oldest",
-        kind="number or `all`", short="HEAPTIDE_KEEP_SESSIONS",
+        values="number or `all`", short="HEAPTIDE_KEEP_SESSIONS",
     ),
     Setting(
         "keep_bytes", room, 4 << 30, "bytes that all of them may take; a new one deletes the oldest; 0 keeps one",
-        kind="size, such as `1G`, or `all`", short="HEAPTIDE_KEEP_BYTES", shown_default="4G",
+        values="size, such as `1G`, or `all`", short="HEAPTIDE_KEEP_BYTES", shown_default="4G",
     ),
     Setting(
         "out", plain, "", "name of the capture; `{component}` `{pid}` `{host}` `{time}` are replaced, folders created",
-        kind="pattern", short="HEAPTIDE_OUT",
+        values="pattern", short="HEAPTIDE_OUT",
         shown_default="`{component}_memory.bin` in the home for a component, else `heaptide-{component}.{pid}.tide`",
     ),
     Setting(
         "home", plain, "", "folder for captures whose name contains no folder",
-        kind="path", short="HEAPTIDE_HOME",
+        values="path", short="HEAPTIDE_HOME",
         shown_default="the current folder",
     ),
     Setting(
         "keep", count, 5, "number of earlier captures of the same name to keep, each under the time of its last write; "
         "0 overwrites",
-        kind="number or `all`", short="HEAPTIDE_KEEP",
+        values="number or `all`", short="HEAPTIDE_KEEP",
     ),
     Setting(
         "max_size", size, 0, "maximum size of a capture; checked twice a second",
-        kind="size, such as `1G`", short="HEAPTIDE_MAX_SIZE", shown_default="no limit",
+        values="size, such as `1G`", short="HEAPTIDE_MAX_SIZE", shown_default="no limit",
     ),
     Setting(
         "when_full", when_full, "rotate", "what to do then: `rotate` starts a new capture and keeps this one as "
         "an earlier one, `stop` stops the recording",
-        kind="`rotate` or `stop`", short="HEAPTIDE_WHEN_FULL",
+        values="`rotate` or `stop`", short="HEAPTIDE_WHEN_FULL",
     ),
     Setting(
         "objects", boolean, False, "also record Python's own allocators: every object",
-        kind="yes or no", short="HEAPTIDE_OBJECTS",
+        values="yes or no", short="HEAPTIDE_OBJECTS",
     ),
     Setting(
         "native", boolean, False, "also record the C, C++ and Rust functions between the Python functions",
-        kind="yes or no", short="HEAPTIDE_NATIVE",
+        values="yes or no", short="HEAPTIDE_NATIVE",
     ),
     Setting(
         "sample", sample, 0, "record about one allocation per this number of bytes; `yes` is 512k",
-        kind="size, yes or no", short="HEAPTIDE_SAMPLE", shown_default="no",
+        values="size, yes or no", short="HEAPTIDE_SAMPLE", shown_default="no",
     ),
     Setting(
         "aggregate", boolean, False, "keep sums instead of every event, so that the file stays small",
-        kind="yes or no", short="HEAPTIDE_AGGREGATE",
+        values="yes or no", short="HEAPTIDE_AGGREGATE",
     ),
     Setting(
         "follow_fork", boolean, False, "also record forked children, each in its own file",
-        kind="yes or no", short="HEAPTIDE_FOLLOW_FORK",
+        values="yes or no", short="HEAPTIDE_FOLLOW_FORK",
     ),
     Setting(
         "children", boolean, True, "interpreters that a recorded process starts join its session, each with its own "
         "file: the capture's name followed by the child's process ID",
-        kind="yes or no", short="HEAPTIDE_CHILDREN",
+        values="yes or no", short="HEAPTIDE_CHILDREN",
     ),
     Setting(
         "interval", milliseconds, 10, "milliseconds between two samples of the resident size",
-        kind="number", short="HEAPTIDE_INTERVAL",
+        values="number", short="HEAPTIDE_INTERVAL",
     ),
     Setting(
         "signal", plain, "", "signal that starts a recording, and stops it the next time",
-        kind="name, such as `USR2`", short="HEAPTIDE_SIGNAL",
+        values="name, such as `USR2`", short="HEAPTIDE_SIGNAL",
     ),
     Setting(
         "control_file", plain, "", "file that starts a recording when touched, and stops it the next time; `on` or "
         "`off` in it chooses one of the two",
-        kind="path", short="HEAPTIDE_CONTROL_FILE",
+        values="path", short="HEAPTIDE_CONTROL_FILE",
     ),
     Setting(
         "quiet", boolean, False, "print nothing when a recording starts or stops; failures are still reported",
-        kind="yes or no", short="HEAPTIDE_QUIET",
+        values="yes or no", short="HEAPTIDE_QUIET",
     ),
     Setting(
         "compat", words, (), "profilers that Heaptide's front ends of the same name replace, such as `memray`, also as "
         "`python -m memray`",
-        kind="names and commas", short="HEAPTIDE_COMPAT", shown_default="none",
+        values="names and commas", short="HEAPTIDE_COMPAT", shown_default="none",
     ),
     Setting(
         "trace_components", words, (), "components to record when they run",
-        kind="names and commas", shown_default="none",
+        values="names and commas", shown_default="none",
     ),
     Setting(
         "detailed_tracing", boolean, False, "turn on `objects` and `native` for components",
-        kind="yes or no",
+        values="yes or no",
     ),
     Setting(
         "trace_memory", boolean, False, "`heaptide worker` reports what each job leaks",
-        kind="yes or no", short="HEAPTIDE_TRACE_MEMORY",
+        values="yes or no", short="HEAPTIDE_TRACE_MEMORY",
     ),
     Setting(
         "trace_memory_type", plain, "", "`heaptide worker` draws what keeps leaked objects of this type alive",
-        kind="name", short="HEAPTIDE_TRACE_MEMORY_TYPE",
+        values="name", short="HEAPTIDE_TRACE_MEMORY_TYPE",
     ),
     Setting(
         "trace_memory_output_dir", plain, "memory_traces", "folder for these graphs",
-        kind="path", short="HEAPTIDE_TRACE_MEMORY_OUTPUT_DIR",
+        values="path", short="HEAPTIDE_TRACE_MEMORY_OUTPUT_DIR",
     ),
     Setting(
         "greenlets", positive, 1, "number of jobs that `heaptide worker` runs concurrently",
-        kind="number", short="HEAPTIDE_GREENLETS", shown_default="1",
+        values="number", short="HEAPTIDE_GREENLETS", shown_default="1",
     ),
     Setting(
         "max_jobs", count, 0, "number of jobs after which `heaptide worker` exits",
-        kind="number", short="HEAPTIDE_MAX_JOBS", shown_default="10, or each job of a file once",
+        values="number", short="HEAPTIDE_MAX_JOBS", shown_default="10, or each job of a file once",
     ),
     Setting(
         "max_memory", count, 0, "size of its process above which `heaptide worker` exits",
-        kind="number of MB; 0 is no limit", short="HEAPTIDE_MAX_MEMORY",
+        values="number of MB; 0 is no limit", short="HEAPTIDE_MAX_MEMORY",
         shown_default="no limit",
     ),
 )  # fmt: skip

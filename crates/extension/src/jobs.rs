@@ -1,6 +1,7 @@
 //! The accounts of jobs, for `heaptide.leaks.accounts`.
 
 use heaptide_agent::cpython::interpreter;
+use heaptide_agent::cpython::offsets::{self, type_flag};
 use heaptide_agent::jobs::accounts::Whose;
 use heaptide_agent::jobs::objects::Types;
 use heaptide_agent::jobs::{self, context};
@@ -94,8 +95,8 @@ pub struct JobRest {
     n_lost: u64,
 }
 
-/// `types` are addresses of types, each with the number of bytes that stand before its objects. `example_type` is the
-/// number of the type of which objects are wanted, and whether the collector follows them.
+/// Returns the live memory of a job, or of all jobs. `types` are the addresses of types and their `tp_flags`.
+/// `example_type` is the index of the type whose objects are returned as examples.
 #[pyfunction]
 #[pyo3(signature = (job, types, n_sites, example_type))]
 pub fn job_rest(
@@ -103,9 +104,19 @@ pub fn job_rest(
     job: Option<u32>,
     types: Vec<(usize, usize)>,
     n_sites: usize,
-    example_type: Option<(u32, bool)>,
+    example_type: Option<u32>,
 ) -> Option<JobRest> {
-    let types = Types::new(&types);
+    let example_type = example_type.and_then(|number| {
+        let (_, flags) = types.get(number as usize)?;
+        Some((number, flags & type_flag::HAVE_GC != 0))
+    });
+    let info = py.version_info();
+    let version = (info.major, info.minor);
+    let with_headers: Vec<_> = types
+        .iter()
+        .map(|&(address, flags)| (address, offsets::bytes_before(version, flags)))
+        .collect();
+    let types = Types::new(&with_headers);
     let whose = job.map_or(Whose::AllJobs, Whose::Job);
     // SAFETY: `with` holds the lock, and a function called from Python the GIL.
     let rest =

@@ -45,7 +45,7 @@ def serve(plan: Plan) -> int:
     try:
         server = ProgramServer((plan["host"], plan["port"]), name, plan["version"])
     except OSError as error:
-        say(f"the job cannot be served at {plan['host']}:{plan['port']} ({reason(error)}): choose another port")
+        say(f"cannot serve at {plan['host']}:{plan['port']} ({reason(error)}): choose another port")
         return 1
     ended = _Ended()
     try:
@@ -65,7 +65,9 @@ def serve(plan: Plan) -> int:
             # Before the file is imported, so that the recording includes its imports.
             answer = server.control.handle("POST", f"{control.BASE}/start", trusted=True)
             if answer.status != 200:
-                say(f"the profiler does not start: {answer.read().decode(errors='replace')}; the job runs without it")
+                say(
+                    f"the profiler does not start: {answer.read().decode(errors='replace')}; the program runs without it"
+                )
         return _serve(server, plan, ended)
     finally:
         server.close()

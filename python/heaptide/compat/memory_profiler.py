@@ -141,7 +141,7 @@ class LineProfiler:
         self.enable_by_count()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.disable_by_count()
 

@@ -7,7 +7,6 @@ The native hooks read it from memory, and only after a self-test here has shown 
 from __future__ import annotations
 
 import contextvars
-import sys
 import threading
 import warnings
 from typing import Any
@@ -23,10 +22,7 @@ _children: Inheritance | None = None
 # The job that runs in this context.
 current: contextvars.ContextVar[Any] = contextvars.ContextVar("heaptide_job")
 
-_flags_of = type.__dict__["__flags__"].__get__  # whatever a metaclass says
-_HAVE_GC = 1 << 14
-_BEFORE_HEADER = {(3, 10): 0, (3, 11): 1 << 4}  # from 3.12 on also for weak references
-_BEFORE_HEADER_LATER = 1 << 4 | 1 << 3
+_flags_of = type.__dict__["__flags__"].__get__  # a metaclass cannot override it
 
 
 def open_accounts() -> None:
@@ -110,19 +106,9 @@ def all_types() -> list[type]:
     return list(found)
 
 
-def with_headers(types: list[type]) -> list[tuple[int, int]]:
-    """Return the address of each type, and the number of bytes before its objects."""
-    before = _BEFORE_HEADER.get(sys.version_info[:2], _BEFORE_HEADER_LATER)
-    rows = []
-    for each in types:
-        flags = _flags_of(each)
-        rows.append((id(each), (16 if flags & _HAVE_GC else 0) + (16 if flags & before else 0)))
-    return rows
-
-
-def is_collected(type_: type) -> bool:
-    """Return whether the garbage collector tracks objects of the type."""
-    return bool(_flags_of(type_) & _HAVE_GC)
+def with_flags(types: list[type]) -> list[tuple[int, int]]:
+    """Return the address and the ``tp_flags`` of each type."""
+    return [(id(each), _flags_of(each)) for each in types]
 
 
 def type_name(type_: type) -> str:

@@ -180,7 +180,7 @@ class TracedJob:
         return self._job
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         job, self._job = self._job, None
         if job is not None:
@@ -347,9 +347,9 @@ class JobTracer:
 
     def _look(self, job: Job | None) -> Rest:
         types = accounts.all_types()
-        headers = accounts.with_headers(types)
-        of_all = _native.job_rest(None, headers, MAX_SITES, None)
-        rest = of_all if job is None else _native.job_rest(job._account, headers, MAX_SITES, None)
+        flags = accounts.with_flags(types)
+        of_all = _native.job_rest(None, flags, MAX_SITES, None)
+        rest = of_all if job is None else _native.job_rest(job._account, flags, MAX_SITES, None)
         if rest is None or of_all is None:
             raise RuntimeError("the accounts of jobs are closed; read a job's attributes before its tracer is closed")
         counts = {number: count for number, _, count in of_all.types}

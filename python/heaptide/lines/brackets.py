@@ -66,7 +66,7 @@ class timestamp:
         self._bracket = begin(self._name)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         end(self._bracket)
 

@@ -74,7 +74,7 @@ class Entered:
         self._watch.enter()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._watch.leave()
         _stop_listening()

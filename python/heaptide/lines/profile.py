@@ -116,8 +116,8 @@ def user_function(function: Any) -> types.FunctionType:
             break
         function = inner
     if not isinstance(function, types.FunctionType):
-        kind = "the class" if isinstance(function, type) else "an object without Python source:"
-        raise TypeError(f"lines of {kind} {function!r} cannot be reported: decorate a function or a method")
+        what = "the class" if isinstance(function, type) else "an object without Python source:"
+        raise TypeError(f"lines of {what} {function!r} cannot be reported: decorate a function or a method")
     return function
 
 

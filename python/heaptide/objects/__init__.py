@@ -160,21 +160,21 @@ def get_new_ids(
         present.setdefault(name(each), set()).add(id(each))
     rows: list[tuple[str, tuple[int, int, int, int]]] = []
     new_ids = {}
-    for kind in sorted({*_ids, *present}):
-        old, now = set(_ids.get(kind, ())), present.get(kind, set())
-        new_ids[kind] = now - old
-        rows.append((kind, (len(old), len(now), len(now - old), len(now) - len(old))))
+    for typename in sorted({*_ids, *present}):
+        old, now = set(_ids.get(typename, ())), present.get(typename, set())
+        new_ids[typename] = now - old
+        rows.append((typename, (len(old), len(now), len(now - old), len(now) - len(old))))
     if not skip_update:
         _ids.clear()
-        _ids.update({kind: array.array("Q", sorted(now)) for kind, now in present.items()})
+        _ids.update({typename: array.array("Q", sorted(now)) for typename, now in present.items()})
     rows.sort(key=lambda row: -row[1][columns.index(sortby)])
     if limit:
         rows = rows[:limit]
-    width = max([len("Type"), *(len(kind) for kind, _ in rows)])
+    width = max([len("Type"), *(len(typename) for typename, _ in rows)])
     head = f"{'Type':<{width}} {'Old_ids':>13} {'Current_ids':>13} {'New_ids':>13} {'Count_Deltas':>13}"
     print("=" * len(head), head, "=" * len(head), sep="\n", file=file)
-    for kind, (n_old, n_now, n_new, delta) in rows:
-        print(f"{kind:<{width}} {n_old:>13d} {n_now:>13d} {n_new:>+13d} {delta:>+13d}", file=file)
+    for typename, (n_old, n_now, n_new, delta) in rows:
+        print(f"{typename:<{width}} {n_old:>13d} {n_now:>13d} {n_new:>+13d} {delta:>+13d}", file=file)
     print("=" * len(head), file=file)
     return new_ids
 

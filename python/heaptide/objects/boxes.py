@@ -125,7 +125,7 @@ class Boxes:
         References of the call itself do not count: its argument, or the list that contains the object.
         """
         for number, box in enumerate(self._graph.nodes):
-            if box.kind != "more":
+            if box.role != "more":
                 count = sys.getrefcount(self._objects[number]) - 2
                 said = "immortal" if count > _IMMORTAL else count - given[id(self._objects[number])]
                 box.lines[0] += f" [{said}]"
@@ -133,7 +133,7 @@ class Boxes:
     def _wanted(self, each: Any) -> bool:
         return id(each) not in self._ignored and (self._filter is None or self._filter(each))
 
-    def _box(self, each: Any, row: int, kind: str | None = None) -> None:
+    def _box(self, each: Any, row: int, role: str | None = None) -> None:
         if id(each) in self._numbers:
             return
         self._numbers[id(each)] = len(self._graph.nodes)
@@ -142,13 +142,13 @@ class Boxes:
         if self._extra_info is not None:
             lines.append(str(self._extra_info(each) or ""))
         node = Node(
-            [line for line in lines if line], kind or self._kind(each), row, references.has_finalizer(type(each))
+            [line for line in lines if line], role or self._role(each), row, references.has_finalizer(type(each))
         )
         if self._attributes is not None:
             node.attributes = dict(self._attributes(each))
         self._graph.nodes.append(node)
 
-    def _kind(self, each: Any) -> str:
+    def _role(self, each: Any) -> str:
         if self._highlight is not None:
             highlight = self._highlight
             chosen = highlight(each) if callable(highlight) else any(each is other for other in highlight)
@@ -163,7 +163,7 @@ class Boxes:
 
     def _named(self) -> Graph:
         """Return the graph with labelled arrows."""
-        of_objects = {number for number, node in enumerate(self._graph.nodes) if node.kind != "more"}
+        of_objects = {number for number, node in enumerate(self._graph.nodes) if node.role != "more"}
         for at, (source, target, _) in enumerate(self._graph.edges):
             if source in of_objects and target in of_objects:
                 label = references.edge_label(self._objects[source], self._objects[target])

@@ -18,7 +18,7 @@ class Node:
     """
 
     lines: list[str]
-    kind: str
+    role: str
     row: int
     has_finalizer: bool = False
     attributes: dict[str, str] = field(default_factory=dict)
@@ -37,7 +37,7 @@ def draw(graph: Graph, form: str, title: str = "") -> str:
     boxes = [
         (
             list(map(_sound, node.lines)),
-            node.kind,
+            node.role,
             node.row,
             node.has_finalizer,
             [(_sound(str(name)), _sound(str(value))) for name, value in node.attributes.items()],

@@ -38,7 +38,7 @@ def metrics(server: ProgramServer) -> str:
     counts = sorted(numbers.requests.items())
     values = [(f'{{route="{route}",status="{status}"}}', float(count)) for (route, status), count in counts]
     add("job_requests_total", "counter", "Requests that were answered.", values)
-    lines += ["# HELP job_perform_seconds Time that calls of the job took.", "# TYPE job_perform_seconds summary"]
+    lines += ["# HELP job_perform_seconds Time that calls took.", "# TYPE job_perform_seconds summary"]
     lines += [f"job_perform_seconds_sum {numbers.seconds}", f"job_perform_seconds_count {numbers.calls}"]
     return "\n".join(lines) + "\n"
 
@@ -57,7 +57,7 @@ def openapi(server: ProgramServer, prefix: str) -> dict[str, Any]:
     document["info"] = {
         "title": f"{server.program_name} {server.version}",
         "version": server.version,
-        "description": program.about if program else "The job is still being loaded.",
+        "description": program.about if program else "The program is still being loaded.",
     }
     schemas = document["components"].setdefault("schemas", {})
     text = {"type": "string"}
@@ -77,12 +77,12 @@ def _own_paths(program: ServedProgram | None) -> dict[str, Any]:
     )
     perform = {
         "tags": ["job"],
-        "summary": "Call the job",
+        "summary": "Call the program",
         "operationId": "perform",
         "security": [],
         "requestBody": {"required": False, "content": {"application/json": arguments}},
         "responses": {
-            "200": {"description": "What the job returned", "content": {"application/json": {"schema": {}}}},
+            "200": {"description": "The return value", "content": {"application/json": {"schema": {}}}},
             **{
                 status: {"description": about, "content": error}
                 for status, about in {
@@ -91,8 +91,8 @@ def _own_paths(program: ServedProgram | None) -> dict[str, Any]:
                     "411": "A body without a length",
                     "413": "A body that is too large",
                     "422": "The arguments do not fit",
-                    "500": "The job failed",
-                    "503": "The job is still being loaded",
+                    "500": "The program failed",
+                    "503": "The program is still being loaded",
                 }.items()
             },
         },
@@ -100,7 +100,7 @@ def _own_paths(program: ServedProgram | None) -> dict[str, Any]:
     paths: dict[str, Any] = {"/api/v1/perform": {"post": perform}}
     plain = {
         "/live": ("Whether the process answers", "application/json"),
-        "/ready": ("Whether the job is loaded", "application/json"),
+        "/ready": ("Whether the program is loaded", "application/json"),
         "/health": ("The same", "application/json"),
         "/metrics": ("Numbers for Prometheus", "text/plain"),
     }

@@ -203,7 +203,7 @@ class _Connection(BaseHTTPRequestHandler):
     def _perform(self, body: bytes) -> None:
         program = self.server.program
         if program is None:
-            self._error(503, "NotReady", "the job is still being loaded: try again", PERFORM, {"Retry-After": "1"})
+            self._error(503, "NotReady", "the program is still being loaded: try again", PERFORM, {"Retry-After": "1"})
             return
         try:
             arguments = json.loads(body) if body.strip() else {}
@@ -216,14 +216,14 @@ class _Connection(BaseHTTPRequestHandler):
         try:
             program.signature.bind(**arguments)
         except TypeError as error:
-            self._error(422, "TypeError", f"the arguments do not fit the job: {error}", PERFORM)
+            self._error(422, "TypeError", f"the arguments do not fit the signature: {error}", PERFORM)
             return
         begin = time.monotonic()
         try:
             result = json.dumps(self.server.perform(arguments)).encode()
         except Exception as error:
             traceback.print_exc()
-            self._error(500, type(error).__name__, str(error) or "the job failed", PERFORM)
+            self._error(500, type(error).__name__, str(error) or "the program failed", PERFORM)
             return
         finally:
             self.server.numbers.count_call(time.monotonic() - begin)

@@ -113,7 +113,7 @@ class Tracker:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None = None,
+        error_type: type[BaseException] | None = None,
         error: BaseException | None = None,
         traceback: TracebackType | None = None,
     ) -> None:
