@@ -65,9 +65,7 @@ def serve(plan: Plan) -> int:
             # Before the file is imported, so that the recording includes its imports.
             answer = server.control.handle("POST", f"{control.BASE}/start", trusted=True)
             if answer.status != 200:
-                say(
-                    f"the profiler does not start: {answer.read().decode(errors='replace')}; the program runs without it"
-                )
+                say(f"the recording does not start: {answer.read().decode(errors='replace')}; it runs unrecorded")
         return _serve(server, plan, ended)
     finally:
         server.close()
