@@ -1,5 +1,5 @@
-//! Any bytes at the door of a running job: a request or a refusal, never a panic, never more than its bounds; and what is
-//! a request is answered by whichever door it comes, with a token and without, in a folder that holds one session.
+//! Sends any bytes to the control API: each is a request or is refused, without a panic and within its limits. Requests are
+//! answered on every front end, with and without a token, in a folder that holds one session.
 #![no_main]
 
 use std::io;

@@ -1,5 +1,5 @@
-//! Any bytes can be read as a capture: as a whole file, as what follows a good header, and as the payloads of chunks
-//! whose checksums are right, where random changes would otherwise never get past the checksum.
+//! Reads any bytes as a capture: as a whole file, after a valid header, and as payloads of chunks with valid checksums,
+//! because random changes would rarely pass the checksum.
 #![no_main]
 
 use heaptide_capture::area::{BlockHead, ChunkHead, SlotHead};
@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
     DecodedChunk::new().decode(&ChunkHead::default(), data);
 });
 
-/// Opens and replays, and checks what every reader relies on.
+/// Opens and replays a capture, and checks the guarantees for readers.
 fn read(bytes: Vec<u8>) {
     let n_bytes = bytes.len();
     let Ok(capture) = Capture::from_bytes(bytes) else {

@@ -1,4 +1,4 @@
-//! Any bytes can be read as a capture of memray: as a whole file, packed or not, and as what follows a good header.
+//! Reads any bytes as a capture of memray: as a whole file, packed or not, and after a valid header.
 #![no_main]
 
 use heaptide_foreign::memray;
@@ -13,7 +13,7 @@ fuzz_target!(|data: &[u8]| {
     read(&[header(choice).as_slice(), rest].concat());
 });
 
-/// Opens, sums up and replays, and checks what every reader relies on.
+/// Opens, sums up and replays a capture, and checks the guarantees for readers.
 fn read(bytes: &[u8]) {
     let Some(Ok(capture)) = memray::from_bytes(bytes) else {
         return;

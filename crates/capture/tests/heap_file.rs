@@ -1,4 +1,4 @@
-//! Heap snapshots as files: what is written comes back, and what is damaged is refused with one sentence.
+//! Heap snapshots as files: they round-trip, and damaged files are refused with one sentence.
 
 use std::io::Cursor;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ fn small() -> HeapSnapshot {
     snapshot
 }
 
-/// Any snapshot whose numbers fit each other.
+/// Any snapshot with consistent numbers.
 fn snapshots() -> impl Strategy<Value = HeapSnapshot> {
     let objects =
         prop::collection::vec((any::<u64>(), 0..5usize, any::<u64>(), any::<u8>()), 0..40);
@@ -119,7 +119,7 @@ proptest! {
         let mut bytes = bytes_of(&snapshot);
         let at = at.index(bytes.len());
         bytes[at] ^= flip;
-        // A tag that became an unknown one is stepped over; its column is missing then, which is noticed, or was empty.
+        // An unknown tag is skipped; its column is then missing, which is detected, or was empty.
         if let Ok(read) = read(&bytes) {
             prop_assert_eq!(read.objects, snapshot.objects);
             prop_assert_eq!(read.edges, snapshot.edges);

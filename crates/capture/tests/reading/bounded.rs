@@ -1,4 +1,4 @@
-//! Bounded captures: at any instant, whatever was written and removed until then, they say what an unbounded one says.
+//! Bounded captures: at any instant, whatever was written and removed until then, their sums are those of an unbounded one.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ struct Bounded {
     program: Program,
     tally: Tally,
     cut: u64,
-    /// How many operations lie before the cut.
+    /// Number of operations before the cut.
     n_before: usize,
     checkpoints: Vec<Vec<Chunk>>,
 }
@@ -57,7 +57,7 @@ impl Bounded {
         self.program.chunks.iter()
     }
 
-    /// The file as it is when all that can be removed is removed.
+    /// Returns the file after everything that can be removed is removed.
     fn smallest_file(&self) -> FileBuilder {
         let newest = self.checkpoints.len().saturating_sub(1);
         self.file(&self.checkpoints[newest..], self.cut)
@@ -78,7 +78,7 @@ impl Bounded {
             .push(pieces(&self.tally.to_bytes(true), cut, generation));
     }
 
-    /// The state of the sums after all events, from a capture in which nothing was ever removed.
+    /// Returns the sums after all events, from a capture in which nothing was removed.
     fn expected(&self) -> Vec<u8> {
         let capture = Capture::from_bytes(self.file(&[], 0).bytes).unwrap();
         assert!(capture.checkpoint.is_none());
@@ -104,7 +104,7 @@ fn pieces(bytes: &[u8], cut: u64, generation: u32) -> Vec<Chunk> {
     (0..).zip(pieces).map(piece).collect()
 }
 
-/// Everything that a capture says of the sums, live blocks included, as bytes: equal bytes are equal sums.
+/// Returns all sums of a capture, live blocks included, as bytes: equal bytes are equal sums.
 fn final_state(capture: &Capture) -> Vec<u8> {
     assert_eq!(capture.damage, []);
     let mut tally = Tally::for_capture(capture).unwrap();
@@ -137,7 +137,7 @@ fn rounds(rounds: &[Range<u64>]) -> Bounded {
     bounded
 }
 
-/// Turns of four threads: who, what it does, and whether a checkpoint follows.
+/// Turns of four threads: a thread, its actions, and whether a checkpoint follows.
 fn any_turns() -> impl Strategy<Value = Vec<(usize, Vec<Action>, bool)>> {
     let actions = prop::collection::vec(any_action(), 1..20);
     let turn = (0..4usize, actions, prop::bool::weighted(0.15));
@@ -286,7 +286,7 @@ fn pieces_that_are_there_twice_count_once() {
     for piece in bounded.checkpoints[0].iter().rev() {
         file.block(piece);
     }
-    // While blocks are moved together, the first copy may already be overwritten.
+    // While the file is compacted, the first copy may already be overwritten.
     let first = file
         .blocks
         .iter()

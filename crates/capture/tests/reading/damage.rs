@@ -1,4 +1,4 @@
-//! Captures cut and overwritten anywhere: what is intact is read, what is not is named, and nothing panics.
+//! Captures cut and overwritten anywhere: intact parts are read, damaged parts are named, and nothing panics.
 
 use heaptide_capture::area::{BlockHead, ExtentHead, SlotHead};
 use heaptide_capture::{Allocator, Capture, DamageCategory, Entry};
@@ -29,7 +29,7 @@ fn categories(capture: &Capture) -> Vec<DamageCategory> {
         .collect()
 }
 
-/// Every block that lies in intact bytes must be found and unpack to what was packed.
+/// Every block in intact bytes must be found and unpack to its original payload.
 fn assert_intact_blocks_are_read(
     capture: &Capture,
     file: &FileBuilder,

@@ -1,4 +1,4 @@
-//! The worked examples in `docs/reference/capture-format.md` are true: their bytes are what is written, and what is read back.
+//! The worked examples in `docs/reference/capture-format.md` are right: their bytes are written and read as described.
 //!
 //! An example is a list of lines `bytes in hexadecimal ; meaning` below the heading that names it.
 
@@ -12,7 +12,7 @@ use crate::file::FileBuilder;
 const DOCUMENT: &str = include_str!("../../../../docs/reference/capture-format.md");
 const BLOCK: u64 = 0x5555_0000_1230;
 
-/// The bytes of the example below this heading.
+/// Returns the bytes of the example below this heading.
 fn example(heading: &str) -> Vec<u8> {
     let (_, below) = DOCUMENT
         .split_once(&format!("\n#### {heading}\n"))

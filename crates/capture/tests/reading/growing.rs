@@ -30,7 +30,7 @@ fn chunks_of_one_thread() -> (Vec<Chunk>, Vec<Happened>) {
     program.finish()
 }
 
-/// The first `n_events` events of a chunk: what was in the slot earlier.
+/// Returns the first `n_events` events of a chunk, as the slot contained them earlier.
 fn beginning_of(chunk: &Chunk, n_events: u32) -> Chunk {
     let mut input = heaptide_capture::wire::Reader::new(&chunk.payload);
     let mut tables = heaptide_capture::Tables::new();
@@ -95,8 +95,8 @@ fn slot_that_was_filled_further_after_opening_ends_where_it_did() {
     assert_eq!(happened, truth[..7]);
 }
 
-/// A file whose first slot was looked at when it had five events, and its block when only the head was written: what a
-/// reader finds if the program goes on while it looks. Where the block lies, and the file as it is a moment later.
+/// A file whose first slot was read when it had five events, and its block when only the head was written, as a reader may
+/// find them while the program writes. Also the offset of the block, and the file a moment later.
 struct Overtaken {
     found: Vec<u8>,
     slot_at: u64,
@@ -147,7 +147,7 @@ fn chunk_whose_block_is_being_written_is_whole_although_its_slot_was_looked_at_b
     let capture = Capture::open(&path).unwrap();
     overtaken.fill_slot(&path, &chunks[0]);
     assert_eq!(replayed(&capture), (truth.clone(), vec![]));
-    // The slot is given to another chunk only when the block is there.
+    // The slot gets another chunk only after the block is complete.
     overtaken.finish_block(&path);
     overtaken.fill_slot(&path, &chunks[1]);
     assert_eq!(replayed(&capture), (truth, vec![]));

@@ -1,4 +1,4 @@
-//! What cannot be opened says why, and what to do.
+//! Files that cannot be opened: the message says why, and what to do.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use heaptide_capture::{Capture, OpenFailure};
 
 use crate::file::FileBuilder;
 
-/// A folder of its own for a test, removed afterwards.
+/// A temporary folder for one test.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -31,7 +31,7 @@ impl Drop for Folder {
     }
 }
 
-/// The reason, and a check that the message names the file.
+/// Returns the reason; checks that the message names the file.
 fn failure(path: &Path) -> OpenFailure {
     let error = Capture::open(path).unwrap_err();
     let message = error.to_string();

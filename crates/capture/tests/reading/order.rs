@@ -1,4 +1,4 @@
-//! Segments of several threads, put in order by their numbers.
+//! Segments of several threads, ordered by their numbers.
 
 use heaptide_capture::{Allocator, Capture, DamageCategory, OpAction};
 use heaptide_tally::replay;
@@ -26,7 +26,7 @@ fn capture_of(program: Program) -> Capture {
 #[test]
 fn block_handed_from_thread_to_thread_is_allocated_before_it_is_freed() {
     let mut program = Program::new(3, SMALLEST_PAYLOAD);
-    // The same address goes round: each thread frees what the one before it allocated.
+    // All threads use the same address: each frees the block of the previous one.
     for round in 0..300 {
         program.run(round % 3, alloc(0x5000));
         program.run((round + 1) % 3, Action::Free { address: 0x5000 });

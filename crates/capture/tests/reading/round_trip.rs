@@ -1,4 +1,4 @@
-//! What threads recorded comes back whole and in order, however their chunks lie in the file.
+//! The events of all threads are read completely and in order, however their chunks lie in the file.
 
 use heaptide_capture::{Capture, ClockPoint, Code, Entry, Resident};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::file::{FileBuilder, SLOT_LEN, header};
 use crate::program::{Chunk, any_program, replayed};
 
-/// Where a chunk lies.
+/// The container of a chunk.
 #[derive(Clone, Copy, Debug)]
 enum Placement {
     Block,
@@ -24,7 +24,7 @@ fn any_placement() -> impl Strategy<Value = Placement> {
     ]
 }
 
-/// Lays the chunks out in the given order, with extents and padding between the blocks.
+/// Writes the chunks in the given order, with extents and padding between the blocks.
 fn lay_out(chunks: &[Chunk], order: &[(u64, Placement)]) -> FileBuilder {
     let mut file = FileBuilder::new();
     let mut places: Vec<_> = chunks.iter().zip(order.iter().cycle()).collect();

@@ -106,7 +106,7 @@ fn opened(bytes: &[u8]) -> Capture {
 }
 
 fn sums(capture: &Capture) -> (Sums, usize) {
-    let mut tally = Tally::for_capture(&capture).unwrap_or_else(|_| Tally::new(0));
+    let mut tally = Tally::for_capture(capture).unwrap_or_else(|_| Tally::new(0));
     let damage = replay(capture, &mut |_| {}, &mut |chunk, ops| {
         tally.apply(chunk, ops)
     });
