@@ -1,33 +1,34 @@
 //! The accounts of jobs, for `heaptide.leaks.accounts`.
 
-use heaptide_agent::cpython::interpreter;
-use heaptide_agent::cpython::offsets::{self, type_flag};
-use heaptide_agent::jobs::accounts::Whose;
+use heaptide_agent::cpython::references::Type;
+use heaptide_agent::cpython::{context, interpreter};
+use heaptide_agent::jobs;
 use heaptide_agent::jobs::objects::Types;
-use heaptide_agent::jobs::{self, context};
+use heaptide_agent::jobs::rest::{SiteSum, Whose};
 use heaptide_agent::session;
 use pyo3::prelude::*;
-use pyo3::types::PyAny;
+use pyo3::types::{PyAny, PyType};
 
 use crate::recording::to_python;
 
-/// Begins to keep accounts; the value of the context variable says for which job a thread works.
+/// Opens the accounts. The value of the context variable names the job that a thread works for.
 #[pyfunction]
 pub fn jobs_start(variable: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
-    // The variable must outlive the accounts, and there is one for the life of a process.
+    // The variable must outlive the accounts; a process has only one.
     let address = variable.clone().into_ptr() as usize;
-    // SAFETY: a function called from Python runs with the GIL held; the reference above is never given back.
+    // SAFETY: a function called from Python runs with the GIL held; the reference above is never released.
     unsafe { jobs::start(address) }.map_err(to_python)
 }
 
-/// Ends it, and forgets everything.
+/// Closes the accounts.
 #[pyfunction]
 pub fn jobs_stop() {
     // SAFETY: a function called from Python runs with the GIL held.
     unsafe { jobs::stop() };
 }
 
-/// Called inside a context: at how many places of the thread state its address was found so far, each time.
+/// Searches the thread state for the context that the caller runs in. Returns the number of offsets at which it was
+/// found every time so far.
 #[pyfunction]
 pub fn learn_context(context: &Bound<'_, PyAny>) -> PyResult<u32> {
     // SAFETY: a function called from Python runs with the GIL held.
@@ -39,7 +40,7 @@ pub fn learn_context(context: &Bound<'_, PyAny>) -> PyResult<u32> {
     Ok(unsafe { context::learn(interpreter::thread_state(), context.as_ptr() as usize) })
 }
 
-/// The address of the variable's value in the present context, as a hook reads it; 0 if there is none.
+/// Returns the address of the variable's value in the current context, as a hook reads it; 0 if there is none.
 #[pyfunction]
 pub fn context_value(variable: &Bound<'_, PyAny>) -> usize {
     if interpreter::layout().is_none() {
@@ -52,25 +53,25 @@ pub fn context_value(variable: &Bound<'_, PyAny>) -> usize {
     }
 }
 
-/// Says whether what `context_value` gave was right.
+/// Sets whether the results of `context_value` were right.
 #[pyfunction]
 pub fn trust_contexts(trusted: bool) {
     context::trust(trusted);
 }
 
-/// A job begins. Returns its number, or None if no accounts are kept.
+/// Begins a job. Returns its number, or `None` if no accounts are open.
 #[pyfunction]
 pub fn job_begin(token: &Bound<'_, PyAny>) -> Option<u32> {
     jobs::begin(token.as_ptr() as usize)
 }
 
-/// What is allocated from now on is not the job's.
+/// Ends a job: later allocations do not belong to it.
 #[pyfunction]
 pub fn job_end(job: u32, outer: u32) {
     jobs::end(job, outer);
 }
 
-/// The job's account is closed; what it left stays in the sum of all.
+/// Closes a job's account. Its rest stays in the sum of all jobs.
 #[pyfunction]
 pub fn job_settle(job: u32) {
     jobs::with(|accounts| accounts.settle(job));
@@ -79,7 +80,7 @@ pub fn job_settle(job: u32) {
 type Frame = (String, String, i32);
 type Site = (u64, u64, Vec<Frame>);
 
-/// What a job has left, or all jobs if none is named.
+/// The memory that one job left, or all jobs.
 #[pyclass(frozen, get_all)]
 pub struct JobRest {
     kept_bytes: u64,
@@ -87,41 +88,40 @@ pub struct JobRest {
     released_bytes: u64,
     allocated_bytes: u64,
     n_allocated: u64,
-    /// Bytes, blocks, frames from the innermost outwards: function, file, line.
+    /// Bytes, blocks, and frames (function, file, line), innermost first.
     sites: Vec<Site>,
-    /// Number of the type in the list that was passed, bytes, objects.
+    /// Position of the type in the caller's list, bytes, objects.
     types: Vec<(u32, u64, u64)>,
     examples: Vec<Py<PyAny>>,
     n_lost: u64,
 }
 
-/// Returns the live memory of a job, or of all jobs. `types` are the addresses of types and their `tp_flags`.
-/// `example_type` is the index of the type whose objects are returned as examples.
+/// Returns the rest of a job, or of all jobs; `None` if no accounts are open.
+///
+/// `example_type` is the position in `types` of the type whose objects are requested.
 #[pyfunction]
 #[pyo3(signature = (job, types, n_sites, example_type))]
 pub fn job_rest(
     py: Python<'_>,
     job: Option<u32>,
-    types: Vec<(usize, usize)>,
+    types: Vec<Bound<'_, PyType>>,
     n_sites: usize,
     example_type: Option<u32>,
 ) -> Option<JobRest> {
-    let example_type = example_type.and_then(|number| {
-        let (_, flags) = types.get(number as usize)?;
-        Some((number, flags & type_flag::HAVE_GC != 0))
-    });
-    let info = py.version_info();
-    let version = (info.major, info.minor);
-    let with_headers: Vec<_> = types
+    let version = py.version_info();
+    // SAFETY: `types` keeps all of them alive until this function returns, and each is a type.
+    let addresses = types
         .iter()
-        .map(|&(address, flags)| (address, offsets::bytes_before(version, flags)))
-        .collect();
-    let types = Types::new(&with_headers);
+        .map(|type_| unsafe { Type::at(type_.as_ptr() as usize) });
+    let types = Types::new(
+        &addresses.flatten().collect::<Vec<Type>>(),
+        (version.major, version.minor),
+    );
     let whose = job.map_or(Whose::AllJobs, Whose::Job);
     // SAFETY: `with` holds the lock, and a function called from Python the GIL.
     let rest =
         jobs::with(|accounts| unsafe { accounts.rest(whose, &types, n_sites, example_type) })?;
-    let site = |site: jobs::SiteSum| {
+    let site = |site: SiteSum| {
         let frames = site.frames.into_iter();
         (
             site.bytes,
@@ -131,7 +131,7 @@ pub fn job_rest(
                 .collect(),
         )
     };
-    // SAFETY: these were live, complete objects a moment ago, and since then the GIL was not let go.
+    // SAFETY: these were live, complete objects, and the GIL was held since.
     let object = |address: usize| unsafe {
         Bound::from_borrowed_ptr(py, address as *mut pyo3::ffi::PyObject).unbind()
     };

@@ -22,8 +22,6 @@ _children: Inheritance | None = None
 # The job that runs in this context.
 current: contextvars.ContextVar[Any] = contextvars.ContextVar("heaptide_job")
 
-_flags_of = type.__dict__["__flags__"].__get__  # a metaclass cannot override it
-
 
 def open_accounts() -> None:
     """Open the accounts, unless another tracer has opened them."""
@@ -104,11 +102,6 @@ def all_types() -> list[type]:
                 found[subtype] = None
                 waiting.append(subtype)
     return list(found)
-
-
-def with_flags(types: list[type]) -> list[tuple[int, int]]:
-    """Return the address and the ``tp_flags`` of each type."""
-    return [(id(each), _flags_of(each)) for each in types]
 
 
 def type_name(type_: type) -> str:

@@ -61,13 +61,12 @@ def _is_root(each: Any) -> bool:
 def _examples(name: str, job: Job) -> tuple[list[Any], int]:
     """Return some leaked objects of the type, the oldest first, and their total number."""
     types_ = accounts.all_types()
-    flags = accounts.with_flags(types_)
     found: list[Any] = []
     n_left = 0
     for number, type_ in enumerate(types_):
         if name not in (accounts.type_name(type_), type.__getattribute__(type_, "__name__")):
             continue
-        rest = _native.job_rest(job._account, flags, 0, number)
+        rest = _native.job_rest(job._account, types_, 0, number)
         if rest is not None:
             n_left += len(rest.examples)
             found.extend(rest.examples[: MAX_EXAMPLES - len(found)])

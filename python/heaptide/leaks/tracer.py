@@ -347,9 +347,8 @@ class JobTracer:
 
     def _look(self, job: Job | None) -> Rest:
         types = accounts.all_types()
-        flags = accounts.with_flags(types)
-        of_all = _native.job_rest(None, flags, MAX_SITES, None)
-        rest = of_all if job is None else _native.job_rest(job._account, flags, MAX_SITES, None)
+        of_all = _native.job_rest(None, types, MAX_SITES, None)
+        rest = of_all if job is None else _native.job_rest(job._account, types, MAX_SITES, None)
         if rest is None or of_all is None:
             raise RuntimeError("the accounts of jobs are closed; read a job's attributes before its tracer is closed")
         counts = {number: count for number, _, count in of_all.types}

@@ -8,6 +8,7 @@
 pub mod ask;
 pub mod check;
 pub mod code;
+pub mod context;
 pub mod debug_offsets;
 pub mod detect;
 pub mod frames;

@@ -71,16 +71,6 @@ pub fn managed_bytes(version: (u8, u8), flags: usize) -> usize {
     if flags & managed != 0 { 16 } else { 0 }
 }
 
-/// Returns all bytes before instances of a type with these flags: the collector's header, and the managed pointers.
-pub fn bytes_before(version: (u8, u8), flags: usize) -> usize {
-    let header = if flags & type_flag::HAVE_GC != 0 {
-        16
-    } else {
-        0
-    };
-    header + managed_bytes(version, flags)
-}
-
 /// `PyMemberDef`.
 pub mod member {
     pub const TYPE: usize = 8;

@@ -6,6 +6,8 @@
 
 use std::num::NonZeroUsize;
 
+use super::offsets::TypeField;
+
 /// A live Python object.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +67,13 @@ impl Type {
     #[inline(always)]
     pub const unsafe fn from_object(object: Object) -> Type {
         Type(object)
+    }
+
+    #[inline(always)]
+    pub fn field(self, field: TypeField) -> usize {
+        let address = self.address() + field as usize;
+        // SAFETY: the type is alive, and every type has this field.
+        unsafe { (address as *const usize).read() }
     }
 
     #[inline(always)]

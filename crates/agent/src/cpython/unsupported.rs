@@ -1,19 +1,22 @@
-//! Why an interpreter is not supported, as one sentence for the user each.
+//! The reasons why an interpreter is not supported, each with one message for the user.
 
 use std::fmt;
 
-/// The reason for which no Python stacks can be read in this process.
+/// The supported interpreters, as messages name them. The tables cover exactly these versions.
+pub const SUPPORTED: &str = "CPython 3.10 to 3.15";
+
+/// The reason why no Python stacks can be read in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsupported {
     /// The build is not for a 64-bit little-endian machine.
     Platform,
     /// The process does not export a symbol that every CPython exports.
     MissingSymbol { name: &'static str },
-    /// The interpreter's version text does not begin with two numbers.
+    /// The interpreter's version text does not start with two numbers.
     VersionText,
     /// The version is older than the oldest or newer than the newest that has a table.
     Version { major: u8, minor: u8 },
-    /// An alpha or beta, whose layouts still change from one to the next.
+    /// An alpha or beta: their layouts still change.
     PreRelease { major: u8, minor: u8 },
     /// A build without the GIL.
     FreeThreaded,
@@ -27,12 +30,12 @@ pub enum Unsupported {
     SubInterpreter,
     /// The self-check could not run.
     CheckFailed { what: &'static str },
-    /// What the offsets show differs from what the interpreter says.
+    /// Values read by offsets differ from those that the interpreter reports.
     LayoutMismatch { what: &'static str },
 }
 
 impl Unsupported {
-    /// Recording itself must not begin; the other reasons only cost the Python stacks.
+    /// Returns whether recording must not start. The other reasons only cost the Python stacks.
     pub fn forbids_recording(&self) -> bool {
         matches!(
             self,
@@ -45,59 +48,54 @@ impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Platform => f.write_str(
-                "heaptide reads Python stacks on 64-bit little-endian \
-                 machines only; run it on x86-64 or aarch64",
+                "cannot read Python stacks: only 64-bit little-endian machines are \
+                 supported; use x86-64 or aarch64",
             ),
             Self::MissingSymbol { name } => write!(
                 f,
-                "this Python does not export {name}, so its stacks cannot be \
-                 read; use a CPython 3.10 to 3.15"
+                "cannot read the stacks of this Python: it does not export {name}; use {SUPPORTED}"
             ),
-            Self::VersionText => f.write_str(
-                "this Python does not tell its version in a form heaptide \
-                 knows; use a CPython 3.10 to 3.15",
-            ),
+            Self::VersionText => {
+                write!(f, "cannot read the version of this Python; use {SUPPORTED}")
+            }
             Self::Version { major, minor } => write!(
                 f,
-                "heaptide does not know Python {major}.{minor}; use a \
-                 CPython 3.10 to 3.15, or a newer heaptide if there is one"
+                "Python {major}.{minor} is not supported; use {SUPPORTED} or a newer heaptide"
             ),
             Self::PreRelease { major, minor } => write!(
                 f,
                 "this Python is an alpha or beta of {major}.{minor}, whose \
-                 inner layout still changes; use a release of it"
+                 internal layout still changes; use a release"
             ),
             Self::FreeThreaded => f.write_str(
-                "free-threaded builds of Python are not supported yet; use \
+                "free-threaded builds of Python are not supported; use \
                  the build with the GIL of the same version",
             ),
             Self::DebugOffsets { what } => write!(
                 f,
-                "this Python publishes debug offsets that cannot be right \
-                 ({what}); use an unmodified CPython 3.10 to 3.15"
+                "this Python publishes invalid debug offsets ({what}); use an unmodified {SUPPORTED}"
             ),
             Self::ForeignBuild { what } => write!(
                 f,
-                "this Python was built in a way heaptide does not know \
-                 ({what}); use an unmodified CPython 3.10 to 3.15"
+                "this build of Python is not supported ({what}); use an unmodified {SUPPORTED}"
             ),
             Self::NoThreadState => f.write_str(
-                "the calling thread is not known to Python; start recording \
+                "the calling thread is unknown to Python; start recording \
                  from a thread that runs Python code",
             ),
             Self::SubInterpreter => f.write_str(
-                "recording cannot be started from a sub-interpreter; start \
+                "cannot start recording from a sub-interpreter; start \
                  it from the main interpreter",
             ),
             Self::CheckFailed { what } => write!(
                 f,
-                "the check of Python's inner layout could not run ({what}); \
+                "cannot check Python's internal layout ({what}); \
                  free some resources and try again"
             ),
             Self::LayoutMismatch { what } => write!(
                 f,
-                "this Python does not look inside as its version should \
-                 ({what} differs); use an unmodified CPython 3.10 to 3.15"
+                "the internal layout of this Python is not that of its version \
+                 ({what} differs); use an unmodified {SUPPORTED}"
             ),
         }
     }

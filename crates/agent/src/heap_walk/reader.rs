@@ -74,8 +74,7 @@ impl Reader {
 impl Reader {
     #[inline(always)]
     pub fn type_field(&self, type_: Type, field: TypeField) -> usize {
-        // SAFETY: every type has this field.
-        unsafe { self.word(type_.object(), field as usize) }
+        type_.field(field)
     }
 
     /// Returns a reference to another type, or to another object, in a field of a type.

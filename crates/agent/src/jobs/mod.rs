@@ -16,8 +16,8 @@
 //! fork: a child goes on with a copy.
 
 pub mod accounts;
-pub mod context;
 pub mod objects;
+pub mod rest;
 pub mod sites;
 
 use std::cell::UnsafeCell;
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use heaptide_capture::Allocator;
 
 use crate::cpython::Symbols;
-use crate::cpython::interpreter;
+use crate::cpython::{context, interpreter};
 use crate::hooks;
 use crate::host::locks::ForkMutex;
 use crate::host::own_memory;
@@ -36,7 +36,7 @@ use crate::session::error::StartError;
 use crate::session::fork;
 use crate::session::{self, LIFECYCLE};
 
-pub use accounts::{Accounts, Block, Rest, SiteSum, TypeSum};
+pub use accounts::{Accounts, Block};
 
 /// No job.
 pub const NOBODY: u32 = 0;

@@ -1,65 +1,98 @@
-//! What a block is: the Python object in it, if there is one.
+//! The Python object in a block of memory, if there is one.
 //!
-//! Python tells which types there are and how many bytes stand before an object of each (the collector's header and, from
-//! 3.11 on, pointers to an instance's `__dict__` and weak references). A block holds an object if at that distance there is a
-//! plausible reference count followed by the address of such a type. What is not an object is memory behind one: the items
-//! of a list, the table of a dict, a buffer.
+//! A block contains an object if, after the header that objects of some type have, there is a plausible reference count
+//! followed by the address of that type. Other blocks belong to an object: the items of a list, the table of a dict, a
+//! buffer.
 
 use super::sites::Words;
-use crate::cpython::offsets::object;
+use crate::cpython::offsets::{TypeField, managed_bytes, object, type_flag};
+use crate::cpython::references::Type;
 
 /// Header lengths that occur.
 const HEADERS: [usize; 3] = [0, 16, 32];
 
+#[derive(Clone, Copy)]
+struct Instances {
+    /// Position of the type in the caller's list.
+    number: u32,
+    /// Bytes before an instance.
+    header: usize,
+    has_gc: bool,
+}
+
 /// The types of the program, by address.
 pub struct Types {
-    by_address: Words<usize, (u32, usize)>,
+    by_address: Words<usize, Instances>,
+}
+
+/// An object in a block.
+#[derive(Clone, Copy)]
+pub struct ObjectInBlock {
+    pub type_number: u32,
+    pub address: usize,
+    has_gc: bool,
 }
 
 impl Types {
-    /// Of each type its address and how many bytes stand before its objects.
-    pub fn new(types: &[(usize, usize)]) -> Types {
-        let numbered = types.iter().zip(0..);
+    /// `version` is that of the interpreter.
+    pub fn new(types: &[Type], version: (u8, u8)) -> Types {
+        let instances = |(type_, number): (&Type, u32)| {
+            let flags = type_.field(TypeField::Flags);
+            let has_gc = flags & type_flag::HAVE_GC != 0;
+            let header = usize::from(has_gc) * object::GC_HEADER + managed_bytes(version, flags);
+            let instances = Instances {
+                number,
+                header,
+                has_gc,
+            };
+            (type_.address(), instances)
+        };
         Types {
-            by_address: numbered
-                .map(|(&(address, header), number)| (address, (number, header)))
-                .collect(),
+            by_address: types.iter().zip(0..).map(instances).collect(),
         }
     }
 
-    /// The object in a block: the number of its type and its address.
+    /// Returns the object in a block.
     ///
     /// # Safety
     /// `size` bytes at `block` are readable.
-    pub unsafe fn object_in(&self, block: usize, size: usize) -> Option<(u32, usize)> {
+    pub unsafe fn object_in(&self, block: usize, size: usize) -> Option<ObjectInBlock> {
         HEADERS.iter().find_map(|&header| {
             if size < header + object::SIZE || block % 8 != 0 {
                 return None;
             }
-            let object = block + header;
-            // SAFETY: within the block. Volatile, because what is no object may hold anything and change meanwhile.
+            let address = block + header;
+            // SAFETY: both words lie in the block. Volatile, because a block without an object may contain anything,
+            // and another thread may write it meanwhile.
             let (references, type_address) = unsafe {
                 (
-                    (object as *const usize).read_volatile(),
-                    ((object + object::TYPE) as *const usize).read_volatile(),
+                    (address as *const usize).read_volatile(),
+                    ((address + object::TYPE) as *const usize).read_volatile(),
                 )
             };
-            let &(number, expected) = self.by_address.get(&type_address)?;
-            (expected == header && is_count(references)).then_some((number, object))
+            let instances = self.by_address.get(&type_address)?;
+            (instances.header == header && is_count(references)).then_some(ObjectInBlock {
+                type_number: instances.number,
+                address,
+                has_gc: instances.has_gc,
+            })
         })
     }
 }
 
-/// A pointer has bits set in the third quarter of a word, a reference count has not. (From 3.14 on the last quarter holds flags.)
-fn is_count(word: usize) -> bool {
-    word as u32 != 0 && word >> 32 & 0xffff == 0 && word >> 48 < 0x100
+impl ObjectInBlock {
+    /// Returns whether the object is complete. An object with a collector's header is, once the collector tracks it.
+    ///
+    /// # Safety
+    /// The block is still alive.
+    pub unsafe fn is_complete(&self) -> bool {
+        // SAFETY: the header lies before the object, in the same block. Its first word is 0 while it is not tracked.
+        !self.has_gc || unsafe { ((self.address - object::GC_HEADER) as *const usize).read() != 0 }
+    }
 }
 
-/// Whether the collector follows an object, which it does from the moment the object is complete.
-///
-/// # Safety
-/// `object` is a live object with the collector's header before it.
-pub unsafe fn is_followed(object: usize) -> bool {
-    // SAFETY: the header's first word is the next object in the collector's list, or 0.
-    unsafe { ((object - object::GC_HEADER) as *const usize).read() != 0 }
+/// Returns whether a word may be a reference count. An address has bits set in the third quarter of the word, a count
+/// has not. (From 3.14 on the last quarter contains flags.)
+fn is_count(word: usize) -> bool {
+    word as u32 != 0 && word >> 32 & 0xffff == 0 && word >> 48 < 0x100
 }

@@ -1,7 +1,7 @@
-//! What each supported version looks like; one file per version, printed from its headers by `tests/layout/generate`.
+//! The layouts of all supported versions; one file per version, printed from its headers by `tests/layout/generate`.
 //!
-//! Up to 3.12 a file is a whole layout. From 3.13 on the interpreter publishes most offsets itself, and a file says
-//! where in the published struct they are and adds what is left out.
+//! Up to 3.12 a file is a complete layout. From 3.13 on the interpreter publishes most offsets, and a file says where
+//! in the published struct they are and adds the missing ones.
 
 use super::debug_offsets::DebugOffsetsMap;
 use super::layout::Layout;
@@ -13,14 +13,14 @@ pub mod v3_13;
 pub mod v3_14;
 pub mod v3_15;
 
-/// Where the layout of a version comes from.
+/// The source of a version's layout.
 #[derive(Clone, Copy)]
 pub enum Source {
     Table(&'static Layout),
     DebugOffsets(&'static DebugOffsetsMap),
 }
 
-/// The source for a version, or None for one that is too old or too new.
+/// Returns the source for a version, or `None` for one that is too old or too new.
 pub fn source(version: (u8, u8)) -> Option<Source> {
     Some(match version {
         (3, 10) => Source::Table(&v3_10::LAYOUT),
@@ -35,18 +35,25 @@ pub fn source(version: (u8, u8)) -> Option<Source> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::unsupported::SUPPORTED;
     use super::*;
 
     #[test]
-    fn each_version_finds_its_own_table() {
-        for minor in 10..=15 {
-            let found = match source((3, minor)) {
+    fn each_supported_version_has_its_table() {
+        let versions: Vec<u8> = SUPPORTED
+            .split(' ')
+            .filter_map(|word| word.strip_prefix("3.")?.parse().ok())
+            .collect();
+        for minor in versions[0]..=versions[1] {
+            let version = match source((3, minor)) {
                 Some(Source::Table(layout)) => layout.version,
                 Some(Source::DebugOffsets(map)) => map.version,
                 None => panic!("3.{minor} has no table"),
             };
-            assert_eq!(found, (3, minor));
+            assert_eq!(version, (3, minor));
         }
+        assert!(source((3, versions[0] - 1)).is_none());
+        assert!(source((3, versions[1] + 1)).is_none());
     }
 
     #[test]

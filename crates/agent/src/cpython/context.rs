@@ -1,42 +1,41 @@
-//! Which job the calling thread is working for: the value of one context variable, read without calling Python.
+//! The value of one context variable in the calling thread, read without calling Python.
 //!
-//! A thread, a greenlet and an asyncio task each have a context of their own, and whoever switches between them puts the
-//! right one into the thread state. So "whose is this allocation?" is: thread state → context → its map of variables →
-//! the value of ours, which is a token that a job registered. A task that a job starts gets a copy of its context, and
-//! with it the token: what it allocates is the job's.
+//! Each thread, greenlet and asyncio task has its own context, and the code that switches between them puts the current
+//! one into the thread state. The path is: thread state → context → its map of variables → value. A task that a job
+//! starts gets a copy of the job's context, so its allocations belong to the job.
 //!
 //! ```text
-//! PyThreadState ─[found by trying]→ PyContext ─[24]→ Hamt ─[16]→ node ─ … → (variable, value)
+//! PyThreadState ─[found by search]→ PyContext ─[24]→ Hamt ─[16]→ node ─ … → (variable, value)
 //! bitmap node     [16] number of words   [32] key, value, key, value, …   (key 0: value is a node)
 //! array node      [16] 32 nodes or 0
 //! collision node  [16] number of words   [32] key, value, …
 //! ```
-//! No header says where a thread state keeps its context, and the map is private. Both are learnt from the interpreter:
-//! [`learn`] is called inside contexts whose address is known, and whoever calls it compares what [`value_of`] finds
-//! with what Python says, in maps of all sizes, before [`trust`] is called. Without trust, jobs are told apart by thread.
+//! No header says where a thread state stores its context, and the map is private, so both are determined at run time.
+//! The caller runs [`learn`] in contexts whose address is known, compares the results of [`value_of`] with Python's in
+//! maps of all sizes, and then calls [`trust`]. Without trust, jobs are distinguished by thread.
 //!
-//! The context that a thread has entered is kept alive by that thread, which is executing this very code, and the map in
-//! it never changes: reading needs no GIL. Allocates: never. Locks: none.
+//! The calling thread keeps its context alive, and a map never changes, so reads need no GIL. Allocates: never. Locks:
+//! none.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A thread state is at least 280 bytes long in every supported version, and its first words are others.
+use super::offsets::{TypeField, object};
+
+/// Range of the search. A thread state has at least 280 bytes in every supported version; its first words have other uses.
 const FIRST_OFFSET: usize = 128;
 const LAST_OFFSET: usize = 264;
 const CONTEXT_VARS: usize = 24;
 const MAP_ROOT: usize = 16;
-const OB_TYPE: usize = 8;
-const TYPE_NAME: usize = 24;
 const N_NODE_WORDS: usize = 16;
 const NODE_WORDS: usize = 32;
 const ARRAY_NODES: usize = 16;
 const ARRAY_LEN: usize = 32;
 /// Seven levels of five bits each of a hash, and one for collisions.
 const MAX_DEPTH: u32 = 9;
-/// A node has a key and a value for each of five bits' values; a longer collision node is not believed.
+/// A node has a key and a value for each value of five bits; a longer collision node is not valid.
 const MAX_NODE_WORDS: usize = 64;
 
-/// Bit i: the word at `FIRST_OFFSET + 8 i` may be the context. 0 before anything was learnt.
+/// Bit i: the word at `FIRST_OFFSET + 8 i` may be the context. 0 before the first call of [`learn`].
 static CANDIDATES: AtomicUsize = AtomicUsize::new(0);
 static OFFSET: AtomicUsize = AtomicUsize::new(0);
 static TRUSTED: AtomicBool = AtomicBool::new(false);
@@ -45,15 +44,15 @@ static ARRAY_NODE: AtomicUsize = AtomicUsize::new(0);
 static COLLISION_NODE: AtomicUsize = AtomicUsize::new(0);
 
 /// # Safety
-/// A live object or struct of the interpreter stands at `address` and has a word at `offset`.
+/// A live object or struct of the interpreter is at `address` and has a word at `offset`.
 #[inline(always)]
 unsafe fn word(address: usize, offset: usize) -> usize {
-    // SAFETY: as the caller says.
+    // SAFETY: passed on from the caller.
     unsafe { (address.wrapping_add(offset) as *const usize).read() }
 }
 
-/// Compares the words of the calling thread's state with the context that it has entered. Returns how many places are left
-/// at which the context may be kept; one is what is wanted.
+/// Compares the words of the calling thread's state with the context that it has entered. Returns the number of offsets
+/// that may be that of the context; 1 is a success.
 ///
 /// # Safety
 /// `thread_state` is the calling thread's own, and the GIL is held.
@@ -81,7 +80,7 @@ pub unsafe fn learn(thread_state: usize, context: usize) -> u32 {
     left.count_ones()
 }
 
-/// Says that what [`value_of`] finds was compared with what Python says.
+/// Sets whether the results of [`value_of`] match Python's.
 pub fn trust(trusted: bool) {
     TRUSTED.store(
         trusted && OFFSET.load(Ordering::Acquire) != 0,
@@ -94,17 +93,17 @@ pub fn is_trusted() -> bool {
     TRUSTED.load(Ordering::Acquire)
 }
 
-/// The context that the thread has entered and the map of its variables, as addresses; 0 where there is none.
+/// Returns the addresses of the context that the thread has entered and of its map of variables; 0 where there is none.
 ///
 /// # Safety
-/// `thread_state` is 0 or the calling thread's own, and [`learn`] has found the place.
+/// `thread_state` is 0 or the calling thread's own.
 #[inline(always)]
 pub unsafe fn entered(thread_state: usize) -> (usize, usize) {
     let offset = OFFSET.load(Ordering::Relaxed);
     if thread_state == 0 || offset == 0 {
         return (0, 0);
     }
-    // SAFETY: as the caller says; a context has its map in the same place in all versions.
+    // SAFETY: `learn` found the offset of the context. A context has its map at the same offset in all versions.
     unsafe {
         let context = word(thread_state, offset);
         if context == 0 {
@@ -114,7 +113,7 @@ pub unsafe fn entered(thread_state: usize) -> (usize, usize) {
     }
 }
 
-/// The address of a variable's value in a map; 0 if the map does not have it.
+/// Returns the address of a variable's value in a map; 0 if the map does not contain it.
 ///
 /// # Safety
 /// `map` is 0 or the map of a context that the calling thread has entered.
@@ -132,10 +131,10 @@ unsafe fn find(node: usize, variable: usize, depth: u32) -> usize {
     if node == 0 || depth > MAX_DEPTH {
         return 0;
     }
-    // SAFETY: as the caller says; each kind of node is read as the picture above shows it.
+    // SAFETY: the node is alive, and each type of node has the words that the diagram above shows.
     unsafe {
-        match kind_of(word(node, OB_TYPE)) {
-            Kind::Pairs => {
+        match node_of(word(node, object::TYPE)) {
+            Node::Pairs => {
                 let n_words = word(node, N_NODE_WORDS).min(MAX_NODE_WORDS);
                 for i in (0..n_words.saturating_sub(1)).step_by(2) {
                     let key = word(node, NODE_WORDS + 8 * i);
@@ -152,16 +151,16 @@ unsafe fn find(node: usize, variable: usize, depth: u32) -> usize {
                 }
                 0
             }
-            Kind::Nodes => (0..ARRAY_LEN)
+            Node::Nodes => (0..ARRAY_LEN)
                 .map(|i| find(word(node, ARRAY_NODES + 8 * i), variable, depth + 1))
                 .find(|&found| found != 0)
                 .unwrap_or(0),
-            Kind::Unknown => 0,
+            Node::Unknown => 0,
         }
     }
 }
 
-enum Kind {
+enum Node {
     Pairs,
     Nodes,
     Unknown,
@@ -169,23 +168,25 @@ enum Kind {
 
 /// # Safety
 /// `type_address` is a live type object.
-unsafe fn kind_of(type_address: usize) -> Kind {
+unsafe fn node_of(type_address: usize) -> Node {
     if type_address == BITMAP_NODE.load(Ordering::Relaxed)
         || type_address == COLLISION_NODE.load(Ordering::Relaxed)
     {
-        return Kind::Pairs;
+        return Node::Pairs;
     }
     if type_address == ARRAY_NODE.load(Ordering::Relaxed) {
-        return Kind::Nodes;
+        return Node::Nodes;
     }
     // SAFETY: every type object has a name, a C string.
-    let name = unsafe { std::ffi::CStr::from_ptr(word(type_address, TYPE_NAME) as *const _) };
-    let (place, kind) = match name.to_bytes() {
-        b"hamt_bitmap_node" => (&BITMAP_NODE, Kind::Pairs),
-        b"hamt_collision_node" => (&COLLISION_NODE, Kind::Pairs),
-        b"hamt_array_node" => (&ARRAY_NODE, Kind::Nodes),
-        _ => return Kind::Unknown,
+    let name = unsafe {
+        std::ffi::CStr::from_ptr(word(type_address, TypeField::Name as usize) as *const _)
     };
-    place.store(type_address, Ordering::Relaxed);
-    kind
+    let (known, node) = match name.to_bytes() {
+        b"hamt_bitmap_node" => (&BITMAP_NODE, Node::Pairs),
+        b"hamt_collision_node" => (&COLLISION_NODE, Node::Pairs),
+        b"hamt_array_node" => (&ARRAY_NODE, Node::Nodes),
+        _ => return Node::Unknown,
+    };
+    known.store(type_address, Ordering::Relaxed);
+    node
 }

@@ -1,0 +1,161 @@
+//! The rest of a job: the memory that it allocated and did not free, by allocation site and by type.
+
+use std::collections::HashMap;
+
+use heaptide_capture::Allocator;
+
+use super::NOBODY;
+use super::accounts::{Accounts, Block};
+use super::objects::Types;
+use super::sites::{SiteFrame, Words};
+
+/// Bytes of an object that are searched for pointers to memory that it owns.
+const MAX_SEARCHED: usize = 256;
+
+/// Live memory that one stack allocated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteSum {
+    pub bytes: u64,
+    pub n_blocks: u64,
+    /// Innermost first.
+    pub frames: Vec<SiteFrame>,
+}
+
+/// Live objects of one type. The bytes include memory that the objects own and the same jobs allocated: a list's items,
+/// a dict's table, a buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TypeSum {
+    /// Position of the type in the caller's list.
+    pub number: u32,
+    pub bytes: u64,
+    pub n_objects: u64,
+}
+
+/// The memory that jobs left.
+#[derive(Clone, Debug, Default)]
+pub struct Rest {
+    pub kept_bytes: u64,
+    pub n_kept: u64,
+    pub released_bytes: u64,
+    pub allocated_bytes: u64,
+    pub n_allocated: u64,
+    pub sites: Vec<SiteSum>,
+    pub types: Vec<TypeSum>,
+    /// Addresses of complete objects of the requested type, in the order of allocation.
+    pub examples: Vec<usize>,
+    /// Blocks that could not be stored for lack of memory.
+    pub n_lost: u64,
+}
+
+/// The jobs whose rest is requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    Job(u32),
+    AllJobs,
+}
+
+impl Accounts {
+    /// Returns the rest of one job or of all jobs: sums, the largest stacks, all types, and the objects of one type.
+    ///
+    /// # Safety
+    /// The caller holds the lock around the accounts, and the GIL. Every block in the table is alive as long as the lock
+    /// is held, since a release is reported before it happens.
+    pub unsafe fn rest(
+        &self,
+        whose: Whose,
+        types: &Types,
+        n_sites: usize,
+        example_type: Option<u32>,
+    ) -> Rest {
+        let mut rest = Rest {
+            n_lost: self.n_lost,
+            ..Rest::default()
+        };
+        if let Whose::Job(job) = whose {
+            if let Some(account) = self.jobs.get(&job) {
+                rest.released_bytes = account.released_bytes;
+                rest.allocated_bytes = account.allocated_bytes;
+                rest.n_allocated = account.n_allocated;
+            }
+        }
+        let is_requested = |block: &Block| match whose {
+            Whose::Job(job) => block.job == job,
+            Whose::AllJobs => block.job != NOBODY,
+        };
+        let mut by_site: Words<u32, (u64, u64)> = Words::default();
+        let mut objects = Vec::new();
+        // Blocks without an object: items, tables, buffers.
+        let mut owned: Words<usize, usize> = Words::default();
+        for (&address, block) in self.blocks.iter().chain(&self.mappings) {
+            if !is_requested(block) {
+                continue;
+            }
+            rest.kept_bytes += block.size as u64;
+            rest.n_kept += 1;
+            let sum = by_site.entry(block.site).or_default();
+            sum.0 += block.size as u64;
+            sum.1 += 1;
+            // SAFETY: the caller keeps the blocks of the table alive.
+            let object = unsafe { types.object_in(address, block.size) };
+            match object.filter(|_| is_of_python(block.allocator)) {
+                Some(object) => objects.push((address, block, object)),
+                None => {
+                    owned.insert(address, block.size);
+                }
+            }
+        }
+        let mut by_type: Words<u32, TypeSum> = Words::default();
+        let mut examples = Vec::new();
+        for (address, block, object) in objects {
+            let sum = by_type.entry(object.type_number).or_default();
+            sum.number = object.type_number;
+            sum.bytes += block.size as u64;
+            sum.n_objects += 1;
+            for at in (address..address + block.size.min(MAX_SEARCHED) / 8 * 8).step_by(8) {
+                // SAFETY: the block is alive, starts at a multiple of 8 and has these words. Volatile, because some may
+                // never have been written, and a thread without the GIL may write others meanwhile.
+                let pointer = unsafe { (at as *const usize).read_volatile() };
+                sum.bytes += owned.remove(&pointer).unwrap_or(0) as u64;
+            }
+            // SAFETY: the caller keeps the blocks of the table alive.
+            if example_type == Some(object.type_number) && unsafe { object.is_complete() } {
+                examples.push((block.number, object.address));
+            }
+        }
+        examples.sort_unstable();
+        rest.examples = examples.into_iter().map(|(_, object)| object).collect();
+        rest.types = by_type.into_values().collect();
+        rest.types
+            .sort_unstable_by_key(|sum| (std::cmp::Reverse(sum.bytes), sum.number));
+        rest.sites = self.largest_sites(by_site, n_sites);
+        rest
+    }
+
+    fn largest_sites(&self, by_site: Words<u32, (u64, u64)>, n_sites: usize) -> Vec<SiteSum> {
+        // Instructions of one line are one location for a reader.
+        let mut by_frames: HashMap<Vec<SiteFrame>, (u64, u64)> = HashMap::new();
+        for (site, (bytes, n_blocks)) in by_site {
+            let sum = by_frames.entry(self.sites.describe(site)).or_default();
+            sum.0 += bytes;
+            sum.1 += n_blocks;
+        }
+        let mut sites: Vec<_> = by_frames
+            .into_iter()
+            .map(|(frames, (bytes, n_blocks))| SiteSum {
+                bytes,
+                n_blocks,
+                frames,
+            })
+            .collect();
+        sites.sort_unstable_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.frames.cmp(&b.frames)));
+        sites.truncate(n_sites);
+        sites
+    }
+}
+
+fn is_of_python(allocator: Allocator) -> bool {
+    matches!(
+        allocator,
+        Allocator::PymallocMalloc | Allocator::PymallocCalloc | Allocator::PymallocRealloc
+    )
+}
