@@ -16,7 +16,7 @@ __all__ = [
     "HeapView",
     "JobRest",
     "LineWatch",
-    "MemoryLooker",
+    "MemoryReader",
     "MemorySampler",
     "RecordingError",
     "Response",
@@ -27,7 +27,6 @@ __all__ = [
     "before_fork",
     "call_as_main",
     "check_report_options",
-    "closing_words",
     "context_value",
     "count_heap",
     "docs_page",
@@ -44,7 +43,6 @@ __all__ = [
     "jobs_stop",
     "learn_context",
     "leave_out_thread",
-    "look_at_heap",
     "main",
     "name_thread",
     "on_line",
@@ -56,9 +54,11 @@ __all__ = [
     "render_lines",
     "resident_bytes",
     "resume_servers",
+    "run_summary",
     "session_id",
     "set_aside",
     "set_line_trace",
+    "snapshot_heap",
     "start",
     "start_in_child",
     "stop",
@@ -133,7 +133,7 @@ def resume_servers() -> None: ...
 def start_in_child() -> str | None: ...
 def call_as_main(function: Callable[..., object], *arguments: object) -> BaseException | None: ...
 def print_exception(exception: BaseException) -> None: ...
-def closing_words(path: str | PathLike[str]) -> list[str]: ...
+def run_summary(path: str | PathLike[str]) -> list[str]: ...
 def check_report_options(command: str, options: list[str]) -> str | None: ...
 
 @final
@@ -225,7 +225,7 @@ def take_heap(
     fork: bool,
     overwrite: bool,
 ) -> tuple[int, int, int, int, int, int, int, int]: ...
-def look_at_heap(token: object, instance: tuple[object, object, object], request: dict[str, object]) -> HeapView: ...
+def snapshot_heap(token: object, instance: tuple[object, object, object], request: dict[str, object]) -> HeapView: ...
 def heap_rows_table(by: str, rows: list[tuple[int, int, str]], first: int = 0, n_rows: int = 10) -> str: ...
 def heap_rows_difference(
     by: str, before: list[tuple[int, int, str]], after: list[tuple[int, int, str]], n_rows: int = 10
@@ -250,9 +250,9 @@ class MemorySampler:
     def stop(self) -> list[tuple[float, int, list[tuple[int, int]]]]: ...
 
 @final
-class MemoryLooker:
-    def __new__(cls, pid: int, backend: str, children: bool) -> MemoryLooker: ...
-    def look(self) -> tuple[float, int, list[tuple[int, int]]] | None: ...
+class MemoryReader:
+    def __new__(cls, pid: int, backend: str, children: bool) -> MemoryReader: ...
+    def sample(self) -> tuple[float, int, list[tuple[int, int]]] | None: ...
 
 @final
 class HeapView:

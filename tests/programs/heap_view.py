@@ -11,4 +11,4 @@ def heap_now(*, values=False, redact=()):
 
 def _view(heaptide_token, request):
     # The walk searches this frame for `heaptide_token` before it trusts its knowledge of frames.
-    return _native.look_at_heap(heaptide_token, snapshots.known_instance(), request)
+    return _native.snapshot_heap(heaptide_token, snapshots.known_instance(), request)

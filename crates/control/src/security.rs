@@ -6,7 +6,7 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
-use crate::address::is_loopback;
+use crate::address::{Address, is_loopback};
 use crate::config::Config;
 use crate::lock;
 use crate::request::Request;
@@ -23,6 +23,20 @@ pub enum EntryPoint {
     Remote,
     /// The job's own web server, which has doors and guards of its own.
     Mounted,
+}
+
+/// Returns the entry point of a server that listens at an address, or the reason why it must not: others can reach
+/// every address but loopback and sockets, so these need a token.
+pub fn entry_point(address: &Address, has_token: bool) -> Result<EntryPoint, String> {
+    if address.is_local() {
+        return Ok(EntryPoint::Local);
+    }
+    if has_token {
+        return Ok(EntryPoint::Remote);
+    }
+    Err(format!(
+        "{address} can be reached by others: set a token, or listen on loopback or a unix socket"
+    ))
 }
 
 /// A bucket of requests that fills again with time.
@@ -140,5 +154,27 @@ pub(crate) fn allow_origin(config: &Config, request: &Request, response: Respons
             .with("Access-Control-Allow-Origin", allowed.clone())
             .with("Vary", "Origin"),
         _ => response,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_others_reach_needs_a_token() {
+        let address = |text| Address::parse(text).unwrap();
+        for local in ["127.0.0.1:8400", "unix:/run/heaptide.sock"] {
+            for has_token in [false, true] {
+                assert_eq!(
+                    entry_point(&address(local), has_token),
+                    Ok(EntryPoint::Local)
+                );
+            }
+        }
+        let remote = address("0.0.0.0:8400");
+        assert_eq!(entry_point(&remote, true), Ok(EntryPoint::Remote));
+        let refusal = entry_point(&remote, false).unwrap_err();
+        assert!(refusal.contains("set a token"), "{refusal}");
     }
 }

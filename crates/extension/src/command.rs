@@ -1,4 +1,4 @@
-//! The command line, handed through: what comes back is an exit code, or a program for Python to run.
+//! The command line: returns an exit code, or the plan of a program that Python must run.
 
 use std::ffi::OsString;
 
@@ -8,23 +8,23 @@ use pyo3::types::PyDict;
 
 use crate::recording::RecordingOptions;
 
-/// A program that is to be shown while it runs.
+/// A program for the live view.
 #[pyclass(frozen)]
 pub struct Watched(heaptide_cli::LivePlan);
 
 #[pymethods]
 impl Watched {
-    /// Runs it. `python` starts this command in an interpreter of its own. Returns the exit code.
+    /// Runs the program and shows it. `python` starts this command in another interpreter. Returns the exit code.
     fn run(&self, py: Python<'_>, python: Vec<OsString>) -> i32 {
         py.detach(|| heaptide_cli::run_live(&self.0, &python))
     }
 }
 
-/// Does what the arguments say. Returns the exit code, or for ``run`` and ``serve`` the plan as a dict, or a `Watched` program.
+/// Runs a command. Returns the exit code, a plan as a dict if Python must run the program, or a `Watched` program.
 #[pyfunction]
 pub fn main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Py<PyAny>> {
     let arguments = std::iter::once(OsString::from("heaptide")).chain(arguments);
-    // Reports take their time; other threads of the interpreter go on meanwhile.
+    // Reports may take long; other threads can run Python code meanwhile.
     match py.detach(|| heaptide_cli::main(arguments)) {
         Outcome::Exit(code) => Ok(code.into_pyobject(py)?.into_any().unbind()),
         Outcome::Run(plan) => Ok(plan_to_dict(py, plan)?.into_any().unbind()),
@@ -120,13 +120,13 @@ fn worker_plan_to_dict(py: Python<'_>, plan: WorkerPlan) -> PyResult<Bound<'_, P
     Ok(dict)
 }
 
-/// What to say when a recorded program has ended, line by line.
+/// Returns the summary that is printed after a recorded program has ended, line by line.
 #[pyfunction]
-pub fn closing_words(py: Python<'_>, path: std::path::PathBuf) -> Vec<String> {
+pub fn run_summary(py: Python<'_>, path: std::path::PathBuf) -> Vec<String> {
     py.detach(|| heaptide_cli::run_summary(&path))
 }
 
-/// What is wrong with the options of a report command, or None. Nothing is read, written or printed.
+/// Returns what is wrong with the options of a report command, or `None`. Reads, writes and prints nothing.
 #[pyfunction]
 pub fn check_report_options(command: &str, options: Vec<OsString>) -> Option<String> {
     heaptide_cli::check_report_options(command, options).err()

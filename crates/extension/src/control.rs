@@ -1,4 +1,4 @@
-//! The job's control: a handler with servers, steered by this process's agent.
+//! The control API of this process: a request handler with its servers, connected to this process's agent.
 
 use std::ffi::{OsString, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use heaptide_agent::record::threads::Unrecorded;
 use heaptide_agent::session::{self, fork};
 use heaptide_control::config::RenderConfig;
 use heaptide_control::recorder::{HeapOptions, Join, Options, Recorder};
-use heaptide_control::security::EntryPoint;
+use heaptide_control::security::{self, EntryPoint};
 use heaptide_control::{
     Address, Body, Config, Handler, ReportCommand, ReportOption, Request, Server, group,
 };
@@ -22,17 +22,17 @@ use pyo3::types::PyBytes;
 
 use crate::recording::RecordingOptions;
 
-/// Address space, touched only as far as needed; Python code runs on these threads too.
+/// Address space of a thread's stack; only the used part takes memory. Python code also runs on these threads.
 const STACK_BYTES: usize = 1 << 20;
 
-/// This process, steered through Python: recordings begin and end in one place, whoever asks.
+/// This process. Recordings start and stop through Python functions, as they do for other callers.
 struct Process {
     start: Py<PyAny>,
     stop: Py<PyAny>,
     heap: Py<PyAny>,
-    /// From now on nothing is asked of the interpreter: it is about to end.
+    /// Set when the interpreter is about to end: no more calls into it.
     is_closing: AtomicBool,
-    /// Threads that wait for the interpreter or run in it.
+    /// Number of threads that wait for the GIL or hold it.
     n_inside: AtomicUsize,
 }
 
@@ -93,9 +93,9 @@ impl Recorder for Process {
 
     fn spawn_to_join(&self, work: Box<dyn FnOnce() + Send>) -> std::io::Result<Join> {
         let number = Arc::new(AtomicU32::new(0));
-        let told = number.clone();
+        let written = number.clone();
         let work = move || {
-            told.store(sys::thread_id(), Ordering::SeqCst);
+            written.store(sys::thread_id(), Ordering::SeqCst);
             work();
             std::ptr::null_mut()
         };
@@ -107,10 +107,10 @@ impl Recorder for Process {
     }
 }
 
-/// The listening servers of a control. Never locked while the GIL is released, so that a forked child finds them free.
+/// The listening servers of a control. Locked only with the GIL held, so that a forked child finds the lock free.
 type Servers = Mutex<Vec<Server>>;
 
-/// Those of all controls of this process.
+/// The servers of all controls of this process.
 static ALL_SERVERS: Mutex<Vec<Weak<Servers>>> = Mutex::new(Vec::new());
 
 fn for_all_servers(mut work: impl FnMut(&mut Server)) {
@@ -123,24 +123,24 @@ fn for_all_servers(mut work: impl FnMut(&mut Server)) {
     }
 }
 
-/// Before Python forks: takes the threads that listen out of the way.
+/// Ends the listening threads before Python forks.
 #[pyfunction]
 pub fn pause_servers() {
     for_all_servers(Server::pause);
 }
 
-/// In the parent, after the fork.
+/// Starts the listening threads again in the parent after a fork.
 #[pyfunction]
 pub fn resume_servers() {
     extern "C" fn resume(_: *mut c_void) -> c_int {
-        // Without a thread now, the next fork tries again.
+        // If a thread cannot be started now, the next fork tries again.
         for_all_servers(|server| drop(server.resume()));
         0
     }
     fork::resume_after_thread_count(resume);
 }
 
-/// HTTP in this process: `handle` answers a request, `listen` opens doors of its own.
+/// The control API: `handle` answers a request of another server, `listen` starts a server.
 #[pyclass(module = "heaptide._native", frozen)]
 pub struct Control {
     handler: Arc<Handler>,
@@ -242,33 +242,23 @@ impl Control {
         })
     }
 
-    /// Listens at an address; returns it, with the port that was found.
+    /// Listens at an address. Returns it with the actual port.
     fn listen(&self, address: &str) -> PyResult<String> {
         let address = Address::parse(address).map_err(PyValueError::new_err)?;
-        let is_local = address.is_local();
-        if !is_local && self.handler.config().token.is_none() {
-            return Err(PyValueError::new_err(format!(
-                "{address} can be reached by others: set a token, or listen on loopback or a unix socket"
-            )));
-        }
-        self.open(
-            &address,
-            if is_local {
-                EntryPoint::Local
-            } else {
-                EntryPoint::Remote
-            },
-        )
+        let has_token = self.handler.config().token.is_some();
+        let entry_point =
+            security::entry_point(&address, has_token).map_err(PyValueError::new_err)?;
+        self.open(&address, entry_point)
     }
 
-    /// Listens at the socket by which the processes of one job find each other.
+    /// Listens at the socket by which the processes of a group find each other.
     fn join_group(&self) -> PyResult<String> {
         let group = &self.handler.config().group;
         let socket = group::socket_of(group, std::process::id());
         self.open(&Address::Unix(socket), EntryPoint::Private)
     }
 
-    /// The other processes of the job, as far as they have sockets.
+    /// Returns the other processes of the group that have sockets.
     fn siblings(&self) -> Vec<u32> {
         let own = std::process::id();
         let members = group::members(&self.handler.config().group).into_iter();
@@ -278,8 +268,8 @@ impl Control {
             .collect()
     }
 
-    /// Answers a request that somebody else took; a trusted one comes from the program itself.
-    #[allow(clippy::too_many_arguments, reason = "what a request consists of")]
+    /// Answers a request that another server received. A trusted request comes from the program itself.
+    #[allow(clippy::too_many_arguments, reason = "the parts of a request")]
     fn handle(
         &self,
         py: Python<'_>,
@@ -324,7 +314,7 @@ impl Control {
         }
     }
 
-    /// Closes all doors. The recording goes on; whoever is being answered gets `seconds` to take the answer.
+    /// Stops all servers. The recording continues; clients get `seconds` to read the answers in progress.
     fn stop(&self, py: Python<'_>, seconds: f64) {
         let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         self.process.is_closing.store(true, Ordering::SeqCst);
@@ -334,14 +324,14 @@ impl Control {
             for server in servers {
                 server.stop(patience.saturating_sub(begin.elapsed()));
             }
-            // Those who wait for the interpreter get it now: it must not end under their feet.
+            // Threads that wait for the GIL can take it now. The interpreter must not end before they are done.
             while self.process.n_inside.load(Ordering::SeqCst) > 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
     }
 
-    /// In a forked child: the listeners are the parent's. Their descriptors are closed here, and nothing else is touched.
+    /// Closes the descriptors of the parent's listeners in a forked child, and changes nothing else.
     fn forget(&self) {
         for server in std::mem::take(&mut *self.servers()) {
             server.fds().into_iter().for_each(close);
@@ -354,12 +344,12 @@ fn close(fd: c_int) {
     unsafe extern "C" {
         fn close(fd: c_int) -> c_int;
     }
-    // SAFETY: the descriptor belongs to a server that is forgotten right afterwards, and whose threads do not exist in
-    // this process, so nobody uses the number again.
+    // SAFETY: the caller forgets the server that owns the descriptor, and the server's threads do not exist in this
+    // process, so no code uses the number again.
     unsafe { close(fd) };
 }
 
-/// An answer whose body is read piece by piece.
+/// A response whose body is read in pieces.
 #[pyclass(module = "heaptide._native", frozen)]
 pub struct Response {
     #[pyo3(get)]
@@ -371,7 +361,7 @@ pub struct Response {
 
 #[pymethods]
 impl Response {
-    /// The next bytes of the body; empty at its end.
+    /// Returns the next bytes of the body; empty at its end.
     fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let piece = py.detach(|| {
             let mut body = self.body.lock().unwrap_or_else(PoisonError::into_inner);
@@ -384,13 +374,13 @@ impl Response {
     }
 }
 
-/// The page that lists routes and tries them.
+/// Returns the page that lists the routes and tries them.
 #[pyfunction]
 pub fn docs_page() -> &'static str {
     include_str!("../../control/src/docs.html")
 }
 
-/// Bytes that the C library has handed out and not got back; None where it does not say.
+/// Returns the bytes that the C library has allocated; `None` where it does not report them.
 #[pyfunction]
 pub fn heap_bytes() -> Option<u64> {
     LibcHeap::read().map(|heap| heap.in_use)

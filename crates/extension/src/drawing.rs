@@ -1,13 +1,13 @@
-//! Graphs that Python found, drawn by the report.
+//! Draws object graphs that Python collected, through the report crate.
 
 use heaptide_report::object_graph::{self, Graph, Kind, Node};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// Lines, what it is, row, whether it has a finalizer, attributes for dot.
+/// Lines of text, kind, row, whether the object has a finalizer, attributes for dot.
 type Box = (Vec<String>, String, i32, bool, Vec<(String, String)>);
 
-/// The graph as `svg`, `html` or `dot`; the title is for a page alone.
+/// Returns the graph as `svg`, `html` or `dot`; only a page shows the title.
 #[pyfunction]
 #[pyo3(signature = (boxes, arrows, *, form, title))]
 pub fn draw_graph(

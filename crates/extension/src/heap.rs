@@ -1,8 +1,8 @@
-//! Snapshots of the heap, from Python.
+//! Heap snapshots and censuses of this process, for Python.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use heaptide_agent::heap_walk::file::{self, Summary};
+use heaptide_agent::heap_walk::file::{self, FileError, Summary};
 use heaptide_agent::heap_walk::{self, Proof, SnapshotOptions, WalkError, Walked};
 use heaptide_agent::session;
 use heaptide_analysis::heap;
@@ -17,10 +17,10 @@ use crate::recording::RecordingError;
 /// The numbers of a summary, in its order.
 type Row = (u64, u64, u64, u64, u64, u64, u64, u64);
 
-/// Name, objects and bytes of each kind, and what is said of the look itself.
+/// Name, objects and bytes of each kind; nanoseconds of the pause; bytes that the walk needed; notes.
 type Counted = (Vec<(String, u64, u64)>, u64, u64, Vec<String>);
 
-/// What the walk is asked for, as `heaptide.inspection.snapshots` spells it.
+/// The options of a snapshot, as `heaptide.inspection.snapshots` passes them.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Request {
@@ -33,7 +33,7 @@ pub struct Request {
 }
 
 impl Request {
-    fn wanted(self) -> SnapshotOptions {
+    fn options(self) -> SnapshotOptions {
         SnapshotOptions {
             values: self.values,
             redact: self.redact,
@@ -45,7 +45,7 @@ impl Request {
     }
 }
 
-/// The value of the caller's variable `heaptide_token`, an instance with two attributes, and their values.
+/// Returns the addresses of the caller's `heaptide_token`, of an instance with two attributes, and of their values.
 fn proof_of(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> PyResult<Proof> {
     let address = |at| PyResult::Ok(instance.get_item(at)?.as_ptr() as usize);
     Ok(Proof {
@@ -56,18 +56,18 @@ fn proof_of(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> PyResult
     })
 }
 
-/// Walks the heap. Of a recording that runs, the snapshot says at which moment of it it was taken.
-fn walked(wanted: &SnapshotOptions, proof: Proof) -> Result<Walked, WalkError> {
+/// Walks the heap. If a recording is running, the snapshot stores its position there.
+fn walked(options: &SnapshotOptions, proof: Proof) -> Result<Walked, WalkError> {
     let position = session::position();
-    // SAFETY: only functions that are called from Python lead here, so the GIL is held, and the objects of the proof are
-    // their caller's.
-    let mut walked = unsafe { heap_walk::walk(wanted, proof) }?;
+    // SAFETY: only functions that Python calls lead here, so the GIL is held, and their caller keeps the objects of the
+    // proof alive.
+    let mut walked = unsafe { heap_walk::walk(options, proof) }?;
     walked.recorded_at(position);
     Ok(walked)
 }
 
-/// Writes a snapshot of this process's heap. Returns objects, references, types, bytes, unreachable objects, and how long
-/// the program stood still and the walk took, in ns, and the bytes it needed.
+/// Writes a snapshot of this process's heap. Returns objects, references, types, bytes, unreachable objects, the
+/// nanoseconds of the pause and of the walk, and the bytes that the walk needed.
 #[pyfunction]
 #[pyo3(signature = (token, instance, path, request, *, fork, overwrite))]
 pub fn take_heap(
@@ -80,40 +80,29 @@ pub fn take_heap(
     overwrite: bool,
 ) -> PyResult<Row> {
     let proof = proof_of(token, instance)?;
-    let wanted = request.wanted();
+    let options = request.options();
     // SAFETY: a function called from Python runs with the GIL held.
     unsafe { heap_walk::prepare() }.map_err(|error| RecordingError::new_err(error.to_string()))?;
-    let file = file::create(&path, overwrite).map_err(|error| not_created(&path, &error))?;
+    let file = file::create(&path, overwrite).map_err(to_python)?;
     let result = if fork {
-        // SAFETY: as above, and the objects of the proof are the caller's.
-        let copy = unsafe { file::walk_in_copy(&wanted, proof, session::position(), file) };
-        match copy {
-            Ok(copy) => py.detach(|| copy.finish()),
-            Err(error) => Err(format!(
-                "the process could not be copied ({error}): take the snapshot without a fork"
-            )),
-        }
+        // SAFETY: as above, and the caller keeps the objects of the proof alive.
+        let copy = unsafe { file::walk_in_copy(&options, proof, session::position(), file) };
+        copy.and_then(|copy| py.detach(|| copy.finish()))
     } else {
-        match walked(&wanted, proof) {
-            Ok(walked) => py.detach(|| {
-                file::write(&walked.into_snapshot(), file)
-                    .map_err(|error| format!("could not write to {}: {error}", path.display()))
-            }),
-            Err(error) => Err(error.to_string()),
-        }
+        let walked = walked(&options, proof).map_err(FileError::Walk);
+        walked.and_then(|walked| py.detach(|| file::write(&walked.into_snapshot(), file, &path)))
     };
-    let summary = result.map_err(|sentence| {
+    let summary = result.map_err(|error| {
         let _ = std::fs::remove_file(&path);
-        RecordingError::new_err(sentence)
+        to_python(error)
     })?;
     Ok(row(summary))
 }
 
-/// A snapshot of this process's heap that is open for questions and never a file. The arguments are those of
-/// `take_heap`.
+/// Returns a snapshot of this process's heap without writing a file. The arguments are those of `take_heap`.
 #[pyfunction]
 #[pyo3(signature = (token, instance, request))]
-pub fn look_at_heap(
+pub fn snapshot_heap(
     py: Python<'_>,
     token: &Bound<'_, PyAny>,
     instance: &Bound<'_, PyTuple>,
@@ -122,17 +111,17 @@ pub fn look_at_heap(
     let proof = proof_of(token, instance)?;
     // SAFETY: a function called from Python runs with the GIL held.
     let prepared = unsafe { heap_walk::prepare() };
-    let walked = prepared.and_then(|()| walked(&request.wanted(), proof));
+    let walked = prepared.and_then(|()| walked(&request.options(), proof));
     let walked = walked.map_err(|error| RecordingError::new_err(error.to_string()))?;
     Ok(py.detach(|| HeapView::of(walked.into_snapshot())))
 }
 
-/// Counts the objects of this process. Returns name, objects and bytes of each kind, largest first, how long the program
-/// stood still, in ns, the bytes the walk needed, and what could not be looked at.
+/// Counts the objects of this process. Returns name, objects and bytes of each kind, largest first, the nanoseconds of
+/// the pause, the bytes that the walk needed, and notes on what could not be read.
 #[pyfunction]
 pub fn count_heap(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> PyResult<Counted> {
     let proof = proof_of(token, instance)?;
-    // SAFETY: a function called from Python runs with the GIL held, and the objects of the proof are the caller's.
+    // SAFETY: a function called from Python runs with the GIL held, and its caller keeps the objects of the proof alive.
     let census = unsafe { heap_walk::prepare().and_then(|()| heap_walk::census(proof)) };
     let census = census.map_err(|error| RecordingError::new_err(error.to_string()))?;
     let types = census.types.into_iter();
@@ -147,7 +136,7 @@ pub fn count_heap(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> Py
     ))
 }
 
-/// The short texts that a snapshot keeps of what objects hold.
+/// Returns the previews of values in a snapshot file.
 #[pyfunction]
 pub fn heap_values(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
     let snapshot = py.detach(|| HeapSnapshot::open(&path));
@@ -172,17 +161,15 @@ fn row(summary: Summary) -> Row {
     )
 }
 
-fn not_created(path: &Path, error: &std::io::Error) -> PyErr {
-    let errno = error.raw_os_error().unwrap_or(0);
-    if error.kind() == std::io::ErrorKind::AlreadyExists {
-        let sentence = format!(
-            "{} exists already; choose another file, or overwrite it with --force or overwrite=True",
-            path.display()
-        );
-        return PyFileExistsError::new_err((errno, sentence));
+fn to_python(error: FileError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        FileError::Exists(_, cause) => {
+            PyFileExistsError::new_err((cause.raw_os_error().unwrap_or(0), message))
+        }
+        FileError::Create(_, cause) => {
+            PyOSError::new_err((cause.raw_os_error().unwrap_or(0), message))
+        }
+        _ => RecordingError::new_err(message),
     }
-    PyOSError::new_err((
-        errno,
-        format!("could not create {}: {error}", path.display()),
-    ))
 }

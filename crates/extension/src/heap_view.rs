@@ -1,5 +1,5 @@
-//! Heap snapshots for Python: a view of one, here; [`set`]s of its objects; and sets taken apart ([`partition`]). All answers
-//! are `analysis::heap`'s.
+//! Heap snapshots for Python: a view of one, [`set`]s of its objects, and sets divided into rows ([`partition`]). All
+//! results come from `analysis::heap`.
 
 mod partition;
 mod set;
@@ -20,7 +20,7 @@ fn by(name: &str) -> PyResult<By> {
     By::from_name(name).ok_or_else(|| {
         let known: Vec<&str> = By::ALL.iter().map(|(name, _)| *name).collect();
         PyValueError::new_err(format!(
-            "objects cannot be told apart by {name}: choose one of {}",
+            "cannot group objects by {name}: choose one of {}",
             known.join(", ")
         ))
     })
@@ -32,7 +32,7 @@ fn rendered(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> PyResult
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
 
-/// Asks the recording that ran when the heap was looked at where objects were allocated; in vain if it is gone or has none.
+/// Reads the allocation sites of objects from the recording that ran when the snapshot was taken, if there is one.
 fn learn_sites(heap: &Heap) {
     let position = heap.snapshot.header.recording.as_ref();
     let Some(position) = position.filter(|_| heap.stacks().is_none()) else {
@@ -43,14 +43,14 @@ fn learn_sites(heap: &Heap) {
     }
 }
 
-/// A snapshot that is open for questions.
+/// An open snapshot.
 #[pyclass(frozen, module = "heaptide._native")]
 pub struct HeapView {
     heap: Arc<Heap>,
 }
 
 impl HeapView {
-    /// A view of a snapshot that was never a file.
+    /// Returns a view of a snapshot in memory.
     pub fn of(snapshot: HeapSnapshot) -> HeapView {
         HeapView {
             heap: Arc::new(Heap::new(snapshot)),
@@ -67,7 +67,7 @@ impl HeapView {
 
 #[pymethods]
 impl HeapView {
-    /// Opens a file that holds a snapshot.
+    /// Opens a snapshot file.
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<HeapView> {
         let opened = py.detach(|| {
@@ -96,32 +96,32 @@ impl HeapView {
         self.heap.snapshot.header.pid
     }
 
-    /// When the snapshot was taken, in seconds since 1970.
+    /// The time of the snapshot, in seconds since 1970.
     #[getter]
     fn taken(&self) -> f64 {
         self.heap.snapshot.header.taken_unix_ns as f64 / 1e9
     }
 
-    /// How long the program stood still for it, in seconds.
+    /// How long the program was paused for it, in seconds.
     #[getter]
     fn stood_still(&self) -> f64 {
         self.heap.snapshot.header.stood_still_ns as f64 / 1e9
     }
 
-    /// What could not be looked at.
+    /// What could not be read.
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.heap.snapshot.header.notes.clone()
     }
 
-    /// Whether it is known where objects were allocated. The recording that ran at that moment is asked once.
+    /// Whether allocation sites are known. The first call reads the recording that ran at that moment.
     #[getter]
     fn has_sites(&self, py: Python<'_>) -> bool {
         py.detach(|| learn_sites(&self.heap));
         self.heap.stacks().is_some()
     }
 
-    /// The capture that was being written when the heap was looked at.
+    /// The capture that was being written when the snapshot was taken.
     #[getter]
     fn recording(&self) -> Option<&str> {
         let position = self.heap.snapshot.header.recording.as_ref();
@@ -132,17 +132,17 @@ impl HeapView {
         self.set(self.heap.all())
     }
 
-    /// What roots reach.
+    /// Objects that roots lead to.
     fn reachable(&self, py: Python<'_>) -> HeapSet {
         self.set(py.detach(|| self.heap.reachable()))
     }
 
-    /// Garbage that waits for the collector.
+    /// Objects that no root leads to: garbage.
     fn unreachable(&self, py: Python<'_>) -> HeapSet {
         self.set(py.detach(|| self.heap.unreachable()))
     }
 
-    /// Objects that roots hold.
+    /// Objects that roots refer to.
     fn roots(&self) -> HeapSet {
         self.set(self.heap.roots.iter().copied().collect())
     }
@@ -151,7 +151,7 @@ impl HeapView {
         self.set(ObjectSet::default())
     }
 
-    /// The objects at these addresses (`id()`); those that are not in the snapshot are left out.
+    /// The objects at these addresses (`id()`), as far as they are in the snapshot.
     fn at(&self, addresses: Vec<u64>) -> HeapSet {
         let objects = &self.heap.snapshot.objects;
         let found = addresses.iter().filter_map(|&at| objects.find(at));
@@ -169,17 +169,17 @@ impl HeapView {
         self.set(py.detach(|| diff::only_in(&self.heap, &earlier.heap)))
     }
 
-    /// Objects that another snapshot of the same process has too.
+    /// Objects that are also in another snapshot of the same process.
     fn also_in(&self, py: Python<'_>, other: &HeapView) -> HeapSet {
         self.set(py.detach(|| diff::also_in(&self.heap, &other.heap)))
     }
 
-    /// What came with `load`, which the baseline does not have, and is still here.
+    /// Objects that are in `load` and not in the baseline, and still exist here.
     fn leaked(&self, py: Python<'_>, baseline: &HeapView, load: &HeapView) -> HeapSet {
         self.set(py.detach(|| diff::leaked(&baseline.heap, &load.heap, &self.heap)))
     }
 
-    /// Heapy's table of what changed since an earlier snapshot.
+    /// Heapy's table of the changes since an earlier snapshot.
     #[pyo3(signature = (earlier, by="kind", n_rows=10))]
     fn difference(
         &self,

@@ -1,4 +1,4 @@
-//! The extension module `heaptide._native`: converts between Python and Rust, and decides nothing.
+//! The extension module `heaptide._native`: converts between Python and Rust, and makes no decisions.
 
 mod command;
 mod control;
@@ -46,11 +46,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<command::Watched>()?;
     module.add_function(wrap_pyfunction!(command::main, module)?)?;
     module.add_function(wrap_pyfunction!(command::check_report_options, module)?)?;
-    module.add_function(wrap_pyfunction!(command::closing_words, module)?)?;
+    module.add_function(wrap_pyfunction!(command::run_summary, module)?)?;
     module.add_function(wrap_pyfunction!(drawing::draw_graph, module)?)?;
     module.add_class::<lines::LineWatch>()?;
     module.add_class::<usage::MemorySampler>()?;
-    module.add_class::<usage::MemoryLooker>()?;
+    module.add_class::<usage::MemoryReader>()?;
     module.add_function(wrap_pyfunction!(lines::set_line_trace, module)?)?;
     module.add_function(wrap_pyfunction!(lines::unset_line_trace, module)?)?;
     module.add_function(wrap_pyfunction!(lines::set_aside, module)?)?;
@@ -58,7 +58,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lines::render_lines, module)?)?;
     lines::add_callbacks(module)?;
     module.add_function(wrap_pyfunction!(heap::take_heap, module)?)?;
-    module.add_function(wrap_pyfunction!(heap::look_at_heap, module)?)?;
+    module.add_function(wrap_pyfunction!(heap::snapshot_heap, module)?)?;
     module.add_function(wrap_pyfunction!(heap::count_heap, module)?)?;
     module.add_function(wrap_pyfunction!(heap::heap_values, module)?)?;
     module.add_function(wrap_pyfunction!(heap_view::heap_rows_table, module)?)?;

@@ -1,6 +1,6 @@
-//! Line by line: the watch as Python sees it, and the callbacks that the interpreter calls at every line.
+//! Line-by-line memory for Python: the monitor of a call, and the callbacks that the interpreter runs at every line.
 //!
-//! The callbacks are plain C functions: what a wrapper would add to each of them would be most of the cost.
+//! The callbacks are plain C functions: a wrapper around each of them would be most of the cost.
 
 use std::ffi::{CStr, c_int};
 use std::ptr;
@@ -18,18 +18,18 @@ use pyo3::prelude::*;
 /// Line, visits, most bytes, increment in bytes.
 type Row = (u32, u64, i64, i64);
 
-/// One call of a watched function.
+/// One call of a monitored function.
 #[pyclass(frozen, module = "heaptide._native")]
 pub struct LineWatch {
     watch: Arc<Watch>,
-    /// Addresses are compared, so the objects stay.
+    /// Kept alive, since their addresses are compared.
     _codes: Vec<Py<PyAny>>,
 }
 
 #[pymethods]
 impl LineWatch {
     /// `codes` are code objects with their first lines and whether they suspend; `backend` is a name, or a function
-    /// that tells bytes.
+    /// that returns bytes.
     #[new]
     #[pyo3(signature = (codes, first_line, backend, from_nothing))]
     fn new(
@@ -40,7 +40,7 @@ impl LineWatch {
     ) -> PyResult<LineWatch> {
         let reader = if backend.is_callable() {
             let ask = backend.clone().unbind();
-            Reader::asking(Box::new(move || {
+            Reader::always(Box::new(move || {
                 Python::attach(|py| ask.call0(py).ok()?.extract(py).ok())
             }))
         } else {
@@ -64,19 +64,19 @@ impl LineWatch {
         })
     }
 
-    /// From here on, lines on this thread count.
+    /// Starts to count lines on this thread.
     fn enter(&self) {
         // SAFETY: a method called from Python runs with the GIL held.
         unsafe { self.watch.enter() }
     }
 
-    /// The counterpart of `enter`.
+    /// Stops what `enter` started.
     fn leave(&self) {
         // SAFETY: as above.
         unsafe { self.watch.leave() }
     }
 
-    /// Lines that were visited: number, visits, most bytes, increment in bytes.
+    /// Returns the lines that ran: number, visits, most bytes, increment in bytes.
     fn rows(&self) -> Vec<Row> {
         // SAFETY: as above.
         let rows = unsafe { self.watch.table() }.rows();
@@ -84,42 +84,42 @@ impl LineWatch {
             .collect()
     }
 
-    /// Bytes when the call began, and when it was last looked at.
+    /// Returns the bytes at the start of the call and at the last reading.
     fn first_and_last(&self) -> (i64, i64) {
         // SAFETY: as above.
         unsafe { self.watch.table() }.first_and_last_bytes()
     }
 }
 
-/// Hears the lines of this thread through a trace function, beside the one that `sys.gettrace()` tells.
+/// Starts to receive the lines of this thread through a trace function, and calls the one that `sys.gettrace()` returned.
 #[pyfunction]
 pub fn set_line_trace(ours: &Bound<'_, PyAny>, present: Option<&Bound<'_, PyAny>>) -> bool {
     let present = present.map_or(ptr::null_mut(), |object| object.as_ptr().cast());
-    // SAFETY: a function called from Python runs with the GIL held; the caller looks at the version.
+    // SAFETY: a function called from Python runs with the GIL held; the Python caller checks the version.
     unsafe { trace_hook::set(ours.as_ptr().cast(), present) }
 }
 
-/// The counterpart of `set_line_trace`.
+/// Stops what `set_line_trace` started.
 #[pyfunction]
 pub fn unset_line_trace() {
     // SAFETY: as above.
     unsafe { trace_hook::unset() }
 }
 
-/// The profiler itself added so many bytes just now, on this thread: they are no line's increment.
+/// Excludes bytes from the increments of lines: the profiler has just allocated them on this thread.
 #[pyfunction]
 pub fn set_aside(bytes: i64) {
     // SAFETY: as above.
     unsafe { lines::set_aside(bytes) }
 }
 
-/// Resident bytes of this process; None where the kernel does not tell.
+/// Returns the resident bytes of this process; `None` if the kernel does not report them.
 #[pyfunction]
 pub fn resident_bytes() -> Option<u64> {
     Resident::open().bytes()
 }
 
-/// One line of source for a report: number, text, and what was seen if it was run.
+/// One line of source for a report: number, text, and measurements if it ran.
 type SourceLine = (
     u32,
     String,
@@ -130,7 +130,7 @@ type SourceLine = (
 /// File, function, and the lines of its source.
 type Function = (String, String, Vec<SourceLine>);
 
-/// The report about functions: tables, one line each, or a page. `columns` stand behind memory_profiler's.
+/// Returns the report on functions: tables, one line each, or a page. `columns` follow memory_profiler's.
 #[pyfunction]
 #[pyo3(signature = (functions, *, precision, columns, form))]
 pub fn render_lines(
@@ -197,8 +197,8 @@ macro_rules! callback {
             n_arguments: ffi::Py_ssize_t,
         ) -> *mut ffi::PyObject {
             if n_arguments >= 2 {
-                // SAFETY: the interpreter gave so many arguments, and holds the GIL for us. The code object is only
-                // compared by its address.
+                // SAFETY: the interpreter passes this many arguments, and holds the GIL. Only the address of the code
+                // object is used.
                 unsafe {
                     let $args = arguments;
                     let code = *arguments as usize;
@@ -223,7 +223,7 @@ callback!(on_yield, _arguments, Event::Yield);
 /// # Safety
 /// There are two arguments, and the GIL is held.
 unsafe fn line_number(arguments: *mut *mut ffi::PyObject) -> u32 {
-    // SAFETY: the caller's promise; the interpreter gives an int, and anything else becomes a line that is nowhere.
+    // SAFETY: the caller promises two arguments. The interpreter passes an int; anything else becomes line 0.
     let number = unsafe { ffi::PyLong_AsLong(*arguments.add(1)) };
     if number == -1 {
         // SAFETY: the GIL is held.
@@ -232,10 +232,10 @@ unsafe fn line_number(arguments: *mut *mut ffi::PyObject) -> u32 {
     u32::try_from(number).unwrap_or(0)
 }
 
-/// Adds the callbacks to the module, without anything around them.
+/// Adds the callbacks to the module as plain C functions.
 pub fn add_callbacks(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let add = |name: &'static CStr, function: ffi::PyCFunctionFast| -> PyResult<()> {
-        // The interpreter keeps a pointer to the definition for as long as the function lives, which is for ever.
+        // The interpreter keeps a pointer to the definition as long as the function lives: for ever.
         let definition = Box::leak(Box::new(ffi::PyMethodDef {
             ml_name: name.as_ptr(),
             ml_meth: ffi::PyMethodDefPointer {
@@ -244,7 +244,7 @@ pub fn add_callbacks(module: &Bound<'_, PyModule>) -> PyResult<()> {
             ml_flags: ffi::METH_FASTCALL as c_int,
             ml_doc: ptr::null(),
         }));
-        // SAFETY: the definition lives for ever, and the GIL is held while a module is made.
+        // SAFETY: the definition is never freed, and the GIL is held while a module is created.
         let object = unsafe {
             let object = ffi::PyCFunction_NewEx(definition, ptr::null_mut(), ptr::null_mut());
             Bound::from_owned_ptr_or_err(module.py(), object)?

@@ -1,10 +1,10 @@
-//! Running somebody's program as the interpreter itself would: nothing below it on the stack.
+//! Runs a program as the interpreter does: with no frames below it on the stack.
 
 use heaptide_agent::cpython::{self, interpreter};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// Calls `function` with nothing below it on the stack. Returns the exception it ended with, or None.
+/// Calls `function` with no frames below it on the stack. Returns the exception that it raised, or `None`.
 #[pyfunction]
 #[pyo3(signature = (function, *arguments))]
 pub fn call_as_main(
@@ -13,7 +13,7 @@ pub fn call_as_main(
 ) -> Option<Py<PyAny>> {
     let py = function.py();
     if let Ok(symbols) = cpython::Symbols::resolve() {
-        // An interpreter whose layout is unknown keeps our frames at the bottom of the stack; nothing else is lost.
+        // If the layout is unknown, Heaptide's frames stay at the bottom of the stack; nothing else changes.
         // SAFETY: a function called from Python runs with the GIL held.
         let _ = unsafe { interpreter::prepare(&symbols) };
     }
@@ -24,7 +24,7 @@ pub fn call_as_main(
     result.err().map(|error| error.into_value(py).into_any())
 }
 
-/// Shows an exception as the interpreter does at the end of a program: through `sys.excepthook`, with all it entails.
+/// Prints an exception as the interpreter does at the end of a program: through `sys.excepthook`.
 #[pyfunction]
 pub fn print_exception(exception: &Bound<'_, PyAny>) {
     let error = PyErr::from_value(exception.clone());

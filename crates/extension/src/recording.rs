@@ -15,14 +15,14 @@ use pyo3::exceptions::{PyFileExistsError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// What the operating system calls "exists already".
+/// The operating system's number for "file exists".
 const EEXIST: i32 = 17;
 
 create_exception!(
     heaptide,
     RecordingError,
     PyRuntimeError,
-    "Recording could not begin; the message says why and what to do."
+    "Recording could not start; the message says why and what to do."
 );
 
 /// The options of a recording, as `heaptide.recording.tracker.RecordingOptions` holds them.
@@ -47,7 +47,7 @@ impl RecordingOptions {
         }
     }
 
-    /// The keyword arguments that make the same options in Python.
+    /// Returns the keyword arguments that create the same options in Python.
     pub fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         dict.set_item("objects", self.objects)?;
@@ -60,7 +60,7 @@ impl RecordingOptions {
     }
 }
 
-/// Begins to record this process. Returns a sentence if Python stacks cannot be read.
+/// Starts to record this process. Returns a warning if Python stacks cannot be read.
 #[pyfunction]
 #[pyo3(signature = (path, options, *, overwrite, whole_program, attached, session, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths))]
 #[allow(
@@ -108,7 +108,7 @@ pub fn start(
     unsafe { session::start(config) }.map_err(to_python)
 }
 
-/// Ends the recording. Returns the capture's path and whether it is incomplete, or None if nothing was recorded.
+/// Stops the recording. Returns the capture's path and whether it is incomplete, or `None` if none was running.
 #[pyfunction]
 pub fn stop() -> Option<(OsString, bool)> {
     // SAFETY: a function called from Python runs with the GIL held.
@@ -116,43 +116,43 @@ pub fn stop() -> Option<(OsString, bool)> {
     Some((stopped.path.into_os_string(), stopped.abandoned))
 }
 
-/// The path this process is being recorded into, or None.
+/// Returns the path of the capture that is being written, or `None`.
 #[pyfunction]
 pub fn active() -> Option<OsString> {
     session::active_path().map(PathBuf::into_os_string)
 }
 
-/// What names the present session in all its captures, or None.
+/// Returns the ID of the current session, which all its captures contain, or `None`.
 #[pyfunction]
 pub fn session_id() -> Option<Cow<'static, [u8]>> {
     session::active_id().map(|id| Cow::Owned(id.to_vec()))
 }
 
-/// Tells the recording the name of a thread, by its native id.
+/// Stores the name of a thread, given by its native ID, in the recording.
 #[pyfunction]
 pub fn name_thread(native_id: u32, name: &str) {
     session::name_thread(native_id, name);
 }
 
-/// The same as below for a thread that is not Python's yet: `heaptide detach` looks it up by its name.
+/// Excludes a thread that Python does not know yet. `heaptide detach` finds this function by its symbol.
 #[unsafe(no_mangle)]
 pub extern "C" fn heaptide_leave_out_thread() {
     threads::leave_out_for_good();
 }
 
-/// Leaves the calling thread out of recordings until it ends.
+/// Excludes the calling thread from recordings until it ends.
 #[pyfunction]
 pub fn leave_out_thread() {
     threads::leave_out_for_good();
 }
 
-/// Before Python forks: takes the thread of the recording out of the way.
+/// Ends the keeper thread before Python forks.
 #[pyfunction]
 pub fn before_fork() {
     session::pause_keeper();
 }
 
-/// In the parent, after the fork.
+/// Restarts the keeper in the parent after a fork, once CPython has counted the threads.
 #[pyfunction]
 pub fn after_fork_in_parent() {
     extern "C" fn resume(_: *mut c_void) -> c_int {
@@ -162,7 +162,7 @@ pub fn after_fork_in_parent() {
     fork::resume_after_thread_count(resume);
 }
 
-/// In a forked child whose parent follows forks: goes on recording into the child's own file.
+/// Continues recording in a forked child, into the child's own file, if the parent follows forks.
 #[pyfunction]
 pub fn start_in_child() -> PyResult<Option<String>> {
     // SAFETY: a function called from Python runs with the GIL held.

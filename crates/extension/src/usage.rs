@@ -1,4 +1,4 @@
-//! Memory of processes over time, for `memory_usage`.
+//! Samples of the memory of processes over time, for `memory_usage`.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn row(sample: Sample) -> Row {
     (sample.time, sample.bytes, sample.children)
 }
 
-fn what(pid: u32, backend: &str, children: bool) -> PyResult<SampleOptions> {
+fn options(pid: u32, backend: &str, children: bool) -> PyResult<SampleOptions> {
     let backend = match backend {
         "resident" => Backend::Rss,
         "proportional" => Backend::Pss,
@@ -31,11 +31,11 @@ fn what(pid: u32, backend: &str, children: bool) -> PyResult<SampleOptions> {
 
 fn gone(pid: u32) -> PyErr {
     PyProcessLookupError::new_err(format!(
-        "there is no process {pid}: it has ended, or the number is wrong"
+        "no process {pid}: it has ended, or the number is wrong"
     ))
 }
 
-/// Looks at a process at regular intervals, in a thread that needs no interpreter.
+/// Samples a process at regular intervals, in a thread that needs no interpreter.
 #[pyclass(frozen, module = "heaptide._native")]
 pub struct MemorySampler {
     sampler: Mutex<Option<Sampler>>,
@@ -47,36 +47,40 @@ impl MemorySampler {
     #[pyo3(signature = (pid, interval, backend, children))]
     fn new(pid: u32, interval: f64, backend: &str, children: bool) -> PyResult<MemorySampler> {
         let interval = Duration::try_from_secs_f64(interval)
-            .map_err(|_| PyValueError::new_err("the interval is not a time"))?;
-        let sampler = Sampler::start(what(pid, backend, children)?, interval)?;
+            .map_err(|_| PyValueError::new_err("the interval is not a valid number of seconds"))?;
+        let sampler = Sampler::start(options(pid, backend, children)?, interval)?;
         Ok(MemorySampler {
             sampler: Mutex::new(Some(sampler.ok_or_else(|| gone(pid))?)),
         })
     }
 
-    /// Ends the thread; all looks: time, bytes, pids and bytes of descendants.
+    /// Ends the thread. Returns all samples: time, bytes, pids and bytes of descendants.
     fn stop(&self, py: Python<'_>) -> Vec<Row> {
-        let sampler = self.sampler.lock().ok().and_then(|mut place| place.take());
+        let sampler = self
+            .sampler
+            .lock()
+            .ok()
+            .and_then(|mut sampler| sampler.take());
         let samples = py.detach(|| sampler.map_or(Vec::new(), Sampler::stop));
         samples.into_iter().map(row).collect()
     }
 }
 
-/// Looks at a process whenever it is asked to.
+/// Reads the memory of a process on request.
 #[pyclass(module = "heaptide._native")]
-pub struct MemoryLooker(SizeReader);
+pub struct MemoryReader(SizeReader);
 
 #[pymethods]
-impl MemoryLooker {
+impl MemoryReader {
     #[new]
     #[pyo3(signature = (pid, backend, children))]
-    fn new(pid: u32, backend: &str, children: bool) -> PyResult<MemoryLooker> {
-        let looker = SizeReader::new(what(pid, backend, children)?);
-        looker.map(MemoryLooker).ok_or_else(|| gone(pid))
+    fn new(pid: u32, backend: &str, children: bool) -> PyResult<MemoryReader> {
+        let reader = SizeReader::new(options(pid, backend, children)?);
+        reader.map(MemoryReader).ok_or_else(|| gone(pid))
     }
 
-    /// Time, bytes, pids and bytes of descendants; None once the process is gone.
-    fn look(&mut self) -> Option<Row> {
+    /// Returns time, bytes, and pids and bytes of descendants; `None` once the process has ended.
+    fn sample(&mut self) -> Option<Row> {
         self.0.sample().map(row)
     }
 }

@@ -104,7 +104,7 @@ def _finish(path: str, pid: int, quiet: bool) -> None:
     recorded = tracker.stop() if _native.active() is not None else None
     if recorded is None or quiet or os.getpid() != pid:
         return
-    for line in _native.closing_words(path) or [f"the capture {path} was removed during the run"]:
+    for line in _native.run_summary(path) or [f"the capture {path} was removed during the run"]:
         say(line)
 
 

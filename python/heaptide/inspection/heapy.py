@@ -171,7 +171,7 @@ class Heapy:
 
 def _view(heaptide_token: object) -> HeapView:
     # The walk searches this frame for `heaptide_token` before it trusts its knowledge of frames.
-    return _native.look_at_heap(heaptide_token, _TRIED, _REQUEST)
+    return _native.snapshot_heap(heaptide_token, _TRIED, _REQUEST)
 
 
 def of_objects(objects: Iterable[object]) -> IdentitySet:

@@ -142,10 +142,10 @@ def _of_process(proc: Any, interval: float, timeout: float | None, backend: str,
         raise ValueError(f"proc is a pid, a process or a function, not {proc!r}")
     if pid <= 0:
         raise ValueError(f"{pid} is not the number of a process: use -1 for this one")
-    looker = _native.MemoryLooker(pid, backend, children)
+    reader = _native.MemoryReader(pid, backend, children)
     samples: list[_Sample] = []
     while True:
-        sample = looker.look()
+        sample = reader.sample()
         if sample is not None:
             samples.append(sample)
         ended = sample is None or (isinstance(proc, subprocess.Popen) and proc.poll() is not None)

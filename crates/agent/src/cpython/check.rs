@@ -5,7 +5,7 @@
 //! reads by offset go through the kernel, so that a wrong offset ends in a refusal. The check leaves no Python error
 //! set and keeps no reference.
 
-use super::ask::{MAX_FRAMES, Python, Seen, Stack};
+use super::c_api::{MAX_FRAMES, Python, Seen, Stack};
 use super::code::{CodeBuffers, read_code_from};
 use super::frames::frames_from;
 use super::layout::{BEFORE_START, Layout};
@@ -43,13 +43,13 @@ pub unsafe fn self_check(layout: &Layout) -> Result<(), Unsupported> {
     // SAFETY: the caller holds the GIL to the end of this function.
     let python = unsafe { Python::with_gil(&symbols) };
     // SAFETY: as above.
-    let said = unsafe { python.stack() }?;
+    let reported = unsafe { python.stack() }?;
     let read = stack_by_offsets(&mut memory, layout, state as usize)?;
-    compare_stacks(&said, &read)?;
+    compare_stacks(&reported, &read)?;
     let mut buffers = CodeBuffers::new();
-    for (index, frame) in said.frames().iter().enumerate() {
+    for (index, frame) in reported.frames().iter().enumerate() {
         // Recursion repeats code objects; each is compared once.
-        if !said
+        if !reported
             .frames()
             .iter()
             .take(index)
@@ -62,20 +62,20 @@ pub unsafe fn self_check(layout: &Layout) -> Result<(), Unsupported> {
     Ok(())
 }
 
-fn compare_stacks(said: &Stack, read: &Stack) -> Result<(), Unsupported> {
-    for (said, read) in said.frames().iter().zip(read.frames()) {
-        if said.code != read.code {
+fn compare_stacks(reported: &Stack, read: &Stack) -> Result<(), Unsupported> {
+    for (reported, read) in reported.frames().iter().zip(read.frames()) {
+        if reported.code != read.code {
             return Err(Unsupported::LayoutMismatch {
                 what: "the code of a frame",
             });
         }
-        if said.instr != read.instr {
+        if reported.instr != read.instr {
             return Err(Unsupported::LayoutMismatch {
                 what: "the instruction of a frame",
             });
         }
     }
-    if said.frames().len() != read.frames().len() || said.whole != read.whole {
+    if reported.frames().len() != read.frames().len() || reported.whole != read.whole {
         return Err(Unsupported::LayoutMismatch {
             what: "the number of frames",
         });
@@ -248,9 +248,9 @@ mod tests {
 
     #[test]
     fn equal_stacks_pass_and_any_difference_is_named() {
-        let said = stack(&[(1, 10), (2, 20)], true);
+        let reported = stack(&[(1, 10), (2, 20)], true);
         assert_eq!(
-            compare_stacks(&said, &stack(&[(1, 10), (2, 20)], true)),
+            compare_stacks(&reported, &stack(&[(1, 10), (2, 20)], true)),
             Ok(())
         );
         for (read, what) in [
@@ -267,7 +267,7 @@ mod tests {
             (stack(&[(1, 10), (2, 20)], false), "the number of frames"),
         ] {
             assert_eq!(
-                compare_stacks(&said, &read),
+                compare_stacks(&reported, &read),
                 Err(Unsupported::LayoutMismatch { what })
             );
         }

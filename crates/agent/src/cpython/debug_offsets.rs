@@ -1,13 +1,12 @@
 //! The debug offsets that CPython 3.13 and later publish at the start of `_PyRuntime`.
 //!
-//! The struct differs from one minor version to the next and is fixed within one; a [`DebugOffsetsMap`] says where
-//! each number is. What is read is taken as a claim: every number has to fit the others and the size of its struct,
-//! or the interpreter is refused.
+//! The struct differs between minor versions and is fixed within one; a [`DebugOffsetsMap`] has the position of each
+//! number. Every number must fit the others and the size of its struct, or the interpreter is refused.
 
 use super::layout::{BytesLayout, CodeLayout, CurrentFrame, Evaluations, Layout, UnicodeLayout};
 use super::unsupported::Unsupported;
 
-/// Position in bytes of each number we use in one version's `_Py_DebugOffsets`.
+/// Position in bytes of each number that is used from one version's `_Py_DebugOffsets`.
 #[derive(Clone, Copy, Debug)]
 pub struct DebugOffsetsMap {
     pub version: (u8, u8),
@@ -39,7 +38,7 @@ pub struct DebugOffsetsMap {
     pub unpublished: Unpublished,
 }
 
-/// What the struct leaves out, from the version's headers.
+/// Numbers that the struct does not contain, from the version's headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Unpublished {
     /// Tag bits in a frame's code pointer.
@@ -57,13 +56,13 @@ const COOKIE: &[u8] = b"xdebugpy";
 const VERSION: usize = 8;
 const FREE_THREADED: usize = 16;
 
-/// Sizes no struct of any version comes near.
+/// Sizes that no struct of any version reaches.
 const MAX_THREAD_STATE: usize = 1 << 16;
 const MAX_OBJECT: usize = 1 << 12;
 
 const POINTER: usize = size_of::<usize>();
 
-/// Turns the published bytes into a layout, or says which number cannot be right.
+/// Converts the published bytes to a layout, or names the first number that cannot be right.
 pub fn layout_from(map: &DebugOffsetsMap, published: &[u8]) -> Result<Layout, Unsupported> {
     let read = Published(published);
     if published.get(..COOKIE.len()) != Some(COOKIE) {
@@ -168,7 +167,7 @@ pub fn layout_from(map: &DebugOffsetsMap, published: &[u8]) -> Result<Layout, Un
     Ok(layout)
 }
 
-/// Fields of one struct must not share a place, and what the headers say must fit what is published.
+/// Checks that fields of one struct have different offsets, and that the unpublished numbers fit the published ones.
 fn agree(layout: &Layout, unicode_size: usize, code_size: usize) -> Result<(), Unsupported> {
     let code = &layout.code;
     let frame = [layout.frame_previous, layout.frame_code, layout.frame_instr];
@@ -180,12 +179,12 @@ fn agree(layout: &Layout, unicode_size: usize, code_size: usize) -> Result<(), U
     ];
     if !all_differ(&frame) {
         return Err(Unsupported::DebugOffsets {
-            what: "fields of a frame at the same place",
+            what: "fields of a frame at the same offset",
         });
     }
     if !all_differ(&texts) {
         return Err(Unsupported::DebugOffsets {
-            what: "fields of a code object at the same place",
+            what: "fields of a code object at the same offset",
         });
     }
     if code
@@ -253,7 +252,7 @@ impl<'a> Published<'a> {
 }
 
 impl Structure<'_> {
-    /// An offset that leaves room for its field and is aligned to the field's width.
+    /// Returns an offset that is aligned to its field's width and leaves room for the field.
     fn field(&self, at: usize, width: usize, what: &'static str) -> Result<usize, Unsupported> {
         match usize::try_from(self.published.number(at, what)?) {
             Ok(offset)
@@ -270,209 +269,4 @@ impl Structure<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::tables::{v3_13, v3_14, v3_15};
-    use super::*;
-
-    const MAPS: [&DebugOffsetsMap; 3] = [&v3_13::MAP, &v3_14::MAP, &v3_15::MAP];
-
-    fn put(bytes: &mut [u8], at: usize, value: u64) {
-        bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
-    }
-
-    /// Position and value of every number used, as a GIL build of 3.14 publishes them.
-    fn numbers(map: &DebugOffsetsMap) -> [(usize, u64); 23] {
-        [
-            (map.thread_state_size, 312),
-            (map.thread_state_current_frame, 72),
-            (map.frame_size, 88),
-            (map.frame_previous, 8),
-            (map.frame_executable, 0),
-            (map.frame_instr_ptr, 56),
-            (map.frame_owner, 74),
-            (map.code_size, 216),
-            (map.code_filename, 112),
-            (map.code_name, 120),
-            (map.code_qualname, 128),
-            (map.code_linetable, 136),
-            (map.code_firstlineno, 68),
-            (map.code_co_code_adaptive, 208),
-            (map.object_size, 16),
-            (map.object_ob_type, 8),
-            (map.bytes_size, 40),
-            (map.bytes_ob_size, 16),
-            (map.bytes_ob_sval, 32),
-            (map.unicode_size, 64),
-            (map.unicode_state, 32),
-            (map.unicode_length, 16),
-            (map.unicode_asciiobject_size, 40),
-        ]
-    }
-
-    fn publish(map: &DebugOffsetsMap) -> Vec<u8> {
-        let mut bytes = vec![0; map.size];
-        bytes[..8].copy_from_slice(COOKIE);
-        put(
-            &mut bytes,
-            VERSION,
-            u64::from(map.version.0) << 24 | u64::from(map.version.1) << 16 | 0x02f0,
-        );
-        for (at, value) in numbers(map) {
-            put(&mut bytes, at, value);
-        }
-        bytes
-    }
-
-    #[test]
-    fn a_sound_struct_becomes_the_layout_it_describes() {
-        for map in MAPS {
-            let layout = layout_from(map, &publish(map)).unwrap();
-            assert_eq!(layout.version, map.version);
-            assert_eq!(layout.current_frame, CurrentFrame::Direct(72));
-            assert_eq!(
-                (layout.frame_previous, layout.frame_code, layout.frame_instr),
-                (8, 0, 56)
-            );
-            assert_eq!((layout.frame_owner, layout.first_shim_owner), (Some(74), 3));
-            assert_eq!((layout.code_bytes, layout.code.basic_size), (208, 208));
-            assert_eq!(
-                (layout.code.name, layout.code.qualname, layout.code.filename),
-                (120, Some(128), 112)
-            );
-            assert_eq!((layout.code.first_line, layout.code.linetable), (68, 136));
-            assert_eq!(
-                (
-                    layout.unicode.length,
-                    layout.unicode.state,
-                    layout.unicode.ascii_data
-                ),
-                (16, 32, 40)
-            );
-            assert_eq!((layout.bytes.length, layout.bytes.data), (16, 32));
-        }
-    }
-
-    #[test]
-    fn code_pointers_are_masked_from_3_14_on() {
-        assert_eq!(
-            layout_from(&v3_13::MAP, &publish(&v3_13::MAP))
-                .unwrap()
-                .frame_code_mask,
-            !0
-        );
-        assert_eq!(
-            layout_from(&v3_14::MAP, &publish(&v3_14::MAP))
-                .unwrap()
-                .frame_code_mask,
-            !3
-        );
-        assert_eq!(
-            layout_from(&v3_15::MAP, &publish(&v3_15::MAP))
-                .unwrap()
-                .frame_code_mask,
-            !3
-        );
-    }
-
-    #[test]
-    fn a_wrong_cookie_is_refused() {
-        let mut bytes = publish(&v3_14::MAP);
-        bytes[0] ^= 1;
-        assert_eq!(
-            layout_from(&v3_14::MAP, &bytes),
-            Err(Unsupported::DebugOffsets { what: "cookie" })
-        );
-        assert_eq!(
-            layout_from(&v3_14::MAP, &[]),
-            Err(Unsupported::DebugOffsets { what: "cookie" })
-        );
-    }
-
-    #[test]
-    fn another_versions_struct_is_refused() {
-        for (map, other) in [
-            (&v3_13::MAP, &v3_14::MAP),
-            (&v3_14::MAP, &v3_15::MAP),
-            (&v3_15::MAP, &v3_13::MAP),
-        ] {
-            let mut bytes = publish(other);
-            bytes.resize(1024, 0);
-            assert_eq!(
-                layout_from(map, &bytes),
-                Err(Unsupported::DebugOffsets { what: "version" })
-            );
-        }
-    }
-
-    #[test]
-    fn a_free_threaded_build_is_refused_by_name() {
-        let mut bytes = publish(&v3_14::MAP);
-        put(&mut bytes, FREE_THREADED, 1);
-        assert_eq!(
-            layout_from(&v3_14::MAP, &bytes),
-            Err(Unsupported::FreeThreaded)
-        );
-        put(&mut bytes, FREE_THREADED, 2);
-        assert_eq!(
-            layout_from(&v3_14::MAP, &bytes),
-            Err(Unsupported::DebugOffsets {
-                what: "free-threaded flag"
-            })
-        );
-    }
-
-    #[test]
-    fn a_truncated_struct_is_refused_at_every_length() {
-        for map in MAPS {
-            let bytes = publish(map);
-            for length in 0..bytes.len() {
-                assert!(
-                    layout_from(map, &bytes[..length]).is_err(),
-                    "{length} bytes of {:?}",
-                    map.version
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn any_single_number_gone_wild_is_refused() {
-        for map in MAPS {
-            for (at, _) in numbers(map) {
-                for wild in [u64::MAX, 1 << 40, 1 << 20, i64::MAX as u64] {
-                    let mut bytes = publish(map);
-                    put(&mut bytes, at, wild);
-                    assert!(
-                        layout_from(map, &bytes).is_err(),
-                        "{wild:#x} at {at} of {:?}",
-                        map.version
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_struct_of_zeros_or_with_unaligned_or_shared_places_is_refused() {
-        for map in MAPS {
-            let mut zeros = publish(map);
-            zeros[24..].fill(0);
-            assert!(layout_from(map, &zeros).is_err());
-            for (at, value) in [
-                (map.frame_previous, 9),
-                (map.frame_previous, 56),
-                (map.code_name, 112),
-                (map.code_name, 8),
-                (map.code_firstlineno, 70),
-            ] {
-                let mut bytes = publish(map);
-                put(&mut bytes, at, value);
-                assert!(
-                    layout_from(map, &bytes).is_err(),
-                    "{value} at {at} of {:?}",
-                    map.version
-                );
-            }
-        }
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
-//! Which layout the interpreter of this process has.
+//! Detects the layout of this process's interpreter.
 //!
-//! The version decides where the layout comes from; the static type objects, whose place never changed, then confirm
-//! that this build has objects of that shape. Frames are not looked at here: `check` does that.
+//! The version determines the source of the layout. The static type objects, whose first fields are the same in all
+//! versions, then confirm that this build has objects of these sizes. `check` compares frames.
 
 use super::debug_offsets::layout_from;
 use super::layout::Layout;
@@ -11,7 +11,7 @@ use super::tables::{Source, source};
 use super::unsupported::Unsupported;
 use std::ffi::CStr;
 
-/// Finds the layout. Call it once at the start of a session with the GIL held, and `self_check` after it.
+/// Returns the layout. The caller holds the GIL and runs `self_check` next.
 pub fn detect() -> Result<Layout, Unsupported> {
     if !cfg!(all(target_pointer_width = "64", target_endian = "little")) {
         return Err(Unsupported::Platform);
@@ -42,7 +42,7 @@ pub fn detect() -> Result<Layout, Unsupported> {
     Ok(layout)
 }
 
-/// Major and minor of a version text such as "3.14.8 (main, …) [GCC …]", unless the text rules the build out.
+/// Returns major and minor of a version text such as "3.14.8 (main, …) [GCC …]" if it names a supported build.
 fn supported_version(text: &[u8]) -> Result<(u8, u8), Unsupported> {
     let (major, rest) = number(text).ok_or(Unsupported::VersionText)?;
     let (minor, rest) = rest
@@ -65,7 +65,7 @@ fn supported_version(text: &[u8]) -> Result<(u8, u8), Unsupported> {
     Ok((major, minor))
 }
 
-/// A decimal number and what follows it.
+/// Returns a decimal number and the text after it.
 fn number(text: &[u8]) -> Option<(u8, &[u8])> {
     let end = text
         .iter()
@@ -75,7 +75,7 @@ fn number(text: &[u8]) -> Option<(u8, &[u8])> {
     Some((std::str::from_utf8(digits).ok()?.parse().ok()?, rest))
 }
 
-/// Compares the head and the sizes in the interpreter's type objects with what the layout says of their instances.
+/// Compares the interpreter's type objects with the layout: their own header, and the sizes of their instances.
 ///
 /// # Safety
 /// `symbols` must hold the addresses of the type objects of a live interpreter.
@@ -84,7 +84,7 @@ unsafe fn confirm_types(layout: &Layout, symbols: &Symbols) -> Result<(), Unsupp
     // vouches for the address.
     let word =
         |address: usize, offset: usize| unsafe { ((address + offset) as *const usize).read() };
-    // A build that traces references has two more words in front of each object.
+    // A build that traces references has two more words at the start of each object.
     if word(symbols.code_type, layout.code.ob_type) != symbols.type_type {
         return Err(Unsupported::ForeignBuild {
             what: "its objects have another head",

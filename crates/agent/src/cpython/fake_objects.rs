@@ -1,9 +1,9 @@
-//! Strings, code objects, frames and threads built in memory by a layout, for the tests of this folder.
+//! Strings, code objects, frames and threads that follow a layout, for the tests of this folder.
 
 use super::layout::{BytesLayout, CodeLayout, CurrentFrame, Evaluations, Layout, UnicodeLayout};
 use super::tables::{v3_10, v3_11, v3_12};
 
-/// A layout with tagged code pointers, as 3.14 has; the real one is read from the interpreter.
+/// A layout with tagged code pointers, as in 3.14; the real one is read from the interpreter.
 pub const TAGGED: Layout = Layout {
     version: (3, 14),
     current_frame: CurrentFrame::Direct(72),
@@ -72,7 +72,7 @@ impl Block {
 pub struct FakeString {
     object: Block,
     /// Characters of a string that is not compact, kept alive here.
-    _apart: Option<Block>,
+    _separate: Option<Block>,
 }
 
 impl FakeString {
@@ -85,8 +85,8 @@ impl FakeString {
         }
     }
 
-    /// A string of a subclass: the characters are in a block of their own.
-    pub fn apart(layout: &UnicodeLayout, text: &str) -> Self {
+    /// A string of a subclass: the characters are in a separate block.
+    pub fn with_separate_characters(layout: &UnicodeLayout, text: &str) -> Self {
         let (width, units) = units(text);
         Self::build(layout, width, &units, text.is_ascii(), false)
     }
@@ -112,12 +112,12 @@ impl FakeString {
             | if compact { layout.compact_mask } else { 0 };
         object.put_word(layout.length, units.len());
         object.put(layout.state, &state.to_le_bytes());
-        let mut apart = None;
+        let mut separate = None;
         if !compact {
             let mut block = Block::zeroed(data.len());
             block.put(0, &data);
             object.put_word(layout.compact_data, block.address());
-            apart = Some(block);
+            separate = Some(block);
         } else {
             object.put(
                 if ascii {
@@ -130,7 +130,7 @@ impl FakeString {
         }
         Self {
             object,
-            _apart: apart,
+            _separate: separate,
         }
     }
 
@@ -138,9 +138,9 @@ impl FakeString {
         self.object.address()
     }
 
-    pub fn set_kind(&mut self, layout: &UnicodeLayout, kind: u32) {
+    pub fn set_width(&mut self, layout: &UnicodeLayout, width: u32) {
         let state = self.object.half(layout.state) & !layout.kind_mask
-            | kind << layout.kind_mask.trailing_zeros();
+            | width << layout.kind_mask.trailing_zeros();
         self.object.put(layout.state, &state.to_le_bytes());
     }
 
@@ -263,7 +263,7 @@ impl FakeThread {
                 layout.frame_previous,
                 chain.last().map_or(0, Block::address),
             );
-            // Bits outside the mask are set, so that a reader that forgets the mask is found out.
+            // Bits outside the mask are set, so that a reader without the mask fails.
             block.put_word(layout.frame_code, frame.code | !layout.frame_code_mask);
             if layout.instr_is_index {
                 block.put(

@@ -1,4 +1,4 @@
-//! The interpreter as the hot path sees it: where its structs are, and the calling thread's state.
+//! The interpreter of this process as hooks use it: its layout, and the calling thread's state.
 //!
 //! Set once, before the first session, with the GIL held; read by every event.
 
@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::cpython::{self, CurrentFrame, Layout, Symbols, Unsupported};
 
-struct Place(std::cell::UnsafeCell<Option<Layout>>);
+struct LayoutCell(std::cell::UnsafeCell<Option<Layout>>);
 
 // SAFETY: written once by `prepare` before `READY` is set, only read afterwards.
-unsafe impl Sync for Place {}
+unsafe impl Sync for LayoutCell {}
 
-static LAYOUT: Place = Place(std::cell::UnsafeCell::new(None));
+static LAYOUT: LayoutCell = LayoutCell(std::cell::UnsafeCell::new(None));
 static READY: AtomicBool = AtomicBool::new(false);
 static GET_THREAD_STATE: AtomicUsize = AtomicUsize::new(0);
 
-/// The interpreter's layout; `None` if it is unknown, and then no Python stacks are recorded.
+/// Returns the interpreter's layout; `None` if it is unknown. Then no Python stacks are recorded.
 #[inline(always)]
 pub fn layout() -> Option<&'static Layout> {
     if READY.load(Ordering::Acquire) {
@@ -28,17 +28,17 @@ pub fn layout() -> Option<&'static Layout> {
     }
 }
 
-/// The calling thread's own `PyThreadState`, whether or not it holds the GIL; 0 if it has none.
+/// Returns the calling thread's `PyThreadState`, whether or not it holds the GIL; 0 if it has none.
 #[inline(always)]
 pub fn thread_state() -> usize {
     let function = GET_THREAD_STATE.load(Ordering::Relaxed);
-    // SAFETY: `prepare` put the address of PyGILState_GetThisThreadState there before `layout` gave anything. The
-    // function reads a thread-specific value and has no preconditions; it answers null once the runtime is gone.
+    // SAFETY: `prepare` stored the address of PyGILState_GetThisThreadState before `layout` returned a layout. The
+    // function reads a thread-specific value, has no preconditions, and returns null once the runtime has ended.
     let function: extern "C" fn() -> usize = unsafe { transmute(function) };
     function()
 }
 
-/// Learns the interpreter's layout and proves it against the interpreter's own answers.
+/// Detects the interpreter's layout and proves it against the interpreter's own API.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
@@ -50,7 +50,7 @@ pub unsafe fn prepare(symbols: &Symbols) -> Result<(), Unsupported> {
     // SAFETY: the caller holds the GIL.
     unsafe { cpython::self_check(&layout)? };
     GET_THREAD_STATE.store(symbols.this_thread_state as usize, Ordering::Relaxed);
-    // SAFETY: READY is not set, so nobody reads, and callers of `prepare` hold the GIL, so nobody else writes.
+    // SAFETY: READY is not set, so no thread reads, and callers of `prepare` hold the GIL, so no other thread writes.
     unsafe { *LAYOUT.0.get() = Some(layout) };
     READY.store(true, Ordering::Release);
     Ok(())
@@ -69,26 +69,27 @@ pub fn counts_threads_after_fork_hooks(symbols: &Symbols) -> bool {
     version >= (Some(3), Some(13))
 }
 
-/// Makes the calling thread look as if nothing had called what it calls next: until the guard goes, its innermost frame
-/// is none. A program that is started under it finds the bottom of the stack where a plain interpreter has it.
+/// Hides the calling thread's frames until it is dropped. A program that is started meanwhile finds the same empty stack
+/// as in a plain interpreter.
 pub struct NoCallers {
-    place: *mut usize,
+    /// The thread's pointer to its innermost frame, and its value.
+    current: *mut usize,
     frame: usize,
-    /// Where the interpreter counts how deep calls may still go, and what it said.
+    /// The interpreter's counter of the depth of calls, and its value.
     recursion: Option<(*mut i32, i32)>,
 }
 
 impl NoCallers {
     /// # Safety
-    /// The calling thread holds the GIL and keeps it while the guard is made and dropped; between the two it only calls
-    /// Python and comes back, so that the interpreter has restored its own part when the frame is put back.
+    /// The calling thread holds the GIL when the guard is made and when it is dropped. In between it only calls Python
+    /// functions that return, so that the interpreter has restored its own state when the frame is put back.
     pub unsafe fn new() -> Option<NoCallers> {
         let layout = layout()?;
         let state = thread_state();
         if state == 0 {
             return None;
         }
-        let place = match layout.current_frame {
+        let current = match layout.current_frame {
             CurrentFrame::Direct(offset) => state.wrapping_add(offset),
             CurrentFrame::ViaCFrame {
                 cframe,
@@ -99,30 +100,30 @@ impl NoCallers {
                 record.wrapping_add(current_frame)
             }
         } as *mut usize;
-        // SAFETY: the place is the calling thread's own, and the interpreter treats null as "no caller", which is what
-        // it has when a program starts.
-        let frame = unsafe { place.replace(0) };
+        // SAFETY: the pointer belongs to the calling thread, and the interpreter treats null as "no caller": that is its
+        // value when a program starts.
+        let frame = unsafe { current.replace(0) };
         // SAFETY: `state` is the calling thread's own.
         let recursion = unsafe { recursion_counter(layout, state) }.map(|(counter, at_bottom)| {
-            // SAFETY: the counter is the calling thread's own; what is written is what it is when a program starts.
+            // SAFETY: the counter belongs to the calling thread; the new value is the one at the start of a program.
             (counter, unsafe { counter.replace(at_bottom) })
         });
         Some(NoCallers {
-            place,
+            current,
             frame,
             recursion,
         })
     }
 }
 
-/// Where the thread state counts the depth of calls, and the value that a program finds when it starts. It is recognised
-/// by what stands there: from 3.11 on what is left, followed by the limit that `Py_GetRecursionLimit` tells; before that
-/// the depth itself.
+/// Returns the thread state's counter of the depth of calls, and its value at the start of a program. It is recognised by
+/// its value: from 3.11 on the remaining depth, followed by the limit that `Py_GetRecursionLimit` returns; before that
+/// the depth.
 ///
 /// # Safety
 /// `state` is a live thread state.
 unsafe fn recursion_counter(layout: &Layout, state: usize) -> Option<(*mut i32, i32)> {
-    // SAFETY: looking a symbol up has no preconditions.
+    // SAFETY: the name is a C string, and `dlsym` has no other precondition.
     let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"Py_GetRecursionLimit".as_ptr()) };
     if function.is_null() {
         return None;
@@ -140,8 +141,8 @@ unsafe fn recursion_counter(layout: &Layout, state: usize) -> Option<(*mut i32, 
     let is_counter = |&offset: &usize| {
         word(offset + 4) == limit && (limit - 100..=limit).contains(&word(offset))
     };
-    let mut places = (24..72).step_by(4).filter(is_counter);
-    let offset = places.next().filter(|_| places.next().is_none())?;
+    let mut offsets = (24..72).step_by(4).filter(is_counter);
+    let offset = offsets.next().filter(|_| offsets.next().is_none())?;
     let of_exec = i32::from(layout.version < (3, 12));
     Some(((state + offset) as *mut i32, limit + of_exec))
 }
@@ -149,10 +150,10 @@ unsafe fn recursion_counter(layout: &Layout, state: usize) -> Option<(*mut i32, 
 impl Drop for NoCallers {
     fn drop(&mut self) {
         if let Some((counter, value)) = self.recursion {
-            // SAFETY: as when it was replaced; every call made since has returned.
+            // SAFETY: the counter belongs to the calling thread, and every call made since has returned.
             unsafe { counter.write(value) };
         }
-        // SAFETY: the place lives as long as the thread state, or as the C frame record of a caller of ours.
-        unsafe { self.place.write(self.frame) };
+        // SAFETY: the pointer lives as long as the thread state, or as the C frame record of a caller of this function.
+        unsafe { self.current.write(self.frame) };
     }
 }

@@ -1,28 +1,28 @@
-//! The offsets a frame walker and a code reader need, as plain data.
+//! The offsets that the readers of frames and code objects need, as plain data.
 //!
-//! A [`Layout`] says where things are, never whether they are valid: `detect` fills it, `check` proves it. All offsets
-//! are in bytes from the start of the struct named in the field's comment.
+//! `detect` fills a [`Layout`], `check` proves it. All offsets are in bytes from the start of the struct named in the
+//! field's comment.
 
-/// Where one interpreter keeps frames, code objects, strings and bytes.
+/// The layout of an interpreter's frames, code objects, strings and bytes objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Major and minor version of the interpreter.
     pub version: (u8, u8),
-    /// The way from a thread state to its innermost frame.
+    /// The path from a thread state to its innermost frame.
     pub current_frame: CurrentFrame,
-    /// How to tell which C function call runs which frames.
+    /// How the frames of one C function call are recognised.
     pub evaluations: Evaluations,
     /// Pointer to the calling frame, in a frame.
     pub frame_previous: usize,
     /// Pointer to the code object, in a frame.
     pub frame_code: usize,
-    /// What to AND to that pointer: 3.14 and later keep tags in its low bits.
+    /// Mask for that pointer: 3.14 and later store tags in its low bits.
     pub frame_code_mask: usize,
     /// The instruction, in a frame: a pointer, or an i32 where `instr_is_index` is true.
     ///
     /// A hot walker may read eight bytes in both cases: the index is followed by other fields of the same frame.
     pub frame_instr: usize,
-    /// The byte that says who owns a frame; present where frames exist that are not Python's.
+    /// The byte that names the owner of a frame, in versions with frames that are not Python's.
     pub frame_owner: Option<usize>,
     /// Owners from this value on mark a shim frame between C and Python, to be skipped.
     pub first_shim_owner: u8,
@@ -44,12 +44,12 @@ pub enum CurrentFrame {
     ViaCFrame { cframe: usize, current_frame: usize },
 }
 
-/// What a call of the interpreter's evaluation function leaves on the C stack, by which native frames of such calls are
-/// recognised without knowing the function: an address within the call's own stack frame.
+/// An address in the stack frame of each call of the interpreter's evaluation function. It identifies the native frames
+/// of such calls without knowledge of the function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evaluations {
-    /// A record for each call, chained from the thread state (3.10, 3.11). Where it points to a frame, that is the
-    /// innermost one of the call; where it does not, each call runs one frame.
+    /// A record for each call, linked from the thread state (3.10, 3.11). If it points to a frame, that is the innermost
+    /// one of the call; if not, each call runs one frame.
     CFrames {
         cframe: usize,
         previous: usize,
@@ -64,12 +64,12 @@ pub enum Evaluations {
 pub struct CodeLayout {
     /// Address of `PyCode_Type` in this process; 0 in a table, filled in by `detect`.
     pub type_address: usize,
-    /// What `PyCode_Type.tp_basicsize` must be if the other offsets are right.
+    /// The value of `PyCode_Type.tp_basicsize` if the other offsets are right.
     pub basic_size: usize,
     /// `ob_type` of any object.
     pub ob_type: usize,
     pub name: usize,
-    /// Absent before 3.11, where the name stands in.
+    /// Absent before 3.11; the name is used instead.
     pub qualname: Option<usize>,
     pub filename: usize,
     /// An i32.
@@ -102,16 +102,16 @@ pub struct BytesLayout {
     pub data: usize,
 }
 
-/// The instruction offset of a frame that has not begun: it stands for the first line of the code.
+/// The instruction offset of a frame that has not started. It means the first line of the code.
 pub const BEFORE_START: u32 = u32::MAX;
 
 /// Bytes of one code unit, the same in all supported versions.
 const CODE_UNIT: u64 = 2;
 
-/// Offset in bytes of an instruction into its bytecode, or [`BEFORE_START`]. Safe to call in a hook.
+/// Returns the offset in bytes of an instruction in its bytecode, or [`BEFORE_START`]. A hook may call it.
 ///
-/// `raw_instr` is the word at `frame_instr`; where the instruction is an index, only its low 32 bits count. A pointer
-/// that lies before the bytecode, or further behind its start than any bytecode is long, counts as not begun.
+/// `raw_instr` is the word at `frame_instr`; if the instruction is an index, only its low 32 bits count. A pointer before
+/// the bytecode, or further after its start than any bytecode is long, means that the frame has not started.
 #[inline]
 pub fn instr_offset(layout: &Layout, code: usize, raw_instr: usize) -> u32 {
     let offset = if layout.instr_is_index {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_before_or_far_behind_the_bytecode_counts_as_not_begun() {
+    fn a_pointer_before_or_far_after_the_bytecode_means_not_started() {
         let layout = v3_11::LAYOUT;
         assert_eq!(
             instr_offset(&layout, 0x10_0000, 0x10_0000 + layout.code_bytes - 2),

@@ -1,7 +1,7 @@
 //! A code object's location table without its columns.
 //!
-//! From 3.11 on the table tells lines and columns of every instruction; a capture needs the lines alone, which are a
-//! small part of it. What comes out is in the interpreter's own format, so one reader serves both:
+//! From 3.11 on the table has the line and columns of every instruction. A capture needs only the lines, a small part of
+//! it. The result is in the interpreter's own format, so one reader serves both:
 //!
 //! ```text
 //! in    1 0000 lll cc …   one entry for each instruction or two, with columns
@@ -22,9 +22,9 @@ pub fn append_lines(layout: &Layout, table: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the lines of `table` (3.11 or later) to `out`. What makes no sense ends the table, as it does for readers.
+/// Appends the lines of `table` (3.11 or later) to `out`. An invalid entry ends the table, as it does for readers.
 fn strip_columns(table: &[u8], out: &mut Vec<u8>) {
-    // The run of code units on one line that has not been written yet, and the change of line that began it.
+    // The run of code units on one line that was not written yet, and the change of line at its start.
     let (mut n_units, mut change) = (0u32, 0i64);
     for step in steps(table) {
         if step.line_change != 0 {
@@ -42,18 +42,18 @@ fn strip_columns(table: &[u8], out: &mut Vec<u8>) {
 fn write_run(mut n_units: u32, change: i64, out: &mut Vec<u8>) {
     const LINE: u8 = 0x80 | 13 << 3;
     const SAME: u8 = 0x80 | 15 << 3;
-    let mut kind = LINE;
+    let mut code = LINE;
     while n_units > 0 {
         let n = n_units.min(8);
-        out.push(kind | (n - 1) as u8);
-        if kind == LINE {
+        out.push(code | (n - 1) as u8);
+        if code == LINE {
             let mut value = change.unsigned_abs() << 1 | u64::from(change < 0);
             while value >= 0x40 {
                 out.push(0x40 | (value & 0x3f) as u8);
                 value >>= 6;
             }
             out.push(value as u8);
-            kind = SAME;
+            code = SAME;
         }
         n_units -= n;
     }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_stay_and_columns_go() {
+    fn lines_are_kept_and_columns_removed() {
         // A table of 3.11: a function of four lines with short, one-line, long, line-only and empty entries.
         let table = [
             0x80, 0x00, 0xd8, 0x04, 0x05, 0x82, 0x21, 0x87, 0x33, 0xf0, 0x02, 0x00, 0x05, 0x09,
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_ends_the_table() {
+    fn an_invalid_entry_ends_the_table() {
         let mut stripped = Vec::new();
         strip_columns(&[0x80, 0, 0x00, 0x80, 0], &mut stripped);
         assert_eq!(lines(&stripped), [100]);

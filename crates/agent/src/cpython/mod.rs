@@ -1,11 +1,11 @@
-//! Everything that knows how CPython's structs look.
+//! All knowledge of how CPython lays out its structs.
 //!
-//! The wheel is built once for all interpreters, so no header can tell a layout at compile time: layouts are data.
-//! 3.10 to 3.12 come from tables printed from their headers, 3.13 and later from the debug offsets that the running
-//! interpreter publishes. [`detect`] chooses, [`self_check`] proves the choice against the interpreter's own API, and
-//! only then may a hook read frames. An interpreter that is not known is refused; nothing here guesses.
+//! The wheel is built once for all interpreters, so layouts are data, not headers. Those of 3.10 to 3.12 come from tables
+//! printed from the headers, those of 3.13 and later from the debug offsets that the running interpreter publishes.
+//! [`detect`] chooses, [`self_check`] proves the choice against the interpreter's own API, and only then a hook may read
+//! frames. An unknown interpreter is refused; nothing here guesses.
 
-pub mod ask;
+pub mod c_api;
 pub mod check;
 pub mod code;
 pub mod context;

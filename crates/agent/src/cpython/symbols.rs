@@ -1,12 +1,12 @@
-//! Every symbol of the interpreter that the agent uses, looked up once.
+//! The interpreter's symbols that recording uses, looked up once.
 //!
-//! They are in the executable or in libpython, whichever the process has; asking the dynamic linker for them keeps the
-//! wheel free of a link to either. A symbol that is not there is an error with its name.
+//! The executable or libpython exports them. Looking them up at run time keeps the wheel free of a link to either. A
+//! missing symbol is an error with its name.
 
 use super::unsupported::Unsupported;
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 
-/// An object, thread state or frame of the interpreter; never looked into by its type.
+/// An object, thread state or frame of the interpreter.
 pub type Opaque = *mut c_void;
 
 /// A function that the interpreter calls later, on its main thread and with the GIL held.
@@ -23,7 +23,7 @@ pub struct MemAllocator {
     pub free: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
 }
 
-/// Addresses of data, and functions with their C types. Functions need the GIL unless said otherwise.
+/// Addresses of data, and functions with their C types. Functions need the GIL unless noted.
 #[derive(Clone, Copy)]
 pub struct Symbols {
     /// `Py_GetVersion`; needs no GIL.
@@ -58,7 +58,7 @@ pub struct Symbols {
     pub bytes_data: unsafe extern "C" fn(Opaque) -> *mut c_char,
     /// `PyBytes_Size`: -1 with an error set.
     pub bytes_size: unsafe extern "C" fn(Opaque) -> isize,
-    /// `PyLong_AsLong`: -1 for an error too.
+    /// `PyLong_AsLong`: also -1 for an error.
     pub long_value: unsafe extern "C" fn(Opaque) -> c_long,
     /// `PyErr_Occurred`: borrowed, null without an error.
     pub error_occurred: unsafe extern "C" fn() -> Opaque,
@@ -70,7 +70,7 @@ pub struct Symbols {
     pub dec_ref: unsafe extern "C" fn(Opaque),
 }
 
-/// Turns the address of a symbol into a function of the type of the field it goes into.
+/// Converts the address of a symbol to a function of the field's type.
 macro_rules! function {
     ($name:literal) => {{
         let address = address($name)?;
@@ -81,7 +81,7 @@ macro_rules! function {
 }
 
 impl Symbols {
-    /// Looks all of them up; needs no GIL.
+    /// Looks up all symbols; needs no GIL.
     #[allow(
         clippy::missing_transmute_annotations,
         reason = "the type of the field is the annotation"
@@ -114,7 +114,7 @@ impl Symbols {
 }
 
 fn address(name: &'static CStr) -> Result<*mut c_void, Unsupported> {
-    // SAFETY: the name is a C string, and looking a symbol up has no other precondition.
+    // SAFETY: the name is a C string, and `dlsym` has no other precondition.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     if address.is_null() {
         return Err(Unsupported::MissingSymbol {

@@ -206,7 +206,7 @@ mod tests {
     fn a_string_with_separate_characters_is_read() {
         for layout in LAYOUTS {
             for text in ["plain", "é", "漢字", "🦀"] {
-                let string = FakeString::apart(&layout.unicode, text);
+                let string = FakeString::with_separate_characters(&layout.unicode, text);
                 assert_eq!(
                     read(&layout.unicode, &string, 64),
                     Ok((text.to_owned(), false))
@@ -257,13 +257,13 @@ mod tests {
             read(layout, &beyond_unicode, 64),
             Err(Unreadable::Character)
         );
-        for kind in [0, 3, 5, 6, 7] {
+        for width in [0, 3, 5, 6, 7] {
             let mut string = FakeString::new(layout, "漢");
-            string.set_kind(layout, kind);
+            string.set_width(layout, width);
             assert_eq!(read(layout, &string, 64), Err(Unreadable::StringKind));
         }
         let mut wide_ascii = FakeString::new(layout, "ascii");
-        wide_ascii.set_kind(layout, 2);
+        wide_ascii.set_width(layout, 2);
         assert_eq!(read(layout, &wide_ascii, 64), Err(Unreadable::StringKind));
         for length in [usize::MAX, MAX_CHARACTERS + 1] {
             let mut string = FakeString::new(layout, "ascii");

@@ -1,17 +1,18 @@
-//! A snapshot's way into a file, from this process or from a forked copy of it.
+//! Writes a snapshot to a file, from this process or from a forked copy of it.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use heaptide_capture::heap::{HeapSnapshot, RecordingPosition, write_heap};
 
-use super::{Proof, SnapshotOptions, walk};
+use super::{Proof, SnapshotOptions, WalkError, walk};
 use crate::host::sys::KeepErrno;
 
-/// What can be said of a snapshot that was written.
+/// Numbers of a snapshot that was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub objects: u64,
@@ -81,8 +82,44 @@ impl Summary {
     }
 }
 
-/// A file for a snapshot, which must be new unless it may be overwritten.
-pub fn create(path: &Path, overwrite: bool) -> io::Result<File> {
+/// The reason why a snapshot was not written.
+#[derive(Debug)]
+pub enum FileError {
+    Exists(PathBuf, io::Error),
+    Create(PathBuf, io::Error),
+    Write(PathBuf, io::Error),
+    Walk(WalkError),
+    Fork(io::Error),
+    /// The message of the forked copy.
+    InCopy(String),
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileError::Exists(path, _) => write!(
+                out,
+                "{} exists already; choose another file, or overwrite it with --force or overwrite=True",
+                path.display()
+            ),
+            FileError::Create(path, error) => {
+                write!(out, "could not create {}: {error}", path.display())
+            }
+            FileError::Write(path, error) => {
+                write!(out, "could not write to {}: {error}", path.display())
+            }
+            FileError::Walk(error) => error.fmt(out),
+            FileError::Fork(error) => write!(
+                out,
+                "cannot fork the process ({error}): take the snapshot without a fork"
+            ),
+            FileError::InCopy(message) => out.write_str(message),
+        }
+    }
+}
+
+/// Creates the file of a snapshot, which must not exist unless `overwrite` is set.
+pub fn create(path: &Path, overwrite: bool) -> Result<File, FileError> {
     let mut options = OpenOptions::new();
     options.write(true);
     if overwrite {
@@ -90,22 +127,28 @@ pub fn create(path: &Path, overwrite: bool) -> io::Result<File> {
     } else {
         options.create_new(true);
     }
-    options.open(path)
+    options.open(path).map_err(|error| {
+        let path = path.to_owned();
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => FileError::Exists(path, error),
+            _ => FileError::Create(path, error),
+        }
+    })
 }
 
-pub fn write(snapshot: &HeapSnapshot, file: File) -> io::Result<Summary> {
-    write_heap(snapshot, file)?;
+pub fn write(snapshot: &HeapSnapshot, file: File, path: &Path) -> Result<Summary, FileError> {
+    write_heap(snapshot, file).map_err(|error| FileError::Write(path.to_owned(), error))?;
     Ok(Summary::of(snapshot))
 }
 
-/// A forked copy that is walking its heap and writing it.
+/// A forked copy that walks its heap and writes the snapshot.
 pub struct Copy {
     pid: libc::pid_t,
     answer: File,
     stood_still_ns: u64,
 }
 
-/// Forks; the copy walks its heap, writes the file and is gone. This process stood still only while it was copied.
+/// Forks. The copy walks its heap, writes the file and exits. This process is paused only for the time of the fork.
 ///
 /// # Safety
 /// As for [`walk`].
@@ -114,23 +157,24 @@ pub unsafe fn walk_in_copy(
     proof: Proof,
     recording: Option<RecordingPosition>,
     file: File,
-) -> io::Result<Copy> {
+) -> Result<Copy, FileError> {
     let mut ends = [-1; 2];
     // SAFETY: `ends` has room for the two descriptors the call writes.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return Err(io::Error::last_os_error());
+        return Err(FileError::Fork(io::Error::last_os_error()));
     }
-    // SAFETY: both descriptors were just made and belong to nobody else.
+    // SAFETY: `pipe2` has just made both descriptors, and nothing else owns them.
     let (reader, writer) =
         unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
     let parent = std::process::id();
     let begun = Instant::now();
-    // SAFETY: libc's own fork leaves its allocator usable in the copy. What runs there is the walk, which needs the GIL
-    // that this thread holds, the writing of a file, and `_exit`: no Python code and no other thread's lock.
+    // SAFETY: libc's fork leaves its allocator usable in the copy. The copy runs only the walk, which needs the GIL that
+    // this thread holds, the writing of a file, and `_exit`: no Python code, and nothing that takes a lock which another
+    // thread may hold.
     let pid = unsafe { libc::fork() };
     let stood_still_ns = begun.elapsed().as_nanos() as u64;
     if pid < 0 {
-        return Err(io::Error::last_os_error());
+        return Err(FileError::Fork(io::Error::last_os_error()));
     }
     if pid > 0 {
         return Ok(Copy {
@@ -144,9 +188,11 @@ pub unsafe fn walk_in_copy(
         Ok(mut walked) => {
             walked.forked_from(parent, stood_still_ns);
             walked.recorded_at(recording);
-            write(&walked.into_snapshot(), file)
+            let snapshot = walked.into_snapshot();
+            let written = write_heap(&snapshot, file).map(|_| Summary::of(&snapshot));
+            written.map_err(|error| error.to_string())
         }
-        Err(error) => Err(io::Error::other(error.to_string())),
+        Err(error) => Err(error.to_string()),
     };
     let mut bytes = Vec::new();
     match answer {
@@ -156,24 +202,25 @@ pub unsafe fn walk_in_copy(
         }
         Err(error) => {
             bytes.push(0);
-            bytes.extend_from_slice(error.to_string().as_bytes());
+            bytes.extend_from_slice(error.as_bytes());
         }
     }
     let mut writer = File::from(writer);
     let written = writer.write_all(&bytes);
-    // SAFETY: ends the copy at once: nothing of the program's that runs at an exit may run here.
+    // SAFETY: ends the copy at once. The program's exit handlers must not run in it.
     unsafe { libc::_exit(i32::from(written.is_err())) }
 }
 
 impl Copy {
     /// Waits for the copy. Needs no GIL.
-    pub fn finish(mut self) -> Result<Summary, String> {
+    pub fn finish(mut self) -> Result<Summary, FileError> {
         let mut bytes = Vec::new();
         let read = self.answer.read_to_end(&mut bytes);
         {
             let _errno = KeepErrno::now();
             let mut status = 0;
-            // SAFETY: waits for a child of ours. The program may have waited for it already; then there is none.
+            // SAFETY: the status has room for the result. The program may have waited for this child before; then the
+            // call fails, and nothing is lost.
             while unsafe { libc::waitpid(self.pid, &mut status, 0) } < 0
                 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
             {}
@@ -188,10 +235,13 @@ impl Copy {
                 summary.stood_still_ns = self.stood_still_ns;
                 Ok(summary)
             }
-            (Ok(_), Some((0, sentence))) => Err(String::from_utf8_lossy(sentence).into_owned()),
-            _ => Err(
-                "the copy of the process that was to write the snapshot ended early: take it without a fork".to_owned(),
-            ),
+            (Ok(_), Some((0, message))) => Err(FileError::InCopy(
+                String::from_utf8_lossy(message).into_owned(),
+            )),
+            _ => Err(FileError::InCopy(
+                "the forked process ended before it wrote the snapshot: take it without a fork"
+                    .to_owned(),
+            )),
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct Known {
     pub(super) dec_ref: unsafe extern "C" fn(*mut c_void),
 }
 
-/// Turns the address of a symbol into a function of the type of the field it goes into.
+/// Converts the address of a symbol to a function of the field's type.
 macro_rules! function {
     ($name:literal) => {{
         let address = symbol($name)?;

@@ -24,8 +24,8 @@ pub unsafe fn allocated(
 ) {
     // SAFETY: every function below asks for what the caller promises.
     unsafe {
-        if jobs::looks(state) {
-            jobs::allocated(state, allocator, size, address);
+        if jobs::events::counts(state) {
+            jobs::events::allocated(state, allocator, size, address);
         }
         let is_pythons = matches!(
             allocator,
@@ -48,8 +48,8 @@ pub unsafe fn allocated(
 pub unsafe fn releasing(state: *mut ThreadState, address: usize, is_pythons: bool) {
     // SAFETY: every function below asks for what the caller promises.
     unsafe {
-        if jobs::looks(state) {
-            jobs::releasing(state, address);
+        if jobs::events::counts(state) {
+            jobs::events::releasing(state, address);
         }
         let is_noted = match recording(is_pythons) {
             Some(mode) => !mode.sampled || sampler::unfollow(address),
@@ -58,7 +58,7 @@ pub unsafe fn releasing(state: *mut ThreadState, address: usize, is_pythons: boo
         if is_noted {
             record::free(state, address);
         }
-        jobs::remember_noted(state, is_noted);
+        jobs::events::remember_noted(state, is_noted);
     }
 }
 
@@ -71,8 +71,8 @@ pub fn releasing_nothing() {
     }
     // SAFETY: `enter` returned this thread's state, which stays busy until `leave`.
     unsafe {
-        if jobs::looks(state) {
-            jobs::forget_released(state);
+        if jobs::events::counts(state) {
+            jobs::events::forget_released(state);
         }
         threads::leave(state);
     }
@@ -85,14 +85,14 @@ pub fn releasing_nothing() {
 pub unsafe fn releasing_range(state: *mut ThreadState, address: usize, length: usize) {
     // SAFETY: every function below asks for what the caller promises.
     unsafe {
-        if jobs::looks(state) {
-            jobs::releasing_range(state, address, length);
+        if jobs::events::counts(state) {
+            jobs::events::releasing_range(state, address, length);
         }
         let is_noted = recording(false).is_some();
         if is_noted {
             record::free_range(state, address, length);
         }
-        jobs::remember_noted(state, is_noted);
+        jobs::events::remember_noted(state, is_noted);
     }
 }
 
@@ -103,10 +103,10 @@ pub unsafe fn releasing_range(state: *mut ThreadState, address: usize, length: u
 pub unsafe fn not_released(state: *mut ThreadState, address: usize, is_block: bool) {
     // SAFETY: every function below asks for what the caller promises.
     unsafe {
-        if jobs::looks(state) {
-            jobs::not_released(state);
+        if jobs::events::counts(state) {
+            jobs::events::not_released(state);
         }
-        if !jobs::is_noted(state) {
+        if !jobs::events::is_noted(state) {
             return;
         }
         if is_block && SessionMode::current().is_some_and(|mode| mode.sampled) {
@@ -131,7 +131,7 @@ pub enum NestedForJobs {
     /// The accounts and the session count the block alone.
     Whole(Nested),
     /// The accounts pause; the session records the calls to the C library.
-    AccountsPause(jobs::LookAway),
+    AccountsPause(jobs::Excluded),
 }
 
 impl NestedForJobs {
@@ -139,7 +139,7 @@ impl NestedForJobs {
         let is_recorded_below =
             session::is_active() && SessionMode::current().is_some_and(|mode| !mode.objects);
         if is_recorded_below {
-            NestedForJobs::AccountsPause(jobs::LookAway::begin())
+            NestedForJobs::AccountsPause(jobs::Excluded::begin())
         } else {
             NestedForJobs::Whole(Nested::begin())
         }

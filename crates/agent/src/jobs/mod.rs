@@ -1,29 +1,29 @@
-//! Accounts of jobs: which job allocated which live block, and where.
+//! Accounts of jobs: the job that allocated each live block, and where.
 //!
-//! While jobs are traced, every live block that was allocated since stands in one table with its
-//! size, the job it was allocated for ([`context`]) and, if there is one, the stack ([`sites`]). A job's account says at any
-//! moment how many bytes of its own are alive, and how many bytes that earlier jobs had left it released: what it left behind
-//! is the difference, so a job that replaces a cache's entry by one of equal size leaves nothing.
+//! While jobs are traced, a table contains every live block that was allocated since, with its size, the job it was
+//! allocated for (`cpython::context`) and the stack, if there is one ([`sites`]). A job's account has the bytes that it
+//! allocated and that are alive, and the bytes of earlier jobs that it freed. The job's rest is the difference, so a job
+//! that replaces a cache entry by one of equal size leaves nothing.
 //!
 //! ```text
 //! hook → which job? → allocation: table[address] = (size, job, stack), account.kept += size
-//!                   → release:    owner's account.kept −= size; if the owner is over: own account.released += size
+//!                   → release:    owner's account.kept −= size; if the owner has ended: own account.released += size
 //! ```
-//! The hooks are compiled for this kind of work separately (`hooks::HookMode::Jobs`), so recording alone pays nothing for it. If a
-//! recording runs as well, these hooks write for both (`hooks::job_events`); either may begin and end first.
+//! The hooks are compiled separately for jobs (`hooks::HookMode::Jobs`), so recording alone pays nothing for them. If a
+//! recording is running, these hooks serve both (`hooks::job_events`); either may start and stop first. [`events`] is
+//! what the hooks call, this file starts and stops.
 //!
 //! Runs on: any thread. Allocates: past the hooks. Locks: `ACCOUNTS`, for each event; held across a fork. During
-//! fork: a child goes on with a copy.
+//! fork: a child continues with a copy.
 
 pub mod accounts;
+pub mod events;
 pub mod objects;
 pub mod rest;
 pub mod sites;
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-
-use heaptide_capture::Allocator;
 
 use crate::cpython::Symbols;
 use crate::cpython::{context, interpreter};
@@ -36,151 +36,49 @@ use crate::session::error::StartError;
 use crate::session::fork;
 use crate::session::{self, LIFECYCLE};
 
-pub use accounts::{Accounts, Block};
+pub use accounts::Accounts;
 
 /// No job.
 pub const NOBODY: u32 = 0;
 
-/// Everything that is known of jobs, while they are traced.
+/// The accounts, while jobs are traced.
 pub static ACCOUNTS: ForkMutex<Option<Box<Accounts>>> = ForkMutex::new(None);
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// The context variable whose values are the tokens of jobs.
 static VARIABLE: AtomicUsize = AtomicUsize::new(0);
-/// Moves when a job begins or ends: then every thread looks anew whose it is.
+/// Changes when a job begins or ends: then every thread determines its job again.
 static GENERATION: AtomicU32 = AtomicU32::new(1);
-
-/// What a thread remembers between two events. Zero bytes are a valid beginning.
-#[repr(C)]
-pub struct ThreadMemory {
-    context: usize,
-    variables: usize,
-    job: u32,
-    generation: u32,
-    /// Where contexts cannot be read: the job that began on this thread.
-    thread_job: u32,
-    /// How many allocators of Python's the thread is inside of whose own doings are not looked at.
-    n_away: u32,
-    /// Whether what the thread released last is in a capture.
-    is_noted: u32,
-    /// What the thread released last, for a release that then did not happen, and for a block that is made longer.
-    released: Released,
-}
-
-/// In words for which zero bytes are valid.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Released {
-    address: usize,
-    size: usize,
-    job: u32,
-    site: u32,
-    number: u32,
-    /// Nothing, a block that was not in the table, or one that was.
-    what: u32,
-    allocator: u32,
-}
-
-const NOTHING: u32 = 0;
-const UNKNOWN_BLOCK: u32 = 1;
-const KNOWN_BLOCK: u32 = 2;
-
-impl Released {
-    const NOTHING: Released = Released {
-        address: 0,
-        size: 0,
-        job: 0,
-        site: 0,
-        number: 0,
-        what: NOTHING,
-        allocator: 0,
-    };
-
-    fn new(address: usize, block: Option<Block>) -> Released {
-        match block {
-            None => Released {
-                address,
-                what: UNKNOWN_BLOCK,
-                ..Released::NOTHING
-            },
-            Some(block) => Released {
-                address,
-                size: block.size,
-                job: block.job,
-                site: block.site,
-                number: block.number,
-                what: KNOWN_BLOCK,
-                allocator: block.allocator as u32,
-            },
-        }
-    }
-
-    fn known_block(&self) -> Option<Block> {
-        (self.what == KNOWN_BLOCK).then_some(Block {
-            size: self.size,
-            job: self.job,
-            site: self.site,
-            number: self.number,
-            allocator: Allocator::from_number(self.allocator as u8)?,
-        })
-    }
-}
 
 #[inline(always)]
 pub fn is_active() -> bool {
     ACTIVE.load(Ordering::Relaxed)
 }
 
-/// Whether the accounts are kept, and look at what this thread does.
-///
-/// # Safety
-/// `state` comes from `threads::enter` on this thread.
-#[inline]
-pub unsafe fn looks(state: *mut ThreadState) -> bool {
-    // SAFETY: a busy state is used by its thread alone.
-    is_active() && unsafe { (*state).jobs.n_away } == 0
-}
+/// Excludes the calling thread's events from the accounts until it is dropped.
+pub struct Excluded(*mut ThreadState);
 
-/// Keeps in mind whether the release that is about to happen was written into a capture.
-///
-/// # Safety
-/// As [`looks`].
-pub unsafe fn remember_noted(state: *mut ThreadState, is_noted: bool) {
-    // SAFETY: as in `looks`.
-    unsafe { (*state).jobs.is_noted = u32::from(is_noted) };
-}
-
-/// # Safety
-/// As [`looks`].
-pub unsafe fn is_noted(state: *mut ThreadState) -> bool {
-    // SAFETY: as in `looks`.
-    unsafe { (*state).jobs.is_noted != 0 }
-}
-
-/// For so long the accounts do not look at what this thread does.
-pub struct LookAway(*mut ThreadState);
-
-impl LookAway {
-    pub fn begin() -> LookAway {
+impl Excluded {
+    pub fn begin() -> Excluded {
         let state = threads::own_state();
         if !state.is_null() {
-            // SAFETY: this thread's own state, which nobody else touches here.
-            unsafe { (*state).jobs.n_away += 1 };
+            // SAFETY: the state is this thread's own, and no other thread uses this field.
+            unsafe { (*state).jobs.n_excluded += 1 };
         }
-        LookAway(state)
+        Excluded(state)
     }
 }
 
-impl Drop for LookAway {
+impl Drop for Excluded {
     fn drop(&mut self) {
         if !self.0.is_null() {
-            // SAFETY: as in `begin`; the thread has kept its state meanwhile.
-            unsafe { (*self.0).jobs.n_away -= 1 };
+            // SAFETY: as in `begin`; a thread keeps its state until it ends.
+            unsafe { (*self.0).jobs.n_excluded -= 1 };
         }
     }
 }
 
-/// Begins to trace jobs; the value of `variable`, a context variable, says which. A sentence is returned if Python stacks
-/// cannot be read.
+/// Starts to trace jobs. The value of `variable`, a context variable, names the current one. Returns a warning if Python
+/// stacks cannot be read.
 ///
 /// # Safety
 /// The calling thread holds the GIL, and the variable lives until [`stop`].
@@ -215,7 +113,7 @@ pub unsafe fn start(variable: usize) -> Result<Option<String>, StartError> {
     Ok(warning)
 }
 
-/// Ends it, and forgets everything.
+/// Stops to trace jobs and drops the accounts.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
@@ -235,22 +133,22 @@ pub unsafe fn stop() {
             }
         }
     }
-    // A thread that is in the middle of an event finds the table gone when it gets the lock.
+    // A thread in the middle of an event finds no accounts when it gets the lock.
     *ACCOUNTS.lock() = None;
     VARIABLE.store(0, Ordering::Release);
     codes::clear(&codes::JOB_CODES);
 }
 
-/// What keeps the forking thread's own events out while it holds the lock.
+/// Excludes the events of the forking thread while it holds the lock.
 struct Forking(UnsafeCell<Option<Unrecorded>>);
 
-// SAFETY: touched by the thread alone that holds `ACCOUNTS` across a fork.
+// SAFETY: only the thread that holds `ACCOUNTS` across a fork uses it.
 unsafe impl Sync for Forking {}
 
 static FORKING: Forking = Forking(UnsafeCell::new(None));
 
-/// Takes the lock for the time of a fork. Handlers of other libraries may allocate and release until [`after_fork`], on this very
-/// thread, and would wait for the lock for ever; so their events pass unseen.
+/// Takes the lock for the time of a fork. Until [`after_fork`], handlers of other libraries may allocate and free on this
+/// thread. Their events are excluded: they would wait for the lock for ever.
 pub fn before_fork() {
     let unrecorded = is_active().then(Unrecorded::begin);
     ACCOUNTS.acquire();
@@ -258,7 +156,7 @@ pub fn before_fork() {
     unsafe { *FORKING.0.get() = unrecorded };
 }
 
-/// Lets go of it, in the parent and in the child.
+/// Releases the lock, in the parent and in the child.
 pub fn after_fork() {
     // SAFETY: this thread has held the lock since `before_fork`.
     let unrecorded = unsafe { (*FORKING.0.get()).take() };
@@ -266,13 +164,13 @@ pub fn after_fork() {
     drop(unrecorded);
 }
 
-/// Looks at the accounts without being recorded. `None` if jobs are not traced.
-pub fn with<R>(look: impl FnOnce(&mut Accounts) -> R) -> Option<R> {
+/// Calls `work` with the accounts, without recording its allocations. Returns `None` if jobs are not traced.
+pub fn with<R>(work: impl FnOnce(&mut Accounts) -> R) -> Option<R> {
     let _unrecorded = Unrecorded::begin();
-    ACCOUNTS.lock().as_mut().map(|accounts| look(accounts))
+    ACCOUNTS.lock().as_mut().map(|accounts| work(accounts))
 }
 
-/// A job begins, whose token is the value of the context variable where it runs. Returns the job's number.
+/// Begins a job, whose token is the value of the context variable where it runs. Returns its number.
 pub fn begin(token: usize) -> Option<u32> {
     let job = with(|accounts| accounts.begin(token))?;
     if !context::is_trusted() {
@@ -282,7 +180,7 @@ pub fn begin(token: usize) -> Option<u32> {
     Some(job)
 }
 
-/// What is allocated from now on is not the job's any more. `outer` is the job around it.
+/// Ends a job: later allocations do not belong to it. `outer` is the job that surrounds it.
 pub fn end(job: u32, outer: u32) {
     with(|accounts| accounts.end(job));
     if !context::is_trusted() {
@@ -299,153 +197,5 @@ fn set_thread_job(job: u32) {
             (*state).jobs.thread_job = job;
             threads::leave(state);
         }
-    }
-}
-
-/// The job that the calling thread works for.
-///
-/// # Safety
-/// `state` is the calling thread's own, marked busy.
-#[inline]
-unsafe fn current(memory: &mut ThreadMemory, thread_state: usize, accounts: &Accounts) -> u32 {
-    if !context::is_trusted() {
-        return memory.thread_job;
-    }
-    // SAFETY: `thread_state` is this thread's own or 0.
-    let (context, variables) = unsafe { context::entered(thread_state) };
-    let generation = GENERATION.load(Ordering::Acquire);
-    if context != memory.context || variables != memory.variables || generation != memory.generation
-    {
-        // SAFETY: the map belongs to the context that this thread has entered.
-        let token = unsafe { context::value_of(variables, VARIABLE.load(Ordering::Relaxed)) };
-        memory.job = accounts.job_of(token);
-        memory.context = context;
-        memory.variables = variables;
-        memory.generation = generation;
-    }
-    memory.job
-}
-
-fn thread_state() -> usize {
-    if interpreter::layout().is_some() {
-        interpreter::thread_state()
-    } else {
-        0
-    }
-}
-
-/// A block was handed out.
-///
-/// # Safety
-/// `state` comes from `threads::enter` on this thread.
-#[inline(never)]
-pub unsafe fn allocated(
-    state: *mut ThreadState,
-    allocator: Allocator,
-    size: usize,
-    address: usize,
-) {
-    if allocator == Allocator::MmapFile {
-        return;
-    }
-    let mut accounts = ACCOUNTS.lock();
-    let Some(accounts) = accounts.as_mut() else {
-        return;
-    };
-    // SAFETY: a busy state is used by its thread alone.
-    let memory = unsafe { &mut (*state).jobs };
-    let thread_state = thread_state();
-    // SAFETY: as above.
-    let mut job = unsafe { current(memory, thread_state, accounts) };
-    let released = std::mem::replace(&mut memory.released, Released::NOTHING);
-    let is_longer = matches!(
-        allocator,
-        Allocator::Realloc | Allocator::Reallocarray | Allocator::PymallocRealloc
-    );
-    let was_nobodys =
-        released.what == UNKNOWN_BLOCK || released.what == KNOWN_BLOCK && released.job == NOBODY;
-    if is_longer && was_nobodys {
-        // It was there before any job: most of it is not this job's.
-        job = NOBODY;
-    }
-    let site = match interpreter::layout() {
-        // SAFETY: `thread_state` is this thread's own or 0, under a layout that was checked.
-        Some(layout) if job != NOBODY => unsafe { accounts.sites.here(layout, thread_state) },
-        _ => 0,
-    };
-    let number = accounts.next_number();
-    accounts.allocated(
-        address,
-        Block {
-            size,
-            job,
-            site,
-            number,
-            allocator,
-        },
-    );
-}
-
-/// A block is about to be released.
-///
-/// # Safety
-/// As [`allocated`].
-#[inline(never)]
-pub unsafe fn releasing(state: *mut ThreadState, address: usize) {
-    let mut accounts = ACCOUNTS.lock();
-    let Some(accounts) = accounts.as_mut() else {
-        return;
-    };
-    // SAFETY: as in `allocated`.
-    let memory = unsafe { &mut (*state).jobs };
-    // SAFETY: as in `allocated`.
-    let job = unsafe { current(memory, thread_state(), accounts) };
-    memory.released = Released::new(address, accounts.released(address, job));
-}
-
-/// What the thread released last is not what it will make longer.
-///
-/// # Safety
-/// As [`allocated`].
-pub unsafe fn forget_released(state: *mut ThreadState) {
-    // SAFETY: as in `allocated`.
-    unsafe { (*state).jobs.released = Released::NOTHING };
-}
-
-/// An address range is about to be released.
-///
-/// # Safety
-/// As [`allocated`].
-pub unsafe fn releasing_range(state: *mut ThreadState, address: usize, length: usize) {
-    let mut accounts = ACCOUNTS.lock();
-    let Some(accounts) = accounts.as_mut() else {
-        return;
-    };
-    // SAFETY: as in `allocated`.
-    let memory = unsafe { &mut (*state).jobs };
-    // SAFETY: as in `allocated`.
-    let job = unsafe { current(memory, thread_state(), accounts) };
-    memory.released = match accounts.released_range(address, length, job) {
-        Some((address, block)) => Released::new(address, Some(block)),
-        None => Released::NOTHING,
-    };
-}
-
-/// The release that this thread announced last did not happen.
-///
-/// # Safety
-/// As [`allocated`].
-pub unsafe fn not_released(state: *mut ThreadState) {
-    let mut accounts = ACCOUNTS.lock();
-    let Some(accounts) = accounts.as_mut() else {
-        return;
-    };
-    // SAFETY: as in `allocated`.
-    let memory = unsafe { &mut (*state).jobs };
-    // SAFETY: as in `allocated`.
-    let job = unsafe { current(memory, thread_state(), accounts) };
-    let released = std::mem::replace(&mut memory.released, Released::NOTHING);
-    if let Some(block) = released.known_block() {
-        accounts.not_released(released.address, block, job);
     }
 }

@@ -1,9 +1,9 @@
-//! Where a job's blocks were allocated: stacks by number, with names and lines when they are asked for.
+//! Allocation sites of jobs: stacks by number, with names and lines on request.
 //!
-//! The innermost frames of the calling thread are hashed as (code object, instruction); a stack seen before costs one look
-//! into a map. A new one is written down by the numbers that `codes` gives to code objects, and their texts are kept, since
-//! a code object may be gone when a job's account is looked at. When a known code object dies its address may mean another
-//! one, so what is remembered by address is forgotten.
+//! The innermost frames of the calling thread are hashed as (code object, instruction); a known stack costs one lookup in a
+//! map. A new one is stored by the numbers that `codes` gives to code objects. Their texts are copied, since a code object
+//! may be freed before a job's account is read. When a known code object is freed its address may be reused, so the map by
+//! address is cleared.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -17,7 +17,7 @@ use crate::record::{codes, stack};
 /// Innermost frames that make a site.
 pub const MAX_FRAMES: usize = 24;
 
-/// For keys that are addresses or hashes already.
+/// A hasher for keys that are addresses or hashes.
 #[derive(Default)]
 pub struct WordHasher(u64);
 
@@ -66,24 +66,24 @@ struct CodeText {
 pub struct Sites {
     by_address: Words<u64, u32>,
     by_content: Words<u64, u32>,
-    /// Of each site its frames, innermost first: a code's number and an instruction in code units.
+    /// The frames of each site, innermost first: the number of the code and the instruction in code units.
     frames: Vec<Box<[(u32, u32)]>>,
     codes: Words<u32, CodeText>,
     deaths_seen: u64,
 }
 
 impl Sites {
-    /// The number of the calling thread's stack; from 1, since 0 is "no stack".
+    /// Returns the number of the calling thread's stack. Numbers start at 1, since 0 means "no stack".
     ///
     /// # Safety
-    /// `thread_state` is 0 or the calling thread's own, and `layout` fits the interpreter.
+    /// `thread_state` is 0 or the calling thread's own, and `layout` was checked for the interpreter.
     pub unsafe fn here(&mut self, layout: &Layout, thread_state: usize) -> u32 {
         if codes::n_deaths() != self.deaths_seen {
             self.deaths_seen = codes::n_deaths();
             self.by_address.clear();
         }
         let mut frames = [(0usize, 0usize); MAX_FRAMES];
-        // SAFETY: as the caller says.
+        // SAFETY: passed on from the caller.
         let n_frames = unsafe { stack::innermost_frames(layout, thread_state, &mut frames) };
         let frames = &frames[..n_frames];
         let mut hasher = WordHasher::default();
@@ -126,7 +126,7 @@ impl Sites {
         })
     }
 
-    /// A site's frames with names, innermost first.
+    /// Returns a site's frames with names, innermost first.
     pub fn describe(&self, site: u32) -> Vec<SiteFrame> {
         let frames = match site.checked_sub(1) {
             Some(i) => self.frames.get(i as usize),

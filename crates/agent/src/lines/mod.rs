@@ -1,9 +1,9 @@
-//! Memory line by line, inside the program: which line of a watched function the resident size changed on.
+//! Memory line by line, in the program: the lines of a monitored function on which the resident size changed.
 //!
-//! A [`Watch`] is one call of one function and the table that comes of it. While it is entered on a thread, the
-//! interpreter tells us when the function's code begins a line, is called, or returns: from 3.12 on through
-//! `sys.monitoring` (the callbacks in `native` end up in [`event`]), before that through [`trace_hook`]. Other code of
-//! the program is not touched. [`table`] does the sums and [`reading`] decides when the size is worth asking for.
+//! A [`Watch`] is one call of one function and its table. While a thread has entered it, the interpreter reports when the
+//! function's code begins a line, is called, or returns: from 3.12 on through `sys.monitoring` (callbacks in the crate
+//! `extension` call [`event`]), before that through [`trace_hook`]. Other code of the program is not affected. [`table`]
+//! computes the sums, and [`reading`] decides when to read the size.
 //!
 //! Runs on: the program's threads, with the GIL. Allocates: rarely, and never through the hooked functions.
 
@@ -20,47 +20,47 @@ pub use table::{Event, Row, Table};
 use crate::cpython::interpreter;
 use crate::cpython::{CurrentFrame, Symbols};
 
-/// One call of a watched function.
+/// One call of a monitored function.
 pub struct Watch {
-    /// Code objects whose lines belong to the table, by address: the function's, and those of functions within it.
+    /// Code objects whose lines belong to the table: the function's, and those of functions inside it.
     codes: Vec<Code>,
     table: UnsafeCell<Table>,
 }
 
-// SAFETY: the table is touched only with the GIL held and under the thread's `is_busy` flag, so by one thread at a time.
+// SAFETY: the table is used only with the GIL held and under the thread's `is_busy` flag, so by one thread at a time.
 unsafe impl Send for Watch {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: the GIL orders all uses of the table.
 unsafe impl Sync for Watch {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
     pub address: usize,
     pub first_line: u32,
-    /// Generators and coroutines: a frame of theirs leaves and comes back.
+    /// Whether it is a generator or coroutine, whose frame pauses and continues.
     pub suspends: bool,
 }
 
 thread_local! {
-    /// What this thread is in, innermost last.
+    /// The calls that this thread has entered, innermost last.
     static ENTERED: RefCell<Vec<Arc<Watch>>> = const { RefCell::new(Vec::new()) };
-    /// What the next event most likely needs: nothing else is looked at then.
-    static NEAR: Near = const { Near::new() };
+    /// The code of the last event, which the next event most likely belongs to.
+    static LAST: LastCode = const { LastCode::new() };
 }
 
-struct Near {
-    /// Set while an event is being looked at, so that nothing it leads to is taken for another one.
+struct LastCode {
+    /// Set while an event is processed, so that events which it causes are ignored.
     is_busy: Cell<bool>,
-    /// The code of the last event, or 0; with where it is in its watch, which this thread is in.
+    /// The address of the code, or 0; its entry, and the entered watch that has it.
     code: Cell<usize>,
     known: Cell<*const Code>,
     watch: Cell<*const Watch>,
-    /// The thread's state; a frame of it is below whatever this thread has entered, so it stays the same meanwhile.
+    /// The thread's state. It stays the same while the thread runs in an entered call.
     state: Cell<usize>,
 }
 
-impl Near {
-    const fn new() -> Near {
-        Near {
+impl LastCode {
+    const fn new() -> LastCode {
+        LastCode {
             is_busy: Cell::new(false),
             code: Cell::new(0),
             known: Cell::new(std::ptr::null()),
@@ -69,14 +69,14 @@ impl Near {
         }
     }
 
-    /// What this thread is in has changed.
+    /// Clears the cache, since this thread has entered or left a call.
     fn forget(&self) {
         self.code.set(0);
         let state = interpreter::layout().map_or(0, |_| interpreter::thread_state());
         self.state.set(state);
     }
 
-    /// Looks for the innermost watch that knows the code.
+    /// Finds the innermost watch that contains the code.
     #[cold]
     fn find(&self, code: usize) -> bool {
         let found = ENTERED.try_with(|entered| {
@@ -94,7 +94,7 @@ impl Near {
 }
 
 impl Watch {
-    /// With `from_nothing`, the first line shows all that was there before the call.
+    /// With `from_nothing`, the first line shows all memory that existed before the call.
     pub fn new(
         codes: Vec<Code>,
         first_line: u32,
@@ -107,25 +107,25 @@ impl Watch {
         })
     }
 
-    /// From here on events of this thread count.
+    /// Starts to count events of this thread.
     ///
     /// # Safety
     /// The calling thread holds the GIL.
     pub unsafe fn enter(self: &Arc<Watch>) {
-        // SAFETY: the GIL is held, and no event is being looked at: this is called from Python.
+        // SAFETY: the GIL is held, and no event is being processed: Python calls this function.
         unsafe { &mut *self.table.get() }.enter();
         let _ = ENTERED.try_with(|entered| entered.borrow_mut().push(self.clone()));
-        let _ = NEAR.try_with(Near::forget);
+        let _ = LAST.try_with(LastCode::forget);
     }
 
-    /// The counterpart of `enter`, on the same thread.
+    /// Stops what `enter` started, on the same thread.
     ///
     /// # Safety
     /// The calling thread holds the GIL.
     pub unsafe fn leave(self: &Arc<Watch>) {
         // SAFETY: as in `enter`.
         unsafe { &mut *self.table.get() }.leave();
-        let _ = NEAR.try_with(Near::forget);
+        let _ = LAST.try_with(LastCode::forget);
         let _ = ENTERED.try_with(|entered| {
             let mut entered = entered.borrow_mut();
             if let Some(at) = entered.iter().rposition(|watch| Arc::ptr_eq(watch, self)) {
@@ -134,50 +134,50 @@ impl Watch {
         });
     }
 
-    /// The table as it is now.
+    /// Returns the current table.
     ///
     /// # Safety
     /// The calling thread holds the GIL.
     pub unsafe fn table(&self) -> &Table {
-        // SAFETY: as in `enter`; nothing changes it while the caller, who holds the GIL, looks at it.
+        // SAFETY: as in `enter`; nothing changes the table while the caller holds the GIL and runs no Python code.
         unsafe { &*self.table.get() }
     }
 }
 
-/// Something happened in a frame of a code object that may be watched: in the innermost one if none is named.
+/// Records an event in a frame of a code object that may be monitored: in the innermost frame if none is given.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
 #[inline]
 pub unsafe fn event(code: usize, frame: Option<usize>, what: Event) {
-    let _ = NEAR.try_with(|near| {
-        if near.is_busy.replace(true) {
+    let _ = LAST.try_with(|last| {
+        if last.is_busy.replace(true) {
             return;
         }
-        if near.code.get() == code || near.find(code) {
-            let frame = frame.unwrap_or_else(|| current_frame(near.state.get()));
-            // SAFETY: this thread is in the watch, which keeps it alive: `leave` forgets it here first, and the Python object
-            // of whoever entered holds it until then. The GIL is held, and the flag keeps this thread from coming here twice.
-            unsafe { (*(*near.watch.get()).table.get()).event(&*near.known.get(), frame, what) };
+        if last.code.get() == code || last.find(code) {
+            let frame = frame.unwrap_or_else(|| current_frame(last.state.get()));
+            // SAFETY: this thread has entered the watch. The Python object that entered it keeps it alive until `leave`,
+            // which clears the cache first. The GIL is held, and the flag keeps this thread from entering here twice.
+            unsafe { (*(*last.watch.get()).table.get()).event(&*last.known.get(), frame, what) };
         }
-        near.is_busy.set(false);
+        last.is_busy.set(false);
     });
 }
 
-/// The profiler itself added so much on this thread just now: that is no line's increment.
+/// Excludes bytes from the increments of lines: the profiler has just allocated them on this thread.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
 pub unsafe fn set_aside(bytes: i64) {
     let _ = ENTERED.try_with(|entered| {
         for watch in entered.borrow().iter() {
-            // SAFETY: the GIL is held, and no event is being looked at: this is called from Python.
+            // SAFETY: the GIL is held, and no event is being processed: Python calls this function.
             unsafe { &mut *watch.table.get() }.set_aside(bytes);
         }
     });
 }
 
-/// Whether this thread is in any watched call at all.
+/// Returns whether this thread has entered any call.
 #[inline]
 pub fn is_entered() -> bool {
     ENTERED
@@ -189,14 +189,14 @@ pub fn is_entered() -> bool {
         .unwrap_or(false)
 }
 
-/// What tells the innermost frame of the calling thread's state from others; 0 where the interpreter's layout is not known.
+/// Returns the address of the calling thread's innermost frame; 0 if the interpreter's layout is unknown.
 #[inline]
 fn current_frame(state: usize) -> usize {
     let Some(layout) = interpreter::layout().filter(|_| state != 0) else {
         return 0;
     };
     match layout.current_frame {
-        // SAFETY: the calling thread's own state, whose layout was checked.
+        // SAFETY: the state is the calling thread's own, and the layout was checked.
         CurrentFrame::Direct(offset) => unsafe {
             (state.wrapping_add(offset) as *const usize).read()
         },
@@ -204,7 +204,7 @@ fn current_frame(state: usize) -> usize {
             cframe,
             current_frame,
         } => {
-            // SAFETY: as above; a live thread state always has a C frame record.
+            // SAFETY: as above; a live thread state always refers to a C frame record.
             unsafe {
                 let record = (state.wrapping_add(cframe) as *const usize).read();
                 (record.wrapping_add(current_frame) as *const usize).read()
@@ -213,7 +213,7 @@ fn current_frame(state: usize) -> usize {
     }
 }
 
-/// Learns what is needed to tell frames apart. An interpreter whose layout is unknown does without.
+/// Determines the interpreter's layout, by which frames are distinguished. If it is unknown, they are not.
 ///
 /// # Safety
 /// The calling thread holds the GIL.

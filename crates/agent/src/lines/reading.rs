@@ -1,8 +1,8 @@
-//! When the resident size is worth asking for.
+//! Decides when to read the resident size.
 //!
-//! It changes only through page faults and system calls, and both take time. So a line that took less than half the
-//! time of the cheapest page fault of this machine cannot have changed it, and the kernel is not asked: of a tight loop, a line costs a
-//! look at the processor's counter. Longer lines are asked for always, so nothing is guessed.
+//! It changes only through page faults and system calls, and both take time. A line that took less than half the time of
+//! the cheapest page fault on this machine cannot have changed it, so the size is not read: a line of a tight loop costs
+//! one read of the processor's counter. After longer lines it is always read, so nothing is guessed.
 
 use std::sync::OnceLock;
 
@@ -12,32 +12,32 @@ use crate::host::resident::Resident;
 use crate::host::sys;
 use crate::record::clock;
 
-/// What counts as the process's size.
+/// The pages that count as the process's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     Resident,
     /// Pages shared with other processes count in part.
     Proportional,
-    /// Pages of this process alone.
+    /// Only pages that no other process shares.
     Unique,
 }
 
-type Ask = Box<dyn Fn() -> Option<u64>>;
+type Query = Box<dyn Fn() -> Option<u64>>;
 
 pub struct Reader {
-    ask: Ask,
-    /// The last answer.
+    query: Query,
+    /// The last size that was read.
     pub bytes: i64,
-    /// The processor's counter when the last event had been dealt with.
+    /// The processor's counter at the end of the last event.
     marked: u64,
-    /// Ticks of that counter in which nothing can have changed.
+    /// Ticks of that counter in which the size cannot change.
     quiet_ticks: u64,
-    has_asked: bool,
+    has_read: bool,
 }
 
 impl Reader {
     pub fn new(backend: Backend) -> Reader {
-        let ask: Ask = match backend {
+        let query: Query = match backend {
             Backend::Resident => {
                 let resident = Resident::open();
                 Box::new(move || resident.bytes())
@@ -48,50 +48,50 @@ impl Reader {
             }
         };
         Reader {
-            ask,
+            query,
             bytes: 0,
             marked: clock::ticks(),
             quiet_ticks: *QUIET_TICKS.get_or_init(|| cheapest_fault() / 2),
-            has_asked: false,
+            has_read: false,
         }
     }
 
-    /// A size that can change without the kernel's doing: asked for at every event.
-    pub fn asking(ask: Ask) -> Reader {
+    /// Returns a reader for a size that can change without the kernel: it is read at every event.
+    pub fn always(query: Query) -> Reader {
         Reader {
-            ask,
+            query,
             bytes: 0,
             marked: 0,
             quiet_ticks: 0,
-            has_asked: false,
+            has_read: false,
         }
     }
 
-    /// Asks.
-    pub fn now(&mut self) -> i64 {
-        if let Some(bytes) = (self.ask)() {
+    /// Reads the size.
+    pub fn read(&mut self) -> i64 {
+        if let Some(bytes) = (self.query)() {
             self.bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         }
-        self.has_asked = true;
+        self.has_read = true;
         self.marked = clock::ticks();
         self.bytes
     }
 
     #[inline(always)]
-    pub fn now_if_it_can_have_changed(&mut self) {
-        self.has_asked = false;
+    pub fn read_if_it_may_have_changed(&mut self) {
+        self.has_read = false;
         let now = clock::ticks();
         if now.wrapping_sub(self.marked) >= self.quiet_ticks {
-            self.now();
+            self.read();
         } else {
             self.marked = now;
         }
     }
 
-    /// The event has been dealt with: time counts from here.
+    /// Marks the end of an event, from which time counts.
     #[inline(always)]
     pub fn mark(&mut self) {
-        if self.has_asked {
+        if self.has_read {
             self.marked = clock::ticks();
         }
     }
@@ -99,11 +99,11 @@ impl Reader {
 
 static QUIET_TICKS: OnceLock<u64> = OnceLock::new();
 
-/// Ticks of the cheapest of some page faults; 0 if there was none that can be told from an ordinary access, and then
-/// every event is asked for.
+/// Returns the ticks of the cheapest of some page faults; 0 if none differs from an ordinary access. Then the size is read
+/// at every event.
 fn cheapest_fault() -> u64 {
     const N_PAGES: usize = 32;
-    /// So much longer than an access to memory that is there.
+    /// A fault takes at least this many times as long as an access to a present page.
     const LEAST_RATIO: u64 = 6;
     let page_len = usize::try_from(sys::page_len()).unwrap_or(4096);
     let memory = sys::map_private(N_PAGES * page_len);
@@ -116,11 +116,11 @@ fn cheapest_fault() -> u64 {
         unsafe { memory.add(page * page_len).write_volatile(1) };
         clock::ticks().wrapping_sub(before)
     };
-    // SAFETY: the advice concerns the mapping made above alone: one fault per page, not one for all.
+    // SAFETY: the advice concerns only the mapping made above: one fault per page, not one for all.
     unsafe { libc::madvise(memory.cast(), N_PAGES * page_len, libc::MADV_NOHUGEPAGE) };
     let first: [u64; N_PAGES] = std::array::from_fn(touch);
     let access = (0..N_PAGES).map(touch).min().unwrap_or(0).max(1);
-    // SAFETY: mapped above, with this length, and used by nobody else.
+    // SAFETY: mapped above with this length, and nothing refers to it any more.
     unsafe { libc::munmap(memory.cast(), N_PAGES * page_len) };
     let faults = first
         .into_iter()
@@ -128,7 +128,7 @@ fn cheapest_fault() -> u64 {
     faults.min().unwrap_or(0)
 }
 
-/// The sum of some lines of the kernel's summary of the process's mappings, in bytes.
+/// Returns the sum of some lines of `/proc/self/smaps_rollup`, in bytes.
 fn rollup(names: &[&str]) -> Option<u64> {
     Some(sum_of(&procfs::rollup_text("self").ok()?, names))
 }
@@ -147,22 +147,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn size_is_asked_for_after_memory_was_touched() {
-        // Other tests take and give back memory meanwhile: what counts is that somebody was asked.
+    fn size_is_read_after_memory_was_touched() {
+        // Other tests allocate and free memory meanwhile, so a constant stands in for the size.
         let mut reader = Reader {
-            ask: Box::new(|| Some(4711)),
+            query: Box::new(|| Some(4711)),
             ..Reader::new(Backend::Resident)
         };
         let block = vec![1u8; 1 << 20];
-        reader.now_if_it_can_have_changed();
+        reader.read_if_it_may_have_changed();
         assert_eq!(reader.bytes, 4711);
         drop(block);
     }
 
     #[test]
-    fn resident_size_holds_what_was_touched() {
+    fn resident_size_includes_touched_memory() {
         let block = vec![1u8; 64 << 20];
-        let with_block = Reader::new(Backend::Resident).now();
+        let with_block = Reader::new(Backend::Resident).read();
         assert!(with_block > 64 << 20, "{with_block}");
         drop(block);
     }

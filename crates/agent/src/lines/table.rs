@@ -1,20 +1,20 @@
-//! The sums of one call: for every line its visits, the most that was resident after it, and what it added.
+//! The sums of one call: the visits of every line, the largest resident size after it, and its increment.
 //!
-//! What a line did is known when the next one begins, so there is always a line that is *open*: the last one begun in the
-//! innermost frame. A call within the table's own code opens a line of its own and gives the caller's back at its end, so
-//! increments of recursive functions, lambdas and comprehensions add up to what the whole call added, and none is counted
+//! The increment of a line is known when the next one begins, so one line is always *open*: the last one that began in the
+//! innermost frame. A call within the table's own code opens another line and returns to the caller's at its end. So the
+//! increments of recursive functions, lambdas and comprehensions add up to that of the whole call, and none is counted
 //! twice. Calls of other functions belong to the line that made them.
 
 use super::Code;
 use super::reading::Reader;
 
-/// Functions are not longer; what comes behind is left out.
+/// No function is longer; further lines are ignored.
 const MAX_LINES: usize = 1 << 20;
 
-/// What the interpreter tells about a frame.
+/// An event of a frame, as the interpreter reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The frame begins, or goes on after a `yield` or `await`.
+    /// The frame begins, or continues after a `yield` or `await`.
     Start,
     Line(u32),
     Return,
@@ -25,14 +25,14 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     pub n_visits: u64,
-    /// The most that was resident when the line was left.
+    /// The largest resident size at the end of the line.
     pub most_bytes: i64,
     pub increment_bytes: i64,
 }
 
 #[derive(Clone, Copy)]
 struct Level {
-    /// Tells frames apart; all the same where that is not possible.
+    /// Distinguishes frames; 0 for all if the interpreter's layout is unknown.
     frame: usize,
     /// The open line.
     line: u32,
@@ -43,13 +43,13 @@ pub struct Table {
     rows: Vec<Row>,
     /// Frames of the table's own code, outermost first.
     levels: Vec<Level>,
-    /// Frames that pause, with the line they pause on.
+    /// Paused frames, with the line on which they paused.
     suspended: Vec<Level>,
     reader: Reader,
-    /// Up to what size increments have been given to lines.
+    /// The size up to which increments were assigned to lines.
     settled_bytes: i64,
     first_bytes: Option<i64>,
-    /// Whether the first line shows all that was there before the call.
+    /// Whether the first line shows all memory that existed before the call.
     from_nothing: bool,
     n_entered: u32,
 }
@@ -69,13 +69,13 @@ impl Table {
         }
     }
 
-    /// The call begins or goes on. What happened while it was away is nobody's increment.
+    /// Begins or continues the call. A change while it was paused belongs to no line.
     pub fn enter(&mut self) {
         self.n_entered += 1;
         if self.n_entered > 1 {
             return;
         }
-        let bytes = self.reader.now();
+        let bytes = self.reader.read();
         let is_first = self.first_bytes.is_none();
         self.first_bytes.get_or_insert(bytes);
         if !(is_first && self.from_nothing) {
@@ -83,26 +83,26 @@ impl Table {
         }
     }
 
-    /// The call ends or pauses; whatever is open after an exception is settled here.
+    /// Ends or pauses the call. Settles a line that an exception left open.
     pub fn leave(&mut self) {
         self.n_entered = self.n_entered.saturating_sub(1);
         if self.n_entered == 0 {
             if !self.levels.is_empty() {
-                self.reader.now();
+                self.reader.read();
                 self.settle();
             }
             self.levels.clear();
         }
     }
 
-    /// So much came or went that is not the program's doing.
+    /// Excludes bytes that the profiler allocated or freed.
     pub fn set_aside(&mut self, bytes: i64) {
         self.settled_bytes += bytes;
     }
 
     #[inline]
     pub fn event(&mut self, code: &Code, frame: usize, what: Event) {
-        self.reader.now_if_it_can_have_changed();
+        self.reader.read_if_it_may_have_changed();
         match what {
             Event::Line(line) => {
                 self.settle();
@@ -114,7 +114,7 @@ impl Table {
             }
             Event::Start => {
                 self.settle();
-                // A frame that ended in an exception said nothing; its place is taken now.
+                // A frame that ended with an exception reported no end; this one reuses its memory.
                 if frame != 0 && self.at_frame(frame).is_some() {
                     self.levels.pop();
                 }
@@ -144,7 +144,7 @@ impl Table {
         self.reader.mark();
     }
 
-    /// The frame's level, which is the innermost then: those above it ended without a word.
+    /// Makes a frame the innermost and returns its level. Frames above it ended without an event.
     fn at_frame(&mut self, frame: usize) -> Option<&mut Level> {
         match self.levels.last() {
             Some(last) if last.frame == frame => {}
@@ -156,7 +156,7 @@ impl Table {
         self.levels.last_mut()
     }
 
-    /// Gives the open line what was added since the last time.
+    /// Assigns the change since the last event to the open line.
     fn settle(&mut self) {
         let bytes = self.reader.bytes;
         let Some(line) = self.levels.last().map(|level| level.line) else {
@@ -185,14 +185,14 @@ impl Table {
         self.rows.get_mut(at)
     }
 
-    /// Lines that were visited, with their numbers.
+    /// Returns the lines that ran, with their numbers.
     pub fn rows(&self) -> impl Iterator<Item = (u32, Row)> + '_ {
         (self.first_line..)
             .zip(self.rows.iter().copied())
             .filter(|(_, row)| row.n_visits > 0)
     }
 
-    /// Resident when the call began, and when it was last looked at.
+    /// Returns the size at the start of the call and at the last reading.
     pub fn first_and_last_bytes(&self) -> (i64, i64) {
         (
             self.first_bytes.unwrap_or(self.reader.bytes),
@@ -221,9 +221,9 @@ mod tests {
     impl Program {
         fn new(bytes: u64) -> Program {
             let size = Arc::new(AtomicU64::new(bytes));
-            let asked = size.clone();
-            let ask = Box::new(move || Some(asked.load(Ordering::Relaxed)));
-            let table = Table::new(10, Reader::asking(ask), true);
+            let queried = size.clone();
+            let query = Box::new(move || Some(queried.load(Ordering::Relaxed)));
+            let table = Table::new(10, Reader::always(query), true);
             Program { size, table }
         }
 
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn first_line_shows_what_was_there_and_others_what_they_added() {
+    fn first_line_shows_the_initial_size_and_others_their_increments() {
         let mut program = Program::new(1000);
         program.table.enter();
         program.event(1, Event::Start);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn recursive_call_gives_the_open_line_back_and_counts_nothing_twice() {
+    fn recursive_call_returns_to_the_open_line_and_counts_nothing_twice() {
         let mut program = Program::new(1000);
         program.table.enter();
         program.event(1, Event::Start);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn frame_that_ended_in_an_exception_is_forgotten_with_the_next_line_of_its_caller() {
+    fn frame_that_ended_with_an_exception_is_removed_at_the_next_line_of_its_caller() {
         let mut program = Program::new(0);
         program.table.enter();
         program.event(1, Event::Start);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_while_a_generator_pauses_is_no_increment() {
+    fn change_while_a_generator_is_paused_is_no_increment() {
         let mut program = Program::new(100);
         program.table.enter();
         program.event(1, Event::Start);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn line_that_raises_out_of_the_call_is_settled_when_the_call_is_left() {
+    fn line_that_raises_out_of_the_call_is_settled_when_the_call_ends() {
         let mut program = Program::new(100);
         program.table.enter();
         program.event(1, Event::Start);

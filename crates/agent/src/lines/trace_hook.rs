@@ -1,9 +1,9 @@
 //! Line events before `sys.monitoring`: a trace function in C, for 3.10 and 3.11.
 //!
-//! The interpreter has room for one trace function per thread, and a debugger or coverage may be there already. So what is
-//! there is kept and called for every event, exactly as the interpreter would have called it, and is put back at the
-//! end. The interpreter has no function that tells what is there; but a thread state holds the function next to its object,
-//! so both are found by looking at what changes when ours are set.
+//! A thread can have one trace function, and a debugger or coverage may have set one. Heaptide keeps that function, calls
+//! it for every event exactly as the interpreter would, and restores it at the end. The interpreter has no function that
+//! returns it; but a thread state contains the function next to its object, so both are found by comparing the state
+//! before and after Heaptide sets its own.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -18,7 +18,7 @@ const CALL: c_int = 0;
 const LINE: c_int = 2;
 const RETURN: c_int = 3;
 
-/// Words of a thread state that are looked at: both words lie among the first twenty in 3.10 and 3.11.
+/// Words of a thread state that are compared. Both words are among the first twenty in 3.10 and 3.11.
 const N_WORDS: usize = 32;
 
 #[derive(Clone, Copy)]
@@ -31,15 +31,16 @@ struct Functions {
     dec_ref: unsafe extern "C" fn(Opaque),
 }
 
-/// What this thread had before us.
+/// The trace function that this thread had before.
 struct Before {
     function: Option<TraceFunction>,
-    /// A reference of ours, or null.
+    /// An owned reference, or null.
     object: Opaque,
-    /// Where in the thread state the two words are.
+    /// Positions of the two words in the thread state.
     function_at: usize,
     object_at: usize,
-    ours: Opaque,
+    /// The object that was set with Heaptide's function.
+    own: Opaque,
     functions: Functions,
     n_set: u32,
 }
@@ -49,7 +50,7 @@ thread_local! {
 }
 
 fn functions() -> Option<Functions> {
-    // SAFETY: looking a symbol up has no preconditions.
+    // SAFETY: the names are C strings, and `dlsym` has no other precondition.
     let find = |name: &std::ffi::CStr| unsafe {
         let address = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
         (!address.is_null()).then_some(address)
@@ -75,7 +76,7 @@ fn functions() -> Option<Functions> {
     }
 }
 
-/// The first words of a thread state.
+/// Returns the first words of a thread state.
 ///
 /// # Safety
 /// `state` is the calling thread's own state.
@@ -84,49 +85,49 @@ unsafe fn words(state: Opaque) -> [usize; N_WORDS] {
     unsafe { state.cast::<[usize; N_WORDS]>().read() }
 }
 
-/// Hears the lines of this thread from now on. `object` is what `sys.gettrace()` says now, or null, and it will go on
-/// saying so; if it is null it says `ours`. False if the interpreter is not as expected, and then nothing has changed.
+/// Starts to receive the lines of this thread. `object` is the value of `sys.gettrace()` or null, and stays its value; if
+/// it is null, the value becomes `own`. Returns `false`, and changes nothing, if the interpreter is not as expected.
 ///
 /// # Safety
 /// The calling thread holds the GIL, the interpreter is 3.10 or 3.11, and both are objects or null.
-pub unsafe fn set(ours: Opaque, object: Opaque) -> bool {
+pub unsafe fn set(own: Opaque, object: Opaque) -> bool {
     BEFORE
-        .try_with(|place| {
-            let mut place = place.borrow_mut();
-            if let Some(before) = place.as_mut() {
+        .try_with(|slot| {
+            let mut slot = slot.borrow_mut();
+            if let Some(before) = slot.as_mut() {
                 before.n_set += 1;
                 return true;
             }
             let Some(functions) = functions() else {
                 return false;
             };
-            // SAFETY: the GIL is held, so the thread has a state. The reference keeps what was there alive, of which
-            // the interpreter lets go when ours takes its place.
+            // SAFETY: the GIL is held, so the thread has a state. The new reference keeps the previous object alive: the
+            // interpreter releases its own when another function is set.
             unsafe {
                 let state = (functions.thread_state)();
-                let ours = if object.is_null() { ours } else { object };
+                let own = if object.is_null() { own } else { object };
                 if !object.is_null() {
                     (functions.inc_ref)(object);
                 }
                 let old = words(state);
-                (functions.set_trace)(Some(trace), ours);
+                (functions.set_trace)(Some(trace), own);
                 let new = words(state);
                 let function_at = (0..N_WORDS).find(|&at| new[at] == trace as *const () as usize);
                 // Profile function, trace function, and their objects in the same order.
-                let places = function_at.map(|at| (at, at + 2));
-                let places =
-                    places.filter(|&(_, object_at)| new.get(object_at) == Some(&(ours as usize)));
-                let Some((function_at, object_at)) = places else {
+                let positions = function_at.map(|at| (at, at + 2));
+                let positions =
+                    positions.filter(|&(_, object_at)| new.get(object_at) == Some(&(own as usize)));
+                let Some((function_at, object_at)) = positions else {
                     (functions.set_trace)(None, std::ptr::null_mut());
                     return false;
                 };
-                *place = Some(Before {
+                *slot = Some(Before {
                     function: (old[function_at] != 0 && old[object_at] == object as usize)
                         .then(|| transmute::<usize, TraceFunction>(old[function_at])),
                     object,
                     function_at,
                     object_at,
-                    ours,
+                    own,
                     functions,
                     n_set: 1,
                 });
@@ -136,30 +137,30 @@ pub unsafe fn set(ours: Opaque, object: Opaque) -> bool {
         .unwrap_or(false)
 }
 
-/// The counterpart of `set`. What was there before comes back, unless the program has set something else meanwhile.
+/// Stops what `set` started. Restores the previous function, unless the program has set another one meanwhile.
 ///
 /// # Safety
 /// As for `set`.
 pub unsafe fn unset() {
-    let finished = BEFORE.try_with(|place| {
-        let mut place = place.borrow_mut();
-        let before = place.as_mut()?;
+    let finished = BEFORE.try_with(|slot| {
+        let mut slot = slot.borrow_mut();
+        let before = slot.as_mut()?;
         before.n_set -= 1;
         if before.n_set > 0 {
             return None;
         }
-        place.take()
+        slot.take()
     });
     let Ok(Some(before)) = finished else {
         return;
     };
     let functions = before.functions;
-    // SAFETY: the GIL is held; the words were found in this thread's state; the reference is ours to give back.
+    // SAFETY: the GIL is held; the positions were found in this thread's state; `set` took the reference that is released.
     unsafe {
         let now = words((functions.thread_state)());
-        let is_ours = now.get(before.function_at) == Some(&(trace as *const () as usize))
-            && now.get(before.object_at) == Some(&(before.ours as usize));
-        if is_ours {
+        let is_own = now.get(before.function_at) == Some(&(trace as *const () as usize))
+            && now.get(before.object_at) == Some(&(before.own as usize));
+        if is_own {
             (functions.set_trace)(before.function, before.object);
         }
         if !before.object.is_null() {
@@ -168,18 +169,18 @@ pub unsafe fn unset() {
     }
 }
 
-unsafe extern "C" fn trace(_ours: Opaque, frame: Opaque, what: c_int, argument: Opaque) -> c_int {
-    let known = BEFORE.try_with(|place| {
-        let place = place.try_borrow().ok()?;
-        let before = place.as_ref()?;
+unsafe extern "C" fn trace(_own: Opaque, frame: Opaque, what: c_int, argument: Opaque) -> c_int {
+    let known = BEFORE.try_with(|slot| {
+        let slot = slot.try_borrow().ok()?;
+        let before = slot.as_ref()?;
         Some((before.function, before.object, before.functions))
     });
     let Ok(Some((function, object, functions))) = known else {
         return 0;
     };
     if matches!(what, CALL | LINE | RETURN) && is_entered() {
-        // SAFETY: the interpreter calls with the GIL held and a live frame; the code's reference is given back at once,
-        // since the frame keeps it.
+        // SAFETY: the interpreter calls with the GIL held and a live frame. The reference to the code is released at
+        // once: the frame keeps another.
         unsafe {
             let code = (functions.frame_code)(frame);
             (functions.dec_ref)(code);
@@ -187,14 +188,14 @@ unsafe extern "C" fn trace(_ours: Opaque, frame: Opaque, what: c_int, argument: 
             let event_is = match what {
                 CALL => Event::Start,
                 LINE => Event::Line(line()),
-                // Whether it is a pause is decided by what the code is: a frame that has ended does not come back.
+                // The code says whether this is a pause: a frame that has ended does not continue.
                 _ => Event::Yield,
             };
             event(code as usize, Some(frame as usize), event_is);
         }
     }
     match function {
-        // SAFETY: what the interpreter would have called if we were not here, with what it would have been given.
+        // SAFETY: the call that the interpreter would have made without Heaptide, with the same arguments.
         Some(function) => unsafe { function(object, frame, what, argument) },
         None => 0,
     }

@@ -22,7 +22,7 @@ use crate::file::slot::Slot;
 use crate::host::locks::ForkMutex;
 use crate::host::own_memory;
 use crate::host::sys;
-use crate::jobs::ThreadMemory;
+use crate::jobs::events::ThreadMemory;
 use crate::native::walk::NativeStack;
 use crate::record::sampler::Sampler;
 use crate::record::stack::Stack;

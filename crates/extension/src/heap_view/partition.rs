@@ -1,4 +1,4 @@
-//! Sets taken apart, and tables of rows whose objects are gone.
+//! Sets divided into rows, and tables of rows whose objects are no longer available.
 
 use heaptide_analysis::heap::{self, Partition, diff};
 use heaptide_report::text::heap::{self as text, More};
@@ -36,7 +36,7 @@ impl HeapPartition {
     fn members(&self, row: usize) -> PyResult<HeapSet> {
         if row >= self.partition.rows.len() {
             return Err(PyIndexError::new_err(format!(
-                "there is no row {row}: the table has {}",
+                "no row {row}: the table has {}",
                 self.partition.rows.len()
             )));
         }
@@ -44,7 +44,7 @@ impl HeapPartition {
         Ok(self.set.with(members))
     }
 
-    /// The objects of rows from `first` up to, without, `end`.
+    /// The objects of rows from `first` up to and excluding `end`.
     fn members_between(&self, first: usize, end: usize) -> HeapSet {
         let rows = self.set.objects.iter();
         let rows = rows.zip(self.partition.rows_of_objects());
@@ -75,7 +75,7 @@ fn heap_rows(rows: Vec<Row>) -> Vec<heap::Row> {
     .collect()
 }
 
-/// Heapy's table of rows whose objects are gone: count, bytes and name of each.
+/// Heapy's table of rows without objects: count, bytes and name of each.
 #[pyfunction]
 #[pyo3(signature = (by, rows, first=0, n_rows=10))]
 pub fn heap_rows_table(by: &str, rows: Vec<Row>, first: usize, n_rows: usize) -> PyResult<String> {
@@ -83,7 +83,7 @@ pub fn heap_rows_table(by: &str, rows: Vec<Row>, first: usize, n_rows: usize) ->
     rendered(|out| text::partition(out, &table, first, n_rows, More::Session))
 }
 
-/// Heapy's table of what changed from some rows to others.
+/// Heapy's table of the changes from some rows to others.
 #[pyfunction]
 #[pyo3(signature = (by, before, after, n_rows=10))]
 pub fn heap_rows_difference(

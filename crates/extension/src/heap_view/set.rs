@@ -1,4 +1,4 @@
-//! Sets of a snapshot's objects: put together, asked who refers to them, what they keep alive and which way leads to them.
+//! Sets of a snapshot's objects: set operations, referrers, dominated objects and paths from roots.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct HeapSet {
     pub(super) objects: ObjectSet,
 }
 
-/// Row's name, flag, count, kind, of a reference pattern.
+/// A row of a reference pattern: position, flag, count, kind.
 type PatternRow = (Vec<usize>, String, usize, String);
 /// Addresses of the objects, and texts of the steps.
 type Path = (Vec<u64>, Vec<String>);
@@ -40,7 +40,7 @@ impl HeapSet {
     ) -> PyResult<HeapSet> {
         if !Arc::ptr_eq(&self.heap, &other.heap) {
             return Err(PyValueError::new_err(
-                "the sets are of different snapshots: bring one over with HeapView.at() or also_in()",
+                "the sets belong to different snapshots: convert one with HeapView.at() or also_in()",
             ));
         }
         Ok(self.with(merge(&self.objects, &other.objects)))
@@ -50,7 +50,7 @@ impl HeapSet {
         Arc::ptr_eq(&self.heap, &other.heap) && self.objects == other.objects
     }
 
-    /// Objects that are not to be entered; none if there is no set.
+    /// Objects that paths must not enter; none without a set.
     fn avoided(&self, avoid: Option<&HeapSet>) -> ObjectSet {
         avoid.map_or_else(ObjectSet::default, |set| set.objects.clone())
     }
@@ -113,7 +113,7 @@ impl HeapSet {
         objects.map(|object| addresses[object as usize]).collect()
     }
 
-    /// What is known of each object, no more than `limit`: address, bytes, kind, what tells it from others.
+    /// Address, bytes, kind and a short description of each object, no more than `limit`.
     #[pyo3(signature = (limit=None))]
     fn describe(&self, limit: Option<usize>) -> Vec<(u64, u64, String, String)> {
         let heap = &self.heap;
@@ -129,7 +129,7 @@ impl HeapSet {
         described.collect()
     }
 
-    /// Takes the set apart: by kind (clodo), type, size, module, via, referrers (rcs), id, unity or producer.
+    /// Groups the set by kind (clodo), type, size, module, via, referrers (rcs), id, unity or producer.
     fn partition(&self, py: Python<'_>, by: &str) -> PyResult<HeapPartition> {
         let by = super::by(by)?;
         let partition = py.detach(|| {
@@ -164,7 +164,7 @@ impl HeapSet {
         self.with(found.map(|(_, dict)| dict).collect())
     }
 
-    /// What is alive only through this set, itself included.
+    /// The objects that are alive only because of this set, including the set.
     fn dominated(&self, py: Python<'_>) -> HeapSet {
         self.with(py.detach(|| self.heap.dominated(&self.objects)))
     }
@@ -174,7 +174,7 @@ impl HeapSet {
         self.with(py.detach(|| self.heap.dominators_of(&self.objects)))
     }
 
-    /// For each object the bytes that go when it goes, in the order of addresses.
+    /// The bytes that are freed with each object, in the order of addresses.
     fn retained(&self, py: Python<'_>) -> Vec<u64> {
         let retained = py.detach(|| self.heap.retained());
         self.objects
@@ -191,8 +191,8 @@ impl HeapSet {
         self.with(numbers.into_iter().collect())
     }
 
-    /// How many shortest ways lead from roots to the nearest objects of the set, and up to `limit` of them: each as the
-    /// address of every object on it, and as texts: the root, then how each object refers to the next.
+    /// The number of shortest paths from roots to the nearest objects of the set, and up to `limit` of them. A path is
+    /// the addresses of its objects, and texts: the root, then how each object refers to the next.
     #[pyo3(signature = (limit=10, *, avoid=None, sources=None))]
     fn paths(
         &self,
@@ -206,13 +206,13 @@ impl HeapSet {
         let found = py.detach(|| self.heap.paths_from(sources, &self.objects, &avoid, limit));
         let addresses = &self.heap.snapshot.objects.addresses;
         let paths = found.paths.iter().map(|path| {
-            let places = path.iter().map(|&object| addresses[object as usize]);
-            (places.collect(), self.heap.path_steps(path))
+            let objects = path.iter().map(|&object| addresses[object as usize]);
+            (objects.collect(), self.heap.path_steps(path))
         });
         (found.n_paths, paths.collect())
     }
 
-    /// Who refers to the set, by kind, and who to those: which child of which, flag, count, kind.
+    /// The referrers of the set by kind, and their referrers: position in the tree, flag, count, kind.
     #[pyo3(signature = (depth=7, *, avoid=None))]
     fn pattern(&self, py: Python<'_>, depth: usize, avoid: Option<&HeapSet>) -> Vec<PatternRow> {
         let avoid = self.avoided(avoid);
@@ -224,7 +224,7 @@ impl HeapSet {
         rows.collect()
     }
 
-    /// The same as heapy prints it.
+    /// The same in heapy's format.
     #[pyo3(signature = (depth=7, first=0, n_rows=10, *, avoid=None))]
     fn pattern_text(
         &self,
@@ -239,7 +239,7 @@ impl HeapSet {
         rendered(|out| text::pattern(out, &self.heap, &rows, first, n_rows, More::Session))
     }
 
-    /// The stack that allocated each object, outermost frame first, in the order of addresses; empty where it is not known.
+    /// The allocation stack of each object, outermost frame first, in the order of addresses; empty if it is unknown.
     #[pyo3(signature = (limit=None))]
     fn sites(&self, py: Python<'_>, limit: Option<usize>) -> Vec<Vec<Frame>> {
         py.detach(|| learn_sites(&self.heap));

@@ -1,7 +1,7 @@
-//! What the interpreter itself says of the calling thread's stack and of a code object.
+//! The calling thread's stack and a code object's attributes, as the interpreter's public C API reports them.
 //!
-//! Goes through the public C API only, so it is right on any build; the self-check compares the layouts with it. It
-//! is far too slow for a hook, may allocate and may run Python code.
+//! The C API is right on any build, so the self-check compares the layouts with it. It is far too slow for a hook, may
+//! allocate and may run Python code.
 
 use super::code::{RawBytes, Text};
 use super::layout::BEFORE_START;
@@ -9,7 +9,7 @@ use super::symbols::{Opaque, Symbols};
 use super::unsupported::Unsupported;
 use std::ffi::CStr;
 
-/// Frames compared at most; the outer rest of a deeper stack is taken on trust.
+/// Largest number of frames that are compared; the outer frames of a deeper stack are not.
 pub const MAX_FRAMES: usize = 64;
 
 /// One frame as the interpreter's functions describe it.
@@ -35,11 +35,11 @@ impl Stack {
         }
     }
 
-    /// Adds a frame, or notes that there are more than fit and returns false.
+    /// Adds a frame. Returns `false`, and clears `whole`, if there is no room.
     pub fn push(&mut self, frame: Seen) -> bool {
         match self.frames.get_mut(self.len) {
-            Some(place) => {
-                *place = frame;
+            Some(slot) => {
+                *slot = frame;
                 self.len += 1;
                 true
             }
@@ -60,7 +60,7 @@ pub struct Python<'a> {
     symbols: &'a Symbols,
 }
 
-/// A reference that is given back when it goes out of scope.
+/// A reference that is released when it goes out of scope.
 struct Owned<'a> {
     object: Opaque,
     symbols: &'a Symbols,
@@ -81,7 +81,7 @@ impl<'a> Python<'a> {
     }
 
     /// # Safety
-    /// `object` must be null or a reference that nobody else gives back.
+    /// `object` must be null or a reference that no other code releases.
     unsafe fn owned(&self, object: Opaque) -> Option<Owned<'a>> {
         (!object.is_null()).then_some(Owned {
             object,
@@ -89,18 +89,18 @@ impl<'a> Python<'a> {
         })
     }
 
-    /// The calling thread's frames as Python shows them.
+    /// Returns the calling thread's frames as Python shows them.
     ///
     /// # Safety
     /// The GIL must be held.
     pub unsafe fn stack(&self) -> Result<Stack, Unsupported> {
         let mut stack = Stack::empty();
-        // SAFETY: the GIL is held; the frame is borrowed from the thread, which stands still during this call.
+        // SAFETY: the GIL is held; the frame is borrowed from the thread, whose frames do not change during this call.
         let mut frame = unsafe { (self.symbols.eval_frame)() };
         let mut holder: Option<Owned<'_>> = None;
         while !frame.is_null() {
-            // SAFETY: the frame is alive: the thread or `holder` has a reference. The code object is given back at
-            // once, since only its address is compared and the frame keeps it alive.
+            // SAFETY: the frame is alive: the thread or `holder` has a reference. The code object is released at once:
+            // only its address is compared, and the frame keeps it alive.
             let (code, instr) = unsafe {
                 (
                     self.owned((self.symbols.frame_code)(frame)),
@@ -118,7 +118,7 @@ impl<'a> Python<'a> {
             }) {
                 break;
             }
-            // SAFETY: the frame is alive as said above, and the reference returned is ours.
+            // SAFETY: the frame is alive as above, and the function returns a new reference.
             let back = unsafe { self.owned((self.symbols.frame_back)(frame)) };
             frame = back
                 .as_ref()
@@ -132,12 +132,12 @@ impl<'a> Python<'a> {
     /// # Safety
     /// The GIL must be held and `object` be alive.
     unsafe fn attribute(&self, object: Opaque, name: &CStr) -> Result<Owned<'a>, Unsupported> {
-        // SAFETY: the object is alive, the name is a C string, and the reference returned is ours.
+        // SAFETY: the object is alive, the name is a C string, and the function returns a new reference.
         let value = unsafe { self.owned((self.symbols.get_attribute)(object, name.as_ptr())) };
         value.ok_or_else(|| {
-            self.forget_error();
+            self.clear_error();
             Unsupported::CheckFailed {
-                what: "Python did not give an attribute",
+                what: "an attribute is missing",
             }
         })
     }
@@ -149,7 +149,7 @@ impl<'a> Python<'a> {
         let value = unsafe { self.attribute(object, name) }?;
         // SAFETY: the attribute is alive until the end of this function.
         let number = unsafe { (self.symbols.long_value)(value.object) };
-        self.forget_error();
+        self.clear_error();
         Ok(number)
     }
 
@@ -168,18 +168,18 @@ impl<'a> Python<'a> {
         // SAFETY: the attribute is alive until the end of this function, and `len` is where the length goes.
         let utf8 = unsafe { (self.symbols.unicode_utf8)(value.object, &mut len) };
         if utf8.is_null() {
-            // A lone surrogate: Python has no UTF-8 of it to compare with, and we read it as a replacement.
-            self.forget_error();
+            // A lone surrogate: Python has no UTF-8 form of it, and `text` reads a replacement.
+            self.clear_error();
             return Ok(());
         }
-        // SAFETY: the interpreter returned so many bytes, owned by the string, which is alive.
-        let said = unsafe {
+        // SAFETY: the interpreter returned this many bytes, which belong to the live string.
+        let reported = unsafe {
             std::slice::from_raw_parts(utf8.cast::<u8>(), usize::try_from(len).unwrap_or(0))
         };
         let same = if read.cut {
-            said.len() > read.utf8.len() && said.starts_with(read.utf8)
+            reported.len() > read.utf8.len() && reported.starts_with(read.utf8)
         } else {
-            said == read.utf8
+            reported == read.utf8
         };
         if same {
             Ok(())
@@ -188,7 +188,7 @@ impl<'a> Python<'a> {
         }
     }
 
-    /// Whether a bytes attribute is the very object whose content was found.
+    /// Checks that a bytes attribute is the object whose content was read.
     ///
     /// # Safety
     /// The GIL must be held and `object` be alive.
@@ -208,7 +208,7 @@ impl<'a> Python<'a> {
                 (self.symbols.bytes_size)(value.object),
             )
         };
-        self.forget_error();
+        self.clear_error();
         if data as usize == read.address && usize::try_from(size) == Ok(read.len) {
             Ok(())
         } else {
@@ -216,7 +216,7 @@ impl<'a> Python<'a> {
         }
     }
 
-    fn forget_error(&self) {
+    fn clear_error(&self) {
         // SAFETY: a value of this type is used only with the GIL held; both functions have no other precondition.
         unsafe {
             if !(self.symbols.error_occurred)().is_null() {
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stack_holds_a_bounded_number_of_frames() {
+    fn a_stack_has_a_bounded_number_of_frames() {
         let mut stack = Stack::empty();
         assert_eq!(
             (0..1000)

@@ -1,0 +1,265 @@
+//! The events that hooks report while jobs are traced, and how an event finds its job.
+//!
+//! Runs on: any thread, in a hook. Locks: `ACCOUNTS`, for each event.
+
+use std::sync::atomic::Ordering;
+
+use heaptide_capture::Allocator;
+
+use super::accounts::{Accounts, Block};
+use super::{ACCOUNTS, GENERATION, NOBODY, VARIABLE, is_active};
+use crate::cpython::{context, interpreter};
+use crate::record::threads::ThreadState;
+
+/// The part of a thread's state that belongs to jobs. Zero bytes are a valid initial value.
+#[repr(C)]
+pub struct ThreadMemory {
+    /// The context and its map of variables for which `job` was determined, and `GENERATION` at that time.
+    context: usize,
+    variables: usize,
+    job: u32,
+    generation: u32,
+    /// The job that began on this thread, if contexts cannot be read.
+    pub(super) thread_job: u32,
+    /// Number of [`super::Excluded`] guards.
+    pub(super) n_excluded: u32,
+    /// Whether a capture contains the thread's last release.
+    is_noted: u32,
+    /// The thread's last release, in case it fails or is part of a `realloc`.
+    released: Released,
+}
+
+/// A release, in integers for which zero bytes are valid.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Released {
+    address: usize,
+    size: usize,
+    job: u32,
+    site: u32,
+    number: u32,
+    /// `NOTHING`, `UNKNOWN_BLOCK` or `KNOWN_BLOCK`.
+    state: u32,
+    allocator: u32,
+}
+
+const NOTHING: u32 = 0;
+/// A block that was not in the table.
+const UNKNOWN_BLOCK: u32 = 1;
+/// A block that was in the table.
+const KNOWN_BLOCK: u32 = 2;
+
+impl Released {
+    const NOTHING: Released = Released {
+        address: 0,
+        size: 0,
+        job: 0,
+        site: 0,
+        number: 0,
+        state: NOTHING,
+        allocator: 0,
+    };
+
+    fn new(address: usize, block: Option<Block>) -> Released {
+        match block {
+            None => Released {
+                address,
+                state: UNKNOWN_BLOCK,
+                ..Released::NOTHING
+            },
+            Some(block) => Released {
+                address,
+                size: block.size,
+                job: block.job,
+                site: block.site,
+                number: block.number,
+                state: KNOWN_BLOCK,
+                allocator: block.allocator as u32,
+            },
+        }
+    }
+
+    fn known_block(&self) -> Option<Block> {
+        (self.state == KNOWN_BLOCK).then_some(Block {
+            size: self.size,
+            job: self.job,
+            site: self.site,
+            number: self.number,
+            allocator: Allocator::from_number(self.allocator as u8)?,
+        })
+    }
+}
+
+/// Returns whether jobs are traced and this thread's events count.
+///
+/// # Safety
+/// `state` comes from `threads::enter` on this thread.
+#[inline]
+pub unsafe fn counts(state: *mut ThreadState) -> bool {
+    // SAFETY: only its own thread uses an entered state.
+    is_active() && unsafe { (*state).jobs.n_excluded } == 0
+}
+
+/// Stores whether a capture contains the release that is about to happen.
+///
+/// # Safety
+/// As for [`counts`].
+pub unsafe fn remember_noted(state: *mut ThreadState, is_noted: bool) {
+    // SAFETY: as in `counts`.
+    unsafe { (*state).jobs.is_noted = u32::from(is_noted) };
+}
+
+/// # Safety
+/// As for [`counts`].
+pub unsafe fn is_noted(state: *mut ThreadState) -> bool {
+    // SAFETY: as in `counts`.
+    unsafe { (*state).jobs.is_noted != 0 }
+}
+
+/// Returns the job that the calling thread works for.
+///
+/// # Safety
+/// `thread_state` is 0 or the calling thread's own.
+#[inline]
+unsafe fn current(memory: &mut ThreadMemory, thread_state: usize, accounts: &Accounts) -> u32 {
+    if !context::is_trusted() {
+        return memory.thread_job;
+    }
+    // SAFETY: passed on from the caller.
+    let (context, variables) = unsafe { context::entered(thread_state) };
+    let generation = GENERATION.load(Ordering::Acquire);
+    if context != memory.context || variables != memory.variables || generation != memory.generation
+    {
+        // SAFETY: the map belongs to the context that this thread has entered.
+        let token = unsafe { context::value_of(variables, VARIABLE.load(Ordering::Relaxed)) };
+        memory.job = accounts.job_of(token);
+        memory.context = context;
+        memory.variables = variables;
+        memory.generation = generation;
+    }
+    memory.job
+}
+
+fn thread_state() -> usize {
+    if interpreter::layout().is_some() {
+        interpreter::thread_state()
+    } else {
+        0
+    }
+}
+
+/// Records an allocation.
+///
+/// # Safety
+/// `state` comes from `threads::enter` on this thread.
+#[inline(never)]
+pub unsafe fn allocated(
+    state: *mut ThreadState,
+    allocator: Allocator,
+    size: usize,
+    address: usize,
+) {
+    if allocator == Allocator::MmapFile {
+        return;
+    }
+    let mut accounts = ACCOUNTS.lock();
+    let Some(accounts) = accounts.as_mut() else {
+        return;
+    };
+    // SAFETY: only its own thread uses an entered state.
+    let memory = unsafe { &mut (*state).jobs };
+    let thread_state = thread_state();
+    // SAFETY: the Python thread state is this thread's own.
+    let mut job = unsafe { current(memory, thread_state, accounts) };
+    let released = std::mem::replace(&mut memory.released, Released::NOTHING);
+    let is_resized = matches!(
+        allocator,
+        Allocator::Realloc | Allocator::Reallocarray | Allocator::PymallocRealloc
+    );
+    let was_no_jobs =
+        released.state == UNKNOWN_BLOCK || released.state == KNOWN_BLOCK && released.job == NOBODY;
+    if is_resized && was_no_jobs {
+        // The block existed before any job: most of it does not belong to this one.
+        job = NOBODY;
+    }
+    let site = match interpreter::layout() {
+        // SAFETY: `thread_state` is this thread's own or 0, under a layout that was checked.
+        Some(layout) if job != NOBODY => unsafe { accounts.sites.here(layout, thread_state) },
+        _ => 0,
+    };
+    let number = accounts.next_number();
+    accounts.allocated(
+        address,
+        Block {
+            size,
+            job,
+            site,
+            number,
+            allocator,
+        },
+    );
+}
+
+/// Records that a block is about to be freed.
+///
+/// # Safety
+/// As for [`allocated`].
+#[inline(never)]
+pub unsafe fn releasing(state: *mut ThreadState, address: usize) {
+    let mut accounts = ACCOUNTS.lock();
+    let Some(accounts) = accounts.as_mut() else {
+        return;
+    };
+    // SAFETY: as in `allocated`.
+    let memory = unsafe { &mut (*state).jobs };
+    // SAFETY: as in `allocated`.
+    let job = unsafe { current(memory, thread_state(), accounts) };
+    memory.released = Released::new(address, accounts.released(address, job));
+}
+
+/// Notes that the thread's last release is not part of a `realloc`.
+///
+/// # Safety
+/// As for [`allocated`].
+pub unsafe fn forget_released(state: *mut ThreadState) {
+    // SAFETY: as in `allocated`.
+    unsafe { (*state).jobs.released = Released::NOTHING };
+}
+
+/// Records that an address range is about to be unmapped.
+///
+/// # Safety
+/// As for [`allocated`].
+pub unsafe fn releasing_range(state: *mut ThreadState, address: usize, length: usize) {
+    let mut accounts = ACCOUNTS.lock();
+    let Some(accounts) = accounts.as_mut() else {
+        return;
+    };
+    // SAFETY: as in `allocated`.
+    let memory = unsafe { &mut (*state).jobs };
+    // SAFETY: as in `allocated`.
+    let job = unsafe { current(memory, thread_state(), accounts) };
+    memory.released = match accounts.released_range(address, length, job) {
+        Some((address, block)) => Released::new(address, Some(block)),
+        None => Released::NOTHING,
+    };
+}
+
+/// Undoes the thread's last release, which failed.
+///
+/// # Safety
+/// As for [`allocated`].
+pub unsafe fn not_released(state: *mut ThreadState) {
+    let mut accounts = ACCOUNTS.lock();
+    let Some(accounts) = accounts.as_mut() else {
+        return;
+    };
+    // SAFETY: as in `allocated`.
+    let memory = unsafe { &mut (*state).jobs };
+    // SAFETY: as in `allocated`.
+    let job = unsafe { current(memory, thread_state(), accounts) };
+    let released = std::mem::replace(&mut memory.released, Released::NOTHING);
+    if let Some(block) = released.known_block() {
+        accounts.not_released(released.address, block, job);
+    }
+}
