@@ -273,7 +273,7 @@ impl Caller<'_> {
         // Not inside a system call, so that the kernel restarts none.
         registers.orig_rax = u64::MAX;
         registers.eflags &= !DIRECTION_FLAG;
-        let places = [
+        let argument_registers = [
             &mut registers.rdi,
             &mut registers.rsi,
             &mut registers.rdx,
@@ -281,8 +281,8 @@ impl Caller<'_> {
             &mut registers.r8,
             &mut registers.r9,
         ];
-        for (place, &argument) in places.into_iter().zip(arguments) {
-            *place = argument;
+        for (register, &argument) in argument_registers.into_iter().zip(arguments) {
+            *register = argument;
         }
         // SAFETY: the address is in the other process, below its stack pointer, where no live data is.
         unsafe {

@@ -40,11 +40,11 @@ pub(crate) enum LastFree {
         address: u64,
         block: Block,
         /// Its position among the recent allocations, if the block was temporary.
-        place: Option<usize>,
+        recent_position: Option<usize>,
     },
     Pieces {
         pieces: Vec<Released>,
-        place: Option<usize>,
+        recent_position: Option<usize>,
     },
 }
 
@@ -217,7 +217,7 @@ impl Threads {
                     }
                     LastFree::Pieces {
                         pieces,
-                        place: None,
+                        recent_position: None,
                     }
                 }
                 address => LastFree::Block {
@@ -226,7 +226,7 @@ impl Threads {
                         size: input.number()?,
                         site: input.site(n_sites)?,
                     },
-                    place: None,
+                    recent_position: None,
                 },
             };
             threads.threads[slot].last_free = last_free;

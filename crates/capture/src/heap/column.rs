@@ -200,9 +200,9 @@ impl<R: Read> BlockReader<R> {
         }
     }
 
-    fn fill(&mut self, place: &mut [u8]) -> Result<(), BlockError> {
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), BlockError> {
         self.from
-            .read_exact(place)
+            .read_exact(bytes)
             .map_err(|error| match error.kind() {
                 io::ErrorKind::UnexpectedEof => BlockError::Cut,
                 _ => BlockError::Unreadable(error),

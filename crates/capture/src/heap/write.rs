@@ -105,11 +105,11 @@ impl Fields {
 }
 
 fn push_varint(bytes: &mut Vec<u8>, value: u64) {
-    let mut place = [0; crate::wire::MAX_VARINT_BYTES];
-    let mut writer = crate::wire::Writer::new(&mut place);
+    let mut varint = [0; crate::wire::MAX_VARINT_BYTES];
+    let mut writer = crate::wire::Writer::new(&mut varint);
     writer.varint(value);
     let len = writer.len();
-    bytes.extend_from_slice(&place[..len]);
+    bytes.extend_from_slice(&varint[..len]);
 }
 
 fn write_tables<W: Write>(

@@ -73,17 +73,17 @@ impl Tally {
         };
         let amount = self.weigher.weigh(block.size);
         self.leave(block.site, amount);
-        let mut place = None;
+        let mut recent_position = None;
         if self.n_recent > 0 {
-            place = thread.recent.take(address);
-            if place.is_some() {
+            recent_position = thread.recent.take(address);
+            if recent_position.is_some() {
                 self.sites.add_temporary(block.site, thread.stream, amount);
             }
         }
         thread.last_free = LastFree::Block {
             address,
             block,
-            place,
+            recent_position,
         };
     }
 
@@ -129,12 +129,12 @@ impl Tally {
         self.n_frees += 1;
         let released = self.release(start, length);
         self.n_unknown_frees += u64::from(released.is_empty());
-        let mut place = None;
+        let mut recent_position = None;
         // One whole mapping.
         if let [piece] = released[..] {
             if self.n_recent > 0 && piece.is_whole() {
-                place = thread.recent.take(piece.start);
-                if place.is_some() {
+                recent_position = thread.recent.take(piece.start);
+                if recent_position.is_some() {
                     self.sites
                         .add_temporary(piece.site, thread.stream, piece.amount);
                 }
@@ -142,7 +142,7 @@ impl Tally {
         }
         thread.last_free = LastFree::Pieces {
             pieces: released,
-            place,
+            recent_position,
         };
     }
 
@@ -152,7 +152,7 @@ impl Tally {
             LastFree::Block {
                 address,
                 block,
-                place,
+                recent_position,
             } => {
                 if let Some(before) = self.blocks.insert(address, block) {
                     self.n_overlaps += 1;
@@ -161,14 +161,17 @@ impl Tally {
                 let amount = self.weigher.weigh(block.size);
                 self.come_back(block.site, amount);
                 self.rise(amount);
-                if let Some(place) = place {
-                    thread.recent.put_back(place, address);
+                if let Some(recent_position) = recent_position {
+                    thread.recent.put_back(recent_position, address);
                     self.sites.take_temporary(block.site, thread.stream, amount);
                 }
             }
-            LastFree::Pieces { pieces, place } => {
-                if let (Some(place), [piece]) = (place, &pieces[..]) {
-                    thread.recent.put_back(place, piece.start);
+            LastFree::Pieces {
+                pieces,
+                recent_position,
+            } => {
+                if let (Some(recent_position), [piece]) = (recent_position, &pieces[..]) {
+                    thread.recent.put_back(recent_position, piece.start);
                     self.sites
                         .take_temporary(piece.site, thread.stream, piece.amount);
                 }
