@@ -46,10 +46,10 @@ pub unsafe fn frames_from<M: Memory>(
         let code = field(layout.frame_code).ok_or(BrokenChain)? & layout.frame_code_mask;
         let instr = field(layout.frame_instr).ok_or(BrokenChain)?;
         // SAFETY: as for the fields above.
-        if !unsafe { is_shim(memory, layout, frame) }.ok_or(BrokenChain)? {
-            if visit(frame, code, instr_offset(layout, code, instr)).is_break() {
-                break;
-            }
+        if !unsafe { is_shim(memory, layout, frame) }.ok_or(BrokenChain)?
+            && visit(frame, code, instr_offset(layout, code, instr)).is_break()
+        {
+            break;
         }
         frame = previous;
     }

@@ -47,7 +47,7 @@ impl OwnFile {
     }
 
     /// A reader that checks whether the file is being written holds its lock for an instant. Without Heaptide's lock the
-    /// capture would look finished for the whole recording, so this waits for that instant, but not for a reader that keeps
+    /// capture would appear finished for the whole recording, so this waits for that instant, but not for a reader that keeps
     /// the lock.
     fn lock_with(&self, mut pause: impl FnMut()) {
         for _ in 0..MAX_LOCK_TRIES {

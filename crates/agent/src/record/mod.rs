@@ -14,6 +14,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod codes;
+pub(crate) mod live_frames;
 pub(crate) mod sampler;
 pub(crate) mod stack;
 pub mod threads;
@@ -50,7 +51,7 @@ impl<'a> Room<'a> {
     #[inline(always)]
     unsafe fn new(tables: &'a mut Tables, position: *mut u8, end: *mut u8) -> Self {
         let len = end as usize - position as usize;
-        // SAFETY: the caller promises that nobody else uses these bytes.
+        // SAFETY: the caller promises that only it uses these bytes.
         let out = Writer::new(unsafe { std::slice::from_raw_parts_mut(position, len) });
         Room { tables, out, len }
     }

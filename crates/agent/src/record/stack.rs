@@ -18,9 +18,10 @@
 use heaptide_capture::Frame;
 use heaptide_capture::event::MAX_RECORD_BYTES;
 
-use crate::cpython::{CurrentFrame, Layout, instr_offset};
+use crate::cpython::{Layout, instr_offset};
 use crate::record::Room;
 use crate::record::codes;
+use crate::record::live_frames::{innermost, is_shim, word};
 use crate::session;
 
 /// Frames that are remembered and written. A chunk must hold a push for each.
@@ -72,14 +73,6 @@ pub struct Stack {
     entries: [Entry; MAX_DEPTH],
     /// Frames of the present chain that no hint found, innermost first.
     fresh: [usize; MAX_DEPTH],
-}
-
-/// # Safety
-/// A live struct of the interpreter lies at `address` and has a word at `offset`.
-#[inline(always)]
-unsafe fn word(address: usize, offset: usize) -> usize {
-    // SAFETY: the caller promises a readable, aligned word there.
-    unsafe { (address.wrapping_add(offset) as *const usize).read() }
 }
 
 #[inline(always)]
@@ -323,11 +316,8 @@ impl Stack {
             code: raw_code,
             instruction,
             n_written: u32::MAX,
-            is_shim: layout.frame_owner.is_some_and(|owner| {
-                // SAFETY: the owner is one byte of the same live frame.
-                let owner = unsafe { (frame.wrapping_add(owner) as *const u8).read() };
-                owner >= layout.first_shim_owner
-            }),
+            // SAFETY: the caller promises a live frame.
+            is_shim: unsafe { is_shim(layout, frame) },
         };
         self.hints[hint_of(frame)] = i as u16;
     }
@@ -437,65 +427,4 @@ impl Stack {
             n_fresh,
         }
     }
-}
-
-/// The innermost frame of a thread; 0 if it has none.
-///
-/// # Safety
-/// `thread_state` is 0 or a live thread state of the interpreter that `layout` describes.
-#[inline(always)]
-unsafe fn innermost(layout: &Layout, thread_state: usize) -> usize {
-    if thread_state == 0 {
-        return 0;
-    }
-    match layout.current_frame {
-        // SAFETY: the caller promises a live thread state, and the layout gives the offset of this field.
-        CurrentFrame::Direct(offset) => unsafe { word(thread_state, offset) },
-        CurrentFrame::ViaCFrame {
-            cframe,
-            current_frame,
-        } => {
-            // SAFETY: the caller promises a live thread state, and the layout gives the offset of this field.
-            let record = unsafe { word(thread_state, cframe) };
-            if record == 0 {
-                return 0;
-            }
-            // SAFETY: a C frame record that a live thread state points to is live.
-            unsafe { word(record, current_frame) }
-        }
-    }
-}
-
-/// Fills `out` with the code object and the raw instruction of the innermost frames, without shims. Returns how many frames
-/// it wrote.
-///
-/// # Safety
-/// As for [`Stack::sync`].
-pub unsafe fn innermost_frames(
-    layout: &Layout,
-    thread_state: usize,
-    out: &mut [(usize, usize)],
-) -> usize {
-    // SAFETY: the caller's promise about `thread_state` and `layout` is that of `innermost`.
-    let mut frame = unsafe { innermost(layout, thread_state) };
-    let mut n_frames = 0;
-    while frame != 0 && n_frames < out.len() {
-        let is_shim = layout.frame_owner.is_some_and(|owner| {
-            // SAFETY: the owner is one byte of a live frame.
-            let owner = unsafe { (frame.wrapping_add(owner) as *const u8).read() };
-            owner >= layout.first_shim_owner
-        });
-        // SAFETY: the frame is in the calling thread's live chain, and these are its fields.
-        unsafe {
-            if !is_shim {
-                out[n_frames] = (
-                    word(frame, layout.frame_code) & layout.frame_code_mask,
-                    word(frame, layout.frame_instr),
-                );
-                n_frames += 1;
-            }
-            frame = word(frame, layout.frame_previous);
-        }
-    }
-    n_frames
 }
