@@ -17,16 +17,16 @@ fn folder() -> Folder {
 fn change_is_printed_by_stack_and_as_a_whole() {
     let text = printed(&folder().heaptide("diff a.tide b.tide"));
     let expected = "\
-┏━━━━━━━━━━━━━━━━━━┳━━━━━━━━━┳━━━━━━━━━┳━━━━━━━━━━┳━━━━━━━━━━┓
-┃                  ┃  Before ┃   After ┃   Change ┃ Change % ┃
-┡━━━━━━━━━━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━━━╇━━━━━━━━━━┩
-│ peak             │ 5.000MB │ 7.500MB │ +2.500MB │  +50.0 % │
-│ alive at the end │ 5.000MB │ 7.500MB │ +2.500MB │  +50.0 % │
-│ allocated in all │ 5.000MB │ 7.500MB │ +2.500MB │  +50.0 % │
-│ allocations      │       2 │       2 │       +0 │      0 % │
-└──────────────────┴─────────┴─────────┴──────────┴──────────┘
+┏━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━┳━━━━━━━━━┳━━━━━━━━━━┳━━━━━━━━━━┓
+┃                    ┃  Before ┃   After ┃   Change ┃ Change % ┃
+┡━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━━━╇━━━━━━━━━━┩
+│ peak               │ 5.000MB │ 7.500MB │ +2.500MB │  +50.0 % │
+│ alive at the end   │ 5.000MB │ 7.500MB │ +2.500MB │  +50.0 % │
+│ allocated in total │ 5.000MB │ 7.500MB │ +2.500MB │  +50.0 % │
+│ allocations        │       2 │       2 │       +0 │      0 % │
+└────────────────────┴─────────┴─────────┴──────────┴──────────┘
 
-What changed most, at the peak
+Largest changes, at the peak
 ┏━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━┳━━━━━━━━━━━┳━━━━━━━━━━━━┳━━━━━━━━━━┓
 ┃ Where                           ┃  Before ┃     After ┃     Change ┃ Change % ┃
 ┡━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━━━━╇━━━━━━━━━━━━╇━━━━━━━━━━┩
@@ -66,7 +66,7 @@ fn growth_above_what_is_allowed_ends_with_1_and_says_so_behind_the_report() {
     for (allowed, code) in [("3MB", 0), ("50%", 0), ("2.4MB", 1), ("49%", 1), ("0", 1)] {
         let output = folder.heaptide(&format!("diff --fail-above {allowed} a.tide b.tide"));
         assert_eq!(output.status.code(), Some(code), "{allowed}");
-        assert!(String::from_utf8_lossy(&output.stdout).contains("What changed most"));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("Largest changes"));
     }
     let output = folder.heaptide("diff --fail-above 2MB a.tide b.tide");
     let expected = "heaptide: the peak grew by 2.500MB (+50.0 %), more than the 2.000MB of --fail-above: \

@@ -11,7 +11,7 @@ fn every_command_that_reads_captures_takes_the_filters_and_says_so() {
     folder.capture("job.tide", SCRIPT);
     for command in ["stats", "summary", "tree"] {
         let text = printed(&folder.heaptide(&format!("{command} --exclude etl job.tide")));
-        assert!(text.contains("only what passes --exclude etl"), "{text}");
+        assert!(text.contains("filtered by --exclude etl"), "{text}");
         assert!(!text.contains("etl.py"), "{text}");
         assert!(text.contains("main"), "{text}");
     }

@@ -301,7 +301,7 @@ fn captures_of_different_runs_are_told_to_be_so() {
             &heaptide_testkit::capture_bytes(&header, "alloc a 100 at main; end 10"),
         );
     }
-    let said = "these captures are of 2 different runs";
+    let said = "the captures are of 2 different runs";
     for command in ["stats", "tree", "summary"] {
         let text = printed(&folder.heaptide(&format!("{command} a.tide b.tide c.tide")));
         assert!(text.contains(said), "{text}");
@@ -324,7 +324,7 @@ fn several_captures_become_one_report() {
     let text = printed(&folder.heaptide("stats a.tide b.tide"));
     assert!(text.contains("Peak memory usage:\n\t200.000B"), "{text}");
     assert!(
-        text.contains("- 2 processes: the peak is the most they held together"),
+        text.contains("- 2 processes: the peak is their common peak"),
         "{text}"
     );
     let text = printed(&folder.heaptide("tree a.tide b.tide"));

@@ -1,4 +1,4 @@
-//! Where a server listens: `unix:path`, `port`, or `host:port`.
+//! The address of a server: `unix:path`, `port`, or `host:port`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,9 +15,7 @@ impl Address {
         let text = text.trim();
         if let Some(path) = text.strip_prefix("unix:") {
             if path.is_empty() || path.contains('\0') {
-                return Err(format!(
-                    "{text:?} names no socket: write unix:/path/to/socket"
-                ));
+                return Err(format!("{text:?} has no path: write unix:/path/to/socket"));
             }
             return Ok(Address::Unix(path.into()));
         }
@@ -33,7 +31,7 @@ impl Address {
         })
     }
 
-    /// Whether only this machine, and there only who may open the socket, can reach it.
+    /// Whether only processes of this machine can reach the address.
     pub fn is_local(&self) -> bool {
         match self {
             Address::Unix(_) => true,
@@ -42,7 +40,7 @@ impl Address {
     }
 }
 
-/// Whether a host's name can only mean this machine.
+/// Whether a host name can only mean this machine.
 pub(crate) fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     if host.eq_ignore_ascii_case("localhost") {

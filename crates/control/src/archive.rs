@@ -1,9 +1,9 @@
-//! Captures of several processes as one download: a tar archive, written around files that are streamed.
+//! A tar archive for downloads of several captures: headers and padding around streamed files.
 
 const BLOCK: usize = 512;
 
-/// The head of a file in the archive. Names are ours and short.
-pub(crate) fn head(name: &str, length: u64, unix_seconds: u64) -> Vec<u8> {
+/// Returns the header of a file. Heaptide chooses the names, so they fit into 99 bytes.
+pub(crate) fn header(name: &str, length: u64, unix_seconds: u64) -> Vec<u8> {
     let mut block = vec![0; BLOCK];
     let mut put = |at: usize, text: &str| {
         let end = (at + text.len()).min(BLOCK);
@@ -21,7 +21,7 @@ pub(crate) fn head(name: &str, length: u64, unix_seconds: u64) -> Vec<u8> {
     put(156, "0");
     put(257, "ustar\x0000");
     if length >= 1 << 33 {
-        // Beyond eleven octal digits: a mark, and the number in binary.
+        // Too large for eleven octal digits: a marker and the number in binary.
         block[124] = 0x80;
         block[128..136].copy_from_slice(&length.to_be_bytes());
     }
@@ -30,12 +30,12 @@ pub(crate) fn head(name: &str, length: u64, unix_seconds: u64) -> Vec<u8> {
     block
 }
 
-/// What follows a file up to the next block.
+/// Returns the zeros after a file, up to the next block.
 pub(crate) fn padding(length: u64) -> Vec<u8> {
     vec![0; (BLOCK - length as usize % BLOCK) % BLOCK]
 }
 
-/// What follows the last file.
+/// Returns the two empty blocks after the last file.
 pub(crate) fn end() -> Vec<u8> {
     vec![0; 2 * BLOCK]
 }
@@ -45,13 +45,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn head_has_the_sum_that_readers_check() {
-        let head = head("a/4711.tide", 1000, 1_700_000_000);
-        let told = std::str::from_utf8(&head[148..154]).unwrap();
-        let mut blank = head.clone();
+    fn header_has_a_valid_checksum() {
+        let header = header("a/4711.tide", 1000, 1_700_000_000);
+        let stored = std::str::from_utf8(&header[148..154]).unwrap();
+        let mut blank = header.clone();
         blank[148..156].fill(b' ');
         let sum: u32 = blank.iter().map(|&byte| u32::from(byte)).sum();
-        assert_eq!(u32::from_str_radix(told, 8).unwrap(), sum);
+        assert_eq!(u32::from_str_radix(stored, 8).unwrap(), sum);
         assert_eq!(padding(1000).len() + 1000, 1024);
         assert!(padding(1024).is_empty());
     }

@@ -1,24 +1,23 @@
-//! Moments as people read them, in UTC.
+//! Dates and times in UTC.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use heaptide_capture::calendar::date_and_time;
 
-/// Milliseconds since 1970.
-pub(crate) fn unix_ms(moment: SystemTime) -> u64 {
-    moment
-        .duration_since(UNIX_EPOCH)
+/// Returns the milliseconds since 1970.
+pub(crate) fn unix_ms(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_millis() as u64)
 }
 
-/// `2026-11-15T23:30:12.345Z`
+/// Formats a time: `2026-11-15T23:30:12.345Z`.
 pub(crate) fn timestamp(unix_ms: u64) -> String {
     let [year, month, day, hour, minute, second] = date_and_time(unix_ms / 1000);
     let ms = unix_ms % 1000;
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-/// `20261115-233012-345`: sorts as the moments do.
+/// Formats a time so that names sort by time: `20261115-233012-345`.
 pub(crate) fn stamp(unix_ms: u64) -> String {
     let [year, month, day, hour, minute, second] = date_and_time(unix_ms / 1000);
     let ms = unix_ms % 1000;

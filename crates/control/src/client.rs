@@ -1,12 +1,13 @@
-//! The other side of the wire: asking a server of ours, over a socket or TCP. For siblings and for `heaptide ctl`.
+//! The HTTP client of the control API, over a Unix socket or TCP. Sibling processes and `heaptide ctl` use it.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::address::Address;
 use serde_json::Value;
+
+use crate::address::Address;
 
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
@@ -19,11 +20,11 @@ pub struct Answer {
 impl Answer {
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
-        let found = headers.find(|header| header.0.eq_ignore_ascii_case(name));
-        found.map(|header| header.1.as_str())
+        let header = headers.find(|header| header.0.eq_ignore_ascii_case(name));
+        header.map(|header| header.1.as_str())
     }
 
-    /// The whole body, up to `limit` bytes.
+    /// Reads the whole body, up to `limit` bytes.
     pub fn bytes(self, limit: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.body.take(limit).read_to_end(&mut bytes)?;
@@ -81,7 +82,7 @@ pub fn call(
 }
 
 fn read_answer(mut reader: BufReader<Box<dyn Stream>>) -> io::Result<Answer> {
-    let broken = || io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP");
+    let broken = || io::Error::new(io::ErrorKind::InvalidData, "the answer is not valid HTTP");
     let first = line(&mut reader)?;
     let status = first
         .strip_prefix("HTTP/1.")
@@ -98,8 +99,8 @@ fn read_answer(mut reader: BufReader<Box<dyn Stream>>) -> io::Result<Answer> {
     }
     let header = |name: &str| {
         let mut headers = headers.iter();
-        let found = headers.find(|header: &&(String, String)| header.0.eq_ignore_ascii_case(name));
-        found.map(|header| header.1.as_str())
+        let header = headers.find(|header: &&(String, String)| header.0.eq_ignore_ascii_case(name));
+        header.map(|header| header.1.as_str())
     };
     let is_chunked = header("Transfer-Encoding").is_some_and(|value| value.contains("chunked"));
     let length = header("Content-Length").and_then(|value| value.parse::<u64>().ok());
@@ -133,19 +134,19 @@ fn line(reader: &mut impl BufRead) -> io::Result<String> {
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// A body whose length was told; one that ends before is an error.
+/// A body with a known length. An early end is an error.
 struct Whole<R> {
     reader: R,
     left: u64,
 }
 
 impl<R: Read> Read for Whole<R> {
-    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
-        let wanted = piece.len().min(self.left.try_into().unwrap_or(usize::MAX));
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let wanted = buffer.len().min(self.left.try_into().unwrap_or(usize::MAX));
         if wanted == 0 {
             return Ok(0);
         }
-        let n_read = self.reader.read(&mut piece[..wanted])?;
+        let n_read = self.reader.read(&mut buffer[..wanted])?;
         if n_read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -162,8 +163,8 @@ struct Chunked<R> {
 }
 
 impl<R: BufRead> Read for Chunked<R> {
-    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
-        if self.is_done || piece.is_empty() {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.is_done || buffer.is_empty() {
             return Ok(0);
         }
         if self.left == 0 {
@@ -181,8 +182,8 @@ impl<R: BufRead> Read for Chunked<R> {
                 return Ok(0);
             }
         }
-        let wanted = piece.len().min(self.left.try_into().unwrap_or(usize::MAX));
-        let n_read = self.reader.read(&mut piece[..wanted])?;
+        let wanted = buffer.len().min(self.left.try_into().unwrap_or(usize::MAX));
+        let n_read = self.reader.read(&mut buffer[..wanted])?;
         if n_read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -1,4 +1,4 @@
-//! What a job's control is told at its start, by whoever knows the process.
+//! The configuration of the control API, set once when it is opened.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,52 +6,52 @@ use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What the job is called.
+    /// The name of the program.
     pub name: String,
-    /// Where sessions are kept.
+    /// The folder for sessions.
     pub directory: PathBuf,
-    /// The folder with the sockets of this job's processes.
+    /// The folder with the sockets of the program's processes.
     pub group: PathBuf,
-    /// What the routes are mounted below, for the links in answers.
+    /// The path that the routes are mounted below, for links in answers.
     pub prefix: String,
     pub token: Option<String>,
-    /// A header that may carry the token, beside `Authorization: Bearer`.
+    /// A header that may carry the token instead of `Authorization: Bearer`.
     pub token_header: Option<String>,
-    /// The one other origin whose pages may call.
+    /// The one other origin whose pages may use the API.
     pub cors_origin: Option<String>,
     pub keep_sessions: usize,
     pub keep_bytes: u64,
     pub requests_per_second: u32,
-    /// How long a request waits for the interpreter before it is answered with 202.
+    /// How long a request waits for the interpreter before it is answered with status 202.
     pub interpreter_timeout: Duration,
     pub render: RenderConfig,
-    /// The report commands there are, with their options.
+    /// The report commands, with their options.
     pub commands: Vec<ReportCommand>,
-    /// Flame graphs first show what is still alive.
+    /// Whether flame graphs show leaked memory by default.
     pub leaks: bool,
-    /// The job's command line, for those who look for a process.
+    /// The program's command line, for `heaptide ctl list`.
     pub command: String,
 }
 
 impl Config {
-    /// What the group is called: the same in all processes of this job, and in no other job.
+    /// Returns the name of the group: equal in all processes of the program, and unique to it.
     pub(crate) fn group_name(&self) -> &str {
         let name = self.group.file_name();
         name.and_then(|name| name.to_str()).unwrap_or_default()
     }
 }
 
-/// How the process that makes a report is started. It is niced and bounded by `heaptide.command_process`.
+/// How to start the process that makes a report. It is niced and bounded by `heaptide.command_process`.
 #[derive(Clone, Debug)]
 pub struct RenderConfig {
-    /// The words before the report's own.
+    /// The words before the report's arguments.
     pub command: Vec<OsString>,
-    /// The whole environment, read once: the program may change its own at any time.
+    /// The whole environment, read once, because the program can change its environment at any time.
     pub environment: Vec<(OsString, OsString)>,
     pub time_limit: Duration,
 }
 
-/// A command that makes a report of captures, as the command line declares it.
+/// A command that makes a report of captures, as declared by the command line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReportCommand {
     pub name: String,
@@ -65,6 +65,6 @@ pub struct ReportOption {
     pub name: String,
     pub help: String,
     pub takes_value: bool,
-    /// Empty if any value may be given.
+    /// The allowed values; empty if any value is allowed.
     pub values: Vec<String>,
 }

@@ -1,11 +1,11 @@
-//! The processes of one job: each has a socket in a folder of the group, so that a request to one acts on all.
+//! The group: all processes of one program. Each has a socket in the group's folder, so that a request to one acts on all.
 //!
 //! ```text
 //! /tmp/heaptide-1000/run/4711-883/4712.sock
 //!                        │        └ the process
-//!                        └ the group: the process that the workers come from, and when it began
+//!                        └ the group: PID and start time of the parent process of the workers
 //! ```
-//! The folder belongs to the user alone. A socket whose process has gone is removed by whoever finds it.
+//! Only the user can access the folder. Any process that finds the socket of an ended process removes it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -15,16 +15,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use heaptide_procfs as procfs;
+use serde_json::Value;
 
 use crate::address::Address;
 use crate::client;
-use serde_json::Value;
 
-/// Held by whoever starts or stops the processes of a group.
+/// The lock file, held while the processes of a group are started or stopped.
 const LOCK: &str = "lock";
+/// The age at which a folder without running processes is removed.
 const LEFT_OVER_AFTER: Duration = Duration::from_secs(60);
 
-/// Makes a folder that only this user can use; refuses one that somebody else made under its name.
+/// Creates a folder that only this user can access. Refuses an existing folder of another user.
 pub fn private_folder(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => return Ok(()),
@@ -37,30 +38,29 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     }
     let metadata = fs::symlink_metadata(path)?;
-    let is_ours = metadata.is_dir() && metadata.uid() == user();
-    if is_ours {
+    let is_own = metadata.is_dir() && metadata.uid() == user();
+    if is_own {
         Ok(())
     } else {
         Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            format!("{} belongs to somebody else", path.display()),
+            format!("{} belongs to another user", path.display()),
         ))
     }
 }
 
-/// The user whose jobs these are.
+/// Returns the effective user ID of this process.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Whose folder it is; for one that cannot be looked at, whose the folder is that it lies in.
+/// Returns the owner of a folder, or of its nearest ancestor that can be read.
 pub(crate) fn owner(folder: &Path) -> Option<u32> {
     let found = folder.ancestors().find_map(|path| fs::metadata(path).ok());
     found.map(|metadata| metadata.uid())
 }
 
-/// Within which the numbers of processes are told apart: this boot of this machine, and its container. `None` where that
-/// cannot be found out.
+/// Returns the scope in which process IDs are unique: the boot ID and the PID namespace. `None` if either is unknown.
 pub(crate) fn pid_space() -> Option<String> {
     let (boot, namespace) = (procfs::boot_id()?, procfs::pid_namespace()?);
     Some(format!("{boot} {}", namespace.display()))
@@ -75,7 +75,7 @@ pub fn socket_of(group: &Path, pid: u32) -> PathBuf {
     group.join(format!("{pid}.sock"))
 }
 
-/// The processes with a socket in the folder, and their addresses.
+/// Returns the process IDs and addresses of the sockets in the folder.
 pub fn members(group: &Path) -> Vec<(u32, Address)> {
     let entries = fs::read_dir(group).into_iter().flatten().flatten();
     let mut members: Vec<(u32, Address)> = entries
@@ -89,10 +89,10 @@ pub fn members(group: &Path) -> Vec<(u32, Address)> {
     members
 }
 
-/// Removes what groups have left whose processes have all gone; `own` is one of their neighbours.
+/// Removes the folders of groups whose processes have all ended. They lie beside `own`, which stays.
 ///
-/// A folder that has just been made may not have its first socket yet, and the processes of another container are not in
-/// our `/proc`: only what is old and refuses is removed. What cannot be removed is left.
+/// A new folder may not have its first socket yet, and this process's `/proc` does not show the processes of other containers.
+/// So only old folders are removed, and only if all their sockets refuse connections.
 pub fn remove_left_overs(own: &Path) {
     let entries = own.parent().and_then(|runtime| fs::read_dir(runtime).ok());
     for entry in entries.into_iter().flatten().flatten() {
@@ -105,18 +105,18 @@ pub fn remove_left_overs(own: &Path) {
             continue;
         }
         let members = members(&path);
-        if members.iter().all(|member| has_gone(member.0, &path)) {
+        if members.iter().all(|member| has_ended(member.0, &path)) {
             for (pid, _) in members {
                 let _ = fs::remove_file(socket_of(&path, pid));
             }
             let _ = fs::remove_file(path.join(LOCK));
-            // Refuses if there is anything in it.
+            // Fails if the folder is not empty.
             let _ = fs::remove_dir(&path);
         }
     }
 }
 
-/// Not by somebody who chose a name.
+/// Whether Heaptide chose the name of the group (`PID-START`), not the user.
 fn is_named_after_a_process(group: &Path) -> bool {
     let name = group.file_name().and_then(|name| name.to_str());
     let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
@@ -124,13 +124,13 @@ fn is_named_after_a_process(group: &Path) -> bool {
         .is_some_and(|(pid, began)| is_number(pid) && is_number(began))
 }
 
-fn has_gone(pid: u32, group: &Path) -> bool {
+fn has_ended(pid: u32, group: &Path) -> bool {
     !procfs::exists(pid)
         && UnixStream::connect(socket_of(group, pid))
             .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// Asks a member. `None` if it has gone; its socket is then removed.
+/// Sends a request to a member. Returns `None` and removes the socket if the process has ended.
 pub fn ask(
     address: &Address,
     method: &str,
@@ -146,11 +146,11 @@ pub fn ask(
     match answer.and_then(|answer| Ok((answer.status, answer.json()?))) {
         Ok(answer) => Some(Ok(answer)),
         Err(error) => {
-            let is_gone = matches!(
+            let has_ended = matches!(
                 error.kind(),
                 io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
             );
-            if let (true, Address::Unix(path)) = (is_gone, address) {
+            if let (true, Address::Unix(path)) = (has_ended, address) {
                 let _ = fs::remove_file(path);
                 return None;
             }
@@ -159,7 +159,7 @@ pub fn ask(
     }
 }
 
-/// One start or stop at a time in the whole group; given back when the file is dropped.
+/// Locks the group, so that only one process starts or stops it at a time. Dropping the file releases the lock.
 pub(crate) fn lock(group: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .create(true)

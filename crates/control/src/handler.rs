@@ -1,6 +1,7 @@
-//! Which route a request takes. The same for a connection of ours and for a request that the job's own web server took.
+//! Answers requests: resolves the route, checks access, and calls the operation.
 //!
-//! [`switching`] answers what begins and ends recordings, [`looking`] what shows them.
+//! Requests arrive from Heaptide's own server or from the program's web server. [`status`], [`start_stop`] and [`heap`] act on
+//! the running program; [`recordings`] serves its sessions.
 
 mod heap;
 mod recordings;
@@ -8,6 +9,8 @@ mod start_stop;
 mod status;
 
 use std::sync::Arc;
+
+use serde_json::{Value, json};
 
 use crate::config::Config;
 use crate::openapi;
@@ -18,14 +21,13 @@ use crate::request::Request;
 use crate::response::{Body, Response};
 use crate::routes::{self, BASE, Operation, ResolvedRoute};
 use crate::security::{self, EntryPoint, Rate};
-use serde_json::{Value, json};
 
 pub struct Handler {
     program: Program,
     rate: Rate,
 }
 
-/// Which style an answer has: ours, or those that clients of memray's routes know.
+/// The style of an answer: Heaptide's, or the one that clients of memray's routes expect.
 #[derive(Clone, Copy, PartialEq)]
 enum Style {
     Heaptide,
@@ -79,7 +81,7 @@ impl Handler {
             .iter()
             .find(|operation| operation.0 == method);
         match operation {
-            Some((_, operation)) => match scope_of(request) {
+            Some((_, operation)) => match check_scope(request) {
                 Ok(()) => self.run(*operation, &route, request),
                 Err(refusal) => refusal,
             },
@@ -119,7 +121,7 @@ impl Handler {
     }
 
     fn run(&self, operation: Operation, route: &ResolvedRoute, request: &Request) -> Response {
-        // What a proxy took off the path is put in front again; what it left there is there already.
+        // A proxy may have removed the configured prefix from the path; links must contain it.
         let configured = self.config().prefix.as_str();
         let prefix = if route.prefix.starts_with(configured) {
             route.prefix.clone()
@@ -159,8 +161,8 @@ impl Handler {
     }
 }
 
-/// Whether anyone may read the answer without a token: the page and the document that list the routes, which show nothing of
-/// the program, and OPTIONS, which browsers send without a token.
+/// Whether anyone may read the answer without a token. That holds for the page and the document that list the routes, which
+/// reveal nothing about the program, and for OPTIONS, which browsers send without a token.
 fn is_public(request: &Request, route: Option<&ResolvedRoute>) -> bool {
     let is_document = match route {
         Some(route) => {
@@ -173,7 +175,7 @@ fn is_public(request: &Request, route: Option<&ResolvedRoute>) -> bool {
     is_document || request.method == "OPTIONS"
 }
 
-/// To another path of this very server, whatever the path that was asked for looks like: `//host/` names another one.
+/// Redirects to a path of this server. Leading slashes are removed, because `//host/` would name another server.
 fn redirect(path: &str) -> Response {
     let mut location = "/".to_owned();
     for byte in path.trim_start_matches(['/', '\\']).bytes() {
@@ -186,20 +188,20 @@ fn redirect(path: &str) -> Response {
     Response::new(307, "text/plain; charset=utf-8", "").with("Location", location)
 }
 
-/// `scope` is `job` or `process`; whoever meant something else must not get the other.
-fn scope_of(request: &Request) -> Result<(), Response> {
+/// Refuses an unknown `scope`: a misspelt one must not act on all processes.
+fn check_scope(request: &Request) -> Result<(), Response> {
     match request.parameter("scope") {
         None | Some("job" | "process") => Ok(()),
         Some(other) => {
-            let sentence = format!("scope is job or process, not {other:?}");
+            let sentence = format!("unknown scope {other:?}: use job or process");
             Err(Response::error(400, "ArgumentError", sentence))
         }
     }
 }
 
-/// The page that lists the routes and tries them, with nothing from elsewhere.
-pub(crate) fn docs() -> Response {
-    Response::new(200, "text/html; charset=utf-8", include_str!("docs.html"))
+/// Returns the page that lists the routes and lets users try them. It loads nothing from other servers.
+fn docs() -> Response {
+    Response::new(200, "text/html; charset=utf-8", crate::DOCS_PAGE)
         .with("Cache-Control", "no-cache")
         .with(
             "Content-Security-Policy",

@@ -41,7 +41,10 @@ pub use server::Server;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks `mutex`. Nothing here leaves what a lock protects half done, so a holder that panicked changes nothing.
+/// The page that lists the routes of an OpenAPI document and lets users try them.
+pub const DOCS_PAGE: &str = include_str!("docs.html");
+
+/// Locks `mutex`. A poisoned lock is fine: no holder leaves the protected value half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
-//! On, off, and the state in between, in this process and in all processes of the job.
+//! The profiled program: starts and stops the recording of this process and of its siblings, takes snapshots, finds sessions.
 //!
-//! Whoever starts or stops holds the group's lock, so that many requests at once make one session. What must wait for
-//! the interpreter does so on a thread of its own; a request that has waited long enough is answered with "pending".
+//! A start or stop holds the group's lock, so that concurrent requests make one session. Calls that wait for the interpreter
+//! run on their own thread; a request that waits too long is answered with "pending".
 
 mod session_details;
 
@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, SystemTime};
 
+use serde_json::{Map, Value};
+
 use crate::calendar::unix_ms;
 use crate::config::Config;
 use crate::group;
@@ -19,11 +21,10 @@ use crate::recorder::{HeapOptions, Options, Recorder};
 use crate::render::Renderer;
 use crate::routes::BASE;
 use crate::sessions::{CURRENT, Session, Sessions};
-use serde_json::{Map, Value};
 pub(crate) use session_details::MAX_BYTES_FOR_QUICK_STATS;
 use session_details::options_of;
 
-/// How long a sibling may take to say what it does.
+/// How long a sibling may take to report its status.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Program {
@@ -33,13 +34,13 @@ pub(crate) struct Program {
     recorder: Arc<dyn Recorder>,
 }
 
-/// What came of a request to start or stop.
+/// The effect of a request to start or stop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum StateChange {
     Done,
-    /// It was so already.
+    /// Nothing to do: already started, or already stopped.
     Already,
-    /// The interpreter is busy; it will be done as soon as it can be.
+    /// The interpreter is busy; the change follows as soon as possible.
     Pending,
 }
 
@@ -50,7 +51,7 @@ pub(crate) struct Started {
     pub warnings: Vec<String>,
 }
 
-/// What a process of the group says of itself.
+/// The state of one process of the group.
 pub(crate) struct Member {
     pub pid: u32,
     pub session: Option<String>,
@@ -75,7 +76,7 @@ impl Program {
         }
     }
 
-    /// This process alone. Never waits for the interpreter.
+    /// Returns the state of this process. Never waits for the interpreter.
     pub(crate) fn own_state(&self) -> Member {
         let output = self.recorder.recording();
         Member {
@@ -96,7 +97,7 @@ impl Program {
         name.unwrap_or(CURRENT).to_owned()
     }
 
-    /// The other processes of the job.
+    /// Returns the states of the other processes of the program.
     pub(crate) fn siblings(&self) -> Vec<Member> {
         let others = group::members(&self.config.group).into_iter();
         let others = others.filter(|member| member.0 != std::process::id());
@@ -119,7 +120,7 @@ impl Program {
             .collect()
     }
 
-    /// The session that reports are about if none is named: the one that runs, or the last one.
+    /// Returns the session that reports use by default: the running one, or the last one.
     pub(crate) fn latest(&self) -> Option<Session> {
         if let Some(path) = self.recorder.recording() {
             let id = self.session_of(&path);
@@ -127,7 +128,8 @@ impl Program {
         }
         let mut sessions = self.sessions.list();
         sessions.retain(|session| session.category() == "session" && !session.captures.is_empty());
-        // Another job may keep its sessions in the same folder; those of an earlier life of this one are next best.
+        // Another program may keep its sessions in the same folder. Without a session of this group, take the newest: it may
+        // be from an earlier run of this program.
         let own = sessions
             .iter()
             .position(|session| session.is_of(self.config.group_name()));
@@ -142,7 +144,7 @@ impl Program {
         }
     }
 
-    /// Begins to record this process, as part of a session that exists.
+    /// Starts recording this process as part of an existing session.
     pub(crate) fn start_here(
         &self,
         session: &Session,
@@ -151,7 +153,7 @@ impl Program {
         let folder = session
             .folder
             .as_ref()
-            .ok_or("this session takes no more processes")?;
+            .ok_or("no process can join this session")?;
         let path = folder.join(format!("{}.tide", std::process::id()));
         if self.recorder.recording().is_some() {
             return Ok(self.already());
@@ -161,7 +163,7 @@ impl Program {
         let change = match &result {
             None => StateChange::Pending,
             Some(Ok(_)) => StateChange::Done,
-            // Somebody else was faster, a tracker in the program for example.
+            // Something else started first, for example a tracker in the program.
             Some(Err(_)) if self.recorder.recording().is_some() => return Ok(self.already()),
             Some(Err(reason)) => return Err(reason.clone()),
         };
@@ -183,7 +185,7 @@ impl Program {
         }
     }
 
-    /// Begins to record all processes of the job.
+    /// Starts recording all processes of the program.
     pub(crate) fn start(&self, options: &Options) -> Result<Started, String> {
         let _lock = self.lock()?;
         let own = self.own_state();
@@ -213,7 +215,7 @@ impl Program {
         let mut body = options.to_json();
         body["session"] = session.id.as_str().into();
         for sibling in siblings.iter().filter(|sibling| sibling.session.is_none()) {
-            if let Err(problem) = self.tell(sibling.pid, "start", &body) {
+            if let Err(problem) = self.forward(sibling.pid, "start", &body) {
                 started
                     .warnings
                     .push(format!("process {}: {problem}", sibling.pid));
@@ -226,7 +228,7 @@ impl Program {
         Ok(started)
     }
 
-    /// Ends the recording of this process.
+    /// Stops the recording of this process.
     pub(crate) fn stop_here(&self) -> Result<StateChange, String> {
         if self.recorder.recording().is_none() {
             return Ok(StateChange::Already);
@@ -238,7 +240,7 @@ impl Program {
         }
     }
 
-    /// Ends the recording of all processes of the job. Returns the session that ended.
+    /// Stops the recording of all processes of the program. Returns the stopped session and warnings.
     pub(crate) fn stop(&self) -> Result<(StateChange, Option<Session>, Vec<String>), String> {
         let _lock = self.lock()?;
         let siblings = self.siblings();
@@ -248,7 +250,7 @@ impl Program {
         let mut change = self.stop_here()?;
         let mut warnings = Vec::new();
         for sibling in siblings.iter().filter(|sibling| sibling.session.is_some()) {
-            match self.tell(sibling.pid, "stop", &Value::Null) {
+            match self.forward(sibling.pid, "stop", &Value::Null) {
                 Ok(()) if change == StateChange::Already => change = StateChange::Done,
                 Ok(()) => {}
                 Err(problem) => warnings.push(format!("process {}: {problem}", sibling.pid)),
@@ -259,17 +261,18 @@ impl Program {
         Ok((change, session.or_else(|| self.latest()), warnings))
     }
 
-    fn tell(&self, pid: u32, what: &str, body: &Value) -> Result<(), String> {
+    /// Sends `start` or `stop` to one sibling.
+    fn forward(&self, pid: u32, action: &str, body: &Value) -> Result<(), String> {
         let socket = group::socket_of(&self.config.group, pid);
         let address = crate::Address::Unix(socket);
-        let target = format!("{BASE}/{what}?scope=process");
+        let target = format!("{BASE}/{action}?scope=process");
         let timeout = self.config.interpreter_timeout + STATUS_TIMEOUT;
         match group::ask(&address, "POST", &target, body, timeout) {
-            // A process that has gone has nothing to record.
+            // The process has ended.
             None => Ok(()),
             Some(Ok((200, _))) => Ok(()),
             Some(Ok((202, _))) => {
-                Err("its interpreter is busy; it follows as soon as it can".to_owned())
+                Err("its interpreter is busy; it follows as soon as possible".to_owned())
             }
             Some(Ok((_, answer))) => {
                 let reason = answer.get("error").and_then(Value::as_str);
@@ -279,12 +282,12 @@ impl Program {
         }
     }
 
-    /// Keeps a copy of what is recorded so far as a session of its own.
+    /// Copies the captures of the running session into a new session.
     pub(crate) fn snapshot(&self) -> Result<Option<Session>, String> {
-        // Not another job's, which may keep its sessions in the same folder.
-        let is_ours =
+        // Another program may keep its sessions in the same folder.
+        let is_own =
             |session: &Session| session.id == CURRENT || session.is_of(self.config.group_name());
-        let running = self.latest().filter(Session::is_running).filter(is_ours);
+        let running = self.latest().filter(Session::is_running).filter(is_own);
         let Some(running) = running else {
             return Ok(None);
         };
@@ -305,14 +308,16 @@ impl Program {
         });
         if let Err(error) = copied {
             let _ = self.sessions.delete(&session);
-            return Err(format!("the snapshot cannot be written ({error})"));
+            return Err(format!(
+                "cannot write the snapshot ({error}): check the disk space"
+            ));
         }
         self.sessions.prune(&session.id);
         Ok(self.sessions.find(&session.id))
     }
 
-    /// Every object of this process, as a file that is gone as soon as it is closed, with its length and for how many
-    /// milliseconds the program stood still. `None` if the interpreter was busy for too long.
+    /// Takes a heap snapshot of this process. Returns an unlinked file, its length, and the pause of the program in
+    /// milliseconds; `None` if the interpreter was busy for too long.
     pub(crate) fn heap(
         &self,
         options: &HeapOptions,
@@ -323,7 +328,7 @@ impl Program {
         let path = folder.join(format!(".{}-{number}.heap", std::process::id()));
         let cannot = |error: std::io::Error| {
             let folder = folder.display();
-            format!("no heap snapshot can be kept in {folder} ({error}): choose another directory")
+            format!("cannot write a heap snapshot in {folder} ({error}): choose another directory")
         };
         fs::create_dir_all(folder).map_err(cannot)?;
         let (recorder, options) = (self.recorder.clone(), options.clone());
@@ -332,14 +337,14 @@ impl Program {
             let file = fs::File::open(&path);
             let _ = fs::remove_file(&path);
             let file = file.and_then(|file| Ok((file.metadata()?.len(), file)));
-            taken.map(|stood_still_ms| (file, stood_still_ms))
+            taken.map(|pause_ms| (file, pause_ms))
         })?;
         match taken {
             None => Ok(None),
             Some(Err(reason)) => Err(reason),
-            Some(Ok((file, stood_still_ms))) => {
+            Some(Ok((file, pause_ms))) => {
                 let (length, file) = file.map_err(cannot)?;
-                Ok(Some((file, length, stood_still_ms)))
+                Ok(Some((file, length, pause_ms)))
             }
         }
     }
@@ -360,18 +365,18 @@ impl Program {
             .and_then(|()| self.sessions.create(meta))
             .map_err(|error| {
                 let folder = self.sessions.directory().display();
-                format!("no session can be kept in {folder} ({error}): choose another directory")
+                format!("cannot create a session in {folder} ({error}): choose another directory")
             })
     }
 
-    /// What is wrong if this process may not use a folder because it was another user's when control was opened.
+    /// Returns an error message if this process changed its user and can no longer write to `folder`.
     pub(crate) fn changed_user(&self, folder: &Path) -> Option<String> {
-        let is_anothers = group::owner(folder).is_some_and(|owner| owner != group::user());
-        (is_anothers && !group::may_write(folder)).then(|| {
+        let is_foreign = group::owner(folder).is_some_and(|owner| owner != group::user());
+        (is_foreign && !group::may_write(folder)).then(|| {
             let folder = folder.display();
             format!(
-                "this process became another user when its control was open, and may not use {folder} any more: \
-                 open control afterwards"
+                "this process changed its user after the control API was opened and can no longer use {folder}: \
+                 open the control API after changing the user"
             )
         })
     }
@@ -382,22 +387,22 @@ impl Program {
             if let Some(reason) = self.changed_user(&self.config.group) {
                 return reason;
             }
-            format!("the folder {folder} of this job's processes cannot be used ({error})")
+            format!("cannot use the folder {folder} of this program's processes ({error})")
         })
     }
 
-    /// Does `work` on another thread, and waits for it as long as a request may wait. `None` if that was too short.
+    /// Runs `work` on another thread and waits for it up to the interpreter timeout. Returns `None` if it takes longer.
     fn wait_for<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Option<T>, String> {
         let (sender, receiver) = sync_channel(1);
         let work = move || {
-            // Nobody may be waiting any more.
+            // The receiver is gone if the request timed out.
             let _ = sender.send(work());
         };
         let begun = self.recorder.spawn(Box::new(work));
-        begun.map_err(|error| format!("no thread can be started ({error})"))?;
+        begun.map_err(|error| format!("cannot start a thread ({error})"))?;
         Ok(receiver.recv_timeout(self.config.interpreter_timeout).ok())
     }
 }

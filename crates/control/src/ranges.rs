@@ -1,9 +1,9 @@
-//! Parts of a body: `Range`, `If-Range` and `If-None-Match`.
+//! Range requests: `Range`, `If-Range` and `If-None-Match`.
 
 use crate::request::Request;
 use crate::response::{Body, Response};
 
-/// The part that was asked for, if one was.
+/// Reduces the response to the requested range, if the request has one.
 pub(crate) fn apply(request: &Request, mut response: Response, tag: &str) -> Response {
     let is_weak = tag.starts_with("W/");
     if let Some(known) = request.header("If-None-Match") {
@@ -19,7 +19,7 @@ pub(crate) fn apply(request: &Request, mut response: Response, tag: &str) -> Res
     let Some(range) = request.header("Range") else {
         return response;
     };
-    // Only of the very same bytes may a part be continued.
+    // A download may only be resumed if the file is unchanged.
     if request
         .header("If-Range")
         .is_some_and(|known| is_weak || known.trim() != tag)
@@ -30,14 +30,14 @@ pub(crate) fn apply(request: &Request, mut response: Response, tag: &str) -> Res
         return response;
     };
     match parse(range, length) {
-        Asked::All => response,
-        Asked::Nothing => Response::error(
+        RequestedRange::All => response,
+        RequestedRange::Nothing => Response::error(
             416,
             "RangeNotSatisfiable",
             format!("the capture has {length} bytes"),
         )
         .with("Content-Range", format!("bytes */{length}")),
-        Asked::Part(from, to) => {
+        RequestedRange::Part(from, to) => {
             response.status = 206;
             response.body = response.body.slice(from, to);
             response.with("Content-Range", format!("bytes {from}-{}/{length}", to - 1))
@@ -46,38 +46,38 @@ pub(crate) fn apply(request: &Request, mut response: Response, tag: &str) -> Res
 }
 
 #[derive(Debug, PartialEq)]
-enum Asked {
+enum RequestedRange {
     All,
     Nothing,
-    /// From the first up to, without, the second.
+    /// From the first byte up to, but not including, the second.
     Part(u64, u64),
 }
 
-/// Several ranges, other units and nonsense mean everything, as HTTP wants it.
-fn parse(range: &str, length: u64) -> Asked {
+/// Parses a `Range` header. Several ranges, other units and invalid text mean the whole body, as HTTP requires.
+fn parse(range: &str, length: u64) -> RequestedRange {
     let Some(range) = range
         .trim()
         .strip_prefix("bytes=")
         .filter(|range| !range.contains(','))
     else {
-        return Asked::All;
+        return RequestedRange::All;
     };
     let Some((first, last)) = range.split_once('-') else {
-        return Asked::All;
+        return RequestedRange::All;
     };
     let number = |text: &str| text.trim().parse::<u64>().ok();
     match (first.trim(), number(first), last.trim(), number(last)) {
-        ("", _, _, Some(0)) => Asked::Nothing,
+        ("", _, _, Some(0)) => RequestedRange::Nothing,
         ("", _, _, Some(n_last)) if length > 0 => {
-            Asked::Part(length.saturating_sub(n_last), length)
+            RequestedRange::Part(length.saturating_sub(n_last), length)
         }
-        ("", _, _, Some(_)) => Asked::Nothing,
-        (_, Some(from), _, _) if from >= length => Asked::Nothing,
-        (_, Some(from), "", _) => Asked::Part(from, length),
+        ("", _, _, Some(_)) => RequestedRange::Nothing,
+        (_, Some(from), _, _) if from >= length => RequestedRange::Nothing,
+        (_, Some(from), "", _) => RequestedRange::Part(from, length),
         (_, Some(from), _, Some(to)) if to >= from => {
-            Asked::Part(from, to.saturating_add(1).min(length))
+            RequestedRange::Part(from, to.saturating_add(1).min(length))
         }
-        _ => Asked::All,
+        _ => RequestedRange::All,
     }
 }
 
@@ -86,15 +86,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_mean_what_http_says() {
-        assert_eq!(parse("bytes=0-9", 100), Asked::Part(0, 10));
-        assert_eq!(parse("bytes=90-", 100), Asked::Part(90, 100));
-        assert_eq!(parse("bytes=-5", 100), Asked::Part(95, 100));
-        assert_eq!(parse("bytes=-500", 100), Asked::Part(0, 100));
-        assert_eq!(parse("bytes=50-500", 100), Asked::Part(50, 100));
-        assert_eq!(parse("bytes=100-", 100), Asked::Nothing);
-        assert_eq!(parse("bytes=-0", 100), Asked::Nothing);
-        assert_eq!(parse("bytes=-5", 0), Asked::Nothing);
+    fn ranges_are_parsed_as_http_specifies() {
+        assert_eq!(parse("bytes=0-9", 100), RequestedRange::Part(0, 10));
+        assert_eq!(parse("bytes=90-", 100), RequestedRange::Part(90, 100));
+        assert_eq!(parse("bytes=-5", 100), RequestedRange::Part(95, 100));
+        assert_eq!(parse("bytes=-500", 100), RequestedRange::Part(0, 100));
+        assert_eq!(parse("bytes=50-500", 100), RequestedRange::Part(50, 100));
+        assert_eq!(parse("bytes=100-", 100), RequestedRange::Nothing);
+        assert_eq!(parse("bytes=-0", 100), RequestedRange::Nothing);
+        assert_eq!(parse("bytes=-5", 0), RequestedRange::Nothing);
         for all in [
             "bytes=9-1",
             "bytes=0-1,5-6",
@@ -103,7 +103,7 @@ mod tests {
             "bytes=",
             "bytes=-",
         ] {
-            assert_eq!(parse(all, 100), Asked::All, "{all}");
+            assert_eq!(parse(all, 100), RequestedRange::All, "{all}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is steered: the recording of this process, behind a trait, so that control knows neither agent nor interpreter.
+//! The trait that the control API drives, and its options. The API knows neither the agent nor the interpreter.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,37 +12,37 @@ const MAX_SAMPLE_BYTES: i64 = 1 << 50;
 const MAX_INTERVAL_MS: i64 = 86_400_000;
 
 pub trait Recorder: Send + Sync {
-    /// Where this process is being recorded into. Never waits for the interpreter.
+    /// Returns the capture that this process is recorded into. Never waits for the interpreter.
     fn recording(&self) -> Option<PathBuf>;
 
-    /// Begins to record. May wait for the interpreter. The sentence says what is missing, if anything is.
+    /// Starts recording. May wait for the interpreter. Returns a warning if the recording is incomplete.
     fn start(&self, path: &Path, options: &Options) -> Result<Option<String>, String>;
 
-    /// Ends the recording. May wait for the interpreter.
+    /// Stops recording. May wait for the interpreter.
     fn stop(&self) -> Result<(), String>;
 
-    /// Writes a snapshot of this process's heap, and says for how many milliseconds the program stood still. May wait for
-    /// the interpreter.
+    /// Writes a heap snapshot of this process and returns the pause of the program in milliseconds. May wait for the
+    /// interpreter.
     fn heap(&self, path: &Path, options: &HeapOptions) -> Result<f64, String>;
 
-    /// Runs `work` on a thread that is not recorded and takes none of the program's signals.
+    /// Runs `work` on a thread that is not recorded and receives none of the program's signals.
     fn spawn(&self, work: Box<dyn FnOnce() + Send>) -> io::Result<()>;
 
-    /// The same; what is returned must be called once `work` is to end, and waits until its thread has gone.
+    /// Runs `work` like [`Recorder::spawn`]. The caller must call the returned function, which waits for the thread to end.
     fn spawn_to_join(&self, work: Box<dyn FnOnce() + Send>) -> io::Result<Join>;
 }
 
-/// Waits until a thread has gone.
+/// Waits until a thread has ended.
 pub type Join = Box<dyn FnOnce() + Send>;
 
-/// What is recorded, and how.
+/// The options of a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     pub objects: bool,
-    /// 0: every allocation.
+    /// 0 records every allocation.
     pub sample_bytes: u64,
     pub aggregate: bool,
-    /// Native frames, too.
+    /// Whether to record native frames.
     pub native: bool,
     pub follow_fork: bool,
     pub interval: Option<Duration>,
@@ -73,7 +73,7 @@ impl Options {
         })
     }
 
-    /// From the body of a request. A key nobody knows is refused: a misspelt option must not be ignored.
+    /// Reads the body of a request. Refuses unknown keys, so that a misspelt option is not ignored.
     pub fn from_json(body: &Value) -> Result<Options, String> {
         let Value::Object(pairs) = body else {
             return Err("the body must be a JSON object with options, or empty".to_owned());
@@ -97,7 +97,7 @@ impl Options {
                     Some("sampled") => is_sampled = true,
                     _ => return Err("mode must be exact, objects or sampled".to_owned()),
                 },
-                // What status and sessions show for "every allocation" may be sent back.
+                // Sessions are described with 0 for "every allocation"; clients may send it back.
                 "sample_bytes" if *value == 0 => {}
                 "sample_bytes" => sample_bytes = Some(number(MAX_SAMPLE_BYTES)? as u64),
                 "aggregate" => options.aggregate = flag()?,
@@ -109,13 +109,13 @@ impl Options {
                 }
                 _ => {
                     return Err(format!(
-                        "there is no option {key:?}: use mode, sample_bytes, aggregate, native, follow_fork, interval_ms"
+                        "unknown option {key:?}: use mode, sample_bytes, aggregate, native, follow_fork, interval_ms"
                     ));
                 }
             }
         }
         if options.objects && sample_bytes.is_some() {
-            return Err("sample_bytes belongs to the mode sampled".to_owned());
+            return Err("sample_bytes needs mode sampled".to_owned());
         }
         if is_sampled || sample_bytes.is_some() {
             options.sample_bytes = sample_bytes.unwrap_or(DEFAULT_SAMPLE_BYTES);
@@ -124,19 +124,19 @@ impl Options {
     }
 }
 
-/// What a snapshot of the heap has in it, and how it is taken.
+/// The options of a heap snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeapOptions {
-    /// Short texts of strings and numbers.
+    /// Whether to store the values of short strings and of numbers.
     pub values: bool,
-    /// Patterns of names and values that are not shown.
+    /// Patterns of names and values to hide.
     pub redact: Vec<String>,
-    /// In a forked copy, so that the program stands still only while it is copied.
+    /// Whether to walk a forked copy, which pauses the program only for the fork.
     pub fork: bool,
 }
 
 impl HeapOptions {
-    /// From the body of a request. A key nobody knows is refused.
+    /// Reads the body of a request. Refuses unknown keys.
     pub fn from_json(body: &Value) -> Result<HeapOptions, String> {
         let Value::Object(pairs) = body else {
             return Err("the body must be a JSON object with options, or empty".to_owned());
@@ -152,15 +152,13 @@ impl HeapOptions {
                 ("fork", _) => options.fork = flag()?,
                 ("redact", Value::Array(patterns)) => {
                     for pattern in patterns {
-                        let pattern = pattern.as_str().ok_or("redact must be a list of texts")?;
+                        let pattern = pattern.as_str().ok_or("redact must be a list of strings")?;
                         options.redact.push(pattern.to_owned());
                     }
                 }
-                ("redact", _) => return Err("redact must be a list of texts".to_owned()),
+                ("redact", _) => return Err("redact must be a list of strings".to_owned()),
                 _ => {
-                    return Err(format!(
-                        "there is no option {key:?}: use values, redact, fork"
-                    ));
+                    return Err(format!("unknown option {key:?}: use values, redact, fork"));
                 }
             }
         }
@@ -177,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_a_heap_snapshot_are_read_and_unknown_ones_refused() {
+    fn heap_options_are_read_and_unknown_ones_refused() {
         let read = |text: &str| HeapOptions::from_json(&serde_json::from_str(text).unwrap());
         assert_eq!(read("{}"), Ok(HeapOptions::default()));
         let all = read(r#"{"values":true,"fork":true,"redact":["*token*","x"]}"#).unwrap();

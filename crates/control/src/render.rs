@@ -1,7 +1,7 @@
-//! Reports are made by another process, niced and with bounded memory, so that the job's own memory does not grow.
+//! Makes reports in another process with low priority and bounded memory, so that the program's memory does not grow.
 //!
-//! Its output goes into a file without a name, and from there to whoever asked. The job may wait for its children in
-//! its own ways, and so take away how ours ended: the renderer therefore writes that down itself.
+//! The output goes to an unlinked file and from there to the client. The program may reap any child process, including this
+//! one, so the renderer writes its exit code to standard error.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -17,10 +17,10 @@ use crate::config::RenderConfig;
 use crate::lock;
 use crate::response::Response;
 
-/// Reports made at the same time; more wait for their turn.
+/// The number of concurrent renderers; more requests wait.
 const MAX_AT_ONCE: usize = 2;
 const MAX_MESSAGE_BYTES: u64 = 16 * 1024;
-/// The renderer's last line on standard error: how it ended.
+/// Precedes the exit code in the last line of standard error.
 const ENDED: &str = "heaptide-ended:";
 
 pub(crate) struct Renderer {
@@ -33,13 +33,13 @@ pub(crate) struct Renderer {
 /// Why there is no report.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The command did not understand its arguments: whoever asked must ask otherwise.
+    /// The arguments are invalid.
     Arguments(String),
-    /// Nothing that was recorded passes the filters.
+    /// Nothing passes the filters.
     Nothing(String),
     /// The command failed.
     Command(String),
-    /// It took too long.
+    /// The command took too long.
     TimeLimit(Duration),
 }
 
@@ -53,7 +53,7 @@ impl Failure {
                 504,
                 "TimeLimitError",
                 format!(
-                    "the report was not ready after {} s; download the capture and make it elsewhere",
+                    "the report was not ready after {} s: download the capture and make the report on another machine",
                     limit.as_secs()
                 ),
             ),
@@ -71,17 +71,17 @@ impl Renderer {
         }
     }
 
-    /// What the command with these words prints, as a file and its length.
+    /// Runs the command with these arguments. Returns its output as a file, and the length.
     pub(crate) fn run(&self, words: Vec<OsString>) -> Result<(File, u64), Failure> {
         let _permit = self.wait_for_permit();
         let failed = |error: io::Error| {
             Failure::Command(format!(
-                "the process that makes reports cannot be run ({error})"
+                "cannot run the process that makes reports ({error})"
             ))
         };
         std::fs::create_dir_all(&self.folder).map_err(failed)?;
-        let mut output = nameless_file(&self.folder).map_err(failed)?;
-        let mut messages = nameless_file(&self.folder).map_err(failed)?;
+        let mut output = unlinked_file(&self.folder).map_err(failed)?;
+        let mut messages = unlinked_file(&self.folder).map_err(failed)?;
         let (program, first) = self
             .config
             .command
@@ -108,7 +108,7 @@ impl Renderer {
             let _ = child.wait();
             return Err(Failure::TimeLimit(self.config.time_limit));
         }
-        let (message, code) = ending(&mut messages).map_err(failed)?;
+        let (message, code) = result(&mut messages).map_err(failed)?;
         match code {
             Some(0) => {
                 let length = output.seek(SeekFrom::End(0)).map_err(failed)?;
@@ -117,7 +117,7 @@ impl Renderer {
             Some(2) => Err(Failure::Arguments(message)),
             Some(3) => Err(Failure::Nothing(message)),
             _ if message.is_empty() => Err(Failure::Command(
-                "the process that makes reports was ended, perhaps for lack of memory".to_owned(),
+                "the process that makes reports was killed, perhaps for lack of memory".to_owned(),
             )),
             _ => Err(Failure::Command(message)),
         }
@@ -136,6 +136,7 @@ impl Renderer {
     }
 }
 
+/// Counts a running renderer; dropping it lets the next one start.
 struct Permit<'a>(&'a Renderer);
 
 impl Drop for Permit<'_> {
@@ -145,7 +146,7 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// Waits for the child's end. `false` if it takes longer than `limit`.
+/// Waits until the child ends. Returns `false` if it takes longer than `limit`.
 fn wait(child: &mut Child, limit: Duration) -> bool {
     let begin = Instant::now();
     let mut pause = Duration::from_millis(2);
@@ -153,7 +154,7 @@ fn wait(child: &mut Child, limit: Duration) -> bool {
         match child.try_wait() {
             Ok(None) if begin.elapsed() > limit => return false,
             Ok(None) => {}
-            // Somebody else waited for it: it has ended all the same.
+            // On an error, the program has reaped the child, so it has ended.
             Ok(Some(_)) | Err(_) => return true,
         }
         std::thread::sleep(pause);
@@ -161,28 +162,28 @@ fn wait(child: &mut Child, limit: Duration) -> bool {
     }
 }
 
-/// What was said, and the exit code in the last line.
-fn ending(messages: &mut File) -> io::Result<(String, Option<i32>)> {
+/// Returns the messages of the renderer and the exit code in the last line.
+fn result(messages: &mut File) -> io::Result<(String, Option<i32>)> {
     let length = messages.seek(SeekFrom::End(0))?;
     messages.seek(SeekFrom::Start(length.saturating_sub(MAX_MESSAGE_BYTES)))?;
     let mut bytes = Vec::new();
     messages.take(MAX_MESSAGE_BYTES).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
-    let (said, code) = match text.rsplit_once(ENDED) {
-        Some((said, code)) => (said, code.trim().parse().ok()),
+    let (message, code) = match text.rsplit_once(ENDED) {
+        Some((message, code)) => (message, code.trim().parse().ok()),
         None => (text.as_ref(), None),
     };
-    // Who speaks is clear in an answer, and there is no command to ask for help.
-    let speakers = ["heaptide: ", "error: "];
-    let found = speakers.iter().find_map(|word| said.strip_prefix(word));
-    let said = found
-        .unwrap_or(said)
+    // An answer over HTTP needs neither the name of the command nor the hint to its help.
+    let prefixes = ["heaptide: ", "error: "];
+    let bare = prefixes.iter().find_map(|word| message.strip_prefix(word));
+    let message = bare
+        .unwrap_or(message)
         .split("\n\nFor more information")
         .next();
-    Ok((said.unwrap_or_default().trim().to_owned(), code))
+    Ok((message.unwrap_or_default().trim().to_owned(), code))
 }
 
-fn nameless_file(folder: &Path) -> io::Result<File> {
+fn unlinked_file(folder: &Path) -> io::Result<File> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let path = folder.join(format!(".report-{}-{number}", std::process::id()));

@@ -1,7 +1,7 @@
-//! What can be made of a session: the capture itself, and every report that the command line has.
+//! Reports of a session, and the download of its captures.
 //!
-//! Query parameters are the options of the command, without dashes: `?leaks=1&num-largest=10`. Which there are is told by the
-//! command line itself, and what their values mean is checked by the command itself.
+//! Query parameters are the options of the report command without dashes: `?leaks=1&num-largest=10`. The command line declares
+//! the options, and the command checks their values.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -64,7 +64,7 @@ pub(crate) fn links(base: &str, names: impl Iterator<Item = &'static str>) -> Va
     Value::Object(names.map(link).collect())
 }
 
-/// Options that say where a report goes or how the command ends: these are decided here.
+/// Options for the destination of a report or for the exit code, which requests cannot set.
 const NOT_FOR_REQUESTS: &[&str] = &[
     "output",
     "force",
@@ -75,9 +75,9 @@ const NOT_FOR_REQUESTS: &[&str] = &[
     "fail-above",
 ];
 
-/// Parameters of ours, which are no options of a command.
-const OURS: &[&str] = &["format", "base", "process", "scope"];
-/// `native=1` and `native=0` are how people ask for native functions; the command, which shows them, can hide them.
+/// Query parameters of the control API, which are not options of a command.
+const API_PARAMETERS: &[&str] = &["format", "base", "process", "scope"];
+/// `native=0` and `native=1` in a query mean the option `--hide-native` and its absence.
 pub(crate) const NATIVE: &str = "native";
 pub(crate) const HIDE_NATIVE: &str = "hide-native";
 
@@ -89,7 +89,7 @@ impl Report {
             .find(|command| command.name == self.name)
     }
 
-    /// What `format=` may be; the first is the default.
+    /// Returns the values of `format=`, the default first.
     pub(crate) fn formats(&self, command: &ReportCommand) -> Vec<&'static str> {
         let has = |name: &str| command.options.iter().any(|option| option.name == name);
         if self.is_page {
@@ -101,7 +101,7 @@ impl Report {
         formats
     }
 
-    /// The report of `session`, or the answer that says why there is none.
+    /// Makes the report of `session`, or an error answer.
     pub(crate) fn make(
         &self,
         config: &Config,
@@ -187,20 +187,21 @@ pub(crate) fn content_type(format: &str) -> &'static str {
     }
 }
 
-/// The options of a command that a request may give.
+/// Returns the options of a command that a request can set.
 pub(crate) fn options_for_requests(command: &ReportCommand) -> impl Iterator<Item = &ReportOption> {
     let options = command.options.iter();
     options.filter(|option| {
-        !NOT_FOR_REQUESTS.contains(&option.name.as_str()) && !OURS.contains(&option.name.as_str())
+        !NOT_FOR_REQUESTS.contains(&option.name.as_str())
+            && !API_PARAMETERS.contains(&option.name.as_str())
     })
 }
 
-/// Query parameters as words of the command line.
+/// Converts query parameters to arguments of the command.
 fn options(command: &ReportCommand, request: &Request) -> Result<Vec<OsString>, Box<Response>> {
     let refuse = |sentence: String| Err(Box::new(Response::error(400, "ArgumentError", sentence)));
     let mut words = Vec::new();
     for (name, value) in &request.query {
-        if OURS.contains(&name.as_str()) {
+        if API_PARAMETERS.contains(&name.as_str()) {
             continue;
         }
         let wanted = name.replace('_', "-");
@@ -228,7 +229,7 @@ fn options(command: &ReportCommand, request: &Request) -> Result<Vec<OsString>, 
         let is_on = match value.to_ascii_lowercase().as_str() {
             "" | "1" | "true" | "yes" | "on" => true,
             "0" | "false" | "no" | "off" => false,
-            _ => return refuse(format!("{name} is 1 or 0, not {value:?}")),
+            _ => return refuse(format!("{name} must be 1 or 0, not {value:?}")),
         };
         if is_on != is_native {
             words.push(format!("--{wanted}").into());
@@ -237,7 +238,7 @@ fn options(command: &ReportCommand, request: &Request) -> Result<Vec<OsString>, 
     Ok(words)
 }
 
-/// The captures of a session, or that of one process alone.
+/// Returns the captures of a session, or only that of one process.
 fn captures(session: &Session, process: Option<&str>) -> Result<Vec<OsString>, Box<Response>> {
     let wanted = |pid: u32| process.is_none_or(|wanted| wanted.parse() == Ok(pid));
     let chosen = session
@@ -259,16 +260,16 @@ fn no_such_process(session: &Session, process: Option<&str>) -> Response {
         .collect();
     let sentence = match process {
         Some(process) if !pids.is_empty() => format!(
-            "the session {} has no process {process}: its processes are {}",
+            "session {} has no process {process}: its processes are {}",
             session.id,
             pids.join(", ")
         ),
-        _ => format!("the session {} has no capture yet", session.id),
+        _ => format!("session {} has no capture yet", session.id),
     };
     Response::error(404, "NotFound", sentence)
 }
 
-/// The capture itself; of several processes an archive with all captures.
+/// Returns the capture of a session, or an archive if several processes were recorded.
 pub(crate) fn download(request: &Request, session: &Session, name: &str) -> Response {
     let process = request.parameter("process");
     let wanted = |pid: u32| process.is_none_or(|wanted| wanted.parse() == Ok(pid));
@@ -287,7 +288,10 @@ pub(crate) fn download(request: &Request, session: &Session, name: &str) -> Resp
         Ok(opened) if opened.is_empty() => return no_such_process(session, process),
         Ok(opened) => opened,
         Err(error) => {
-            let sentence = format!("the capture of {} cannot be read ({error})", session.id);
+            let sentence = format!(
+                "cannot read the capture of session {} ({error})",
+                session.id
+            );
             return Response::error(500, "CommandError", sentence);
         }
     };
@@ -297,10 +301,10 @@ pub(crate) fn download(request: &Request, session: &Session, name: &str) -> Resp
     let pids = process
         .unwrap_or("all")
         .replace(|letter: char| !letter.is_ascii_digit(), "");
-    let mark = if is_running { "W/" } else { "" };
-    let tag = format!("{mark}\"{}-{pids}-{total}-{modified}\"", session.id);
+    let weak = if is_running { "W/" } else { "" };
+    let tag = format!("{weak}\"{}-{pids}-{total}-{modified}\"", session.id);
     let is_single = opened.len() == 1;
-    let (kind, ending, body) = if is_single {
+    let (media_type, file_name, body) = if is_single {
         let (_, file, length) = opened.remove(0);
         let body = if is_running && request.header("Range").is_none() {
             Body::until_eof(file)
@@ -315,7 +319,7 @@ pub(crate) fn download(request: &Request, session: &Session, name: &str) -> Resp
             let name = capture.path.file_name().and_then(|name| name.to_str());
             let name = format!("{}/{}", session.id, name.unwrap_or("capture.tide"));
             body = body
-                .then(Body::from(crate::archive::head(
+                .then(Body::from(crate::archive::header(
                     &name,
                     length,
                     modified / 1000,
@@ -328,13 +332,13 @@ pub(crate) fn download(request: &Request, session: &Session, name: &str) -> Resp
     };
     let response = Response {
         status: 200,
-        headers: vec![("Content-Type", kind.to_owned())],
+        headers: vec![("Content-Type", media_type.to_owned())],
         body,
     };
     let response = response
         .with(
             "Content-Disposition",
-            format!("inline; filename=\"{ending}\""),
+            format!("inline; filename=\"{file_name}\""),
         )
         .with("ETag", tag.clone())
         .with("Accept-Ranges", "bytes")

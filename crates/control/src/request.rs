@@ -1,4 +1,4 @@
-//! Bytes become a request. Trusts nothing: every size is bounded, and what is not understood is refused with a status.
+//! Parses requests. Trusts nothing: every size is bounded, and an invalid request is refused with a status.
 
 use std::io::{ErrorKind, Read};
 
@@ -10,14 +10,14 @@ const MAX_PARAMETERS: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
     pub method: String,
-    /// As it was sent, percent signs included: nothing of it names a file.
+    /// As sent, percent-encoded. Never used as a file name.
     pub path: String,
     pub query: Vec<(String, String)>,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-/// Why a request was not understood, with the status that says so.
+/// Why a request is invalid, and the HTTP status for it.
 #[derive(Debug, PartialEq)]
 pub struct Refusal {
     pub status: u16,
@@ -34,7 +34,7 @@ impl Refusal {
 }
 
 impl Request {
-    /// From the parts that a web framework hands over.
+    /// Builds a request from the parts that a web framework provides.
     pub fn from_parts(
         method: &str,
         path: &str,
@@ -60,25 +60,25 @@ impl Request {
         found.map(|header| header.1.as_str())
     }
 
-    /// The last value of a query parameter.
+    /// Returns the last value of a query parameter.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let found = self.query.iter().rev().find(|pair| pair.0 == name);
         found.map(|pair| pair.1.as_str())
     }
 
-    /// Reads one request. `Ok(None)` if the other side said nothing at all.
+    /// Reads one request. Returns `Ok(None)` if the client sent nothing.
     pub fn read(stream: &mut impl Read) -> Result<Option<Request>, Refusal> {
         let mut bytes = Vec::new();
-        let mut piece = [0; 4096];
+        let mut buffer = [0; 4096];
         loop {
             if let Some((mut request, length, used)) = parse_head(&bytes)? {
                 let mut body = bytes.split_off(used);
                 while body.len() < length {
-                    let n_read = read_some(stream, &mut piece)?;
+                    let n_read = read_some(stream, &mut buffer)?;
                     if n_read == 0 {
-                        return Err(Refusal::new(400, "the body ends before its length"));
+                        return Err(Refusal::new(400, "the body is shorter than Content-Length"));
                     }
-                    body.extend_from_slice(&piece[..n_read]);
+                    body.extend_from_slice(&buffer[..n_read]);
                 }
                 body.truncate(length);
                 request.body = body;
@@ -87,15 +87,15 @@ impl Request {
             if bytes.len() > MAX_HEAD_BYTES {
                 return Err(head_too_large());
             }
-            let n_read = read_some(stream, &mut piece)?;
+            let n_read = read_some(stream, &mut buffer)?;
             if n_read == 0 {
                 return if bytes.is_empty() {
                     Ok(None)
                 } else {
-                    Err(Refusal::new(400, "the request ends in its head"))
+                    Err(Refusal::new(400, "the request ends inside its head"))
                 };
             }
-            bytes.extend_from_slice(&piece[..n_read]);
+            bytes.extend_from_slice(&buffer[..n_read]);
         }
     }
 }
@@ -114,22 +114,22 @@ fn head_too_large() -> Refusal {
     )
 }
 
-fn read_some(stream: &mut impl Read, piece: &mut [u8]) -> Result<usize, Refusal> {
+fn read_some(stream: &mut impl Read, buffer: &mut [u8]) -> Result<usize, Refusal> {
     loop {
-        match stream.read(piece) {
+        match stream.read(buffer) {
             Ok(n_read) => return Ok(n_read),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => {
                 return Err(Refusal::new(
                     408,
-                    format!("the request did not arrive ({error})"),
+                    format!("the request did not arrive in time ({error})"),
                 ));
             }
         }
     }
 }
 
-/// The request without its body, the body's length, and how many bytes the head takes; `None` if more must come.
+/// Returns the request without its body, the length of the body and of the head; `None` if the head is incomplete.
 pub(crate) fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -148,7 +148,7 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>
         Err(error) => return Err(Refusal::new(400, format!("this is not HTTP/1.1: {error}"))),
     };
     let target = parsed.path.unwrap_or("/");
-    // A proxy's form of the target names the whole address.
+    // Proxies may send the target as a full URL.
     let target = target
         .strip_prefix("http://")
         .map_or(target, |rest| rest.find('/').map_or("/", |at| &rest[at..]));
@@ -164,17 +164,18 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>
     for header in parsed.headers.iter() {
         let value = String::from_utf8_lossy(header.value).trim().to_owned();
         if header.name.eq_ignore_ascii_case("content-length") {
-            let told = value.parse::<usize>().ok();
-            let told = told.ok_or_else(|| Refusal::new(400, "the body's length is no number"))?;
-            if length.is_some_and(|length| length != told) {
-                return Err(Refusal::new(400, "the body has two lengths"));
+            let value = value
+                .parse::<usize>()
+                .map_err(|_| Refusal::new(400, "Content-Length is not a number"))?;
+            if length.is_some_and(|length| length != value) {
+                return Err(Refusal::new(400, "Content-Length is given twice"));
             }
-            length = Some(told);
+            length = Some(value);
         }
         if header.name.eq_ignore_ascii_case("transfer-encoding") {
             return Err(Refusal::new(
                 411,
-                "say the length of the body: chunked requests are not taken",
+                "chunked requests are not supported: send Content-Length",
             ));
         }
         request.headers.push((header.name.to_owned(), value));
@@ -204,12 +205,12 @@ pub fn parse_query(query: &str) -> Result<Vec<(String, String)>, Refusal> {
     Ok(pairs)
 }
 
-/// Percent signs and pluses undone.
+/// Decodes percent-encoding and plus signs.
 pub(crate) fn decode(text: &str) -> Result<String, Refusal> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        rest = behind;
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
         bytes.push(match first {
             b'+' => b' ',
             b'%' => {
@@ -220,7 +221,9 @@ pub(crate) fn decode(text: &str) -> Result<String, Refusal> {
                     digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
                 let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
                 rest = rest.get(2..).unwrap_or_default();
-                byte.ok_or_else(|| Refusal::new(400, "a percent sign without two digits"))?
+                byte.ok_or_else(|| {
+                    Refusal::new(400, "a percent sign without two hexadecimal digits")
+                })?
             }
             other => other,
         });
@@ -228,5 +231,5 @@ pub(crate) fn decode(text: &str) -> Result<String, Refusal> {
     String::from_utf8(bytes)
         .ok()
         .filter(|text| !text.contains('\0'))
-        .ok_or_else(|| Refusal::new(400, "a query parameter that is not UTF-8 text"))
+        .ok_or_else(|| Refusal::new(400, "a query parameter is not valid UTF-8"))
 }

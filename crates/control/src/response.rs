@@ -1,4 +1,4 @@
-//! Answers: a status, headers, and a body that is never held in memory if it lies in a file.
+//! Answers: status, headers and body. A body from a file is streamed, never held in memory.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use serde_json::{Value, json};
 
-/// Read and written at a time.
+/// The size of the chunks in which a body is read and written.
 pub const PIECE_BYTES: usize = 64 * 1024;
 
 pub struct Response {
@@ -15,7 +15,7 @@ pub struct Response {
     pub body: Body,
 }
 
-/// What a body consists of, one part after the other.
+/// The parts of a body, in order.
 #[derive(Default)]
 pub struct Body {
     parts: Vec<Part>,
@@ -23,13 +23,13 @@ pub struct Body {
 
 enum Part {
     Bytes(Vec<u8>),
-    /// A stretch of a file.
+    /// A part of a file.
     FileRange {
         file: File,
         from: u64,
         length: u64,
     },
-    /// A file that is still being written, to wherever it ends when its end is reached.
+    /// A file that is still being written, up to wherever it ends when the reader gets there.
     UntilEof {
         file: File,
         from: u64,
@@ -49,10 +49,10 @@ impl Response {
         Response::new(status, "application/json", value.to_string())
     }
 
-    /// `{error, type}`: every answer that is not what was asked for looks like this.
-    pub fn error(status: u16, kind: &str, sentence: impl Into<String>) -> Response {
+    /// Returns an error answer with the body `{error, type}`.
+    pub fn error(status: u16, error_type: &str, sentence: impl Into<String>) -> Response {
         let sentence: String = sentence.into();
-        Response::json(status, &json!({"error": sentence, "type": kind}))
+        Response::json(status, &json!({"error": sentence, "type": error_type}))
     }
 
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Response {
@@ -60,11 +60,11 @@ impl Response {
         self
     }
 
-    /// Writes everything; the connection is closed behind it. `head_only` for HEAD.
+    /// Writes the answer, without its body if `head_only`. The connection is closed after it.
     pub(crate) fn send(mut self, out: &mut impl Write, head_only: bool) -> io::Result<()> {
         let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
         for (name, value) in &self.headers {
-            // A line end inside a value would begin another header.
+            // A line break in a value would start another header.
             let value: String = value
                 .chars()
                 .filter(|letter| !letter.is_control())
@@ -81,13 +81,13 @@ impl Response {
         if head_only {
             return out.flush();
         }
-        let mut piece = vec![0; PIECE_BYTES];
+        let mut buffer = vec![0; PIECE_BYTES];
         loop {
-            let n_read = self.body.read(&mut piece)?;
+            let n_read = self.body.read(&mut buffer)?;
             if length.is_none() {
                 write!(out, "{n_read:x}\r\n")?;
             }
-            out.write_all(&piece[..n_read])?;
+            out.write_all(&buffer[..n_read])?;
             if length.is_none() {
                 out.write_all(b"\r\n")?;
             }
@@ -107,7 +107,7 @@ impl From<Vec<u8>> for Body {
 }
 
 impl Body {
-    /// A stretch of a file whose length is known.
+    /// Returns a body of `length` bytes of a file.
     pub(crate) fn file_range(file: File, from: u64, length: u64) -> Body {
         Body {
             parts: vec![Part::FileRange { file, from, length }],
@@ -125,12 +125,12 @@ impl Body {
         self
     }
 
-    /// `None` as long as a part still grows.
+    /// Returns the length, or `None` if a part has no known length.
     pub fn length(&self) -> Option<u64> {
         self.parts.iter().map(Part::length).sum()
     }
 
-    /// Bytes `from` up to `to` alone; only of a body whose length is known.
+    /// Returns only the bytes `from..to`. The length of the body must be known.
     pub(crate) fn slice(self, from: u64, to: u64) -> Body {
         let mut begin = 0;
         let mut parts = Vec::new();
@@ -146,10 +146,10 @@ impl Body {
         Body { parts }
     }
 
-    /// The next bytes; 0 at the end. A file that became shorter meanwhile is an error: the length was promised.
-    pub fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
+    /// Reads the next bytes; 0 at the end. Fails if a file has become shorter, because Content-Length was already sent.
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while let Some(part) = self.parts.first_mut() {
-            let n_read = part.read(piece)?;
+            let n_read = part.read(buffer)?;
             if n_read > 0 {
                 return Ok(n_read);
             }
@@ -182,24 +182,24 @@ impl Part {
         }
     }
 
-    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Part::Bytes(bytes) => {
-                let n_read = bytes.as_slice().read(piece)?;
+                let n_read = bytes.as_slice().read(buffer)?;
                 bytes.drain(..n_read);
                 Ok(n_read)
             }
             Part::UntilEof { file, from } => {
-                let n_read = file.read_at(piece, *from)?;
+                let n_read = file.read_at(buffer, *from)?;
                 *from += n_read as u64;
                 Ok(n_read)
             }
             Part::FileRange { file, from, length } => {
-                let wanted = piece.len().min((*length).try_into().unwrap_or(usize::MAX));
+                let wanted = buffer.len().min((*length).try_into().unwrap_or(usize::MAX));
                 if wanted == 0 {
                     return Ok(0);
                 }
-                let n_read = file.read_at(&mut piece[..wanted], *from)?;
+                let n_read = file.read_at(&mut buffer[..wanted], *from)?;
                 if n_read == 0 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
@@ -211,7 +211,7 @@ impl Part {
     }
 }
 
-/// What HTTP calls a status.
+/// Returns the reason phrase of a status.
 pub(crate) fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",

@@ -1,7 +1,7 @@
-//! Who may ask, and how often.
+//! Access control and rate limit.
 //!
-//! Loopback and sockets are open to who can reach them; everything else needs a token. A page of another origin may
-//! call nothing unless it is named, and a browser that was led here under a foreign name is turned away.
+//! Loopback addresses and sockets accept every client that can reach them; all other addresses need a token. Pages of another
+//! origin are refused unless that origin is configured. So are requests to loopback under another host name (DNS rebinding).
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -12,16 +12,16 @@ use crate::lock;
 use crate::request::Request;
 use crate::response::Response;
 
-/// Where a request came from.
+/// The way a request arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum EntryPoint {
-    /// The socket in the user's own folder: only the same user can open it.
+    /// The socket in the user's private folder, which only the same user can open.
     Private,
-    /// The address that was asked for, on loopback or a socket.
+    /// A configured address on loopback or a Unix socket.
     Local,
-    /// The address that was asked for, reachable by others.
+    /// A configured address that other machines can reach.
     Remote,
-    /// The job's own web server, which has doors and guards of its own.
+    /// The program's web server, which has its own access control.
     Mounted,
 }
 
@@ -39,7 +39,7 @@ pub fn entry_point(address: &Address, has_token: bool) -> Result<EntryPoint, Str
     ))
 }
 
-/// A bucket of requests that fills again with time.
+/// A rate limit: a token bucket that refills with time.
 pub(crate) struct Rate {
     per_second: f64,
     bucket: Mutex<(f64, Instant)>,
@@ -54,7 +54,7 @@ impl Rate {
         }
     }
 
-    /// Whether one more request may be answered now.
+    /// Takes one token; returns `false` if there is none.
     pub(crate) fn allows(&self) -> bool {
         let mut bucket = lock(&self.bucket);
         let now = Instant::now();
@@ -68,7 +68,7 @@ impl Rate {
     }
 }
 
-/// Whether both are equal, in a time that tells nothing about where they differ.
+/// Compares two secrets in a time that does not depend on where they differ.
 pub(crate) fn is_equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
     let mut difference = one.len() ^ other.len();
     for at in 0..one.len().max(other.len()) {
@@ -78,7 +78,7 @@ pub(crate) fn is_equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
     std::hint::black_box(difference) == 0
 }
 
-/// The answer to a request that may not be answered otherwise.
+/// Returns the refusal of a request that is not allowed.
 pub(crate) fn refuse(
     config: &Config,
     rate: &Rate,
@@ -96,8 +96,8 @@ pub(crate) fn refuse(
     if entry_point == EntryPoint::Local && config.token.is_none() {
         let host = request.header("Host").map(host_of);
         if host.is_some_and(|host| !is_loopback(host)) {
-            let sentence = "this address is for this machine alone, under the name localhost; \
-                            set a token to use it under another name";
+            let sentence = "without a token this address only answers as localhost: \
+                            set a token to use another host name";
             return Some(Response::error(403, "Forbidden", sentence));
         }
     }
@@ -110,14 +110,14 @@ pub(crate) fn refuse(
             origin.is_some() && origin == host
         };
         if config.cors_origin.as_deref() != Some(origin) && !is_own() {
-            let sentence = "pages of another origin may not call this";
+            let sentence = "pages of another origin may not use this API";
             return Some(Response::error(403, "Forbidden", sentence));
         }
     }
     if is_public || has_token(config, request) {
         return None;
     }
-    let sentence = "a token is needed: send it as Authorization: Bearer TOKEN";
+    let sentence = "a token is required: send Authorization: Bearer TOKEN";
     Some(Response::error(401, "Unauthorized", sentence).with("WWW-Authenticate", "Bearer"))
 }
 
@@ -135,11 +135,11 @@ fn has_token(config: &Config, request: &Request) -> bool {
         .token_header
         .as_deref()
         .and_then(|name| request.header(name));
-    let is_right = |given: &str| is_equal_in_constant_time(given.as_bytes(), token.as_bytes());
-    bearer.is_some_and(is_right) || named.is_some_and(is_right)
+    let is_valid = |given: &str| is_equal_in_constant_time(given.as_bytes(), token.as_bytes());
+    bearer.is_some_and(is_valid) || named.is_some_and(is_valid)
 }
 
-/// A host without its port.
+/// Returns a host without its port.
 fn host_of(value: &str) -> &str {
     match value.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => host,
@@ -147,7 +147,7 @@ fn host_of(value: &str) -> &str {
     }
 }
 
-/// Headers for the one origin that may call.
+/// Adds the CORS headers for the configured origin.
 pub(crate) fn allow_origin(config: &Config, request: &Request, response: Response) -> Response {
     match (&config.cors_origin, request.header("Origin")) {
         (Some(allowed), Some(origin)) if allowed == origin => response

@@ -1,8 +1,8 @@
-//! Listeners, each on a thread of its own, and a thread for each connection while it lasts.
+//! The HTTP server: one thread per listener and one per open connection.
 //!
-//! A connection carries one request. How many there are at once is bounded; more wait in the kernel's queue. A slow or
-//! silent client costs a thread for a while and nothing else. For a fork the listening thread goes away for a moment, because
-//! Python warns of forks in processes with several threads; connections meanwhile wait in the kernel's queue.
+//! A connection carries one request. The number of connections is bounded; more wait in the kernel's queue. A slow or silent
+//! client costs one thread until a timeout. Around a fork the listening thread pauses, because Python warns about forks in
+//! processes with several threads; connections wait in the kernel's queue meanwhile.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -27,15 +27,15 @@ use crate::response::Response;
 use crate::security::EntryPoint;
 
 const MAX_CONNECTIONS: usize = 128;
-/// For a client to say what it wants as a whole, and to take each piece of the answer.
+/// The time limit for receiving a whole request, and for writing each part of the answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct Server {
-    /// Where it really listens: the port is known even if any was asked for.
+    /// The address with the actual port, also if the configured port was 0.
     pub address: Address,
     listener: Arc<Listener>,
     shared: Arc<Shared>,
-    /// A socket of ours, removed at the end if it is still the same.
+    /// The path of the Unix socket, removed at stop.
     socket: Option<PathBuf>,
     /// The listening thread, unless it is paused.
     accepting: Option<Join>,
@@ -50,16 +50,16 @@ struct Shared {
     handler: Arc<Handler>,
     recorder: Arc<dyn Recorder>,
     entry_point: EntryPoint,
-    /// The listening thread ends, for a while or for ever.
+    /// Asks the listening thread to end, because of a pause or a stop.
     is_pausing: AtomicBool,
-    /// Readable as long as that thread is to look at the word above.
+    /// Wakes the listening thread: readable while `is_pausing` must be checked.
     alarm: OwnedFd,
     n_connections: Mutex<usize>,
-    one_ended: Condvar,
+    one_closed: Condvar,
 }
 
 impl Server {
-    /// Begins to listen. `door` says who can come in by this address.
+    /// Starts listening. `entry_point` determines which requests this address accepts.
     pub fn start(
         address: &Address,
         entry_point: EntryPoint,
@@ -82,7 +82,7 @@ impl Server {
                 )
             }
         };
-        // A connection may be gone again before it is taken, and nobody may wait for the next one in vain.
+        // A client can disconnect between poll and accept; a blocking accept would then wait for the next client.
         match &listener {
             Listener::Tcp(listener) => listener.set_nonblocking(true)?,
             Listener::Unix(listener) => listener.set_nonblocking(true)?,
@@ -94,7 +94,7 @@ impl Server {
             is_pausing: AtomicBool::new(false),
             alarm: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             n_connections: Mutex::new(0),
-            one_ended: Condvar::new(),
+            one_closed: Condvar::new(),
         };
         let mut server = Server {
             address,
@@ -107,7 +107,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Takes connections, if it does not do so already.
+    /// Starts the listening thread, unless it runs.
     pub fn resume(&mut self) -> io::Result<()> {
         if self.accepting.is_none() {
             self.shared.is_pausing.store(false, Ordering::SeqCst);
@@ -118,40 +118,40 @@ impl Server {
         Ok(())
     }
 
-    /// Takes no connections until it is resumed, and has no thread of its own but for those that are being answered.
+    /// Ends the listening thread. Open connections are still answered; new ones wait for [`Server::resume`].
     pub fn pause(&mut self) {
         let Some(join) = self.accepting.take() else {
             return;
         };
         self.shared.is_pausing.store(true, Ordering::SeqCst);
-        // A counter that is full is readable, too.
+        // A write to a full counter fails, but the counter is readable then.
         let _ = rustix::io::write(&self.shared.alarm, &1_u64.to_ne_bytes());
         let n_connections = lock(&self.shared.n_connections);
-        self.shared.one_ended.notify_all();
+        self.shared.one_closed.notify_all();
         drop(n_connections);
         join();
         let _ = rustix::io::read(&self.shared.alarm, &mut [0; 8]);
     }
 
-    /// Its descriptors: a forked child closes them without asking anybody.
+    /// Returns the file descriptors that a forked child must close.
     pub fn fds(&self) -> [RawFd; 2] {
         let listener = self.listener.as_fd().as_raw_fd();
         [listener, self.shared.alarm.as_raw_fd()]
     }
 
-    /// Takes no more connections, and waits for those that are being answered, but not for ever.
-    pub fn stop(mut self, patience: Duration) {
+    /// Stops listening and waits up to `timeout` for open connections.
+    pub fn stop(mut self, timeout: Duration) {
         if let Some(socket) = &self.socket {
             let _ = std::fs::remove_file(socket);
         }
-        // Whoever waits in the kernel's queue is told at once.
+        // Rejects the connections in the kernel's queue.
         let _ = rustix::net::shutdown(self.listener.as_fd(), rustix::net::Shutdown::Both);
         self.pause();
         let n_connections = lock(&self.shared.n_connections);
         let _ = self
             .shared
-            .one_ended
-            .wait_timeout_while(n_connections, patience, |n| *n > 0);
+            .one_closed
+            .wait_timeout_while(n_connections, timeout, |n| *n > 0);
     }
 }
 
@@ -175,23 +175,23 @@ impl Listener {
     }
 }
 
-/// A socket that only this user may open. One that is left over from a process that has gone is replaced.
+/// Creates a socket that only this user can open. Replaces the socket of an ended process.
 ///
-/// It gets its name when it listens already: whoever finds a socket that refuses takes its process for gone.
+/// The socket gets its final name only once it listens, because other processes remove a socket that refuses connections.
 fn bind_socket(path: &Path) -> io::Result<UnixListener> {
     if UnixStream::connect(path).is_ok() {
-        // With its number, as the kernel says it of a port: whoever asked looks for that.
+        // The same error as for a port in use: callers check its number.
         return Err(rustix::io::Errno::ADDRINUSE.into());
     }
-    // Whatever else lies there is somebody's.
-    if std::fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
+    // Never replace another type of file.
+    if std::fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.file_type().is_socket()) {
         return Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "there is something that is not a socket",
+            "it exists and is not a socket",
         ));
     }
     let unfinished = path.with_file_name(format!(".{}.new", std::process::id()));
-    // Of a process of this number that was killed at just this place.
+    // Left by a process with the same ID that was killed between bind and rename.
     let _ = std::fs::remove_file(&unfinished);
     let listener = UnixListener::bind(&unfinished)?;
     std::fs::set_permissions(&unfinished, std::fs::Permissions::from_mode(0o600))
@@ -210,20 +210,20 @@ enum Connection {
 impl Shared {
     fn accept_all(self: Arc<Shared>, listener: &Listener) {
         while self.wait_for_room() {
-            let mut watched = [
+            let mut polled = [
                 PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
                 PollFd::new(&self.alarm, PollFlags::IN),
             ];
-            let accepted = match poll(&mut watched, None) {
+            let accepted = match poll(&mut polled, None) {
                 Ok(_) if self.is_pausing() => return,
                 Ok(_) => listener.accept(),
                 Err(error) => Err(error.into()),
             };
             match accepted.map_err(|error| Errno::from_io_error(&error)) {
                 Ok(connection) => self.clone().take(connection),
-                // It went away again, or somebody else was meant.
+                // The client disconnected, or the wakeup was spurious.
                 Err(Some(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED)) => {}
-                // The process has no descriptor left, for example: that passes.
+                // For example, no file descriptor is left: retry.
                 Err(_) => std::thread::sleep(Duration::from_millis(50)),
             }
         }
@@ -233,11 +233,11 @@ impl Shared {
         self.is_pausing.load(Ordering::SeqCst)
     }
 
-    /// Waits until one more connection may be taken. `false` if none is to be taken any more.
+    /// Waits until one more connection is allowed. Returns `false` if the server pauses.
     fn wait_for_room(&self) -> bool {
         let mut n_connections = lock(&self.n_connections);
         while *n_connections >= MAX_CONNECTIONS && !self.is_pausing() {
-            n_connections = match self.one_ended.wait(n_connections) {
+            n_connections = match self.one_closed.wait(n_connections) {
                 Ok(guard) => guard,
                 Err(poisoned) => poisoned.into_inner(),
             };
@@ -251,10 +251,10 @@ impl Shared {
         drop(n_connections);
         let guard = ConnectionGuard(self.clone());
         let shared = self.clone();
-        // Without a thread the connection is closed, which says enough.
+        // If no thread can be started, the connection closes.
         let _ = self.recorder.spawn(Box::new(move || {
             let _guard = guard;
-            // A client that went away is not an error of ours.
+            // A client that disconnects is not an error.
             let _ = match connection {
                 Connection::Tcp(stream) => shared.serve_tcp(stream),
                 Connection::Unix(stream) => shared.serve_unix(stream),
@@ -294,23 +294,24 @@ impl Shared {
     }
 }
 
-/// Closing with bytes unread would throw away the answer on its way.
+/// Reads the rest of the request: closing with unread bytes would reset the connection and lose the answer.
 fn drain(stream: &impl TimeoutStream) {
-    let mut patient = DeadlineReader::new(stream, CLIENT_TIMEOUT);
-    let mut piece = [0; 4096];
+    let mut reader = DeadlineReader::new(stream, CLIENT_TIMEOUT);
+    let mut buffer = [0; 4096];
     for _ in 0..64 {
-        if !matches!(patient.read(&mut piece), Ok(1..)) {
+        if !matches!(reader.read(&mut buffer), Ok(1..)) {
             return;
         }
     }
 }
 
+/// Counts an open connection; dropping it frees the slot.
 struct ConnectionGuard(Arc<Shared>);
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         *lock(&self.0.n_connections) -= 1;
-        self.0.one_ended.notify_all();
+        self.0.one_closed.notify_all();
     }
 }
 
@@ -319,27 +320,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn socket_that_can_be_found_never_refuses() {
+    fn visible_socket_never_refuses_a_connection() {
         let folder = std::env::temp_dir().join(format!("heaptide-server-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         for number in 0..200 {
             let path = folder.join(format!("{number}.sock"));
-            let found = path.clone();
-            let looking = std::thread::spawn(move || {
-                while !found.exists() {
+            let visible = path.clone();
+            let connecting = std::thread::spawn(move || {
+                while !visible.exists() {
                     std::hint::spin_loop();
                 }
-                UnixStream::connect(found).map(drop)
+                UnixStream::connect(visible).map(drop)
             });
             let listener = bind_socket(&path).unwrap();
-            looking.join().unwrap().unwrap();
+            connecting.join().unwrap().unwrap();
             drop(listener);
         }
         std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
-    fn left_over_socket_is_replaced_and_one_in_use_is_not() {
+    fn socket_of_an_ended_process_is_replaced_and_one_in_use_is_not() {
         let path = std::env::temp_dir().join(format!("heaptide-left-{}.sock", std::process::id()));
         drop(bind_socket(&path).unwrap());
         assert!(path.exists());
@@ -353,15 +354,12 @@ mod tests {
     }
 
     #[test]
-    fn file_that_is_no_socket_is_left_alone() {
+    fn file_that_is_not_a_socket_is_not_replaced() {
         let path = std::env::temp_dir().join(format!("heaptide-file-{}.sock", std::process::id()));
-        std::fs::write(&path, "somebody's").unwrap();
+        std::fs::write(&path, "data").unwrap();
         let refused = bind_socket(&path).unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "there is something that is not a socket"
-        );
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "somebody's");
+        assert_eq!(refused.to_string(), "it exists and is not a socket");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "data");
         std::fs::remove_file(path).unwrap();
     }
 }

@@ -1,12 +1,12 @@
 //! Sessions on disk: one folder each, with a capture for each process.
 //!
 //! ```text
-//! directory/20261115-233012-345-4711/session.json       how it was started
-//!                                    4711.tide           one capture for each process
-//!                                    4712.tide.4713      those of forked children
-//!                                    stats.json          its numbers, once it has ended
+//! directory/20261115-233012-345-4711/session.json        options and start time
+//!                                    4711.tide           one capture per process
+//!                                    4712.tide.4713      capture of a forked child
+//!                                    stats.json          numbers of a finished session
 //! ```
-//! What a request says of a session is only ever compared with the names that are there.
+//! A session ID in a request is only compared with existing names; it never becomes part of a path.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -15,29 +15,29 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use heaptide_procfs as procfs;
+use serde_json::{Map, Value, json};
 
 use crate::address::Address;
 use crate::calendar;
 use crate::group;
 use crate::routes::BASE;
-use serde_json::{Map, Value, json};
 
 pub(crate) const META: &str = "session.json";
 pub(crate) const STATS: &str = "stats.json";
-/// In `session.json`: where the numbers of its processes mean something.
+/// The key in `session.json` for the scope of the process IDs; see [`group::pid_space`].
 const SPACE: &str = "pid_space";
-/// Names the recording that runs, if somebody else started it.
+/// The ID of a running recording that was not started by the control API.
 pub(crate) const CURRENT: &str = "current";
-/// For a process to say what it records.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a process may take to report what it records.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// As long as a job may take from the folder of its session to the first capture in it.
+/// How long a program may take from creating the folder of a session to writing the first capture.
 const BEGINNING_MS: u64 = 60_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub id: String,
-    /// `None` for a recording that was not started here.
+    /// `None` for a recording that was not started by the control API.
     pub folder: Option<PathBuf>,
     pub captures: Vec<Capture>,
     pub meta: Value,
@@ -49,9 +49,9 @@ pub(crate) struct Capture {
     pub pid: u32,
     pub bytes: u64,
     pub modified: SystemTime,
-    /// Where its process answers, if it has control.
+    /// The socket of its process, if that has the control API.
     socket: Option<PathBuf>,
-    /// Whether its process is in another container, or on another machine: its number means nothing here.
+    /// Whether its process runs in another container or on another machine, where process IDs differ.
     is_elsewhere: bool,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Sessions {
     directory: PathBuf,
     keep_sessions: usize,
     keep_bytes: u64,
-    /// The folder with the folders of jobs, in which their processes have their sockets.
+    /// The folder that contains the folders of all groups.
     runtime: Option<PathBuf>,
 }
 
@@ -83,7 +83,7 @@ impl Sessions {
         &self.directory
     }
 
-    /// All of them, the newest first.
+    /// Returns all sessions, newest first.
     pub(crate) fn list(&self) -> Vec<Session> {
         let entries = fs::read_dir(&self.directory)
             .into_iter()
@@ -130,7 +130,7 @@ impl Sessions {
         })
     }
 
-    /// A new, empty session.
+    /// Creates an empty session.
     pub(crate) fn create(&self, mut meta: Map<String, Value>) -> io::Result<Session> {
         let mut now = calendar::unix_ms(SystemTime::now());
         loop {
@@ -150,7 +150,7 @@ impl Sessions {
                         meta,
                     });
                 }
-                // Two within a millisecond: the next millisecond is as good.
+                // Another session was created in the same millisecond: take the next one.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => now += 1,
                 Err(error) => return Err(error),
             }
@@ -164,7 +164,7 @@ impl Sessions {
         }
     }
 
-    /// Deletes the oldest ones that are beyond the limits and do not run.
+    /// Deletes the oldest finished sessions beyond the limits.
     pub(crate) fn prune(&self, except: &str) {
         let mut n_kept = 0;
         let mut bytes_kept = 0;
@@ -172,9 +172,9 @@ impl Sessions {
             n_kept += 1;
             bytes_kept += session.bytes();
             let is_beyond = n_kept > self.keep_sessions || bytes_kept > self.keep_bytes;
-            let is_over = !session.is_running() && !session.is_beginning();
-            if is_beyond && session.id != except && is_over {
-                // What cannot be deleted now is tried again at the next start.
+            let is_finished = !session.is_running() && !session.is_beginning();
+            if is_beyond && session.id != except && is_finished {
+                // If this fails, the next start tries again.
                 let _ = self.delete(&session);
             }
         }
@@ -182,7 +182,7 @@ impl Sessions {
 }
 
 impl Session {
-    /// The recording that runs and was not started here.
+    /// Returns a session for a running recording that was not started by the control API.
     pub(crate) fn current(path: &Path) -> Option<Session> {
         let metadata = fs::metadata(path).ok()?;
         Some(Session {
@@ -208,8 +208,8 @@ impl Session {
         self.category() == "session" && self.captures.iter().any(Capture::is_being_written)
     }
 
-    /// Made a moment ago, and nothing is in it yet: its job, which may be another one with the same folder, is about to
-    /// write, as soon as its interpreter lets it.
+    /// Whether the session is new and empty. Its program, perhaps another one that uses the same folder, writes to it as soon as
+    /// its interpreter is free.
     fn is_beginning(&self) -> bool {
         let now = calendar::unix_ms(SystemTime::now());
         let started = self.started_unix_ms();
@@ -226,23 +226,23 @@ impl Session {
         self.meta.get("started_unix_ms").and_then(Value::as_u64)
     }
 
-    /// How long a snapshot's recording had run by then.
+    /// Returns how long the recording had run when the snapshot was taken.
     pub(crate) fn recorded_ms(&self) -> Option<u64> {
         self.meta.get("recorded_ms").and_then(Value::as_u64)
     }
 
-    /// Whether the processes of this group made it.
+    /// Whether the processes of this group made the session.
     pub(crate) fn is_of(&self, group: &str) -> bool {
         self.meta.get("group").and_then(Value::as_str) == Some(group)
     }
 
-    /// When the last of its captures was written to.
+    /// Returns the time of the last write to any of its captures.
     pub(crate) fn modified_unix_ms(&self) -> Option<u64> {
         let moments = self.captures.iter().map(|capture| capture.modified);
         moments.max().map(calendar::unix_ms)
     }
 
-    /// The numbers of a session that has ended, if they are known.
+    /// Returns the stored numbers of a finished session.
     pub(crate) fn known_stats(&self) -> Option<Value> {
         let path = self.folder.as_ref()?.join(STATS);
         let newest = self.captures.iter().map(|capture| capture.modified).max()?;
@@ -255,7 +255,7 @@ impl Session {
 }
 
 impl Capture {
-    /// Whether its process still records into it: whoever records has the file open for writing.
+    /// Whether its process still records, which means it has the file open for writing.
     pub(crate) fn is_being_written(&self) -> bool {
         if self.is_elsewhere {
             return self.is_locked();
@@ -263,20 +263,20 @@ impl Capture {
         match self.is_open_for_writing() {
             Ok(is_open) => is_open,
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            // A process that gave up its rights shows nobody what it has open, but answers.
-            Err(_) => self.is_told_to_be_written(),
+            // A process that dropped its privileges hides its open files, but answers requests.
+            Err(_) => self.is_reported_as_open(),
         }
     }
 
-    /// Whoever records holds a lock on the file, which processes of other containers meet, too. If it cannot be tried,
-    /// somebody may write.
+    /// Whether the file is locked. A recording process holds a lock, which is visible across containers. If the file cannot be
+    /// opened, assume that it is being written.
     fn is_locked(&self) -> bool {
         use rustix::fs::{FlockOperation, flock};
         let Ok(file) = self.open() else {
             return true;
         };
         let is_locked = flock(&file, FlockOperation::NonBlockingLockShared).is_err();
-        // Whoever begins to record waits a moment for it, but not for a child that is forked now and has the file, too.
+        // Unlock explicitly: a child forked at this moment would otherwise keep the lock and block a new recording.
         let _ = flock(&file, FlockOperation::Unlock);
         is_locked
     }
@@ -293,14 +293,14 @@ impl Capture {
         Ok(false)
     }
 
-    /// What its process says; one that lives and says nothing may write.
-    fn is_told_to_be_written(&self) -> bool {
+    /// Asks the process whether it records into this file. If it does not answer, assume that it does.
+    fn is_reported_as_open(&self) -> bool {
         let Some(socket) = &self.socket else {
             return true;
         };
         let address = Address::Unix(socket.clone());
         let target = format!("{BASE}/status?scope=process");
-        match group::ask(&address, "GET", &target, &Value::Null, PATIENCE) {
+        match group::ask(&address, "GET", &target, &Value::Null, STATUS_TIMEOUT) {
             Some(Ok((200, state))) => {
                 let output = state.get("output").and_then(Value::as_str);
                 output.is_some_and(|output| Path::new(output) == self.path)
@@ -314,7 +314,7 @@ impl Capture {
     }
 }
 
-/// `4711.tide` → 4711; `4711.tide.4712`, a forked child's → 4712. Nothing else is a capture.
+/// Returns the process ID in the name of a capture: `4711.tide` → 4711, `4711.tide.4712` (a forked child) → 4712.
 fn pid_of(name: &str) -> Option<u32> {
     let (parent, rest) = name.split_once(".tide")?;
     let parent: u32 = parent.parse().ok()?;
@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn session_that_another_job_is_about_to_write_is_not_deleted() {
+    fn new_empty_session_of_another_program_is_not_deleted() {
         let name = format!("heaptide-sessions-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&directory);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn captures_are_told_by_their_names() {
+    fn process_id_is_parsed_from_the_name_of_a_capture() {
         assert_eq!(pid_of("4711.tide"), Some(4711));
         assert_eq!(pid_of("4711.tide.4712"), Some(4712));
         assert_eq!(pid_of("4711.tide.4712.4713"), Some(4713));

@@ -1,4 +1,4 @@
-//! Whatever arrives, it is understood or refused; nothing panics, and nothing is larger than its bound.
+//! Any bytes are parsed or refused without a panic, and every size stays within its bound.
 
 use heaptide_control::request::{MAX_BODY_BYTES, MAX_HEAD_BYTES, Request, parse_query};
 use heaptide_control::routes;
@@ -9,7 +9,7 @@ fn read(bytes: &[u8]) -> Result<Option<Request>, u16> {
 }
 
 #[test]
-fn request_has_its_parts() {
+fn request_is_parsed_into_its_parts() {
     let bytes = b"POST /pub/job/x/1/api/v1/profiler/start?a=1&b=%20x+y HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}rest";
     let request = read(bytes).unwrap().unwrap();
     assert_eq!(request.method, "POST");
@@ -20,7 +20,7 @@ fn request_has_its_parts() {
 }
 
 #[test]
-fn what_is_too_large_or_ambiguous_is_refused_with_its_own_status() {
+fn oversized_and_ambiguous_requests_are_refused_with_their_own_status() {
     assert_eq!(read(b""), Ok(None));
     assert_eq!(read(b"GET / HTTP/1.1\r\nHos"), Err(400));
     assert_eq!(read(b"what is this\r\n\r\n"), Err(400));
@@ -52,7 +52,7 @@ fn what_is_too_large_or_ambiguous_is_refused_with_its_own_status() {
     );
 }
 
-/// Bytes that look like requests, so that the parser gets past its first look.
+/// Bytes similar to requests, so that the parser gets past the first line.
 fn almost_requests() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(b"GET ".to_vec()),
@@ -69,7 +69,7 @@ fn almost_requests() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn any_bytes_are_understood_or_refused(bytes in almost_requests()) {
+    fn any_bytes_are_parsed_or_refused(bytes in almost_requests()) {
         match read(&bytes) {
             Ok(Some(request)) => {
                 prop_assert!(request.body.len() <= MAX_BODY_BYTES);

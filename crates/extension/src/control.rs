@@ -377,7 +377,7 @@ impl Response {
 /// Returns the page that lists the routes and tries them.
 #[pyfunction]
 pub fn docs_page() -> &'static str {
-    include_str!("../../control/src/docs.html")
+    heaptide_control::DOCS_PAGE
 }
 
 /// Returns the bytes that the C library has allocated; `None` where it does not report them.

@@ -1,7 +1,8 @@
-//! Renders answers: for people as text, for other tools as JSON. Rounding, units and colours live here; numbers do not.
+//! Renders the models of `analysis`. Rounding, units and colours are decided here; numbers are not.
 //!
-//! In reading order: [`units`] writes sizes and times, [`text`] what a terminal shows, [`json`] what programs read, [`heap_export`] object heaps in other tools' forms,
-//! [`object_graph`] pictures of a few objects, of [`markup`] as those of a [`timeline`].
+//! In reading order: [`units`] formats sizes and times. [`text`] writes for terminals, [`json`] for programs, [`html`] pages;
+//! [`transform`] exports recordings and [`heap_export`] heap snapshots to the formats of other tools. [`object_graph`] draws a
+//! few objects; it and [`timeline`] write SVG through [`markup`].
 #![forbid(unsafe_code)]
 
 pub mod heap_export;

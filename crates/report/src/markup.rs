@@ -1,8 +1,8 @@
-//! What SVG pictures and the pages around them are made of: text that cannot become markup, and pages with places for it.
+//! Escapes text for SVG and HTML, and fills page templates.
 
 use std::io::{self, Write};
 
-/// Text that is well-formed XML whatever is in it, with its lines.
+/// Escapes a text for XML. Line breaks stay.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -12,10 +12,10 @@ pub fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\n' => out.push('\n'),
-            // Not allowed in XML at all.
+            // Not allowed in XML.
             '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
             letter if letter.is_control() => out.push('\u{fffd}'),
-            // Would change the order of what follows, beyond its own text.
+            // Would change the direction of the text that follows, beyond this element.
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
             letter => out.push(letter),
         }
@@ -23,7 +23,7 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// Writes a page with contents at its places, which are named in their order: what was put in is not searched for places.
+/// Writes a template with its placeholders replaced, in their order. Inserted contents are not searched for placeholders.
 pub fn fill(out: &mut dyn Write, page: &str, places: &[(&str, &str)]) -> io::Result<()> {
     let mut rest = page;
     for (place, content) in places {
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_in_is_not_searched_for_places() {
+    fn inserted_contents_are_not_searched_for_placeholders() {
         let mut out = Vec::new();
         fill(&mut out, "<ONE|TWO>", &[("ONE", "TWO"), ("TWO", "ONE")]).unwrap();
         assert_eq!(out, b"<TWO|ONE>");
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn text_cannot_become_markup_nor_turn_around_what_follows() {
+    fn text_cannot_become_markup_or_reverse_the_text_after_it() {
         assert_eq!(
             escaped("a<b>&\"c\"\u{0}\u{202e}d"),
             "a&lt;b&gt;&amp;&quot;c&quot;\u{fffd}d"

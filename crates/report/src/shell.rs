@@ -1,6 +1,6 @@
-//! Words of a command line as a shell would read them back.
+//! Quotes command lines for a shell.
 
-/// One word, in quotes where a shell would otherwise take it apart.
+/// One word, in quotes if a shell would otherwise split or expand it.
 pub fn quote(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_-./=:,+@%^".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

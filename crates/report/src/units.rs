@@ -1,4 +1,4 @@
-//! Sizes, shares and times as people read them.
+//! Formats sizes, shares, times and versions for people.
 
 use heaptide_capture::calendar::date_and_time;
 
@@ -14,7 +14,7 @@ pub fn size(bytes: u64) -> String {
     format!("{value:.3}PB")
 }
 
-/// A size that was given in powers of two, such as a sampling rate: `512 KiB`; others as [`size`].
+/// A size in powers of two, such as a sampling rate: `512 KiB`. Other sizes are formatted as by [`size`].
 pub fn binary_size(bytes: u64) -> String {
     for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
         if bytes >> shift > 0 && bytes % (1 << shift) == 0 {
@@ -24,12 +24,12 @@ pub fn binary_size(bytes: u64) -> String {
     size(bytes)
 }
 
-/// Mebibytes, in which resident sizes are given.
+/// Mebibytes, the unit of resident sizes.
 pub fn mib(bytes: u64) -> f64 {
     bytes as f64 / 1_048_576.0
 }
 
-/// `part` of `whole` in percent; 0 of nothing.
+/// `part` of `whole` in percent; 0 if `whole` is 0.
 pub fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 {
         return 0.0;
@@ -43,12 +43,12 @@ pub fn signed_size(bytes: i64) -> String {
     format!("{sign}{}", size(bytes.unsigned_abs()))
 }
 
-/// A change in percent of what was there before: `+40.0 %`, `× 100`; `new` if there was nothing.
+/// A change in percent of the value before: `+40.0 %`, `× 100`; `new` if that was 0.
 pub fn change_percent(before: u64, change: i64) -> String {
     match (before, change) {
         (_, 0) => "0 %".to_owned(),
         (0, _) => "new".to_owned(),
-        // Beyond that, percent are hard to read.
+        // Larger percentages are hard to read.
         _ if change >= 0 && change as u64 / before >= 10 => {
             format!("× {:.0}", (before as f64 + change as f64) / before as f64)
         }
@@ -56,7 +56,7 @@ pub fn change_percent(before: u64, change: i64) -> String {
     }
 }
 
-/// A moment in universal time, the way Python prints an aware `datetime`: `2026-11-15 20:54:32.315000+00:00`.
+/// A time in UTC, as Python prints an aware `datetime`: `2026-11-15 20:54:32.315000+00:00`.
 pub fn timestamp(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let micros = unix_ns % 1_000_000_000 / 1_000;
@@ -82,7 +82,7 @@ pub fn python_version(hexversion: u32) -> String {
     format!("{major}.{minor}.{micro}{stage}")
 }
 
-/// Two digits a byte, as identifiers are written.
+/// Two hexadecimal digits per byte.
 pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -101,14 +101,14 @@ mod tests {
     }
 
     #[test]
-    fn sampling_rates_are_written_in_powers_of_two_if_they_are_such() {
+    fn powers_of_two_have_binary_prefixes() {
         assert_eq!(binary_size(512 << 10), "512 KiB");
         assert_eq!(binary_size(1 << 20), "1 MiB");
         assert_eq!(binary_size(100_000), "100.000kB");
     }
 
     #[test]
-    fn changes_have_a_sign_and_a_share_of_what_was_before() {
+    fn changes_have_a_sign_and_a_share_of_the_value_before() {
         assert_eq!(signed_size(4_000_000), "+4.000MB");
         assert_eq!(signed_size(-12_000), "-12.000kB");
         assert_eq!(change_percent(10, 4), "+40.0 %");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_those_that_python_prints() {
+    fn times_are_formatted_as_python_prints_them() {
         assert_eq!(timestamp(0), "1970-01-01 00:00:00+00:00");
         assert_eq!(
             timestamp(1_794_776_072_315_000_000),

@@ -99,7 +99,7 @@ def test_reports_state_that_earlier_allocations_are_missing(
     for command in ("stats", "summary", "tree"):
         report = " ".join(heaptide(command, capture).stdout.split())
         assert f"attached to process {process.pid} when " in report
-        assert "what it allocated before is not in the capture" in report
+        assert "earlier allocations are not in the capture" in report
 
 
 @once

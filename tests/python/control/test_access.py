@@ -32,7 +32,7 @@ def test_file_at_the_path_of_the_socket_is_not_replaced(tmp_path: Path) -> None:
     env = {**os.environ, "HEAPTIDE_CONTROL": f"unix:{file}", "HEAPTIDE_RUNTIME_DIR": str(tmp_path / "run")}
     done = subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True, text=True, env=env)
     assert (done.returncode, done.stdout, file.read_text()) == (0, "1\n", "mine")
-    message = f"control cannot listen at unix:{file} (there is something that is not a socket); the program continues"
+    message = f"control cannot listen at unix:{file} (it exists and is not a socket); the program continues"
     assert done.stderr == f"heaptide: {message}\n"
 
 

@@ -47,7 +47,7 @@ def test_svg_holds_curve_peak_limit_functions_and_forecast(rising: Path) -> None
     # Functions of the same name are shown with their modules.
     assert "a.load 4.000s" in words
     assert "b.load 1.500s" in words
-    assert "the limit of 260 MiB is reached in 10.0 s" in words
+    assert "reaches the limit of 260 MiB in 10.0 s" in words
     curves = [
         element for element in tree.iter("{http://www.w3.org/2000/svg}polyline") if "data-series" in element.attrib
     ]
@@ -57,11 +57,11 @@ def test_svg_holds_curve_peak_limit_functions_and_forecast(rising: Path) -> None
 @pytest.mark.parametrize(
     ("sizes", "ending", "expected"),
     [
-        ([100 + n for n in range(100)], "", "at this rate the limit of 260 MiB is reached in 6.1 s"),
+        ([100 + n for n in range(100)], "", "at this rate the program reaches the limit of 260 MiB in 6.1 s"),
         (
             [100 + n for n in range(100)],
             "over 9.9 exit 0",
-            "had it gone on at this rate, the limit of 260 MiB would have been reached 6.1 s later",
+            "at this rate the program would have reached the limit of 260 MiB 6.1 s later",
         ),
         ([100 + n for n in range(100)], "oom 1\nover 9.9 signal 9", None),
         ([100] * 100, "", None),

@@ -16,7 +16,7 @@ impl Handler {
             Err(reason) => return Response::error(422, "ValueError", reason),
         };
         match self.program.heap(&options) {
-            Ok(Some((file, length, stood_still_ms))) => {
+            Ok(Some((file, length, pause_ms))) => {
                 let name = format!("{}-{}.heap", self.config().name, std::process::id());
                 let name = name.replace(['"', '/', '\\'], "_");
                 Response {
@@ -28,13 +28,13 @@ impl Handler {
                     "Content-Disposition",
                     format!("attachment; filename=\"{name}\""),
                 )
-                .with("X-Heaptide-Stood-Still-Ms", format!("{stood_still_ms:.1}"))
+                .with("X-Heaptide-Stood-Still-Ms", format!("{pause_ms:.1}"))
                 .with("Cache-Control", "no-store")
             }
             Ok(None) => Response::error(
                 503,
                 "Busy",
-                "the interpreter is busy, so the heap could not be looked at: try again",
+                "the interpreter is busy, so no heap snapshot could be taken: try again",
             ),
             Err(reason) => Response::error(500, "RecordingError", reason),
         }

@@ -1,4 +1,4 @@
-//! The page about a heap: what is there, who holds it, what it keeps alive.
+//! The heap page: objects, their holders, and what they keep alive.
 
 use std::io::{self, Write};
 
@@ -8,30 +8,30 @@ use heaptide_analysis::heap::Heap;
 use heaptide_analysis::heap::diff::HeapDiff;
 use heaptide_analysis::heap::explore::{ExploreLimits, explore};
 
-use super::{LEVEL, MAX_BYTES, PLACE, base64};
+use super::{LEVEL, MAX_BYTES, PLACEHOLDER, base64};
 use crate::json::explore::explore as data_of;
 
 pub(super) const HEAP: &str = include_str!("../../../../web/dist/heap.html");
-/// A page with fewer objects of each kind says nothing any more.
+/// A page with fewer objects of each kind would be useless.
 const MIN_PER_KIND: usize = 2;
 
-/// Writes the page. `diff`: against an earlier snapshot; `file`: what the snapshot is called.
+/// Writes the page. `diff` compares with an earlier snapshot; `file` is the name of the snapshot.
 pub fn heap_page(
     out: &mut dyn Write,
     heap: &Heap,
     diff: Option<&HeapDiff>,
     file: &str,
 ) -> io::Result<()> {
-    let (before, behind) = HEAP
-        .split_once(PLACE)
-        .ok_or_else(|| io::Error::other("this build's page has no place for data"))?;
+    let (before, after) = HEAP
+        .split_once(PLACEHOLDER)
+        .ok_or_else(|| io::Error::other("the page of this build has no placeholder for data"))?;
     let packed = fit(heap, diff, file, MAX_BYTES - HEAP.len())?;
     out.write_all(before.as_bytes())?;
     out.write_all(base64(&packed).as_bytes())?;
-    out.write_all(behind.as_bytes())
+    out.write_all(after.as_bytes())
 }
 
-/// The packed data, with fewer objects of each kind until it is small enough.
+/// Compresses the data, with fewer and fewer objects of each kind until it fits.
 fn fit(heap: &Heap, diff: Option<&HeapDiff>, file: &str, max_bytes: usize) -> io::Result<Vec<u8>> {
     let mut limits = ExploreLimits::default();
     loop {

@@ -1,4 +1,4 @@
-//! Functions line by line, as a page with a bar behind every line. It needs no script, so it has none.
+//! Functions line by line, as a page without scripts, with a bar in the background of every line.
 
 use std::io::{self, Write};
 
@@ -43,7 +43,7 @@ tr:hover td { background-color: color-mix(in srgb, var(--soft) 12%, transparent)
 pub fn lines(out: &mut dyn Write, tables: &[LineTable], options: &Options) -> io::Result<()> {
     out.write_all(HEAD.as_bytes())?;
     if tables.is_empty() {
-        writeln!(out, "<p>There is nothing to show.</p>")?;
+        writeln!(out, "<p>No lines to show.</p>")?;
     }
     for table in tables {
         write_table(out, table, options)?;
@@ -54,16 +54,16 @@ pub fn lines(out: &mut dyn Write, tables: &[LineTable], options: &Options) -> io
 fn write_table(out: &mut dyn Write, table: &LineTable, options: &Options) -> io::Result<()> {
     writeln!(out, "<h2>{}</h2>", escape(&table.function))?;
     writeln!(out, "<p>{}</p>", escape(&table.file))?;
-    let what = measure(options.columns);
-    writeln!(out, "<p>The bar behind a line: {}.</p>", what.describe())?;
+    let bar = bar(options.columns);
+    writeln!(out, "<p>The bar of a line shows {}.</p>", bar.describe())?;
     write!(out, "<div><table>\n<thead><tr><th>Line</th>")?;
     for column in options.columns {
         write!(out, "<th>{}</th>", column.title())?;
     }
     writeln!(out, "<th>Line Contents</th></tr></thead>\n<tbody>")?;
-    // The first line of a watched function stands for all that was there before: no bar of its own.
-    let skipped = usize::from(what == Measure::Increment);
-    let bytes = |row: &LineRow| what.bytes(row).unsigned_abs();
+    // The first line of a function has the memory from before the call as its increment, so it gets no bar.
+    let skipped = usize::from(bar == Bar::Increment);
+    let bytes = |row: &LineRow| bar.bytes(row).unsigned_abs();
     let largest = table
         .rows
         .iter()
@@ -77,15 +77,15 @@ fn write_table(out: &mut dyn Write, table: &LineTable, options: &Options) -> io:
             let cell = column.cell(row, options.precision);
             write!(out, "<td>{}</td>", cell.unwrap_or_default().trim())?;
         }
-        let (bytes, text) = (what.bytes(row), escape(&row.text));
+        let (bytes, text) = (bar.bytes(row), escape(&row.text));
         if at < skipped || bytes == 0 || largest == 0 {
             writeln!(out, "<td>{text}</td></tr>")?;
         } else {
             let share = bytes.unsigned_abs() as f64 * 100.0 / largest as f64;
-            let kind = if bytes > 0 { "more" } else { "less" };
+            let class = if bytes > 0 { "more" } else { "less" };
             writeln!(
                 out,
-                "<td class=\"bar {kind}\" style=\"--share:{share:.1}%\">{text}</td></tr>"
+                "<td class=\"bar {class}\" style=\"--share:{share:.1}%\">{text}</td></tr>"
             )?;
         }
     }
@@ -94,31 +94,31 @@ fn write_table(out: &mut dyn Write, table: &LineTable, options: &Options) -> io:
 
 /// What the bars show.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Measure {
+enum Bar {
     Increment,
     Peak,
 }
 
-fn measure(columns: &[Column]) -> Measure {
+fn bar(columns: &[Column]) -> Bar {
     if columns.contains(&Column::Increment) {
-        Measure::Increment
+        Bar::Increment
     } else {
-        Measure::Peak
+        Bar::Peak
     }
 }
 
-impl Measure {
+impl Bar {
     fn describe(self) -> &'static str {
         match self {
-            Measure::Increment => "what it added (warm) or gave back (cold)",
-            Measure::Peak => "what it held when the heap was largest",
+            Bar::Increment => "the memory it added (warm) or freed (cold)",
+            Bar::Peak => "the memory it held at the peak",
         }
     }
 
     fn bytes(self, row: &LineRow) -> i64 {
         match self {
-            Measure::Increment => row.visits.map_or(0, |visits| visits.increment_bytes),
-            Measure::Peak => row
+            Bar::Increment => row.visits.map_or(0, |visits| visits.increment_bytes),
+            Bar::Peak => row
                 .heap
                 .map_or(0, |heap| i64::try_from(heap.peak_bytes).unwrap_or(i64::MAX)),
         }

@@ -1,8 +1,8 @@
-//! Pages: one self-contained file each, which never asks a network for anything.
+//! Pages: one self-contained file each, without network requests.
 //!
-//! The pages are built from `web/` and committed under `web/dist`; here the data is put into the place that they leave for
-//! it. It is packed and written in an alphabet that has no meaning in HTML, so nothing in a capture — a file's name, a
-//! function's, an argument — can become markup. The page itself only ever shows it as text.
+//! The pages are built from `web/` and committed under `web/dist`; this module replaces their placeholder with the data. The
+//! data is compressed and encoded in letters without meaning in HTML, so that nothing in a capture (a file name, a function
+//! name, an argument) can become markup. The page shows it only as text.
 
 pub mod heap;
 pub mod lines;
@@ -20,13 +20,13 @@ const FLAME_GRAPH: &str = include_str!("../../../../web/dist/flamegraph.html");
 const TABLE: &str = include_str!("../../../../web/dist/table.html");
 const DIFF: &str = include_str!("../../../../web/dist/diff.html");
 const TIMELINE: &str = include_str!("../../../../web/dist/timeline.html");
-/// Where the data belongs. Once in each page.
-const PLACE: &str = "HEAPTIDE-DATA-GOES-HERE";
-/// What a page weighs together with its data, however large the capture was: it is opened, kept and mailed by people.
+/// Marks where the data belongs, once in each page.
+const PLACEHOLDER: &str = "HEAPTIDE-DATA-GOES-HERE";
+/// The size limit of a page with its data, for captures of any size: people open, keep and mail pages.
 const MAX_BYTES: usize = 5_000_000;
-/// A tree with fewer frames says nothing any more.
+/// A tree with fewer frames would be useless.
 const MIN_FRAMES: usize = 64;
-/// Of the compressor: beyond this, files hardly get smaller.
+/// The compression level; higher levels hardly make files smaller.
 const LEVEL: u32 = 7;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub fn page(
     })
 }
 
-/// Writes the page of a comparison, whose tree is that of both sides.
+/// Writes the page of a comparison, whose tree has both sides.
 pub fn diff_page(
     out: &mut dyn Write,
     tree: &FlameTree,
@@ -77,9 +77,9 @@ fn fill(
     limits: FlameLimits,
     write: WriteData,
 ) -> io::Result<()> {
-    let (before, behind) = template
-        .split_once(PLACE)
-        .ok_or_else(|| io::Error::other("this build's page has no place for data"))?;
+    let (before, after) = template
+        .split_once(PLACEHOLDER)
+        .ok_or_else(|| io::Error::other("the page of this build has no placeholder for data"))?;
     let packed = fit(
         &|limits| tree.cut(limits),
         limits,
@@ -88,11 +88,11 @@ fn fill(
     )?;
     out.write_all(before.as_bytes())?;
     out.write_all(base64(&packed).as_bytes())?;
-    out.write_all(behind.as_bytes())
+    out.write_all(after.as_bytes())
 }
 
-/// The packed data of the largest tree whose text has at most so many bytes. How much a frame takes depends on names,
-/// threads and allocators, so it is tried: a tree that is too large is made again, as much smaller as it was too large.
+/// Compresses the largest tree whose data fits in `max_bytes`. The size of a frame depends on names, threads and
+/// allocators, so this is found by trial: a tree that is too large is cut again, smaller in proportion.
 fn fit(
     cut: &dyn Fn(FlameLimits) -> Flame,
     mut limits: FlameLimits,
@@ -102,7 +102,7 @@ fn fit(
     loop {
         let flame = cut(limits);
         let packer = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
-        // The writer of data writes a number at a time.
+        // The data is written number by number.
         let mut data = BufWriter::with_capacity(1 << 16, packer);
         write(&mut data, &flame)?;
         let packed = data.into_inner()?.finish()?;
@@ -111,7 +111,7 @@ fn fit(
         if size <= max_bytes || n_frames <= MIN_FRAMES {
             return Ok(packed);
         }
-        // A little less than would fit if every frame took the same.
+        // A little less than would fit if all frames had the same size.
         let share = 0.85 * max_bytes as f64 / size as f64;
         let scaled = |number: usize| (number as f64 * share) as usize;
         limits.max_frames = scaled(n_frames.min(limits.max_frames));
@@ -120,7 +120,7 @@ fn fit(
     }
 }
 
-/// Bytes in the 64 letters of RFC 4648.
+/// Encodes bytes in base64 (RFC 4648).
 fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
@@ -165,14 +165,14 @@ mod tests {
         }
     }
 
-    /// Pages alone; data comes on top.
+    /// The limit of a page without data.
     const MAX_PAGE_BYTES: usize = 500_000;
 
     #[test]
-    fn pages_are_small_and_have_one_place_for_data() {
+    fn pages_are_small_and_have_one_placeholder() {
         for template in [FLAME_GRAPH, TABLE, DIFF, TIMELINE, heap::HEAP] {
             assert!(template.len() <= MAX_PAGE_BYTES, "{}", template.len());
-            assert_eq!(template.matches(PLACE).count(), 1);
+            assert_eq!(template.matches(PLACEHOLDER).count(), 1);
         }
     }
 
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_is_too_large_is_made_smaller_until_it_fits() {
+    fn too_large_data_is_cut_until_it_fits() {
         let asked = std::cell::RefCell::new(Vec::new());
         let cut = |limits: FlameLimits| {
             asked.borrow_mut().push(limits.max_frames);
@@ -197,7 +197,7 @@ mod tests {
             };
             flame_of(vec![node; limits.max_frames.min(10_000)])
         };
-        // Each frame takes four bytes that cannot be packed.
+        // Each frame has four bytes that cannot be compressed.
         let write = |out: &mut dyn Write, flame: &Flame| {
             let mut state = 1u32;
             (0..flame.nodes.len()).try_for_each(|_| {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_written_in_64_letters() {
+    fn base64_is_that_of_the_standard() {
         let pairs = [
             ("", ""),
             ("f", "Zg=="),

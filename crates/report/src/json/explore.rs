@@ -1,4 +1,4 @@
-//! The data of the page about a heap: columns, so that they pack well. `docs/reference/page-data.md` says what is where.
+//! The data of the heap page, in columns, which compress well. `docs/reference/page-data.md` describes it.
 
 use heaptide_analysis::heap::Heap;
 use heaptide_analysis::heap::diff::HeapDiff;
@@ -10,7 +10,7 @@ use crate::shell::command_line;
 use crate::text::heap as words;
 use crate::units;
 
-/// All that the page knows.
+/// All data of the page.
 pub fn explore(heap: &Heap, diff: Option<&HeapDiff>, found: &Exploration, file: &str) -> Value {
     json!({
         "head": head(heap, diff, found, file),
@@ -84,7 +84,7 @@ fn kinds(found: &Exploration, diff: Option<&HeapDiff>) -> Value {
             let change = change.map(|&at| &diff.rows[at]);
             let (count, bytes) = match change {
                 Some(change) => (change.before.count, change.before.bytes),
-                // What did not change was the same before.
+                // An unchanged kind had the same numbers before.
                 None => (kind.row.count, kind.row.bytes),
             };
             row["before_count"] = count.into();
@@ -154,7 +154,7 @@ fn objects(heap: &Heap, found: &Exploration) -> Value {
     })
 }
 
-/// What tells an object from others, without its address, which stands beside it.
+/// What distinguishes an object from others, except its address, which has its own column.
 fn name(heap: &Heap, object: u32) -> String {
     if let Some(name) = heap.own_name(object) {
         return name;

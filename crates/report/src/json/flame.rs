@@ -1,11 +1,11 @@
-//! The data inside the pages: the model of [`Flame`] as JSON in columns, which pack small and parse fast.
+//! The data of the pages: the [`Flame`] model as JSON in columns, which compress well and parse fast.
 //!
 //! ```text
-//! nodes.up         how far before a node its parent stands; parents come first, the first node is the root
+//! nodes.up         distance to the node's parent, which comes before it; the first node is the root
 //! nodes.place      ≥ 0 a location, −1 the root, −2 no Python frame, −2 − n: n frames that were cut
-//! own.step         by how much the node's number is larger than that of the entry before
-//! own.<measure>    bytes and counts, a column each; of sampled captures also the variance of the bytes, in square KiB
-//! lives.*          when blocks were born and died, in bins of time: docs/reference/page-data.md
+//! own.step         difference between the node numbers of this entry and the previous one
+//! own.<measure>    bytes and counts, a column each; for sampled captures also the variance of the bytes, in square KiB
+//! lives.*          when blocks were allocated and freed, in bins of time: docs/reference/page-data.md
 //! ```
 //! Names are in `texts`; a location without a module, or without a source text, has −1 or an empty text.
 
@@ -28,17 +28,17 @@ use crate::units::{binary_size, python_version, timestamp};
 /// Raised when an older page would misread the data.
 const FORMAT: u32 = 1;
 
-/// What a page shows before anyone has touched it.
+/// The initial view of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FirstView {
     pub measure: Measure,
     pub inverted: bool,
     pub split_threads: bool,
-    /// Only of a comparison, whose pages otherwise merge lines.
+    /// Only for comparisons, which merge lines by default.
     pub by_line: bool,
 }
 
-/// Two sides in one page: the first so many processes are those before.
+/// The two sides of a comparison: the first `n_before` processes are the earlier side.
 #[derive(Clone, Copy, Debug)]
 pub struct Sides<'a> {
     pub n_before: usize,
@@ -136,7 +136,7 @@ fn own(out: &mut dyn Write, own: &[Own], is_sampled: bool) -> io::Result<()> {
     last_column(out, "origin", own.iter().map(|entry| entry.origin))
 }
 
-/// Entries of one own entry follow each other, so steps are mostly 0. A death is told as bins after the birth.
+/// Lifetimes of one own entry are adjacent, so most steps are 0. `age` is the number of bins from allocation to free.
 fn lives(out: &mut dyn Write, lives: &FlameLives) -> io::Result<()> {
     column(out, "edges_ns", lives.edges_ns.iter())?;
     let before = [0]
@@ -225,7 +225,7 @@ fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Value {
     head
 }
 
-/// What is good to know of everything, and of what was alive at the peak.
+/// Remarks about the whole report, and about the blocks at the peak.
 fn remarks(quality: &Quality) -> Vec<String> {
     let own_peaks = notes::footer(quality, Measure::Peak).split_off(notes::warnings(quality).len());
     let own_peaks = own_peaks

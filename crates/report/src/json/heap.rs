@@ -1,4 +1,4 @@
-//! Answers about object heaps for other programs. Bytes are bytes, addresses are texts as `hex(id())` writes them.
+//! Heap analyses as JSON. Sizes are in bytes; addresses are texts, as `hex(id(object))` writes them.
 
 use heaptide_analysis::heap::diff::{Amount, HeapDiff};
 use heaptide_analysis::heap::paths::ShortestPaths;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::text::heap::{self as words, flag};
 
-/// 0 is all.
+/// 0 means all rows.
 fn limit(n_rows: usize) -> usize {
     if n_rows == 0 { usize::MAX } else { n_rows }
 }

@@ -1,4 +1,4 @@
-//! Functions line by line, for other programs.
+//! Functions line by line as JSON.
 
 use heaptide_analysis::model::{LineTable, Lines};
 use serde_json::{Value, json};

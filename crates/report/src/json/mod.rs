@@ -1,4 +1,4 @@
-//! Answers for other programs. JSON keys, their order and the meaning of numbers are stable.
+//! Reports for other programs. JSON keys, their order and the meaning of numbers are stable.
 
 mod diff;
 pub mod explore;

@@ -1,4 +1,4 @@
-//! `stats --json`: the keys that memray has, in its order, and ours behind them under `heaptide`.
+//! `stats --json`: memray's keys in memray's order, followed by Heaptide's own under `heaptide`.
 
 use heaptide_analysis::model::{
     Histogram, LifetimeClass, LocationSum, ModuleSum, ProcessSummary, Stats,
@@ -32,7 +32,7 @@ pub fn stats(stats: &Stats) -> Value {
     })
 }
 
-/// A number that the capture may not tell.
+/// A number that the capture may lack.
 fn total(is_lacking: bool, number: u64) -> Value {
     if is_lacking {
         Value::Null
@@ -45,7 +45,7 @@ fn histogram(histogram: &Histogram) -> Value {
     let last = histogram.bins.len().saturating_sub(1);
     let bins = histogram.bins.iter().enumerate();
     bins.map(|(at, bin)| {
-        // The edge of the last bin belongs to it.
+        // The last bin includes its upper edge.
         let max = if at == last {
             bin.to
         } else {

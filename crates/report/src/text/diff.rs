@@ -10,13 +10,13 @@ use super::table::{FirstColumn, Row, Table};
 use super::{Style, notes};
 use crate::units::{change_percent, signed_size, size};
 
-/// Callers that are named behind a place; more would not fit a line.
+/// Callers that are named after a location; more would not fit on a line.
 const MAX_CALLERS: usize = 3;
 
 pub struct Options {
-    /// Stacks that are listed.
+    /// The number of stacks to list.
     pub max_rows: usize,
-    /// `None`: lines may be as long as they like.
+    /// `None` for lines of any length.
     pub max_width: Option<usize>,
     pub style: Style,
 }
@@ -38,7 +38,7 @@ pub fn diff(out: &mut dyn Write, diff: &Diff, options: &Options) -> io::Result<(
         };
         writeln!(out, "\n{how}, {about}")?;
     } else {
-        let heading = format!("What changed most, {about}");
+        let heading = format!("Largest changes, {about}");
         writeln!(out, "\n{}", options.style.bold(&heading))?;
         let is_sampled = is_sampled(diff);
         let shown = sure.iter().take(options.max_rows);
@@ -58,7 +58,7 @@ pub fn diff(out: &mut dyn Write, diff: &Diff, options: &Options) -> io::Result<(
     if n_noise > 0 {
         writeln!(
             out,
-            "{n_noise} stacks changed by less than sampling makes of two equal runs (95 %): not listed"
+            "{n_noise} stacks changed by no more than the sampling error (95 %) and are not listed"
         )?;
     }
     for (side, name) in [(&diff.before, "before"), (&diff.after, "after")] {
@@ -69,13 +69,13 @@ pub fn diff(out: &mut dyn Write, diff: &Diff, options: &Options) -> io::Result<(
     Ok(())
 }
 
-/// The measure as it stands behind a comma.
+/// The measure in a heading, after a comma.
 pub fn describe(measure: Measure) -> &'static str {
     match measure {
         Measure::Peak => "at the peak",
         Measure::Leaked => "alive at the end",
-        Measure::Total => "of all that was allocated",
-        Measure::Temporary => "released at once",
+        Measure::Total => "allocated in total",
+        Measure::Temporary => "freed at once",
     }
 }
 
@@ -97,7 +97,7 @@ fn whole(diff: &Diff) -> Table {
     let mut rows: Vec<Row> = [
         ("peak", Measure::Peak),
         ("alive at the end", Measure::Leaked),
-        ("allocated in all", Measure::Total),
+        ("allocated in total", Measure::Total),
     ]
     .into_iter()
     .filter(|&(_, measure)| diff.knows(measure))

@@ -1,4 +1,4 @@
-//! A function line by line, in the columns that users of memory_profiler know; ours stand behind them.
+//! A function line by line, in memory_profiler's columns, followed by Heaptide's own.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -7,16 +7,16 @@ use heaptide_analysis::model::{LineHeap, LineRow, LineTable};
 
 const MIB: f64 = 1_048_576.0;
 
-/// What stands in a column between the line's number and its text.
+/// A column between the line's number and its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     MemUsage,
     Increment,
     Occurrences,
     Allocated,
-    /// Alive when the heap was largest.
+    /// Bytes alive at the peak.
     AtPeak,
-    /// Still alive at the end.
+    /// Bytes alive at the end.
     Alive,
     Allocations,
 }
@@ -43,7 +43,7 @@ impl Column {
         }
     }
 
-    /// As it is called in options.
+    /// The name in options.
     pub fn from_name(name: &str) -> Option<Column> {
         match name {
             "allocated" => Some(Column::Allocated),
@@ -54,10 +54,10 @@ impl Column {
         }
     }
 
-    /// Blanks before it, and its width.
+    /// The number of blanks before the column, and its width.
     fn place(self) -> (usize, usize) {
         match self {
-            // Narrower than its title, as memory_profiler has it.
+            // Narrower than its title, as in memory_profiler.
             Column::Occurrences => (2, 10),
             Column::Allocations => (2, 11),
             _ => (1, 12),
@@ -85,11 +85,11 @@ impl Column {
 
 pub struct Options<'a> {
     pub columns: &'a [Column],
-    /// Decimals of a size.
+    /// The number of decimals of a size.
     pub precision: usize,
 }
 
-/// The file's name, a head, a rule, the lines, and two empty lines.
+/// Writes the file name, a heading, a rule, the lines, and two empty lines.
 pub fn lines(out: &mut dyn Write, table: &LineTable, options: &Options) -> io::Result<()> {
     let columns = options.columns;
     let head = line(
@@ -115,7 +115,7 @@ fn line(number: &str, cells: impl Iterator<Item = (Column, String)>, text: &str)
     let mut line = format!("{number:>6}");
     for (column, cell) in cells {
         let (blanks, width) = column.place();
-        // Writing into a string does not fail.
+        // Writing into a string cannot fail.
         let _ = write!(line, "{:blanks$}{cell:>width$}", "");
     }
     line + "   " + text
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_where_memory_profiler_puts_them() {
+    fn columns_are_where_memory_profiler_puts_them() {
         let mut out = Vec::new();
         let options = Options {
             columns: &Column::WATCHED,

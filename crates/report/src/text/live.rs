@@ -1,4 +1,4 @@
-//! `heaptide live` without a terminal: a running program at this moment, as text.
+//! `heaptide live` without a terminal: the memory of a running program, as text.
 
 use std::io::{self, Write};
 
@@ -12,9 +12,9 @@ use crate::units::{binary_size, percent, size};
 
 pub struct Options {
     pub order: LiveOrder,
-    /// `None`: all of them.
+    /// `None` for all.
     pub max_rows: Option<usize>,
-    /// `None`: lines may be as long as they like.
+    /// `None` for lines of any length.
     pub max_width: Option<usize>,
     pub style: Style,
 }
@@ -56,14 +56,14 @@ pub fn live(out: &mut dyn Write, live: &Live, options: &Options) -> io::Result<(
     table.write(out, options.max_width, options.style)
 }
 
-/// What runs, and for how long; `state` is a word for how it does.
+/// The program and its running time; `state` is a word for what it does.
 pub fn headline(live: &Live, state: &str) -> String {
     let seconds = live.elapsed_ns as f64 / 1e9;
     let command = shell::command_line(&live.command);
     format!("{state} {seconds:.1} s · process {} · {command}", live.pid)
 }
 
-/// What it holds.
+/// The sizes of the heap and the process.
 pub fn sums(live: &Live) -> String {
     let mut text = format!(
         "heap {} in {} blocks, at most {}",
@@ -80,7 +80,7 @@ pub fn sums(live: &Live) -> String {
     text
 }
 
-/// What must be known about the numbers.
+/// Notes about the numbers.
 pub fn notes(live: &Live) -> Vec<String> {
     let mut notes = Vec::new();
     if live.sample_bytes > 0 {

@@ -1,4 +1,4 @@
-//! Answers for people at a terminal.
+//! Reports for a terminal.
 
 pub mod diff;
 pub mod findings;

@@ -1,14 +1,14 @@
-//! Sentences about how far the numbers can be trusted. There is one only where there is something to say.
+//! Sentences about how far the numbers can be trusted.
 
 use heaptide_analysis::model::{Measure, Quality};
 
 use crate::units::{binary_size, percent, size};
 
-/// What every report must say: filters, sampling, loss, damage.
+/// Notes that every report must print: filters, sampling, loss, damage.
 pub fn warnings(quality: &Quality) -> Vec<String> {
     let mut notes = Vec::new();
     if !quality.filters.is_empty() {
-        notes.push(format!("only what passes {}", quality.filters.join(" ")));
+        notes.push(format!("filtered by {}", quality.filters.join(" ")));
     }
     if let Some(sampling) = &quality.sampling {
         let sum = |number: fn(&heaptide_analysis::model::ProcessSummary) -> u64| {
@@ -34,14 +34,14 @@ pub fn warnings(quality: &Quality) -> Vec<String> {
     sessions.dedup();
     if sessions.len() > 1 {
         notes.push(format!(
-            "these captures are of {} different runs: what is shown is the sum; `heaptide diff` compares two",
+            "the captures are of {} different runs; the report shows their sum, `heaptide diff` compares two",
             sessions.len()
         ));
     }
     for process in &quality.processes {
         if let Some(bytes) = process.attached_at_bytes {
             notes.push(format!(
-                "attached to process {} when {} of it were resident: what it allocated before is not in the capture",
+                "attached to process {} at a resident size of {}; earlier allocations are not in the capture",
                 process.pid,
                 size(bytes)
             ));
@@ -49,7 +49,7 @@ pub fn warnings(quality: &Quality) -> Vec<String> {
     }
     if quality.lacks_totals {
         notes.push(
-            "an aggregated capture of memray holds no totals: what was alive at the peak stands in their place"
+            "an aggregated capture of memray has no totals; the blocks at the peak are shown instead"
                 .to_owned(),
         );
     }
@@ -58,37 +58,33 @@ pub fn warnings(quality: &Quality) -> Vec<String> {
     }
     if !quality.damage.is_empty() {
         let n = quality.damage.len();
-        let places = if n == 1 {
-            "one place"
-        } else {
-            "several places"
-        };
+        let parts = if n == 1 { "one part" } else { "several parts" };
         notes.push(format!(
-            "the capture is damaged in {places}: what could be read is shown"
+            "the capture is damaged in {parts}; the rest is shown"
         ));
     }
     if quality.n_overlaps > 0 {
         notes.push(format!(
-            "{} blocks were allocated where another was still alive: their releases are missing",
+            "{} blocks were allocated at the address of a live block; records of frees are missing",
             quality.n_overlaps
         ));
     }
     notes
 }
 
-/// What is good to know, in reports with room for it.
+/// Further notes, for reports with room for them.
 pub fn remarks(quality: &Quality) -> Vec<String> {
     let mut notes = Vec::new();
     if quality.is_part {
         notes.push(
-            "the peak is the moment at which the whole process held most, of which the filter's share is shown; the \
-             heap over time is the whole process's"
+            "the peak is that of the whole process, and the filter's share of it is shown; the heap over time is that of \
+             the whole process"
                 .to_owned(),
         );
     }
     if quality.mapped_files_bytes > 0 {
         notes.push(format!(
-            "files were mapped, at most {} at a time: not part of the peak, because their pages are the page cache's",
+            "up to {} of files were mapped at a time; they are not part of the peak, because their pages belong to the page cache",
             size(quality.mapped_files_bytes)
         ));
     }
@@ -104,40 +100,39 @@ pub fn remarks(quality: &Quality) -> Vec<String> {
         .filter(|process| !process.ended_in_order)
     {
         notes.push(format!(
-            "process {} did not end its recording: it was killed, left at once, or is still running",
+            "process {} did not end its recording: it was killed, called os._exit(), or is still running",
             process.pid
         ));
     }
     if quality.peak_is_aligned {
         notes.push(format!(
-            "{} processes: the peak is the most they held together, on a common time line; what is listed at the peak is each \
-             process at its own{}",
+            "{} processes: the peak is their common peak; the blocks listed are those of each process at its own peak{}",
             quality.processes.len(),
-            together(quality)
+            hint_for_common_peak(quality)
         ));
     }
     notes
 }
 
-/// How to see what several processes held at one time.
-fn together(quality: &Quality) -> String {
+/// How to see the blocks at the common peak.
+fn hint_for_common_peak(quality: &Quality) -> String {
     match quality.common_peak_unix_ns {
         None => String::new(),
         Some(at) => format!(
-            " (`heaptide tree --leaks --to {}ms` lists what they held together then)",
+            " (`heaptide tree --leaks --to {}ms` lists the blocks at the common peak)",
             at.div_ceil(1_000_000)
         ),
     }
 }
 
-/// Behind a table or a tree: what must be said of blocks seen like this.
+/// Notes below a table or a tree of this measure.
 pub fn footer(quality: &Quality, measure: Measure) -> Vec<String> {
     let mut notes = warnings(quality);
     let n_processes = quality.processes.len();
     if measure == Measure::Peak && n_processes > 1 {
         notes.push(format!(
-            "{n_processes} processes, each at its own peak: these need not have been at the same time{}",
-            together(quality)
+            "{n_processes} processes, each at its own peak; the peaks may be at different times{}",
+            hint_for_common_peak(quality)
         ));
     }
     notes

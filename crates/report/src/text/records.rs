@@ -1,7 +1,7 @@
-//! `heaptide parse`: a line for each record, `NAME key=value …`.
+//! `heaptide parse`: one line per record, `NAME key=value …`.
 //!
-//! Times are seconds since recording began. `thread` is the number of the thread in the capture; its THREAD line has the
-//! operating system's number and the name.
+//! Times are seconds since the recording began. `thread` is the number of the thread in the capture; its THREAD line has the
+//! thread ID of the operating system and the name.
 
 use std::io::{self, Write};
 
@@ -169,7 +169,7 @@ fn registry(out: &mut dyn Write, registry: &Registry) -> io::Result<()> {
     Ok(())
 }
 
-/// A line for each place that a library was at.
+/// Writes a line for each address range of a library.
 fn modules(out: &mut dyn Write, id: u32, module: &ModuleText) -> io::Result<()> {
     for mapping in &module.mappings {
         writeln!(

@@ -1,25 +1,25 @@
-//! Texts that fit: what is too long for its place loses the part that is missed least, and says so with `…`.
+//! Shortens texts to a width: a long text loses its least important part, marked by `…`.
 //!
-//! Widths are columns of a terminal: some characters take two, some none. Names come from captures, which may come
-//! from anywhere, so characters that would steer a terminal are shown as `�`.
+//! Widths are terminal columns: some characters take two, some none. Names come from captures, which may come from
+//! anywhere, so control characters are shown as `�`.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 const CUT: char = '…';
 
-/// Columns that a text takes.
+/// The number of columns of a text.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The text without anything that a terminal would obey.
+/// Replaces characters that a terminal would interpret.
 pub fn harmless(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect()
 }
 
-/// At most `max` columns from the beginning.
+/// The first part of a text, at most `max` columns.
 pub fn end(text: &str, max: usize) -> String {
     let text = harmless(text);
     if width(&text) <= max {
@@ -40,7 +40,7 @@ pub fn end(text: &str, max: usize) -> String {
     kept
 }
 
-/// At most `max` columns from the end: of a path that is the file's name, with whole folders before it where they fit.
+/// The last part of a text, at most `max` columns: the file name of a path, with whole folders before it if they fit.
 pub fn start(text: &str, max: usize) -> String {
     let text = harmless(text);
     if width(&text) <= max {
@@ -63,7 +63,7 @@ pub fn start(text: &str, max: usize) -> String {
     format!("{CUT}{whole}")
 }
 
-/// At most `max` columns, half of them from the beginning and half from the end.
+/// At most `max` columns, half of them from the beginning and half from the end of the text.
 pub fn middle(text: &str, max: usize) -> String {
     let text = harmless(text);
     if width(&text) <= max {
@@ -78,14 +78,14 @@ pub fn middle(text: &str, max: usize) -> String {
     let n_before = ends.partition_point(|&at| fits(&text[..at], room / 2));
     let before = &text[..ends[n_before.saturating_sub(1)]];
     let n_lost = ends.partition_point(|&at| !fits(&text[at..], room - width(before)));
-    let behind = &text[ends.get(n_lost).copied().unwrap_or(text.len())..];
-    format!("{before}{CUT}{behind}")
+    let after = &text[ends.get(n_lost).copied().unwrap_or(text.len())..];
+    format!("{before}{CUT}{after}")
 }
 
-/// Columns of a function's name that its file's name makes room for: two functions of a file should look like two.
+/// The columns of a function name for which the file name is shortened: two functions of a file must stay distinct.
 const LEAST_FUNCTION: usize = 12;
 
-/// `function at file`: the file loses its first folders, and only then the function its end.
+/// `function at file`: the file first loses its first folders; only then does the function lose its end.
 pub fn place(function: &str, file: &str, max: usize) -> String {
     const BETWEEN: &str = " at ";
     let function = harmless(function);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_wider_than_its_place() {
+    fn no_text_is_wider_than_its_limit() {
         let texts = [
             "",
             "x",
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn names_do_not_steer_the_terminal() {
+    fn names_cannot_control_the_terminal() {
         assert_eq!(end("a\u{1b}[2Jb\n", 20), "a\u{fffd}[2Jb\u{fffd}");
     }
 }

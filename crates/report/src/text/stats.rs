@@ -1,4 +1,4 @@
-//! `heaptide stats`, in the layout that memray's users know.
+//! `heaptide stats`, in memray's layout.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use crate::units::{signed_size, size};
 const BAR_CELLS: u64 = 25;
 const SIZE_CELLS: usize = 9;
 
-/// `n_largest` is only named in the headings: the answer holds as many as were asked for.
+/// `n_largest` is only for the headings; the stats already have this many rows.
 pub fn stats(out: &mut dyn Write, stats: &Stats, n_largest: usize, style: Style) -> io::Result<()> {
     let mut page = Page {
         out,
@@ -86,7 +86,7 @@ pub fn stats(out: &mut dyn Write, stats: &Stats, n_largest: usize, style: Style)
     page.additions(stats)
 }
 
-/// Classes of lifetimes with their names; those that have the same name, being too short to tell apart, are one.
+/// Lifetime classes with their names; classes with the same name, too short to distinguish, are merged.
 fn lifetime_lines(classes: &[LifetimeClass]) -> Vec<(String, LifetimeClass)> {
     let mut lines: Vec<(String, LifetimeClass)> = Vec::new();
     for class in classes {
@@ -104,7 +104,7 @@ fn lifetime_lines(classes: &[LifetimeClass]) -> Vec<(String, LifetimeClass)> {
     lines
 }
 
-/// `function:file:line`, as it stands in texts and in JSON.
+/// `function:file:line`, as in texts and in JSON.
 pub fn location(location: Option<&Location>) -> String {
     match location {
         Some(at) => format!("{}:{}:{}", at.function, at.file, at.line),

@@ -1,6 +1,6 @@
-//! Colours and weights, or none of them: what is piped or asked to be plain is plain.
+//! Colours and bold text on terminals, plain text elsewhere or on request.
 
-/// How text may look.
+/// Whether text is coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     Plain,
@@ -23,7 +23,7 @@ impl Style {
         self.paint("2", text)
     }
 
-    /// In the colour of a share of the whole: red, yellow, green, bright green.
+    /// Colours a text by a share of the whole: red, yellow, green, bright green.
     pub fn share(self, percent: f64, text: &str) -> String {
         let code = match percent {
             percent if percent > 60.0 => "31",

@@ -8,10 +8,10 @@ use super::table::{FirstColumn, Row, Table, wrap};
 use super::{Style, notes};
 use crate::units::{percent, size};
 
-/// Notes are not broken into shorter lines than this.
+/// Notes are not wrapped to shorter lines than this.
 const LEAST_NOTE: usize = 40;
 
-/// What a narrow terminal can do without, the first of them first. The column that sorts the rows always stays.
+/// Columns that are left out on a narrow terminal, in this order. The sort column always stays.
 const DISPENSABLE: [SortColumn; 5] = [
     SortColumn::OwnPercent,
     SortColumn::TotalPercent,
@@ -20,7 +20,7 @@ const DISPENSABLE: [SortColumn; 5] = [
     SortColumn::TotalMemory,
 ];
 
-/// By which column the rows are sorted, largest first.
+/// The column that rows are sorted by, largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortColumn {
     TotalMemory = 1,
@@ -31,7 +31,7 @@ pub enum SortColumn {
 }
 
 impl SortColumn {
-    /// The column with this number, counted from 1 behind the location.
+    /// The column with this number, counted from 1 after the location.
     pub fn from_number(number: u8) -> Option<SortColumn> {
         match number {
             1 => Some(SortColumn::TotalMemory),
@@ -54,9 +54,9 @@ impl SortColumn {
 
 pub struct Options {
     pub sort: SortColumn,
-    /// `None`: all of them.
+    /// `None` for all.
     pub max_rows: Option<usize>,
-    /// `None`: lines may be as long as they like.
+    /// `None` for lines of any length.
     pub max_width: Option<usize>,
     pub style: Style,
 }

@@ -1,4 +1,4 @@
-//! Tables with a heavy head, as wide as the terminal. The first column wraps or is shortened; numbers are never cut.
+//! Tables as wide as the terminal. The first column wraps or is shortened; numbers are never cut.
 
 use std::io::{self, Write};
 
@@ -11,24 +11,24 @@ pub struct Table {
     pub first_column: FirstColumn,
 }
 
-/// What is done with texts that are too long for their column.
+/// How texts that are too long for the first column are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstColumn {
-    /// Shown in several lines.
+    /// On several lines.
     Wraps,
-    /// `function at file`, shortened so that a row is a line.
+    /// `function at file`, shortened to one line.
     Shortened,
 }
 
 pub struct Row {
     pub cells: Vec<String>,
-    /// Share of the whole by which each cell is coloured; `None`: not at all.
+    /// The share of the whole by which each cell is coloured; `None` for no colour.
     pub shares: Vec<Option<f64>>,
 }
 
-/// If the first column would get less, the blanks beside the lines go.
+/// If the first column would get less, the blanks next to the lines are removed.
 const COMFORTABLE_CELLS: usize = 40;
-/// Narrower than this the first column is unreadable: the table becomes wider than the terminal instead.
+/// The smallest width of the first column. Instead of making it narrower, the table becomes wider than the terminal.
 const LEAST_CELLS: usize = 16;
 
 struct Layout {
@@ -37,7 +37,7 @@ struct Layout {
 }
 
 impl Table {
-    /// `max_width`: of the terminal; `None` if lines may be as long as they like.
+    /// `max_width` is the width of the terminal; `None` for lines of any length.
     pub fn write(
         &self,
         out: &mut dyn Write,
@@ -54,7 +54,7 @@ impl Table {
         let n_title_lines = titles.iter().map(Vec::len).max().unwrap_or(0);
         layout.rule(out, '┏', '━', '┳', '┓')?;
         for line in 0..n_title_lines {
-            // Titles stand at the bottom of the head.
+            // Titles are at the bottom of the heading.
             let cells = titles.iter().map(|title| {
                 let skipped = n_title_lines - title.len();
                 let text = line.checked_sub(skipped).and_then(|at| title.get(at));
@@ -73,7 +73,7 @@ impl Table {
         layout.rule(out, '└', '─', '┴', '┘')
     }
 
-    /// Leaves out `columns`, the first of them first, until no line is wider than the terminal.
+    /// Leaves out `columns`, in their order, until no line is wider than the terminal.
     pub fn leave_out(&mut self, columns: &[usize], max_width: usize) {
         let mut left_out: Vec<usize> = Vec::new();
         for &column in columns {
@@ -90,7 +90,7 @@ impl Table {
         }
     }
 
-    /// Columns of a terminal that it takes at least.
+    /// The smallest width of the table in terminal columns.
     fn least_width(&self) -> usize {
         let widths = self.layout(Some(0)).widths;
         widths.iter().sum::<usize>() + widths.len() + 1
@@ -182,7 +182,7 @@ impl Layout {
         writeln!(out, "{left}{}{right}", pieces.join(&cross.to_string()))
     }
 
-    /// Cells as (text, text with colours); the first is flush left, the others flush right.
+    /// Cells as (text, text with colours); the first is left-aligned, the others are right-aligned.
     fn line(&self, out: &mut dyn Write, bar: char, cells: &[(String, String)]) -> io::Result<()> {
         write!(out, "{bar}")?;
         for (at, ((text, painted), width)) in cells.iter().zip(&self.widths).enumerate() {
@@ -197,14 +197,14 @@ impl Layout {
     }
 }
 
-/// Lines of at most `width` characters, broken behind a blank or a slash if there is one.
+/// Wraps a text to lines of at most `width` characters, after a blank or a slash if there is one.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut rest: Vec<char> = text.chars().collect();
     let mut lines = Vec::new();
     while rest.len() > width {
         let fitting = &rest[..width];
         let blank_behind = rest[width] == ' ';
-        // The slash that begins a path is no seam.
+        // A line does not break after the slash that begins a path.
         let is_seam = |at: &usize| {
             fitting[*at] == ' ' || *at > 0 && fitting[*at] == '/' && fitting[at - 1] != ' '
         };

@@ -1,4 +1,4 @@
-//! `heaptide tree` as plain text: a line a node, indented.
+//! `heaptide tree` as plain text: one indented line per node.
 
 use std::io::{self, Write};
 
@@ -46,24 +46,24 @@ fn label(node: &TreeNode, whole: u64, style: Style) -> String {
     format!("{sign} {amount} {what}")
 }
 
-/// The lines that lead from a node to its siblings.
+/// The guide lines that connect siblings.
 struct Guides {
     /// For each node, whether a sibling follows.
     has_next: Vec<bool>,
     depths: Vec<usize>,
-    /// For each depth on the way to the present node, whether its line goes on.
+    /// For each depth above the current node, whether its line continues.
     open: Vec<bool>,
 }
 
-/// Deeper nodes are indented by this many levels only, and say how deep they are: lines stay readable and a report of
-/// a deep recursion does not grow with the square of its depth.
+/// Deeper nodes are indented by only this many levels and show their depth as a number: lines stay readable, and a report
+/// of a deep recursion does not grow with the square of its depth.
 const MAX_INDENTED: usize = 120;
 
 impl Guides {
     fn new(nodes: &[TreeNode]) -> Guides {
         let depths: Vec<usize> = nodes.iter().map(|node| node.depth).collect();
         let mut has_next = vec![false; nodes.len()];
-        // From the end: which depths have a node further down, before their parent's next sibling.
+        // From the end: the depths that have another node further down, before their parent's next sibling.
         let mut follows: Vec<bool> = Vec::new();
         for (at, &depth) in depths.iter().enumerate().rev() {
             follows.resize((depth + 1).max(follows.len()), false);

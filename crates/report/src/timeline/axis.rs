@@ -1,13 +1,13 @@
 //! Round numbers for axes.
 
-/// An axis: where its marks are, in its own unit, and what the unit is.
+/// An axis: its marks and their unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     pub from: f64,
     pub to: f64,
     pub marks: Vec<f64>,
     pub unit: &'static str,
-    /// How many of the axis's original units make one of these.
+    /// The number of original units in one of these.
     pub scale: f64,
     n_decimals: usize,
 }
@@ -23,7 +23,7 @@ impl Axis {
             ("MiB", MIB)
         };
         let mut axis = Axis::new(0.0, top * 1.04 / scale, n_marks, unit, scale);
-        // Up to the next mark if that is near, so that the chart ends in a line.
+        // Extends to the next mark if that is near, so that the chart ends in a grid line.
         let step = axis.step(n_marks);
         let up = (axis.to / step).ceil() * step;
         if up - axis.to < 0.35 * step {
@@ -74,12 +74,12 @@ impl Axis {
         times.unwrap_or(10.0) * power
     }
 
-    /// A mark in letters.
+    /// The text of a mark.
     pub fn label(&self, mark: f64) -> String {
         format!("{mark:.*}", self.n_decimals)
     }
 
-    /// Where on the axis a value of the original unit is: 0 at its beginning, 1 at its end.
+    /// The position of a value of the original unit on the axis: 0 at its beginning, 1 at its end.
     pub fn place(&self, value: f64) -> f64 {
         (value / self.scale - self.from) / (self.to - self.from)
     }

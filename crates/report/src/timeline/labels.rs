@@ -1,4 +1,4 @@
-//! What stands beside the curves, in the same words everywhere.
+//! Texts of charts: legends, peaks, calls and notes, the same in all formats.
 
 use heaptide_analysis::model::chart::{Bracket, Chart, ChartNote, Series, SeriesRole};
 
@@ -16,7 +16,7 @@ pub fn label(series: &Series) -> String {
         SeriesRole::Group => "control group".to_owned(),
     };
     match &series.trend {
-        // mprof's figure: MiB a second, five decimals.
+        // As in mprof: MiB per second with five decimals.
         Some(trend) => format!("{name} slope {:.5}", trend.bytes_per_s / 1_048_576.0),
         None => name,
     }
@@ -63,28 +63,26 @@ pub fn note(note: &ChartNote) -> String {
             let (limit, duration) = (mib(limit), duration(seconds));
             if has_ended {
                 format!(
-                    "had it gone on at this rate, the limit of {limit:.0} MiB would have been reached {duration} later"
+                    "at this rate the program would have reached the limit of {limit:.0} MiB {duration} later"
                 )
             } else {
-                format!("at this rate the limit of {limit:.0} MiB is reached in {duration}")
+                format!(
+                    "at this rate the program reaches the limit of {limit:.0} MiB in {duration}"
+                )
             }
         }
         ChartNote::LimitFarAway { limit, peak } => format!(
-            "the limit of {:.0} MiB is {:.0} times the peak, and not drawn",
+            "the limit of {:.0} MiB is {:.0} times the peak and is not drawn",
             mib(limit),
             limit as f64 / peak.max(1) as f64
         ),
         ChartNote::NotDrawn { n_processes: 1 } => {
-            "one smaller process is in the total and has no curve of its own".into()
+            "one smaller process has no curve, but is in the total".into()
         }
         ChartNote::NotDrawn { n_processes } => {
-            format!(
-                "{n_processes} smaller processes are in the total and have no curve of their own"
-            )
+            format!("{n_processes} smaller processes have no curve, but are in the total")
         }
-        ChartNote::NotAligned => {
-            "the runs are of different times: each is counted from its own beginning".into()
-        }
+        ChartNote::NotAligned => "the runs do not overlap in time, so each begins at zero".into(),
         ChartNote::SwapAtPeak { bytes } => format!("up to {:.1} MiB more were in swap", mib(bytes)),
     }
 }

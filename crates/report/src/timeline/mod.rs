@@ -1,7 +1,7 @@
 //! Charts of memory over time: on the terminal, as SVG, as PNG, and as a page.
 //!
-//! `axis` finds round numbers and `words` what stands beside the curves, for all of them; [`terminal`] draws in letters;
-//! the others render one and the same `scene`.
+//! All of them share `axis`, which finds round numbers, and `labels`. [`terminal`] draws with characters; the others render
+//! the same `scene`.
 
 mod axis;
 mod labels;
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
     use crate::text::Style;
 
-    /// What a damaged or malicious file can bring about.
+    /// Values that a damaged or malicious file may contain.
     fn extreme() -> Chart {
         let series = |bytes: u64| Series {
             role: SeriesRole::Child {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn extreme_values_and_hostile_names_are_drawn_as_what_they_are() {
+    fn extreme_values_and_hostile_names_are_drawn_safely() {
         for is_flame in [false, true] {
             let mut chart = extreme();
             chart.is_flame = is_flame;

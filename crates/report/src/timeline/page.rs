@@ -1,4 +1,4 @@
-//! A scene as a page: the picture, with a little script that reads values out. One file, no request.
+//! A scene as a page: the SVG with a small script that shows values under the pointer. One file without requests.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use crate::units::mib;
 
 const PAGE: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("page.js");
-/// Of the script: the page allows no other. A test compares it with what browsers will compute.
+/// The hash of the script: the page allows no other. A test compares it with the hash that browsers compute.
 const SCRIPT_HASH: &str = "JIScHZp5u06xwaUYSFW1yw0gyIWoDpswCZIkZMOs8kc=";
 
 pub fn page(out: &mut dyn Write, chart: &Chart) -> io::Result<()> {
@@ -43,13 +43,13 @@ pub fn page(out: &mut dyn Write, chart: &Chart) -> io::Result<()> {
         write!(data, "]}}")?;
     }
     write!(data, "]}}")?;
-    // Nothing in a name may end the element it stands in.
+    // No name may end the element that contains it.
     let data = String::from_utf8_lossy(&data).replace('<', "\\u003c");
-    let places = [
+    let contents = [
         ("HASH", SCRIPT_HASH),
         ("PICTURE", &svg::render(&scene)),
         ("DATA", &data),
         ("SCRIPT", SCRIPT.trim_end()),
     ];
-    fill(out, PAGE, &places)
+    fill(out, PAGE, &contents)
 }

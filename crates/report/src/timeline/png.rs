@@ -1,6 +1,6 @@
-//! A scene as PNG: painted by hand at two dots to the pixel, with letters that come ready-made.
+//! A scene as PNG, drawn with two dots per pixel and with a bitmap font.
 //!
-//! A library that renders SVG would bring a font engine and megabytes; four kinds of shapes do not need one.
+//! An SVG library would bring a font engine and megabytes of code; four sorts of shapes do not need it.
 
 use std::io::{self, Write};
 
@@ -11,10 +11,10 @@ use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_wid
 
 use super::scene::{Anchor, Colour, Scene, Shape, scene};
 
-/// Dots to a pixel, so that pictures are sharp on good screens.
+/// Dots per pixel, so that pictures are sharp on high-resolution screens.
 const SCALE: f64 = 2.0;
 const AREA_OPACITY: f64 = 0.12;
-/// Lengths of strokes and gaps, in pixels.
+/// Lengths of dashes and gaps in pixels.
 const DASH: (f64, f64) = (6.0, 4.0);
 
 pub fn png(out: &mut dyn Write, chart: &Chart) -> io::Result<()> {
@@ -88,7 +88,7 @@ impl Image {
         }
     }
 
-    /// Lays a colour over a dot. Outside the picture nothing happens.
+    /// Blends a colour over a dot. Dots outside the picture are ignored.
     fn blend(&mut self, x: usize, y: usize, colour: Colour, opacity: f64) {
         if x >= self.width || y >= self.height {
             return;
@@ -124,7 +124,7 @@ impl Image {
         }
     }
 
-    /// All strokes of a line are laid on at once: where two meet, the colour must not be laid on twice.
+    /// Blends all strokes of a line at once: where two meet, the colour must not be blended twice.
     fn strokes(&mut self, strokes: &[Vec<(f64, f64)>], width: f64, colour: Colour) {
         let mut cover = Cover::around(strokes, width / 2.0, (self.width, self.height));
         for pair in strokes.iter().flat_map(|stroke| stroke.windows(2)) {
@@ -161,7 +161,7 @@ impl Image {
             Anchor::Middle => x - width / 2.0,
             Anchor::End => x - width,
         };
-        // Letters stand on a line at four fifths of their box.
+        // The baseline is at four fifths of the character box.
         let top = y - size.val() as f64 * 0.8;
         for (number, letter) in text.chars().enumerate() {
             let Some(raster) = get_raster(letter, FontWeight::Regular, size)
@@ -182,7 +182,7 @@ impl Image {
     }
 }
 
-/// How much of each dot a line covers, in the part of the picture that the line is in.
+/// How much of each dot a line covers, within the bounding box of the line.
 struct Cover {
     left: usize,
     top: usize,
@@ -223,7 +223,7 @@ impl Cover {
         let length = dx * dx + dy * dy;
         for y in range(from.1, to.1, self.top, self.height) {
             for x in range(from.0, to.0, self.left, self.width) {
-                // From the middle of the dot to the nearest place of the segment.
+                // The distance from the middle of the dot to the nearest point of the segment.
                 let px = (self.left + x) as f64 + 0.5 - from.0;
                 let py = (self.top + y) as f64 + 0.5 - from.1;
                 let along = if length > 0.0 {
@@ -244,7 +244,7 @@ fn scaled(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().map(|(x, y)| (x * SCALE, y * SCALE)).collect()
 }
 
-/// A line as short strokes.
+/// Splits a line into dashes.
 fn dashed(points: &[(f64, f64)]) -> Vec<Vec<(f64, f64)>> {
     let (stroke, gap) = (DASH.0 * SCALE, DASH.1 * SCALE);
     let mut strokes = Vec::new();
@@ -269,12 +269,12 @@ fn write_png(out: &mut dyn Write, image: &Image) -> io::Result<()> {
     let mut head = Vec::new();
     head.extend((image.width as u32).to_be_bytes());
     head.extend((image.height as u32).to_be_bytes());
-    // Eight bits, three colours, the usual methods, not interlaced.
+    // Eight bits, RGB, default methods, not interlaced.
     head.extend([8, 2, 0, 0, 0]);
     part(out, b"IHDR", &head)?;
     let mut packer = ZlibEncoder::new(Vec::new(), Compression::new(7));
     for row in image.dots.chunks(image.width * 3) {
-        // Each row says how it was prepared: not at all.
+        // Filter type 0 of each row: none.
         packer.write_all(&[0])?;
         packer.write_all(row)?;
     }

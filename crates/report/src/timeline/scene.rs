@@ -1,4 +1,4 @@
-//! A chart as shapes with places and colours: what SVG and PNG have in common. Measures are pixels of a screen.
+//! A chart as shapes with coordinates and colours, for SVG and PNG. Lengths are in screen pixels.
 
 use heaptide_analysis::model::chart::{Bracket, Chart};
 
@@ -11,7 +11,7 @@ const INK: Colour = 0x1f2937;
 const FAINT: Colour = 0x6b7280;
 const GRID: Colour = 0xe5e7eb;
 const RED: Colour = 0xdc2626;
-/// The first is for the first curve.
+/// The first colour is for the first curve.
 const CURVES: [Colour; 11] = [
     0x2563eb, 0xd97706, 0x059669, 0xdb2777, 0x7c3aed, 0x0891b2, 0x65a30d, 0xea580c, 0x475569,
     0xbe123c, 0x0d9488,
@@ -24,7 +24,7 @@ const RIGHT: f64 = 24.0;
 const TOP: f64 = 54.0;
 const PLOT_HEIGHT: f64 = 360.0;
 const ROW: f64 = 20.0;
-/// As wide as a letter of the text is, at most.
+/// The largest width of a character.
 pub const LETTER: f64 = 7.2;
 const MAX_CALLS_IN_LEGEND: usize = 10;
 const MAX_LEVELS: u32 = 24;
@@ -38,7 +38,7 @@ pub enum Anchor {
 
 #[derive(Clone, Debug)]
 pub enum Shape {
-    /// Everything between the points and a straight floor.
+    /// The area between the points and a straight floor.
     Area {
         points: Vec<(f64, f64)>,
         floor: f64,
@@ -49,7 +49,7 @@ pub enum Shape {
         colour: Colour,
         width: f64,
         is_dashed: bool,
-        /// The number of the curve it belongs to.
+        /// The number of its curve.
         series: Option<usize>,
     },
     Box {
@@ -58,12 +58,12 @@ pub enum Shape {
         width: f64,
         height: f64,
         colour: Colour,
-        /// What it is, for those who point at it.
+        /// The tooltip.
         title: String,
     },
     Text {
         x: f64,
-        /// The line that letters stand on.
+        /// The baseline.
         y: f64,
         text: String,
         anchor: Anchor,
@@ -77,9 +77,9 @@ pub struct Scene {
     pub width: f64,
     pub height: f64,
     pub shapes: Vec<Shape>,
-    /// Left, top, width and height of the place of the curves.
+    /// Left, top, width and height of the plot area.
     pub plot: (f64, f64, f64, f64),
-    /// The seconds at its sides.
+    /// The seconds at its left and right side.
     pub x_range_s: (f64, f64),
 }
 
@@ -181,7 +181,7 @@ impl Drawing {
             let x = LEFT + self.x_axis.place_of_mark(mark) * self.width;
             let label = format!("{} {}", self.x_axis.label(mark), self.x_axis.unit);
             self.line(vec![(x, bottom), (x, bottom + 5.0)], FAINT, 1.0, false);
-            // The outermost labels stay inside the picture.
+            // The outermost labels must stay inside the picture.
             let half = label.chars().count() as f64 * LETTER / 2.0;
             let x = x.min(WIDTH - 4.0 - half);
             self.text(x, bottom + 20.0, label, Anchor::Middle, FAINT);
@@ -219,7 +219,7 @@ impl Drawing {
         }
     }
 
-    /// Angles where a function was entered and left, at the sizes of those moments.
+    /// Brackets where a function was entered and left, at the sizes of those times.
     fn brackets(&mut self, brackets: &[Bracket]) {
         let (high, wide) = (PLOT_HEIGHT / 30.0, 7.0);
         for bracket in brackets {
@@ -240,7 +240,7 @@ impl Drawing {
         }
     }
 
-    /// Bars below the axis, callers above what they call. Returns where they end.
+    /// Draws bars below the axis, callers above callees. Returns the y coordinate of their end.
     fn flames(&mut self, brackets: &[Bracket], top: f64) -> f64 {
         let mut deepest = None;
         for bracket in brackets.iter().filter(|bracket| bracket.level < MAX_LEVELS) {
@@ -285,7 +285,7 @@ impl Drawing {
             self.line(vec![(LEFT, y), (right, y)], RED, 1.0, true);
             let text = labels::peak((seconds, bytes));
             let half = text.chars().count() as f64 * LETTER + 10.0;
-            // Beside the cross, on the side that has room, and below it: above there may be the limit.
+            // Next to the cross, on the side with room, and below it: the limit may be above.
             if x + half < right {
                 self.text(x + 6.0, y + 16.0, text, Anchor::Start, RED);
             } else {
@@ -294,7 +294,7 @@ impl Drawing {
         }
     }
 
-    /// Returns the height of the whole.
+    /// Returns the height of the picture.
     fn legend(&mut self, chart: &Chart, top: f64) -> f64 {
         let mut y = top;
         let mut entries: Vec<(Colour, String, Option<usize>)> = chart
@@ -309,7 +309,7 @@ impl Drawing {
                 calls.map(|call| (CALLS[call.number % CALLS.len()], labels::call(call), None)),
             );
         }
-        // Two columns, unless something would have to be cut.
+        // Two columns, unless a text would have to be cut.
         let n_letters_of = |column: f64| ((column - 40.0) / LETTER) as usize;
         let n_longest = entries.iter().map(|entry| entry.1.chars().count()).max();
         let fits_half = n_longest.unwrap_or(0) <= n_letters_of(self.width / 2.0);
@@ -357,7 +357,7 @@ impl Drawing {
     }
 }
 
-/// Text in a picture stays in its place, and holds nothing that is not a letter.
+/// Shortens a text and replaces control characters.
 fn shortened(text: &str, n_letters: usize) -> String {
     let clean = |letter: char| if letter.is_control() { ' ' } else { letter };
     if text.chars().count() <= n_letters {

@@ -1,4 +1,4 @@
-//! A scene as SVG, by hand: a few kinds of shapes, each a line of text.
+//! A scene as SVG: a few sorts of shapes, each one line of text.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ pub fn svg(out: &mut dyn Write, chart: &Chart) -> io::Result<()> {
     out.write_all(text.as_bytes())
 }
 
-/// The picture as text. Curves and their names carry the number of their series for scripts.
+/// The picture as text. Curves and their names have the number of their series, for scripts.
 pub fn render(scene: &Scene) -> String {
     let (width, height) = (scene.width, scene.height);
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! A chart in letters: curves in dots of braille, two by four to a letter, with the calls of functions as bars below.
+//! A chart for terminals: curves as braille dots, two by four per character, with calls as bars below.
 
 use std::io::{self, Write};
 
@@ -8,16 +8,16 @@ use super::axis::Axis;
 use super::labels;
 use crate::text::Style;
 
-/// Letters for the marks of the left axis, and the line beside them.
+/// Columns for the marks of the left axis, and its line.
 const GUTTER: usize = 9;
 const MIN_WIDTH: usize = 30;
 const MIN_HEIGHT: usize = 4;
 const MAX_CALL_ROWS: usize = 12;
-/// Of the 16 that every terminal has; the first is for the first curve.
+/// Of the 16 standard colours; the first is for the first curve.
 const COLOURS: [u8; 8] = [36, 33, 32, 35, 34, 96, 93, 92];
 const RED: u8 = 31;
 
-/// `width` and `height` are letters that may be used; the legend and notes come on top.
+/// `width` and `height` are in characters; the legend and notes need additional lines.
 pub fn chart(
     out: &mut dyn Write,
     chart: &Chart,
@@ -97,7 +97,7 @@ fn x_labels(out: &mut dyn Write, axis: &Axis, y_unit: &str, columns: usize) -> i
     writeln!(out, "{:>9}{}", "", text(labels).trim_end())
 }
 
-/// Bars below the axis: each call where it was, in the row of its level or the first that is free.
+/// Bars below the axis: each call at its time, in the row of its level or the first free row.
 fn calls(
     out: &mut dyn Write,
     chart: &Chart,
@@ -111,7 +111,7 @@ fn calls(
         let column =
             |x: f64| ((axis.place(x).clamp(0.0, 1.0) * columns as f64) as usize).min(columns - 1);
         let (begin, end) = (column(bracket.begin.0), column(bracket.end.0));
-        // A clock may be set back while a function runs.
+        // The clock may be set back during a call.
         let (from, to) = (begin.min(end), begin.max(end));
         let is_free = |row: &Vec<(usize, usize, &Bracket)>| {
             row.iter().all(|taken| taken.1 < from || taken.0 > to)
@@ -156,7 +156,7 @@ fn calls(
     Ok(())
 }
 
-/// `├─work 1.2s──┤`, or as much of it as fits.
+/// `├─work 1.2s──┤`, shortened to the width.
 fn bar(text: &str, len: usize, is_solid: bool) -> String {
     let (open, fill, close) = if is_solid {
         ('▕', ' ', '▏')
@@ -199,7 +199,7 @@ fn legend(out: &mut dyn Write, chart: &Chart, paint: &Paint, width: usize) -> io
     Ok(())
 }
 
-/// Command lines may be long and hold anything.
+/// Command lines may be long and contain control characters.
 fn shortened(text: &str, width: usize) -> String {
     let clean = |letter: char| if letter.is_control() { ' ' } else { letter };
     if text.chars().count() <= width {
@@ -224,7 +224,7 @@ impl Paint {
     }
 }
 
-/// Letters with dots in them.
+/// Characters made of dots.
 struct Canvas {
     columns: usize,
     rows: usize,
@@ -255,7 +255,7 @@ impl Canvas {
         }
     }
 
-    /// Places are shares of the axes; `y` counts from the bottom.
+    /// Coordinates are shares of the axes; `y` counts from the bottom.
     fn position(&self, (x, y): (f64, f64)) -> (i64, i64) {
         let (width, height) = (self.columns * 2 - 1, self.rows * 4 - 1);
         let x = (x.clamp(0.0, 1.0) * width as f64).round();

@@ -1,4 +1,4 @@
-//! The dominator tree as indented lines: what holds most, and what holds most of that.
+//! The dominator tree as indented lines, the largest branches first.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use heaptide_analysis::heap::tree::Branch;
 use super::percent;
 use crate::units;
 
-/// Draws branches that were chosen; each says how much was left out below it.
+/// Writes the chosen branches; each reports how much was left out below it.
 pub fn dominators(out: &mut dyn Write, heap: &Heap, branches: &[Branch]) -> io::Result<()> {
     let whole = heap.snapshot.total_bytes();
     writeln!(

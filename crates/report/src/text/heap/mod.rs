@@ -1,4 +1,4 @@
-//! Answers about object heaps, laid out as heapy does, so that who knows its tables can read ours.
+//! Heap tables in heapy's layout, for users who know heapy.
 
 mod dominators;
 mod paths;
@@ -12,10 +12,10 @@ pub use pattern::{flag, pattern};
 pub use suspects::{advice, evidence, headline, sentence, suspects, waste};
 pub use tables::{difference, heading, identity, kinds_table, partition};
 
-/// What is behind `<12 more rows.`: how to see them.
+/// How `<12 more rows` tells users to see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum More {
-    /// In a Python session.
+    /// In Python.
     Session,
     /// At the command line.
     Option,
@@ -31,7 +31,7 @@ impl More {
     }
 }
 
-/// A whole percentage; half a percent goes to the even neighbour.
+/// A whole percentage; half a percent is rounded to the even neighbour.
 fn percent(part: u64, whole: u64) -> String {
     format!("{:.0}", share(part, whole))
 }
@@ -48,12 +48,12 @@ fn objects(count: u64) -> &'static str {
     if count == 1 { "object" } else { "objects" }
 }
 
-/// Three significant digits, as C's `%.3g` has them.
+/// Three significant digits, as C's `%.3g`.
 fn significant(number: f64) -> String {
     if number == 0.0 {
         return "0".to_owned();
     }
-    // Rounding first, so that 9.999 is written like 10.
+    // Rounds first, so that 9.999 is written as 10.
     let exponent = format!("{number:.2e}");
     let power: i32 = exponent
         .rsplit('e')

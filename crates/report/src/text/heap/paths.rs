@@ -1,11 +1,11 @@
-//! Ways from roots, one a line.
+//! Paths from roots, one per line.
 
 use std::io::{self, Write};
 
 use heaptide_analysis::heap::Heap;
 use heaptide_analysis::heap::paths::ShortestPaths;
 
-/// Ways as heapy numbers them.
+/// Paths, numbered as in heapy.
 pub fn paths(out: &mut dyn Write, heap: &Heap, found: &ShortestPaths) -> io::Result<()> {
     for (at, path) in found.paths.iter().enumerate() {
         writeln!(out, "{at:>2}: {}", heap.path_text(path))?;
@@ -17,8 +17,8 @@ pub fn paths(out: &mut dyn Write, heap: &Heap, found: &ShortestPaths) -> io::Res
     }
 }
 
-/// One way, an object a line: how it is reached, what it is, what it holds; then the calls that allocated the last one, if they
-/// are known, innermost first.
+/// One path, an object per line: its reference, what it is, and what it retains; then the allocation stack of the last
+/// object, if known, innermost first.
 pub fn path(out: &mut dyn Write, heap: &Heap, path: &[u32]) -> io::Result<()> {
     let steps = heap.path_steps(path);
     let width = steps.iter().map(|step| step.chars().count()).max();

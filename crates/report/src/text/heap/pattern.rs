@@ -9,12 +9,12 @@ use super::More;
 
 /// Heapy's width.
 const WIDTH: usize = 80;
-/// Where the flag of the first row stands.
+/// The column of the first row's flag.
 const FLAG_COLUMN: usize = 9;
 /// Examples of each row.
 const N_SAMPLES: usize = 2;
 
-/// Rows from `first` on, `n_rows` of them (0: all).
+/// Writes `n_rows` rows from `first` on; 0 means all.
 pub fn pattern(
     out: &mut dyn Write,
     heap: &Heap,
@@ -30,7 +30,7 @@ pub fn pattern(
     };
     for (at, row) in rows.iter().enumerate().take(last).skip(first) {
         let name = format!("{at:>2}: {} ", letters(&row.path));
-        // Flags stand one column further to the right with each step.
+        // Flags move one column to the right with each step.
         let width = (FLAG_COLUMN + row.path.len()).saturating_sub(name.len());
         let fill = if at % 2 == 0 { "-" } else { " " }.repeat(width);
         let flag = flag(row.flag);
@@ -59,7 +59,7 @@ pub fn flag(flag: Flag) -> String {
     }
 }
 
-/// A row's name: a letter for each step, `a3` for three times the same.
+/// The name of a row: a letter for each step, `a3` for three equal steps.
 fn letters(path: &[usize]) -> String {
     if path.is_empty() {
         return "_".to_owned();

@@ -1,4 +1,4 @@
-//! Leak suspects and waste in sentences: what, where, the numbers that show it, what to do.
+//! Leak suspects and waste as sentences: what, where, the evidence, and what to do.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ pub fn suspects(out: &mut dyn Write, heap: &Heap, found: &Suspects) -> io::Resul
     if found.suspects.is_empty() {
         return writeln!(
             out,
-            "Nothing stands out: no object holds much of the {} that were looked at.",
+            "No suspects: no object holds a large part of the {} of data.",
             units::size(found.bytes)
         );
     }
@@ -30,7 +30,7 @@ pub fn suspects(out: &mut dyn Write, heap: &Heap, found: &Suspects) -> io::Resul
     Ok(())
 }
 
-/// One sentence, the same on all surfaces.
+/// One sentence, the same in texts, pages and JSON.
 pub fn headline(heap: &Heap, found: &Suspects, suspect: &Suspect) -> String {
     let size = units::size(suspect.bytes);
     let share = percent(suspect.bytes, found.bytes);
@@ -49,18 +49,18 @@ pub fn headline(heap: &Heap, found: &Suspects, suspect: &Suspect) -> String {
                 Shape::Closure => "kept by variables of a function that outlives its call",
                 Shape::Traceback => "kept by an exception and its traceback",
                 Shape::LruCache => "kept by a function's lru_cache",
-                Shape::Frame => "kept by a variable of a function that still runs",
+                Shape::Frame => "kept by a variable of a function that is still running",
                 Shape::Container | Shape::Cycle | Shape::Interned => "accumulate",
             };
-            // Whether the point hangs at what tells the shape, or holds many that do.
+            // Whether the shape comes from the holder of the point, or from its many items.
             let is_below = |kind: &str| suspect.path.iter().any(|&step| heap.kind(step) == kind);
             match (shape, suspect.n_items) {
                 (Shape::Closure, 2..) if !is_below("types.CellType") => {
-                    format!("{many} in a {kind} keep the variables that they close over")
+                    format!("{many} in a {kind} keep the variables of their closures")
                 }
                 (Shape::Traceback, 2..) if !is_below("types.TracebackType") => {
                     format!(
-                        "{many} in a {kind} keep their tracebacks, and the variables of those frames"
+                        "{many} in a {kind} keep their tracebacks and the variables of the frames"
                     )
                 }
                 (Shape::Container | Shape::Interned, 0 | 1) => format!("One {kind} is large"),
@@ -73,17 +73,17 @@ pub fn headline(heap: &Heap, found: &Suspects, suspect: &Suspect) -> String {
             }
         }
     };
-    format!("{what}: {size}, {share} % of what was looked at")
+    format!("{what}: {size}, {share} % of the data")
 }
 
-/// Who holds it, what it is, where it was allocated.
+/// What holds the objects, what they are, and where they were allocated.
 pub fn evidence(heap: &Heap, suspect: &Suspect) -> Vec<String> {
     let mut lines = Vec::new();
     if !suspect.path.is_empty() {
         lines.push(format!("held by  {}", heap.path_text(&suspect.path)));
     }
     if !suspect.is_sole_holder {
-        lines.push("         others refer to these objects as well".to_owned());
+        lines.push("         others also refer to these objects".to_owned());
     }
     for (at, pile) in suspect.piles.iter().enumerate() {
         let label = if at == 0 { "of which" } else { "        " };
@@ -109,9 +109,9 @@ pub fn evidence(heap: &Heap, suspect: &Suspect) -> Vec<String> {
 
 pub fn advice(suspect: &Suspect) -> &'static str {
     match suspect.shape {
-        Shape::Container => "bound it, or remove what is no longer needed",
+        Shape::Container => "limit its size, or remove items that are no longer needed",
         Shape::Closure => {
-            "do not keep the function, or let it take what it needs as an argument instead of closing over it"
+            "do not keep the function, or pass the data as an argument instead of closing over it"
         }
         Shape::Traceback => {
             "keep str(error) or traceback.format_exc() instead of the exception, or set error.__traceback__ to None"
@@ -120,9 +120,9 @@ pub fn advice(suspect: &Suspect) -> &'static str {
         Shape::Cycle => {
             "call gc.collect(), keep the collector enabled, and break the cycle: a weakref back, or a close() instead of __del__"
         }
-        Shape::Frame => "del the variable when it is done with, or end the function",
+        Shape::Frame => "delete the variable after its last use, or let the function return",
         Shape::Interned => {
-            "intern nothing that is made from data (sys.intern(), names in exec(), setattr()): it stays until the process ends"
+            "do not intern strings made from data (sys.intern(), names in exec(), setattr()): they stay until the process exits"
         }
     }
 }
@@ -138,7 +138,7 @@ pub fn waste(
     let sum: u64 = report.rows.iter().map(|row| row.bytes).sum();
     writeln!(
         out,
-        "{} of {} buy nothing, {} %.",
+        "{} of {} are wasted, {} %.",
         units::size(sum),
         units::size(whole),
         percent(sum, whole)
@@ -161,29 +161,29 @@ pub fn waste(
     if !report.has_values {
         writeln!(
             out,
-            "Equal texts were not looked for: this snapshot has no values; `heaptide heap take --values` takes them along."
+            "Duplicate texts are not listed: this snapshot has no values. `heaptide heap take --values` records them."
         )?;
     }
     Ok(())
 }
 
-/// One sentence for a row.
+/// The sentence of a row.
 pub fn sentence(row: &Waste) -> String {
     let what = &row.what;
     match row.category {
         WasteCategory::DuplicateText => format!("copies of {what}: intern them, or share one"),
         WasteCategory::SpareList => {
-            format!("room that is not used in {what}: make a tuple, or build it at once")
+            format!("unused capacity in {what}: use a tuple, or build it at once")
         }
         WasteCategory::SparseDict => {
-            format!("places left by removed keys in {what}: copy it with dict()")
+            format!("slots of removed keys in {what}: copy it with dict()")
         }
         WasteCategory::SparseSet => {
-            format!("places left by removed items in {what}: copy it with set()")
+            format!("slots of removed items in {what}: copy it with set()")
         }
-        WasteCategory::Empty => format!("empty: {what}: make it when the first item comes"),
+        WasteCategory::Empty => format!("empty: {what}: create it with the first item"),
         WasteCategory::NoSlots => {
-            format!("instances of {what} with a dict each: __slots__ would do")
+            format!("instances of {what} with a dict: use __slots__")
         }
     }
 }

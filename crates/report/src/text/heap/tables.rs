@@ -1,4 +1,4 @@
-//! Tables of kinds, of single objects, of differences, and of what kinds retain.
+//! Tables of kinds, single objects, differences, and retained sizes of kinds.
 
 use std::io::{self, Write};
 
@@ -8,9 +8,9 @@ use heaptide_analysis::heap::types::KindsTable;
 
 use super::{More, objects, percent, share, significant};
 
-/// Kinds are wrapped so that lines are no longer.
+/// Kinds are wrapped at this line length.
 const WIDTH: usize = 100;
-/// Where kinds begin.
+/// The column in which kinds begin.
 const INDENT: usize = 45;
 
 /// The title of the column with the names of rows.
@@ -28,7 +28,7 @@ pub fn heading(by: By) -> &'static str {
     }
 }
 
-/// Rows from `first` on, `n_rows` of them (0: all). Later parts have no title.
+/// Writes `n_rows` rows from `first` on; 0 means all. Later parts have no title.
 pub fn partition(
     out: &mut dyn Write,
     table: &Partition,
@@ -116,10 +116,10 @@ pub fn identity(
     write_more(out, table.rows.len() - last, more)
 }
 
-/// What stands between an object's kind and what tells it from others.
+/// Separates an object's kind from its own description.
 const BEHIND_KIND: &str = ": ";
 
-/// The kind of all objects, if it is one.
+/// The common kind of all objects, if there is one.
 fn only_kind(table: &Partition) -> Option<&str> {
     let (kind, _) = table.rows.first()?.label.split_once(BEHIND_KIND)?;
     let is_it = |label: &str| {
@@ -133,7 +133,7 @@ fn only_kind(table: &Partition) -> Option<&str> {
         .then_some(kind)
 }
 
-/// Kinds with what each retains: what would go if all of the kind went.
+/// Kinds with the size that each retains as a group.
 pub fn kinds_table(
     out: &mut dyn Write,
     table: &KindsTable,
@@ -177,7 +177,7 @@ pub fn kinds_table(
     write_more(out, table.rows.len() - last, more)
 }
 
-/// What changed from `before`, which is B, to `after`, which is A.
+/// The changes from `before`, which is B, to `after`, which is A.
 pub fn difference(
     out: &mut dyn Write,
     diff: &HeapDiff,
@@ -242,12 +242,12 @@ fn write_more(out: &mut dyn Write, n_more: usize, more: More) -> io::Result<()> 
     writeln!(out, "{}", more.rows(n_more))
 }
 
-/// Numbers that outgrow their columns push the kind to the right; what is wrapped stays below its column.
+/// Numbers that are wider than their columns push the kind to the right; wrapped lines stay below the column.
 fn write_wrapped(out: &mut dyn Write, numbers: &str, label: &str) -> io::Result<()> {
     let room = WIDTH - INDENT;
     let mut line = numbers.to_owned();
     let mut used = 0;
-    // Sizes are aligned by blanks that mean something.
+    // Rows by size are aligned with leading blanks, which must stay.
     let words = label.split_inclusive(' ');
     for word in words {
         let width = word.trim_end().chars().count();
