@@ -196,11 +196,11 @@ fn suspects_say_what_who_holds_it_and_what_to_do() {
 }
 
 #[test]
-fn waste_says_what_could_be_spared_and_what_was_not_looked_for() {
+fn waste_reports_savings_and_missing_values() {
     let folder = with_shop();
     let text = printed(&folder.heaptide("heap waste job.heap"));
     assert!(text.contains("are wasted"), "{text}");
-    assert!(text.ends_with("takes them along.\n"), "{text}");
+    assert!(text.ends_with("records them.\n"), "{text}");
     let json = printed(&folder.heaptide("heap waste job.heap --json"));
     assert!(json.contains("\"has_values\": false"), "{json}");
 }

@@ -1,11 +1,11 @@
-//! A part of a heap as a graph to be drawn.
+//! A part of a heap as a graph to draw.
 
 use heaptide_analysis::heap::Heap;
 use heaptide_analysis::heap::picture::{Picture, Role};
 
 use crate::object_graph::{Graph, Kind, Node};
 
-/// Boxes with their lines; who refers stands above what is referred to.
+/// Boxes with their text; referrers are above their referents.
 pub fn drawing(heap: &Heap, picture: &Picture) -> Graph {
     let nodes = picture.boxes.iter().enumerate().map(|(at, one)| {
         let row = i32::try_from(one.row).unwrap_or(i32::MAX);

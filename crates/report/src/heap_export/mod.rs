@@ -1,4 +1,4 @@
-//! Object heaps for other programs: whole snapshots, and pictures of a few objects.
+//! Heap snapshots for other programs, and graphs of a few objects.
 
 mod drawing;
 mod traces;

@@ -1,4 +1,4 @@
-//! Where objects were allocated, as V8 writes it: functions, and a tree of calls.
+//! Allocation stacks in V8's format: functions, and a tree of calls.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::v8::Texts;
 
-/// A call below another.
+/// A call and its caller.
 #[derive(Default)]
 struct Call {
     function: u32,
@@ -18,11 +18,11 @@ struct Call {
 
 #[derive(Default)]
 pub struct Traces {
-    /// Name, file, line of each function, as numbers of texts.
+    /// Name, file and line of each function; texts by number.
     functions: Vec<(u32, u32, u32)>,
-    /// The first is above all others.
+    /// The first is the root.
     calls: Vec<Call>,
-    /// By the snapshot's number of a stack.
+    /// By the stack's number in the snapshot.
     call_of_stack: Vec<u32>,
     of_objects: Vec<u32>,
 }
@@ -54,7 +54,7 @@ impl Traces {
                 if call == next {
                     traces.calls[at as usize].children.push(next);
                     traces.calls.push(Call {
-                        // The first function is the root's.
+                        // The first function is that of the root.
                         function: frame + 1,
                         ..Call::default()
                     });
@@ -77,11 +77,11 @@ impl Traces {
         self.functions.len()
     }
 
-    /// The number of the call that allocated an object; 0 if that is not known.
+    /// The number of the call that allocated an object; 0 if not known.
     pub fn node_of(&self, object: u32) -> u32 {
         let stack = self.of_objects.get(object as usize).copied().unwrap_or(0);
         match self.call_of_stack.get(stack as usize) {
-            // Calls are numbered from 1, and the first is nobody's.
+            // Calls are numbered from 1; the first is the root, which allocates nothing.
             Some(&call) if call > 0 => call + 1,
             _ => 0,
         }
@@ -95,7 +95,7 @@ impl Traces {
         Ok(())
     }
 
-    /// The tree in nested lists, without recursion: stacks may be deep.
+    /// Writes the tree in nested lists, without recursion: stacks may be deep.
     pub fn write_tree(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.calls.is_empty() {
             return Ok(());

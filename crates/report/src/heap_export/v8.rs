@@ -1,8 +1,8 @@
-//! Heap snapshots as V8 writes them, for Chrome DevTools, memlab and other tools of that world.
+//! Heap snapshots in V8's format, for Chrome DevTools, memlab and similar tools.
 //!
-//! Nodes and references are plain numbers in the order that the loader of DevTools expects; texts come last. Numbers have 32
-//! bits there, so what is larger is divided over nodes that stand for the object's memory. Identifiers are odd and made of
-//! addresses, so that two snapshots of one process can be compared.
+//! Nodes and references are plain numbers in the order that the loader of DevTools expects; texts come last. Sizes have 32
+//! bits, so a larger object gets additional nodes for its memory. IDs are odd and derived from addresses, so that two
+//! snapshots of one process can be compared.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ use super::traces::Traces;
 use crate::json::write_text;
 
 const NODE_FIELDS: usize = 7;
-/// Of node types; places in the list of the header.
+/// Node types: positions in the list of the header.
 const STRING: u32 = 2;
 const OBJECT: u32 = 3;
 const CODE: u32 = 4;
@@ -23,7 +23,7 @@ const CLOSURE: u32 = 5;
 const NUMBER: u32 = 7;
 const NATIVE: u32 = 8;
 const SYNTHETIC: u32 = 9;
-/// Of edge types.
+/// Edge types.
 const CONTEXT: u32 = 0;
 const ELEMENT: u32 = 1;
 const PROPERTY: u32 = 2;
@@ -33,7 +33,7 @@ const WEAK: u32 = 6;
 
 const META: &str = r#""meta":{"node_fields":["type","name","id","self_size","edge_count","trace_node_id","detachedness"],"node_types":[["hidden","array","string","object","code","closure","regexp","number","native","synthetic","concatenated string","sliced string","symbol","bigint","object shape"],"string","number","number","number","number","number"],"edge_fields":["type","name_or_index","to_node"],"edge_types":[["context","element","property","internal","hidden","shortcut","weak"],"string_or_number","node"],"trace_function_info_fields":["function_id","name","script_name","script_id","line","column"],"trace_node_fields":["id","function_info_index","count","size","children"],"sample_fields":["timestamp_us","last_assigned_id"],"location_fields":["object_index","script_id","line","column"]}"#;
 
-/// The groups below the top, in the order of [`RootCategory`]; garbage comes last.
+/// The groups below the root node, in the order of [`RootCategory`]; garbage comes last.
 const GROUPS: [&str; 7] = [
     "(interpreter)",
     "(modules)",
@@ -43,7 +43,7 @@ const GROUPS: [&str; 7] = [
     "(held by C code)",
     "(garbage)",
 ];
-/// The top, the roots, the groups.
+/// The root node, the node of all roots, and the groups.
 const N_SYNTHETIC: u32 = 2 + GROUPS.len() as u32;
 
 /// Writes the snapshot.
@@ -76,7 +76,7 @@ pub fn heapsnapshot(out: &mut dyn Write, heap: &Heap) -> io::Result<()> {
     out.write_all(b"]}\n")
 }
 
-/// Texts by number, each once.
+/// Numbered texts without duplicates.
 #[derive(Default)]
 pub struct Texts {
     list: Vec<String>,
@@ -95,7 +95,7 @@ impl Texts {
     }
 }
 
-/// A node that is no object: the top, a group.
+/// A node that is not an object: the root, a group.
 struct Synthetic {
     name: u32,
     edges: Vec<(u32, u32, u32)>,
@@ -104,13 +104,13 @@ struct Synthetic {
 struct Export<'a> {
     heap: &'a Heap,
     texts: Texts,
-    /// Numbers of the names of kinds, of names of references, of `weak` and of `memory`.
+    /// Text numbers of kinds, of reference names, of `weak` and of `memory`.
     kind_texts: Vec<u32>,
     name_texts: Vec<u32>,
     weak: u32,
     memory: u32,
     ids: Vec<u32>,
-    /// Objects whose bytes need nodes beside their own, and how many.
+    /// Objects whose size needs additional nodes, and their number.
     large: FxHashMap<u32, u64>,
 }
 
@@ -154,12 +154,12 @@ impl<'a> Export<'a> {
         self.heap.snapshot.edges.len() + self.n_beside()
     }
 
-    /// The place of an object's node, as edges name it.
+    /// The position of an object's node, as edges refer to it.
     fn place(node: u32) -> u64 {
         u64::from(node) * NODE_FIELDS as u64
     }
 
-    /// The top and the groups below it.
+    /// The root node and the groups below it.
     fn nodes(&mut self) -> Vec<Synthetic> {
         let mut groups: Vec<Synthetic> = GROUPS
             .iter()
@@ -206,7 +206,7 @@ impl<'a> Export<'a> {
     ) -> io::Result<()> {
         for (at, node) in nodes.iter().enumerate() {
             let comma = if at == 0 { "" } else { "," };
-            // Identifiers of objects begin above these.
+            // IDs of objects begin above these.
             let id = 2 * at + 1;
             let n_edges = node.edges.len();
             writeln!(out, "{comma}{SYNTHETIC},{},{id},0,{n_edges},0,0", node.name)?;
@@ -231,7 +231,7 @@ impl<'a> Export<'a> {
                 beside.push(part);
             }
         }
-        // Even numbers: no object has them.
+        // Even IDs, which no object has.
         for (at, part) in beside.iter().enumerate() {
             let id = 2 * (at + 1);
             writeln!(out, ",{NATIVE},{},{id},{part},0,0,0", self.memory)?;
@@ -239,7 +239,7 @@ impl<'a> Export<'a> {
         Ok(())
     }
 
-    /// Texts are shown as themselves, everything else as its kind.
+    /// The name of a node: a text is its own name, any other object has the name of its kind.
     fn node_name(&mut self, object: u32) -> u32 {
         let heap = self.heap;
         let kind = heap.kinds.of(object);
@@ -313,7 +313,7 @@ fn root_group(kind: RootCategory) -> usize {
     }
 }
 
-/// What the object's own node says; the rest is in nodes beside it.
+/// The size in the object's own node; the rest is in additional nodes.
 fn own_bytes(heap: &Heap, object: u32) -> u64 {
     heap.snapshot.objects.sizes[object as usize].min(u64::from(u32::MAX))
 }
@@ -332,8 +332,8 @@ fn node_type(heap: &Heap, object: u32) -> u32 {
     }
 }
 
-/// Odd numbers of 32 bits, made of addresses: the same address has the same number in every snapshot, unless two that are
-/// far apart meet, which moves the later one.
+/// Odd 32-bit numbers derived from addresses: an address has the same number in every snapshot, unless two distant
+/// addresses collide, which moves the later one.
 fn ids(addresses: &[u64]) -> Vec<u32> {
     const N_PLACES: u64 = (1 << 31) - 64;
     let mut taken: FxHashSet<u64> = FxHashSet::default();
@@ -342,7 +342,7 @@ fn ids(addresses: &[u64]) -> Vec<u32> {
         while !taken.insert(place) {
             place = (place + 1) % N_PLACES;
         }
-        // The first few belong to what is no object.
+        // The first few IDs belong to nodes that are not objects.
         (place as u32 + 32) * 2 + 1
     });
     ids.collect()

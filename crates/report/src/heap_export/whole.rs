@@ -1,4 +1,4 @@
-//! A whole snapshot as JSON, an object a line, or as one large dot graph.
+//! A whole snapshot as JSON, one object per line, or as one large dot graph.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use heaptide_analysis::heap::{Heap, labels};
 
 use crate::json::write_text;
 
-/// Everything that the snapshot says: `{"format", "pid", …, "roots": […], "objects": […]}`. References name objects by number.
+/// Everything in the snapshot: `{"format", "pid", …, "roots": […], "objects": […]}`. References use object numbers.
 pub fn whole_json(out: &mut dyn Write, heap: &Heap) -> io::Result<()> {
     let snapshot = &heap.snapshot;
     let header = &snapshot.header;

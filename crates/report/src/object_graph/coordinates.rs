@@ -1,21 +1,21 @@
-//! From orders to coordinates: slots near their neighbours, in their order, never closer than they may be.
+//! Coordinates of slots: near their neighbours, in the order of their layer, with a minimum distance.
 
 use super::layers::{GAP, LABEL_GAP, Layers, Slot, What};
 
-/// Between two lines, and between a line and a box.
+/// The gaps between two lines, and between a line and a box.
 const LINE_GAP: f64 = 8.0;
 const BOX_LINE_GAP: f64 = 12.0;
-/// Between layers; more where arrows go far to the side, as flat ones cannot be told apart.
+/// The gap between layers; more if arrows go far to the side, because flat arrows cannot be distinguished.
 const LAYER_GAP: f64 = 16.0;
 const MAX_SLOPE: f64 = 9.0;
 const MAX_EXTRA: f64 = 110.0;
-/// An arrow leaves and meets a box straight.
+/// The length for which an arrow is vertical at a box.
 pub const STRAIGHT: f64 = 10.0;
 const N_SWEEPS: usize = 14;
-/// A picture is so much wider than its widest layer must be: lines become straighter.
+/// How much wider the picture is than its widest layer requires: lines become straighter.
 const ROOM: f64 = 1.1;
 
-/// The middle of each slot, and top and bottom of each layer.
+/// The horizontal centre of each slot, and the top and bottom of each layer.
 pub struct Coordinates {
     pub x: Vec<f64>,
     pub layers: Vec<(f64, f64)>,
@@ -45,7 +45,7 @@ pub fn coordinates(layers: &Layers) -> Coordinates {
             let order = &layers.order[layer];
             let wanted: Vec<(f64, f64)> = order
                 .iter()
-                .map(|&slot| wish(&layers.slots, slot, sweep, &x))
+                .map(|&slot| preferred(&layers.slots, slot, sweep, &x))
                 .collect();
             settle(&layers.slots, order, &wanted, room, &mut x);
         }
@@ -68,8 +68,8 @@ pub fn coordinates(layers: &Layers) -> Coordinates {
     }
 }
 
-/// Where a slot would like to be, and how much: lines want to be straight more than boxes want to be in the middle.
-fn wish(slots: &[Slot], at: usize, sweep: usize, x: &[f64]) -> (f64, f64) {
+/// The preferred position of a slot and its weight: straight lines weigh more than centred boxes.
+fn preferred(slots: &[Slot], at: usize, sweep: usize, x: &[f64]) -> (f64, f64) {
     let slot = &slots[at];
     let is_last = sweep + 2 >= N_SWEEPS;
     let (above, below) = if is_last {
@@ -100,9 +100,9 @@ fn wish(slots: &[Slot], at: usize, sweep: usize, x: &[f64]) -> (f64, f64) {
     }
 }
 
-/// The places nearest to what is wanted (least squares) that keep order and distance: neighbours that would come too
-/// near become one block, which stands where its members would like to be on average.
-/// All stay between 0 and `room`, which is wide enough for all of them.
+/// Finds the positions nearest to the preferred ones (least squares) that keep order and distance. Neighbours that would be
+/// too close form one block, at the mean of its members' preferred positions. All stay between 0 and `room`, which is wide
+/// enough.
 fn settle(slots: &[Slot], order: &[usize], wanted: &[(f64, f64)], room: f64, x: &mut [f64]) {
     let (Some(first), Some(last)) = (order.first(), order.last()) else {
         return;
@@ -117,10 +117,10 @@ fn settle(slots: &[Slot], order: &[usize], wanted: &[(f64, f64)], room: f64, x: 
     }
     let least = slots[*first].width / 2.0;
     let most = (room - slots[*last].width / 2.0 - offset).max(least);
-    // Sum of wishes, weight and number of members of each block.
+    // The weighted sum of preferred positions, the weight and the number of members of each block.
     let mut blocks: Vec<(f64, f64, usize)> = Vec::new();
-    for (&(wish, weight), offset) in wanted.iter().zip(&offsets) {
-        let mut block = ((wish - offset) * weight, weight, 1);
+    for (&(position, weight), offset) in wanted.iter().zip(&offsets) {
+        let mut block = ((position - offset) * weight, weight, 1);
         while let Some(&last) = blocks.last() {
             if last.0 / last.1 < block.0 / block.1 {
                 break;
@@ -138,7 +138,7 @@ fn settle(slots: &[Slot], order: &[usize], wanted: &[(f64, f64)], room: f64, x: 
     }
 }
 
-/// The width of a layer without anything to spare.
+/// The smallest width of a layer.
 fn packed(slots: &[Slot], order: &[usize]) -> f64 {
     let (Some(first), Some(last)) = (order.first(), order.last()) else {
         return 0.0;

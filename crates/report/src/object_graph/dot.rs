@@ -1,10 +1,10 @@
-//! The graph as text for graphviz and its relatives.
+//! The graph as dot text for Graphviz.
 
 use std::io::{self, Write};
 
 use super::Graph;
 
-/// Dot text.
+/// Writes dot text.
 pub fn dot(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
     writeln!(out, "digraph ObjectGraph {{")?;
     writeln!(

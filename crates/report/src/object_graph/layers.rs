@@ -1,11 +1,11 @@
-//! Who stands in which layer, and in which order: boxes in rows, labels in rows of their own between them.
+//! Assigns boxes, labels and bends of arrows to layers, and orders each layer.
 //!
-//! An arrow passes each layer between its ends in a slot of its own: its label in one of them, narrow bends in the others.
-//! A row of boxes or labels that would be very wide becomes several.
+//! Boxes are in rows, labels in strips between them. An arrow has a slot in each layer between its ends: its label in one of
+//! them, narrow bends in the others. A very wide row of boxes or labels is split into several.
 
 use super::Arrow;
 
-/// What is known of a box before it has a place.
+/// A box before it has coordinates.
 #[derive(Clone, Debug)]
 pub struct Size {
     pub width: f64,
@@ -16,7 +16,7 @@ pub struct Size {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
     Box(usize),
-    /// Of the arrow with this number.
+    /// A bend of the arrow with this number.
     Label(usize),
     Bend(usize),
 }
@@ -31,7 +31,7 @@ pub struct Slot {
     pub below: Vec<usize>,
 }
 
-/// Slots, their order in each layer, and the slots that each arrow passes, from the higher end to the lower one.
+/// Slots, their order in each layer, and the slots of each arrow, from its upper end to its lower end.
 #[derive(Debug, Default)]
 pub struct Layers {
     pub slots: Vec<Slot>,
@@ -39,17 +39,17 @@ pub struct Layers {
     pub routes: Vec<Vec<usize>>,
 }
 
-/// Room between neighbours of a layer.
+/// The gap between neighbours in a layer.
 pub const GAP: f64 = 22.0;
 pub const LABEL_GAP: f64 = 12.0;
 pub const LABEL_HEIGHT: f64 = 16.0;
 const BEND: f64 = 2.0;
-/// An arrow to a box of the same row turns back in as much room.
+/// The width in which an arrow to a box of the same row turns back.
 const TURN: f64 = 28.0;
 const N_SWEEPS: usize = 10;
 
-/// The layers of boxes that hang together. `labels` are the widths of the arrows' labels, 0 if there is none; no arrow
-/// begins where it ends.
+/// The layers of connected boxes. `labels` are the widths of the arrows' labels, 0 for none; no arrow may end where it
+/// begins.
 pub fn layers(boxes: &[Size], arrows: &[Arrow], labels: &[f64], wide: f64) -> Layers {
     let rows = wrapped(boxes, arrows, wide);
     let mut row_of = vec![0; boxes.len()];
@@ -59,7 +59,7 @@ pub fn layers(boxes: &[Size], arrows: &[Arrow], labels: &[f64], wide: f64) -> La
         }
     }
     let strips = label_strips(arrows, labels, &row_of, rows.len(), wide);
-    // The layer of each row; behind it come its strips.
+    // The layer of each row; its strips follow.
     let mut first_layer = Vec::with_capacity(rows.len());
     let mut n_layers = 0;
     for row in 0..rows.len() {
@@ -93,8 +93,8 @@ pub fn layers(boxes: &[Size], arrows: &[Arrow], labels: &[f64], wide: f64) -> La
     all
 }
 
-/// The boxes of each row in a first order; what is wider than it should be is dealt out to several rows, in turn, so that
-/// boxes stay near what they are connected with.
+/// The boxes of each row in an initial order. A row that is too wide is distributed over several rows, alternately, so that
+/// boxes stay near the boxes they are connected with.
 fn wrapped(boxes: &[Size], arrows: &[Arrow], wide: f64) -> Vec<Vec<usize>> {
     let mut numbers: Vec<i32> = boxes.iter().map(|size| size.row).collect();
     numbers.sort_unstable();
@@ -139,13 +139,13 @@ fn wrapped(boxes: &[Size], arrows: &[Arrow], wide: f64) -> Vec<Vec<usize>> {
 }
 
 struct Strips {
-    /// Below each row of boxes.
+    /// The number of strips below each row of boxes.
     n_of_row: Vec<usize>,
-    /// The row above the label, and in which strip below that row it stands.
+    /// The row above the label, and its strip below that row.
     of_arrow: Vec<(usize, usize)>,
 }
 
-/// A label stands at the end of its arrow where fewer arrows meet: there it is clear whose it is.
+/// Puts a label at the end of its arrow where fewer arrows meet, so that it is clear which arrow it belongs to.
 fn label_strips(
     arrows: &[Arrow],
     labels: &[f64],
@@ -168,7 +168,7 @@ fn label_strips(
         n_above[low] += 1;
     }
     let mut widths = vec![0.0f64; n_rows];
-    // An arrow within a row turns in the first strip below it.
+    // An arrow within a row turns back in the first strip below.
     let mut is_needed = vec![false; n_rows];
     let rows: Vec<usize> = arrows
         .iter()
@@ -259,7 +259,8 @@ impl Layers {
         self.routes.push(route);
     }
 
-    /// Order each layer by the middle of its neighbours, down and up in turn, and keep the order with fewest crossings.
+    /// Orders each layer by the middle of its neighbours, alternately downwards and upwards, and keeps the order with the fewest
+    /// crossings.
     fn uncross(&mut self) {
         let mut place = vec![0.0f64; self.slots.len()];
         for layer in &self.order {
@@ -292,7 +293,7 @@ impl Layers {
                         (middle, slot)
                     })
                     .collect();
-                // A stable sort: who is level keeps the order.
+                // The sort is stable: ties keep their order.
                 wanted.sort_by(|a, b| a.0.total_cmp(&b.0));
                 self.order[layer] = wanted.into_iter().map(|(_, slot)| slot).collect();
                 note(&self.order[layer], &mut place);
@@ -318,7 +319,7 @@ impl Layers {
                     .collect();
                 own.sort_by(f64::total_cmp);
                 for end in own {
-                    // `ends` is sorted: those beyond this one began before it and are crossed by it.
+                    // `ends` is sorted: arrows with larger ends began earlier, so this one crosses them.
                     let at = ends.partition_point(|&other| other <= end);
                     n += ends.len() - at;
                     ends.insert(at, end);
@@ -329,7 +330,7 @@ impl Layers {
     }
 }
 
-/// Coordinates from 0 to 1, whatever the number of slots: layers are comparable.
+/// Positions from 0 to 1 for any number of slots, so that layers are comparable.
 fn note(layer: &[usize], place: &mut [f64]) {
     for (at, &slot) in layer.iter().enumerate() {
         place[slot] = (at as f64 + 0.5) / layer.len() as f64;

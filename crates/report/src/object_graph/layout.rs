@@ -1,26 +1,26 @@
-//! Where everything is: each connected part by itself, the parts beside each other.
+//! Lays out each connected part separately, and arranges the parts next to each other.
 
 use super::coordinates::{Coordinates, coordinates};
 use super::layers::{GAP, LABEL_HEIGHT, Size, What, layers};
 use super::{Arrow, Graph, MAX_LINE};
 use crate::text::shorten;
 
-/// Of a monospaced font, in boxes (12 pixels) and at arrows (11); the writer makes other fonts keep to it.
+/// The character widths of a monospaced font in boxes (12 pixels) and at arrows (11); the writer fits other fonts to them.
 pub const CHARACTER: f64 = 7.3;
 pub const LABEL_CHARACTER: f64 = 6.7;
 pub const LINE: f64 = 16.0;
 pub const PADDING: f64 = 8.0;
 pub const MARGIN: f64 = 20.0;
 const LABEL_PADDING: f64 = 3.0;
-/// Between parts that do not hang together.
+/// The gap between parts that are not connected.
 const PART_GAP: f64 = 48.0;
-/// A box is wide enough for the tips of its arrows, within reason.
+/// A box is wide enough for the tips of its arrows, up to this width.
 const PORT: f64 = 9.0;
 const MAX_PORTS_WIDTH: f64 = 360.0;
-/// A picture is wrapped at this width, or at one that gives it a shape to look at.
+/// Parts wrap at this width, or at a width that gives the picture a good aspect ratio.
 const LEAST_WIDTH: f64 = 1200.0;
 const SHAPE: f64 = 1.5;
-/// What an arrow from an object to itself takes at its right.
+/// The width of an arrow from a box to itself, on its right side.
 const LOOP: f64 = 26.0;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -34,11 +34,11 @@ pub struct Rect {
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     Straight(f64),
-    /// To a point, leaving and arriving straight up or down.
+    /// To a point, vertical at both ends.
     Swing(f64, f64),
-    /// Around, to the same height beside.
+    /// In a half circle to a point at the same height.
     Turn(f64),
-    /// Out of the right side of a box and back, so far below.
+    /// Out of the right side of a box and back, this far below.
     Loop(f64),
 }
 
@@ -49,7 +49,7 @@ pub enum Heading {
     Left,
 }
 
-/// A line, and where its tip is.
+/// A line and the position of its tip.
 #[derive(Clone, Debug)]
 pub struct Line {
     pub start: (f64, f64),
@@ -61,14 +61,14 @@ pub struct Line {
 #[derive(Debug, Default)]
 pub struct Layout {
     pub boxes: Vec<Rect>,
-    /// By the number of the arrow.
+    /// By arrow number.
     pub labels: Vec<Option<Rect>>,
     pub lines: Vec<Option<Line>>,
     pub width: f64,
     pub height: f64,
 }
 
-/// Coordinates for a graph whose arrows are given, with what stands at them.
+/// Lays out a graph with the given arrows and their labels.
 pub fn layout(graph: &Graph, arrows: &[Arrow], shown: &[String]) -> Layout {
     let sizes = box_sizes(graph, arrows);
     let label = |at: usize| match shown[at].as_str() {
@@ -126,7 +126,7 @@ fn box_sizes(graph: &Graph, arrows: &[Arrow]) -> Vec<Size> {
     sizes.collect()
 }
 
-/// Boxes that hang together, by the first of them.
+/// Connected boxes, by the first of them.
 fn parts(n: usize, arrows: &[Arrow]) -> Vec<Vec<usize>> {
     let mut near: Vec<Vec<usize>> = vec![Vec::new(); n];
     for arrow in arrows {
@@ -157,13 +157,13 @@ fn parts(n: usize, arrows: &[Arrow]) -> Vec<Vec<usize>> {
     parts
 }
 
-/// A part with its own coordinates.
+/// A connected part with its own coordinates.
 pub struct Part<'a> {
     pub nodes: &'a [usize],
     /// Numbers of the arrows between boxes, and of those from a box to itself.
     between: Vec<usize>,
     own: Vec<(usize, usize)>,
-    /// Of the arrows between boxes: whether it leads from the higher one to the lower one.
+    /// For each arrow between boxes, whether it leads downwards.
     pub is_down: Vec<bool>,
     pub layers: super::layers::Layers,
     pub coordinates: Coordinates,
@@ -201,7 +201,7 @@ impl<'a> Part<'a> {
         let widths: Vec<f64> = between.iter().map(|&number| label(number)).collect();
         let layers = layers(&boxes, &local, &widths, wide);
         let coordinates = coordinates(&layers);
-        // Boxes are the first slots, in their order.
+        // The first slots are the boxes, in their order.
         let is_down = local
             .iter()
             .zip(&layers.routes)
@@ -217,7 +217,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Into the whole, with its left upper corner at a point.
+    /// Adds the part to the picture with its upper left corner at a point.
     fn put(
         &self,
         left: f64,
@@ -237,7 +237,7 @@ impl<'a> Part<'a> {
             match slot.what {
                 What::Box(number) => {
                     let node = self.nodes[number];
-                    // Without the room for an arrow to itself.
+                    // Without the width of an arrow to itself.
                     let width = sizes[node].width;
                     all.boxes[node] = Rect { width, ..rect };
                 }

@@ -1,10 +1,9 @@
-//! Pictures of a few objects and their references: as SVG, as a page around it, or as dot for other programs.
+//! Draws a few objects and their references: as SVG, as a page around it, or as dot for other programs.
 //!
-//! Who refers stands above what is referred to. In reading order: `layers` gives every box, label and bend of an arrow
-//! a place in the order of a layer, `places` turns these orders into coordinates, `layout` does so for each connected
-//! part, `routes` leads the arrows, and `svg`, `page` and `dot` write. Boxes and labels never overlap, and no arrow
-//! crosses a label or a box: all of them stand in line in their layer, and arrows change their place only between layers.
-//! The same graph is always drawn the same way.
+//! Referrers are above their referents. In reading order: `layers` assigns every box, label and bend of an arrow to a layer
+//! and orders it, `coordinates` computes positions, `layout` does both for each connected part, `routes` draws the arrows,
+//! and `svg`, `page` and `dot` write. Boxes and labels never overlap, and no arrow crosses a label or a box: all have their
+//! own slot in a layer, and arrows change position only between layers. The same graph always gives the same picture.
 
 mod coordinates;
 mod dot;
@@ -24,16 +23,16 @@ pub use svg::svg;
 
 use crate::text::shorten;
 
-/// What a box stands for.
+/// The meaning of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One of the objects that were asked for.
+    /// One of the requested objects.
     Start,
     Module,
     Frame,
     Highlight,
     Object,
-    /// Says how many are not drawn.
+    /// A note on how many objects are not drawn.
     More,
 }
 
@@ -47,7 +46,7 @@ impl Kind {
         Kind::More,
     ];
 
-    /// Its word, in files and for Python.
+    /// The name in files and in Python.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Start => "start",
@@ -59,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// What a reader has to know of the colour; objects and notes speak for themselves.
+    /// The meaning of the colour for the legend; objects and notes need none.
     fn legend(self) -> Option<&'static str> {
         match self {
             Kind::Start => Some("asked for"),
@@ -70,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// Fill and text, by day and by night.
+    /// Fill and text colours, light and dark.
     fn colours(self) -> [(&'static str, &'static str); 2] {
         match self {
             Kind::Start => [("#fde8e8", "#9b1c1c"), ("#451a1a", "#fca5a5")],
@@ -87,44 +86,44 @@ impl Kind {
 pub struct Node {
     pub lines: Vec<String>,
     pub kind: Kind,
-    /// Rows with smaller numbers stand higher.
+    /// Rows with smaller numbers are higher.
     pub row: i32,
-    /// Drawn with a thick border: the collector treats such objects with care.
+    /// Whether the border is thick: the object has a finalizer.
     pub has_finalizer: bool,
-    /// For dot alone.
+    /// Only for dot.
     pub attributes: Vec<(String, String)>,
 }
 
-/// Boxes, and arrows from who refers to what is referred to.
+/// Boxes, and arrows from referrers to referents.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     pub nodes: Vec<Node>,
     pub edges: Vec<(usize, usize, String)>,
 }
 
-/// All references of one object to another: they share an arrow.
+/// All references from one object to another, which share an arrow.
 struct Arrow {
     from: usize,
     to: usize,
     labels: Vec<String>,
 }
 
-/// Columns of a line in a box, and of a label: longer ones lose their middle, and the whole text is in the title.
+/// The largest width of a line in a box, and of a label. Longer texts lose their middle; the tooltip has the whole text.
 const MAX_LINE: usize = 40;
 const MAX_LABEL: usize = 28;
-/// Labels that an arrow shows before it says how many more there are.
+/// The number of labels at an arrow before it shows how many more there are.
 const MAX_LABELS: usize = 2;
 
 impl Graph {
     /// Arrows in the order of their first reference.
     fn arrows(&self) -> Vec<Arrow> {
         let mut arrows: Vec<Arrow> = Vec::new();
-        let mut places: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+        let mut positions: BTreeMap<(usize, usize), usize> = BTreeMap::new();
         for (from, to, label) in &self.edges {
             if *from >= self.nodes.len() || *to >= self.nodes.len() {
                 continue;
             }
-            let at = *places.entry((*from, *to)).or_insert_with(|| {
+            let at = *positions.entry((*from, *to)).or_insert_with(|| {
                 arrows.push(Arrow {
                     from: *from,
                     to: *to,
@@ -141,7 +140,7 @@ impl Graph {
 }
 
 impl Arrow {
-    /// What stands at the arrow.
+    /// The label of the arrow.
     fn shown(&self) -> String {
         match self.labels.as_slice() {
             [one] => shorten::middle(one, MAX_LABEL),

@@ -1,4 +1,4 @@
-//! A page around the picture, to be moved and enlarged. One file, no request.
+//! A page around the picture, with panning and zooming. One file without requests.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use crate::markup::{escaped, fill};
 
 const PAGE: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("page.js");
-/// Of the script: the page allows no other. A test compares it with what browsers will compute.
+/// The hash of the script: the page allows no other. A test compares it with the hash that browsers compute.
 const SCRIPT_HASH: &str = "fOzd53SXNLBW4N20NG+ZpwE3yC+yS6xL8WdJQNgi8+g=";
 
 pub fn page(out: &mut dyn Write, graph: &Graph, title: &str) -> io::Result<()> {
@@ -16,12 +16,12 @@ pub fn page(out: &mut dyn Write, graph: &Graph, title: &str) -> io::Result<()> {
     svg(&mut picture, graph)?;
     let picture = String::from_utf8_lossy(&picture);
     let title = escaped(title);
-    let places = [
+    let contents = [
         ("HASH", SCRIPT_HASH),
         ("TITLE", &title),
         ("HEADING", &title),
         ("PICTURE", picture.trim_end()),
         ("SCRIPT", SCRIPT.trim_end()),
     ];
-    fill(out, PAGE, &places)
+    fill(out, PAGE, &contents)
 }

@@ -1,4 +1,4 @@
-//! The lines of arrows: where they leave and meet boxes, and how they pass the layers between.
+//! The lines of arrows: where they leave and meet boxes, and their path through the layers between.
 
 use super::coordinates::STRAIGHT;
 use super::layout::{Heading, Line, PADDING, Part, Rect, Step};
@@ -7,7 +7,7 @@ use super::layout::{Heading, Line, PADDING, Part, Rect, Step};
 const MAX_PORT: f64 = 16.0;
 
 impl Part<'_> {
-    /// Where each arrow leaves its first box and meets its last: beside each other, in the order of where they go.
+    /// Where each arrow leaves its first box and meets its last one: next to each other, sorted by their other end.
     pub fn ports(&self, boxes: &[Rect]) -> Vec<[f64; 2]> {
         let mut sides: Vec<[Vec<(f64, usize, usize)>; 2]> =
             vec![Default::default(); self.nodes.len()];
@@ -48,7 +48,7 @@ impl Part<'_> {
         let start = (ports[0], first_box.y + first_box.height);
         let mut steps = vec![Step::Straight(span(0).1)];
         if slot(0).layer == slot(last).layer {
-            // Down, around and up again; it turns in the half of its room that is nearer.
+            // Down, around and up again, in the nearer half of its slot.
             let middle = corner.0 + self.coordinates.x[route[1]];
             let reach = (slot(1).width / 4.0).min(10.0);
             let side = if ports[0] <= ports[1] { -reach } else { reach };

@@ -1,4 +1,4 @@
-//! The picture as SVG, by day and by night. What is cut has its whole text in a title.
+//! The picture as SVG, light and dark. A shortened text has its whole text in a tooltip.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use super::{Arrow, Graph, Kind, MAX_LINE};
 use crate::markup::escaped;
 use crate::text::shorten;
 
-/// Lines of neighbouring boxes in different colours are followed more easily: by day and by night.
+/// Colours of lines, light and dark. Lines of neighbouring boxes differ, so that they are easier to follow.
 const STROKES: [(&str, &str); 6] = [
     ("#475569", "#a3b3c2"),
     ("#0f766e", "#5eead4"),
@@ -23,7 +23,7 @@ const PAPER: (&str, &str) = ("#ffffff", "#13181a");
 const LEGEND_HEIGHT: f64 = 24.0;
 const SWATCH: f64 = 12.0;
 
-/// An SVG picture.
+/// Writes the SVG.
 pub fn svg(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
     let arrows = graph.arrows();
     let shown: Vec<String> = arrows.iter().map(Arrow::shown).collect();
@@ -62,7 +62,7 @@ pub fn svg(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
     writeln!(out, "</svg>")
 }
 
-/// Colours of the day are at the elements, as not every program obeys a style.
+/// Light colours are attributes of the elements, because not every program applies styles.
 fn style() -> String {
     let mut rules = String::from(
         ".arrow:hover path{stroke-width:3}@media(prefers-color-scheme:dark){.paper{fill:",
@@ -98,7 +98,7 @@ fn write_arrow(
     let Some(line) = &layout.lines[number] else {
         return Ok(());
     };
-    // Lines that end beside each other come from different boxes, or go to different ones from the same.
+    // Lines that end next to each other come from different boxes, or go from one box to different ones.
     let stroke = (arrow.from + arrow.to) % STROKES.len();
     let colour = STROKES[stroke].0;
     let end = |node: usize| graph.nodes[node].lines.join(" ");
@@ -214,7 +214,7 @@ fn write_box(out: &mut dyn Write, node: &super::Node, rect: &Rect) -> io::Result
     writeln!(out, "</g>")
 }
 
-/// Whatever font the reader has, the text is as wide as was reckoned.
+/// Fixes the width of the text for any font.
 fn fitted(width: f64) -> String {
     if width > 0.0 {
         format!(
@@ -225,7 +225,7 @@ fn fitted(width: f64) -> String {
     }
 }
 
-/// Colours that are in the picture, and what they mean; whether it is the border that means it.
+/// The colours in the picture and their meaning, and whether the border has the meaning.
 fn legend(graph: &Graph) -> Vec<(Kind, &'static str, bool)> {
     let mut legend: Vec<(Kind, &str, bool)> = Kind::ALL
         .iter()

@@ -1,11 +1,11 @@
-//! What a reader of the picture relies on, measured in the SVG itself.
+//! Guarantees of the picture, measured in the SVG itself.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::*;
 
-/// As browsers show monospaced text; the writer fits other fonts into the same room.
+/// The character width in browsers; the writer fits other fonts to it.
 const CHARACTER: f64 = 7.3;
 const LABEL_CHARACTER: f64 = 6.7;
 
@@ -26,7 +26,7 @@ impl Area {
     }
 
     fn has(&self, (x, y): Point) -> bool {
-        // What touches the border is outside.
+        // Touching the border counts as outside.
         let border = 0.5;
         x > self.x + border
             && x < self.x + self.width - border
@@ -44,7 +44,7 @@ impl Area {
 
 type Point = (f64, f64);
 
-/// What is seen: boxes, and arrows with the points of their lines and their labels.
+/// The visible elements: boxes, and arrows with the points of their lines and their labels.
 struct Seen {
     paper: Area,
     boxes: Vec<Area>,
@@ -59,7 +59,7 @@ fn attribute(element: &str, name: &str) -> f64 {
     value.parse().expect("a number")
 }
 
-/// The attributes of the elements of a kind.
+/// The attributes of all elements with this name.
 fn elements<'a>(group: &'a str, name: &str) -> Vec<&'a str> {
     let open = format!("<{name} ");
     group
@@ -68,7 +68,7 @@ fn elements<'a>(group: &'a str, name: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// The room of a text, by its letters.
+/// The area of a text.
 fn text_area(element: &str, character: f64) -> Area {
     let (_, rest) = element.split_once('>').expect("an end");
     let (text, _) = rest.split_once('<').expect("an end");
@@ -91,7 +91,7 @@ fn rect_area(element: &str) -> Area {
     }
 }
 
-/// Points along a line, close to each other.
+/// Points along a line at small distances.
 fn points(path: &str) -> Vec<Point> {
     let (_, rest) = path.split_once(" d=\"").expect("a line");
     let (data, _) = rest.split_once('"').expect("an end");
@@ -165,7 +165,7 @@ fn seen(graph: &Graph) -> Seen {
     seen
 }
 
-/// The promises of the drawing.
+/// Checks the guarantees.
 fn check(graph: &Graph) {
     let seen = seen(graph);
     assert_eq!(seen.boxes.len(), graph.nodes.len());
@@ -237,7 +237,7 @@ fn node(line: &str, row: i32) -> Node {
     }
 }
 
-/// Names as programs have them, and worse.
+/// Names as in real programs, and hostile ones.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a-z_]{1,12}",
@@ -289,7 +289,7 @@ fn in_dense_graphs_no_label_or_box_lies_on_another_and_no_arrow_crosses_them() {
     for_all(5, graph(60, 200));
 }
 
-/// Everything of one row refers to everything of the next.
+/// Every box of one row refers to every box of the next.
 fn mesh(rows: &[usize]) -> Graph {
     let mut graph = Graph::default();
     let mut previous: Vec<usize> = Vec::new();

@@ -1,4 +1,4 @@
-//! Collapsed stacks: `main (job.py:3);load (job.py:7) 1024`, outermost frame first, bytes behind.
+//! Collapsed stacks: `main (job.py:3);load (job.py:7) 1024`, outermost frame first, then the bytes.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use super::{NO_FRAMES, merged};
 pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::Result<()> {
     let names: Vec<String> = model.locations.iter().map(name).collect();
     for (stack, amount) in merged::stacks(model, measure) {
-        // Blocks of no bytes would be frames of no width.
+        // Blocks of size 0 would be frames without width.
         if amount.bytes == 0 {
             continue;
         }
@@ -28,7 +28,7 @@ pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// The format has no way to quote: what divides frames or lines is replaced.
+/// The format has no quoting, so separators of frames and lines are replaced.
 fn name(at: &Location) -> String {
     let text = if at.line > 0 {
         format!("{} ({}:{})", at.function, at.file, at.line)

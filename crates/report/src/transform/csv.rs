@@ -1,7 +1,6 @@
 //! Comma-separated values with memray's columns: a row for each stack, thread and allocator, the largest first.
 //!
-//! Of a capture with native functions there is one column more, with a letter for each frame: `n` for native, `p` for
-//! Python.
+//! A capture with native functions has one more column, with a letter for each frame: `n` for native, `p` for Python.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -57,7 +56,7 @@ pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// Quoted where it must be.
+/// Quotes a field if necessary.
 fn field(out: &mut dyn Write, text: &str) -> io::Result<()> {
     if text.contains(['"', ',', '\n', '\r']) {
         write!(out, "\"{}\"", text.replace('"', "\"\""))
@@ -71,7 +70,7 @@ mod tests {
     use super::field;
 
     #[test]
-    fn fields_are_quoted_only_where_a_reader_would_divide_them() {
+    fn fields_are_quoted_only_if_they_contain_separators() {
         let mut out = Vec::new();
         for text in ["plain name", "a,b", "say \"x\"", "two\nlines"] {
             field(&mut out, text).expect("a vector takes everything");

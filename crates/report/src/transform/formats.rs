@@ -1,6 +1,7 @@
-//! The formats there are, and their names.
+//! The export formats and their names.
 
-/// A new one is a line in each of these functions, a file beside this one and a section in `docs/reference/exports.md`.
+/// To add a format, add a line to each of these functions, a file in this folder and a section in
+/// `docs/reference/exports.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Pprof,
@@ -13,7 +14,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// In the order in which help lists them.
+    /// In the order of the help text.
     pub const ALL: [Format; 7] = [
         Format::Pprof,
         Format::Speedscope,
@@ -40,7 +41,7 @@ impl Format {
         }
     }
 
-    /// What a file's name ends with, without the first dot.
+    /// The file suffix without its first dot.
     pub fn extension(self) -> &'static str {
         match self {
             Format::Pprof => "pb.gz",

@@ -1,4 +1,4 @@
-//! gprof2dot's JSON: functions, and for each stack which of them it goes through and how many bytes it holds.
+//! gprof2dot's JSON: functions, and for each stack its functions and bytes.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -38,7 +38,7 @@ fn function(name: &str, module: &str) -> Value {
 /// Name and file.
 type Function = (Rc<str>, Rc<str>);
 
-/// For each location which function it is in, and all functions.
+/// The function of each location, and all functions.
 fn functions(model: &StackModel) -> (Vec<usize>, Vec<Function>) {
     let mut known: HashMap<Function, usize> = HashMap::new();
     let mut functions = Vec::new();

@@ -1,11 +1,11 @@
-//! Stacks with their sums, whatever thread, allocator and process they belong to.
+//! Stacks with their sums over threads, allocators and processes.
 
 use heaptide_analysis::Measure;
 use heaptide_analysis::model::StackModel;
 use heaptide_tally::Amount;
 
-/// The stacks that hold something, with how much that is: each directly behind its caller's earlier calls, so that
-/// neighbours share as many frames as can be. `None` is the empty stack, and comes first.
+/// The stacks that hold memory, with their amounts, in depth-first order, so that neighbours share as many frames as
+/// possible. The empty stack, `None`, comes first.
 pub fn stacks(model: &StackModel, measure: Measure) -> Vec<(Option<usize>, Amount)> {
     let mut empty = Amount::default();
     let mut sums = vec![Amount::default(); model.stacks.len()];
@@ -35,25 +35,25 @@ pub fn frames(model: &StackModel, stack: Option<usize>) -> impl Iterator<Item = 
     })
 }
 
-/// All stacks, each before those that were called from it. Without recursion, because stacks can be deep.
+/// All stacks in depth-first order, callers before callees. Without recursion, because stacks can be deep.
 fn depth_first(model: &StackModel) -> Vec<usize> {
     let n_stacks = model.stacks.len();
-    let mut first_called: Vec<Option<usize>> = vec![None; n_stacks];
-    let mut next_beside: Vec<Option<usize>> = vec![None; n_stacks];
+    let mut first_callee: Vec<Option<usize>> = vec![None; n_stacks];
+    let mut next_sibling: Vec<Option<usize>> = vec![None; n_stacks];
     let mut first_root = None;
     for (at, node) in model.stacks.iter().enumerate().rev() {
         let first = match node.parent {
-            Some(parent) => &mut first_called[parent],
+            Some(parent) => &mut first_callee[parent],
             None => &mut first_root,
         };
-        next_beside[at] = first.replace(at);
+        next_sibling[at] = first.replace(at);
     }
     let mut ordered = Vec::with_capacity(n_stacks);
     let mut waiting: Vec<usize> = first_root.into_iter().collect();
     while let Some(at) = waiting.pop() {
         ordered.push(at);
-        waiting.extend(next_beside[at]);
-        waiting.extend(first_called[at]);
+        waiting.extend(next_sibling[at]);
+        waiting.extend(first_callee[at]);
     }
     ordered
 }

@@ -22,7 +22,7 @@ use heaptide_analysis::model::StackModel;
 
 pub use formats::Format;
 
-/// Where no Python frame was on the stack, in formats that need a frame.
+/// The frame name for stacks without a Python frame, in formats that need a frame.
 const NO_FRAMES: &str = "<stack trace unavailable>";
 
 /// Writes the export. Formats that hold one measure show this one; formats that hold several show it first.

@@ -1,7 +1,7 @@
-//! Everything that is known of a session as JSON, by the schema in `docs/reference/schema/model-1.json`.
+//! All data of a session as JSON, with the schema `docs/reference/schema/model-1.json`.
 //!
-//! Times are nanoseconds since a start that is given as text, because a number of JSON cannot hold all nanoseconds
-//! since 1970 everywhere. Members may be added in a later version of the same number; none is removed or changed.
+//! Times are nanoseconds since a start that is given as text, because many JSON readers cannot represent nanoseconds since
+//! 1970 as numbers. Within one version of the schema, members may be added, but none is removed or changed.
 
 use std::fmt;
 use std::io::{self, Write};

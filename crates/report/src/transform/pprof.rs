@@ -1,8 +1,8 @@
 //! pprof's `profile.proto`, gzipped: every site as one sample with eight values.
 //!
-//! The four that heap profiles of other languages have, `alloc_*` and `inuse_*` (alive at the end), and `peak_*` and `temporary_*`
-//! beside them. They are estimates of the truth, not what a sampled capture happened to record: a reader has nothing to
-//! scale. Numbers of fields are those of the published `profile.proto`.
+//! Four are those of heap profiles of other languages: `alloc_*` and `inuse_*` (alive at the end); `peak_*` and
+//! `temporary_*` are Heaptide's own. Values of sampled captures are already scaled to estimates. Field numbers are those of
+//! the published `profile.proto`.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -28,7 +28,7 @@ const SAMPLE_TYPES: [(&str, &str); 8] = [
     ("temporary_space", "bytes"),
 ];
 
-/// Fields of the profile.
+/// Field numbers of the profile.
 mod field {
     pub const SAMPLE_TYPE: u32 = 1;
     pub const SAMPLE: u32 = 2;
@@ -47,7 +47,7 @@ mod field {
 /// The only mapping: all functions belong to the interpreter.
 const INTERPRETER: u64 = 1;
 
-/// Texts of a profile, each once; the first is empty, as the format demands.
+/// The texts of a profile without duplicates; the first is empty, as the format requires.
 struct Texts {
     known: HashMap<String, u64>,
     texts: Vec<String>,
@@ -76,7 +76,7 @@ impl Texts {
 
 pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::Result<()> {
     let mut texts = Texts::new();
-    // The time of making is left out, so that the same capture gives the same bytes.
+    // Without a creation time, so that the same capture gives the same bytes.
     let mut gzip = GzEncoder::new(out, Compression::default());
     let mut head = Message::default();
     describe(model, measure, &mut texts, &mut head);
@@ -101,7 +101,7 @@ pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// All that is not a list of something.
+/// Writes the fields that are not lists.
 fn describe(model: &StackModel, measure: Measure, texts: &mut Texts, profile: &mut Message) {
     for (what, unit) in SAMPLE_TYPES {
         let (what, unit) = (texts.intern(what), texts.intern(unit));
@@ -123,7 +123,7 @@ fn describe(model: &StackModel, measure: Measure, texts: &mut Texts, profile: &m
     profile.message(field::MAPPING, |mapping| {
         mapping.number(1, INTERPRETER);
         mapping.number(5, executable);
-        // Functions, files and lines are known: there is nothing to look up.
+        // Functions, files and lines are already resolved.
         for known in [7, 8, 9] {
             mapping.number(known, 1);
         }
@@ -154,13 +154,13 @@ fn comments(model: &StackModel) -> Vec<String> {
     comments
 }
 
-/// Key and value, both texts.
+/// Key and value as text numbers.
 type Label = (u64, u64);
 
 /// Labels of one process's samples.
 struct Labels {
     pid: Label,
-    /// For each thread its name, if it has one, and its number.
+    /// For each thread its ID, and its name if it has one.
     threads: Vec<(Option<Label>, Label)>,
     allocator: u64,
 }
@@ -189,7 +189,7 @@ fn sample(
     labels: &Labels,
     texts: &mut Texts,
 ) {
-    // Locations are numbered from 1 on; the one behind the last stands for stacks without any.
+    // Locations are numbered from 1; the number after the last is for empty stacks.
     let nowhere = site
         .stack
         .is_none()
@@ -206,7 +206,7 @@ fn sample(
         site.temporary.count,
         site.temporary.bytes,
     ];
-    // The format's numbers have a sign.
+    // The format's numbers are signed.
     let values = values.map(|value| value.min(i64::MAX as u64));
     sample.numbers(2, values.into_iter());
     let (name, id) = labels.threads[site.thread];
@@ -231,7 +231,7 @@ fn places(model: &StackModel, texts: &mut Texts) -> Message {
         let function = *known.entry(key).or_insert_with(|| {
             profile.message(field::FUNCTION, |message| {
                 message.number(1, next);
-                // No system name (3): readers would take it for C++ and make "" of "<module>".
+                // No system name (3): readers would demangle it as C++ and turn "<module>" into "".
                 message.number(2, key.0);
                 message.number(4, key.1);
             });

@@ -1,6 +1,6 @@
-//! As much of the protocol-buffer encoding as a profile needs: numbers, texts, messages in messages.
+//! The part of the protocol-buffer encoding that a profile needs: numbers, texts, nested messages.
 
-/// A message that is being written. Single numbers that are 0 are left out: that is what absent ones are read as.
+/// A message that is being written. Single numbers that are 0 are left out: readers take missing numbers as 0.
 #[derive(Default)]
 pub struct Message {
     bytes: Vec<u8>,
@@ -30,7 +30,7 @@ impl Message {
         self.element(field, &inner.bytes);
     }
 
-    /// A repeated number, in one piece.
+    /// A repeated number, packed.
     pub fn numbers(&mut self, field: u32, values: impl Iterator<Item = u64>) {
         self.message(field, |inner| values.for_each(|value| inner.varint(value)));
     }
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn fields_are_encoded_as_the_specification_shows_them() {
-        // The examples of the encoding's own documentation.
+        // Examples from the documentation of the encoding.
         let mut message = Message::default();
         message.number(1, 150);
         assert_eq!(message.bytes(), [0x08, 0x96, 0x01]);

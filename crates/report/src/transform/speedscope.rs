@@ -1,4 +1,4 @@
-//! speedscope's own file format: one list of frames, and four sampled profiles that use it.
+//! speedscope's file format: one list of frames, and four sampled profiles that use it.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{NO_FRAMES, lines, merged};
 use crate::shell::command_line;
 
-/// The format is recognised by this name, which is not fetched.
+/// Identifies the format; nothing is fetched from this address.
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
 pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::Result<()> {
@@ -47,7 +47,7 @@ fn exporter() -> String {
     format!("heaptide@{}", env!("CARGO_PKG_VERSION"))
 }
 
-/// The locations, and behind them one for stacks without any.
+/// The locations, and one more frame for empty stacks.
 fn frames(model: &StackModel) -> impl Iterator<Item = Value> + '_ {
     let named = model.locations.iter().map(|at| {
         let mut frame = json!({ "name": &*at.function, "file": &*at.file });
@@ -59,7 +59,7 @@ fn frames(model: &StackModel) -> impl Iterator<Item = Value> + '_ {
     named.chain([json!({ "name": NO_FRAMES })])
 }
 
-/// Bytes, or else a number of allocations.
+/// Writes one profile: of bytes, or of numbers of allocations.
 fn profile(
     out: &mut dyn Write,
     model: &StackModel,
