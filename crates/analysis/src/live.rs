@@ -201,12 +201,12 @@ fn largest(sums: Vec<Sum>) -> Vec<Sum> {
 /// The threads that are known or hold memory, and the position of each stream's thread.
 fn threads(registry: &Registry, now: &Snapshot) -> (Vec<LiveThread>, FxHashMap<u32, u32>) {
     let mut threads = Vec::new();
-    let mut places = FxHashMap::default();
+    let mut positions = FxHashMap::default();
     let known = registry.threads.iter();
     let known = known.map(|thread| (thread.stream, thread.os_id, thread.name.as_deref()));
     let unknown = now.sites.iter().map(|site| (site.stream, 0, None));
     for (stream, os_id, name) in known.chain(unknown) {
-        places.entry(stream).or_insert_with(|| {
+        positions.entry(stream).or_insert_with(|| {
             threads.push(LiveThread {
                 os_id,
                 name: name.unwrap_or_default().to_owned(),
@@ -214,7 +214,7 @@ fn threads(registry: &Registry, now: &Snapshot) -> (Vec<LiveThread>, FxHashMap<u
             threads.len() as u32 - 1
         });
     }
-    (threads, places)
+    (threads, positions)
 }
 
 fn curve(registry: &Registry, heap: &HeapSeries, live_bytes: u64, end_ns: u64) -> Curve {
@@ -227,14 +227,14 @@ fn curve(registry: &Registry, heap: &HeapSeries, live_bytes: u64, end_ns: u64) -
     };
     let bins = heap.highest.iter().copied().enumerate();
     let bins = bins.map(|(bin, bytes)| (heap.bin_start(bin), bytes));
-    let behind = (heap.bin_start(heap.highest.len()), live_bytes);
+    let after = (heap.bin_start(heap.highest.len()), live_bytes);
     let resident = registry.resident.iter();
     let resident = resident.map(|sample| (sample.time, sample.bytes));
     let reading = |(units, bytes)| Reading {
         elapsed_ns: registry.elapsed_ns(units),
         bytes,
     };
-    let heap: Vec<Reading> = bins.chain([behind]).map(reading).collect();
+    let heap: Vec<Reading> = bins.chain([after]).map(reading).collect();
     let resident: Vec<Reading> = resident.map(reading).collect();
     Curve {
         bin_ns,

@@ -213,9 +213,9 @@ impl<E> Emitter<'_, '_, E> {
     }
 
     fn walk_to(&mut self, chunk: &DecodedChunk, node: u32) -> Result<(), E> {
-        let told = self.stacks.entry(chunk.head.stream).or_default();
+        let emitted = self.stacks.entry(chunk.head.stream).or_default();
         let identity = Some((chunk.head.number, node));
-        if std::mem::replace(&mut told.node, identity) == identity {
+        if std::mem::replace(&mut emitted.node, identity) == identity {
             return Ok(());
         }
         let mut frames = Vec::new();
@@ -225,9 +225,9 @@ impl<E> Emitter<'_, '_, E> {
             at = node.parent as usize;
         }
         frames.reverse();
-        let pairs = told.frames.iter().zip(&frames);
+        let pairs = emitted.frames.iter().zip(&frames);
         let n_common = pairs.take_while(|(one, other)| one == other).count();
-        let count = told.frames.len() - n_common;
+        let count = emitted.frames.len() - n_common;
         if count > 0 {
             (self.sink)(RecordLine::Pop { count })?;
         }
@@ -239,7 +239,7 @@ impl<E> Emitter<'_, '_, E> {
                 line: self.resolver.line(frame),
             })?;
         }
-        told.frames = frames;
+        emitted.frames = frames;
         Ok(())
     }
 }

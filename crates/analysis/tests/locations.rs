@@ -9,12 +9,12 @@ fn session(script: &str) -> Session {
     load(vec![capture(script)], &mut |_| {})
 }
 
-fn places(stats: &Stats) -> Vec<String> {
-    let place = |sum: &heaptide_analysis::model::LocationSum| match &sum.location {
+fn locations(stats: &Stats) -> Vec<String> {
+    let location = |sum: &heaptide_analysis::model::LocationSum| match &sum.location {
         Some(at) => format!("{}:{}:{} {}", at.function, at.file, at.line, sum.bytes),
         None => format!("none {}", sum.bytes),
     };
-    stats.top_by_size.iter().map(place).collect()
+    stats.top_by_size.iter().map(location).collect()
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn location_is_the_innermost_function_file_and_line() {
         "load:/srv/job/job.py:8 5",
         "none 1",
     ];
-    assert_eq!(places(&stats(&session(script), 5)), expected);
+    assert_eq!(locations(&stats(&session(script), 5)), expected);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn launcher_of_the_profiler_is_hidden() {
     let own = "main@/opt/heaptide/__main__.py:9";
     let module = "_run_module_as_main@<frozen runpy>:5 > _run_code@<frozen runpy>:6";
     let command = "<module>@/venv/bin/heaptide:8";
-    let shown = |script: &str| places(&stats(&session(script), 5));
+    let shown = |script: &str| locations(&stats(&session(script), 5));
     let script =
         format!("alloc a 10 at {command} > {own} > main:3; alloc b 5 at {command} > {own}");
     assert_eq!(shown(&script), ["main:/srv/job/job.py:3 10", "none 5"]);

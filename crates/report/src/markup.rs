@@ -24,15 +24,17 @@ pub fn escaped(text: &str) -> String {
 }
 
 /// Writes a template with its placeholders replaced, in their order. Inserted contents are not searched for placeholders.
-pub fn fill(out: &mut dyn Write, page: &str, places: &[(&str, &str)]) -> io::Result<()> {
+pub fn fill(out: &mut dyn Write, page: &str, contents: &[(&str, &str)]) -> io::Result<()> {
     let mut rest = page;
-    for (place, content) in places {
-        let (before, behind) = rest.split_once(place).ok_or_else(|| {
-            io::Error::other(format!("this build's page has no place for its {place}"))
+    for (placeholder, content) in contents {
+        let (before, after) = rest.split_once(placeholder).ok_or_else(|| {
+            io::Error::other(format!(
+                "the page of this build has no placeholder {placeholder}"
+            ))
         })?;
         out.write_all(before.as_bytes())?;
         out.write_all(content.as_bytes())?;
-        rest = behind;
+        rest = after;
     }
     out.write_all(rest.as_bytes())
 }

@@ -64,9 +64,9 @@ pub fn lines(session: &Session, choice: &LineChoice) -> Lines {
     }
     tables.sort_by(|one, other| {
         let by_size = (other.0, other.1).cmp(&(one.0, one.1));
-        let place =
+        let key =
             |table: &LineTable| (table.file.clone(), table.rows.first().map(|row| row.number));
-        by_size.then_with(|| place(&one.2).cmp(&place(&other.2)))
+        by_size.then_with(|| key(&one.2).cmp(&key(&other.2)))
     });
     let n_functions = tables.len();
     let shown = tables.into_iter().take(choice.max_functions.max(1));

@@ -57,7 +57,7 @@ pub fn stats(session: &Session, n_largest: usize) -> Stats {
             count: amount.count,
         })
         .collect();
-    let place = |sum: &LocationSum| {
+    let key = |sum: &LocationSum| {
         let location = sum.location.as_ref();
         location.map(|at| (at.file.clone(), at.line, at.function.clone()))
     };
@@ -77,8 +77,8 @@ pub fn stats(session: &Session, n_largest: usize) -> Stats {
         peak_bytes: common_peak(session),
         histogram: histogram(session),
         allocators,
-        top_by_size: largest(locations.clone(), n_largest, |sum| sum.bytes, place),
-        top_by_count: largest(locations, n_largest, |sum| sum.count, place),
+        top_by_size: largest(locations.clone(), n_largest, |sum| sum.bytes, key),
+        top_by_count: largest(locations, n_largest, |sum| sum.count, key),
         modules_by_size: largest(modules.clone(), n_largest, |sum| sum.bytes, name),
         modules_by_count: largest(modules, n_largest, |sum| sum.count, name),
         metadata: metadata(session),

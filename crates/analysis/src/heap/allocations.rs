@@ -17,7 +17,7 @@ use crate::files;
 use crate::symbols::names::Resolver;
 
 /// How much larger than its object a block may be: the collector's header, words for dict and weak references, rounding.
-const MAX_BESIDE: u64 = 64;
+const MAX_OVERHEAD: u64 = 64;
 
 /// Why a recording cannot be joined with a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ pub fn join(
             let after = blocks.partition_point(|&(start, ..)| start <= address);
             match after.checked_sub(1).map(|at| blocks[at]) {
                 Some((start, size, stack))
-                    if address < start.saturating_add(size) && size <= bytes + MAX_BESIDE =>
+                    if address < start.saturating_add(size) && size <= bytes + MAX_OVERHEAD =>
                 {
                     stack
                 }

@@ -123,19 +123,21 @@ pub fn explore(heap: &Heap, diff: Option<&HeapDiff>, limits: ExploreLimits) -> E
             .and_then(|kind| of_kinds.get(&kind));
         let objects = own.into_iter().flatten();
         PageKind {
-            objects: objects.filter_map(|&object| page.place(object)).collect(),
+            objects: objects
+                .filter_map(|&object| page.position(object))
+                .collect(),
             row,
         }
     });
     let kinds = kinds.collect();
     let suspect_points = found.suspects.iter();
     let suspect_points = suspect_points
-        .map(|suspect| suspect.point.and_then(|point| page.place(point)))
+        .map(|suspect| suspect.point.and_then(|point| page.position(point)))
         .collect();
     Exploration {
         kinds,
         objects: page.shown(new),
-        tops: tops.iter().filter_map(|&top| page.place(top)).collect(),
+        tops: tops.iter().filter_map(|&top| page.position(top)).collect(),
         n_tops: page.children.of(heap.n_objects() as u32).len(),
         suspects: found,
         suspect_points,
@@ -147,7 +149,7 @@ struct Page<'a> {
     limits: ExploreLimits,
     children: super::graph::Graph,
     objects: Vec<u32>,
-    places: FxHashMap<u32, u32>,
+    positions: FxHashMap<u32, u32>,
 }
 
 impl<'a> Page<'a> {
@@ -157,12 +159,12 @@ impl<'a> Page<'a> {
             limits,
             children: heap.dominators().children(),
             objects: Vec::new(),
-            places: FxHashMap::default(),
+            positions: FxHashMap::default(),
         }
     }
 
-    fn place(&self, object: u32) -> Option<u32> {
-        self.places.get(&object).copied()
+    fn position(&self, object: u32) -> Option<u32> {
+        self.positions.get(&object).copied()
     }
 
     fn add_all(&mut self, objects: impl Iterator<Item = u32>) {
@@ -170,8 +172,8 @@ impl<'a> Page<'a> {
             if self.objects.len() >= self.limits.max_objects {
                 return;
             }
-            if let Entry::Vacant(place) = self.places.entry(object) {
-                place.insert(self.objects.len() as u32);
+            if let Entry::Vacant(position) = self.positions.entry(object) {
+                position.insert(self.objects.len() as u32);
                 self.objects.push(object);
             }
         }
@@ -275,16 +277,16 @@ impl<'a> Page<'a> {
                 last = Some(referrer);
                 n_referrers += 1;
                 if referrers.len() < self.limits.max_referrers {
-                    if let Some(place) = self.place(referrer) {
-                        referrers.push((place, first_reference(heap, referrer, object)));
+                    if let Some(position) = self.position(referrer) {
+                        referrers.push((position, first_reference(heap, referrer, object)));
                     }
                 }
             }
             PageObject {
                 object,
-                dominator: Some(immediate[object as usize]).and_then(|one| self.place(one)),
+                dominator: Some(immediate[object as usize]).and_then(|one| self.position(one)),
                 n_children: self.children.of(object).len() as u32,
-                before: self.place(before),
+                before: self.position(before),
                 via,
                 n_referrers,
                 referrers,

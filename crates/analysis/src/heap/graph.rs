@@ -64,9 +64,9 @@ impl Graph {
         let mut targets = vec![0u32; self.targets.len()];
         for object in 0..self.n_objects() as u32 {
             for &target in self.of(object) {
-                let place = &mut next[target as usize];
-                targets[*place as usize] = object;
-                *place += 1;
+                let next_free = &mut next[target as usize];
+                targets[*next_free as usize] = object;
+                *next_free += 1;
             }
         }
         Graph { starts, targets }

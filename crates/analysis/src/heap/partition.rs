@@ -239,16 +239,16 @@ fn incoming(
     name: impl Fn(&u32) -> String,
 ) -> (Vec<u32>, Vec<String>) {
     const NOT_IN_SET: u32 = u32::MAX;
-    let mut place = vec![NOT_IN_SET; heap.n_objects()];
+    let mut position = vec![NOT_IN_SET; heap.n_objects()];
     for (at, object) in set.iter().enumerate() {
-        place[object as usize] = at as u32;
+        position[object as usize] = at as u32;
     }
     let edges = &heap.snapshot.edges;
     let mut starts = vec![0u32; set.len() + 1];
     let each = |visit: &mut dyn FnMut(u32, u32, Label)| {
         for from in 0..heap.n_objects() as u32 {
             for (to, label) in edges.of(from) {
-                let at = place.get(to as usize).copied().unwrap_or(NOT_IN_SET);
+                let at = position.get(to as usize).copied().unwrap_or(NOT_IN_SET);
                 if at != NOT_IN_SET && label.edge_type() != EdgeType::Weak {
                     visit(at, from, label);
                 }

@@ -65,11 +65,11 @@ pub fn surroundings(heap: &Heap, starts: &[u32], limits: PictureLimits) -> Pictu
         is_forward: limits.forward,
         ..Picture::default()
     };
-    let mut places: FxHashMap<u32, usize> = FxHashMap::default();
+    let mut positions: FxHashMap<u32, usize> = FxHashMap::default();
     let mut level: Vec<u32> = Vec::new();
     for &start in starts {
-        if let Entry::Vacant(place) = places.entry(start) {
-            place.insert(picture.boxes.len());
+        if let Entry::Vacant(vacant) = positions.entry(start) {
+            vacant.insert(picture.boxes.len());
             picture.boxes.push(Box {
                 object: Some(start),
                 role: Role::Start,
@@ -82,17 +82,17 @@ pub fn surroundings(heap: &Heap, starts: &[u32], limits: PictureLimits) -> Pictu
     for row in 1..=limits.depth {
         let mut next = Vec::new();
         for &object in &level {
-            let at = places[&object];
+            let at = positions[&object];
             let neighbours = neighbours(heap, object, picture.boxes[at].role, limits.forward);
             let n_drawn = neighbours.len().min(limits.too_many);
             let mut n_hidden = neighbours.len() - n_drawn;
             for &neighbour in &neighbours[..n_drawn] {
-                if let Entry::Vacant(place) = places.entry(neighbour) {
+                if let Entry::Vacant(vacant) = positions.entry(neighbour) {
                     if picture.boxes.len() >= limits.max_boxes {
                         n_hidden += 1;
                         continue;
                     }
-                    place.insert(picture.boxes.len());
+                    vacant.insert(picture.boxes.len());
                     picture.boxes.push(Box {
                         object: Some(neighbour),
                         role: role_of(heap, neighbour),
@@ -106,7 +106,7 @@ pub fn surroundings(heap: &Heap, starts: &[u32], limits: PictureLimits) -> Pictu
                 } else {
                     (neighbour, object)
                 };
-                picture.connect(heap, &places, from, to);
+                picture.connect(heap, &positions, from, to);
             }
             if n_hidden > 0 {
                 let more = picture.boxes.len();
@@ -127,11 +127,11 @@ pub fn surroundings(heap: &Heap, starts: &[u32], limits: PictureLimits) -> Pictu
         level = next;
     }
     for &object in &level {
-        let at = places[&object];
+        let at = positions[&object];
         let neighbours = neighbours(heap, object, picture.boxes[at].role, limits.forward);
         let n_beyond = neighbours
             .iter()
-            .filter(|neighbour| !picture.is_connected(at, places.get(neighbour)))
+            .filter(|neighbour| !picture.is_connected(at, positions.get(neighbour)))
             .count();
         picture.boxes[at].n_beyond = n_beyond;
     }
@@ -166,9 +166,9 @@ pub fn path(heap: &Heap, object: u32) -> Picture {
     let Some(path) = heap.distances().path_to(object) else {
         return picture;
     };
-    let mut places: FxHashMap<u32, usize> = FxHashMap::default();
+    let mut positions: FxHashMap<u32, usize> = FxHashMap::default();
     for (row, &step) in path.iter().enumerate() {
-        places.insert(step, row);
+        positions.insert(step, row);
         picture.boxes.push(Box {
             object: Some(step),
             role: if step == object {
@@ -181,7 +181,7 @@ pub fn path(heap: &Heap, object: u32) -> Picture {
         });
     }
     for pair in path.windows(2) {
-        picture.connect(heap, &places, pair[0], pair[1]);
+        picture.connect(heap, &positions, pair[0], pair[1]);
     }
     picture
 }
@@ -195,14 +195,14 @@ fn role_of(heap: &Heap, object: u32) -> Role {
 }
 
 impl Picture {
-    fn connect(&mut self, heap: &Heap, places: &FxHashMap<u32, usize>, from: u32, to: u32) {
+    fn connect(&mut self, heap: &Heap, positions: &FxHashMap<u32, usize>, from: u32, to: u32) {
         let ways = heap.references_between(from, to);
         let text = match ways.as_slice() {
             [] => String::new(),
             [one] => one.clone(),
             [one, rest @ ..] => format!("{one} and {} more", rest.len()),
         };
-        if let (Some(&from), Some(&to)) = (places.get(&from), places.get(&to)) {
+        if let (Some(&from), Some(&to)) = (positions.get(&from), positions.get(&to)) {
             let arrow = (from, to, text);
             if !self.arrows.contains(&arrow) {
                 self.arrows.push(arrow);

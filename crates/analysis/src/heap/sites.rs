@@ -32,8 +32,8 @@ impl<'a> Sums<'a> {
             return;
         }
         if let Some(frame) = self.heap.allocation(object).last() {
-            let place = (frame.function.as_str(), frame.file.as_str(), frame.line);
-            *self.by_line.entry(place).or_default() += bytes;
+            let line = (frame.function.as_str(), frame.file.as_str(), frame.line);
+            *self.by_line.entry(line).or_default() += bytes;
         }
     }
 

@@ -30,7 +30,7 @@ pub struct Heap {
     /// Objects that roots hold, in the order of the roots, without duplicates.
     pub roots: Vec<u32>,
     /// By object: the position of the first root that holds it.
-    root_places: FxHashMap<u32, u32>,
+    root_positions: FxHashMap<u32, u32>,
     referrers: OnceLock<Graph>,
     dominators: OnceLock<Dominators>,
     retained: OnceLock<Vec<u64>>,
@@ -68,13 +68,13 @@ impl Heap {
             })
         });
         let mut roots = Vec::new();
-        let mut root_places = FxHashMap::default();
-        for (place, root) in snapshot.roots.iter().enumerate() {
+        let mut root_positions = FxHashMap::default();
+        for (position, root) in snapshot.roots.iter().enumerate() {
             if !is_known(root) {
                 continue;
             }
-            if let Entry::Vacant(vacant) = root_places.entry(root.object) {
-                vacant.insert(place as u32);
+            if let Entry::Vacant(vacant) = root_positions.entry(root.object) {
+                vacant.insert(position as u32);
                 roots.push(root.object);
             }
         }
@@ -86,7 +86,7 @@ impl Heap {
             modules,
             running,
             roots,
-            root_places,
+            root_positions,
             referrers: OnceLock::new(),
             dominators: OnceLock::new(),
             retained: OnceLock::new(),
@@ -247,8 +247,8 @@ impl Heap {
 
     /// The first root that holds an object.
     pub fn root_of(&self, object: u32) -> Option<&Root> {
-        let place = self.root_places.get(&object)?;
-        self.snapshot.roots.get(*place as usize)
+        let position = self.root_positions.get(&object)?;
+        self.snapshot.roots.get(*position as usize)
     }
 
     /// The texts of all references from one object to another: `.x`, `['x']`.

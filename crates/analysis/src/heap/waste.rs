@@ -127,8 +127,8 @@ fn containers(heap: &Heap, sums: &mut Sums) {
         }
         let (category, spare) = match one.name.as_str() {
             "list" => {
-                let places = size.saturating_sub(LIST_BYTES) / 8;
-                (WasteCategory::SpareList, 8 * places.saturating_sub(n_items))
+                let slots = size.saturating_sub(LIST_BYTES) / 8;
+                (WasteCategory::SpareList, 8 * slots.saturating_sub(n_items))
             }
             "dict" => {
                 let texts = heap.n_references(object, EdgeType::Key) as u64 == n_items;
@@ -136,9 +136,9 @@ fn containers(heap: &Heap, sums: &mut Sums) {
                 (WasteCategory::SparseDict, sparse(size, needed))
             }
             _ => {
-                let places = size.saturating_sub(SET_BYTES) / SET_SLOT_BYTES;
+                let slots = size.saturating_sub(SET_BYTES) / SET_SLOT_BYTES;
                 let needed = SET_BYTES + SET_SLOT_BYTES * set_slots(n_items);
-                let spare = if places == 0 { 0 } else { sparse(size, needed) };
+                let spare = if slots == 0 { 0 } else { sparse(size, needed) };
                 (WasteCategory::SparseSet, spare)
             }
         };
@@ -159,26 +159,26 @@ fn is_3_11(heap: &Heap) -> bool {
 
 /// The size that a dict of this many items needs. A table has a power of two slots, of which two thirds are used.
 fn dict_bytes(n_items: u64, texts_only: bool) -> u64 {
-    let mut places = 8u64;
-    while places * 2 / 3 < n_items {
-        places *= 2;
+    let mut slots = 8u64;
+    while slots * 2 / 3 < n_items {
+        slots *= 2;
     }
-    let index_bytes = match places {
+    let index_bytes = match slots {
         0..=0xff => 1,
         0x100..=0xffff => 2,
         _ => 4,
     };
     let entry_bytes = if texts_only { 16 } else { 24 };
-    DICT_BYTES + 32 + places * index_bytes + places * 2 / 3 * entry_bytes
+    DICT_BYTES + 32 + slots * index_bytes + slots * 2 / 3 * entry_bytes
 }
 
 /// Slots beyond those inside the set object.
 fn set_slots(n_items: u64) -> u64 {
-    let mut places = 8u64;
-    while places * 3 / 5 <= n_items {
-        places *= 2;
+    let mut slots = 8u64;
+    while slots * 3 / 5 <= n_items {
+        slots *= 2;
     }
-    if places == 8 { 0 } else { places }
+    if slots == 8 { 0 } else { slots }
 }
 
 /// For each object one of its referrers: the last one found.

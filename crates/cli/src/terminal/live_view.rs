@@ -260,7 +260,7 @@ impl LiveView<'_> {
 
     fn row(&self, row: &LiveRow, whole: u64, width: usize) -> Line<'static> {
         let (location, has_room) = self.division(width);
-        let name = shorten::place(row.function, row.file, location);
+        let name = shorten::function_at_file(row.function, row.file, location);
         let blanks = " ".repeat(location.saturating_sub(shorten::width(&name)));
         let number = |bytes: u64| {
             let share = percent(bytes, whole);

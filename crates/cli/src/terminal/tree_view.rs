@@ -238,7 +238,7 @@ impl TreeView<'_> {
         let of_caller = percent(node.bytes, self.state.parent(at).bytes);
         let text = match &node.content {
             NodeContent::Frame(location) => {
-                shorten::place(&location.function, &location.file_and_line(), width)
+                shorten::function_at_file(&location.function, &location.file_and_line(), width)
             }
             NodeContent::Root => "everything".into(),
             NodeContent::NoFrames => "allocated without a Python frame".into(),

@@ -142,20 +142,20 @@ impl<'a> Export<'a> {
         }
     }
 
-    fn n_beside(&self) -> usize {
+    fn n_extra(&self) -> usize {
         self.large.values().sum::<u64>() as usize
     }
 
     fn n_object_nodes(&self) -> usize {
-        self.heap.n_objects() + self.n_beside()
+        self.heap.n_objects() + self.n_extra()
     }
 
     fn n_object_edges(&self) -> usize {
-        self.heap.snapshot.edges.len() + self.n_beside()
+        self.heap.snapshot.edges.len() + self.n_extra()
     }
 
     /// The position of an object's node, as edges refer to it.
-    fn place(node: u32) -> u64 {
+    fn position(node: u32) -> u64 {
         u64::from(node) * NODE_FIELDS as u64
     }
 
@@ -257,10 +257,10 @@ impl<'a> Export<'a> {
     fn write_edges(&self, out: &mut dyn Write, nodes: &[Synthetic]) -> io::Result<()> {
         let mut comma = "";
         for &(kind, name, node) in nodes.iter().flat_map(|node| &node.edges) {
-            writeln!(out, "{comma}{kind},{name},{}", Export::place(node))?;
+            writeln!(out, "{comma}{kind},{name},{}", Export::position(node))?;
             comma = ",";
         }
-        let mut next_beside = N_SYNTHETIC + self.heap.n_objects() as u32;
+        let mut next_extra = N_SYNTHETIC + self.heap.n_objects() as u32;
         for object in 0..self.heap.n_objects() as u32 {
             for (target, label) in self.heap.snapshot.edges.of(object) {
                 let (kind, name) = if self.heap.only_runs_in(object, target) {
@@ -268,15 +268,15 @@ impl<'a> Export<'a> {
                 } else {
                     self.edge(label)
                 };
-                let place = Export::place(N_SYNTHETIC + target);
-                writeln!(out, "{comma}{kind},{name},{place}")?;
+                let position = Export::position(N_SYNTHETIC + target);
+                writeln!(out, "{comma}{kind},{name},{position}")?;
                 comma = ",";
             }
             for _ in 0..self.large.get(&object).copied().unwrap_or(0) {
-                let place = Export::place(next_beside);
-                writeln!(out, "{comma}{INTERNAL},{},{place}", self.memory)?;
+                let position = Export::position(next_extra);
+                writeln!(out, "{comma}{INTERNAL},{},{position}", self.memory)?;
                 comma = ",";
-                next_beside += 1;
+                next_extra += 1;
             }
         }
         Ok(())
@@ -335,15 +335,15 @@ fn node_type(heap: &Heap, object: u32) -> u32 {
 /// Odd 32-bit numbers derived from addresses: an address has the same number in every snapshot, unless two distant
 /// addresses collide, which moves the later one.
 fn ids(addresses: &[u64]) -> Vec<u32> {
-    const N_PLACES: u64 = (1 << 31) - 64;
+    const N_IDS: u64 = (1 << 31) - 64;
     let mut taken: FxHashSet<u64> = FxHashSet::default();
     let ids = addresses.iter().map(|&address| {
-        let mut place = (address >> 3) % N_PLACES;
-        while !taken.insert(place) {
-            place = (place + 1) % N_PLACES;
+        let mut position = (address >> 3) % N_IDS;
+        while !taken.insert(position) {
+            position = (position + 1) % N_IDS;
         }
         // The first few IDs belong to nodes that are not objects.
-        (place as u32 + 32) * 2 + 1
+        (position as u32 + 32) * 2 + 1
     });
     ids.collect()
 }

@@ -24,13 +24,13 @@ fn head(heap: &Heap, diff: Option<&HeapDiff>, found: &Exploration, file: &str) -
     let header = &heap.snapshot.header;
     let unreachable = heap.unreachable();
     let suspects = found.suspects.suspects.iter().zip(&found.suspect_points);
-    let suspects = suspects.map(|(suspect, &place)| {
+    let suspects = suspects.map(|(suspect, &position)| {
         json!({
             "what": words::headline(heap, &found.suspects, suspect),
             "evidence": words::evidence(heap, suspect),
             "advice": words::advice(suspect),
             "bytes": suspect.bytes,
-            "object": place,
+            "object": position,
         })
     });
     let mut head = json!({
@@ -123,7 +123,7 @@ fn objects(heap: &Heap, found: &Exploration) -> Value {
         .enumerate()
         .map(|(at, kind)| (kind.row.label.as_str(), at as u32))
         .collect();
-    let number = |place: Option<u32>| Value::from(place.map_or(-1, i64::from));
+    let number = |position: Option<u32>| Value::from(position.map_or(-1, i64::from));
     let stacks = heap.stacks();
     json!({
         "kind": column(&|at| {

@@ -97,7 +97,7 @@ pub fn flame(
     last_column(
         out,
         "place",
-        flame.nodes.iter().map(|node| place(node.content)),
+        flame.nodes.iter().map(|node| content_number(node.content)),
     )?;
     out.write_all(b"},\"origins\":{")?;
     column(
@@ -158,7 +158,7 @@ fn lives(out: &mut dyn Write, lives: &FlameLives) -> io::Result<()> {
     last_column(out, "count", entries.map(|life| life.count))
 }
 
-fn place(content: FlameContent) -> i64 {
+fn content_number(content: FlameContent) -> i64 {
     match content {
         FlameContent::Frame(location) => location.into(),
         FlameContent::Root => -1,

@@ -262,12 +262,12 @@ impl Layers {
     /// Orders each layer by the middle of its neighbours, alternately downwards and upwards, and keeps the order with the fewest
     /// crossings.
     fn uncross(&mut self) {
-        let mut place = vec![0.0f64; self.slots.len()];
+        let mut position = vec![0.0f64; self.slots.len()];
         for layer in &self.order {
-            note(layer, &mut place);
+            note(layer, &mut position);
         }
         let mut best = self.order.clone();
-        let mut fewest = self.n_crossings(&place);
+        let mut fewest = self.n_crossings(&position);
         for sweep in 0..N_SWEEPS {
             if fewest == 0 {
                 break;
@@ -284,9 +284,9 @@ impl Layers {
                     .map(|&slot| {
                         let one = &self.slots[slot];
                         let near = if is_down { &one.above } else { &one.below };
-                        let sum: f64 = near.iter().map(|&other| place[other]).sum();
+                        let sum: f64 = near.iter().map(|&other| position[other]).sum();
                         let middle = if near.is_empty() {
-                            place[slot]
+                            position[slot]
                         } else {
                             sum / near.len() as f64
                         };
@@ -296,9 +296,9 @@ impl Layers {
                 // The sort is stable: ties keep their order.
                 wanted.sort_by(|a, b| a.0.total_cmp(&b.0));
                 self.order[layer] = wanted.into_iter().map(|(_, slot)| slot).collect();
-                note(&self.order[layer], &mut place);
+                note(&self.order[layer], &mut position);
             }
-            let n = self.n_crossings(&place);
+            let n = self.n_crossings(&position);
             if n < fewest {
                 fewest = n;
                 best.clone_from(&self.order);
@@ -307,7 +307,7 @@ impl Layers {
         self.order = best;
     }
 
-    fn n_crossings(&self, place: &[f64]) -> usize {
+    fn n_crossings(&self, position: &[f64]) -> usize {
         let mut n = 0;
         for layer in &self.order {
             let mut ends: Vec<f64> = Vec::new();
@@ -315,7 +315,7 @@ impl Layers {
                 let mut own: Vec<f64> = self.slots[slot]
                     .below
                     .iter()
-                    .map(|&other| place[other])
+                    .map(|&other| position[other])
                     .collect();
                 own.sort_by(f64::total_cmp);
                 for end in own {
@@ -331,8 +331,8 @@ impl Layers {
 }
 
 /// Positions from 0 to 1 for any number of slots, so that layers are comparable.
-fn note(layer: &[usize], place: &mut [f64]) {
+fn note(layer: &[usize], position: &mut [f64]) {
     for (at, &slot) in layer.iter().enumerate() {
-        place[slot] = (at as f64 + 0.5) / layer.len() as f64;
+        position[slot] = (at as f64 + 0.5) / layer.len() as f64;
     }
 }

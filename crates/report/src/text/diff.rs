@@ -157,8 +157,8 @@ fn row(name: String, change: &Change, is_sampled: bool) -> Row {
 }
 
 fn stack_row(diff: &Diff, stack: &DiffStack, is_sampled: bool) -> Row {
-    let place = |&number: &u32| &diff.locations[number as usize];
-    let mut frames = stack.frames.iter().map(place);
+    let frame_at = |&number: &u32| &diff.locations[number as usize];
+    let mut frames = stack.frames.iter().map(frame_at);
     let first = match frames.next() {
         Some(at) if diff.by_line => format!("{} at {}:{}", at.function, at.file, at.line),
         Some(at) => format!("{} at {}", at.function, at.file),

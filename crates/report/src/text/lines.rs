@@ -55,7 +55,7 @@ impl Column {
     }
 
     /// The number of blanks before the column, and its width.
-    fn place(self) -> (usize, usize) {
+    fn layout(self) -> (usize, usize) {
         match self {
             // Narrower than its title, as in memory_profiler.
             Column::Occurrences => (2, 10),
@@ -114,7 +114,7 @@ pub fn lines(out: &mut dyn Write, table: &LineTable, options: &Options) -> io::R
 fn line(number: &str, cells: impl Iterator<Item = (Column, String)>, text: &str) -> String {
     let mut line = format!("{number:>6}");
     for (column, cell) in cells {
-        let (blanks, width) = column.place();
+        let (blanks, width) = column.layout();
         // Writing into a string cannot fail.
         let _ = write!(line, "{:blanks$}{cell:>width$}", "");
     }

@@ -86,7 +86,7 @@ pub fn middle(text: &str, max: usize) -> String {
 const LEAST_FUNCTION: usize = 12;
 
 /// `function at file`: the file first loses its first folders; only then does the function lose its end.
-pub fn place(function: &str, file: &str, max: usize) -> String {
+pub fn function_at_file(function: &str, file: &str, max: usize) -> String {
     const BETWEEN: &str = " at ";
     let function = harmless(function);
     let whole = format!("{function}{BETWEEN}{}", harmless(file));
@@ -111,7 +111,10 @@ mod tests {
 
     #[test]
     fn texts_that_fit_stay_as_they_are() {
-        assert_eq!(place("load", "/srv/job.py", 19), "load at /srv/job.py");
+        assert_eq!(
+            function_at_file("load", "/srv/job.py", 19),
+            "load at /srv/job.py"
+        );
         assert_eq!(end("abc", 3), "abc");
         assert_eq!(start("abc", 3), "abc");
     }
@@ -119,14 +122,20 @@ mod tests {
     #[test]
     fn places_lose_folders_first_and_keep_the_names_that_matter() {
         let file = "/srv/jobs/etl/load_tables.py";
-        assert_eq!(place("load", file, 30), "load at …/etl/load_tables.py");
-        assert_eq!(place("load", file, 25), "load at …/load_tables.py");
         assert_eq!(
-            place("a_function_with_a_long_name", file, 32),
+            function_at_file("load", file, 30),
+            "load at …/etl/load_tables.py"
+        );
+        assert_eq!(
+            function_at_file("load", file, 25),
+            "load at …/load_tables.py"
+        );
+        assert_eq!(
+            function_at_file("a_function_with_a_long_name", file, 32),
             "a_function_… at …/load_tables.py"
         );
         assert_eq!(
-            place("from_main", "/srv/job/hold.py", 20),
+            function_at_file("from_main", "/srv/job/hold.py", 20),
             "from_main at …old.py"
         );
     }
@@ -145,7 +154,7 @@ mod tests {
             for file in texts {
                 for max in 0..40 {
                     assert!(
-                        width(&place(function, file, max)) <= max,
+                        width(&function_at_file(function, file, max)) <= max,
                         "{function} {file} {max}"
                     );
                     assert!(width(&start(file, max)) <= max);

@@ -45,16 +45,16 @@ pub fn stats(out: &mut dyn Write, stats: &Stats, n_largest: usize, style: Style)
         &format!("Top {n_largest} largest allocating locations (by size):"),
     )?;
     for sum in &stats.top_by_size {
-        let place = location(sum.location.as_ref());
-        page.line(&format!("- {place} -> {}", size(sum.bytes)))?;
+        let at = location(sum.location.as_ref());
+        page.line(&format!("- {at} -> {}", size(sum.bytes)))?;
     }
     page.heading(
         "🥇",
         &format!("Top {n_largest} largest allocating locations (by number of allocations):"),
     )?;
     for sum in &stats.top_by_count {
-        let place = location(sum.location.as_ref());
-        page.line(&format!("- {place} -> {}", sum.count))?;
+        let at = location(sum.location.as_ref());
+        page.line(&format!("- {at} -> {}", sum.count))?;
     }
     for (modules, by) in [
         (&stats.modules_by_size, "by size"),

@@ -107,7 +107,7 @@ impl Table {
         let first = match (self.first_column, text.split_once(" at ")) {
             (FirstColumn::Wraps, _) => wrap(text, width),
             (FirstColumn::Shortened, Some((function, file))) => {
-                vec![shorten::place(function, file, width)]
+                vec![shorten::function_at_file(function, file, width)]
             }
             (FirstColumn::Shortened, None) => vec![shorten::end(text, width)],
         };

@@ -35,8 +35,8 @@ fn label(node: &TreeNode, whole: u64, style: Style) -> String {
         NodeContent::Root => style.bold("<ROOT>"),
         NodeContent::NoFrames => style.bold("<stack trace unavailable>"),
         NodeContent::Frame(at) => {
-            let place = style.dim(&at.file_and_line());
-            format!("{} {place}", style.bold(&at.function))
+            let line = style.dim(&at.file_and_line());
+            format!("{} {line}", style.bold(&at.function))
         }
         NodeContent::Elided { n_locations } => format!(
             "{} allocations from {n_locations} locations below the configured threshold",

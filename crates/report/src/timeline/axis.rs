@@ -80,11 +80,11 @@ impl Axis {
     }
 
     /// The position of a value of the original unit on the axis: 0 at its beginning, 1 at its end.
-    pub fn place(&self, value: f64) -> f64 {
+    pub fn position(&self, value: f64) -> f64 {
         (value / self.scale - self.from) / (self.to - self.from)
     }
 
-    pub fn place_of_mark(&self, mark: f64) -> f64 {
+    pub fn position_of_mark(&self, mark: f64) -> f64 {
         (mark - self.from) / (self.to - self.from)
     }
 }

@@ -126,11 +126,11 @@ struct Drawing {
 
 impl Drawing {
     fn x(&self, seconds: f64) -> f64 {
-        LEFT + self.x_axis.place(seconds).clamp(0.0, 1.0) * self.width
+        LEFT + self.x_axis.position(seconds).clamp(0.0, 1.0) * self.width
     }
 
     fn y(&self, bytes: f64) -> f64 {
-        TOP + (1.0 - self.y_axis.place(bytes).clamp(0.0, 1.0)) * PLOT_HEIGHT
+        TOP + (1.0 - self.y_axis.position(bytes).clamp(0.0, 1.0)) * PLOT_HEIGHT
     }
 
     fn text(&mut self, x: f64, y: f64, text: String, anchor: Anchor, colour: Colour) {
@@ -172,13 +172,13 @@ impl Drawing {
     fn axes(&mut self) {
         let (right, bottom) = (LEFT + self.width, TOP + PLOT_HEIGHT);
         for mark in self.y_axis.marks.clone() {
-            let y = TOP + (1.0 - self.y_axis.place_of_mark(mark)) * PLOT_HEIGHT;
+            let y = TOP + (1.0 - self.y_axis.position_of_mark(mark)) * PLOT_HEIGHT;
             let label = self.y_axis.label(mark);
             self.line(vec![(LEFT, y), (right, y)], GRID, 1.0, false);
             self.text(LEFT - 8.0, y + 4.0, label, Anchor::End, FAINT);
         }
         for mark in self.x_axis.marks.clone() {
-            let x = LEFT + self.x_axis.place_of_mark(mark) * self.width;
+            let x = LEFT + self.x_axis.position_of_mark(mark) * self.width;
             let label = format!("{} {}", self.x_axis.label(mark), self.x_axis.unit);
             self.line(vec![(x, bottom), (x, bottom + 5.0)], FAINT, 1.0, false);
             // The outermost labels must stay inside the picture.
@@ -225,7 +225,7 @@ impl Drawing {
         for bracket in brackets {
             let colour = CALLS[bracket.number % CALLS.len()];
             for ((seconds, bytes), wide) in [(bracket.begin, wide), (bracket.end, -wide)] {
-                let is_inside = (0.0..=1.0).contains(&self.x_axis.place(seconds));
+                let is_inside = (0.0..=1.0).contains(&self.x_axis.position(seconds));
                 if is_inside {
                     let (x, y) = (self.x(seconds), self.y(bytes as f64));
                     let points = vec![
@@ -317,8 +317,8 @@ impl Drawing {
         let column = self.width / n_columns as f64;
         let n_letters = n_letters_of(column);
         for row in entries.chunks(n_columns) {
-            for (place, (colour, label, series)) in row.iter().enumerate() {
-                let x = LEFT + place as f64 * column;
+            for (column_number, (colour, label, series)) in row.iter().enumerate() {
+                let x = LEFT + column_number as f64 * column;
                 self.shapes.push(Shape::Line {
                     points: vec![(x, y - 4.0), (x + 22.0, y - 4.0)],
                     colour: *colour,

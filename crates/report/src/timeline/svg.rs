@@ -119,9 +119,9 @@ fn number(series: Option<usize>) -> String {
 }
 
 fn path(points: &[(f64, f64)]) -> String {
-    let places: Vec<String> = points
+    let coordinates: Vec<String> = points
         .iter()
         .map(|(x, y)| format!("{x:.1} {y:.1}"))
         .collect();
-    places.join(" ")
+    coordinates.join(" ")
 }

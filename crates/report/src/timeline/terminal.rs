@@ -31,19 +31,19 @@ pub fn chart(
     let y_axis = Axis::of_bytes(chart.top_bytes, (rows / 3).clamp(2, 8));
     let mut canvas = Canvas::new(columns, rows);
     if let Some(limit) = chart.limit {
-        canvas.rule(y_axis.place(limit as f64), RED);
+        canvas.rule(y_axis.position(limit as f64), RED);
     }
     for (number, series) in chart.series.iter().enumerate().rev() {
         let colour = colour_of(number);
-        let place = |&(x, y): &(f64, u64)| (x_axis.place(x), y_axis.place(y as f64));
-        canvas.curve(&series.points.iter().map(place).collect::<Vec<_>>(), colour);
+        let point = |&(x, y): &(f64, u64)| (x_axis.position(x), y_axis.position(y as f64));
+        canvas.curve(&series.points.iter().map(point).collect::<Vec<_>>(), colour);
         if let Some(trend) = &series.trend {
-            let end = |(x, y): (f64, f64)| (x_axis.place(x), y_axis.place(y.max(0.0)));
+            let end = |(x, y): (f64, f64)| (x_axis.position(x), y_axis.position(y.max(0.0)));
             canvas.dotted(end(trend.from), end(trend.to), colour);
         }
     }
     if let Some((x, y)) = chart.peak {
-        canvas.letter(x_axis.place(x), y_axis.place(y as f64), '◆', RED);
+        canvas.letter(x_axis.position(x), y_axis.position(y as f64), '◆', RED);
     }
 
     let paint = Paint(style);
@@ -52,7 +52,7 @@ pub fn chart(
         let mark = y_axis
             .marks
             .iter()
-            .find(|mark| row_of(y_axis.place_of_mark(**mark), rows) == row);
+            .find(|mark| row_of(y_axis.position_of_mark(**mark), rows) == row);
         match mark {
             Some(&mark) => write!(out, "{:>7} ┤", y_axis.label(mark))?,
             None => write!(out, "{:>7} │", "")?,
@@ -69,8 +69,8 @@ fn colour_of(number: usize) -> u8 {
     COLOURS[number % COLOURS.len()]
 }
 
-fn row_of(place: f64, rows: usize) -> usize {
-    let from_top = (1.0 - place.clamp(0.0, 1.0)) * rows as f64;
+fn row_of(share: f64, rows: usize) -> usize {
+    let from_top = (1.0 - share.clamp(0.0, 1.0)) * rows as f64;
     (from_top as usize).min(rows - 1)
 }
 
@@ -78,7 +78,7 @@ fn x_labels(out: &mut dyn Write, axis: &Axis, y_unit: &str, columns: usize) -> i
     let (mut line, mut labels) = (vec!['─'; columns], vec![' '; columns]);
     let mut free = 0;
     for &mark in &axis.marks {
-        let column = ((axis.place_of_mark(mark) * columns as f64) as usize).min(columns - 1);
+        let column = ((axis.position_of_mark(mark) * columns as f64) as usize).min(columns - 1);
         line[column] = '┬';
         let label = format!("{} {}", axis.label(mark), axis.unit);
         let start = column
@@ -108,8 +108,9 @@ fn calls(
     let mut rows: Vec<Vec<(usize, usize, &Bracket)>> = Vec::new();
     let mut n_hidden = 0;
     for bracket in &chart.brackets {
-        let column =
-            |x: f64| ((axis.place(x).clamp(0.0, 1.0) * columns as f64) as usize).min(columns - 1);
+        let column = |x: f64| {
+            ((axis.position(x).clamp(0.0, 1.0) * columns as f64) as usize).min(columns - 1)
+        };
         let (begin, end) = (column(bracket.begin.0), column(bracket.end.0));
         // The clock may be set back during a call.
         let (from, to) = (begin.min(end), begin.max(end));

@@ -91,7 +91,7 @@ pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::R
             gzip.write_all(message.bytes())?;
         }
     }
-    gzip.write_all(places(model, &mut texts).bytes())?;
+    gzip.write_all(locations(model, &mut texts).bytes())?;
     for text in &texts.texts {
         let mut message = Message::default();
         message.element(field::STRING, text.as_bytes());
@@ -220,7 +220,7 @@ fn sample(
 }
 
 /// Locations and functions.
-fn places(model: &StackModel, texts: &mut Texts) -> Message {
+fn locations(model: &StackModel, texts: &mut Texts) -> Message {
     let mut profile = Message::default();
     let mut known: HashMap<(u64, u64), u64> = HashMap::new();
     let named = model.locations.iter();

@@ -12,7 +12,7 @@ pub use pattern::{flag, pattern};
 pub use suspects::{advice, evidence, headline, sentence, suspects, waste};
 pub use tables::{difference, heading, identity, kinds_table, partition};
 
-/// How `<12 more rows` tells users to see them.
+/// The hint after `<12 more rows`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum More {
     /// In Python.
