@@ -185,20 +185,20 @@ mod tests {
 
     #[test]
     fn steady_growth_is_found_with_its_slope() {
-        let found = grows(|n| 10 * MIB + n * MIB).expect("growth");
-        assert!((found.bytes_per_second / MIB as f64 - 1.0).abs() < 1e-6);
-        assert!(found.confidence > 0.999);
-        assert_eq!((found.n_falls, found.n_readings), (0, 75));
-        assert_eq!(found.from_bytes, 35 * MIB as u64);
+        let growth = grows(|n| 10 * MIB + n * MIB).expect("growth");
+        assert!((growth.bytes_per_second / MIB as f64 - 1.0).abs() < 1e-6);
+        assert!(growth.confidence > 0.999);
+        assert_eq!((growth.n_falls, growth.n_readings), (0, 75));
+        assert_eq!(growth.from_bytes, 35 * MIB as u64);
         // Memory that is freed at the end does not hide it.
         assert!(grows(|n| if n == 100 { 0 } else { n * MIB }).is_some());
     }
 
     #[test]
     fn falls_are_counted_as_evidence_against_a_leak() {
-        let found = grows(|n| n * MIB - if n % 10 == 0 { 8 * MIB } else { 0 }).expect("growth");
-        assert!(found.n_falls >= 7, "{}", found.n_falls);
-        assert!(found.confidence < 0.999);
+        let growth = grows(|n| n * MIB - if n % 10 == 0 { 8 * MIB } else { 0 }).expect("growth");
+        assert!(growth.n_falls >= 7, "{}", growth.n_falls);
+        assert!(growth.confidence < 0.999);
     }
 
     #[test]

@@ -162,7 +162,7 @@ fn matching(heap: &Heap, other: &Heap, wanted: bool) -> ObjectSet {
         .collect();
     let (own, others) = (&heap.snapshot.objects, &other.snapshot.objects);
     let mut at = 0;
-    let found = own
+    let missing = own
         .addresses
         .iter()
         .enumerate()
@@ -178,5 +178,5 @@ fn matching(heap: &Heap, other: &Heap, wanted: bool) -> ObjectSet {
                 && types[own.types[object] as usize] == Some(others.types[at]);
             is_there == wanted
         });
-    found.map(|(object, _)| object as u32).collect()
+    missing.map(|(object, _)| object as u32).collect()
 }

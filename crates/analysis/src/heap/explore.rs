@@ -86,10 +86,10 @@ pub fn explore(heap: &Heap, diff: Option<&HeapDiff>, limits: ExploreLimits) -> E
     let new = diff
         .filter(|diff| diff.is_same_process)
         .map(|diff| &diff.new);
-    let found = suspects(heap, new, 5);
+    let suspects = suspects(heap, new, 5);
     let table = kinds_table(heap, By::Kind, Order::Retained);
     let mut page = Page::new(heap, limits);
-    for suspect in &found.suspects {
+    for suspect in &suspects.suspects {
         page.add_all(suspect.path.iter().copied());
     }
     let tops = page.largest_children(heap.n_objects() as u32);
@@ -130,7 +130,7 @@ pub fn explore(heap: &Heap, diff: Option<&HeapDiff>, limits: ExploreLimits) -> E
         }
     });
     let kinds = kinds.collect();
-    let suspect_points = found.suspects.iter();
+    let suspect_points = suspects.suspects.iter();
     let suspect_points = suspect_points
         .map(|suspect| suspect.point.and_then(|point| page.position(point)))
         .collect();
@@ -139,7 +139,7 @@ pub fn explore(heap: &Heap, diff: Option<&HeapDiff>, limits: ExploreLimits) -> E
         objects: page.shown(new),
         tops: tops.iter().filter_map(|&top| page.position(top)).collect(),
         n_tops: page.children.of(heap.n_objects() as u32).len(),
-        suspects: found,
+        suspects,
         suspect_points,
     }
 }

@@ -180,11 +180,11 @@ pub fn referents_of(graph: &Graph, set: &ObjectSet) -> ObjectSet {
 }
 
 fn neighbours(graph: &Graph, set: &ObjectSet) -> ObjectSet {
-    let mut found = Bits::new(graph.n_objects());
+    let mut others = Bits::new(graph.n_objects());
     for object in set.iter() {
         for &other in graph.of(object) {
-            found.insert(other);
+            others.insert(other);
         }
     }
-    found.iter().collect()
+    others.iter().collect()
 }

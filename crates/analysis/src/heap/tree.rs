@@ -31,7 +31,7 @@ pub fn branches(heap: &Heap, top: Option<u32>, limits: TreeLimits) -> Vec<Branch
     let retained = heap.retained();
     let whole = heap.snapshot.total_bytes();
     let least = (whole as f64 * limits.min_share) as u64;
-    let mut found = Vec::new();
+    let mut branches = Vec::new();
     let n_objects = heap.n_objects() as u32;
     let mut open: Vec<Branch> = match top {
         Some(object) => vec![Branch {
@@ -56,9 +56,9 @@ pub fn branches(heap: &Heap, top: Option<u32>, limits: TreeLimits) -> Vec<Branch
                 ));
             }
         }
-        found.push(branch);
+        branches.push(branch);
     }
-    found
+    branches
 }
 
 /// The children of an object, in reverse order of display.

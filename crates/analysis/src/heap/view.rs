@@ -206,8 +206,8 @@ impl Heap {
     /// The immediate dominators of objects, without duplicates.
     pub fn dominators_of(&self, set: &ObjectSet) -> ObjectSet {
         let immediate = &self.dominators().immediate;
-        let found = set.iter().map(|object| immediate[object as usize]);
-        found.filter(|&dominator| dominator != TOP).collect()
+        let dominators = set.iter().map(|object| immediate[object as usize]);
+        dominators.filter(|&dominator| dominator != TOP).collect()
     }
 
     /// Objects of a kind or a type; `dict` matches dicts of any owner.
@@ -264,9 +264,9 @@ impl Heap {
     /// The text of the first reference from one object to another.
     pub fn first_reference(&self, from: u32, to: u32) -> Option<String> {
         let mut edges = self.snapshot.edges.of(from);
-        let found =
+        let references =
             edges.find(|&(target, label)| target == to && label.edge_type() != EdgeType::Weak);
-        found.map(|(_, label)| labels::reference(&self.snapshot, label))
+        references.map(|(_, label)| labels::reference(&self.snapshot, label))
     }
 
     /// The steps of a path as texts: the root, then each reference.

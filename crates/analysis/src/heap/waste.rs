@@ -225,7 +225,7 @@ impl SoleReferrers {
 
 /// Adds classes whose instances have a dict.
 fn slots(heap: &Heap, sums: &mut Sums) {
-    let mut found: FxHashMap<u32, (u64, u64, u32)> = FxHashMap::default();
+    let mut classes: FxHashMap<u32, (u64, u64, u32)> = FxHashMap::default();
     for object in 0..heap.n_objects() as u32 {
         let number = heap.snapshot.objects.types[object as usize];
         let Some(one) = heap.snapshot.types.get(number as usize) else {
@@ -235,11 +235,11 @@ fn slots(heap: &Heap, sums: &mut Sums) {
             continue;
         }
         let saved = saved_by_slots(heap, object);
-        let sum = found.entry(number).or_insert((0, 0, object));
+        let sum = classes.entry(number).or_insert((0, 0, object));
         sum.0 += 1;
         sum.1 += saved;
     }
-    for (number, (count, bytes, example)) in found {
+    for (number, (count, bytes, example)) in classes {
         if count >= MIN_INSTANCES && bytes > 0 && !is_class(heap, example) {
             let what = heap.kinds.label(heap.kinds.of_type(number)).to_owned();
             let row = Waste {

@@ -35,9 +35,9 @@ pub fn heap_page(
 fn fit(heap: &Heap, diff: Option<&HeapDiff>, file: &str, max_bytes: usize) -> io::Result<Vec<u8>> {
     let mut limits = ExploreLimits::default();
     loop {
-        let found = explore(heap, diff, limits);
+        let page = explore(heap, diff, limits);
         let mut packer = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
-        serde_json::to_writer(&mut packer, &data_of(heap, diff, &found, file))?;
+        serde_json::to_writer(&mut packer, &data_of(heap, diff, &page, file))?;
         let packed = packer.finish()?;
         if packed.len().div_ceil(3) * 4 <= max_bytes || limits.per_kind <= MIN_PER_KIND {
             return Ok(packed);

@@ -11,22 +11,31 @@ use crate::text::heap as words;
 use crate::units;
 
 /// All data of the page.
-pub fn explore(heap: &Heap, diff: Option<&HeapDiff>, found: &Exploration, file: &str) -> Value {
+pub fn explore(
+    heap: &Heap,
+    diff: Option<&HeapDiff>,
+    exploration: &Exploration,
+    file: &str,
+) -> Value {
     json!({
-        "head": head(heap, diff, found, file),
-        "kinds": kinds(found, diff),
-        "objects": objects(heap, found),
-        "stacks": stacks(heap, found),
+        "head": head(heap, diff, exploration, file),
+        "kinds": kinds(exploration, diff),
+        "objects": objects(heap, exploration),
+        "stacks": stacks(heap, exploration),
     })
 }
 
-fn head(heap: &Heap, diff: Option<&HeapDiff>, found: &Exploration, file: &str) -> Value {
+fn head(heap: &Heap, diff: Option<&HeapDiff>, exploration: &Exploration, file: &str) -> Value {
     let header = &heap.snapshot.header;
     let unreachable = heap.unreachable();
-    let suspects = found.suspects.suspects.iter().zip(&found.suspect_points);
+    let suspects = exploration
+        .suspects
+        .suspects
+        .iter()
+        .zip(&exploration.suspect_points);
     let suspects = suspects.map(|(suspect, &position)| {
         json!({
-            "what": words::headline(heap, &found.suspects, suspect),
+            "what": words::headline(heap, &exploration.suspects, suspect),
             "evidence": words::evidence(heap, suspect),
             "advice": words::advice(suspect),
             "bytes": suspect.bytes,
@@ -49,8 +58,8 @@ fn head(heap: &Heap, diff: Option<&HeapDiff>, found: &Exploration, file: &str) -
         "has_stacks": heap.stacks().is_some(),
         "warnings": header.notes,
         "suspects": suspects.collect::<Value>(),
-        "tops": found.tops,
-        "num_tops": found.n_tops,
+        "tops": exploration.tops,
+        "num_tops": exploration.n_tops,
     });
     if let Some(diff) = diff {
         head["before"] = json!({
@@ -64,14 +73,14 @@ fn head(heap: &Heap, diff: Option<&HeapDiff>, found: &Exploration, file: &str) -
     head
 }
 
-fn kinds(found: &Exploration, diff: Option<&HeapDiff>) -> Value {
+fn kinds(exploration: &Exploration, diff: Option<&HeapDiff>) -> Value {
     let changes: FxHashMap<&str, usize> = diff
         .into_iter()
         .flat_map(|diff| diff.rows.iter().enumerate())
         .map(|(at, row)| (row.label.as_str(), at))
         .collect();
     let mut gone = Vec::new();
-    let rows = found.kinds.iter().map(|kind| {
+    let rows = exploration.kinds.iter().map(|kind| {
         let mut row = json!({
             "label": kind.row.label.as_str(),
             "count": kind.row.count,
@@ -114,10 +123,10 @@ fn kinds(found: &Exploration, diff: Option<&HeapDiff>) -> Value {
     Value::Array(rows)
 }
 
-fn objects(heap: &Heap, found: &Exploration) -> Value {
-    let shown = &found.objects;
+fn objects(heap: &Heap, exploration: &Exploration) -> Value {
+    let shown = &exploration.objects;
     let column = |make: &dyn Fn(usize) -> Value| (0..shown.len()).map(make).collect::<Value>();
-    let kinds: FxHashMap<&str, u32> = found
+    let kinds: FxHashMap<&str, u32> = exploration
         .kinds
         .iter()
         .enumerate()
@@ -170,11 +179,11 @@ fn name(heap: &Heap, object: u32) -> String {
 }
 
 /// The stacks of objects in the page, by number.
-fn stacks(heap: &Heap, found: &Exploration) -> Value {
+fn stacks(heap: &Heap, exploration: &Exploration) -> Value {
     let Some(stacks) = heap.stacks() else {
         return Value::Array(Vec::new());
     };
-    let mut used: Vec<u32> = found
+    let mut used: Vec<u32> = exploration
         .objects
         .iter()
         .filter_map(|shown| stacks.of_objects.get(shown.object as usize).copied())

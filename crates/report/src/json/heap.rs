@@ -79,8 +79,8 @@ pub fn object(heap: &Heap, object: u32) -> Value {
     members
 }
 
-pub fn paths(heap: &Heap, found: &ShortestPaths) -> Value {
-    let paths = found.paths.iter().map(|path| {
+pub fn paths(heap: &Heap, shortest: &ShortestPaths) -> Value {
+    let paths = shortest.paths.iter().map(|path| {
         let objects = path.iter().map(|&one| object(heap, one));
         json!({
             "text": heap.path_text(path),
@@ -90,7 +90,7 @@ pub fn paths(heap: &Heap, found: &ShortestPaths) -> Value {
     });
     json!({
         "format": 1,
-        "num_paths": found.n_paths,
+        "num_paths": shortest.n_paths,
         "paths": paths.collect::<Value>(),
     })
 }
@@ -169,8 +169,8 @@ fn site(site: &Site) -> Value {
     })
 }
 
-pub fn suspects(heap: &Heap, found: &Suspects) -> Value {
-    let suspects = found.suspects.iter().map(|suspect| {
+pub fn suspects(heap: &Heap, all: &Suspects) -> Value {
+    let suspects = all.suspects.iter().map(|suspect| {
         let piles = suspect.piles.iter().map(|pile| {
             json!({
                 "kind": pile.kind.as_str(),
@@ -181,7 +181,7 @@ pub fn suspects(heap: &Heap, found: &Suspects) -> Value {
         let sites = suspect.sites.iter().map(site);
         json!({
             "shape": suspect.shape.name(),
-            "text": words::headline(heap, found, suspect),
+            "text": words::headline(heap, all, suspect),
             "advice": words::advice(suspect),
             "bytes": suspect.bytes,
             "num_items": suspect.n_items,
@@ -194,7 +194,7 @@ pub fn suspects(heap: &Heap, found: &Suspects) -> Value {
     });
     json!({
         "format": 1,
-        "bytes": found.bytes,
+        "bytes": all.bytes,
         "suspects": suspects.collect::<Value>(),
     })
 }

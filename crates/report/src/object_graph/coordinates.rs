@@ -1,6 +1,6 @@
 //! Coordinates of slots: near their neighbours, in the order of their layer, with a minimum distance.
 
-use super::layers::{GAP, LABEL_GAP, Layers, Slot, What};
+use super::layers::{GAP, LABEL_GAP, Layers, Slot, SlotContent};
 
 /// The gaps between two lines, and between a line and a box.
 const LINE_GAP: f64 = 8.0;
@@ -82,7 +82,7 @@ fn preferred(slots: &[Slot], at: usize, sweep: usize, x: &[f64]) -> (f64, f64) {
         .iter()
         .filter(|_| above)
         .chain(slot.below.iter().filter(|_| below));
-    let is_line = |slot: &Slot| !matches!(slot.what, What::Box(_));
+    let is_line = |slot: &Slot| !matches!(slot.content, SlotContent::Box(_));
     let (mut sum, mut weight) = (0.0, 0.0);
     for &other in near {
         let pull = match (is_line(slot), is_line(&slots[other])) {
@@ -151,10 +151,10 @@ fn packed(slots: &[Slot], order: &[usize]) -> f64 {
 }
 
 fn distance(a: &Slot, b: &Slot) -> f64 {
-    let gap = match (a.what, b.what) {
-        (What::Box(_), What::Box(_)) => GAP,
-        (What::Bend(_), What::Bend(_)) => LINE_GAP,
-        (What::Label(_), _) | (_, What::Label(_)) => LABEL_GAP,
+    let gap = match (a.content, b.content) {
+        (SlotContent::Box(_), SlotContent::Box(_)) => GAP,
+        (SlotContent::Bend(_), SlotContent::Bend(_)) => LINE_GAP,
+        (SlotContent::Label(_), _) | (_, SlotContent::Label(_)) => LABEL_GAP,
         _ => BOX_LINE_GAP,
     };
     (a.width + b.width) / 2.0 + gap
@@ -167,8 +167,8 @@ fn heights(layers: &Layers, x: &[f64]) -> (Vec<(f64, f64)>, f64) {
         let tallest = order
             .iter()
             .map(|&slot| {
-                let room = match layers.slots[slot].what {
-                    What::Box(_) => 2.0 * STRAIGHT,
+                let room = match layers.slots[slot].content {
+                    SlotContent::Box(_) => 2.0 * STRAIGHT,
                     _ => 0.0,
                 };
                 layers.slots[slot].height + room

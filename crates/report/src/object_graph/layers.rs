@@ -14,7 +14,7 @@ pub struct Size {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum What {
+pub enum SlotContent {
     Box(usize),
     /// A bend of the arrow with this number.
     Label(usize),
@@ -23,7 +23,7 @@ pub enum What {
 
 #[derive(Clone, Debug)]
 pub struct Slot {
-    pub what: What,
+    pub content: SlotContent,
     pub layer: usize,
     pub width: f64,
     pub height: f64,
@@ -73,7 +73,7 @@ pub fn layers(boxes: &[Size], arrows: &[Arrow], labels: &[f64], wide: f64) -> La
     };
     for (at, size) in boxes.iter().enumerate() {
         all.slots.push(Slot {
-            what: What::Box(at),
+            content: SlotContent::Box(at),
             layer: first_layer[row_of[at]],
             width: size.width,
             height: size.height,
@@ -107,7 +107,7 @@ fn wrapped(boxes: &[Size], arrows: &[Arrow], wide: f64) -> Vec<Vec<usize>> {
         let layer = numbers.binary_search(&size.row).unwrap_or(0);
         plain.order[layer].push(at);
         plain.slots.push(Slot {
-            what: What::Box(at),
+            content: SlotContent::Box(at),
             layer,
             width: size.width,
             height: size.height,
@@ -212,9 +212,9 @@ impl Layers {
         self.slots[low].above.push(high);
     }
 
-    fn push(&mut self, what: What, layer: usize, width: f64, height: f64) -> usize {
+    fn push(&mut self, content: SlotContent, layer: usize, width: f64, height: f64) -> usize {
         self.slots.push(Slot {
-            what,
+            content,
             layer,
             width,
             height,
@@ -228,12 +228,12 @@ impl Layers {
     fn connect(&mut self, number: usize, arrow: &Arrow, label: f64, label_layer: usize) {
         let (a, b) = (self.slots[arrow.from].layer, self.slots[arrow.to].layer);
         if a == b {
-            let what = if label > 0.0 {
-                What::Label(number)
+            let content = if label > 0.0 {
+                SlotContent::Label(number)
             } else {
-                What::Bend(number)
+                SlotContent::Bend(number)
             };
-            let turn = self.push(what, label_layer, label.max(TURN), LABEL_HEIGHT);
+            let turn = self.push(content, label_layer, label.max(TURN), LABEL_HEIGHT);
             self.link(arrow.from, turn);
             self.link(arrow.to, turn);
             self.routes.push(vec![arrow.from, turn, arrow.to]);
@@ -247,9 +247,9 @@ impl Layers {
         let mut route = vec![high];
         for layer in a.min(b) + 1..a.max(b) {
             let slot = if layer == label_layer && label > 0.0 {
-                self.push(What::Label(number), layer, label, LABEL_HEIGHT)
+                self.push(SlotContent::Label(number), layer, label, LABEL_HEIGHT)
             } else {
-                self.push(What::Bend(number), layer, BEND, 0.0)
+                self.push(SlotContent::Bend(number), layer, BEND, 0.0)
             };
             self.link(route[route.len() - 1], slot);
             route.push(slot);

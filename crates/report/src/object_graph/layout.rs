@@ -1,7 +1,7 @@
 //! Lays out each connected part separately, and arranges the parts next to each other.
 
 use super::coordinates::{Coordinates, coordinates};
-use super::layers::{GAP, LABEL_HEIGHT, Size, What, layers};
+use super::layers::{GAP, LABEL_HEIGHT, Size, SlotContent, layers};
 use super::{Arrow, Graph, MAX_LINE};
 use crate::text::shorten;
 
@@ -234,20 +234,20 @@ impl<'a> Part<'a> {
                 width: slot.width,
                 height: slot.height,
             };
-            match slot.what {
-                What::Box(number) => {
+            match slot.content {
+                SlotContent::Box(number) => {
                     let node = self.nodes[number];
                     // Without the width of an arrow to itself.
                     let width = sizes[node].width;
                     all.boxes[node] = Rect { width, ..rect };
                 }
-                What::Label(number) => {
+                SlotContent::Label(number) => {
                     let number = self.between[number];
                     let width = label(number);
                     let x = rect.x + (rect.width - width) / 2.0;
                     all.labels[number] = Some(Rect { x, width, ..rect });
                 }
-                What::Bend(_) => {}
+                SlotContent::Bend(_) => {}
             }
         }
         for &(number, node) in &self.own {

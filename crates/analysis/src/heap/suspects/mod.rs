@@ -63,12 +63,12 @@ const N_SITES: usize = 3;
 /// Suspects of a snapshot, the largest first. If `new` is given, only these objects have weight.
 pub fn suspects(heap: &Heap, new: Option<&ObjectSet>, n_suspects: usize) -> Suspects {
     let search = Search::new(heap, new);
-    let mut found = search.points();
-    found.sort_by_key(|one| (std::cmp::Reverse(one.bytes), one.point));
-    found.truncate(n_suspects);
+    let mut points = search.points();
+    points.sort_by_key(|one| (std::cmp::Reverse(one.bytes), one.point));
+    points.truncate(n_suspects);
     Suspects {
         bytes: search.whole,
-        suspects: found.into_iter().map(|one| search.explain(one)).collect(),
+        suspects: points.into_iter().map(|one| search.explain(one)).collect(),
     }
 }
 
@@ -120,7 +120,7 @@ impl<'a> Search<'a> {
 
     /// Follows large branches from the top down.
     fn points(&self) -> Vec<Accumulation> {
-        let mut found = Vec::new();
+        let mut points = Vec::new();
         let top = self.heap.n_objects() as u32;
         let mut open = vec![top];
         while let Some(object) = open.pop() {
@@ -130,18 +130,18 @@ impl<'a> Search<'a> {
                 .iter()
                 .partition(|&&child| self.retained[child as usize] >= self.least);
             if object == top {
-                self.garbage(&large, &small, &mut found);
+                self.garbage(&large, &small, &mut points);
                 let reached = |child: &u32| self.heap.dominators().reachable.contains(*child);
                 let (large, small): (Vec<u32>, Vec<u32>) = (
                     large.into_iter().filter(reached).collect(),
                     small.into_iter().filter(reached).collect(),
                 );
-                self.side_by_side(None, &small, &mut found);
+                self.side_by_side(None, &small, &mut points);
                 open.extend(large);
                 continue;
             }
             if self.is_namespace(object) {
-                self.side_by_side(Some(object), &small, &mut found);
+                self.side_by_side(Some(object), &small, &mut points);
                 open.extend(large);
                 continue;
             }
@@ -156,7 +156,7 @@ impl<'a> Search<'a> {
             let held = items.iter().map(|&child| self.retained[child as usize]);
             let bytes = held.sum::<u64>() + self.weights[object as usize];
             if bytes >= self.least {
-                found.push(Accumulation {
+                points.push(Accumulation {
                     point: Some(object),
                     bytes,
                     items,
@@ -164,17 +164,17 @@ impl<'a> Search<'a> {
                 });
             }
         }
-        found
+        points
     }
 
     /// Adds all objects that no root reaches as one accumulation: they are the collector's.
-    fn garbage(&self, large: &[u32], small: &[u32], found: &mut Vec<Accumulation>) {
+    fn garbage(&self, large: &[u32], small: &[u32], points: &mut Vec<Accumulation>) {
         let reachable = &self.heap.dominators().reachable;
         let all = large.iter().chain(small).copied();
         let items: Vec<u32> = all.filter(|&child| !reachable.contains(child)).collect();
         let bytes = self.sum(&items);
         if bytes >= self.least {
-            found.push(Accumulation {
+            points.push(Accumulation {
                 point: None,
                 bytes,
                 items,
@@ -184,7 +184,7 @@ impl<'a> Search<'a> {
     }
 
     /// Adds small branches of one kind whose sum is large. Their point is the object that refers to most of them.
-    fn side_by_side(&self, below: Option<u32>, small: &[u32], found: &mut Vec<Accumulation>) {
+    fn side_by_side(&self, below: Option<u32>, small: &[u32], points: &mut Vec<Accumulation>) {
         let mut kinds: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         let data = small.iter().filter(|&&child| !self.is_namespace(child));
         for &child in data {
@@ -199,7 +199,7 @@ impl<'a> Search<'a> {
             let Some(point) = self.common_referrer(&items).or(below) else {
                 continue;
             };
-            found.push(Accumulation {
+            points.push(Accumulation {
                 point: Some(point),
                 bytes,
                 items,

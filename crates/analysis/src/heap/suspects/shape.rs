@@ -40,8 +40,8 @@ impl Shape {
 
 impl Search<'_> {
     /// The shape of an accumulation whose point has this path from a root.
-    pub(super) fn shape(&self, found: &Accumulation, path: &[u32]) -> Shape {
-        if found.point.is_none() || self.is_in_gc_garbage(path) {
+    pub(super) fn shape(&self, accumulation: &Accumulation, path: &[u32]) -> Shape {
+        if accumulation.point.is_none() || self.is_in_gc_garbage(path) {
             return Shape::Cycle;
         }
         if path
@@ -58,10 +58,10 @@ impl Search<'_> {
         if let Some(shape) = near {
             return shape;
         }
-        let mut below = self.piles(&found.items).into_iter();
+        let mut below = self.piles(&accumulation.items).into_iter();
         let held = below.next().and_then(|pile| {
             let kind = pile.kind.as_str();
-            let example = found.items.iter();
+            let example = accumulation.items.iter();
             let mut example = example.filter(|&&item| self.heap.kind(item) == kind);
             example.next().and_then(|&item| self.shape_of_item(item))
         });

@@ -14,9 +14,9 @@ const DEBUG_FOLDER: &str = "/usr/lib/debug";
 pub fn candidates(module: &ModuleText) -> Vec<PathBuf> {
     let own = PathBuf::from(&module.path);
     let has_id = !module.build_id.is_empty();
-    let mut found = Vec::new();
+    let mut candidates = Vec::new();
     if has_id {
-        found.extend(by_build_id(&module.build_id));
+        candidates.extend(by_build_id(&module.build_id));
     }
     let identity = object_file::identity(&own);
     let is_own = identity
@@ -30,12 +30,12 @@ pub fn candidates(module: &ModuleText) -> Vec<PathBuf> {
             let linked = object_file::identity(path);
             linked.is_some_and(|linked| !has_id || linked.build_id == module.build_id)
         });
-        found.extend(linked);
+        candidates.extend(linked);
     }
     if is_own {
-        found.push(own);
+        candidates.push(own);
     }
-    found
+    candidates
 }
 
 /// The debug file named after the build ID.

@@ -31,9 +31,9 @@ fn end_of_rust_hash(name: &str) -> Option<usize> {
     let is_hash = |text: &[u8]| text.len() == 16 && text.iter().all(u8::is_ascii_hexdigit);
     name.match_indices("17h").find_map(|(at, mark)| {
         let (digits, end) = (at + mark.len(), at + mark.len() + 16);
-        let found = name.as_bytes().get(digits..end).is_some_and(is_hash)
+        let is_hashed = name.as_bytes().get(digits..end).is_some_and(is_hash)
             && name.as_bytes().get(end) == Some(&b'E');
-        found.then_some(end + 1)
+        is_hashed.then_some(end + 1)
     })
 }
 

@@ -6,11 +6,11 @@ use heaptide_analysis::heap::Heap;
 use heaptide_analysis::heap::paths::ShortestPaths;
 
 /// Paths, numbered as in heapy.
-pub fn paths(out: &mut dyn Write, heap: &Heap, found: &ShortestPaths) -> io::Result<()> {
-    for (at, path) in found.paths.iter().enumerate() {
+pub fn paths(out: &mut dyn Write, heap: &Heap, shortest: &ShortestPaths) -> io::Result<()> {
+    for (at, path) in shortest.paths.iter().enumerate() {
         writeln!(out, "{at:>2}: {}", heap.path_text(path))?;
     }
-    match found.n_paths - found.paths.len() as u64 {
+    match shortest.n_paths - shortest.paths.len() as u64 {
         0 => Ok(()),
         1 => writeln!(out, "<... 1 more path ...>"),
         n_more => writeln!(out, "<... {n_more} more paths ...>"),

@@ -9,19 +9,19 @@ use heaptide_analysis::heap::waste::{Waste, WasteCategory, WasteReport};
 use super::{More, percent};
 use crate::units;
 
-pub fn suspects(out: &mut dyn Write, heap: &Heap, found: &Suspects) -> io::Result<()> {
-    if found.suspects.is_empty() {
+pub fn suspects(out: &mut dyn Write, heap: &Heap, all: &Suspects) -> io::Result<()> {
+    if all.suspects.is_empty() {
         return writeln!(
             out,
             "No suspects: no object holds a large part of the {} of data.",
-            units::size(found.bytes)
+            units::size(all.bytes)
         );
     }
-    for (at, suspect) in found.suspects.iter().enumerate() {
+    for (at, suspect) in all.suspects.iter().enumerate() {
         if at > 0 {
             writeln!(out)?;
         }
-        writeln!(out, "{}. {}", at + 1, headline(heap, found, suspect))?;
+        writeln!(out, "{}. {}", at + 1, headline(heap, all, suspect))?;
         for line in evidence(heap, suspect) {
             writeln!(out, "   {line}")?;
         }
@@ -31,9 +31,9 @@ pub fn suspects(out: &mut dyn Write, heap: &Heap, found: &Suspects) -> io::Resul
 }
 
 /// One sentence, the same in texts, pages and JSON.
-pub fn headline(heap: &Heap, found: &Suspects, suspect: &Suspect) -> String {
+pub fn headline(heap: &Heap, all: &Suspects, suspect: &Suspect) -> String {
     let size = units::size(suspect.bytes);
-    let share = percent(suspect.bytes, found.bytes);
+    let share = percent(suspect.bytes, all.bytes);
     let what = match (suspect.shape, suspect.point) {
         (_, None) => "Garbage that no root reaches and the collector has not freed".to_owned(),
         (Shape::Cycle, Some(_)) => "gc.garbage keeps objects that could not be freed".to_owned(),
