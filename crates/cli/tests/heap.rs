@@ -163,7 +163,7 @@ fn mistakes_are_one_sentence_and_a_code() {
         error_text(&capture).starts_with("heaptide: job.tide is a recording, not a heap snapshot")
     );
     let nowhere = folder.heaptide("heap take -o no/job.heap job.py");
-    assert!(error_text(&nowhere).starts_with("heaptide: there is no folder no: make it"));
+    assert!(error_text(&nowhere).starts_with("heaptide: there is no folder no: create it"));
 }
 
 /// The shop with a hundred receipts of a kilobyte in its cache.
