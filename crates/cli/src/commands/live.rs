@@ -94,17 +94,17 @@ fn follow(path: &Path) -> Feed {
 }
 
 fn only_recorded_process() -> Result<u32, Failure> {
-    let found = find::recording();
-    match found[..] {
+    let pids = find::recording();
+    match pids[..] {
         [pid] => Ok(pid),
         [] => Err(Failure::failed(
             "no process is being recorded on this machine: start a program with `heaptide run`, or name a port",
         )),
         _ => {
-            let pids: Vec<String> = found.iter().map(u32::to_string).collect();
+            let list: Vec<String> = pids.iter().map(u32::to_string).collect();
             Err(Failure::failed(format!(
                 "several processes are being recorded: choose one with --pid ({})",
-                pids.join(", ")
+                list.join(", ")
             )))
         }
     }

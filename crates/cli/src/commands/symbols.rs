@@ -85,11 +85,11 @@ fn store_symbols(mut capture: Capture, root: Option<&Path>) -> Result<Stored, Fa
     let mut progress = Progress::new("reading", capture.n_events());
     let (capture, names) = native_names(capture, &mut |n_done| progress.advance(n_done));
     progress.finish();
-    let mut found: Vec<_> = names.iter().collect();
+    let mut added: Vec<_> = names.iter().collect();
     let known = &capture.registry.symbols;
-    found.retain(|(frame, _)| !known.contains_key(&(frame.code, frame.instruction)));
-    found.sort_unstable_by_key(|(frame, _)| (frame.code, frame.instruction));
-    let entries: Vec<Entry> = found
+    added.retain(|(frame, _)| !known.contains_key(&(frame.code, frame.instruction)));
+    added.sort_unstable_by_key(|(frame, _)| (frame.code, frame.instruction));
+    let entries: Vec<Entry> = added
         .iter()
         .flat_map(|(frame, names)| {
             names.iter().map(|name| {
@@ -108,7 +108,7 @@ fn store_symbols(mut capture: Capture, root: Option<&Path>) -> Result<Stored, Fa
         written.map_err(|error| Failure::writing(capture.path.display(), &error))?;
     }
     Ok(Stored {
-        n_added: found.len(),
+        n_added: added.len(),
         n_all: names.len(),
     })
 }

@@ -114,7 +114,7 @@ impl Viewer {
             return Ok(());
         }
         stream.write_all(GREETING)?;
-        // From here on it may take its time: a stopped viewer asks again when it goes on.
+        // No time limit between requests: a suspended viewer requests the next update when it resumes.
         stream.set_read_timeout(None)?;
         let mut last = 0;
         loop {
