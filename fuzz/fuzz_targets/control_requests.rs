@@ -1,5 +1,5 @@
-//! Sends any bytes to the control API: each is a request or is refused, without a panic and within its limits. Requests are
-//! answered on every front end, with and without a token, in a folder that holds one session.
+//! Feeds any bytes to the control API: they are a request or are refused, without a panic and within all bounds. Requests are
+//! answered at every entry point, with and without a token, in a folder that holds one session.
 #![no_main]
 
 use std::io;
@@ -35,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
 static OPEN: LazyLock<Handler> = LazyLock::new(|| handler("open", None));
 static GUARDED: LazyLock<Handler> = LazyLock::new(|| handler("guarded", Some("secret")));
 
-/// Answers, and checks what every client relies on.
+/// Answers a request and checks the headers of the answer.
 fn answer(handler: &Handler, request: &Request, entry_point: EntryPoint) {
     let response = handler.handle(request, entry_point);
     assert!((200..600).contains(&response.status));
@@ -49,10 +49,10 @@ fn answer(handler: &Handler, request: &Request, entry_point: EntryPoint) {
     }
 }
 
-/// A program whose profiler never starts, so that no file remains.
-struct Unwilling;
+/// A recorder that never starts, so that no files are created.
+struct NeverStarts;
 
-impl Recorder for Unwilling {
+impl Recorder for NeverStarts {
     fn recording(&self) -> Option<PathBuf> {
         None
     }
@@ -110,7 +110,7 @@ fn handler(name: &str, token: Option<&str>) -> Handler {
         keep_bytes: 1 << 30,
         requests_per_second: u32::MAX,
         interpreter_timeout: Duration::from_secs(1),
-        // No process is started for a report: that there is no program is an answer, too.
+        // An empty command: a report is answered with an error, without starting a process.
         render: RenderConfig {
             command: Vec::new(),
             environment: Vec::new(),
@@ -120,5 +120,5 @@ fn handler(name: &str, token: Option<&str>) -> Handler {
         leaks: false,
         command: "job".to_owned(),
     };
-    Handler::new(config, Arc::new(Unwilling))
+    Handler::new(config, Arc::new(NeverStarts))
 }

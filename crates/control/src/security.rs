@@ -25,8 +25,7 @@ pub enum EntryPoint {
     Mounted,
 }
 
-/// Returns the entry point of a server that listens at an address, or the reason why it must not: others can reach
-/// every address but loopback and sockets, so these need a token.
+/// Returns the entry point of a server at an address. Refuses an address that other machines can reach without a token.
 pub fn entry_point(address: &Address, has_token: bool) -> Result<EntryPoint, String> {
     if address.is_local() {
         return Ok(EntryPoint::Local);
