@@ -80,12 +80,12 @@ impl Interpreter {
         program: &str,
     ) -> Option<Interpreter> {
         let address = |name| image.symbol(name).map(|symbol| symbol.address);
-        let said = image
+        let reported = image
             .symbol("Py_Version")
             .and_then(|symbol| memory.read(symbol.address, 4).ok())
             .map(|bytes| (bytes[3], bytes[2]));
         Some(Interpreter {
-            version: said.or_else(|| version_by_name(mappings, program))?,
+            version: reported.or_else(|| version_by_name(mappings, program))?,
             runtime: image.symbol("_PyRuntime"),
             ensure_gil: address("PyGILState_Ensure")?,
             release_gil: address("PyGILState_Release")?,
@@ -156,7 +156,7 @@ fn executable(pid: u32, mappings: &[Mapping]) -> Option<&Mapping> {
     mappings.iter().find(|mapping| mapping.path == path)
 }
 
-/// Derives the version from file names: Pythons before 3.11 have no variable with it.
+/// Derives the version from file names: Python before 3.11 has no symbol `Py_Version`.
 fn version_by_name(mappings: &[Mapping], program: &str) -> Option<(u8, u8)> {
     let names = mappings.iter().map(|mapping| mapping.path.as_str());
     let mut libraries = names.clone().map(file_name);

@@ -1,4 +1,4 @@
-//! Checks whether a process can be entered, before anything is done to it.
+//! Checks whether a process can be entered, before Heaptide changes anything in it.
 
 use std::io;
 
@@ -19,7 +19,7 @@ pub struct Target {
     pub status: Status,
     pub interpreter: Interpreter,
     pub libc: CLibrary,
-    /// A function of the extension module, if the process has already loaded that.
+    /// Address of a function in the extension module, if the process has already loaded the module.
     pub leave_out_thread: Option<u64>,
 }
 
@@ -94,7 +94,7 @@ fn probe(pid: u32, mappings: &[Mapping]) -> Result<(), Refusal> {
     }
 }
 
-/// Returns the rule that forbids it; `otherwise` if it is not Yama's.
+/// Returns a refusal that names the rule of the kernel: Yama's if it applies, else `otherwise`.
 pub fn forbidden(pid: u32, otherwise: Forbidding) -> Refusal {
     let scope = procfs::ptrace_scope().unwrap_or(0);
     let because = forbidding(scope, has_capability(), otherwise);

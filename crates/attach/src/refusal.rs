@@ -1,4 +1,4 @@
-//! Reasons why a process cannot be entered, each with a sentence that says what to do. A refusal leaves the process unchanged.
+//! Reasons why a process cannot be entered, with messages that say what to do. A refusal leaves the process unchanged.
 
 use std::fmt;
 use std::io;
@@ -55,7 +55,7 @@ pub enum Refusal {
     NoSafePoint(u32),
     NoAnswer(u32),
     EndedMeanwhile(u32),
-    /// The answer of the process itself.
+    /// The process answered with this error message.
     Answered(String),
     /// A step failed unexpectedly.
     Failed {
@@ -65,7 +65,7 @@ pub enum Refusal {
     },
 }
 
-/// The rule of the kernel that forbids it.
+/// The rule of the kernel that forbids entering a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forbidding {
     /// Yama's `ptrace_scope`, with its value.
@@ -116,7 +116,7 @@ impl fmt::Display for Refusal {
             ),
             Refusal::Traced { pid, tracer } => write!(
                 out,
-                "process {pid} is traced by process {tracer}, such as a debugger or strace: end that first"
+                "process {pid} is traced by process {tracer}, such as a debugger or strace: detach that first"
             ),
             Refusal::Forbidden { pid, because } => because.explain(*pid, out),
             Refusal::NotPython { pid, program } => write!(
@@ -129,7 +129,7 @@ impl fmt::Display for Refusal {
             ),
             Refusal::NoSymbols { pid, program } => write!(
                 out,
-                "process {pid} ({program}) is a Python whose functions cannot be found, static and without symbols: \
+                "process {pid} ({program}) is a statically linked Python without symbols, so its functions cannot be found: \
                  start it with heaptide run instead"
             ),
             Refusal::UnsupportedVersion {
@@ -142,7 +142,7 @@ impl fmt::Display for Refusal {
             Refusal::Musl(pid) => write!(
                 out,
                 "process {pid} runs on musl, and this heaptide is built for glibc: \
-                 start it with heaptide run, from a wheel for musl, instead"
+                 start it with heaptide run from a musl wheel instead"
             ),
             Refusal::NoLibc(pid) => write!(
                 out,
@@ -168,7 +168,7 @@ impl fmt::Display for Refusal {
             ),
             Refusal::NoAnswer(pid) => write!(
                 out,
-                "process {pid} did not answer, its interpreter may be held by a long call into C: try again later"
+                "process {pid} did not answer, perhaps because a long call into C holds the GIL: try again later"
             ),
             Refusal::EndedMeanwhile(pid) => {
                 write!(

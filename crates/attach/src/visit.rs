@@ -28,13 +28,13 @@ const TEXT: &str = include_str!("visit.py");
 const SCRIPT: &str = "script.py";
 const TEXT_FILE: &str = "visit.py";
 
-/// Runs first: if a recording is active, it must not contain what this thread does.
+/// Runs first: if a recording is active, it must not contain the allocations of this thread.
 const LEAVE_OUT: &str =
     "getattr(__import__('sys').modules.get('heaptide._native'), 'leave_out_thread', int)()";
 
 /// How long the process may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the process may take to finish; after this it hangs.
+/// How long the process may take to finish. If it takes longer, this process assumes that it hangs.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -80,7 +80,7 @@ pub struct HeapRequest {
     pub values: bool,
     /// Patterns of names and values to hide.
     pub redact: Vec<String>,
-    /// Walk in a forked copy.
+    /// Walks the heap in a forked child.
     pub fork: bool,
 }
 
@@ -215,8 +215,8 @@ fn enter(target: &Target, shared: &SharedFolder, text: &str) -> Result<Duration,
             if is_taken(target, shared, timeout)? {
                 return Ok(Duration::ZERO);
             }
-            // The main thread is blocked, so the request is withdrawn. If that is too late, the thread has begun and only waits
-            // for the GIL: injecting as well would remove the script that it is about to run.
+            // The main thread is blocked, so withdraw the request. If that is too late, the thread has accepted it and only
+            // waits for the GIL: injecting now would remove the script that the thread is about to run.
             if !remote.withdraw()? && is_taken(target, shared, START_TIMEOUT)? {
                 return Ok(Duration::ZERO);
             }
@@ -272,7 +272,7 @@ fn is_taken(target: &Target, shared: &SharedFolder, timeout: Duration) -> Result
     Ok(true)
 }
 
-/// Waits for the answer. If it fails, nothing more happens in the process.
+/// Waits for the answer. If the process does not start in time, removes the request, so that the process never acts on it.
 fn wait(target: &Target, shared: &SharedFolder) -> Result<Vec<u8>, Refusal> {
     let began = Instant::now();
     let mut is_withdrawn = false;
@@ -327,7 +327,7 @@ impl Arguments {
         self.text += &format!(", \"{name}\": [{}]", texts.join(", "));
     }
 
-    /// Returns one statement that leaves no name in the main module, in which it runs.
+    /// Returns one statement. It runs in the main module and defines no names there.
     fn text(&self) -> String {
         let program = TEXT.replace("ARGUMENTS", &format!("{{{}}}", self.text));
         format!("{LEAVE_OUT};exec({}, {{}})", quoted(&program))

@@ -4,7 +4,7 @@
 //! ```text
 //! block    a finished chunk, compressed, with a checksum; written once, never changed
 //! extent   one page of head, then slots: chunks still being filled, in memory shared with the profiled program
-//! padding  bytes to step over
+//! padding  bytes to skip
 //! ```
 //!
 //! A slot is emptied into a block when it is full, and the block is complete before the slot is used again, so that
@@ -36,7 +36,7 @@ pub struct ChunkHead {
     pub sequence: u64,
     /// Clock units at the chunk's first record.
     pub time: u64,
-    /// In a bounded capture: which generation the chunk belongs to; older generations are void. 0 otherwise.
+    /// In a bounded capture: the generation of the chunk; chunks of older generations are invalid. 0 otherwise.
     pub generation: u32,
 }
 
@@ -61,13 +61,13 @@ pub struct BlockHead {
     pub chunk: ChunkHead,
     /// Length of the payload when unpacked.
     pub raw_len: u32,
-    /// Length in the file. Equal to `raw_len`: stored as it is; smaller: a zstd frame.
+    /// Length in the file. If it equals `raw_len`, the payload is not compressed; if it is smaller, it is a zstd frame.
     pub stored_len: u32,
     /// Allocations and frees in the payload; 0 in the registry.
     pub n_events: u32,
     /// Sequence number in force after the last record.
     pub last_sequence: u64,
-    /// Over the stored bytes.
+    /// Checksum of the stored bytes.
     pub checksum: u64,
 }
 
@@ -160,7 +160,7 @@ impl ExtentHead {
     }
 }
 
-/// Bytes to step over. `0 magic   8 area_len   16 checksum`
+/// Bytes to skip. `0 magic   8 area_len   16 checksum`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaddingHead {
     pub area_len: u64,
@@ -185,7 +185,7 @@ impl PaddingHead {
 }
 
 /// The head of a slot. Unlike the others it changes while the program runs, so it has no checksum: `committed` grows
-/// after the bytes it counts are in place, and `in_use` is cleared while the other fields are rewritten.
+/// after the bytes it counts are written, and `in_use` is cleared while the other fields are rewritten.
 ///
 /// ```text
 ///  0 magic   8 stream   12 number   16 sequence   24 time   32 committed   40 generation   44 in_use   48…63 zero

@@ -2,7 +2,8 @@
 
 /// Returns year, month, day, hour, minute and second, in the Gregorian calendar.
 pub fn date_and_time(unix_seconds: u64) -> [u64; 6] {
-    // Counted from 1 March of the year 0, the leap day is the last of its year, and 400 years have the same length.
+    // Years are counted from 1 March of the year 0. The leap day is then the last day of a year, and every 400 years
+    // have the same number of days.
     let days = unix_seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -29,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leap_days_and_ends_of_years_are_those_of_the_calendar() {
+    fn leap_days_and_ends_of_years_are_correct() {
         assert_eq!(date_and_time(0), [1970, 1, 1, 0, 0, 0]);
         assert_eq!(date_and_time(1_709_210_096), [2024, 2, 29, 12, 34, 56]);
         assert_eq!(date_and_time(1_767_225_599), [2025, 12, 31, 23, 59, 59]);

@@ -23,9 +23,9 @@ pub trait ForeignEvents: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Passes the sums of a file without events to `sink`. Returns false if the file holds events instead.
     fn sums(&self, sink: &mut dyn SumSink) -> bool;
 
-    /// Passes all events to `sink` in the order in which they happened, until it breaks. Returns what could not be read.
+    /// Passes all events to `sink` in the order in which they happened, until it breaks. Returns the damage.
     ///
-    /// Ranges of one chunk follow each other, with those of other threads between them, and are never empty.
+    /// Ranges of one chunk arrive in order and are never empty. Ranges of other threads may arrive between them.
     /// `on_progress` receives the number of events done after each chunk.
     fn replay(&self, on_progress: &mut dyn FnMut(u64), sink: &mut Sink) -> Vec<Damage>;
 }
@@ -39,7 +39,7 @@ pub struct BlockSum {
 
 /// Receives the sums of a file without events.
 pub trait SumSink {
-    /// Takes what one site held at the peak and at the end. `stack` begins with the outermost frame.
+    /// Takes the blocks of one site at the peak and at the end. `stack` begins with the outermost frame.
     fn add_site(
         &mut self,
         stack: &[Frame],
@@ -49,6 +49,6 @@ pub trait SumSink {
         at_end: BlockSum,
     );
 
-    /// Takes the height of the heap at some time, in clock units. Times ascend.
+    /// Takes the size of the heap at one time, which is in clock units. Times ascend.
     fn add_height(&mut self, time: u64, bytes: u64);
 }

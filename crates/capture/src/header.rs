@@ -13,13 +13,13 @@ pub const MAGIC: [u8; 8] = *b"\x89TIDE\r\n\x1a";
 pub const VERSION: u32 = 1;
 /// Magic number, version, length, checksum.
 pub const PREFIX_LEN: usize = 24;
-/// Headers beyond this are damage, not data.
+/// Longer headers count as damage.
 pub const MAX_FIELDS_LEN: usize = 1 << 20;
 
 /// Mean bytes between two samples when sampling is requested without a number.
 pub const DEFAULT_SAMPLE_BYTES: u64 = 512 * 1024;
 
-/// What is recorded of the program.
+/// The recording mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Mode {
     /// Python's own allocators are also recorded.
@@ -44,7 +44,7 @@ pub struct Header {
     /// Wall-clock time at which recording began.
     pub started_unix_ns: u64,
     pub mode: Mode,
-    /// The profiled program's arguments, as `sys.argv` or the process has them.
+    /// The profiled program's arguments, from `sys.argv` or from the process.
     pub command: Vec<String>,
     pub executable: String,
     pub working_directory: String,
@@ -57,7 +57,7 @@ pub struct Header {
     pub main_thread: u32,
     /// Folders of the standard library; frames there are not the program's own.
     pub stdlib_paths: Vec<String>,
-    /// Folders on the import path; a file below one of them belongs to the module named by the rest.
+    /// Folders on the import path; a file in one of them belongs to the module that the rest of its path names.
     pub import_paths: Vec<String>,
     /// Folders whose frames are the profiler's own and are left out at the root of a stack.
     pub own_paths: Vec<String>,

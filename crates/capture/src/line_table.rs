@@ -9,7 +9,8 @@
 //!           13     signed number: line change
 //!           14     signed number: line change; three numbers (end line, columns)
 //!           15     no line
-//!         numbers have six bits a byte, lowest first, 0x40 says that more follow; signed ones end in a sign bit
+//!         numbers have six bits per byte, lowest first; 0x40 means that another byte follows;
+//!         bit 0 of a signed number is its sign
 //! ```
 //!
 //! The agent uses it to leave the columns out of a capture, and reports use it to name lines. Heaptide does not record 3.9,
@@ -19,7 +20,7 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineTable {
     first_line: i32,
-    /// (code units up to here, line), ascending. Instructions without a line have that of those before them.
+    /// (code units up to here, line), ascending. An instruction without a line has the line of the one before it.
     ends: Vec<(u32, i32)>,
 }
 

@@ -74,7 +74,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Reads numbers and bytes from a buffer. A clone remembers a position.
+/// Reads numbers and bytes from a buffer. Clone it to remember a position.
 #[derive(Clone)]
 pub struct Reader<'a> {
     bytes: &'a [u8],

@@ -63,7 +63,7 @@ impl HeapBuilder {
         number
     }
 
-    /// Adds an object at an address after all others so far.
+    /// Adds an object at a higher address than all others so far.
     pub fn object(&mut self, full_type_name: &str, size: u64) -> Added {
         let last = self.snapshot.objects.addresses.iter().max();
         let address = last.map_or(0x1000, |last| last + 16);
@@ -97,13 +97,13 @@ impl HeapBuilder {
         }
     }
 
-    /// Adds a reference of a kind that has a name.
+    /// Adds a reference of an edge type that has a name.
     pub fn named(&mut self, from: Added, to: Added, edge_type: EdgeType, name: &str) {
         let number = self.name(name);
         self.edge(from, to, Label::new(edge_type, number));
     }
 
-    /// Adds a reference of a kind that has a position, or neither.
+    /// Adds a reference of an edge type that has a position, or neither name nor position.
     pub fn edge(&mut self, from: Added, to: Added, label: Label) {
         if let Some(edges) = self.edges.get_mut(from.0 as usize) {
             edges.push((to.0, label));
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_added_in_any_order_come_out_by_address_with_their_references() {
+    fn finish_sorts_objects_by_address_and_keeps_their_references() {
         let mut builder = HeapBuilder::new();
         let value = builder.object_at(300, "int", 28);
         let owner = builder.object_at(100, "shop.Order", 48);

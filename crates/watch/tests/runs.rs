@@ -27,7 +27,7 @@ impl Folder {
     fn run(&self, form: Format, script: &str) -> (Finished, Timeline) {
         let finished = self
             .try_run(form, &["sh", "-c", script])
-            .expect("it starts");
+            .expect("the program starts");
         (finished, read_file(&self.path()).expect("a timeline"))
     }
 
@@ -37,7 +37,7 @@ impl Folder {
             interval: Duration::from_millis(20),
             timeout: None,
             form,
-            // The folder is a control group of version 2, whatever this machine has.
+            // The folder replaces this machine's control group and has version 2.
             groups: self.0.clone(),
             membership: Some("0::/\n".to_owned()),
             header: Header::default(),
@@ -63,7 +63,7 @@ const DAT: Format = Format::Mprof {
 };
 
 #[test]
-fn run_killed_for_lack_of_memory_leaves_its_timeline_with_the_kill_and_the_limit() {
+fn timeline_of_an_oom_killed_run_contains_the_kill_and_the_limit() {
     for form in [Format::Heaptide, DAT] {
         let folder = Folder::new();
         folder.write("memory.current", "50000000\n");
@@ -90,7 +90,7 @@ fn run_killed_for_lack_of_memory_leaves_its_timeline_with_the_kill_and_the_limit
 }
 
 #[test]
-fn exit_codes_and_signals_come_through() {
+fn exit_codes_and_signals_are_reported() {
     let folder = Folder::new();
     assert_eq!(
         folder.run(Format::Heaptide, "exit 7").0.ending,
@@ -102,7 +102,7 @@ fn exit_codes_and_signals_come_through() {
     );
     let missing = folder
         .try_run(Format::Heaptide, &["./missing"])
-        .expect_err("there is none");
+        .expect_err("the program is missing");
     assert_eq!(missing.exit_code(), 127);
     assert!(
         missing
@@ -112,7 +112,7 @@ fn exit_codes_and_signals_come_through() {
 }
 
 #[test]
-fn program_starts_with_signals_as_they_were() {
+fn program_starts_with_the_inherited_signal_mask_and_default_sigpipe() {
     let folder = Folder::new();
     let seen = folder.0.join("status");
     let script = format!(
@@ -121,13 +121,13 @@ fn program_starts_with_signals_as_they_were() {
     );
     let (_, timeline) = folder.run(Format::Heaptide, &script);
     assert_eq!(timeline.ending, Some(Ending::Exit(0)));
-    let text = fs::read_to_string(seen).expect("written");
-    let own = fs::read_to_string("/proc/thread-self/status").expect("of this kernel");
+    let text = fs::read_to_string(seen).expect("the script wrote it");
+    let own = fs::read_to_string("/proc/thread-self/status").expect("/proc is readable");
     let mask = |text: &str, name: &str| {
         let line = text
             .lines()
             .find(|line| line.starts_with(name))
-            .expect("there");
+            .expect("the line is present");
         u64::from_str_radix(line.split_whitespace().nth(1).expect("a mask"), 16).expect("a number")
     };
     assert_eq!(mask(&text, "SigBlk"), mask(&own, "SigBlk"), "{text}");

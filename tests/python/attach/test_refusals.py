@@ -80,7 +80,7 @@ def test_process_under_a_debugger_is_refused() -> None:
         if result != "traced\n":
             pytest.skip(f"ptrace is not permitted here: errno {result.strip()}")
         expected = (
-            f"process {process.pid} is traced by process {tracer.pid}, such as a debugger or strace: end that first"
+            f"process {process.pid} is traced by process {tracer.pid}, such as a debugger or strace: detach that first"
         )
         assert refused(process.pid) == expected
         tracer.communicate()

@@ -1,8 +1,8 @@
 //! Checkpoints of a bounded capture: choosing the valid one, and reading its bytes.
 //!
 //! A file may hold several, because a program can be killed between writing one and removing the one before. The newest
-//! one whose pieces are all present and intact is used. An older one is as good: a program removes a checkpoint before it
-//! removes any of the events after it.
+//! one whose pieces are all present and intact is used. If only an older one is intact, nothing is missing: a program
+//! removes a checkpoint before it removes any of the events after it.
 
 use std::cmp::Reverse;
 use std::mem;
@@ -13,15 +13,15 @@ use crate::damage::{Damage, DamageCategory};
 use super::chunk::Sorted;
 use super::{Capture, ChunkRef};
 
-/// Longer ones are damage, not data: this is enough for more than a hundred million live blocks.
+/// Longer checkpoints count as damage: this is enough for more than a hundred million live blocks.
 pub const MAX_CHECKPOINT_LEN: u64 = 1 << 30;
 
-/// The sums of all events up to some moment, which replace the events.
+/// The sums of all events before a cut. They replace these events in the file.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
-    /// Segments with smaller numbers are in the sums, those with greater numbers are not; none has this one.
+    /// Segments with smaller numbers are in the sums, those with greater numbers are not; no segment has this number.
     pub cut: u64,
-    /// Clock units at that moment.
+    /// Clock units at the cut.
     pub time: u64,
     /// Checkpoints of a capture are counted from 1.
     pub generation: u32,
@@ -40,9 +40,9 @@ impl Checkpoint {
                 && piece.head.sequence == head.sequence
                 && piece.n_events == n_pieces
         };
-        let n_there = (0..).zip(&pieces).take_while(belongs).count();
-        if n_there < pieces.len() || n_there != n_pieces as usize {
-            return Err(missing(offset, n_there as u32));
+        let n_present = (0..).zip(&pieces).take_while(belongs).count();
+        if n_present < pieces.len() || n_present != n_pieces as usize {
+            return Err(missing(offset, n_present as u32));
         }
         Ok(Checkpoint {
             cut: head.sequence,
@@ -52,7 +52,7 @@ impl Checkpoint {
         })
     }
 
-    /// Returns the note for a checkpoint whose bytes are not a tally.
+    /// Returns the damage to report if the checkpoint's bytes are not a tally.
     pub fn wrong_record(&self) -> Damage {
         self.pieces[0].wrong_record()
     }
@@ -70,7 +70,7 @@ fn missing(offset: u64, first: u32) -> Damage {
 }
 
 impl Sorted {
-    /// Returns the checkpoints, newest first, or what they lack.
+    /// Returns the checkpoints, newest first; for an incomplete one, its damage.
     pub(super) fn checkpoints(&mut self) -> Vec<Result<Checkpoint, Damage>> {
         let mut pieces = mem::take(&mut self.pieces);
         pieces.sort_by_key(|piece| Reverse(piece.head.generation));

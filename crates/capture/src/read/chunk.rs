@@ -78,7 +78,7 @@ impl Sorted {
             .into_iter()
             .filter(|doubt| match doubt.unless {
                 Unless::AnyInSlot => !any_in_slot,
-                // The program was killed while writing it: the events it should replace are still there.
+                // The program was killed while it wrote the checkpoint: the events to replace are still in the file.
                 Unless::Found(CHECKPOINT_STREAM, _) => lost_checkpoint,
                 Unless::Found(stream, number) => self.find(stream, number).is_none(),
                 Unless::InBlock(stream, number) => self
@@ -124,8 +124,8 @@ impl Sorted {
         chunks.get(index)
     }
 
-    /// Sorts by (stream, number). If a chunk is there twice, the block is kept, or else the longer slot, which was read
-    /// later; the other copy becomes its spare.
+    /// Sorts by (stream, number). Of two copies of a chunk, keeps the block, or the longer of two slots, which was read
+    /// later. The other copy becomes its spare.
     pub(super) fn each_once(&mut self, mut chunks: Vec<ChunkRef>) -> Vec<ChunkRef> {
         chunks.sort_by_key(|chunk| {
             (
@@ -188,11 +188,11 @@ impl Capture {
             return Err(damage);
         };
         if (chunk.container, spare.container) == (Container::Block, Container::Slot) {
-            // Slots were read first: a running program may have filled it further before it wrote the block.
+            // Slots were read first: a running program may have added to this one before it wrote the block.
             spare.raw_len = chunk.raw_len;
         }
         self.read_copy(&spare, raw)
-            // If the slot holds another chunk by now, the block is complete by now.
+            // If the slot now holds another chunk, the block is complete.
             .or_else(|_| self.read_copy(chunk, raw))
             .map_err(|_| damage)
     }
@@ -245,7 +245,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Reads as much of a slot as there was when the capture was opened, even if there is more by now.
+    /// Reads the bytes that a slot had when the capture was opened. It may have more by now.
     fn read_slot(&self, chunk: &ChunkRef, raw: &mut Vec<u8>) -> Result<(), DamageCategory> {
         let stream = chunk.head.stream;
         raw.resize(chunk.raw_len as usize, 0);

@@ -1,11 +1,11 @@
 //! A capture that its program is still writing: each refresh finds the chunks that are new, and reads nothing twice.
 //!
-//! The program does nothing for it and does not notice: its chunks lie in memory shared with the file. A refresh may
-//! find gaps, because the program continues while slot after slot is read. Three rules keep sums over the chunks right:
+//! The program does not have to cooperate: its chunks lie in memory shared with the file. A refresh may find gaps, because
+//! the program continues while the reader goes from slot to slot. Three rules keep sums over the chunks right:
 //!
-//! - Only chunks without a gap before them in their stream are taken; the missing one is there at the next refresh.
-//! - Segments are taken only up to the largest number that had been assigned at the *previous* refresh. Everything that
-//!   made another thread's event possible was then in the file before this refresh began.
+//! - Only chunks without a gap before them in their stream are taken; the next refresh finds the missing one.
+//! - Segments are taken only up to the largest number that had been assigned at the *previous* refresh. The
+//!   events of other threads that precede them were then in the file before this refresh began.
 //! - If events of a bounded capture were replaced by a checkpoint, reading continues from that checkpoint.
 
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ pub struct GrowingCapture {
     /// Its registry is up to date; its chunks are those of the last refresh.
     capture: Capture,
     registry: RegistryBuilder,
-    /// Number of the next chunk of the registry, and how many of its bytes are taken.
+    /// Number of the next chunk of the registry, and the number of its bytes that are taken.
     registry_at: (u32, usize),
     /// By stream.
     cursors: HashMap<u32, Cursor>,
@@ -51,9 +51,9 @@ struct Cursor {
     number: u32,
     /// Operations of that chunk that are taken.
     n_ops: usize,
-    /// Its length when all its operations were taken.
+    /// Length of the chunk when all its operations were taken; `None` if some are not.
     done_len: Option<u32>,
-    /// It was a block then, and blocks do not change.
+    /// The chunk was a block at that time. Blocks do not change.
     is_final: bool,
 }
 
@@ -64,7 +64,7 @@ pub struct Cursors<'a> {
 }
 
 impl Cursors<'_> {
-    /// Moves the cursor of the chunk's stream after `ops`. Returns those that were not taken before.
+    /// Moves the cursor of the chunk's stream to the end of `ops`. Returns the operations that were not taken before.
     pub fn advance(&mut self, chunk: &DecodedChunk, ops: Range<usize>) -> Range<usize> {
         let head = &chunk.head;
         let at_start = Cursor {
@@ -75,7 +75,7 @@ impl Cursors<'_> {
         if cursor.number != head.number {
             *cursor = at_start;
         }
-        // With very many threads this is a part of the chunk.
+        // With very many threads, `chunk` is only a part of the chunk in the file.
         let n_taken = cursor.n_ops.saturating_sub(chunk.first_op);
         cursor.n_ops = cursor.n_ops.max(chunk.first_op + ops.end);
         if chunk.is_last && cursor.n_ops == chunk.first_op + chunk.ops.len() {
@@ -91,7 +91,7 @@ impl Cursors<'_> {
 }
 
 impl GrowingCapture {
-    /// Reads from its beginning a capture that was opened a moment ago.
+    /// Starts at the beginning of a capture that was just opened.
     pub fn new(mut capture: Capture) -> GrowingCapture {
         capture.chunks = Vec::new();
         capture.spares = Vec::new();
@@ -135,8 +135,8 @@ impl GrowingCapture {
 
     /// Finds the chunks that are new; returns the numbers of the segments in them that may be replayed.
     ///
-    /// `adopt` is called if there is a newer checkpoint, and returns whether its bytes are good: the replay then begins
-    /// with them. `is_over` says that the program is gone, so that nothing more will come.
+    /// `adopt` is called if there is a newer checkpoint, and returns whether its bytes are valid; if so, the replay
+    /// begins with them. `is_over` means that the program has exited and writes nothing more.
     pub fn refresh(
         &mut self,
         is_over: bool,
@@ -177,7 +177,8 @@ impl GrowingCapture {
             chunk.container == Container::Block && chunk.head.stream != CHECKPOINT_STREAM
         });
         self.pending = blocks.cloned().collect();
-        // An area that seems damaged now may be whole in a moment. The replay reports those that cannot be read at the end.
+        // An area that seems damaged now may be complete at the next refresh.
+        // The replay reports those that cannot be read at the end.
         scan.damage.clear();
         scan.doubts.clear();
         Sorted::new(scan)
@@ -266,7 +267,7 @@ impl GrowingCapture {
         chosen
     }
 
-    /// Begins again with the first event. The registry stays: its entries were read whole.
+    /// Restarts at the first event. Keeps the registry, because its entries are complete.
     pub fn restart(&mut self) {
         self.capture.checkpoint = None;
         self.cursors.clear();

@@ -1,4 +1,4 @@
-//! The content of the registry stream: what the numbers in the event streams refer to.
+//! The content of the registry stream: threads, code objects and libraries, which event streams refer to by number.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +16,7 @@ pub struct CodeText {
     pub line_table: Vec<u8>,
 }
 
-/// A library or executable that native frames are in.
+/// A library or executable that contains native frames.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ModuleText {
     /// In angle brackets if there is no file.
@@ -26,7 +26,7 @@ pub struct ModuleText {
     pub mappings: Vec<ModuleMapping>,
 }
 
-/// One of the functions at an address.
+/// A function at an address. If functions are inlined, an address has several.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SymbolText {
     pub function: String,
@@ -48,7 +48,7 @@ pub struct ModuleMapping {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ThreadInfo {
     pub stream: u32,
-    /// 0 if the entry that names it is lost.
+    /// 0 if the thread's entry is missing.
     pub os_id: u32,
     pub name: Option<String>,
     /// Clock units at which it first recorded.
@@ -79,7 +79,7 @@ pub struct Registry {
     pub codes: HashMap<u32, CodeText>,
     /// By the number that native frames carry; no code object has the same.
     pub modules: BTreeMap<u32, ModuleText>,
-    /// By module and offset, as far as the capture was bundled: the functions at that address, the outermost first.
+    /// By module and offset: the functions at that address, the outermost first. Only bundled captures have them.
     pub symbols: HashMap<(u32, u32), Vec<SymbolText>>,
     /// By stream, ascending.
     pub threads: Vec<ThreadInfo>,
@@ -91,7 +91,7 @@ pub struct Registry {
     pub clocks: Vec<ClockPoint>,
     /// Missing events, summed by reason.
     pub lost: Vec<(Lost, u64)>,
-    /// The most bytes that the profiler itself held in the program.
+    /// Peak of Heaptide's own memory in the program, in bytes.
     pub own_memory: u64,
     /// Parts of the process's memory that are not sums of blocks.
     pub memory: BTreeMap<MemoryPart, u64>,
@@ -110,8 +110,8 @@ impl Registry {
     }
 
     /// Returns the nanoseconds from the beginning of recording to a time in clock units. Between two clock points the
-    /// counter is assumed to run evenly; after the last one, at the mean rate. With a single point, because the program
-    /// was killed at once, a tick counts as a nanosecond.
+    /// counter is assumed to run evenly; after the last one, at the mean rate. A program that was
+    /// killed at once leaves a single point; a tick then counts as a nanosecond.
     pub fn elapsed_ns(&self, units: u64) -> u64 {
         let (Some(first), Some(last)) = (self.clocks.first(), self.clocks.last()) else {
             return 0;
@@ -185,7 +185,7 @@ pub struct RegistryBuilder {
     registry: Registry,
     threads: BTreeMap<u32, ThreadInfo>,
     lost: BTreeMap<Lost, u64>,
-    /// This many samples become one.
+    /// Number of samples that are merged into one.
     resident_stride: usize,
     /// Number of samples merged into the last kept one.
     n_merged: usize,
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_add_up_and_the_last_thread_name_counts() {
+    fn lost_counts_add_up_and_the_last_thread_name_wins() {
         let lost = |count| Entry::Lost {
             reason: Lost::WriteFailed,
             count,

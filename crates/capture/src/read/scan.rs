@@ -30,7 +30,7 @@ const MAX_SLOT_ATTEMPTS: usize = 8;
 /// The result of a scan.
 #[derive(Default)]
 pub(super) struct Scan {
-    /// In the order of the file; the same chunk may be there several times.
+    /// In the order of the file; the same chunk may appear several times.
     pub(super) chunks: Vec<ChunkRef>,
     pub(super) damage: Vec<Damage>,
     pub(super) doubts: Vec<Doubt>,
@@ -273,7 +273,7 @@ impl Scanner<'_> {
                 return false;
             };
             if !holds_chunk(self.source, offset, &head) {
-                // Meanwhile emptied into a block, and perhaps filled again.
+                // The program emptied the slot into a block meanwhile, and perhaps filled it again.
                 continue;
             }
             let stream = head.chunk.stream;

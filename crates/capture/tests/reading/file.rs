@@ -60,7 +60,7 @@ impl FileBuilder {
         ));
     }
 
-    /// An extent with one slot for each of `slots`; `None` is a slot that was never used.
+    /// Appends an extent with one slot for each of `slots`; `None` is a slot that was never used.
     pub fn extent(&mut self, slots: &[Option<&Chunk>]) {
         let head = ExtentHead {
             area_len: (SLOTS_OFFSET + slots.len() * SLOT_LEN) as u64,
