@@ -1,6 +1,6 @@
-"""The performance budget, as lines that a measurement keeps or misses.
+"""The performance budget: a table of limits, one per line, that a measurement meets or misses.
 
-A missed line stays in the table with its figure. The reason is written by hand in reasons.json, under the name of the
+A missed line stays in the table with its figure. Its reason is written by hand in reasons.json, under the name of the
 line.
 """
 
@@ -40,7 +40,7 @@ NATIVE = ("big_blocks", "deep_stack", "frames", "imports")
 # Tolerance for a ratio of 1.00: the difference of two bare runs.
 NOISE = 0.01
 START_MS = 60.0
-# Cost of one line that Python compiles and runs at start-up; less is within the noise.
+# Limit for the line of heaptide.pth that every interpreter runs at start-up; less is within the noise.
 INSTALLED_MS = 0.5
 DECODE_EVENTS_PER_SECOND = 30e6
 REPORT_BYTES, REPORT_BYTES_PER_BLOCK = 64e6, 48
@@ -60,7 +60,7 @@ REASONS = Path(__file__).resolve().parent / "reasons.json"
 
 @dataclass(frozen=True)
 class Line:
-    """One line: its budget, the measurement, and whether it is kept."""
+    """One line of the table: the limit, the measurement, and whether it meets the limit."""
 
     name: str
     budget: str

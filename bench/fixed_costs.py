@@ -1,6 +1,6 @@
 """Measures costs that are independent of the workload: a profiler that is off, command start-up, and reading a capture.
 
-Each is measured on a program whose events are known by construction, so no tool counts for itself.
+The number of events of each program is known by construction, so no tool has to count its own events.
 """
 
 from __future__ import annotations

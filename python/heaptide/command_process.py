@@ -1,10 +1,10 @@
-"""Runs the heaptide command in another process: a report must not grow the program that asks for it.
+"""Runs the heaptide command in another process, so that a report does not add to the memory of the program.
 
 The process has low priority and, on request, bounded memory. It is isolated from the program: it imports nothing from
 the program's folders and sees no variable that is meant for the program, so it is never recorded itself.
 
-The last line on standard error states the exit code. The exit status itself may never arrive: a program that waits for
-all of its children takes it away.
+The last line on standard error states the exit code. The exit status itself may be missing: a program that waits
+for all of its children may collect it first.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
         env=environment(),
     )
     messages, is_stated, code = done.stderr.rpartition(_ENDED)
-    # Without the line the process was killed, even if the status says 0 because the program took the real one away.
+    # Without the line the process was killed. The status may still be 0, if the program collected the real one.
     done.returncode = int(code) if is_stated else done.returncode or 1
     done.stderr = (messages if is_stated else code).strip()
     return done
 
 
 def command(memory_limit: int = 0) -> list[str]:
-    """Return the start of a command line that the words of a heaptide command follow; a limit of 0 is none."""
+    """Return the command line before the words of a heaptide command. A memory limit of 0 means no limit."""
     python = sys.executable or ""
     if not os.path.basename(python).startswith("python"):
         # A web server with an embedded interpreter is not an interpreter.
@@ -59,7 +59,7 @@ def environment() -> dict[str, str]:
 
 
 def main() -> None:
-    """Run the command in this process, which :func:`command` describes, and state how it ended."""
+    """Run the command in the process that :func:`command` starts, and print its exit code as the last line."""
     from heaptide import _native
 
     memory_limit, *words = sys.argv[1:]
@@ -80,5 +80,5 @@ def _yield_to_program(memory_limit: int) -> None:
             soft, hard = resource.getrlimit(resource.RLIMIT_AS)
             bounds = [bound for bound in (memory_limit, soft, hard) if bound != resource.RLIM_INFINITY]
             resource.setrlimit(resource.RLIMIT_AS, (min(bounds), hard))
-    except (OSError, ValueError):  # a sandbox may forbid it; the report is made all the same
+    except (OSError, ValueError):  # a sandbox may forbid it; the report is rendered anyway
         pass

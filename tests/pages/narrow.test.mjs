@@ -60,7 +60,7 @@ describe('the legend of a chart', () => {
 });
 
 describe('a low window', () => {
-  test('such as a cell of a notebook holds the whole graph', async () => {
+  test('holds the whole graph, as in a notebook cell', async () => {
     const { page, close } = await open(browser, pageOf(directory, 'flamegraph', ONE), { viewport: { width: 950, height: 600 } });
     const box = await page.locator('.graph').boundingBox();
     assert.ok(box.height >= 150 && box.y + box.height <= 600, JSON.stringify(box));
@@ -69,7 +69,7 @@ describe('a low window', () => {
 });
 
 describe('a long trunk', () => {
-  test('of frames that launched the program is scrolled away, so that the branches are visible', async () => {
+  test('of frames that launched the program is scrolled out of view, so that the branches are visible', async () => {
     const trunk = Array.from({ length: 60 }, (_, depth) => [depth, `launch${depth}`, '/srv/kernel.py', depth + 1]);
     const frames = [...trunk, [60, 'load', '/srv/job.py', 1], [60, 'parse', '/srv/job.py', 2]];
     const data = syntheticData({ frames, own: [[61, 0, 6_000_000, 0, 6_000_000], [62, 0, 4_000_000, 0, 4_000_000]] });

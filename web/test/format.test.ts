@@ -1,8 +1,8 @@
-/** Numbers, sizes and durations are formatted as pages show them. */
+/** Tests the format of numbers, sizes and durations on pages. */
 import { expect, test } from 'vitest';
 import { bytes, duration, percent, shortFile, whole } from '../src/model/format.ts';
 
-test('sizes have three digits that count', () => {
+test('sizes have three significant digits', () => {
   const pairs: [number, string][] = [
     [0, '0 B'],
     [999, '999 B'],
@@ -25,7 +25,7 @@ test('whole numbers are grouped, shares and times rounded', () => {
   expect(duration(3_723e9)).toBe('1:02:03 h');
 });
 
-test('files lose the folders that say nothing', () => {
+test('paths are shortened to the package or the last two parts', () => {
   expect(shortFile('/venv/lib/python3.12/site-packages/pandas/core/frame.py:3')).toBe('pandas/core/frame.py:3');
   expect(shortFile('/srv/deep/etl/job.py:1')).toBe('…/etl/job.py:1');
   expect(shortFile('job.py')).toBe('job.py');

@@ -1,4 +1,4 @@
-/** Rows of the table: grouping, sorting and CSV. */
+/** Tests the rows of the table: grouping, sorting and CSV. */
 import { expect, test } from 'vitest';
 import { buildRows, csv, type RowSelection, sorted } from '../src/model/rows.ts';
 import { smallData } from './small-data.ts';
@@ -10,7 +10,7 @@ const rows = (selection: Partial<RowSelection>, sort = '-own') =>
     (row) => `${row.name} own ${row.ownBytes} total ${row.totalBytes} × ${row.ownCount}`,
   );
 
-test('a row holds what is its own, and what was called from it', () => {
+test('a row has its own amount, and a total that includes its callees', () => {
   expect(rows({ grouping: 'function' })).toEqual([
     'parse own 850 total 900 × 10',
     'no Python frame own 100 total 100 × 1',
@@ -21,7 +21,7 @@ test('a row holds what is its own, and what was called from it', () => {
   ]);
 });
 
-test('own bytes of all rows are everything', () => {
+test('own bytes of all rows add up to the total', () => {
   for (const grouping of ['location', 'function', 'file', 'module'] as const) {
     const { rows, allBytes } = buildRows(smallData(), { ...SELECTION, grouping });
     expect(rows.reduce((sum, row) => sum + row.ownBytes, 0)).toBe(1000);
@@ -36,7 +36,7 @@ test('rows are split by thread and allocator when asked', () => {
   ]);
 });
 
-test('texts in CSV are quoted, and are no formulas', () => {
+test('text in CSV is quoted and cannot be a formula', () => {
   const [row] = buildRows(smallData(), SELECTION).rows;
   const text = csv([{ ...row!, name: '=cmd("x")', location: 'a,b', thread: 'é', allocator: 'MALLOC' }]);
   expect(text.split('\r\n')[1]).toMatch(/,"'=cmd\(""x""\)","a,b",é,MALLOC$/);

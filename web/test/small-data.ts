@@ -1,4 +1,4 @@
-/** A small program for tests: two threads, an import, a function on two lines, and something that was cut. */
+/** Page data of a small program: two threads, an import, a function on two lines, and cut frames. */
 import { type Data, type Packed, unpack } from '../src/model/data.ts';
 
 const TEXTS = ['<module>', 'load', 'parse', '_find_and_load', '/srv/job.py', '/srv/lib.py', '<frozen importlib._bootstrap>', 'job', 'lib'];

@@ -1,4 +1,4 @@
-/** The call tree that flame graphs are drawn from. */
+/** Tests the call tree that flame graphs are drawn from. */
 import { describe, expect, test } from 'vitest';
 import { CUT, type Data, NO_FRAMES } from '../src/model/data.ts';
 import { label } from '../src/model/format.ts';
@@ -23,7 +23,7 @@ const SHAPE: Shape = {
   width: 'change',
 };
 
-/** The tree as text: a line a node, indented by depth, in the order in which it is drawn. */
+/** Returns the tree as text: one line per node, indented by depth, in drawing order. */
 function drawn(data: Data, tree: Tree, byLine = true): string[] {
   const lines: string[] = [];
   const visit = (node: number) => {
@@ -63,15 +63,15 @@ describe('the tree', () => {
     ]);
   });
 
-  test('gives what a hidden import frame held to its caller', () => {
+  test('adds the memory of hidden import frames to their caller', () => {
     expect(check({ hideImports: true })).not.toContain('    _find_and_load:1 150 at 750');
     expect(check({ hideImports: true })).toContain('    parse:5 150 at 750');
   });
 
-  test('gives what a hidden native function held to its caller, and merges what is the same then', () => {
+  test('adds the memory of hidden native frames to their caller, and merges frames that become equal', () => {
     const data = smallData();
     const shown = check({}, data);
-    // `load` on both lines becomes a native function: what it called is the caller's.
+    // Makes `load` a native function on both lines, so that `parse` becomes a child of its caller.
     data.locations.library = [-1, 4, 4, -1, -1];
     expect(check({}, data)).toEqual(shown);
     const hidden = check({ hideNative: true }, data);
@@ -93,14 +93,14 @@ describe('the tree', () => {
     expect(split).toContain('  thread 2 200 at 800');
   });
 
-  test('upside down begins with who allocated and keeps every byte', () => {
+  test('when inverted, begins with the allocating functions and keeps the total', () => {
     const lines = check({ inverted: true });
     expect(lines[0]).toBe('all 1000 at 0');
     expect(lines[1]).toBe('  parse:5 850 at 0');
     expect(lines.slice(2, 4)).toEqual(['    load:20 500 at 0', '      <module>:10 500 at 0']);
   });
 
-  test('counts allocations when asked, and blocks that leaked', () => {
+  test('counts allocations when asked, and shows leaked memory', () => {
     expect(check({ unit: 'count' })[0]).toBe('all 16 at 0');
     expect(check({ measure: 'leaked' })).toEqual([
       'all 10 at 0',
@@ -110,7 +110,7 @@ describe('the tree', () => {
     ]);
   });
 
-  test('finds a path again in another tree, as far as it goes', () => {
+  test('follows a path in another tree as far as the path exists there', () => {
     const data = smallData();
     const tree = buildTree(data, SHAPE);
     const node = tree.key.indexOf(CUT);
@@ -128,16 +128,16 @@ function matchesOf(data: Data, tree: Tree, wanted: RegExp) {
 }
 
 describe('a search', () => {
-  test('can be made in slices', () => {
+  test('can run in slices', () => {
     const data = smallData();
-    // A clock that has always run out: one slice a step, and all of this data is one slice.
+    // The clock is past the end after every slice, so each step runs one; this data fits in one slice.
     let now = 0;
     const matching = new Matching(data, expression('^load')!);
     expect(matching.step(0, () => now++)).toBe(true);
     expect([...matching.isMatch]).toEqual([0, 1, 1, 0, 0]);
   });
 
-  test('counts what is below a match once', () => {
+  test('counts a match below another match once', () => {
     const data = smallData();
     const tree = buildTree(data, SHAPE);
     const sum = matchesOf(data, tree, expression('load|parse')!);
@@ -145,7 +145,7 @@ describe('a search', () => {
     expect(sum.amount).toBe(900);
   });
 
-  test('looks at files and modules, and lets capitals decide', () => {
+  test('also matches files and modules, and is case-sensitive if it contains a capital', () => {
     const data = smallData();
     const tree = buildTree(data, SHAPE);
     expect(matchesOf(data, tree, expression('lib\\.py:5')!).nodes.length).toBe(3);

@@ -65,7 +65,7 @@ def _end_of_line(text: str, at: int) -> int:
     end = text.find("\n", at)
     rest = text[at : len(text) if end < 0 else end].strip()
     if rest and not rest.startswith("#"):
-        raise ValueError(f"there is {rest!r} after a value in line {text.count(chr(10), 0, at) + 1}")
+        raise ValueError(f"unexpected {rest!r} after a value in line {text.count(chr(10), 0, at) + 1}")
     return len(text) if end < 0 else end + 1
 
 
@@ -83,7 +83,7 @@ def _key(text: str, at: int, until: str) -> tuple[list[str], int]:
             name = text[begin:at]
         at = _skip_blanks(text, at)
         if not name or text[at : at + 1] not in (".", until):
-            raise ValueError(f"line {text.count(chr(10), 0, begin) + 1} has no key that can be read")
+            raise ValueError(f"invalid key in line {text.count(chr(10), 0, begin) + 1}")
         names.append(str(name))
         at += 1
         if text[at - 1] == until:
@@ -103,7 +103,7 @@ def _value(text: str, at: int) -> tuple[Any, int]:
         end += 1
     word = text[at:end].strip()
     if not word:
-        raise ValueError(f"a value is missing in line {text.count(chr(10), 0, at) + 1}")
+        raise ValueError(f"missing value in line {text.count(chr(10), 0, at) + 1}")
     if word in ("true", "false"):
         return word == "true", end
     digits = word.replace("_", "").lstrip("+-")
@@ -125,13 +125,13 @@ def _one_line(text: str, at: int) -> tuple[str, int]:
                 at += 2 + width
                 continue
             if letter not in ESCAPES:
-                raise ValueError(f"\\{letter} means nothing in line {text.count(chr(10), 0, at) + 1}")
+                raise ValueError(f"unknown escape \\{letter} in line {text.count(chr(10), 0, at) + 1}")
             letters.append(ESCAPES[letter])
             at += 2
             continue
         letters.append(text[at])
         at += 1
-    raise ValueError(f"a text has no end in line {text.count(chr(10), 0, at) + 1}")
+    raise ValueError(f"unterminated string in line {text.count(chr(10), 0, at) + 1}")
 
 
 def _many_lines(text: str, at: int) -> tuple[None, int]:
@@ -139,7 +139,7 @@ def _many_lines(text: str, at: int) -> tuple[None, int]:
     end = at + 3
     while not text.startswith(quotes, end):
         if end >= len(text):
-            raise ValueError(f"a text has no end in line {text.count(chr(10), 0, at) + 1}")
+            raise ValueError(f"unterminated string in line {text.count(chr(10), 0, at) + 1}")
         end += 2 if text[end] == "\\" and quotes == '"""' else 1
     end += 3
     while text.startswith(quotes[0], end):  # up to two quotes may belong to the text
@@ -160,7 +160,7 @@ def _list(text: str, at: int) -> tuple[list[Any], int]:
             at = _skip(text, at + 1)
         elif text[at : at + 1] != "]":
             break
-    raise ValueError(f"a list has no end in line {text.count(chr(10), 0, begin) + 1}")
+    raise ValueError(f"unterminated list in line {text.count(chr(10), 0, begin) + 1}")
 
 
 def _inline_table(text: str, at: int) -> tuple[dict[str, Any], int]:
@@ -175,4 +175,4 @@ def _inline_table(text: str, at: int) -> tuple[dict[str, Any], int]:
         at = _skip(text, at)
         if text[at : at + 1] == ",":
             at = _skip(text, at + 1)
-    raise ValueError(f"a table has no end in line {text.count(chr(10), 0, begin) + 1}")
+    raise ValueError(f"unterminated table in line {text.count(chr(10), 0, begin) + 1}")

@@ -134,7 +134,7 @@ def _script(target: str, arguments: list[str]) -> tuple[Any, ...]:
     sys.argv = [target, *arguments]
     path = _absolute(target)
     if _is_importable(path):
-        # A folder or an archive with a __main__ module: its place on the import path does not depend on any flag.
+        # A folder or an archive with a __main__ module: it comes first on the import path, whatever the flags.
         if _may_set_first_import_path():
             sys.path[0] = path
         else:
@@ -222,7 +222,7 @@ def _is_importable(path: str) -> bool:
 
 
 def _absolute(path: str) -> str:
-    """Return the path after the current directory, without normalising it, as the interpreter does."""
+    """Join the path to the current directory without normalising it, as the interpreter does."""
     return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
 
 

@@ -1,4 +1,4 @@
-/** Selection of a time interval on a chart, by pointer or keyboard, at the edges of the data's bins. */
+/** Selection of a time interval on a chart, by pointer or keyboard. It begins and ends at edges of the data's bins. */
 import uPlot from 'uplot';
 import type { Lives } from '../model/data.ts';
 import { edgesAround } from '../model/intervals.ts';

@@ -26,9 +26,9 @@ export interface Picture {
   scroll: number;
   isFlame: boolean;
   matches: Matches | undefined;
-  /** Callers of this node are veiled; 0 without zoom. */
+  /** The zoomed node, whose callers are drawn faintly; 0 without zoom. */
   zoom: number;
-  /** Outlined; −1 if none. */
+  /** The selected node, drawn with an outline; −1 if none. */
   selected: number;
   hovered: number;
   font: string;
