@@ -93,10 +93,10 @@ impl LineWatch {
 
 /// Starts to receive the lines of this thread through a trace function, and calls the one that `sys.gettrace()` returned.
 #[pyfunction]
-pub fn set_line_trace(ours: &Bound<'_, PyAny>, present: Option<&Bound<'_, PyAny>>) -> bool {
+pub fn set_line_trace(own: &Bound<'_, PyAny>, present: Option<&Bound<'_, PyAny>>) -> bool {
     let present = present.map_or(ptr::null_mut(), |object| object.as_ptr().cast());
     // SAFETY: a function called from Python runs with the GIL held; the Python caller checks the version.
-    unsafe { trace_hook::set(ours.as_ptr().cast(), present) }
+    unsafe { trace_hook::set(own.as_ptr().cast(), present) }
 }
 
 /// Stops what `set_line_trace` started.

@@ -95,6 +95,13 @@ pub struct UnicodeLayout {
     pub ascii_mask: u32,
 }
 
+impl UnicodeLayout {
+    /// Length and address of the UTF-8 form, which follow the fields of an ASCII string.
+    pub const fn utf8(&self) -> (usize, usize) {
+        (self.ascii_data, self.ascii_data + size_of::<usize>())
+    }
+}
+
 /// Offsets in a bytes object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BytesLayout {

@@ -1,4 +1,4 @@
-//! The interpreter's symbols that recording uses, looked up once.
+//! The interpreter's symbols that recording uses, resolved once.
 //!
 //! The executable or libpython exports them. Looking them up at run time keeps the wheel free of a link to either. A
 //! missing symbol is an error with its name.

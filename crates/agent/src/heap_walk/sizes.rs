@@ -187,10 +187,11 @@ unsafe fn unicode_bytes(reader: &Reader, object: Object) -> usize {
             (data, layout.compact_data + 8)
         };
         // The UTF-8 form counts if it is a separate block.
-        let utf8 = match reader.word(object, layout.ascii_data + 8) {
+        let (utf8_length, utf8) = layout.utf8();
+        let utf8 = match reader.word(object, utf8) {
             0 => 0,
             pointer if pointer == data => 0,
-            _ => reader.word(object, layout.ascii_data) + 1,
+            _ => reader.word(object, utf8_length) + 1,
         };
         start + (length + 1) * width.max(1) + utf8
     }

@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn size_is_read_after_memory_was_touched() {
-        // Other tests allocate and free memory meanwhile, so a constant stands in for the size.
+        // Other tests allocate and free memory meanwhile, so the test reads a constant.
         let mut reader = Reader {
             query: Box::new(|| Some(4711)),
             ..Reader::new(Backend::Resident)
