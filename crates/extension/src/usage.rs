@@ -31,7 +31,7 @@ fn options(pid: u32, backend: &str, children: bool) -> PyResult<SampleOptions> {
 
 fn gone(pid: u32) -> PyErr {
     PyProcessLookupError::new_err(format!(
-        "no process {pid}: it has ended, or the number is wrong"
+        "there is no process {pid}: it has ended, or the number is wrong"
     ))
 }
 

@@ -212,7 +212,7 @@ def test_wrong_operations_raise_one_sentence(tmp_path: Path) -> None:
         print(json.dumps(messages))
         """,
     )
-    assert seen[0].startswith("ValueError: objects cannot be told apart by colour")
+    assert seen[0].startswith("ValueError: cannot group objects by colour")
     assert seen[1].startswith("IndexError: there is no row 100000")
     assert seen[2] == "TypeError: a set can be combined with another one, a type or a kind's name, not int"
     assert seen[3].startswith("ValueError: rows are taken one after the other")

@@ -36,7 +36,7 @@ impl HeapPartition {
     fn members(&self, row: usize) -> PyResult<HeapSet> {
         if row >= self.partition.rows.len() {
             return Err(PyIndexError::new_err(format!(
-                "no row {row}: the table has {}",
+                "there is no row {row}: the table has {}",
                 self.partition.rows.len()
             )));
         }
