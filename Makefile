@@ -119,7 +119,7 @@ lint-python: build/tools/.wheel
 	$(TOOLS)/ruff format --check --no-cache $(PYTHON_FILES)
 	MYPYPATH=python $(TOOLS)/mypy --cache-dir build/mypy --package heaptide
 	$(TOOLS)/python -m mypy.stubtest heaptide._native
-	$(TOOLS)/python -B scripts/tidy.py crates python_folders named_modules opening_paragraphs glossary links machine_paths
+	$(TOOLS)/python -B scripts/tidy.py
 
 build/tools/.ready: scripts/requirements.txt scripts/make_venv.py
 	$(PYTHON) scripts/make_venv.py build/tools
