@@ -19,13 +19,13 @@ pub struct Damage {
 pub enum DamageCategory {
     /// No intact area begins between `offset` and `end`.
     Unreadable { end: u64 },
-    /// The file ends inside the area that begins at `offset`. `stream` is known if enough of its head is there.
+    /// The file ends inside the area that begins at `offset`. `stream` is known if the file has enough of its head.
     Cut { stream: Option<u32> },
-    /// The stored bytes are not those that were written.
+    /// The stored bytes differ from those that were written.
     WrongChecksum { end: u64, stream: u32 },
     /// The head is intact but names a length that no chunk has.
     ImplausibleLength { end: u64, stream: u32 },
-    /// The checksum is right and yet the bytes do not unpack.
+    /// The checksum is right, but the bytes do not unpack.
     NotUnpackable { end: u64, stream: u32 },
     /// A slot's head is invalid.
     WrongSlot,
@@ -46,7 +46,7 @@ pub enum DamageCategory {
     },
 }
 
-/// A stream as messages name it.
+/// The name of a stream in messages.
 struct Owner(u32);
 
 impl fmt::Display for Owner {

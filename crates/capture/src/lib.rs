@@ -4,7 +4,7 @@
 //! `docs/reference/capture-format.md` draws the file. In reading order: [`header`] begins a file, [`area`]s follow it,
 //! [`event`] and [`registry`] are the contents of chunks, [`wire`] encodes numbers.
 //!
-//! This crate has no unsafe code, knows neither interpreters nor clocks, and does not trust the contents of a file.
+//! This crate has no unsafe code, depends neither on interpreters nor on clocks, and does not trust the contents of a file.
 #![forbid(unsafe_code)]
 
 pub mod allocator;

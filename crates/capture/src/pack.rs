@@ -12,7 +12,7 @@ use crate::wire::checksum;
 /// The fastest of zstd's ordinary levels: a third smaller than LZ4 on event streams, for hardly more time.
 const LEVEL: i32 = 1;
 
-/// Makes one block after the other in the same memory.
+/// Makes blocks one after another in the same memory.
 pub struct Packer {
     /// `None` if there was no memory for it: blocks are then stored uncompressed.
     compressor: Option<Compressor<'static>>,
@@ -30,14 +30,14 @@ impl Packer {
     /// Returns a packer that has all the memory it will need for payloads of up to `max_len` bytes.
     pub fn for_payloads_up_to(max_len: usize) -> Packer {
         let mut packer = Packer::new();
-        // Without memory now, `block` tries again later.
+        // If this fails, `block` tries again.
         let _ = packer.area.try_reserve_exact(room_for(max_len));
         packer
     }
 
     /// Returns the whole area for `payload`: head, stored bytes and zeros up to a multiple of eight. Fills in the
-    /// lengths and the checksum in `head`. Returns nothing if there is no memory, or if the payload is too long for
-    /// the format.
+    /// lengths and the checksum in `head`. Returns an empty slice if there is no memory, or if the payload is too
+    /// long for the format.
     pub fn block(&mut self, mut head: BlockHead, payload: &[u8]) -> &[u8] {
         let room = room_for(payload.len());
         let Ok(raw_len) = u32::try_from(payload.len()) else {
@@ -78,7 +78,7 @@ impl Default for Packer {
     }
 }
 
-/// Returns the bytes that any payload of this length needs at most, head and padding included.
+/// Returns the largest length of an area for a payload of this length, including head and padding.
 fn room_for(payload_len: usize) -> usize {
     let stored = compress_bound(payload_len).max(payload_len);
     align_up((BlockHead::LEN + stored) as u64, AREA_ALIGN) as usize

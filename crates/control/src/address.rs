@@ -31,7 +31,7 @@ impl Address {
         })
     }
 
-    /// Whether only processes of this machine can reach the address.
+    /// Returns whether only processes of this machine can reach the address.
     pub fn is_local(&self) -> bool {
         match self {
             Address::Unix(_) => true,
@@ -40,7 +40,7 @@ impl Address {
     }
 }
 
-/// Whether a host name can only mean this machine.
+/// Returns whether a host name always refers to this machine.
 pub(crate) fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     if host.eq_ignore_ascii_case("localhost") {

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_as_calendars_have_them() {
+    fn times_are_formatted_in_utc() {
         assert_eq!(timestamp(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(timestamp(1_709_210_096_789), "2024-02-29T12:34:56.789Z");
         assert_eq!(stamp(1_767_225_599_001), "20251231-235959-001");

@@ -12,7 +12,7 @@ pub struct Config {
     pub directory: PathBuf,
     /// The folder with the sockets of the program's processes.
     pub group: PathBuf,
-    /// The path that the routes are mounted below, for links in answers.
+    /// The path under which the routes are mounted, for links in responses.
     pub prefix: String,
     pub token: Option<String>,
     /// A header that may carry the token instead of `Authorization: Bearer`.
@@ -41,10 +41,10 @@ impl Config {
     }
 }
 
-/// How to start the process that makes a report. It is niced and bounded by `heaptide.command_process`.
+/// How to start the process that makes a report. `heaptide.command_process` lowers its priority and limits its resources.
 #[derive(Clone, Debug)]
 pub struct RenderConfig {
-    /// The words before the report's arguments.
+    /// The program and its first arguments; the report's arguments follow them.
     pub command: Vec<OsString>,
     /// The whole environment, read once, because the program can change its environment at any time.
     pub environment: Vec<(OsString, OsString)>,

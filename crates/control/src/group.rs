@@ -89,7 +89,7 @@ pub fn members(group: &Path) -> Vec<(u32, Address)> {
     members
 }
 
-/// Removes the folders of groups whose processes have all ended. They lie beside `own`, which stays.
+/// Removes the folders of groups whose processes have all ended. The folders are siblings of `own`, which is kept.
 ///
 /// A new folder may not have its first socket yet, and this process's `/proc` does not show the processes of other containers.
 /// So only old folders are removed, and only if all their sockets refuse connections.
@@ -116,7 +116,7 @@ pub fn remove_left_overs(own: &Path) {
     }
 }
 
-/// Whether Heaptide chose the name of the group (`PID-START`), not the user.
+/// Returns whether Heaptide, not the user, chose the name of the group (`PID-START`).
 fn is_named_after_a_process(group: &Path) -> bool {
     let name = group.file_name().and_then(|name| name.to_str());
     let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! The trait that the control API drives, and its options. The API knows neither the agent nor the interpreter.
+//! The trait that the control API calls, and its options. The API depends neither on the agent nor on the interpreter.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -97,7 +97,7 @@ impl Options {
                     Some("sampled") => is_sampled = true,
                     _ => return Err("mode must be exact, objects or sampled".to_owned()),
                 },
-                // Sessions are described with 0 for "every allocation"; clients may send it back.
+                // The description of a session has 0 for "every allocation"; clients may send it back.
                 "sample_bytes" if *value == 0 => {}
                 "sample_bytes" => sample_bytes = Some(number(MAX_SAMPLE_BYTES)? as u64),
                 "aggregate" => options.aggregate = flag()?,

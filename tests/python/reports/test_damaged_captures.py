@@ -88,7 +88,7 @@ def test_truncated_header_is_refused_in_one_sentence(tmp_path: Path, whole: Path
     for length in (1, 7, 8, 12, 20, 24, 25, len(content) // 2, len(content) - 1):
         cut = tmp_path / f"{length}.tide"
         cut.write_bytes(content[:length])
-        assert_refused(heaptide("stats", cut, check=False), "damaged in its first bytes")
+        assert_refused(heaptide("stats", cut, check=False), "its header is damaged")
 
 
 @pytest.mark.parametrize("which", ["whole", "unfinished"])

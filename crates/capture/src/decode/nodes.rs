@@ -13,11 +13,11 @@ pub(super) const ROOT: u32 = 0;
 
 /// Finds the child of a node by its frame: open addressing over `nodes`, which hold the keys.
 ///
-/// A search gives up after [`NodeIndex::MAX_STEPS`] and makes a second node for the same stack. That costs
-/// a little memory, and a crafted file with many collisions cannot make decoding slow.
+/// After [`NodeIndex::MAX_STEPS`] a search stops and adds a second node for the same stack. That costs a little
+/// memory, but a crafted file with many collisions cannot make decoding slow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeIndex {
-    /// Indices into `nodes`; 0, the root, which is not a child, marks an empty slot. The length is a power of two.
+    /// Indices into `nodes`. 0 marks an empty slot: it is the root, which is never a child. The length is a power of two.
     slots: Vec<u32>,
 }
 

@@ -2,9 +2,9 @@
 //!
 //! The heap walk in the program fills a [`HeapSnapshot`], [`write`] makes a file of it, [`read`] reads the file, and
 //! `analysis` evaluates it. `docs/reference/heap-format.md` draws the file. Objects are numbered in the order of their
-//! addresses and stored in columns, references from object to object as one list per object, all lists in one.
+//! addresses and stored in columns. The references of all objects are in one list, sorted by the referring object.
 //!
-//! This module knows no interpreter and computes nothing, and it does not trust the contents of a file.
+//! This module does not depend on an interpreter and computes nothing, and it does not trust the contents of a file.
 
 mod column;
 mod error;
@@ -19,7 +19,7 @@ pub use names::Names;
 pub use read::is_heap_file;
 pub use write::write_heap;
 
-/// Used instead of the number of an object where there is none.
+/// Means "no object" where the number of an object is expected.
 pub const NO_OBJECT: u32 = u32::MAX;
 /// The largest number of objects in a snapshot, so that their numbers fit a signed 32-bit integer.
 pub const MAX_OBJECTS: usize = i32::MAX as usize;
@@ -41,7 +41,7 @@ pub struct HeapSnapshot {
     pub stacks: Option<AllocationStacks>,
 }
 
-/// The process of a snapshot, its time, and how it was taken.
+/// The process of a snapshot, its time, and details of the walk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeapHeader {
     pub pid: u32,
@@ -53,16 +53,16 @@ pub struct HeapHeader {
     pub stood_still_ns: u64,
     /// How long the walk took; with `forked`, the program ran meanwhile.
     pub walk_ns: u64,
-    /// The walk was done in a forked copy of the process.
+    /// The walk ran in a forked child.
     pub forked: bool,
     /// Bytes that the walk itself needed, without edges and names.
     pub walker_bytes: u64,
     pub command: Vec<String>,
     pub executable: String,
     pub host: String,
-    /// One sentence for each thing that could not be read.
+    /// One sentence for each part that could not be read.
     pub notes: Vec<String>,
-    /// The recording that ran at that moment, which has the allocation stacks of the objects.
+    /// The recording that was active at that moment. It has the allocation stacks of the objects.
     pub recording: Option<RecordingPosition>,
 }
 
@@ -72,7 +72,7 @@ pub struct RecordingPosition {
     pub path: String,
     /// Python's own allocators were recorded; otherwise few objects are in the capture.
     pub objects: bool,
-    /// Segments before the moment have smaller numbers, those after it larger ones.
+    /// Segments before that moment have smaller numbers; segments after it have larger ones.
     pub segment: u64,
 }
 
@@ -207,7 +207,7 @@ impl Edges {
         }
     }
 
-    /// Returns the objects that an object refers to, in its order.
+    /// Returns the objects that an object refers to, in the object's own order.
     pub fn targets_of(&self, object: u32) -> &[u32] {
         self.targets.get(self.range(object)).unwrap_or_default()
     }
@@ -233,15 +233,15 @@ pub struct Root {
 }
 
 impl Root {
-    /// The interpreter's table of interned strings: a dict whose only references in the snapshot are to strings that
-    /// nothing else refers to; they stay until the process ends.
+    /// The interpreter's table of interned strings: a dict. In the snapshot it refers only to strings that have no
+    /// other reference; they stay until the process exits.
     pub const INTERNED_STRINGS: &str = "interned strings";
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum RootCategory {
-    /// Kept by the interpreter; the name says what: `sys.modules`, [`Root::INTERNED_STRINGS`].
+    /// Kept by the interpreter; the name is that of its container: `sys.modules`, [`Root::INTERNED_STRINGS`].
     Interpreter = 0,
     /// An entry of `sys.modules`; the name is the module's.
     Module = 1,

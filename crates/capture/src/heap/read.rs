@@ -282,14 +282,14 @@ impl Reading {
         Some(())
     }
 
-    /// Checks what can be checked only when all is there.
+    /// Makes the checks that need all blocks.
     fn finish(mut self) -> Result<HeapSnapshot, HeapFailure> {
         let Reading {
             snapshot, stacks, ..
         } = &self;
         let (objects, edges) = (&snapshot.objects, &snapshot.edges);
         let n = self.n_objects as usize;
-        let claim = |holds: bool, part| {
+        let check = |holds: bool, part| {
             if holds {
                 Ok(())
             } else {
@@ -304,9 +304,9 @@ impl Reading {
             objects.flags.len(),
             edges.starts.len() - 1,
         ];
-        claim(lengths.iter().all(|len| *len == n), "the number of objects")?;
+        check(lengths.iter().all(|len| *len == n), "the number of objects")?;
         let n_edges = self.n_edges as usize;
-        claim(
+        check(
             edges.targets.len() == n_edges
                 && edges.labels.len() == n_edges
                 && edges.starts.last().copied().unwrap_or(0) as usize == n_edges,
@@ -314,26 +314,26 @@ impl Reading {
         )?;
         let below = |limit: usize| move |number: &u32| (*number as usize) < limit;
         let n_names = snapshot.names.len();
-        claim(
+        check(
             objects.types.iter().all(below(snapshot.types.len())),
             "the type of an object",
         )?;
-        claim(edges.targets.iter().all(below(n)), "a reference")?;
+        check(edges.targets.iter().all(below(n)), "a reference")?;
         let named =
             |label: &Label| !label.edge_type().has_name() || (label.number() as usize) < n_names;
-        claim(edges.labels.iter().all(named), "the name of a reference")?;
+        check(edges.labels.iter().all(named), "the name of a reference")?;
         let is_object = |object: u32| object == NO_OBJECT || (object as usize) < n;
-        claim(
+        check(
             snapshot.types.iter().all(|info| is_object(info.object)),
             "a type",
         )?;
         let whole = |root: &Root| (root.object as usize) < n && (root.name as usize) < n_names;
-        claim(snapshot.roots.iter().all(whole), "a root")?;
+        check(snapshot.roots.iter().all(whole), "a root")?;
         let last_value = snapshot.values.last().map(|value| value.object);
-        claim(last_value.iter().all(below(n)), "a value")?;
+        check(last_value.iter().all(below(n)), "a value")?;
         if *stacks != AllocationStacks::default() {
             let frames = stacks.stacks.iter().flatten();
-            claim(
+            check(
                 stacks.of_objects.len() == n
                     && stacks.stacks.first().is_none_or(Vec::is_empty)
                     && self.open_stack.is_empty()

@@ -86,7 +86,7 @@ impl fmt::Display for OpenError {
             ),
             OpenFailure::DamagedHeader => write!(
                 out,
-                "{path} is damaged in its first bytes, without which nothing in it can be read: record it again"
+                "{path} cannot be read because its header is damaged: record it again"
             ),
         }
     }

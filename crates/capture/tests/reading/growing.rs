@@ -1,4 +1,4 @@
-//! Captures that are read while the program writes: everything that was there at opening stays readable.
+//! Captures that are read while the program writes: all events that the file had at opening stay readable.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -58,7 +58,7 @@ fn slot_emptied_into_a_block_after_opening_is_read_from_the_block() {
     let n_events = capture.n_events();
     assert_eq!(n_events, u64::from(chunks[0].n_events) + 5);
 
-    // The program continues: the slot's chunk becomes full and a block, then the slot takes the next chunk.
+    // The program continues: it fills the slot's chunk, writes it as a block, and begins the next chunk in the slot.
     let length_before = file.bytes.len();
     file.block(&chunks[1]);
     let growing = OpenOptions::new().append(true).open(&path).unwrap();
@@ -76,7 +76,7 @@ fn slot_emptied_into_a_block_after_opening_is_read_from_the_block() {
 }
 
 #[test]
-fn slot_that_was_filled_further_after_opening_ends_where_it_did() {
+fn slot_that_grows_after_opening_is_read_up_to_its_length_at_opening() {
     let (chunks, truth) = chunks_of_one_thread();
     let mut file = FileBuilder::new();
     let extent = file.bytes.len();
@@ -95,12 +95,14 @@ fn slot_that_was_filled_further_after_opening_ends_where_it_did() {
     assert_eq!(happened, truth[..7]);
 }
 
-/// A file whose first slot was read when it had five events, and its block when only the head was written, as a reader may
-/// find them while the program writes. Also the offset of the block, and the file a moment later.
+/// A file as a reader may find it while the program writes: the first slot has five events, and only the head of its
+/// block is written.
 struct Overtaken {
+    /// The file when the reader opens it.
     found: Vec<u8>,
     slot_at: u64,
     block: Range<usize>,
+    /// The file a moment later.
     whole: Vec<u8>,
 }
 
@@ -138,8 +140,7 @@ impl Overtaken {
 }
 
 #[test]
-fn chunk_whose_block_is_being_written_is_whole_although_its_slot_was_looked_at_before_it_was_full()
-{
+fn chunk_is_complete_if_its_slot_was_read_early_and_its_block_is_unfinished() {
     let (chunks, truth) = chunks_of_one_thread();
     let overtaken = Overtaken::new(&chunks);
     let folder = Folder::new("overtaken");
@@ -154,7 +155,7 @@ fn chunk_whose_block_is_being_written_is_whole_although_its_slot_was_looked_at_b
 }
 
 #[test]
-fn follower_that_finds_a_slot_not_yet_full_and_its_block_half_written_loses_nothing() {
+fn follower_that_finds_an_unfinished_slot_and_block_loses_no_event() {
     let (chunks, truth) = chunks_of_one_thread();
     let overtaken = Overtaken::new(&chunks);
     let folder = Folder::new("followed");
@@ -170,7 +171,7 @@ fn follower_that_finds_a_slot_not_yet_full_and_its_block_half_written_loses_noth
 
 #[test]
 fn follower_of_thousands_of_threads_takes_each_event_once() {
-    // Too many to hold the chunks of all at once, which are then decoded part by part.
+    // Too many to hold all chunks at once, so that the replay decodes them part by part.
     const N_THREADS: usize = 2_000;
     let mut program = Program::new(N_THREADS, 8_192);
     for n in 0..3 * 100 * N_THREADS {
@@ -190,7 +191,7 @@ fn follower_of_thousands_of_threads_takes_each_event_once() {
 }
 
 #[test]
-fn program_reads_its_own_events_up_to_a_number_while_its_threads_go_on() {
+fn program_reads_its_own_events_up_to_a_cut_while_its_threads_continue() {
     let address_of = |n: u64| 0x1_0000 * (n + 1);
     let mut program = Program::new(2, SMALLEST_PAYLOAD);
     let run = |program: &mut Program, events: std::ops::Range<u64>| {
@@ -224,7 +225,7 @@ fn program_reads_its_own_events_up_to_a_number_while_its_threads_go_on() {
         Capture::events_from_file(both.try_clone().unwrap(), &path).unwrap(),
     ];
 
-    // By the time it reads, they have filled those chunks and begun others in their slots.
+    // When the program reads the file, the threads have filled those chunks and begun others in the same slots.
     let n_before = program.chunks.len();
     run(&mut program, 310..1000);
     let mut appended = FileBuilder::new();
@@ -252,7 +253,7 @@ fn program_reads_its_own_events_up_to_a_number_while_its_threads_go_on() {
 }
 
 #[test]
-fn file_cut_after_opening_is_damage_not_a_panic() {
+fn file_truncated_after_opening_is_reported_as_damage() {
     let (chunks, _) = chunks_of_one_thread();
     let mut file = FileBuilder::new();
     for chunk in &chunks {

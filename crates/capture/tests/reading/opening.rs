@@ -53,13 +53,13 @@ fn missing_file_is_not_found() {
 }
 
 #[test]
-fn folder_is_told_to_be_one() {
+fn folder_is_reported_as_a_folder() {
     let folder = Folder::new("folder");
     assert!(matches!(failure(&folder.0), OpenFailure::Directory));
 }
 
 #[test]
-fn empty_file_is_told_to_be_empty() {
+fn empty_file_is_reported_as_empty() {
     let folder = Folder::new("empty");
     assert!(matches!(failure(&folder.file(b"")), OpenFailure::Empty));
 }
@@ -84,7 +84,7 @@ fn capture_of_a_later_release_names_its_version() {
 }
 
 #[test]
-fn header_cut_anywhere_is_damaged() {
+fn header_truncated_anywhere_is_reported_as_damaged() {
     let folder = Folder::new("header");
     let bytes = crate::file::header().to_bytes();
     for len in 1..bytes.len() {

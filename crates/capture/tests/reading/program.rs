@@ -98,7 +98,7 @@ impl Program {
                 }
             }
             Action::Return => {
-                // Popped after it is written: a chunk that begins here begins with the frame still there.
+                // Pop after writing: if the record begins a chunk, the stack at its beginning still has the frame.
                 if !self.threads[thread].stack.is_empty() {
                     self.write(thread, |tables, out| tables.write_pop(out, 1));
                     self.threads[thread].stack.pop();
@@ -139,13 +139,13 @@ impl Program {
         self.sequence
     }
 
-    /// The chunks that threads are filling.
+    /// Returns the chunks that threads are filling.
     pub fn unfinished(&self) -> impl Iterator<Item = &Chunk> {
         let chunks = self.threads.iter().map(|thread| &thread.chunk);
         chunks.filter(|chunk| !chunk.payload.is_empty())
     }
 
-    /// All chunks, full or not.
+    /// Returns all chunks, full or not, and the operations that a replay must return.
     pub fn finish(mut self) -> (Vec<Chunk>, Vec<Happened>) {
         for thread in 0..self.threads.len() {
             if !self.threads[thread].chunk.payload.is_empty() {
@@ -234,7 +234,7 @@ fn empty_chunk(stream: u32, number: u32) -> Chunk {
     }
 }
 
-/// Returns the operations of a replay, and what could not be read.
+/// Returns the operations of a replay, and the damage.
 pub fn replayed(capture: &Capture) -> (Vec<Happened>, Vec<Damage>) {
     let mut happened = Vec::new();
     let mut n_done = 0;
@@ -293,7 +293,7 @@ pub fn any_action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// Turns of up to four threads: a thread and its actions.
+/// Runs up to four threads in turns. Each turn is a thread and its actions.
 pub fn any_program() -> impl Strategy<Value = (Vec<Chunk>, Vec<Happened>)> {
     let turn = (0..4usize, prop::collection::vec(any_action(), 1..30));
     let payload_len = SMALLEST_PAYLOAD..2 * SMALLEST_PAYLOAD;

@@ -107,7 +107,7 @@ impl Handler {
             Ok(None) => Response::error(
                 409,
                 "NotRecording",
-                "nothing is recorded at the moment: start first",
+                "no recording is active: start one first",
             ),
             Err(reason) => Response::error(500, "RecordingError", reason),
         }

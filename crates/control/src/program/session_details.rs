@@ -11,12 +11,12 @@ use crate::reports;
 use crate::routes::BASE;
 use crate::sessions::{STATS, Session};
 
-/// The numbers of larger sessions are not computed merely because a session was stopped or listed.
+/// Stopping or listing a session larger than this does not compute its numbers.
 pub(crate) const MAX_BYTES_FOR_QUICK_STATS: u64 = 256 << 20;
 const MAX_STATS_BYTES: u64 = 1 << 20;
 
 impl Program {
-    /// Computes the numbers of a session in another process. Those of a finished session are stored.
+    /// Computes the numbers of a session in another process. Stores the numbers of a finished session.
     pub(crate) fn stats(&self, session: &Session) -> Option<Value> {
         if let Some(known) = session.known_stats() {
             return Some(known);
