@@ -1,10 +1,10 @@
-"""Counts the instructions that a workload takes bare and recorded: a figure that a busy machine does not change.
+"""Counts the instructions of workloads, bare and recorded. Other load on the machine does not change the counts.
 
     build/bench-3.12/bin/python bench/instructions.py --results bench/results imports frames
 
-The programs run under valgrind's callgrind, which counts what the processor is told to do outside of the kernel. That
-is not time: what waits for memory, and the kernel's part, are not in it. But two runs of one program differ by next to
-nothing, where CPU time on a shared machine differs by a fifth; so a change of the hot path can be seen here at once.
+The programs run under valgrind's callgrind, which counts instructions in user space. The count is not a time: it
+excludes the kernel and waiting for memory. But two runs of one program have nearly the same count, while CPU time on a
+shared machine varies by a fifth. So even a small change of the hot path is visible.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from measure import run
 from overhead import HERE, WORKLOADS, tools
 
 COUNTED = re.compile(r"Collected : (\d+)")
-# The first is what all others are compared with.
+# All others are compared with the first.
 USUAL = ("bare", "bare-again", "heaptide", "heaptide-sample")
 
 
 def count(workload: str, name: str) -> int | None:
-    """All instructions of one run, those of the command's start among them; None if the run failed."""
+    """Count the instructions of one run, including the start of the command. Returns None if the run failed."""
     with tempfile.TemporaryDirectory(prefix="heaptide-bench-") as scratch:
         command = tools(Path(sys.executable), Path(scratch) / "capture")[name]
-        # The same hashes in every run, so that every dict is searched alike.
+        # Fixed hashes: dictionary order must not change the count.
         valgrind = ["env", "PYTHONHASHSEED=0", "valgrind", "--tool=callgrind"]
         output = f"--callgrind-out-file={scratch}/counts"
         cost = run([*valgrind, output, *command, HERE / "workloads" / f"{workload}.py"])
@@ -43,7 +43,7 @@ def count(workload: str, name: str) -> int | None:
 
 
 def row(workload: str, counts: list[int | None]) -> list[str]:
-    """The bare run in millions of instructions, all others as ratios to it."""
+    """Return the bare run in millions of instructions, and the others as ratios to it."""
     bare, *others = counts
     if not bare:
         return [workload, "failed", *("" for _ in others)]
@@ -53,20 +53,20 @@ def row(workload: str, counts: list[int | None]) -> list[str]:
 def main() -> int:
     """Count, two runs at a time, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(WORKLOADS)}; all without any")
-    parser.add_argument("--tools", default=",".join(USUAL), help="how, as overhead.py calls it; without it %(default)s")
-    parser.add_argument("--results", type=Path, metavar="FOLDER", help="write instructions.md there, too")
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"{', '.join(WORKLOADS)} (default: all)")
+    parser.add_argument("--tools", default=",".join(USUAL), help="names of overhead.py (default %(default)s)")
+    parser.add_argument("--results", type=Path, metavar="FOLDER", help="also write instructions.md to this folder")
     wanted = parser.parse_args()
     chosen = wanted.workloads or list(WORKLOADS)
     unknown = [name for name in chosen if name not in WORKLOADS]
     if unknown:
-        parser.error(f"there is no workload {unknown[0]}: choose of {', '.join(WORKLOADS)}")
+        parser.error(f"there is no workload {unknown[0]}: choose from {', '.join(WORKLOADS)}")
     if shutil.which("valgrind") is None:
         parser.error("valgrind is not installed: install the package valgrind")
     names = wanted.tools.split(",")
     unknown = [name for name in names if name not in tools(Path(), Path())]
     if unknown:
-        parser.error(f"there is no tool {unknown[0]}: choose of {', '.join(tools(Path(), Path()))}")
+        parser.error(f"there is no tool {unknown[0]}: choose from {', '.join(tools(Path(), Path()))}")
     tasks = [(workload, name) for workload in chosen for name in names]
     with ThreadPoolExecutor(2) as both:
         counted = list(both.map(lambda task: count(*task), tasks))
@@ -76,8 +76,8 @@ def main() -> int:
     if wanted.results:
         title = "# Instructions, counted\n\n"
         command = f"bench/instructions.py --tools {wanted.tools} {' '.join(chosen)}"
-        how = f"Made by `{command}` with Python {platform.python_version()}: "
-        what = "instructions outside of the kernel as a ratio to the bare run, the command's start included.\n\n"
+        how = f"Created by `{command}` with Python {platform.python_version()}: "
+        what = "instructions in user space as a ratio to the bare run, including the start of the command.\n\n"
         (wanted.results / "instructions.md").write_text(title + how + what + page)
     return 0 if all(counted) else 1
 

@@ -1,4 +1,4 @@
-"""Fails when a change makes recording dearer: counts instructions of three small programs against committed ceilings.
+"""Fails when recording becomes more expensive: compares instruction counts of three programs with fixed ceilings.
 
     make guard                 compare with ceilings.json
     make guard ARGS=--lower    lower the ceilings that have become too high, and write them
@@ -63,7 +63,7 @@ def measure() -> dict[str, dict[str, float]]:
 
 
 def main() -> int:
-    """Print the table; return 1 if a ratio left its band."""
+    """Print the table; return 1 if a ratio differs from its ceiling by more than the tolerance."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lower", action="store_true", help="write lower ratios as the new ceilings")
     options = parser.parse_args()
@@ -73,9 +73,9 @@ def main() -> int:
         for mode, ratio in ratios.items():
             ceiling = ceilings[program][mode]
             if ratio > ceiling * (1 + TOLERANCE):
-                verdict = "FAILED: dearer than the ceiling allows"
+                verdict = "FAILED: above the ceiling"
             elif ratio < ceiling * (1 - TOLERANCE):
-                verdict = "lowered" if options.lower else "FAILED: cheaper; lower the ceiling: make guard ARGS=--lower"
+                verdict = "lowered" if options.lower else "FAILED: below the ceiling; run make guard ARGS=--lower"
             else:
                 verdict = "ok"
             failures += verdict.startswith("FAILED")

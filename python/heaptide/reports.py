@@ -21,7 +21,7 @@ class Report:
     reporter   `flamegraph` or `table`
     title      title for the page, such as `Memory Flamegraph`
     capture    path of the capture
-    path       path of the page; the file exists unless the disk refused it
+    path       path of the page; the file exists unless it could not be written
     error      why rendering failed, or None
     """
 
@@ -39,7 +39,7 @@ class Report:
             with open(self.path, encoding="utf-8") as file:
                 return file.read()
         except OSError as error:
-            return _apology(self, self.error or reason(error))
+            return _error_page(self, self.error or reason(error))
 
 
 Sink = Callable[[Report], None]
@@ -75,14 +75,14 @@ def render(report: Report, arguments: Sequence[str], captures: Sequence[str]) ->
     if report.error is not None:
         try:
             with open(report.path, "w", encoding="utf-8") as file:
-                file.write(_apology(report, report.error))
+                file.write(_error_page(report, report.error))
         except OSError:
             pass
 
 
-def _apology(report: Report, error: str) -> str:
+def _error_page(report: Report, error: str) -> str:
     """Return a page that explains why there is no report."""
-    sentence = html.escape(f"The {report.reporter} of {report.function} could not be made: {error}")
+    sentence = html.escape(f"The {report.reporter} of {report.function} could not be rendered: {error}")
     capture = html.escape(report.capture)
     return (
         f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{html.escape(report.title)}</title>\n'

@@ -37,7 +37,7 @@ after(async () => {
   rmSync(directory, { recursive: true });
 });
 
-/** Two processes of two threads. */
+/** Returns the data of two processes with one thread each. */
 function session() {
   const data = syntheticData(SMALL);
   const [known] = data.head.processes;

@@ -1,4 +1,4 @@
-"""``heaptide heap take script.py``: runs a program as Python would, and writes its heap when it ends.
+"""``heaptide heap take script.py``: runs a program as Python would, and takes a heap snapshot at its exit.
 
 The snapshot is taken after the program's last exit handler and before the interpreter is torn down, so it contains
 what the program never released.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def take(plan: HeapPlan) -> int:
-    """Run the program and write its heap. Returns the exit code, or ends as the program ends."""
+    """Run the program and write its heap. Returns the exit code, or exits as the program does."""
     output = plan["output"] and os.path.abspath(plan["output"])
 
     def begin() -> bool:

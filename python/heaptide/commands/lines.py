@@ -1,4 +1,4 @@
-"""``heaptide lines script.py``: runs a program that has ``profile`` among its builtins, and reports when it ends.
+"""``heaptide lines script.py``: runs a program with ``profile`` as a builtin, and prints the tables when it exits.
 
 As with memory_profiler, all calls of a function are added up in one table.
 """
@@ -43,7 +43,7 @@ class Accumulated:
         self._lock = threading.Lock()
 
     def profile(self, function: Any = None, *_: object, **__: object) -> Any:
-        """Decorate a function, with or without options, which are ignored: the command line sets them."""
+        """Decorate a function. Options are ignored, because the command line sets them."""
         if function is None or not (callable(function) or isinstance(function, (staticmethod, classmethod))):
             return self.profile
         return wrap(function, self._backend, self._add, accumulate=True)
@@ -102,7 +102,7 @@ def _report(
         recording.end()
     calls = accumulated.calls()
     if not calls:
-        say("no function with @profile was called: decorate those that you want to see")
+        say("no function with @profile was called: decorate the functions to measure")
         return
     if recording is not None:
         for profiled, call in calls:

@@ -57,15 +57,15 @@ def serve(plan: Plan) -> int:
                 return 1
             if not token and not plan["guarded_elsewhere"] and not _is_loopback(plan["host"]):
                 say(
-                    f"the profiler's routes at {plan['host']} could be used by others: set HEAPTIDE_TOKEN, or say "
-                    "--guarded-elsewhere if a gateway asks for credentials"
+                    f"the profiler's routes at {plan['host']} are open to other machines: set HEAPTIDE_TOKEN, or pass "
+                    "--guarded-elsewhere if a gateway checks credentials"
                 )
                 return 1
             server.control = control.start_as_set(name=f"{name}-{plan['version']}", token=token)
             # Before the file is imported, so that the recording includes its imports.
             answer = server.control.handle("POST", f"{control.BASE}/start", trusted=True)
             if answer.status != 200:
-                say(f"the recording does not start: {answer.read().decode(errors='replace')}; it runs unrecorded")
+                say(f"cannot start recording: {answer.read().decode(errors='replace')}; it runs without being recorded")
         return _serve(server, plan, ended)
     finally:
         server.close()
@@ -110,7 +110,7 @@ class _Ended:
 
 
 def _name(path: str) -> str:
-    """Return the folder's name for `examples/memory-leak/job.py`, and the file's own name for other files."""
+    """Return the name of the file without its ending, or of its folder if the file has a generic name like `job.py`."""
     absolute = os.path.abspath(path)
     stem = os.path.splitext(os.path.basename(absolute))[0]
     folder = os.path.basename(os.path.dirname(absolute))

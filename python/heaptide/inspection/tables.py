@@ -14,7 +14,7 @@ N_ROWS = 10
 
 
 class Rows:
-    """A table from some row on: prints ten rows; `more` has the next ten, `all` the whole table."""
+    """Part of a table: prints ten rows from `first` on. `more` has the next ten, `all` the whole table."""
 
     __slots__ = ("_first", "_n_rows", "_set")
 
@@ -51,7 +51,7 @@ class Rows:
 
 
 class Paths:
-    """Shortest paths from roots to a set. The text of a path can be evaluated where `hp` is the :class:`Heapy`."""
+    """Shortest paths from roots to a set. Each is a Python expression in which `hp` is the :class:`Heapy`."""
 
     __slots__ = ("_n_paths", "_shown")
 

@@ -1,7 +1,7 @@
 """Finds references between objects of this process, also through objects that the collector does not track.
 
-``gc.get_objects`` leaves out strings, numbers, and tuples and dicts of such. They are found here through their
-referrers. Frames of running functions count as referrers: since Python 3.11 the collector does not know them.
+``gc.get_objects`` omits strings, numbers, and tuples and dicts that contain only these. This module finds them through
+their referrers. Frames of running functions count as referrers: since Python 3.11 the collector does not track them.
 
 No code of the program runs. Even ``isinstance`` is avoided: it reads ``__class__``, which a proxy may compute, with
 side effects or an exception. The same holds for everything else that an object or its type can override.
@@ -164,7 +164,7 @@ class Referrers:
         self._handed_out.append(found)
         self._ignored.update((id(found), *map(id, found.values())))
         seen: set[int] = set()
-        asked = tuple(objects)  # passed on as it is, because Python 3.13 and later find it among the referrers
+        asked = tuple(objects)  # has a name, to be excluded: since Python 3.13 it is among its own referrers
         candidates = gc.get_referrers(*asked)
         own = {id(objects), id(asked), id(candidates), id(wanted), id(seen)}
         own.update(_copies_of_variables(candidates, wanted), _copies_of_variables(self._frames, wanted))
@@ -196,7 +196,7 @@ def _copies_of_variables(objects: list[Any], wanted: set[int]) -> list[int]:
 
 
 def chain_back(start: Any, is_end: Callable[[Any], bool], max_depth: int, referrers: Referrers) -> list[Any]:
-    """Return the shortest path from an object that is an end to `start`, or `start` alone if there is none."""
+    """Return the shortest path to `start` from an object that satisfies `is_end`; only `start` if there is none."""
     if is_end(start):
         return [start]
     came_from: dict[int, Any] = {id(start): None}
@@ -221,7 +221,7 @@ def chain_back(start: Any, is_end: Callable[[Any], bool], max_depth: int, referr
 def chain_forward(
     start: Any, is_end: Callable[[Any], bool], max_depth: int, ignored: Iterable[object] = ()
 ) -> list[Any]:
-    """Return the shortest path from `start` to an object that is an end, or `start` alone if there is none."""
+    """Return the shortest path from `start` to an object that satisfies `is_end`; only `start` if there is none."""
     if is_end(start):
         return [start]
     came_from: dict[int, Any] = {id(start): None, **{id(each): None for each in ignored}}
@@ -296,7 +296,7 @@ def _shortened(text: str) -> str:
 
 
 def edge_label(source: Any, target: Any) -> str:
-    """Return how one object refers to another, as a reader would write it; empty if unknown."""
+    """Return the attribute, key or index by which one object refers to another; empty if unknown."""
     try:
         return _edge_label(source, target)
     except Exception:
@@ -372,5 +372,5 @@ def _first_of(name: str, number: int) -> str:
 
 
 def repr_of_key(key: Any) -> str:
-    """Return the text of a dict's key, or its type if the program defines its text."""
+    """Return the `repr` of a dict's key, or the name of its type if the `repr` would run the program's code."""
     return repr(key) if type(key) in (str, bytes, int, float, bool, type(None)) else short_name(type(key))

@@ -4,7 +4,7 @@ from heaptide.platforms import Platform
 
 PLATFORM = Platform(variables={"profiler": "MEMRAY_PROFILER", "leaks": "MEMRAY_LEAKS"})
 
-# The method by which a program offers arguments to try it with.
+# The method that returns example arguments for a call of the program.
 EXAMPLE_METHOD = "docs_input_example"
 
 

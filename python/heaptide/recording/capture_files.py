@@ -44,7 +44,9 @@ def expand(settings: Settings, component: str, *, is_component: bool) -> str:
     pattern = settings.out or default
     unknown = [text for is_field, text in _parts(pattern) if is_field and text not in FIELDS]
     if unknown:
-        say_once(f"HEAPTIDE_OUT knows no {{{unknown[0]}}}, only {{{'} {'.join(FIELDS)}}}; {default} is used instead")
+        say_once(
+            f"unknown field {{{unknown[0]}}} in HEAPTIDE_OUT, so {default} is used; fields are {{{'} {'.join(FIELDS)}}}"
+        )
         pattern = default
     name = "".join(_field(text, component) if is_field else text for is_field, text in _parts(pattern))
     path = os.path.abspath(os.path.join(home(settings), name))

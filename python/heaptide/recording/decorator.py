@@ -287,21 +287,21 @@ class Call:
 
     def _deliver(self, report: Report) -> None:
         if report.error is not None:
-            say(f"{self.name}: no {report.reporter} could be made: {report.error}")
+            say(f"{self.name}: cannot render the {report.reporter}: {report.error}")
         try:
             deliver(report, self.profile.sink)
         except Exception as error:
-            say(f"{self.name}: the report in {report.path} could not be handed over: {reason(error)}")
+            say(f"{self.name}: the report in {report.path} could not be delivered: {reason(error)}")
 
 
 def check_reporter(reporter: str, arguments: Sequence[str] | None) -> list[str]:
     """Return the reporter's options as a list. An unknown reporter or option raises ValueError."""
     if reporter not in REPORTERS:
-        raise ValueError(f"{reporter!r} is no reporter: use {' or '.join(REPORTERS)}")
+        raise ValueError(f"unknown reporter {reporter!r}: use {' or '.join(REPORTERS)}")
     if arguments is None:
         return []
     if isinstance(arguments, str) or not all(isinstance(word, str) for word in arguments):
-        raise ValueError(f'options of {reporter} are a list of text, such as ["--leaks"], not {arguments!r}')
+        raise ValueError(f'options of {reporter} must be a list of strings, such as ["--leaks"], not {arguments!r}')
     try:
         from heaptide import _native
     except ImportError:  # reported when the function is called: the profiler must not stop a program

@@ -52,7 +52,7 @@ def test_decorated_function_keeps_its_signature_and_attributes(decorate: object)
 @pytest.mark.once
 def test_wrong_reporters_and_options_are_refused_when_decorating() -> None:
     for reporter in ("flame", "tree", "Table", ""):
-        with pytest.raises(ValueError, match="no reporter"):
+        with pytest.raises(ValueError, match="unknown reporter"):
             package.memray_profiling(memray_html_reporter=reporter)
     for options in (
         ["--leeks"],
@@ -182,7 +182,7 @@ def test_failing_reporter_writes_an_error_page_and_keeps_the_result(tmp_path: Pa
     )
     assert len(captures) == len(pages) == 1
     assert "the &lt;reporter&gt; is broken" in pages[0].read_text() and captures[0].name in pages[0].read_text()
-    assert stderr == "heaptide: task: no flamegraph could be made: the <reporter> is broken\n"
+    assert stderr == "heaptide: task: cannot render the flamegraph: the <reporter> is broken\n"
 
 
 @pytest.mark.once

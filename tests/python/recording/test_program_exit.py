@@ -65,7 +65,7 @@ def n_marked(capture: Path) -> int:
 
 
 def end(heaptide_run: Callable[..., Any], code: str) -> Any:
-    """Record a program that allocates six marked blocks and exits by the given code."""
+    """Record a program that allocates six marked blocks and then runs `code` to exit."""
     program = f"""
 import ctypes, os, signal, sys, threading
 held = []

@@ -25,7 +25,7 @@ def captures(folder: Path) -> list[Path]:
 
 
 def has_block(capture: Path, size: int = SIZE) -> bool:
-    """Whether a capture holds a block of this size."""
+    """Return whether a capture contains a block of this size."""
     return f" size={size} " in heaptide("parse", capture).stdout
 
 
@@ -104,7 +104,7 @@ def test_placeholders_in_the_output_are_filled_and_folders_created(tmp_path: Pat
     )
     assert done.stderr == ""
     done = python("-c", code, cwd=tmp_path, HEAPTIDE="run", HEAPTIDE_OUT="{pod}.tide")
-    assert "knows no {pod}" in done.stderr and len(captures(tmp_path)) == 1
+    assert "unknown field {pod}" in done.stderr and len(captures(tmp_path)) == 1
 
 
 @pytest.mark.once
@@ -179,7 +179,7 @@ if __name__ == "__main__":
             print(urllib.request.urlopen(request).status, flush=True)
         except urllib.error.HTTPError as error:
             print(error.code, flush=True)
-    # This process already uses the address of the child, which runs without a message.
+    # The child is told to use an address that is in use here; it must run without a message.
     env = {**os.environ, "HEAPTIDE_CONTROL": served.address.removeprefix("http://")}
     subprocess.run([sys.executable, "-c", "print('tool')"], env=env, check=True)
     os.environ.update(env)

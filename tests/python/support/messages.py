@@ -8,7 +8,7 @@ USAGE_HINT = "\n\nFor more information, try '--help'."
 def one_sentence(stderr: str) -> str:
     """Check that a command printed one sentence and nothing else to standard error, and return the sentence.
 
-    It follows `heaptide: `, or for a wrong option `error: ` with a hint at the help after it.
+    The sentence follows `heaptide: `. For a wrong option it follows `error: `, and a hint at `--help` comes after it.
     """
     assert stderr.endswith("\n"), stderr
     prefix, _, sentence = stderr.removesuffix("\n").partition(": ")

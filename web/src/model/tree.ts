@@ -14,7 +14,7 @@ export interface Shape extends Selection {
   hideImports: boolean;
   hideNative: boolean;
   splitThreads: boolean;
-  /** In a comparison: what makes a frame wide. */
+  /** In a comparison: the amount that the width of a frame shows. */
   width: Width;
 }
 
@@ -27,23 +27,23 @@ export interface Tree {
   n: number;
   /** Parents have smaller numbers; the root, 0, is its own parent. */
   parent: Int32Array;
-  /** What the node is: a location, ROOT, NO_FRAMES, CUT, or THREADS minus the number of a thread. */
+  /** The meaning of the node: a location, ROOT, NO_FRAMES, CUT, or THREADS minus the number of a thread. */
   key: Int32Array;
   depth: Int32Array;
   nCut: Int32Array;
-  /** Here and below, and here alone, in both units. */
+  /** Amounts with (`total`) and without (`own`) the descendants, in both units. */
   total: Record<Unit, Float64Array>;
   own: Record<Unit, Float64Array>;
-  /** Where the node starts, in the chosen unit. */
+  /** Position of the left edge of the node, in the chosen unit. */
   start: Float64Array;
   /** Children of node `i` are `children[firstChild[i] … firstChild[i + 1]]`. */
   firstChild: Int32Array;
   children: Int32Array;
   maxDepth: number;
   unit: Unit;
-  /** Frames with a smaller share of all may be cut. */
+  /** Frames with a smaller share of the whole may be cut. */
   minShare: number;
-  /** Only in a comparison; `total` and `own` are widths then. */
+  /** Only in a comparison, where `total` and `own` are widths. */
   sides: Sides | undefined;
 }
 
