@@ -1,11 +1,11 @@
-//! Runs Python code in another process, on a thread that is created there for it. x86-64 only.
+//! Runs Python code in another process, on a new thread of that process. x86-64 only.
 //!
 //! ```text
 //! a thread at a safe point, stopped:  mmap, pthread_create, then it continues where it was
 //! the new thread:                     PyGILState_Ensure, PyRun_SimpleString, PyGILState_Release, munmap, end
 //! ```
 //! The memory holds a table, the Python code and the new thread's few instructions. The last instruction jumps to `munmap`,
-//! which returns to the C library: nothing is left in the process.
+//! which returns to the C library, so that nothing remains in the process.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::safe_point;
 use crate::tracee::{Caller, Tracee, Trouble};
 
 const PAGE: u64 = 4096;
-/// Between two rounds through all threads.
+/// Pause between two rounds through all threads.
 const FIRST_PAUSE: Duration = Duration::from_micros(500);
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
@@ -123,7 +123,7 @@ fn start_thread(target: &Target, caller: &mut Caller<'_>, text: &str) -> Result<
     }
     let begun = fill_and_start(target, caller, text, base, data_len, len);
     if matches!(begun, Err(Trouble::System(_))) {
-        // No thread has it.
+        // No thread uses the memory.
         caller.call(libc.munmap, &[base, len])?;
     }
     begun

@@ -23,7 +23,7 @@ pub struct Op {
     /// thread's last allocation, because frees are recorded without a stack.
     pub node: u32,
     pub action: OpAction,
-    /// The number of an allocation's [`crate::Allocator`], which exists; 0 for a free.
+    /// The number of an allocation's [`crate::Allocator`], always a valid one; 0 for a free.
     pub allocator: u8,
 }
 
@@ -34,7 +34,7 @@ pub enum OpAction {
     Alloc,
     /// The block that begins at the address is freed.
     Free,
-    /// `size` bytes from the address on are freed, whatever blocks they are part of.
+    /// `size` bytes from the address on are freed. They may belong to several blocks, or to parts of them.
     FreeRange,
     /// The previous free of the same thread, perhaps in an earlier chunk, did not happen.
     Unfree,
@@ -67,8 +67,8 @@ pub struct DecodedChunk {
     pub times: Vec<TimeMark>,
     /// False if the payload contains an invalid record, at which decoding stopped.
     pub complete: bool,
-    /// False if this is a part of the chunk, decoded to save memory, and another part follows: the same nodes, and perhaps
-    /// more, with other operations.
+    /// False if this is a part of the chunk, decoded to save memory, and another part follows. That part has the same nodes,
+    /// perhaps more, and other operations.
     pub is_last: bool,
     /// In a part: number of the chunk's operations before it.
     pub first_op: usize,
@@ -219,7 +219,7 @@ impl DecodedChunk {
         }
     }
 
-    /// Returns the bytes this holds in memory, which limit how many chunks are held at once.
+    /// Returns the bytes that the chunk takes in memory. They limit the number of chunks that are held at once.
     pub fn heap_bytes(&self) -> usize {
         self.ops.capacity() * size_of::<Op>()
             + self.nodes.capacity() * size_of::<Node>()

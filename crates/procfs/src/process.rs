@@ -213,7 +213,7 @@ pub fn program_name(pid: u32) -> String {
     }
 }
 
-/// Returns a path under which the files of a process are found, whatever its mount namespace.
+/// Returns a path under which the files of a process are found, also if it is in another mount namespace.
 pub fn root(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/root"))
 }
@@ -229,7 +229,7 @@ pub fn thread_name(pid: u32, thread: u32) -> Option<String> {
     Some(String::from_utf8_lossy(&text).trim_end().to_owned())
 }
 
-/// Returns the system call that a thread is in and its arguments, or `running`; empty if the kernel does not say.
+/// Returns the system call that a thread is in and its arguments, or `running`; empty if the file cannot be read.
 pub fn system_call(pid: u32, thread: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")).unwrap_or_default()
 }
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_with_blanks_and_parentheses_do_not_confuse_the_fields() {
+    fn name_with_blanks_and_parentheses_does_not_shift_the_fields() {
         let text = "42 (a) b (c) S 7 40 39 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987 1 2";
         let expected = Stat {
             name: "a) b (c".into(),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn status_of_a_process_in_a_namespace_gives_its_own_number() {
+    fn status_of_a_process_in_a_namespace_has_the_pid_inside_it() {
         let text = "Name:\ta b\nState:\tT (stopped)\nPid:\t4711\nTracerPid:\t12\nUid:\t1000\t1001\t1002\t1003\n\
                     Gid:\t1\t2\t3\t4\nNSpid:\t4711\t8\nVmRSS:\t  12 kB\nCapEff:\t0000000000080000\n";
         let expected = Status {

@@ -1,21 +1,21 @@
-//! When the blocks of each site were allocated and freed, in bins of time.
+//! The times at which the blocks of each site were allocated and freed, in bins.
 //!
-//! One list answers every question about an interval whose ends are edges of bins. An entry is the amount that a
-//! site allocated in bin `birth` and that was freed in bin `death`. Then, for edges `a < b`,
+//! One list answers every question about an interval whose ends are edges of bins. An entry holds the bytes and blocks that
+//! a site allocated in bin `birth` and that were freed in bin `death`. For edges `a < b`, these sums are exact:
 //!
 //! ```text
 //! allocated from a to b                      entries with a <= birth < b
 //! allocated from a to b and live at b        entries with a <= birth < b <= death
 //! ```
 //!
-//! exactly. The list is bounded: when it grows too long, neighbouring bins are merged in pairs, and the list stays exact
+//! The list is bounded: when it grows too long, neighbouring bins are merged in pairs, and the list stays exact
 //! at the remaining edges.
 
 /// Longer lists are made shorter by halving the number of bins.
 const MAX_ENTRIES: usize = 300_000;
 const MIN_BINS: usize = 2;
 
-/// The amount that was allocated in one bin and freed in another.
+/// The bytes and blocks that were allocated in one bin and freed in another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
     /// Index of the site.

@@ -2,15 +2,15 @@
 //!
 //! This table dominates the memory of a report, and every event passes through it, so it is compact and fast. Four blocks
 //! share a bucket of one cache line. The table grows one segment of 64 KiB at a time (extendible hashing: a full
-//! segment splits in two), so that the table is never copied as a whole, and never needs memory for an old and a new copy at once:
+//! segment splits in two). The table is therefore never copied as a whole, and never needs memory for two copies:
 //!
 //! ```text
 //! hash  [ top bits: directory → segment | … | low 10 bits: home bucket, or the next one with room ]
 //! ```
 //!
-//! A bucket counts the blocks that did not fit and lie in a later bucket; a search ends at a count of zero. Segments split at 80 %, so a
-//! block takes between 20 and 40 bytes. An ordered map holds what does not
-//! fit a bucket: blocks of 4 GiB and more, impossible addresses, and the surplus of a segment that crafted addresses fill.
+//! A bucket counts the blocks that did not fit and lie in a later bucket; a search ends at a count of zero. Segments split
+//! at 80 %, so a block takes between 20 and 40 bytes. An ordered map holds the blocks that do not
+//! fit into a bucket: blocks of 4 GiB and more, impossible addresses, and the surplus of a segment that crafted addresses fill.
 
 mod segment;
 
@@ -46,7 +46,7 @@ struct AddressedBlock {
 }
 
 impl AddressedBlock {
-    /// Writes the block after this one.
+    /// Writes `next` as its difference from this block.
     fn write_next(&self, next: &AddressedBlock, out: &mut Encoder) {
         // Addresses are multiples of 16 nearly always.
         out.number((next.address - self.address).rotate_right(4));
@@ -255,7 +255,7 @@ impl LiveBlocks {
                 batch.push(previous);
             }
             n_left -= batch.len();
-            let touch = |sum: u64, placed: &AddressedBlock| sum ^ blocks.touch(placed.address);
+            let touch = |sum: u64, next: &AddressedBlock| sum ^ blocks.touch(next.address);
             black_box(batch.iter().fold(0, touch));
             for placed in &batch {
                 blocks.insert(placed.address, placed.block);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn surplus_of_a_segment_that_may_not_split_is_still_found() {
+    fn block_that_does_not_fit_into_an_unsplittable_segment_is_found() {
         // As if crafted addresses had driven the directory to its bound: 64 entries for a single segment.
         let mut table = LiveBlocks::new();
         table.directory = vec![0; MAX_DIRECTORY_EXCESS];

@@ -1,4 +1,4 @@
-//! The last allocations of a thread. A block is temporary if the thread that allocated it frees it while it is among them.
+//! The last allocations of a thread. A block that its thread frees while it is one of them is temporary.
 
 #[derive(Default)]
 pub(crate) struct Recent {

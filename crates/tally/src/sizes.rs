@@ -1,7 +1,7 @@
 //! The number of allocations of each size.
 //!
-//! Small sizes have a counter each in an array. Larger ones are in a hash table while there are few
-//! different ones; the rest is counted in bins of about 1 % width.
+//! Small sizes have a counter each in an array. Larger sizes are in a hash table until it is full; further
+//! sizes are counted in bins of about 1 % width.
 
 use crate::encoding::{Decoder, Encoder};
 use crate::index::{Index, hash};
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_different_sizes_fall_into_bins_of_one_percent_and_none_is_lost() {
+    fn sizes_beyond_the_table_are_counted_in_bins_of_one_percent() {
         let mut sizes = SizeCounts::new();
         let n_more = 1_000;
         for n in 0..(MAX_DISTINCT as u64 + n_more) {

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn same_frames_below_the_same_caller_are_one_stack() {
+    fn same_frame_called_from_the_same_stack_is_one_stack() {
         let mut stacks = Stacks::default();
         let (main, load) = (
             Frame {

@@ -1,4 +1,4 @@
-//! The state of each thread between its events: its previous free, which may be undone, and the call tree of its present
+//! The state of each thread between its events: its previous free, which may be undone, and the call tree of its current
 //! chunk, translated to the stacks of the capture.
 
 use crate::encoding::{Decoder, Encoder};
@@ -9,14 +9,14 @@ use crate::recent::Recent;
 use crate::stacks::{StackId, Stacks};
 use heaptide_capture::DecodedChunk;
 
-/// The stack of a node of the present chunk, and the site it was last used for.
+/// The stack of a node of the current chunk, and the site it was last used for.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeSlot {
     stack: StackId,
     pub site: u32,
-    /// 0 until the node is used for a site.
+    /// The allocator of the site; 0 until the node is used for a site.
     pub allocator: u8,
-    /// The allocator of the site.
+    /// Whether the caller's filter selects the site.
     pub is_wanted: bool,
     /// The bin of time in which blocks are counted under `site`.
     pub epoch: u16,
@@ -73,7 +73,7 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    /// Returns the stack of a node of the present chunk. A stack gets its number at its first allocation, so that numbers
+    /// Returns the stack of a node of the current chunk. A stack gets its number at its first allocation, so that numbers
     /// do not depend on the boundaries of chunks or checkpoints.
     pub fn stack_of(&mut self, node: u32, chunk: &DecodedChunk, stacks: &mut Stacks) -> StackId {
         let unknown = NodeSlot::UNKNOWN.stack;
@@ -162,7 +162,7 @@ impl Threads {
         }
     }
 
-    /// Drops the translation of a finished chunk. Programs may have had a million threads.
+    /// Drops the translation of a finished chunk. A program may have started a million threads.
     pub fn forget_chunk(&mut self, thread: &mut Thread) {
         thread.chunk = None;
         self.spare.push(std::mem::take(&mut thread.nodes));
@@ -202,7 +202,7 @@ impl Threads {
         }
     }
 
-    /// Reads the threads, and how many of them have a free that may be undone.
+    /// Reads the threads. Also returns the number of threads with a free that may be undone.
     pub fn read(input: &mut Decoder, ranges: &Ranges, n_sites: usize) -> Option<(Threads, u64)> {
         let mut threads = Threads::default();
         let n_threads = input.length(3)?;

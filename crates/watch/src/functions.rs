@@ -12,7 +12,7 @@ use heaptide_timeline::{Call, read_call};
 /// Names the file for the program and its descendants.
 pub const VARIABLE: &str = "HEAPTIDE_TIMELINE_FUNCTIONS";
 
-/// The rest is read at the next call.
+/// The most bytes that one call reads; the next call reads the rest.
 const MAX_READ: usize = 1 << 20;
 
 pub struct Functions {
@@ -22,7 +22,7 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Uses a file next to the timeline. Removes one that a killed recording left.
+    /// Uses a file next to the timeline. Removes a file that a killed recording left there.
     pub fn beside(timeline: &Path) -> Functions {
         let mut name = timeline.as_os_str().to_owned();
         name.push(".functions");

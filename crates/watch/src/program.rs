@@ -1,4 +1,4 @@
-//! The watched program: started as it would be without Heaptide; it receives every signal that Heaptide receives.
+//! The watched program: it starts as it would without Heaptide, and receives every signal that Heaptide receives.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -59,7 +59,7 @@ struct Pause {
 }
 
 impl Pause {
-    fn hear(&mut self, signal: i32) {
+    fn note_signal(&mut self, signal: i32) {
         match signal {
             libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => self.is_asked = true,
             libc::SIGCONT => self.is_asked = false,
@@ -67,7 +67,7 @@ impl Pause {
         }
     }
 
-    /// Returns whether this process must stop too; true only once.
+    /// Returns whether this process must also stop; true only once.
     fn is_due(&mut self) -> bool {
         let is_due = self.is_asked && self.has_program_stopped;
         if is_due {
@@ -108,7 +108,7 @@ impl Program {
             };
             let arrived = self.signals.wait(left);
             match arrived {
-                Some(arrived) => self.pass_on(arrived),
+                Some(arrived) => self.forward(arrived),
                 None if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
                     return self.changed();
                 }
@@ -122,7 +122,7 @@ impl Program {
             match change {
                 Change::Exited(code) => return Some(Ending::Exit(code)),
                 Change::Killed(signal) => return Some(Ending::Signal(signal)),
-                // Its exit status is lost, so no failure is known.
+                // The exit status is unavailable, so assume that the program succeeded.
                 Change::Gone => return Some(Ending::Exit(0)),
                 Change::Stopped => self.pause.has_program_stopped = true,
                 Change::Continued => self.pause.has_program_stopped = false,
@@ -135,9 +135,9 @@ impl Program {
         None
     }
 
-    fn pass_on(&mut self, arrived: sys::Arrived) {
-        self.pause.hear(arrived.signal);
-        // The terminal sends its signals to the program too.
+    fn forward(&mut self, arrived: sys::Arrived) {
+        self.pause.note_signal(arrived.signal);
+        // The terminal also sends its signals to the program.
         if arrived.is_from_process && arrived.signal != libc::SIGCHLD {
             sys::send(self.pid, arrived.signal);
         }
@@ -197,7 +197,7 @@ pub fn run_all(starts: &[Start]) -> Result<Vec<Ending>, StartError> {
         let Some(arrived) = signals.wait(LONG) else {
             continue;
         };
-        pause.hear(arrived.signal);
+        pause.note_signal(arrived.signal);
         if arrived.is_from_process && arrived.signal != libc::SIGCHLD {
             for pid in left {
                 sys::send(pid, arrived.signal);
@@ -252,16 +252,16 @@ mod tests {
     #[test]
     fn ctrl_z_stops_this_process_whichever_of_the_two_events_comes_first() {
         let mut pause = Pause::default();
-        pause.hear(libc::SIGTSTP);
+        pause.note_signal(libc::SIGTSTP);
         assert!(!pause.is_due());
         pause.has_program_stopped = true;
         assert!(pause.is_due() && !pause.is_due());
         pause.has_program_stopped = true;
         assert!(!pause.is_due(), "a stop of the program alone");
-        pause.hear(libc::SIGTSTP);
+        pause.note_signal(libc::SIGTSTP);
         assert!(pause.is_due());
-        pause.hear(libc::SIGTSTP);
-        pause.hear(libc::SIGCONT);
+        pause.note_signal(libc::SIGTSTP);
+        pause.note_signal(libc::SIGCONT);
         pause.has_program_stopped = true;
         assert!(!pause.is_due());
     }

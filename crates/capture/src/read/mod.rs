@@ -38,7 +38,7 @@ use chunk::{Container, Sorted};
 use scan::Scan;
 use source::Source;
 
-/// Longer chunks are damage, not data.
+/// Longer chunks count as damage.
 pub const MAX_CHUNK_LEN: u32 = 1 << 20;
 
 /// An opened capture.
@@ -49,8 +49,8 @@ pub struct Capture {
     pub registry: Registry,
     /// The sums that replace the removed events of a bounded capture.
     pub checkpoint: Option<Checkpoint>,
-    /// The chunks that hold events, by (stream, number); each is here once. Chunks before the checkpoint are not,
-    /// but one may begin before it and end after it.
+    /// The chunks that hold events, by (stream, number), without duplicates and without chunks before the checkpoint.
+    /// A chunk may begin before the checkpoint and end after it.
     pub chunks: Vec<ChunkRef>,
     /// Damage found while opening, by offset.
     pub damage: Vec<Damage>,
@@ -71,7 +71,7 @@ impl Capture {
             path: path.into(),
             reason,
         };
-        // Checked before it is opened, because opening a pipe would block until somebody writes to it.
+        // Checked before the file is opened, because opening a pipe would block until another process writes to it.
         let metadata = fs::metadata(path).map_err(|error| failed(error.into()))?;
         if metadata.is_dir() {
             return Err(failed(OpenFailure::Directory));
@@ -88,8 +88,8 @@ impl Capture {
         Capture::from_source(path, Source::File(file), true)
     }
 
-    /// Reads only the events, without registry and checkpoint. For the profiled program, which knows both and must use
-    /// little memory.
+    /// Reads only the events, without registry and checkpoint. For the profiled program, which has both in memory and
+    /// must use little of it.
     pub fn events_from_file(file: File, path: &Path) -> Result<Capture, OpenError> {
         Capture::from_source(path, Source::File(file), false)
     }
@@ -231,7 +231,7 @@ impl Capture {
 }
 
 impl ChunkRef {
-    /// Returns the note for a chunk with an invalid record.
+    /// Returns the damage to report if the chunk has an invalid record.
     pub fn wrong_record(&self) -> Damage {
         Damage {
             offset: self.offset,

@@ -1,4 +1,4 @@
-//! The worked examples in `docs/reference/capture-format.md` are right: their bytes are written and read as described.
+//! Checks the worked examples in `docs/reference/capture-format.md`: Heaptide writes and reads the same bytes.
 //!
 //! An example is a list of lines `bytes in hexadecimal ; meaning` below the heading that names it.
 
@@ -93,17 +93,17 @@ fn second_thread() -> Vec<u8> {
 }
 
 #[test]
-fn example_of_a_payload_is_what_is_written() {
+fn example_of_a_payload_equals_the_written_bytes() {
     assert_eq!(example("Example: a payload"), loop_payload());
 }
 
 #[test]
-fn example_of_a_block_is_what_is_written() {
+fn example_of_a_block_equals_the_written_bytes() {
     assert_eq!(example("Example: a block"), loop_block());
 }
 
 #[test]
-fn example_of_two_threads_is_what_is_written_and_comes_out_in_the_order_it_says() {
+fn example_of_two_threads_equals_the_written_bytes_and_replays_in_the_documented_order() {
     let payloads = [first_thread(), second_thread()];
     assert_eq!(example("Example: two threads"), payloads.concat());
     let mut file = FileBuilder::new();

@@ -1,4 +1,4 @@
-//! `GET /status`: which processes are being recorded.
+//! `GET /status`: the processes of the program and whether they are being recorded.
 
 use heaptide_procfs as procfs;
 use serde_json::{Value, json};

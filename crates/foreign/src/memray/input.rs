@@ -10,9 +10,9 @@ use lz4_flex::frame::FrameDecoder;
 /// The first bytes of an LZ4 frame.
 const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 const WINDOW: usize = 256 << 10;
-/// Records beyond this are damage, not data: the longest hold a code object's line table.
+/// Longer records count as damage. The longest valid ones hold a code object's line table.
 const MAX_RECORD: usize = 16 << 20;
-/// With less than this left, the window is moved before the next record is read.
+/// If fewer bytes than this are left, the window moves before the next record is read.
 const ENOUGH: usize = 4 << 10;
 
 trait ReadSeek: Read + Seek {}
@@ -26,7 +26,7 @@ pub struct Input {
     /// Offset of the unread bytes in the unpacked file.
     offset: u64,
     is_at_end: bool,
-    /// Why reading failed before the end of the file.
+    /// The error that stopped reading before the end of the file.
     pub error: Option<io::ErrorKind>,
 }
 

@@ -21,14 +21,14 @@ pub(super) struct Parts {
     n_done: usize,
 }
 
-/// A part, and the index of the next segment in it: after the last one if the file has changed.
+/// A part, and the index of its next segment. If the file has changed, the index is past the last segment.
 pub(super) struct Resumed {
     pub chunk: DecodedChunk,
     pub segment: usize,
 }
 
 impl Parts {
-    /// Continues a chunk that is dropped after `n_done` of its operations.
+    /// Prepares to continue a chunk that is dropped after `n_done` of its operations.
     pub(super) fn new(head: &ChunkHead, n_done: usize) -> Parts {
         Parts {
             state: DecodeState::new(head),
@@ -37,7 +37,7 @@ impl Parts {
         }
     }
 
-    /// Returns the part in which the replay continues, with the segment of this number.
+    /// Returns the part that contains the segment with this number, at which the replay continues.
     pub(super) fn resume(
         &mut self,
         capture: &Capture,

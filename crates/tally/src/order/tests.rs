@@ -1,4 +1,4 @@
-//! Synthetic captures of threads that take turns: the order is the same however they are decoded.
+//! Synthetic captures of threads that take turns: the order of events does not depend on the way the chunks are decoded.
 
 use super::*;
 use crate::Tally;
@@ -11,8 +11,8 @@ const N_CHUNKS: u64 = 4;
 const SEGMENTS_PER_CHUNK: u64 = 300;
 const N_OPS: u64 = N_STREAMS * N_CHUNKS * SEGMENTS_PER_CHUNK;
 
-/// Threads that take turns after every event. Each event frees an address that is the position of the
-/// event in the order of all.
+/// Threads that take turns after every event. Each event frees an address that equals the event's position in the order
+/// of all events.
 fn taking_turns() -> Capture {
     capture_of(4096, |tables, out, position| {
         tables.write_free(out, position);
@@ -20,7 +20,7 @@ fn taking_turns() -> Capture {
     })
 }
 
-/// The same threads; `turn_at` writes the records of a turn and returns how many events they are.
+/// The same threads; `turn_at` writes the records of a turn and returns the number of its events.
 fn capture_of(
     payload_len: usize,
     turn_at: impl Fn(&mut Tables, &mut Writer, u64) -> u32,
