@@ -93,12 +93,12 @@ def test_reports_state_that_earlier_allocations_are_missing(
         message = attach(process, "-o", capture)
         detach(process)
         end(process)
-    assert "what it allocated before is not in the capture" in message
+    assert "earlier allocations are not in the capture" in message
     [found] = stats(capture)["heaptide"]["processes"]
     assert found["attached_at_bytes"] > 1_000_000
     for command in ("stats", "summary", "tree"):
         report = " ".join(heaptide(command, capture).stdout.split())
-        assert f"attached to process {process.pid} when " in report
+        assert f"attached to process {process.pid} at a resident size of " in report
         assert "earlier allocations are not in the capture" in report
 
 
@@ -150,7 +150,7 @@ def test_default_capture_name_has_program_and_pid_and_is_not_overwritten(tmp_pat
         name = f"heaptide-blocked_in_a_read.py.{process.pid}.tide"
         assert [path.name for path in tmp_path.iterdir()] == [name]
         already = refused(process.pid, "-o", tmp_path / "other.tide")
-        assert already.startswith(f"process {process.pid} is being recorded into {tmp_path / name} already")
+        assert already.startswith(f"process {process.pid} is already being recorded into {tmp_path / name}")
         detach(process)
         exists = refused(process.pid, "-o", tmp_path / name)
         assert exists.startswith(f"{tmp_path / name} exists already: ")

@@ -107,7 +107,7 @@ def test_start_takes_modes_and_refuses_unknown_options(program: ControlledProgra
 def test_value_refused_by_the_command_is_answered_with_its_sentence_alone(program: ControlledProgram) -> None:
     program.post("start")
     refused = program.ask("GET", "stats?from=abc")
-    sentence = "invalid value 'abc' for '--from <TIME>': a time is a number of seconds, or a number with ms, s, m or h"
+    sentence = "invalid value 'abc' for '--from <TIME>': must be a number of seconds, or a number with ms, s, m or h"
     assert (refused.status, refused.json()) == (400, {"error": sentence, "type": "ArgumentError"})
 
 

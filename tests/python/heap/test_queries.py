@@ -241,7 +241,7 @@ def test_recording_is_found_next_to_the_snapshot_or_by_option_or_reported_missin
         command = [sys.executable, "-m", "heaptide", "heap", "suspects", "--json", moved]
         missed = subprocess.run(command, check=True, capture_output=True, text=True)
         assert not json.loads(missed.stdout)["suspects"][0]["sites"]
-        assert [line for line in missed.stderr.splitlines() if "is gone" in line and "--recording" in line]
+        assert [line for line in missed.stderr.splitlines() if "is missing" in line and "--recording" in line]
         assert len(missed.stderr.splitlines()) == 1
     finally:
         (tmp_path / "put-away.tide").rename(original.with_name("job.tide"))

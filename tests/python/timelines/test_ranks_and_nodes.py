@@ -165,5 +165,5 @@ def test_nodes_are_aligned_in_time_and_summed(tmp_path: Path) -> None:
     # Runs on different days have no sum, and each starts at zero.
     apart = heaptide("plot", tmp_path / "n1.dat", node("n3", 90_000.0, 50.0)).stdout
     assert "sum of" not in apart
-    assert "different times" in apart
+    assert "do not overlap in time" in apart
     assert "peak 100.0 MiB at 0.0 s" in apart
