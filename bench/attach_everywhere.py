@@ -2,8 +2,8 @@
 
     python bench/attach_everywhere.py --wheel build/wheels/heaptide-*.whl --rounds 200
 
-Each Python gets its own environment with the wheel and runs `attach.py` in it. Exits with 1 if a program computed, read
-or printed something else than it would have without Heaptide. With `--strict` a missed budget also exits with 1.
+Each Python gets its own environment with the wheel and runs `attach.py` in it. Exits with 1 if the
+results, input or output of a program differ from a run without Heaptide; with `--strict` also if a budget is missed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def measure(python: list[str], repository: Path, venv: Path, wheel: Path, rounds
 
 
 def interpreters(only: list[str]) -> list[tuple[str, list[str]]]:
-    """Versions and the commands that start them."""
+    """Return the versions, each with the command that starts it."""
     found = {f"{major}.{minor}": [path] for (major, minor), path in supported().items()}
     found = {version: command for version, command in found.items() if not only or version in only}
     wanted = [version for version in forky_versions() if version not in found and (not only or version in only)]

@@ -1,6 +1,6 @@
 """Runs at the start of every interpreter, before the program: `heaptide.pth` calls :func:`begin`.
 
-Without any Heaptide setting, `heaptide.pth` costs a few microseconds and does not come here. This module reads the
+Without any Heaptide setting, `heaptide.pth` takes a few microseconds and does not import this. This module reads the
 settings and loads the native module only if one of them requires it. If anything fails, the program still runs, and
 one line on standard error says what failed.
 """
@@ -119,7 +119,7 @@ def _finish(pid: int, quiet: bool) -> None:
 
 
 def _attempt(part: Callable[[Settings], None], chosen: Settings) -> None:
-    """Run one part; if it fails, the others still run."""
+    """Call `part`; report its failure and continue, so that the other parts still run."""
     try:
         part(chosen)
     except Exception as error:
@@ -143,7 +143,7 @@ def _control(chosen: Settings) -> None:
     try:
         control.start_as_set(address, directory=folder or None)
     except OSError as error:
-        # Programs that the first process starts inherit its address. That it is in use is expected.
+        # Programs that the first process starts inherit its address, so it is expected to be in use.
         if error.errno == errno.EADDRINUSE and os.environ.get(settings.CONTROL_HOLDER, pid) != pid:
             return
         raise

@@ -34,7 +34,7 @@ KEEP_ALL = sys.maxsize
 
 
 def boolean(text: str) -> bool:
-    """Return a yes or no, in any spelling and case."""
+    """Return True for a word in `YES`, False for one in `NO`, in upper or lower case."""
     word = text.strip().lower()
     if word not in YES + NO:
         raise ValueError("it is neither yes nor no")
@@ -208,11 +208,11 @@ ALL = (
         values="path", short="HEAPTIDE_SESSIONS", shown_default="a folder of the user in the temporary folder",
     ),
     Setting(
-        "keep_sessions", count, 10, "number of these sessions to keep; a new one deletes the oldest",
+        "keep_sessions", count, 10, "number of sessions to keep; a new one deletes the oldest",
         values="number or `all`", short="HEAPTIDE_KEEP_SESSIONS",
     ),
     Setting(
-        "keep_bytes", room, 4 << 30, "bytes that all of them may take; a new one deletes the oldest; 0 keeps one",
+        "keep_bytes", room, 4 << 30, "bytes that all sessions may take; a new one deletes the oldest; 0 keeps one",
         values="size, such as `1G`, or `all`", short="HEAPTIDE_KEEP_BYTES", shown_default="4G",
     ),
     Setting(
@@ -235,8 +235,8 @@ ALL = (
         values="size, such as `1G`", short="HEAPTIDE_MAX_SIZE", shown_default="no limit",
     ),
     Setting(
-        "when_full", when_full, "rotate", "what to do then: `rotate` starts a new capture and keeps this one as "
-        "an earlier one, `stop` stops the recording",
+        "when_full", when_full, "rotate", "at the maximum size, `rotate` starts a new capture and keeps this one as "
+        "an earlier one; `stop` stops the recording",
         values="`rotate` or `stop`", short="HEAPTIDE_WHEN_FULL",
     ),
     Setting(
@@ -303,7 +303,7 @@ ALL = (
         values="name", short="HEAPTIDE_TRACE_MEMORY_TYPE",
     ),
     Setting(
-        "trace_memory_output_dir", plain, "memory_traces", "folder for these graphs",
+        "trace_memory_output_dir", plain, "memory_traces", "folder for graphs of leaked objects",
         values="path", short="HEAPTIDE_TRACE_MEMORY_OUTPUT_DIR",
     ),
     Setting(
@@ -385,7 +385,7 @@ def resolve(environment: Mapping[str, str], configuration: Configuration) -> Set
                 chosen_by[setting.name] = platform
             break
     for section, name in configuration.unknown({setting.name for setting in ALL}):
-        say_once(f"{configuration.path}: [{section}] has no setting {name}; see docs/settings.md")
+        say_once(f"{configuration.path}: [{section}] has no setting {name}; see docs/reference/settings.md")
     patterns = {name: pattern for platform in in_use for name, pattern in platform.components.items() if pattern}
     return Settings(values, {**patterns, **configuration.components}, chosen_by)
 
@@ -393,7 +393,7 @@ def resolve(environment: Mapping[str, str], configuration: Configuration) -> Set
 def _given(
     setting: Setting, environment: Mapping[str, str], configuration: Configuration, in_use: list[Platform]
 ) -> Iterator[tuple[str, str, Platform | None]]:
-    """Yield the names under which a value is given, the value, and the platform, the most significant first."""
+    """Yield name, text and platform of each given value; the one that takes precedence comes first."""
     for name in (setting.long, setting.short):
         if name in environment:
             yield name, environment[name], None

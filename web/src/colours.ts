@@ -18,6 +18,7 @@ export interface Palette {
   faintText: string;
   /** Drawn over frames that are out of focus. */
   veil: string;
+  /** Strips of frames that are too narrow to draw. */
   haze: string;
   edge: string;
   /** In a comparison, from a small to a complete change. */

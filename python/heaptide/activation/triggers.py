@@ -1,8 +1,8 @@
 """Starts and stops recordings by a signal, by a control file, and when a capture reaches its maximum size.
 
 Heaptide's only Python thread checks for these twice a second; it runs only if a setting needs it. The signal handler
-just leaves a note for the thread, because starting and stopping take locks that the interrupted code may hold.
-Functions of other modules are imported by name here, because a program may replace them in their modules.
+only queues a request for the thread, because starting and stopping take locks that the interrupted code may hold.
+`sleep` is imported by name, because a program may replace it in its module.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 PAUSE_SECONDS = 0.5
 
-_notes: deque[int] = deque()
-_switch: Settings | None = None
+_requests: deque[int] = deque()
+_settings: Settings | None = None
 _file_seen: tuple[int, int, int] | None = None
 _thread: threading.Thread | None = None
 # Held while the thread acts. The exit handler takes it and never releases it.
 _acting = threading.Lock()
 _is_over = False
 
-# How long the program's exit waits for an action, which takes milliseconds.
+# The program's exit waits at most this long for a running action, which normally takes milliseconds.
 MAX_WAIT_SECONDS = 10.0
 
 
@@ -38,22 +38,22 @@ def obey_signal(chosen: Settings) -> None:
     """Let the signal in the settings start and stop recordings from now on. Main thread only."""
     import signal
 
-    global _switch
+    global _settings
     name = chosen.signal.upper()
     number = getattr(signal, name if name.startswith("SIG") else f"SIG{name}", None)
     if number is None and name.isdigit():
         number = int(name)
     if number is None:
         raise ValueError(f"there is no signal {chosen.signal}: name one such as USR2")
-    _switch = chosen
-    signal.signal(number, lambda *_: _notes.append(1))
+    _settings = chosen
+    signal.signal(number, lambda *_: _requests.append(1))
     start()
 
 
 def obey_file(chosen: Settings) -> None:
     """Let the control file in the settings start and stop recordings from now on; `on` in it starts one at once."""
-    global _switch, _file_seen
-    _switch = chosen
+    global _settings, _file_seen
+    _settings = chosen
     _file_seen = _file_state(chosen)
     if _content(chosen) == "on":
         from_settings.toggle(chosen, True)
@@ -64,7 +64,7 @@ def start() -> None:
     """Start the thread, if it is not running in this process."""
     global _thread
     if _thread is None:
-        # An interpreter that ends while a thread is writing to standard error aborts.
+        # An interpreter that exits while a thread is writing to standard error aborts.
         atexit.register(finish)
     if _thread is None or not _thread.is_alive():
         _thread = threading.Thread(target=_check_repeatedly, name="heaptide", daemon=True)
@@ -72,7 +72,7 @@ def start() -> None:
 
 
 def finish() -> None:
-    """Wait for a running action, and prevent further ones: the program exits."""
+    """Wait for a running action and prevent further ones, because the program is about to exit."""
     global _is_over
     if not _is_over:
         _is_over = _acting.acquire(timeout=MAX_WAIT_SECONDS)
@@ -90,16 +90,16 @@ def _check_repeatedly() -> None:
 
 def _check() -> None:
     global _file_seen
-    if _switch is not None:
-        while _notes:
-            _notes.popleft()
-            from_settings.toggle(_switch)
-        if _switch.control_file:
-            seen = _file_state(_switch)
+    if _settings is not None:
+        while _requests:
+            _requests.popleft()
+            from_settings.toggle(_settings)
+        if _settings.control_file:
+            seen = _file_state(_settings)
             if seen != _file_seen:
                 _file_seen = seen
                 if seen is not None:
-                    from_settings.toggle(_switch, {"on": True, "off": False}.get(_content(_switch)))
+                    from_settings.toggle(_settings, {"on": True, "off": False}.get(_content(_settings)))
     recording = from_settings.current()
     if recording is not None and recording.settings.max_size:
         _limit_size(recording)
@@ -143,8 +143,8 @@ def _after_fork_in_child() -> None:
         atexit.unregister(finish)
         _thread = None
         _acting, _is_over = threading.Lock(), False
-        _notes.clear()
-        if _switch is not None:
+        _requests.clear()
+        if _settings is not None:
             start()
 
 

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 # Attributes of heapy's sets that are missing here, and their replacements.
 _INSTEAD = {
-    "biper": "by(relation) takes the set apart",
-    "fam": "er says what the set is taken apart by, and kind what is in it",
-    "pathsin": "shpaths has the shortest ways to the objects, and referrers one step of all",
-    "pathsout": "referents has what the objects refer to, and get_shpaths(src=...) the ways from one set to another",
+    "biper": "use by(relation) to classify the set",
+    "fam": "use er for the classifier of the set, and kind for the kinds in it",
+    "pathsin": "use shpaths for the shortest paths to the objects, and referrers for the last step of all paths",
+    "pathsout": "use referents for the first step, and get_shpaths(src=...) for paths from one set to another",
 }
 
 
@@ -197,7 +197,7 @@ class IdentitySet:
             raise ValueError(f"the set has {self.count} objects, not one")
         lines = [f'  File "{file}", line {line}, in {function}' for function, file, line in self._set.sites()[0]]
         if not lines:
-            return "not known: record the program with objects while it makes them"
+            return "unknown: record the program with --objects while it allocates the objects"
         return "\n".join(["Allocated at (most recent call last):", *lines])
 
     @property
@@ -257,7 +257,7 @@ class IdentitySet:
             raise ValueError(f"the set has {self.count} objects, not one")
         found = at(self._set.addresses()[0])
         if found is None:
-            raise LookupError("the object is gone, or nothing that the collector tracks leads to it")
+            raise LookupError("the object was freed, or no object that the collector tracks leads to it")
         return found
 
     @property
@@ -280,7 +280,7 @@ class IdentitySet:
     def _here(self, other: object) -> HeapSet:
         """Return another operand as a set of the same view of the heap."""
         view = self._set.view()
-        # `type` itself, not `isinstance`: objects and metaclasses can override that.
+        # Not with `isinstance`, which objects and metaclasses can override.
         if is_a(other, IdentitySet):
             other = cast("IdentitySet", other)
             # Sets of one view can be combined directly; a set of another view is matched by address.
@@ -350,7 +350,7 @@ class IdentitySet:
         if isinstance(index, slice):
             first, end, step = index.indices(n_rows)
             if step != 1:
-                raise ValueError("rows are taken one after the other: leave the step out")
+                raise ValueError("a slice of rows cannot have a step")
             return IdentitySet(self.partition.members_between(first, max(first, end)), self._by)
         number = index.__index__()
         if not -n_rows <= number < n_rows:

@@ -22,7 +22,7 @@ _original: Any = None
 
 
 def _threading() -> ModuleType | None:
-    """Return the module, or None if importing it here would make this thread the main thread for good."""
+    """Return the module; None if importing it now would make it treat this thread as the main thread."""
     if "threading" not in sys.modules and get_native_id() != os.getpid():
         return None
     import threading
@@ -31,7 +31,7 @@ def _threading() -> ModuleType | None:
 
 
 def prepare() -> None:
-    """Import what a recording needs before it starts, so that the import is not in the capture."""
+    """Import :mod:`threading` before the recording starts, so that the import is not recorded."""
     _threading()
 
 

@@ -35,7 +35,7 @@ class ProcessGroup:
     def __init__(self, name: str, key: str) -> None:
         # The script or module of the process that started the others.
         self.name = name
-        # Distinguishes programs of the same name with other folders or other arguments.
+        # Distinguishes programs that have the same name but run in different folders or with different arguments.
         self.key = key
 
     @classmethod
@@ -53,7 +53,7 @@ class ProcessGroup:
                 with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
                     command = file.read().split("\0")[:-1]
         except OSError:
-            pass  # it has just ended
+            pass  # the first process has just exited
         words = "\0".join([folder, *command])
         return cls(program_name(command), f"{zlib.crc32(words.encode(errors='replace')):08x}")
 

@@ -226,7 +226,7 @@ for thread in threads: thread.start()
 
 @pytest.fixture
 def slow_libraries(build: Callable[..., Path]) -> list[str]:
-    """Thirty libraries for each of which the linker needs long to fill the slots and make them read-only."""
+    """Thirty libraries whose slots the linker takes long to fill and to make read-only."""
     library = build("libraries", "slow_to_load", "-Wl,-z,now", "-Wl,-z,relro")
     return [str(shutil.copy(library, library.with_name(f"slow-{n}.so"))) for n in range(30)]
 

@@ -69,9 +69,9 @@ def test_alternating_generators_keep_separate_stacks(record: Callable[..., Recor
             right(a, b)  # @crossed
     """)
     for n in range(50):
-        way = ["<module>@crossed", "right@right", "left@left"] if n % 2 else ["<module>@straight", "left@left"]
-        assert recorded.stack(1_000_000 + n) == [*way, "one@one"]
-        assert recorded.stack(2_000_000 + n) == [*way, "other@other"]
+        callers = ["<module>@crossed", "right@right", "left@left"] if n % 2 else ["<module>@straight", "left@left"]
+        assert recorded.stack(1_000_000 + n) == [*callers, "one@one"]
+        assert recorded.stack(2_000_000 + n) == [*callers, "other@other"]
 
 
 def test_delegating_generators_and_generator_expressions_have_complete_chains(record: Callable[..., Recording]) -> None:

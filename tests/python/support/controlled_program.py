@@ -30,7 +30,7 @@ class Answer:
     body: bytes
 
     def json(self) -> Any:
-        """The body as a value."""
+        """Return the parsed JSON body."""
         return json.loads(self.body)
 
     @property

@@ -61,7 +61,7 @@ export interface Head {
   diff?: DiffHead;
 }
 
-/** A finding, in the words of all reports. */
+/** A finding, worded as in all other reports. */
 export interface Finding {
   kind: string;
   what: string;
@@ -111,7 +111,7 @@ export interface Curves {
 /** The data as it is written. */
 export interface Packed {
   head: Head;
-  /** `stacked`: the heap of each process at the moment of a bin at which their sum was largest. */
+  /** `stacked`: for each bin, the heap of each process at the time when the sum of all was largest. */
   timeline: { bin_ns: number; together: Curves; processes: Curves[]; stacked?: Curves['heap'][] };
   texts: string[];
   locations: {
@@ -165,14 +165,14 @@ export interface Data {
   lives: Lives | undefined;
 }
 
-/** For each own entry, the amount allocated in one bin of time and freed in another. */
+/** Amounts of the entries of `own`, by the bins of time in which blocks were allocated and freed. */
 export interface Lives {
   /** Nanoseconds since the start. Bin `n` reaches from edge `n` to edge `n + 1`. */
   edges: number[];
-  /** Number of the own entry. */
+  /** Index in `own`. */
   own: Int32Array;
   birth: Int32Array;
-  /** The number of bins if it was live at the end. */
+  /** The number of bins, if the blocks were live at the end. */
   death: Int32Array;
   bytes: Float64Array;
   count: Float64Array;

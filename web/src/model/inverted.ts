@@ -1,7 +1,7 @@
 /**
- * Builds the inverted tree: allocating functions first, their callers below. A node holds the source nodes reached by going
- * up, with their amounts; its children group them by the next caller. Small groups are cut, because every allocation
- * appears once per frame of its stack.
+ * Builds the inverted tree: allocating functions first, their callers below. A node represents a group of source nodes, and
+ * its children group the callers of these. Small groups are cut, because every allocation appears once per frame of its
+ * stack.
  */
 import { CUT, type Data, NO_FRAMES } from './data.ts';
 import { BYTES, channelOf, COUNT, type TreeBuilder, keys, minShare, type NodeAmounts, type Shape } from './tree.ts';
@@ -17,7 +17,7 @@ interface Group {
 export function buildInverted(data: Data, shape: Shape, own: NodeAmounts, builder: TreeBuilder, root: number): void {
   const { n, parent, location, nCut } = data.nodes;
   const keyOf = keys(data, shape);
-  // The nearest visible source node at or above each; 0 is the root.
+  // For each source node: itself, or its nearest visible caller if it is hidden. 0 is the root.
   const shown = new Int32Array(n);
   for (let node = 1; node < n; node++) {
     shown[node] = keyOf(location[node]!) === undefined ? shown[parent[node]!]! : node;

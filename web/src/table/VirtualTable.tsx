@@ -6,6 +6,7 @@ import { bytes, percent, whole } from '../model/format.ts';
 import { change, settings } from '../state.ts';
 
 const ROW_HEIGHT = 30;
+/** Rows rendered before and after the visible ones. */
 const N_BEYOND = 8;
 
 export interface ColumnOf<Row> {
@@ -14,7 +15,7 @@ export interface ColumnOf<Row> {
   title: string;
   /** Texts are sorted from A to Z first, numbers from the largest down. */
   isText?: boolean;
-  /** The whole `td`. */
+  /** Renders the whole `td`. */
   cell: (row: Row) => VNode;
 }
 

@@ -1,4 +1,4 @@
-/** Copies a text to the clipboard, with the older API where a page from a file may not use the new one. */
+/** Copies a text to the clipboard. Uses the older API if the browser denies the new one, as for pages opened from a file. */
 export async function copyText(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
