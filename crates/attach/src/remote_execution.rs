@@ -116,7 +116,7 @@ impl RemoteExecution {
         }))
     }
 
-    /// Returns how long to wait: not at all if the main thread is blocked and the injector is available.
+    /// Returns the time to wait: zero if the main thread is blocked and the injector is available.
     pub fn timeout(&self) -> Duration {
         let call = procfs::system_call(self.pid, self.pid);
         let number = call.split(' ').next().and_then(|word| word.parse().ok());
@@ -139,7 +139,7 @@ impl RemoteExecution {
         let asked = || {
             self.memory.write(self.script, &path)?;
             self.memory.write(self.pending, &1i32.to_ne_bytes())?;
-            // Only the byte with the flag: the other bytes change all the time.
+            // Writes only the byte with the flag, because the process changes the other bytes at any time.
             let flags = self.memory.read(self.breaker, 1)?;
             self.memory.write(self.breaker, &[flags[0] | PLEASE_STOP])
         };

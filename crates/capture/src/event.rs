@@ -14,7 +14,7 @@
 //! 0x07 alloc     u8 allocator, varint size, u64: any address
 //! 0x08 free      u64 address, varint length: a range, which may cover several blocks or parts of them
 //! 0x09 unfree    the thread's previous free did not happen: the allocator refused
-//! 0x0b push      varint code, varint instruction: a frame below the present innermost one
+//! 0x0b push      varint code, varint instruction: a frame that the innermost one called
 //! 0x0f pop       varint: that many frames returned
 //! 0x10…0x1f pop  1 to 16 frames
 //! 0x40…0x7f push slot (6 bits) in the frame table
@@ -23,13 +23,13 @@
 //! ```
 //!
 //! A *shape* is an allocator and a size. Tables are filled by hash, not by age, so that finding a slot costs one
-//! multiplication. Example: `bytearray(600)` in a loop, where libc hands out the block freed just before:
+//! multiplication. Example: `bytearray(600)` in a loop, where libc returns the block freed just before:
 //! `9c 5b` allocate the shape in slot 28 at the address in slot 91; `03 5b` free it; four bytes for two events.
 
 use crate::allocator::Allocator;
 use crate::wire::{Reader, Writer};
 
-/// No record is longer; a writer that has this much room can write any one of them.
+/// The length of the longest record. A writer with this much room can write any record.
 pub const MAX_RECORD_BYTES: usize = 32;
 
 /// A Python frame: a code object and a position in it.
@@ -109,7 +109,7 @@ impl Tables {
         }
     }
 
-    /// Starts a chunk that begins at `sequence` and `time`, which its head carries.
+    /// Starts a chunk that begins at `sequence` and `time`, as in its head.
     pub fn reset(&mut self, sequence: u64, time: u64) {
         *self = Tables::new();
         self.sequence = sequence;
@@ -251,7 +251,7 @@ impl Tables {
 
 /// Reading.
 impl Tables {
-    /// Returns the next record, or `None` where the bytes end or are invalid; `reader.is_at_end()` distinguishes the two.
+    /// Returns the next record, or `None` if the bytes end or are invalid; `reader.is_at_end()` distinguishes the two.
     // Inlined, because the speed of readers depends on it.
     #[inline(always)]
     pub fn read(&mut self, reader: &mut Reader) -> Option<Record> {
@@ -354,7 +354,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_record() -> impl Strategy<Value = Record> {
-        // Few distinct addresses and sizes, so that the tables are hit; some wild ones, so that they are missed.
+        // Few distinct addresses and sizes, so that most are in the tables, and some random ones that are not.
         let address = prop_oneof![
             (0u64..64).prop_map(|n| 0x7f00_0000_0000 + n * 48),
             any::<u64>()
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn block_freed_and_handed_out_again_costs_two_bytes_an_event() {
+    fn block_freed_and_allocated_again_takes_two_bytes_per_event() {
         let mut bytes = [0; 1024];
         let mut writer = Writer::new(&mut bytes);
         let mut tables = Tables::new();

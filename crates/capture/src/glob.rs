@@ -5,7 +5,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
-    // The position after the last star, and where in the text to try the rest of the pattern next.
+    // The position after the last star, and the position in the text at which to try the rest of the pattern next.
     let mut retry = None;
     while t < text.len() {
         match pattern.get(p) {

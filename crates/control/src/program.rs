@@ -163,7 +163,7 @@ impl Program {
         let change = match &result {
             None => StateChange::Pending,
             Some(Ok(_)) => StateChange::Done,
-            // Something else started first, for example a tracker in the program.
+            // Another recording started first, for example a tracker in the program.
             Some(Err(_)) if self.recorder.recording().is_some() => return Ok(self.already()),
             Some(Err(reason)) => return Err(reason.clone()),
         };
@@ -256,7 +256,7 @@ impl Program {
                 Err(problem) => warnings.push(format!("process {}: {problem}", sibling.pid)),
             }
         }
-        // Read again: the captures are complete now.
+        // Read the session again, because its captures are complete now.
         let session = session.and_then(|id| self.sessions.find(&id)).or(recorded);
         Ok((change, session.or_else(|| self.latest()), warnings))
     }
@@ -272,7 +272,7 @@ impl Program {
             None => Ok(()),
             Some(Ok((200, _))) => Ok(()),
             Some(Ok((202, _))) => {
-                Err("its interpreter is busy; it follows as soon as possible".to_owned())
+                Err("its interpreter is busy; the change follows as soon as possible".to_owned())
             }
             Some(Ok((_, answer))) => {
                 let reason = answer.get("error").and_then(Value::as_str);

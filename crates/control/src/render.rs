@@ -30,7 +30,7 @@ pub(crate) struct Renderer {
     one_ended: Condvar,
 }
 
-/// Why there is no report.
+/// The reason why a report could not be made.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The arguments are invalid.
@@ -173,7 +173,7 @@ fn result(messages: &mut File) -> io::Result<(String, Option<i32>)> {
         Some((message, code)) => (message, code.trim().parse().ok()),
         None => (text.as_ref(), None),
     };
-    // An answer over HTTP needs neither the name of the command nor the hint to its help.
+    // An HTTP response needs neither the name of the command nor the hint to its help.
     let prefixes = ["heaptide: ", "error: "];
     let bare = prefixes.iter().find_map(|word| message.strip_prefix(word));
     let message = bare

@@ -1,7 +1,7 @@
 //! Access control and rate limit.
 //!
 //! Loopback addresses and sockets accept every client that can reach them; all other addresses need a token. Pages of another
-//! origin are refused unless that origin is configured. So are requests to loopback under another host name (DNS rebinding).
+//! origin are refused unless that origin is configured. Requests to loopback under another host name are also refused (DNS rebinding).
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -34,7 +34,7 @@ pub fn entry_point(address: &Address, has_token: bool) -> Result<EntryPoint, Str
         return Ok(EntryPoint::Remote);
     }
     Err(format!(
-        "{address} can be reached by others: set a token, or listen on loopback or a unix socket"
+        "{address} is reachable from other machines: set a token, or listen on loopback or a unix socket"
     ))
 }
 
@@ -67,7 +67,7 @@ impl Rate {
     }
 }
 
-/// Compares two secrets in a time that does not depend on where they differ.
+/// Compares two secrets in a time that does not depend on the position of the first difference.
 pub(crate) fn is_equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
     let mut difference = one.len() ^ other.len();
     for at in 0..one.len().max(other.len()) {
@@ -77,7 +77,7 @@ pub(crate) fn is_equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
     std::hint::black_box(difference) == 0
 }
 
-/// Returns the refusal of a request that is not allowed.
+/// Returns a refusal if the request is not allowed.
 pub(crate) fn refuse(
     config: &Config,
     rate: &Rate,
@@ -95,7 +95,7 @@ pub(crate) fn refuse(
     if entry_point == EntryPoint::Local && config.token.is_none() {
         let host = request.header("Host").map(host_of);
         if host.is_some_and(|host| !is_loopback(host)) {
-            let sentence = "without a token this address only answers as localhost: \
+            let sentence = "without a token, this address accepts only requests to localhost: \
                             set a token to use another host name";
             return Some(Response::error(403, "Forbidden", sentence));
         }
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_others_reach_needs_a_token() {
+    fn address_reachable_from_other_machines_needs_a_token() {
         let address = |text| Address::parse(text).unwrap();
         for local in ["127.0.0.1:8400", "unix:/run/heaptide.sock"] {
             for has_token in [false, true] {

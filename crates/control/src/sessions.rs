@@ -28,7 +28,7 @@ pub(crate) const STATS: &str = "stats.json";
 const SPACE: &str = "pid_space";
 /// The ID of a running recording that was not started by the control API.
 pub(crate) const CURRENT: &str = "current";
-/// How long a process may take to report what it records.
+/// How long a process may take to report its recording.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a program may take from creating the folder of a session to writing the first capture.
@@ -49,7 +49,7 @@ pub(crate) struct Capture {
     pub pid: u32,
     pub bytes: u64,
     pub modified: SystemTime,
-    /// The socket of its process, if that has the control API.
+    /// The socket of its process, if the process has the control API.
     socket: Option<PathBuf>,
     /// Whether its process runs in another container or on another machine, where process IDs differ.
     is_elsewhere: bool,
@@ -208,8 +208,8 @@ impl Session {
         self.category() == "session" && self.captures.iter().any(Capture::is_being_written)
     }
 
-    /// Whether the session is new and empty. Its program, perhaps another one that uses the same folder, writes to it as soon as
-    /// its interpreter is free.
+    /// Returns whether the session is new and empty. Its program, which may be another one with the same folder, writes to it as
+    /// soon as its interpreter is free.
     fn is_beginning(&self) -> bool {
         let now = calendar::unix_ms(SystemTime::now());
         let started = self.started_unix_ms();
@@ -231,7 +231,7 @@ impl Session {
         self.meta.get("recorded_ms").and_then(Value::as_u64)
     }
 
-    /// Whether the processes of this group made the session.
+    /// Returns whether the processes of this group made the session.
     pub(crate) fn is_of(&self, group: &str) -> bool {
         self.meta.get("group").and_then(Value::as_str) == Some(group)
     }
@@ -255,7 +255,7 @@ impl Session {
 }
 
 impl Capture {
-    /// Whether its process still records, which means it has the file open for writing.
+    /// Returns whether its process still records, that is, has the file open for writing.
     pub(crate) fn is_being_written(&self) -> bool {
         if self.is_elsewhere {
             return self.is_locked();

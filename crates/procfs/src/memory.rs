@@ -9,17 +9,17 @@ use std::os::unix::fs::FileExt;
 pub struct KeptFile(File);
 
 impl KeptFile {
-    /// Opens the sizes of a process in pages.
+    /// Opens `/proc/PID/statm`, the sizes of a process in pages.
     pub fn statm(pid: u32) -> io::Result<KeptFile> {
         File::open(format!("/proc/{pid}/statm")).map(KeptFile)
     }
 
-    /// Opens the load of the machine.
+    /// Opens `/proc/loadavg`, the load of the machine.
     pub fn loadavg() -> io::Result<KeptFile> {
         File::open("/proc/loadavg").map(KeptFile)
     }
 
-    /// Returns the present text of the file.
+    /// Returns the current text of the file.
     pub fn read<'a>(&self, buffer: &'a mut [u8; 256]) -> io::Result<&'a str> {
         let len = self.0.read_at(buffer, 0)?;
         std::str::from_utf8(&buffer[..len]).map_err(|_| io::ErrorKind::InvalidData.into())
@@ -39,7 +39,7 @@ pub fn kib_field(text: &str, name: &str) -> Option<u64> {
     Some(kib.saturating_mul(1024))
 }
 
-/// Bytes of a process that the kernel sums over its mappings, which takes long.
+/// Bytes of a process. The kernel sums them over all its mappings, which is slow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rollup {
     pub proportional: u64,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn mapping_keeps_blanks_in_paths_and_drops_the_note_of_a_deleted_file() {
+    fn path_of_a_mapping_keeps_blanks_and_omits_the_suffix_of_a_deleted_file() {
         let line = "7f00-7f10 r-xp 00001000 fe:01 42                         /opt/my python/libpython3.12.so (deleted)";
         let expected = Mapping {
             start: 0x7f00,

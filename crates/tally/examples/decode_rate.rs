@@ -1,4 +1,4 @@
-//! Events per second that one core decodes: `cargo run --release -p heaptide-tally --example decode_rate`.
+//! Measures the events per second that one core decodes: `cargo run --release -p heaptide-tally --example decode_rate`.
 //!
 //! The streams imitate programs: blocks that are freed and allocated again, stacks whose innermost frames change, and an
 //! occasional time record. The best of many rounds is printed, because the machine is rarely idle.
@@ -30,7 +30,7 @@ impl Dice {
 /// A payload and the number of its events.
 type Chunk = (Vec<u8>, u32);
 
-/// Fills chunks by calling `event`, which returns how many events it wrote.
+/// Fills chunks by calling `event`, which returns the number of events it wrote.
 fn fill(mut event: impl FnMut(&mut Tables, &mut Writer) -> u32) -> Vec<Chunk> {
     let fill_one = |_| {
         let mut payload = vec![0; PAYLOAD_LEN];
@@ -172,7 +172,7 @@ fn measure(name: &str, chunks: &[Chunk]) {
     let mut chunk = DecodedChunk::new();
     let mut raw = Vec::new();
     let mut n_stacks = 0;
-    // The best round of each chunk counts: other programs use the machine too.
+    // The best round of each chunk counts, because other programs also use the machine.
     let mut decoding = vec![f64::MAX; capture.chunks.len()];
     let mut unpacking = decoding.clone();
     let mut replaying = f64::MAX;
@@ -201,7 +201,7 @@ fn measure(name: &str, chunks: &[Chunk]) {
     let (decoding, unpacking): (f64, f64) = (decoding.iter().sum(), unpacking.iter().sum());
     let rate = |seconds: f64| f64::from(n_events) / seconds / 1e6;
     println!(
-        "{name:7} {:.2} bytes an event, {:.2} in the file, {n_stacks} stacks a chunk; M events/s: {:.0} decoded, \
+        "{name:7} {:.2} bytes per event, {:.2} in the file, {n_stacks} stacks per chunk; M events/s: {:.0} decoded, \
          {:.0} with unpacking, {:.0} replayed on all cores",
         raw_len as f64 / f64::from(n_events),
         file_len as f64 / f64::from(n_events),

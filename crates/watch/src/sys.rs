@@ -1,4 +1,4 @@
-//! Calls of the C library: signals, waiting, local time, the size of a page. The only unsafe code of this crate.
+//! Calls to the C library: signals, waiting, local time, the size of a page. The only unsafe code of this crate.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -37,8 +37,8 @@ pub struct Arrived {
 pub struct HeldSignals {
     held: libc::sigset_t,
     before: libc::sigset_t,
-    /// SIGCHLD was ignored when this process started. It must be reset here to learn how children end, and ignored again in
-    /// the program.
+    /// SIGCHLD was ignored when this process started. This process must reset it to receive the exit status of children, and
+    /// ignore it again in the program.
     ignored_children: bool,
 }
 
@@ -105,7 +105,7 @@ impl HeldSignals {
 
 impl Drop for HeldSignals {
     fn drop(&mut self) {
-        // The program is gone: a signal that is still pending concerns nobody.
+        // The program has exited, so pending signals have no receiver.
         while self.wait(Duration::ZERO).is_some() {}
         // SAFETY: `before` was filled by pthread_sigmask.
         unsafe {
@@ -122,7 +122,7 @@ pub enum Change {
     Stopped,
     /// It was stopped and continues.
     Continued,
-    /// Another thread has waited for it, so its status is unknown.
+    /// Another thread has reaped it, so its status is unknown.
     Gone,
 }
 
@@ -169,8 +169,8 @@ pub fn stop_self() {
     }
 }
 
-/// Ends this process with the signal that ended the program, so that the parent sees the same status.
-/// Returns only if the signal does not end processes.
+/// Ends this process with the signal that killed the program, so that the parent sees the same status.
+/// Returns only if the signal does not kill processes.
 pub fn die_of(signal: i32) {
     let no_core = libc::rlimit {
         rlim_cur: 0,

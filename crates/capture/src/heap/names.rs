@@ -21,7 +21,7 @@ impl Names {
         self.ends.len()
     }
 
-    /// Returns false: the empty text is always there.
+    /// Returns false: the list always contains the empty text.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

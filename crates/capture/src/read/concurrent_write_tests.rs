@@ -1,4 +1,4 @@
-//! Scanning while the program writes: the scan returns what the file contained at one moment.
+//! Scanning while the program writes: the scan returns the chunks that the file contained at one moment.
 
 use crate::Allocator;
 use crate::area::{BlockHead, ChunkHead, ExtentHead, SlotHead};
@@ -77,8 +77,8 @@ fn append_block(bytes: &mut Vec<u8>, number: u32) {
     bytes.extend_from_slice(Packer::new().block(head, &payload(FULL)));
 }
 
-/// Scans the file; returns number, container and event count of each chunk. `change` runs before each read of a slot and
-/// receives the slot and how often it was read, this time included.
+/// Scans the file; returns number, container and event count of each chunk. `change` runs before each read of a slot. It
+/// receives the slot and the number of its reads, including this one.
 fn found(bytes: Vec<u8>, change: fn(slot: usize, time: u32, &mut Vec<u8>)) -> Vec<Found> {
     let mut times = [0; N_SLOTS];
     let source = Source::Changing(Changing::new(bytes, move |offset, bytes| {
@@ -140,7 +140,7 @@ fn slot_emptied_before_it_is_read_again_is_found_as_a_block() {
             fill(bytes, 0, 0, FULL);
             fill(bytes, 1, 1, 3);
         }
-        // The slot's next chunk is none that was there at the first look.
+        // The slot's next chunk was not in the file at the first scan.
         (0, 3) => {
             append_block(bytes, 0);
             fill(bytes, 1, 1, FULL);

@@ -1,4 +1,4 @@
-//! Bounded captures: at any instant, whatever was written and removed until then, their sums are those of an unbounded one.
+//! Bounded captures: at any moment, also while events are removed, their sums equal those of an unbounded capture.
 
 use std::ops::Range;
 
@@ -37,7 +37,7 @@ impl Bounded {
         }
     }
 
-    /// Chunks that were full when `cut` was taken and end before it are removed; the others are in the file.
+    /// Returns the file without the chunks that were full when `cut` was taken and that end before it.
     fn file(&self, checkpoints: &[Vec<Chunk>], cut: u64) -> FileBuilder {
         let mut header = header();
         header.mode.aggregate = true;
@@ -57,7 +57,7 @@ impl Bounded {
         self.program.chunks.iter()
     }
 
-    /// Returns the file after everything that can be removed is removed.
+    /// Returns the file without older checkpoints and without the events that the newest one replaces.
     fn smallest_file(&self) -> FileBuilder {
         let newest = self.checkpoints.len().saturating_sub(1);
         self.file(&self.checkpoints[newest..], self.cut)
@@ -159,7 +159,7 @@ fn bounded_of(turns: Vec<(usize, Vec<Action>, bool)>) -> Bounded {
 
 proptest! {
     #[test]
-    fn bounded_capture_says_what_an_unbounded_one_of_the_same_events_says(turns in any_turns()) {
+    fn sums_of_a_bounded_capture_equal_those_of_an_unbounded_one(turns in any_turns()) {
         let bounded = bounded_of(turns);
         let capture = Capture::from_bytes(bounded.smallest_file().bytes).unwrap();
         let newest = bounded.checkpoints.len() as u32;
@@ -172,7 +172,7 @@ proptest! {
     }
 
     #[test]
-    fn events_that_a_checkpoint_stands_for_do_not_count_while_they_are_still_there(
+    fn events_before_a_checkpoint_do_not_count_if_they_are_still_in_the_file(
         turns in any_turns(),
         removed in prop::collection::vec(any::<bool>(), 1..20),
     ) {
@@ -192,12 +192,12 @@ proptest! {
 }
 
 #[test]
-fn program_killed_while_it_writes_a_checkpoint_loses_nothing() {
+fn program_killed_while_it_writes_a_checkpoint_loses_no_event() {
     for n_checkpoints in [1, 2] {
         let bounded = rounds(&[0..200, 200..400, 400..500][2 - n_checkpoints..]);
         assert_eq!(bounded.checkpoints.len(), n_checkpoints);
         let (older, newest) = bounded.checkpoints.split_at(n_checkpoints - 1);
-        // The events of the older checkpoint are removed, those of the newest one are not yet.
+        // The events before the older checkpoint are removed; those before the newest one are still in the file.
         let cut_before = older.first().map_or(0, |pieces| pieces[0].head.sequence);
         let mut file = bounded.file(older, cut_before);
         let len_before = file.bytes.len();
@@ -233,7 +233,7 @@ fn damaged_checkpoint_is_replaced_by_the_one_before_it() {
 }
 
 #[test]
-fn damaged_checkpoint_without_another_is_named_and_the_events_behind_it_are_read() {
+fn damaged_only_checkpoint_is_reported_and_the_events_after_it_are_read() {
     let bounded = rounds(&[0..300, 300..400]);
     let mut file = bounded.smallest_file();
     let last = file.blocks.len() - 1;
@@ -249,7 +249,7 @@ fn damaged_checkpoint_without_another_is_named_and_the_events_behind_it_are_read
 }
 
 #[test]
-fn file_cut_at_any_length_says_so_or_has_lost_nothing() {
+fn truncated_file_is_reported_as_damaged_or_has_lost_no_event() {
     let bounded = rounds(&[0..300, 300..400]);
     let file = bounded.smallest_file();
     let expected = bounded.expected();
@@ -263,7 +263,7 @@ fn file_cut_at_any_length_says_so_or_has_lost_nothing() {
 }
 
 #[test]
-fn missing_chunk_behind_a_checkpoint_is_noted() {
+fn missing_chunk_after_a_checkpoint_is_reported() {
     let bounded = rounds(&[0..200, 200..600]);
     let whole = bounded.smallest_file();
     let (gap, stream, number) = whole.blocks[2].clone();
@@ -280,7 +280,7 @@ fn missing_chunk_behind_a_checkpoint_is_noted() {
 }
 
 #[test]
-fn pieces_that_are_there_twice_count_once() {
+fn duplicate_pieces_count_once() {
     let bounded = rounds(&[0..200, 200..300]);
     let mut file = bounded.smallest_file();
     for piece in bounded.checkpoints[0].iter().rev() {
@@ -298,7 +298,7 @@ fn pieces_that_are_there_twice_count_once() {
 }
 
 #[test]
-fn gap_that_is_too_small_for_an_area_is_no_damage() {
+fn gap_too_small_for_an_area_is_not_damage() {
     let bounded = rounds(&[0..200, 200..300]);
     let mut file = bounded.file(&[], 0);
     file.bytes.extend_from_slice(b"tideBLK1leftover");
@@ -311,7 +311,7 @@ fn gap_that_is_too_small_for_an_area_is_no_damage() {
 }
 
 #[test]
-fn checkpoint_longer_than_any_is_refused_without_making_room_for_it() {
+fn checkpoint_with_an_impossible_length_is_refused_without_allocating_it() {
     let piece_len = 1 << 20;
     let n_pieces = (MAX_CHECKPOINT_LEN / piece_len) as u32 + 1;
     let mut file = FileBuilder::new();
@@ -338,7 +338,7 @@ fn checkpoint_longer_than_any_is_refused_without_making_room_for_it() {
 }
 
 #[test]
-fn segments_between_two_numbers_are_replayed_and_no_others() {
+fn only_segments_between_two_numbers_are_replayed() {
     let mut program = Program::new(3, SMALLEST_PAYLOAD);
     let mut cuts = vec![(0, 0)];
     for n in 0..600 {

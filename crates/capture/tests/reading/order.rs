@@ -24,7 +24,7 @@ fn capture_of(program: Program) -> Capture {
 }
 
 #[test]
-fn block_handed_from_thread_to_thread_is_allocated_before_it_is_freed() {
+fn block_passed_between_threads_is_allocated_before_it_is_freed() {
     let mut program = Program::new(3, SMALLEST_PAYLOAD);
     // All threads use the same address: each frees the block of the previous one.
     for round in 0..300 {
@@ -78,7 +78,7 @@ fn thread_that_keeps_its_turn_is_replayed_in_one_piece_for_each_chunk() {
 }
 
 #[test]
-fn thousands_of_threads_are_put_in_order() {
+fn events_of_thousands_of_threads_are_replayed_in_order() {
     let n_threads = 3000;
     let mut program = Program::new(n_threads, SMALLEST_PAYLOAD);
     for round in 0..3 {
@@ -93,7 +93,7 @@ fn thousands_of_threads_are_put_in_order() {
 }
 
 #[test]
-fn missing_chunk_is_noted_and_its_neighbours_are_replayed() {
+fn missing_chunk_is_reported_and_its_neighbours_are_replayed() {
     let mut program = Program::new(1, SMALLEST_PAYLOAD);
     for n in 0..2000 {
         program.run(0, alloc(n * 0x1_0000));

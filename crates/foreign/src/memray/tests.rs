@@ -48,7 +48,7 @@ fn codes() -> Vec<u8> {
     bytes
 }
 
-/// Two threads: 100 bytes are kept by `load`, 50 come and go in `work`; 4096 are mapped and half of them unmapped.
+/// Two threads: `load` keeps 100 bytes, `work` allocates and frees 50; 4096 are mapped and half of them unmapped.
 fn events() -> Vec<u8> {
     let mut bytes = header(false);
     bytes.extend(codes());
@@ -183,11 +183,11 @@ fn packed_file_has_the_same_content() {
     assert_eq!((whole.n_events, n_damaged), (5, 0));
     packed.truncate(packed.len() - 12);
     let (_, n_damaged) = sums(&opened(&packed));
-    assert_eq!(n_damaged, 1, "a cut is noted");
+    assert_eq!(n_damaged, 1, "the cut is reported");
 }
 
 #[test]
-fn killed_program_leaves_zeros_and_no_end() {
+fn file_of_a_killed_program_with_trailing_zeros_is_read() {
     let mut bytes = events();
     bytes.pop();
     bytes.resize(bytes.len() + 10_000, 0);
@@ -198,7 +198,7 @@ fn killed_program_leaves_zeros_and_no_end() {
 }
 
 #[test]
-fn records_after_an_invalid_one_are_left_out_and_noted() {
+fn records_after_an_invalid_one_are_left_out_and_reported() {
     let mut bytes = events();
     let last = bytes.len() - 1;
     bytes[last] = 0x3f;
@@ -210,7 +210,7 @@ fn records_after_an_invalid_one_are_left_out_and_noted() {
 }
 
 #[test]
-fn other_formats_are_refused_by_name_and_other_files_left_to_others() {
+fn error_names_an_unsupported_format_and_other_files_are_not_memray() {
     let mut bytes = events();
     bytes[7] = 11;
     let error = from_bytes(&bytes).expect("memray's").expect_err("too old");
@@ -221,7 +221,7 @@ fn other_formats_are_refused_by_name_and_other_files_left_to_others() {
 }
 
 #[test]
-fn longer_records_than_the_window_are_read() {
+fn record_longer_than_the_window_is_read() {
     let mut bytes = header(false);
     bytes.extend([0x0e, 1]);
     bytes.extend(b"big\0job.py\0");
@@ -235,7 +235,7 @@ fn longer_records_than_the_window_are_read() {
 
 proptest! {
     #[test]
-    fn cut_anywhere_the_good_part_is_read(cut in 0usize..2000, is_aggregated: bool) {
+    fn truncated_file_is_read_up_to_the_cut(cut in 0usize..2000, is_aggregated: bool) {
         let bytes = if is_aggregated { aggregated() } else { events() };
         let bytes = &bytes[..cut.min(bytes.len())];
         if let Some(Ok(capture)) = from_bytes(bytes) {
@@ -246,7 +246,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_behind_a_header_are_read_without_panic(
+    fn any_bytes_after_a_header_are_read_without_panic(
         noise in prop::collection::vec(any::<u8>(), 0..3000),
         is_aggregated: bool,
         is_native: bool,
@@ -260,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn any_changed_byte_is_survived(at in 0usize..2000, value: u8, is_aggregated: bool) {
+    fn any_changed_byte_is_read_without_panic(at in 0usize..2000, value: u8, is_aggregated: bool) {
         let mut bytes = if is_aggregated { aggregated() } else { events() };
         let at = at % bytes.len();
         bytes[at] = value;

@@ -177,8 +177,8 @@ impl<'a> Ahead<'a> {
             self.recycle(memory);
             return Err(damage);
         }
-        // Growing by doubling would hold up to twice as much until the chunk is replayed. The count comes from the file and
-        // may be wrong, but every event takes at least a byte.
+        // A vector that grows by doubling would hold up to twice the memory until the chunk is replayed. The count comes from
+        // the file and may be wrong, but every event takes at least a byte.
         memory.ops.clear();
         memory
             .ops

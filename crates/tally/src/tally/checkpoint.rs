@@ -3,8 +3,8 @@
 //! A tally that was written, read and continued gives the same sums as one that never stopped. Numbers of stacks and
 //! sites are kept. State that later events restore, such as each thread's position in its chunk, is left out.
 //!
-//! The bytes come from a file, so reading trusts nothing: every length is checked against the bytes that are left,
-//! every index against the length of its list, and every count leaves room for further counting.
+//! The bytes come from a file, so reading checks every length against the remaining bytes and every index against the length of
+//! its list. It refuses counts so large that further counting would overflow.
 
 use super::Tally;
 use crate::amount::Weigher;
@@ -22,7 +22,7 @@ const VERSION: u8 = 1;
 
 impl Tally {
     /// Returns all sums so far as bytes, without the results of [`Tally::configure`]. `with_blocks` adds live blocks and
-    /// the last free of each thread, without which no further events can be added.
+    /// the last free of each thread, which a tally needs to take further events.
     pub fn to_bytes(&self, with_blocks: bool) -> Vec<u8> {
         let mut out = Encoder::default();
         out.byte(VERSION);

@@ -33,7 +33,7 @@ impl Tally {
         &self.stacks
     }
 
-    /// Returns the present sums. The tally can continue afterwards.
+    /// Returns the current sums. The tally can continue afterwards.
     pub fn snapshot(&mut self) -> Snapshot {
         self.mark_peak();
         if self.n_events > 0 {
