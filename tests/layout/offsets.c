@@ -144,7 +144,7 @@ int main(void) {
 #define PUBLISHED(rust, field) OFFSET(4, rust, _Py_DebugOffsets, field)
 
 int main(void) {
-    header("Where `_Py_DebugOffsets` keeps what is needed, and what it leaves out, in");
+    header("Positions of the required fields in `_Py_DebugOffsets`, and the offsets that it lacks, in");
     puts("use super::super::debug_offsets::{DebugOffsetsMap, Unpublished};\n");
     puts("pub const MAP: DebugOffsetsMap = DebugOffsetsMap {");
     printf("    version: (%d, %d),\n", PY_MAJOR_VERSION, PY_MINOR_VERSION);

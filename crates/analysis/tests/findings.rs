@@ -1,4 +1,4 @@
-//! Which findings a session has, and which it does not.
+//! The findings of sessions.
 
 use heaptide_analysis::aggregate::FlameLimits;
 use heaptide_analysis::model::flame::FlameContent;
@@ -38,7 +38,7 @@ fn numbers<const N: usize>(finding: &Finding, keys: [&str; N]) -> [Number; N] {
     })
 }
 
-/// A service of two seconds: a cache that grows, a table that is loaded once, a buffer that comes and goes.
+/// A service of two seconds: a growing cache, a table that is loaded once, and a buffer that is allocated and freed.
 fn service() -> String {
     let mut script = String::from("alloc table 50000 at main:1 > load:9; ");
     for n in 0..200 {
@@ -92,7 +92,7 @@ fn finding_of_a_page_refers_to_its_frame() {
 }
 
 #[test]
-fn churn_is_reported_with_the_line_of_the_program_that_leads_to_it() {
+fn churn_is_reported_with_the_line_of_the_program_that_causes_it() {
     let mut script = String::from("alloc kept 100000 at main:1; ");
     for n in 0..1_500 {
         script += &format!(
@@ -132,7 +132,7 @@ fn small_program_has_one_finding_its_largest_line() {
 }
 
 #[test]
-fn ledger_adds_up_to_the_resident_size_and_names_what_libc_keeps() {
+fn ledger_adds_up_to_the_resident_size_and_has_the_memory_that_libc_keeps() {
     let script = "alloc a 5000000 at main:3; alloc m 20000000 mmap at main:4; own 3000000
         part Anonymous 90000000; part Files 9000000; part LibcInUse 9000000; part LibcFree 40000000
         part OwnMapped 1000000; end 500";
@@ -162,7 +162,7 @@ fn ledger_adds_up_to_the_resident_size_and_names_what_libc_keeps() {
 }
 
 #[test]
-fn forked_child_that_copied_its_inheritance_is_reported() {
+fn forked_child_that_copied_inherited_pages_is_reported() {
     let process = |pid: u32, parent_pid: u32, script: &str| {
         let mut header = header();
         (header.pid, header.parent_pid) = (pid, parent_pid);

@@ -1,4 +1,4 @@
-//! Requests to the control API of a running program, and its answers as text or files.
+//! Sends requests to the control API of a running program, and prints or saves the responses.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub(crate) fn arguments() -> [Arg; 3] {
     ]
 }
 
-/// Where a program answers.
+/// The control API of one program.
 pub(crate) struct ControlClient<'a> {
     matches: &'a ArgMatches,
     address: Address,
@@ -48,7 +48,7 @@ pub(crate) struct ControlClient<'a> {
 }
 
 impl<'a> ControlClient<'a> {
-    /// Finds the program that the arguments name, or the only one there is.
+    /// Finds the program that the arguments name, or the only running one.
     pub(crate) fn new(matches: &'a ArgMatches) -> Result<ControlClient<'a>, Failure> {
         let (address, prefix) = match matches.get_one::<String>("url") {
             Some(url) => parse_url(url)?,
@@ -88,7 +88,7 @@ impl<'a> ControlClient<'a> {
         })
     }
 
-    /// Prints a text answer, or saves the answer to a file. Returns the file's path.
+    /// Prints a text response, or saves the response to a file. Returns the file's path.
     pub(crate) fn deliver(&self, mut answer: Answer) -> Result<Option<PathBuf>, Failure> {
         let address = &self.address;
         let interrupted = |error: io::Error| {
@@ -119,7 +119,7 @@ impl<'a> ControlClient<'a> {
         let suggested = answer
             .header("Content-Disposition")
             .and_then(|value| value.split("filename=\"").nth(1)?.split('"').next())
-            // Only the last component: the file must be in the current folder whatever the program answers.
+            // Only the last component: the response must not choose a folder other than the current one.
             .and_then(|name| Path::new(name).file_name())
             .map(PathBuf::from);
         let path = output.or(suggested).unwrap_or_else(|| DEFAULT_NAME.into());

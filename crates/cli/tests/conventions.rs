@@ -1,4 +1,4 @@
-//! How the command behaves towards people, pipes and files.
+//! Conventions of the command line: help, exit codes, output files, pipes and colours.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -30,7 +30,7 @@ fn help_names_the_commands_and_shows_examples() {
 }
 
 #[test]
-fn mistakes_in_the_arguments_end_with_2() {
+fn invalid_arguments_exit_with_2() {
     let folder = Folder::new();
     for line in [
         "",
@@ -69,7 +69,7 @@ fn report_file_is_not_overwritten_without_force() {
 }
 
 #[test]
-fn report_that_cannot_be_made_leaves_no_file_behind() {
+fn failed_report_leaves_no_file() {
     let folder = Folder::new();
     assert_eq!(
         folder
@@ -82,7 +82,7 @@ fn report_that_cannot_be_made_leaves_no_file_behind() {
 }
 
 #[test]
-fn reader_that_goes_away_is_no_error() {
+fn closed_pipe_is_not_an_error() {
     let folder = Folder::new();
     let mut script = String::new();
     for n in 0..20_000 {

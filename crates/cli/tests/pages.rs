@@ -1,11 +1,11 @@
-//! The commands that make pages: where a page goes, and what it may contain.
+//! The commands that make pages: the path of a page, and its contents.
 
 use super::Folder;
 
 const HOSTILE: &str = "</script><img/src=x/onerror=alert(1)>";
 
 #[test]
-fn page_lies_beside_its_capture_and_is_not_overwritten_by_accident() {
+fn page_is_written_next_to_its_capture_and_not_overwritten_without_force() {
     let folder = Folder::new();
     folder.capture("heaptide-job.py.4711.tide", "alloc a 100 at main:3");
     for command in ["flamegraph", "table", "timeline"] {
@@ -30,7 +30,7 @@ fn page_lies_beside_its_capture_and_is_not_overwritten_by_accident() {
 }
 
 #[test]
-fn page_goes_to_standard_output_if_it_is_asked_to() {
+fn page_goes_to_standard_output_on_request() {
     let folder = Folder::new();
     folder.capture("a.tide", "alloc a 100 at main:3");
     let output = folder.heaptide("flamegraph -o - a.tide");
@@ -64,7 +64,7 @@ fn names_in_a_capture_never_become_markup() {
 }
 
 #[test]
-fn what_is_no_capture_makes_no_page() {
+fn file_that_is_not_a_capture_makes_no_page() {
     let folder = Folder::new();
     folder.write("x.tide", b"something else");
     let output = folder.heaptide("flamegraph x.tide");

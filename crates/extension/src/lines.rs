@@ -1,6 +1,6 @@
 //! Line-by-line memory for Python: the monitor of a call, and the callbacks that the interpreter runs at every line.
 //!
-//! The callbacks are plain C functions: a wrapper around each of them would be most of the cost.
+//! The callbacks are plain C functions, because a wrapper around them would take longer than the callbacks themselves.
 
 use std::ffi::{CStr, c_int};
 use std::ptr;
@@ -15,7 +15,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// Line, visits, most bytes, increment in bytes.
+/// Line, visits, peak in bytes, increment in bytes.
 type Row = (u32, u64, i64, i64);
 
 /// One call of a monitored function.
@@ -70,13 +70,13 @@ impl LineWatch {
         unsafe { self.watch.enter() }
     }
 
-    /// Stops what `enter` started.
+    /// Undoes `enter`.
     fn leave(&self) {
         // SAFETY: as above.
         unsafe { self.watch.leave() }
     }
 
-    /// Returns the lines that ran: number, visits, most bytes, increment in bytes.
+    /// Returns the lines that ran: number, visits, peak in bytes, increment in bytes.
     fn rows(&self) -> Vec<Row> {
         // SAFETY: as above.
         let rows = unsafe { self.watch.table() }.rows();
@@ -91,7 +91,7 @@ impl LineWatch {
     }
 }
 
-/// Starts to receive the lines of this thread through a trace function, and calls the one that `sys.gettrace()` returned.
+/// Starts to receive the lines of this thread through a trace function, which also calls the previous trace function.
 #[pyfunction]
 pub fn set_line_trace(own: &Bound<'_, PyAny>, present: Option<&Bound<'_, PyAny>>) -> bool {
     let present = present.map_or(ptr::null_mut(), |object| object.as_ptr().cast());
@@ -99,14 +99,14 @@ pub fn set_line_trace(own: &Bound<'_, PyAny>, present: Option<&Bound<'_, PyAny>>
     unsafe { trace_hook::set(own.as_ptr().cast(), present) }
 }
 
-/// Stops what `set_line_trace` started.
+/// Undoes `set_line_trace`.
 #[pyfunction]
 pub fn unset_line_trace() {
     // SAFETY: as above.
     unsafe { trace_hook::unset() }
 }
 
-/// Excludes bytes from the increments of lines: the profiler has just allocated them on this thread.
+/// Excludes bytes that Heaptide has just allocated on this thread from the increments of lines.
 #[pyfunction]
 pub fn set_aside(bytes: i64) {
     // SAFETY: as above.
@@ -235,7 +235,7 @@ unsafe fn line_number(arguments: *mut *mut ffi::PyObject) -> u32 {
 /// Adds the callbacks to the module as plain C functions.
 pub fn add_callbacks(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let add = |name: &'static CStr, function: ffi::PyCFunctionFast| -> PyResult<()> {
-        // The interpreter keeps a pointer to the definition as long as the function lives: for ever.
+        // The interpreter keeps a pointer to the definition as long as the function exists, that is, until the process exits.
         let definition = Box::leak(Box::new(ffi::PyMethodDef {
             ml_name: name.as_ptr(),
             ml_meth: ffi::PyMethodDefPointer {

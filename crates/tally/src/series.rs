@@ -33,7 +33,7 @@ impl HeapSeries {
         self.start_units.saturating_add(elapsed)
     }
 
-    /// Adds a time: the heap had `before` bytes from the previous call to `time`, and up to `highest` at `time`.
+    /// Adds values: the heap had `before` bytes from the time of the previous call until `time`, and up to `highest` at `time`.
     pub fn add(&mut self, time: u64, before: u64, highest: u64) {
         if self.highest.is_empty() {
             self.start_units = time;
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quiet_time_keeps_the_last_height() {
+    fn bins_without_events_keep_the_last_value() {
         let mut series = HeapSeries::default();
         series.add(0, 0, 100);
         series.add(3, 60, 70);

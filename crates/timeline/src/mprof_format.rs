@@ -1,7 +1,7 @@
 //! mprof's format: `CMDLINE`, `MEM`, `CHLD` and `FUNC` lines, sizes in MiB, Unix times.
 //!
 //! Facts that mprof does not record are in lines that begin with `HEAPTIDE`, which its reader skips: the node, the limit and
-//! how the run ended. Real files have lines in any order, because the parent may write its samples late, and empty lines.
+//! the exit status. Real files have lines in any order, because the parent may write its samples late, and empty lines.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ pub fn header(line: &mut String, header: &Header) {
     let _ = writeln!(line, "{PREFIX}backend {}", header.backend.name());
 }
 
-/// `wanted`: whether to write the sum of all processes, and each child.
+/// `wanted` says whether to sum all processes, and whether to write a line for each child.
 pub fn tick(
     line: &mut String,
     limit: &mut Option<Option<u64>>,

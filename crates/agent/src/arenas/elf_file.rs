@@ -1,4 +1,4 @@
-//! A library's file, searched in pieces: the texts among its constants, and the addresses of its functions.
+//! Searches the file of a library, in pieces, for constant strings and for the addresses of functions.
 //!
 //! `object` reads the header and the sections. The contents of sections are read here, not mapped, through one buffer: a
 //! library may have a gigabyte, and `object` would keep every section that it reads in memory.
@@ -14,7 +14,7 @@ use object::{LittleEndian, ReadCache, pod};
 
 /// Bytes that are searched together.
 const PIECE_BYTES: usize = 1 << 20;
-/// More sections than any library has.
+/// The maximum number of sections. No library has as many.
 const MAX_SECTIONS: u32 = 4096;
 const ENDIAN: LittleEndian = LittleEndian;
 
@@ -24,7 +24,7 @@ type Symbol = Sym64<LittleEndian>;
 pub struct ElfFile {
     file: File,
     sections: Vec<Section>,
-    /// Those of them that hold constants.
+    /// The sections that hold constants.
     constants: Vec<Section>,
 }
 
@@ -153,7 +153,7 @@ impl ElfFile {
         })
     }
 
-    /// The positions of a text in a section; the first one alone if that is enough.
+    /// The positions of a text in a section, or only the first one if the caller needs no more.
     fn find(&self, section: &Section, text: &[u8], is_first_enough: bool) -> Vec<u64> {
         let mut positions = Vec::new();
         self.for_each_piece(section, PIECE_BYTES, text.len() - 1, |start, piece| {
@@ -227,7 +227,7 @@ mod tests {
         let turned: Vec<u8> = constant.bytes().rev().collect();
         assert!(!file.has_constant(&turned));
         let found = file.functions_ending(b"function_for_the_test_of_elf_files");
-        // The compiler's name of the function may end in other letters.
+        // The compiler may append a suffix to the name of the function.
         assert!(found.iter().all(|function| function.address != 0));
         let main = file.functions_ending(b"main");
         let main = main
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_is_no_library_is_not_opened() {
+    fn file_that_is_not_a_library_is_not_opened() {
         assert!(ElfFile::open(b"/proc/self/maps").is_none());
         assert!(ElfFile::open(b"/no/such/file").is_none());
     }

@@ -27,7 +27,7 @@ pub unsafe fn thread_frames(
     unsafe { frames_from(&mut Direct, layout, tstate, visit) }
 }
 
-/// The same over any memory; the self-check reads through the kernel.
+/// Does the same as [`thread_frames`] in any memory; the self-check reads memory through the kernel.
 ///
 /// # Safety
 /// As for [`thread_frames`], unless `memory` checks addresses.

@@ -1,6 +1,6 @@
 //! The offsets that the readers of frames and code objects need, as plain data.
 //!
-//! `detect` fills a [`Layout`], `check` proves it. All offsets are in bytes from the start of the struct named in the
+//! `detect` fills a [`Layout`], and `check` verifies it. All offsets are in bytes from the start of the struct named in the
 //! field's comment.
 
 /// The layout of an interpreter's frames, code objects, strings and bytes objects.
@@ -22,9 +22,9 @@ pub struct Layout {
     ///
     /// A hot walker may read eight bytes in both cases: the index is followed by other fields of the same frame.
     pub frame_instr: usize,
-    /// The byte that names the owner of a frame, in versions with frames that are not Python's.
+    /// The byte that identifies the owner of a frame, in versions with shim frames.
     pub frame_owner: Option<usize>,
-    /// Owners from this value on mark a shim frame between C and Python, to be skipped.
+    /// Owners from this value on mark a shim frame, which readers skip.
     pub first_shim_owner: u8,
     /// True if the instruction is an index in code units (3.10), false if it points into the bytecode.
     pub instr_is_index: bool,
@@ -88,7 +88,7 @@ pub struct UnicodeLayout {
     pub state: usize,
     /// Start of the characters of a compact ASCII string.
     pub ascii_data: usize,
-    /// Start of the characters of any other compact string; the pointer to them of a string that is not compact.
+    /// Start of the characters of any other compact string; in a string that is not compact, the pointer to the characters.
     pub compact_data: usize,
     pub kind_mask: u32,
     pub compact_mask: u32,

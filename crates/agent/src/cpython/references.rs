@@ -1,8 +1,8 @@
 //! Borrowed references to live objects, types and frames of the interpreter.
 //!
-//! An address of one of these types carries a promise: what it refers to is alive and stays alive as long as the value
-//! is used. Only `unsafe` code creates one, and argues the promise there; code that has one may read the fields that
-//! every object, type or frame has. A reference is one word, as in C, and so is an `Option` of one.
+//! A value of one of these types guarantees that its referent is alive and stays alive as long as the value is used. Only
+//! `unsafe` code creates such values and must justify the guarantee. Other code may then read the fields that every object,
+//! type or frame has. A reference is one word, as in C, and so is an `Option` of one.
 
 use std::num::NonZeroUsize;
 

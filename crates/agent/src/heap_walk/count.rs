@@ -1,8 +1,7 @@
-//! How a census scans objects: in batches of one type.
+//! Scans objects for a census, in batches of one type.
 //!
-//! It reads the facts of a type once per batch, the processor takes the same path through the code many times, and the
-//! contents of one object are prefetched while another is scanned. The order of objects does not matter, and neither
-//! does what led to them.
+//! Batches are fast: the type is read once per batch, the processor's branch predictions are right, and the contents of
+//! one object are prefetched while another is scanned. A census needs neither the order of objects nor their referrers.
 
 use heaptide_capture::heap::Label;
 
@@ -20,7 +19,7 @@ use crate::cpython::references::{Object, Type};
 const BATCH: usize = 32;
 /// Batches that are filled at the same time; a power of two.
 const BATCHES: usize = 256;
-/// Number of sorted objects from which on they are removed from the list.
+/// When the list has this many sorted objects, they are removed from it.
 const REMOVE_FROM: usize = 1 << 12;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +66,7 @@ impl Sums {
         self.found.bytes() + self.batches.bytes()
     }
 
-    /// Takes the next objects to be sorted, but leaves the last `n_left`.
+    /// Takes the next objects to sort, but leaves the last `n_left`.
     #[inline(always)]
     fn next(&mut self, n_left: usize) -> Option<([Object; BATCH], usize)> {
         let waiting = self.found.get(self.n_sorted..)?;

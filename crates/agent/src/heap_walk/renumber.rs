@@ -11,7 +11,7 @@ pub struct Renumbering {
     before: Vec<u32>,
     /// Number of objects of the area before each word of bits.
     in_area: Vec<u16>,
-    /// The area of the same memory for the objects at other multiples of eight, if there is one.
+    /// The twin of each area, if any: it covers the same memory and holds the objects at the other multiples of eight.
     twins: Vec<u32>,
     /// Areas in the order of their addresses; only the first of two twins.
     order: Vec<u32>,

@@ -1,6 +1,6 @@
 //! Heaptide's own threads in the program's process: never recorded, with all signals blocked.
 //!
-//! They are not threads of Rust's standard library, which allocates on a new thread before it can be excluded from recording.
+//! Rust's standard library is not used for them: it allocates on a new thread before the thread can be excluded.
 
 use std::ffi::c_void;
 use std::io;

@@ -80,7 +80,7 @@ impl Accounts {
             self.n_lost += 1;
             return;
         }
-        // A block that was at this address was freed without an event.
+        // An earlier block at this address was freed without an event.
         let before = if is_mapping(block.allocator) {
             self.mappings.insert(address, block)
         } else {
@@ -113,7 +113,7 @@ impl Accounts {
     ) -> Option<(usize, Block)> {
         let end = address.saturating_add(length);
         let mut whole = None;
-        // From the last one backwards: only the first of the affected mappings can start before the range.
+        // In descending order, because only the first of the affected mappings can start before the range.
         while let Some((&start, &block)) = self.mappings.range(..end).next_back() {
             let block_end = start.saturating_add(block.size.next_multiple_of(4096));
             if block_end <= address {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_keeps_what_it_allocated_and_did_not_release() {
+    fn account_of_a_job_holds_its_unreleased_blocks() {
         let mut accounts = Accounts::default();
         let job = accounts.begin(0x10);
         accounts.allocated(0x100, block(40, job));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_a_job_consumes_does_not_hide_what_it_keeps() {
+    fn freeing_a_consumed_message_does_not_hide_blocks_that_the_job_keeps() {
         let mut accounts = Accounts::default();
         accounts.allocated(0x100, block(500, NOBODY));
         let job = accounts.begin(0x10);

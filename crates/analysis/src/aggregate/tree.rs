@@ -7,7 +7,7 @@ use crate::load::Session;
 use crate::model::{Measure, NodeContent, Tree, TreeNode};
 use crate::symbols::LocationId;
 
-/// How much of the tree to show.
+/// Limits on the part of the tree to show.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeLimits {
     /// The number of stacks, the largest first; one leaf sums up the others.
@@ -126,7 +126,7 @@ pub fn tree(session: &Session, measure: Measure, limits: TreeLimits, shape: Tree
     }
 }
 
-/// For each location, the first one of its function.
+/// Maps each location to the first location of the same function.
 fn by_function(session: &Session) -> Vec<LocationId> {
     let mut first = FxHashMap::default();
     let names = session.names.iter().zip(0..);
@@ -195,7 +195,7 @@ impl Shaper<'_> {
         for &child in &self.nodes[at].children {
             let node = &self.nodes[child];
             if node.count == 0 && node.bytes == 0 {
-                // Only stacks that are not among the largest lead here.
+                // This node is only part of stacks that are not among the largest.
                 continue;
             }
             if (node.bytes as f64) < self.min_bytes {

@@ -1,6 +1,6 @@
-//! Findings: what stands out in a session. One file per finding holds its check, its sentences and its JSON numbers.
+//! Findings: facts about a session that deserve attention. One file per finding holds its check, its sentences and its JSON numbers.
 //!
-//! A reader must be able to judge a finding, so each carries the numbers for it and those against it. Thresholds are shares
+//! Users must be able to judge a finding, so each has the numbers for it and those against it. Thresholds are shares
 //! of the session itself: a small part of a large program is not worth a finding.
 
 mod churn;
@@ -16,10 +16,10 @@ use crate::model::Finding;
 pub use ledger::{ledger, resident_peak};
 use site_groups::SiteGroups;
 
-/// The largest number of findings of one sort; more do not help a reader.
+/// The maximum number of findings of one sort; more would not help users.
 const MAX_PER_SORT: usize = 3;
 
-/// Returns what stands out, the most important first.
+/// Returns the findings, the most important first.
 ///
 /// Growth is checked only if the request asked for [`crate::Request::lives`], churn only if it asked for temporary blocks.
 pub fn findings(session: &Session) -> Vec<Finding> {

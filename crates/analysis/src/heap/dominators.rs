@@ -1,15 +1,15 @@
 //! The dominator tree: for each object, the nearest other object that every path from the roots passes through.
 //!
-//! When an object is freed, everything it dominates is freed; the bytes of this are its retained size. The algorithm is
+//! When an object is freed, all objects that it dominates are freed; the sum of their bytes is its retained size. The algorithm is
 //! semidominators with nearest common ancestors (Georgiadis and Tarjan's simple variant), without recursion. It works on the
 //! numbers of a depth-first walk, which keeps memory accesses local.
 //!
-//! Objects that no root reaches are garbage that the collector has not freed yet. They are also below the top: each group
-//! below one object that reaches the whole group, so that garbage has retained sizes.
+//! Objects that no root reaches are garbage that the collector has not freed yet. They are also in the tree: one object
+//! of each group, which reaches the whole group, is a child of the top. So garbage also has retained sizes.
 
 use super::graph::{Bits, Graph};
 
-/// The top of the tree, which is no object: an object that several roots hold has no other dominator.
+/// The top of the tree, which is not an object. It is the dominator of objects that several roots hold.
 pub const TOP: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
@@ -249,7 +249,7 @@ struct Forest {
 impl Forest {
     /// The smallest semidominator on the path up from `from`, among the numbers that are done: all above `done`.
     fn least(&mut self, from: u32, done: u32, semi: &[u32]) -> u32 {
-        // Not done yet: it counts as itself, even if it is a root.
+        // A number that is not done counts as itself, even if it is a root.
         if from <= done {
             return from;
         }

@@ -55,7 +55,7 @@ pub enum ChartNote {
     Killed {
         signal: i32,
     },
-    /// When memory would reach the limit if it kept growing at this rate.
+    /// The time at which memory would reach the limit at the current rate of growth.
     LimitIn {
         seconds: f64,
         limit: u64,

@@ -92,7 +92,7 @@ fn write_table(out: &mut dyn Write, table: &LineTable, options: &Options) -> io:
     writeln!(out, "</tbody></table></div>")
 }
 
-/// What the bars show.
+/// The measure that the bars show.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bar {
     Increment,
@@ -146,7 +146,7 @@ mod tests {
     use heaptide_analysis::model::LineVisits;
 
     #[test]
-    fn lines_have_bars_by_their_share_and_their_text_is_never_markup() {
+    fn lines_have_bars_of_their_share_and_their_text_is_escaped() {
         let row = |number, text: &str, increment_bytes| LineRow {
             number,
             text: text.into(),

@@ -20,7 +20,7 @@ const FLAME_GRAPH: &str = include_str!("../../../../web/dist/flamegraph.html");
 const TABLE: &str = include_str!("../../../../web/dist/table.html");
 const DIFF: &str = include_str!("../../../../web/dist/diff.html");
 const TIMELINE: &str = include_str!("../../../../web/dist/timeline.html");
-/// Marks where the data belongs, once in each page.
+/// The text that the data replaces. Each page contains it once.
 const PLACEHOLDER: &str = "HEAPTIDE-DATA-GOES-HERE";
 /// The size limit of a page with its data, for captures of any size: people open, keep and mail pages.
 const MAX_BYTES: usize = 5_000_000;
@@ -92,7 +92,7 @@ fn fill(
 }
 
 /// Compresses the largest tree whose data fits in `max_bytes`. The size of a frame depends on names, threads and
-/// allocators, so this is found by trial: a tree that is too large is cut again, smaller in proportion.
+/// allocators, so the size is found by trial: a tree that is too large is cut again, in proportion.
 fn fit(
     cut: &dyn Fn(FlameLimits) -> Flame,
     mut limits: FlameLimits,
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn base64_is_that_of_the_standard() {
+    fn base64_follows_the_standard() {
         let pairs = [
             ("", ""),
             ("f", "Zg=="),

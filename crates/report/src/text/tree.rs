@@ -63,7 +63,7 @@ impl Guides {
     fn new(nodes: &[TreeNode]) -> Guides {
         let depths: Vec<usize> = nodes.iter().map(|node| node.depth).collect();
         let mut has_next = vec![false; nodes.len()];
-        // From the end: the depths that have another node further down, before their parent's next sibling.
+        // In reverse order: the depths at which another sibling follows.
         let mut follows: Vec<bool> = Vec::new();
         for (at, &depth) in depths.iter().enumerate().rev() {
             follows.resize((depth + 1).max(follows.len()), false);

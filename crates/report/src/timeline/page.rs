@@ -1,4 +1,4 @@
-//! A scene as a page: the SVG with a small script that shows values under the pointer. One file without requests.
+//! A scene as a page: the SVG with a small script that shows values under the pointer. One file without network requests.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use crate::units::mib;
 
 const PAGE: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("page.js");
-/// The hash of the script: the page allows no other. A test compares it with the hash that browsers compute.
+/// The hash of the script. The page allows no other script. A test compares it with the hash that browsers compute.
 const SCRIPT_HASH: &str = "JIScHZp5u06xwaUYSFW1yw0gyIWoDpswCZIkZMOs8kc=";
 
 pub fn page(out: &mut dyn Write, chart: &Chart) -> io::Result<()> {
@@ -43,7 +43,7 @@ pub fn page(out: &mut dyn Write, chart: &Chart) -> io::Result<()> {
         write!(data, "]}}")?;
     }
     write!(data, "]}}")?;
-    // No name may end the element that contains it.
+    // A name must not close the element that contains it.
     let data = String::from_utf8_lossy(&data).replace('<', "\\u003c");
     let contents = [
         ("HASH", SCRIPT_HASH),

@@ -14,7 +14,7 @@ pub fn array(out: &mut dyn Write, elements: impl Iterator<Item = Value>) -> io::
     array_with(out, elements, |out, element| value(out, &element))
 }
 
-/// Writes an array whose elements `write` writes.
+/// Writes an array. Calls `write` for each element.
 pub fn array_with<T>(
     out: &mut dyn Write,
     elements: impl Iterator<Item = T>,
@@ -37,7 +37,7 @@ mod tests {
     fn each_element_is_one_line_without_blanks() {
         let element = json!({ "name": "a \"b\"\n", "n": [1, 1.5], "x": f64::INFINITY });
         let mut out = Vec::new();
-        array(&mut out, [element, true.into()].into_iter()).expect("a vector takes everything");
+        array(&mut out, [element, true.into()].into_iter()).expect("writing to a vector succeeds");
         let expected = "[\n{\"name\":\"a \\\"b\\\"\\n\",\"n\":[1,1.5],\"x\":null},\ntrue\n]";
         assert_eq!(String::from_utf8_lossy(&out), expected);
     }

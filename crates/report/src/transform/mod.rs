@@ -25,7 +25,7 @@ pub use formats::Format;
 /// The frame name for stacks without a Python frame, in formats that need a frame.
 const NO_FRAMES: &str = "<stack trace unavailable>";
 
-/// Writes the export. Formats that hold one measure show this one; formats that hold several show it first.
+/// Writes the export. Formats with one measure contain `measure`; formats with several contain it first.
 pub fn write(
     format: Format,
     model: &StackModel,

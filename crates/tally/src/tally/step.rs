@@ -1,4 +1,4 @@
-//! Applies one event: adds and removes blocks and mappings, and marks the peak just before something is removed.
+//! Applies one event: adds and removes blocks and mappings, and marks the peak just before memory is removed.
 //!
 //! This is the hottest code of every report: functions called for each event are inlined into the loop of [`Tally::apply`].
 
@@ -31,7 +31,7 @@ impl Tally {
         self.rise(amount);
     }
 
-    /// Returns the present time multiplied by the number of blocks in an amount.
+    /// Returns the current time multiplied by the number of blocks in an amount.
     #[inline(always)]
     fn moment(&self, amount: Raw) -> u64 {
         self.time.wrapping_mul(self.weigher.blocks(amount))
@@ -43,7 +43,7 @@ impl Tally {
         self.bytes_highest = self.bytes_highest.max(self.now.bytes);
     }
 
-    /// Subtracts an amount from the heap. A peak can only be just before that.
+    /// Subtracts an amount from the heap. Marks the peak first, because the heap is at its highest just before it shrinks.
     #[inline(always)]
     fn leave(&mut self, site: u32, amount: Raw) {
         self.mark_peak();

@@ -1,4 +1,4 @@
-//! Where `_Py_DebugOffsets` keeps what is needed, and what it leaves out, in CPython 3.15.
+//! Positions of the required fields in `_Py_DebugOffsets`, and the offsets that it lacks, in CPython 3.15.
 //!
 //! Printed from the headers by `tests/layout/generate`; never edited by hand.
 

@@ -99,7 +99,7 @@ impl ObjectFile {
         let symbol = self.symbol(address);
         let mut names = self.inlined(address).unwrap_or_default();
         if let (Some(symbol), Some(outermost)) = (symbol, names.first_mut()) {
-            // Other tools show the symbol; the name in the debug information may lack its scope.
+            // Use the symbol, as other tools do: the name in the debug information may lack its scope.
             if outermost.function.is_empty() || symbol.starts_with("_Z") || symbol.starts_with("_R")
             {
                 outermost.function = readable(symbol);
@@ -127,7 +127,7 @@ impl ObjectFile {
             .partition_point(|function| function.start <= address);
         let function = self.functions.get(at.checked_sub(1)?)?;
         let covers = address - function.start < function.size
-            // A symbol without a size, from assembly code, ends where its unwind information ends.
+            // A symbol without a size comes from assembly code. It ends at the end of its unwind information.
             || (function.size == 0 && self.function_start(address) == Some(function.start));
         covers.then_some(&*function.name)
     }
@@ -158,7 +158,7 @@ impl ObjectFile {
             });
         }
         names.reverse();
-        // Without function names, the symbol is as good.
+        // Without function names, use the symbol.
         let is_named = names.iter().skip(1).all(|name| !name.function.is_empty());
         (is_named && !names.is_empty()).then_some(names)
     }

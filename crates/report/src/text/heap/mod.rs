@@ -15,9 +15,9 @@ pub use tables::{difference, heading, identity, kinds_table, partition};
 /// The hint after `<12 more rows`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum More {
-    /// In Python.
+    /// For Python sessions.
     Session,
-    /// At the command line.
+    /// For the command line.
     Option,
 }
 
@@ -31,7 +31,7 @@ impl More {
     }
 }
 
-/// A whole percentage; half a percent is rounded to the even neighbour.
+/// A whole percentage; halves are rounded to the even neighbour.
 fn percent(part: u64, whole: u64) -> String {
     format!("{:.0}", share(part, whole))
 }

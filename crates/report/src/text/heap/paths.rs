@@ -17,8 +17,8 @@ pub fn paths(out: &mut dyn Write, heap: &Heap, shortest: &ShortestPaths) -> io::
     }
 }
 
-/// One path, an object per line: its reference, what it is, and what it retains; then the allocation stack of the last
-/// object, if known, innermost first.
+/// One path, an object per line: its reference, its description and its retained size. Then the allocation stack of the
+/// last object, if known, innermost first.
 pub fn path(out: &mut dyn Write, heap: &Heap, path: &[u32]) -> io::Result<()> {
     let steps = heap.path_steps(path);
     let width = steps.iter().map(|step| step.chars().count()).max();
