@@ -9,7 +9,7 @@
 //! | [`record::sampler`] | decides whether a sampled session records this event |
 //! | [`record`] | adds order and time |
 //! | [`record::stack`], [`record::codes`] | read the call stack and number its code objects |
-//! | [`file::store`] | hands out memory shared with the capture file |
+//! | [`file::store`] | provides memory shared with the capture file |
 //! | [`file::keeper`] | packs full chunks into blocks, on Heaptide's own thread |
 //!
 //! [`session`] starts and stops a recording, [`libraries`] installs the hooks, and [`host`] wraps the operating system.

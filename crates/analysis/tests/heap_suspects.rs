@@ -1,4 +1,4 @@
-//! Leaks of the well-known shapes, each in a heap that is written by hand, and waste.
+//! Well-known sorts of leaks, each in a heap built by hand, and waste.
 
 use heaptide_analysis::heap::suspects::{Shape, Suspect, suspects};
 use heaptide_analysis::heap::waste::{WasteCategory, waste};
@@ -85,7 +85,7 @@ fn cache_of_a_module_is_the_first_suspect() {
 }
 
 #[test]
-fn variables_that_a_function_closes_over_are_a_closure() {
+fn variables_of_a_closure_are_reported_as_a_closure() {
     let mut program = Program::new();
     let callback = program.put("callback", "function", 160);
     let cells = program.below(callback, "__closure__", "tuple", 48);
@@ -105,7 +105,7 @@ fn variables_that_a_function_closes_over_are_a_closure() {
 }
 
 #[test]
-fn many_functions_that_close_over_data_are_a_closure() {
+fn many_closures_over_data_are_reported_as_a_closure() {
     let mut program = Program::new();
     let callbacks = program.put("callbacks", "list", 2000);
     for at in 0..N_LEAKED as u32 {
@@ -129,7 +129,7 @@ fn many_functions_that_close_over_data_are_a_closure() {
 }
 
 #[test]
-fn variables_of_an_exception_that_was_kept_are_a_traceback() {
+fn variables_of_a_stored_exception_are_reported_as_a_traceback() {
     let mut program = Program::new();
     let error = program.put("last_error", "ValueError", 80);
     let traceback = program.below(error, "__traceback__", "traceback", 64);
@@ -146,7 +146,7 @@ fn variables_of_an_exception_that_was_kept_are_a_traceback() {
 }
 
 #[test]
-fn results_of_a_cached_function_are_an_lru_cache() {
+fn results_of_a_cached_function_are_reported_as_an_lru_cache() {
     let mut program = Program::new();
     let wrapper = program.put("fetch", "functools._lru_cache_wrapper", 200);
     let cache = program.below(wrapper, "cache", "dict", 9000);
@@ -160,7 +160,7 @@ fn results_of_a_cached_function_are_an_lru_cache() {
 }
 
 #[test]
-fn objects_that_only_refer_to_each_other_are_a_cycle() {
+fn objects_that_only_refer_to_each_other_are_reported_as_a_cycle() {
     let mut program = Program::new();
     for _ in 0..N_LEAKED {
         let one = program.heap.object("job.Node", 600);
@@ -180,7 +180,7 @@ fn objects_that_only_refer_to_each_other_are_a_cycle() {
 }
 
 #[test]
-fn interned_strings_accumulate_in_their_table_and_its_own_bytes_are_no_leak() {
+fn interned_strings_are_a_suspect_without_the_bytes_of_their_table() {
     let with_table = |n_strings: u32| {
         let mut program = Program::new();
         let table = program.heap.object("dict", 300_000);
@@ -245,7 +245,7 @@ fn only_new_objects_count_when_there_is_a_baseline() {
 }
 
 #[test]
-fn lines_that_allocated_are_named() {
+fn suspect_names_the_lines_that_allocated_it() {
     let mut program = Program::new();
     let cache = program.put("cache", "list", 2000);
     program.fill(cache, "bytes", 1000);
@@ -271,7 +271,7 @@ fn lines_that_allocated_are_named() {
 }
 
 #[test]
-fn waste_is_reported_and_so_is_missing_data() {
+fn waste_and_missing_data_are_reported() {
     let mut program = Program::new();
     // 56 bytes and room for 20, of which 2 are used.
     let spare = program.put("spare", "list", 56 + 160);
@@ -310,7 +310,7 @@ fn waste_is_reported_and_so_is_missing_data() {
 }
 
 #[test]
-fn instances_with_a_dict_each_would_gain_from_slots() {
+fn instances_with_dicts_are_reported_as_waste_that_slots_avoid() {
     let mut program = Program::new();
     let orders = program.put("orders", "tuple", 2000);
     for at in 0..N_LEAKED as u32 {

@@ -13,14 +13,14 @@ pub use memory_part::MemoryPart;
 /// Room for any entry except a code object, a module and a symbol.
 pub const MAX_SMALL_ENTRY_BYTES: usize = 512;
 
-/// One entry of the registry. Borrowed, because it is written where nothing may be allocated.
+/// One entry of the registry. It borrows its texts, because the code that writes it must not allocate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry<'a> {
     /// A code object. Frames refer to it by `id`.
     Code(Code<'a>),
     /// A library or executable. Native frames refer to it by `id`, which no code object has.
     Module(Module<'a>),
-    /// Names for an address in a module, found when the capture was bundled.
+    /// A name for an address in a module, added when the capture was bundled.
     Symbol(Symbol<'a>),
     /// The thread of a stream.
     Thread { stream: u32, os_id: u32, time: u64 },
@@ -54,7 +54,7 @@ pub struct Code<'a> {
     /// The part of the qualified name before the name: `Table.` of `Table.load`.
     pub qualifier: &'a [u8],
     pub file: &'a [u8],
-    /// `co_linetable` as the interpreter has it; its format depends on the Python version in the header.
+    /// `co_linetable`, unchanged; its format depends on the Python version in the header.
     pub line_table: &'a [u8],
 }
 
@@ -81,12 +81,12 @@ pub struct Module<'a> {
     pub build_id: &'a [u8],
 }
 
-/// One of the functions at an address: the function itself, or one that was inlined there. Those of one address follow
-/// each other, the outermost first.
+/// One of the functions at an address: the function itself, or one that was inlined there. The entries of one address are
+/// consecutive, the outermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol<'a> {
     pub module: u32,
-    /// As frames have it.
+    /// The same offset as in frames.
     pub offset: u32,
     pub function: &'a [u8],
     /// Source file and line; empty and 0 if unknown.
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn entry_of_a_later_release_is_stepped_over() {
+    fn entry_of_a_later_release_is_skipped() {
         let bytes = [200, 2, 0xaa, 0xbb, LIMIT, 1, 5];
         let mut input = Reader::new(&bytes);
         assert_eq!(Entry::read(&mut input), Some(None));

@@ -109,7 +109,7 @@ fn snapshots() -> impl Strategy<Value = HeapSnapshot> {
 
 proptest! {
     #[test]
-    fn what_is_written_comes_back(snapshot in snapshots()) {
+    fn any_snapshot_round_trips(snapshot in snapshots()) {
         prop_assert_eq!(read(&bytes_of(&snapshot)).unwrap(), snapshot);
     }
 
@@ -128,13 +128,13 @@ proptest! {
 }
 
 #[test]
-fn snapshot_with_everything_in_it_comes_back() {
+fn snapshot_with_all_parts_round_trips() {
     let snapshot = small();
     assert_eq!(read(&bytes_of(&snapshot)).unwrap(), snapshot);
 }
 
 #[test]
-fn file_cut_anywhere_says_that_it_was_cut() {
+fn truncated_file_is_reported_as_cut() {
     let bytes = bytes_of(&small());
     for len in 1..bytes.len() {
         assert!(
@@ -146,7 +146,7 @@ fn file_cut_anywhere_says_that_it_was_cut() {
 }
 
 #[test]
-fn other_files_and_later_versions_are_told_apart() {
+fn other_files_and_later_versions_give_different_errors() {
     assert!(matches!(
         read(b"GIF89a..........................."),
         Err(HeapFailure::Foreign)
@@ -161,7 +161,7 @@ fn other_files_and_later_versions_are_told_apart() {
 }
 
 #[test]
-fn numbers_that_lead_nowhere_are_refused() {
+fn invalid_indices_are_refused() {
     let spoil: [fn(&mut HeapSnapshot); 7] = [
         |heap| heap.edges.targets[0] = 3,
         |heap| heap.objects.types[2] = 9,
@@ -183,7 +183,7 @@ fn numbers_that_lead_nowhere_are_refused() {
 }
 
 #[test]
-fn refusal_names_the_file_and_what_to_do() {
+fn error_names_the_file_and_the_remedy() {
     let error = HeapError {
         path: PathBuf::from("job.heap"),
         reason: HeapFailure::Cut,

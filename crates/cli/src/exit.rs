@@ -22,7 +22,7 @@ pub(crate) const FAILED: i32 = 1;
 pub(crate) const USAGE: i32 = 2;
 pub(crate) const NO_MATCH: i32 = 3;
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// A message: what failed, on what, how to fix it.

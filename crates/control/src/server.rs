@@ -27,7 +27,7 @@ use crate::response::Response;
 use crate::security::EntryPoint;
 
 const MAX_CONNECTIONS: usize = 128;
-/// The time limit for receiving a whole request, and for writing each part of the answer.
+/// The time limit for receiving a whole request, and for writing each part of the response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct Server {
@@ -294,7 +294,7 @@ impl Shared {
     }
 }
 
-/// Reads the rest of the request: closing with unread bytes would reset the connection and lose the answer.
+/// Reads the rest of the request: closing with unread bytes would reset the connection and lose the response.
 fn drain(stream: &impl TimeoutStream) {
     let mut reader = DeadlineReader::new(stream, CLIENT_TIMEOUT);
     let mut buffer = [0; 4096];

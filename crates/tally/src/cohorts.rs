@@ -1,6 +1,6 @@
 //! The blocks of a site by the bin of time in which they were allocated.
 //!
-//! A live block stores only a number. So that the number gives the time of allocation, a site gets a new number in each
+//! A live block stores only a number. To derive the time of allocation from it, a site gets a new number in each
 //! bin. The blocks of one site and one bin are a cohort. When its last block is freed, its number is reused, so that there
 //! are never more cohorts than live blocks and sites together.
 
@@ -29,16 +29,16 @@ pub(crate) struct Cohorts {
     /// Bytes and count that were live at the last edge or allocated since.
     before: Vec<(u64, u64)>,
     free: Vec<u32>,
-    /// The cohort of each site in the present bin.
+    /// The cohort of each site in the current bin.
     current: Vec<u32>,
     pub folded: Vec<Folded>,
     pub lives: Lifetimes,
-    /// The present bin; `EARLIER` before the first edge.
+    /// The current bin; `EARLIER` before the first edge.
     bin: u16,
 }
 
 impl Cohorts {
-    /// Starts with sites that were counted without bins so far: each becomes one cohort of the present bin.
+    /// Starts with sites that were counted without bins so far: each becomes one cohort of the current bin.
     pub fn new(edges: Vec<u64>, now: u64, n_sites: usize) -> Cohorts {
         let n_passed = edges.iter().filter(|&&edge| edge <= now).count();
         let last = edges.len().saturating_sub(2);
@@ -114,7 +114,7 @@ impl Cohorts {
         self.current.fill(NONE);
     }
 
-    /// Ends the present bin. `is_pinned` selects cohorts that may get a block back.
+    /// Ends the current bin. `is_pinned` selects cohorts that may get a block back.
     pub fn pass_edge(
         &mut self,
         sites: &mut [Site],
@@ -143,7 +143,7 @@ impl Cohorts {
         }
     }
 
-    /// Records the frees of the present bin.
+    /// Records the frees of the current bin.
     fn settle(&mut self, cohort: u32, site: &mut Site) {
         let at = cohort as usize;
         let (owner, birth) = (self.owners[at], self.births[at]);

@@ -105,7 +105,7 @@ pub mod dict_keys {
     pub const KIND: usize = 10;
     pub const N_USABLE: usize = 16;
     pub const N_ENTRIES: usize = 24;
-    /// The index, which the entries follow.
+    /// The index; the entries follow it.
     pub const INDICES: usize = 32;
     /// Bytes of an entry that has a hash before its key and value, and of one without.
     pub const ENTRY: usize = 24;
@@ -115,7 +115,7 @@ pub mod dict_keys {
 /// `PyDictKeysObject` of 3.10.
 pub mod plain_dict_keys {
     pub const N_SLOTS: usize = 8;
-    /// The index, which the entries follow.
+    /// The index; the entries follow it.
     pub const INDICES: usize = 40;
     pub const ENTRY: usize = 24;
 }
@@ -135,7 +135,7 @@ pub mod inline_values {
 /// `PyObject`, `PyDictObject`, `PyListObject`, `PySetObject` and others.
 pub mod object {
     pub const TYPE: usize = 8;
-    /// The length of an object that has one; other objects end here.
+    /// The length of a variable-size object. The header of other objects ends at this offset.
     pub const SIZE: usize = 16;
     pub const DICT_KEYS: usize = 32;
     pub const DICT_VALUES: usize = 40;
@@ -182,7 +182,7 @@ pub mod object {
         (112, "__annotations__"),
     ];
     pub const TRACEBACK: &[(usize, &str)] = &[(16, "tb_next"), (24, "tb_frame")];
-    /// Fields of code objects that are no members: 3.11 and later name all locals in one tuple.
+    /// Fields of code objects that are not members: 3.11 and later name all locals in one tuple.
     pub const CODE: &[(usize, &str)] = &[(96, "co_localsplusnames"), (104, "co_localspluskinds")];
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The supported interpreters, as messages name them. The tables cover exactly these versions.
+/// The supported interpreters, for messages. The tables cover exactly these versions.
 pub const SUPPORTED: &str = "CPython 3.10 to 3.15";
 
 /// The reason why no Python stacks can be read in this process.
@@ -20,7 +20,7 @@ pub enum Unsupported {
     PreRelease { major: u8, minor: u8 },
     /// A build without the GIL.
     FreeThreaded,
-    /// The debug offsets of 3.13 and later contradict themselves or what is known of the version.
+    /// The debug offsets of 3.13 and later contradict themselves, or the known layout of the version.
     DebugOffsets { what: &'static str },
     /// An object of the interpreter does not have the size or header that its version has.
     ForeignBuild { what: &'static str },
@@ -35,7 +35,7 @@ pub enum Unsupported {
 }
 
 impl Unsupported {
-    /// Returns whether recording must not start. The other reasons only cost the Python stacks.
+    /// Returns whether recording must not start. For other reasons, Heaptide records without Python stacks.
     pub fn forbids_recording(&self) -> bool {
         matches!(
             self,

@@ -1,6 +1,6 @@
 //! Creates the file of a session, its header and the identifier of a new session.
 //!
-//! Runs on: the thread that starts. Allocates: past the hooks. Locks: none.
+//! Runs on: the thread that starts a recording. Allocates: past the hooks. Locks: none.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;

@@ -23,7 +23,7 @@ pub struct Census {
     pub stood_still_ns: u64,
     /// Bytes that the walk needed.
     pub walker_bytes: u64,
-    /// What could not be read, one sentence each.
+    /// One sentence for each part that could not be read.
     pub notes: Vec<String>,
 }
 

@@ -13,8 +13,8 @@ use crate::cpython::references::Object;
 const MANY: usize = 32;
 
 impl<O: Output> Walk<'_, O> {
-    /// Adds some more items of a long list; `false` if none are left. A census scans what it adds while that is still in
-    /// the processor's caches, so it does not add more than fits there.
+    /// Adds some more items of a long list; `false` if none are left. A census scans the items while they are still in
+    /// the processor's caches, so this adds no more items than fit there.
     pub(super) fn more_items(&mut self) -> bool {
         let Some((items, n_items)) = self.long.pop() else {
             return false;

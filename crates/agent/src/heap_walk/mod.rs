@@ -2,14 +2,14 @@
 //!
 //! | module | task |
 //! |---|---|
-//! | [`roots`], [`interned`] | where the walk starts, and the table of interned strings, where it ends |
-//! | [`walk`], [`visited`] | from object to object; the set of objects that it met |
+//! | [`roots`], [`interned`] | the roots, at which the walk starts, and the table of interned strings, at which it ends |
+//! | [`walk`], [`visited`] | the walk from object to object, and the set of visited objects |
 //! | [`containers`], [`traverse`], [`attributes`], [`type_objects`], [`frames`] | the references of an object |
-//! | [`types`], [`fields`], [`sizes`] | the facts of a type, the labels of its fields, the size of an object |
+//! | [`types`], [`fields`], [`sizes`] | the properties of a type, the labels of its fields, the size of an object |
 //! | [`count`], [`census`] | for a census: objects in batches of one type, sums |
-//! | [`prefetch`], [`output`], [`previews`] | for a snapshot: objects in the order of finding, columns, short values |
+//! | [`prefetch`], [`output`], [`previews`] | for a snapshot: objects in the order in which they are found, columns, previews |
 //! | [`renumber`], [`assemble`], [`file`] | from columns to a snapshot as `capture::heap` describes it, and into a file |
-//! | [`reader`], [`known`], [`proof`] | reads of the interpreter's memory, and how they are proved |
+//! | [`reader`], [`known`], [`proof`] | reads of the interpreter's memory, and their verification |
 //!
 //! The calling thread holds the GIL during the whole walk, so nothing changes meanwhile. Names and columns are in
 //! Heaptide's own memory. The walk takes no references, runs no Python code, creates no `__dict__` or frame object, and
@@ -110,7 +110,7 @@ pub struct Walked {
     redact: Vec<String>,
 }
 
-/// Determines how to read this interpreter. The first call takes a moment and may create objects, so it precedes the walk.
+/// Determines the layout of this interpreter. The first call takes time and may create objects, so call it before the walk.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
@@ -124,7 +124,7 @@ pub unsafe fn prepare() -> Result<(), WalkError> {
 /// A paused interpreter, and the parts of it that can be read.
 struct Reading {
     reader: Reader,
-    /// Whether attributes can be read that instances store without a dict.
+    /// Whether attributes that instances store without a dict can be read.
     inline_values: bool,
     /// Whether local variables of running functions can be read.
     locals: bool,
@@ -210,8 +210,8 @@ fn find_all(
     Ok(n_reached)
 }
 
-/// Counts the same objects. What led to them does not matter, so the collector's comes first: it has objects in the
-/// order of creation, in which they lie close together.
+/// Counts the same objects. The order does not matter, so the collector's objects come first: its lists are in the order
+/// of creation, in which objects lie close together in memory.
 fn count_all(
     walk: &mut Walk<'_, Sums>,
     roots: &mut Roots,

@@ -1,4 +1,4 @@
-//! Output of a walk: columns for a snapshot, in the order in which objects were found. For a census it is sums
+//! The output of a walk. For a snapshot it is columns, in the order in which objects were found; for a census it is sums
 //! ([`super::count`]).
 
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ pub struct Facts {
 
 /// The result that a walk builds. Methods that return a `bool` return `false` if there is no memory left.
 pub trait Output: Sized {
-    /// Whether references and their labels are wanted.
+    /// Whether the output needs references and their labels.
     const REFERENCES: bool;
 
     /// Notes that the walk met an object, perhaps not for the first time.
@@ -36,8 +36,8 @@ pub trait Output: Sized {
     /// Records a reference of the current object.
     fn reference(&mut self, target: Handle, label: Label) -> bool;
 
-    /// Makes an object the current one that was visited but never met. All others are scanned. The caller then records
-    /// its references and its facts.
+    /// Makes an object the current one. The object was visited but not passed to `meet`, so it is never scanned. The caller
+    /// then records its references and its facts.
     fn begin_with(&mut self, handle: Handle) -> bool;
 
     /// Records the facts of the current object.

@@ -1,5 +1,5 @@
-//! Previews: short texts of the values of objects, and how they are redacted. Only on request: values are the program's
-//! data, and people pass snapshots on.
+//! Previews: short texts of the values of objects, and their redaction. Made only on request, because values are the
+//! program's data, and users share snapshots.
 
 use heaptide_capture::glob;
 use heaptide_capture::heap::{EdgeType, HeapSnapshot};
@@ -44,8 +44,8 @@ pub fn preview(reader: &Reader, object: Object) -> Option<String> {
     None
 }
 
-/// Redacts what matches one of the patterns: values whose text matches, values under a name that matches, and keys of
-/// dicts. A pattern has `*` for any text and `?` for one character; case does not matter.
+/// Redacts values whose text matches one of the patterns, values under a name that matches, and dict keys that match.
+/// A pattern has `*` for any text and `?` for one character; case does not matter.
 pub fn redact(snapshot: &mut HeapSnapshot, patterns: &[String]) {
     if patterns.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! Roots of the walk, and how unreachable objects are identified.
+//! The roots of the walk, and the identification of unreachable objects.
 
 use std::ffi::{c_int, c_void};
 
@@ -16,7 +16,7 @@ use crate::cpython::memory::Probed;
 use crate::cpython::offsets::{collector, object};
 use crate::cpython::references::{Object, Type};
 
-/// A list of the collector with more objects is not valid.
+/// The maximum length of a collector's list; longer ones are invalid.
 const MAX_LIST: usize = 1 << 31;
 
 #[derive(Default)]
@@ -71,7 +71,7 @@ impl Roots {
     /// Adds all objects that the collector knows and no root led to; `false` if it cannot report them.
     pub fn add_collected<O: Output>(&mut self, walk: &mut Walk<'_, O>) -> Result<bool, Full> {
         let reader = walk.reader;
-        // Its lists are faster to read than its function is to call, and also contain frozen objects.
+        // Reading its lists is faster than calling its function, and the lists also contain frozen objects.
         let lists = reader.heap.generations.map(|at| reader.interpreter() + at);
         let mut reported = lists.is_some_and(|first| {
             // SAFETY: the words at `first` are heads of the collector's lists, as just confirmed.

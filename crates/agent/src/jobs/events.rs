@@ -1,4 +1,4 @@
-//! The events that hooks report while jobs are traced, and how an event finds its job.
+//! The events that hooks report while jobs are traced, and the search for the job of an event.
 //!
 //! Runs on: any thread, in a hook. Locks: `ACCOUNTS`, for each event.
 

@@ -1,16 +1,16 @@
-//! Memory of all processes over time, on one time line, in bins for a chart.
+//! Memory of all processes over time, with a common time axis, in bins for a chart.
 
 use std::cmp::Reverse;
 
 use crate::model::flame::{Curves, Timeline};
 use crate::model::{ProcessStacks, Reading};
 
-/// More than a chart has columns.
+/// More than the columns of any chart.
 const MAX_BINS: u64 = 1_000;
-/// The bins of all processes; each of many processes has fewer, because it is drawn smaller.
+/// The bins of all processes together. With many processes, each has fewer, because it is drawn smaller.
 const MAX_BINS_OF_ALL: u64 = 100_000;
 const MIN_BINS: u64 = 50;
-/// The clock of a capture is hardly finer.
+/// Close to the resolution of a capture's clock.
 const MIN_BIN_NS: u64 = 100_000;
 
 pub(super) fn timeline(processes: &[ProcessStacks], start_unix_ns: u64) -> Timeline {
@@ -123,7 +123,7 @@ fn at_the_highest_sums(
     stacked
 }
 
-/// A heap is empty until something is allocated.
+/// Prepends zero if needed: a heap is empty until the first allocation.
 fn from_nothing(readings: &[Reading]) -> Vec<Reading> {
     let empty = Reading::default();
     let is_late = readings.first().is_none_or(|first| first.elapsed_ns > 0);
@@ -131,7 +131,7 @@ fn from_nothing(readings: &[Reading]) -> Vec<Reading> {
     empty.chain(readings.iter().copied()).collect()
 }
 
-/// A process on the time line, which is divided into bins.
+/// A process on the common time axis, which is divided into bins.
 pub(crate) struct Line {
     pub bin_ns: u64,
     pub n_bins: usize,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_holds_until_the_next_one_and_a_process_is_nothing_before_its_start() {
+    fn reading_applies_until_the_next_one_and_a_process_has_no_memory_before_its_start() {
         let first = process(10, 5, &[(1, 7), (2, 3)]);
         let second = process(12, 1, &[(0, 100)]);
         let line = timeline(&[first, second], 10 * MIN_BIN_NS);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_that_held_most_at_different_moments_of_a_bin_do_not_add_up() {
+    fn peaks_of_processes_at_different_times_of_a_bin_are_not_summed() {
         // A thousand bins of four units each: both spikes are in bin 100, one after the other.
         let first = process(0, 4000, &[(0, 5), (400, 50), (401, 5)]);
         let second = process(0, 4000, &[(0, 7), (402, 40), (403, 7)]);

@@ -1,11 +1,11 @@
-//! Analyses snapshots of the object heap: what is there, what holds it, what it alone keeps alive.
+//! Analyses heap snapshots: types and sizes of objects, their referrers, and the objects that each of them keeps alive.
 //!
 //! | modules | content |
 //! |---|---|
 //! | [`graph`], [`set`] | references, and sets of objects, as plain numbers |
-//! | [`dominators`], [`retained`], [`paths`] | retention: who keeps what alive |
+//! | [`dominators`], [`retained`], [`paths`] | retention: the objects that keep others alive |
 //! | [`view`] | a snapshot with all of these |
-//! | [`allocations`], [`sites`] | where objects were allocated, summed by line |
+//! | [`allocations`], [`sites`] | allocation sites of objects, summed by line |
 //! | [`kinds`], [`labels`] | names of objects and references |
 //! | [`partition`], [`types`], [`pattern`], [`tree`], [`diff`] | tables |
 //! | [`picture`], [`explore`] | graphs to draw, and the heap page |

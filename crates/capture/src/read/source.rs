@@ -1,4 +1,4 @@
-//! Where a capture's bytes come from: a file, read at given positions so that many threads can read at once, or
+//! The source of a capture's bytes: a file, which many threads can read at once because each read has its own offset, or
 //! memory, for tests and fuzzing.
 
 use std::fs::File;
@@ -15,7 +15,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// The present length; a file may grow while it is read.
+    /// The current length; a file may grow while it is read.
     pub(super) fn len(&self) -> io::Result<u64> {
         match self {
             Source::File(file) => Ok(file.metadata()?.len()),
@@ -25,7 +25,7 @@ impl Source {
         }
     }
 
-    /// Fills `into` with the bytes from `offset` on; returns how many there were.
+    /// Fills `into` with the bytes from `offset` on; returns their number.
     pub(super) fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Source::File(file) => {

@@ -32,7 +32,7 @@ pub fn stats(stats: &Stats) -> Value {
     })
 }
 
-/// A number that the capture may lack.
+/// A number that is missing in some captures.
 fn total(is_lacking: bool, number: u64) -> Value {
     if is_lacking {
         Value::Null

@@ -18,7 +18,7 @@ use crate::model::{Finding, Location, StackModel};
 use crate::symbols::{Modules, Sources, is_import_system};
 use cut::WholeTree;
 
-/// How much of the tree a page gets.
+/// Limits on the part of the tree in a page.
 #[derive(Clone, Copy, Debug)]
 pub struct FlameLimits {
     /// Frames with a smaller share in every measure are cut, even if there is room for them.
