@@ -1,6 +1,6 @@
 """The in-process side of `heaptide attach` and `heaptide detach`: starts a recording, stops it, and cleans up.
 
-`heaptide heap take --pid` also comes here if the process has no control API: it takes one snapshot and cleans up.
+`heaptide heap take --pid` also uses this module if the process has no control API: it takes one snapshot and cleans up.
 
 `crates/attach/src/visit.py` calls these functions on a new thread of the process. Nothing here may import `threading`,
 which would take that thread for the main thread. Imports are kept to a minimum, because they interrupt the program.
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
         copied: str
         # Heaptide's modules were not loaded before this visit.
         brought: bool
-        # The path to which the heaptide command moves the file, if not the present one.
+        # The path to which the heaptide command moves the file afterwards, if it differs.
         home: NotRequired[str]
 
-    class Wish(Visit):
+    class RecordingRequest(Visit):
         """The options of a recording."""
 
         objects: bool
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         aggregate: bool
         interval_ms: int
 
-    class HeapWish(Visit):
+    class HeapRequest(Visit):
         """The options of a heap snapshot."""
 
         values: bool
@@ -56,16 +56,16 @@ if TYPE_CHECKING:
 class Attachment:
     """A recording that was started here and is still running."""
 
-    def __init__(self, wish: Wish) -> None:
-        self.wish = wish
-        self.path = wish["path"]
+    def __init__(self, request: RecordingRequest) -> None:
+        self.request = request
+        self.path = request["path"]
         self.pid = os.getpid()
 
 
 _current: Attachment | None = None
 
 
-def attach(wish: Wish) -> list[str]:
+def attach(request: RecordingRequest) -> list[str]:
     """Start to record. Returns the capture's path, and a warning if Python stacks cannot be read, else ""."""
     global _current
     # Allocations of this thread are not the program's.
@@ -74,42 +74,42 @@ def attach(wish: Wish) -> list[str]:
     if active is not None:
         raise _native.RecordingError(f"the process is being recorded into {active} already")
     warning = tracker.start(
-        wish["path"],
+        request["path"],
         tracker.RecordingOptions(
-            objects=wish["objects"],
-            native=wish["native"],
-            sample_bytes=wish["sample_bytes"],
-            aggregate=wish["aggregate"],
-            interval_ms=wish["interval_ms"],
+            objects=request["objects"],
+            native=request["native"],
+            sample_bytes=request["sample_bytes"],
+            aggregate=request["aggregate"],
+            interval_ms=request["interval_ms"],
         ),
-        overwrite=wish["overwrite"],
+        overwrite=request["overwrite"],
         command=sys.orig_argv[1:],
         attached=True,
     )
-    _current = Attachment(wish)
+    _current = Attachment(request)
     atexit.register(_at_exit)
-    return [wish["path"], warning or ""]
+    return [request["path"], warning or ""]
 
 
-def take_heap(wish: HeapWish) -> list[str]:
-    """Write a heap snapshot. Returns its path, for how many milliseconds the process was paused, and its home."""
+def take_heap(request: HeapRequest) -> list[str]:
+    """Write a heap snapshot. Returns its path, the pause of the process in milliseconds, and `home`."""
     _native.leave_out_thread()
     # Imported here because a recording does not need it.
     from heaptide.inspection.snapshots import heap_snapshot
 
     taken = heap_snapshot(
-        wish["path"],
-        values=wish["values"],
-        redact=wish["redact"],
-        fork=wish["fork"],
-        overwrite=wish["overwrite"],
+        request["path"],
+        values=request["values"],
+        redact=request["redact"],
+        fork=request["fork"],
+        overwrite=request["overwrite"],
     )
-    _clear_away(wish)
-    return [taken.path, f"{taken.stood_still * 1000:.1f}", wish.get("home", "")]
+    _clear_away(request)
+    return [taken.path, f"{taken.stood_still * 1000:.1f}", request.get("home", "")]
 
 
 def detach() -> list[str] | None:
-    """Stop the recording that :func:`attach` started. Returns the capture's path, a warning if incomplete, its home.
+    """Stop the recording that :func:`attach` started. Returns the capture's path, a warning if incomplete, and `home`.
 
     Returns None if no recording was started here.
     """
@@ -119,20 +119,20 @@ def detach() -> list[str] | None:
         return None
     atexit.unregister(_at_exit)
     stopped = tracker.stop() if _native.active() == attachment.path else None
-    _clear_away(attachment.wish)
+    _clear_away(attachment.request)
     is_complete = stopped is not None and not stopped[1]
-    return [attachment.path, "" if is_complete else "the capture is incomplete", attachment.wish.get("home", "")]
+    return [attachment.path, "" if is_complete else "the capture is incomplete", attachment.request.get("home", "")]
 
 
 def _at_exit() -> None:
     """Clean up if the program exits while attached. The tracker completes the capture."""
     if _current is not None and _current.pid == os.getpid():
-        _remove(_current.wish["copied"])
+        _remove(_current.request["copied"])
 
 
-def _clear_away(wish: Visit) -> None:
-    _remove(wish["copied"])
-    if not wish["brought"]:
+def _clear_away(request: Visit) -> None:
+    _remove(request["copied"])
+    if not request["brought"]:
         return
     # From now on the program can import its own heaptide. These modules cannot be unloaded; the next visit reuses them.
     keeper = sys.modules.setdefault(KEEPER, type(sys)(KEEPER))

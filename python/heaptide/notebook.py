@@ -116,7 +116,7 @@ class _Options:
                 for letter in word[1:]:
                     self.values.setdefault(letter, []).append("")
             else:
-                raise _mistake(f"option {word} is not known: add ? to the magic's name for help")
+                raise _mistake(f"unknown option {word}: add ? to the magic's name for help")
             rest = after.strip()
         self.statement = rest
 

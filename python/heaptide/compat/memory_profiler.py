@@ -40,7 +40,7 @@ __all__ = [
     "show_results",
 ]
 
-# The version that this module behaves like.
+# The version of memory_profiler whose API this module has.
 __version__ = "0.61.0"
 
 _MIB = 1 << 20
@@ -233,7 +233,7 @@ def _main() -> int:
     parser.add_argument("--precision", type=int, default=3, help="decimals of the sizes")
     parser.add_argument("-o", dest="output", help="append the report to this file")
     parser.add_argument("--timestamp", action="store_true", help="write brackets of functions instead of tables")
-    parser.add_argument("--include-children", action="store_true", help="accepted; tables are of this process")
+    parser.add_argument("--include-children", action="store_true", help="ignored: tables show only this process")
     parser.add_argument("--backend", default="psutil", help="what is measured")
     parser.add_argument("program", nargs=argparse.REMAINDER, help="a script or -m module, and its arguments")
     options = parser.parse_args()

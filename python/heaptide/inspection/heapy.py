@@ -9,7 +9,7 @@
     >>> h
     >>> h[0].byvia
 
-Inspecting the heap neither makes nor changes objects of the program. Objects of Heaptide itself are left out.
+Inspecting the heap neither creates nor changes objects of the program. Objects of Heaptide itself are left out.
 """
 
 from __future__ import annotations
@@ -123,11 +123,11 @@ class Heapy:
         return of_view(view, view.empty())
 
     def iso(self, *objects: object) -> IdentitySet:
-        """The set of just these objects."""
+        """Return the set of exactly these objects."""
         return of_objects(objects)
 
     def idset(self, objects: Iterable[object]) -> IdentitySet:
-        """The set of just the objects of an iterable."""
+        """Return the set of exactly the objects of an iterable."""
         return of_objects(objects)
 
     def load(self, fn: str | os.PathLike[str] | Iterable[str]) -> IdentitySet | Stat:
@@ -140,7 +140,7 @@ class Heapy:
         tables = self.loadall(fn)
         if not tables:
             raise ValueError(
-                "there is neither a snapshot nor a table in it: heaptide heap take writes the one, h.dump the other"
+                "the file contains neither a snapshot nor a table: write one with heaptide heap take or h.dump"
             )
         return tables[-1]
 
@@ -154,19 +154,19 @@ class Heapy:
     def pb(self, filename: str | None = None) -> NoReturn:
         """Not supported: Heaptide's browser is a page, not a window."""
         raise NotImplementedError(
-            "there is no profile browser here: hp.save('job.heap'), then `heaptide heap explore job.heap` makes a page"
+            "there is no profile browser: call hp.save('job.heap') and run `heaptide heap explore job.heap` instead"
         )
 
     def monitor(self) -> NoReturn:
         """Not supported; guppy has also removed it."""
-        raise NotImplementedError("there is no monitor: `heaptide heap --pid PID` inspects another process")
+        raise NotImplementedError("there is no monitor: inspect another process with `heaptide heap --pid PID`")
 
     def save(self, path: str | os.PathLike[str]) -> HeapTaken:
         """Write all objects of this process to a snapshot."""
         return heap_snapshot(path)
 
     def __repr__(self) -> str:
-        return "Heapy's session on Heaptide: heap(), setrelheap(), iso(), load(); help(heaptide.hpy()) says more."
+        return "Heapy's session on Heaptide: heap(), setrelheap(), iso(), load(). See help(heaptide.hpy())."
 
 
 def _view(heaptide_token: object) -> HeapView:
@@ -192,7 +192,7 @@ class _Named:
 
     def __call__(self) -> HeapSet:
         addresses = list(map(id, self._objects))
-        # Objects without another referrer must stay alive; for the others, no reference of Heaptide may be visible.
+        # Keep only objects without another referrer alive; the others would show a reference from here.
         self._objects = _only_here(self._objects)
         return _view(_TOKEN).at(addresses)
 

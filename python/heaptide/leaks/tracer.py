@@ -163,7 +163,7 @@ class Job:
         return report.of_job(self)
 
     def __repr__(self) -> str:
-        state = "running" if self._is_running else f"{self.retained_bytes:,} bytes left"
+        state = "running" if self._is_running else f"{self.retained_bytes:,} bytes retained"
         return f"<job {self.name}: {state}>"
 
 
@@ -194,7 +194,7 @@ class JobTracer:
     """Measures what each job leaks.
 
     trace_type   a type or its name: after each job that leaked objects of it, write a graph of their referrers
-    output_dir   folder for these graphs and for the report of `max_memory`; made if it does not exist
+    output_dir   folder for these graphs and for the report of `max_memory`; created if missing
     max_memory   resident size in MiB above which :attr:`should_stop` becomes true and a report is written
     report       receives each job when it has been measured: a function, or a file object to print to
     collect      collect garbage and empty Python's own caches before and after each job; without it, garbage and
@@ -294,7 +294,7 @@ class JobTracer:
     def remaining(self) -> Rest:
         """Return what all jobs so far leaked, as of now."""
         self._open()
-        return self._look(None)
+        return self._measure(None)
 
     def report(self) -> str:
         """Return the report of all jobs so far as text."""
@@ -334,7 +334,7 @@ class JobTracer:
                 return job._rest
             if job in self._unsettled:
                 self._unsettled.remove(job)
-            job._rest = self._look(job)
+            job._rest = self._measure(job)
             if self.trace_type is not None:
                 from heaptide.leaks import graph
 
@@ -345,7 +345,7 @@ class JobTracer:
         self._check_memory()
         return job._rest
 
-    def _look(self, job: Job | None) -> Rest:
+    def _measure(self, job: Job | None) -> Rest:
         types = accounts.all_types()
         of_all = _native.job_rest(None, types, MAX_SITES, None)
         rest = of_all if job is None else _native.job_rest(job._account, types, MAX_SITES, None)
@@ -381,10 +381,10 @@ class JobTracer:
             with open(path, "w") as file:
                 file.write(text)
         except OSError as error:
-            say(f"the report of what grew could not be written: {error}")
+            say(f"cannot write the report of what grew: {error}")
             return
         self.stop_report = path
-        say(f"{resident // _MIB} MiB are more than max_memory allows; what grew is in {path}")
+        say(f"the process has {resident // _MIB} MiB, more than max_memory; what grew is in {path}")
 
 
 def _traced(tracer: JobTracer, name: str, function: F) -> F:

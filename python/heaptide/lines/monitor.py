@@ -28,7 +28,7 @@ def check_backend(name: str) -> None:
     """Raise ValueError if there is no such backend."""
     if name not in BACKENDS and name != "tracemalloc":
         known = ", ".join([*BACKENDS, "tracemalloc"])
-        raise ValueError(f"backend {name!r} is not known: use one of {known}")
+        raise ValueError(f"unknown backend {name!r}: use one of {known}")
 
 
 def all_codes(code: CodeType) -> Iterator[CodeType]:
@@ -103,7 +103,7 @@ if sys.version_info >= (3, 12):
         """Return Heaptide's tool ID in `sys.monitoring`; the first call takes a free one."""
         global _tool
         if _tool is None:
-            # Debuggers, coverage tools and profilers have reserved IDs; these two are unassigned.
+            # 3 and 4 are unassigned; the others are reserved for certain types of tools.
             for number in (4, 3, 5, 2):
                 if sys.monitoring.get_tool(number) is None:
                     sys.monitoring.use_tool_id(number, "heaptide")

@@ -59,9 +59,9 @@ def profile(
         columns = (columns,)
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown:
-        raise ValueError(f"column {unknown[0]!r} is not known: use some of {', '.join(COLUMNS)}")
+        raise ValueError(f"unknown column {unknown[0]!r}: use some of {', '.join(COLUMNS)}")
     if layout not in LAYOUTS:
-        raise ValueError(f"layout {layout!r} is not known: use one of {', '.join(LAYOUTS)}")
+        raise ValueError(f"unknown layout {layout!r}: use one of {', '.join(LAYOUTS)}")
     if not isinstance(precision, int) or not 0 <= precision <= 15:
         raise ValueError(f"precision is a number of decimals from 0 to 15, not {precision!r}")
     check_backend(backend)

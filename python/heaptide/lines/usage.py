@@ -49,9 +49,9 @@ def memory_usage(
     backend = "psutil" if backend is None else backend
     check_backend(backend)
     if not interval > 0:
-        raise ValueError(f"interval is a number of seconds above 0, not {interval!r}")
+        raise ValueError(f"interval must be a number of seconds above 0, not {interval!r}")
     if timeout is not None and not timeout > 0:
-        raise ValueError(f"timeout is a number of seconds above 0, not {timeout!r}")
+        raise ValueError(f"timeout must be a number of seconds above 0, not {timeout!r}")
     children = include_children or multiprocess
     returned: Any = None
     if backend == "tracemalloc":
@@ -91,7 +91,7 @@ def _call_of(proc: Any) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, 
     if callable(proc):
         return proc, (), {}
     if not 1 <= len(proc) <= 3 or not callable(proc[0]):
-        raise ValueError("proc is a function, or a tuple of a function, its arguments and its keyword arguments")
+        raise ValueError("proc must be a function, or a tuple of a function, its arguments and its keyword arguments")
     return proc[0], tuple(proc[1]) if len(proc) > 1 else (), dict(proc[2]) if len(proc) > 2 else {}
 
 
@@ -139,9 +139,9 @@ def _of_process(proc: Any, interval: float, timeout: float | None, backend: str,
     elif isinstance(proc, int):
         pid, most = os.getpid() if proc == -1 else proc, 1 if timeout is None else ceil(timeout / interval)
     else:
-        raise ValueError(f"proc is a pid, a process or a function, not {proc!r}")
+        raise ValueError(f"proc must be a process ID, a Popen or a function, not {proc!r}")
     if pid <= 0:
-        raise ValueError(f"{pid} is not the number of a process: use -1 for this one")
+        raise ValueError(f"{pid} is not a process ID: use -1 for this process")
     reader = _native.MemoryReader(pid, backend, children)
     samples: list[_Sample] = []
     while True:

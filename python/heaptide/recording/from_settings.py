@@ -106,15 +106,15 @@ def end() -> SettingsRecording | None:
     return ended
 
 
-def toggle(chosen: Settings, wish: bool | None = None) -> None:
-    """Start a recording if none is running, else stop it; `wish` asks for one of the two. Prints what it did."""
+def toggle(chosen: Settings, wanted: bool | None = None) -> None:
+    """Start a recording if none is running, else stop it. With `wanted`, only start (True) or stop (False)."""
     from heaptide import _native
     from heaptide.messages import reason
 
     try:
         running = current()
         is_on = _native.active() is not None
-        if wish is is_on:
+        if wanted is is_on:
             return
         if is_on and running is None:
             say(f"the recording into {_native.active()} was started by other means; it continues")

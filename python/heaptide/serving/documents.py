@@ -27,7 +27,7 @@ def metrics(server: ProgramServer) -> str:
     add("process_resident_memory_bytes", "gauge", "Resident size of the process.", [("", _resident_bytes())])
     heap = _native.heap_bytes()
     if heap is not None:
-        add("heaptide_heap_bytes", "gauge", "Bytes handed out by the C library and not released.", [("", heap)])
+        add("heaptide_heap_bytes", "gauge", "Bytes allocated from the C library and not freed.", [("", heap)])
     add("heaptide_recording", "gauge", "Whether the process is being recorded.", [("", int(tracker.active()))])
     if server.control is not None:
         sessions = json.loads(_read(server.control.handle("GET", f"{BASE}/sessions", trusted=True)))["sessions"]
@@ -87,10 +87,10 @@ def _own_paths(program: ServedProgram | None) -> dict[str, Any]:
                 status: {"description": about, "content": error}
                 for status, about in {
                     "400": "The body is not JSON",
-                    "405": "Another method",
-                    "411": "A body without a length",
-                    "413": "A body that is too large",
-                    "422": "The arguments do not fit",
+                    "405": "The method is not allowed",
+                    "411": "The body has no length",
+                    "413": "The body is too large",
+                    "422": "The arguments are invalid",
                     "500": "The program failed",
                     "503": "The program is still being loaded",
                 }.items()
@@ -101,12 +101,12 @@ def _own_paths(program: ServedProgram | None) -> dict[str, Any]:
     plain = {
         "/live": ("Whether the process answers", "application/json"),
         "/ready": ("Whether the program is loaded", "application/json"),
-        "/health": ("The same", "application/json"),
-        "/metrics": ("Numbers for Prometheus", "text/plain"),
+        "/health": ("Whether the program is loaded", "application/json"),
+        "/metrics": ("Metrics for Prometheus", "text/plain"),
     }
     for path, (summary, content_type) in plain.items():
         answer = {"description": summary, "content": {content_type: {"schema": {}}}}
-        responses = {"200": answer, "405": {"description": "Another method", "content": error}}
+        responses = {"200": answer, "405": {"description": "The method is not allowed", "content": error}}
         if path in ("/ready", "/health"):
             responses["503"] = answer
         get = {"tags": ["health"], "summary": summary, "operationId": path[1:], "security": [], "responses": responses}

@@ -3,8 +3,8 @@
 Code with ``import memray`` runs unchanged with ``HEAPTIDE_COMPAT=memray`` in its environment, or after
 :func:`install`. ``python -m memray flamegraph …`` is then Heaptide's command, which has the same names and options.
 
-Two things differ from memray. If the file of a `Tracker` exists, it is kept under the time of its last write instead
-of raising an exception. Object lifetimes and sockets raise NotImplementedError.
+Two things differ from memray. If the file of a `Tracker` exists, memray raises an exception, and Heaptide adds the time
+of its last write to its name. Object lifetimes and sockets raise NotImplementedError.
 """
 
 from heaptide._native import __version__
