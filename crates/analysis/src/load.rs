@@ -1,4 +1,4 @@
-//! From captures to sums with names: each capture is replayed once, and its frames are resolved.
+//! Loads captures: replays each capture once into sums, and resolves its frames to names.
 //!
 //! Captures of several processes are loaded one after the other, so that memory holds the live blocks of one process at
 //! a time, and the sums of all. [`visible_frames`] decides which frames reports show.
@@ -20,7 +20,7 @@ use crate::window::Window;
 
 pub(crate) use visible_frames::{VisibleFrame, frames, visible_frames};
 
-/// How often a capture is read again because its program may be changing it.
+/// The maximum number of attempts to read a capture that its program may be changing.
 const MAX_ATTEMPTS: usize = 3;
 
 /// The loaded captures: processes with their sums, and the names of all frames.
@@ -35,13 +35,13 @@ pub struct Session {
     pub temporary: Option<u32>,
 }
 
-/// What to compute in addition to the sums.
+/// The results to compute in addition to the sums.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     pub filter: Filter,
     /// A block is temporary if its thread frees it after at most this many other allocations; `None` to count none.
     pub temporary: Option<u32>,
-    /// Whether to compute when blocks were allocated and freed, in bins of time.
+    /// Whether to compute the lifetimes of blocks, in bins of time.
     pub lives: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct Process {
     pub registry: Registry,
     pub sums: Sums,
     pub damage: Vec<Damage>,
-    /// How many different frames were on the recorded stacks.
+    /// The number of different frames on the recorded stacks.
     pub n_frames: u64,
     /// Libraries without function names, because their files are missing or have changed.
     pub absent_libraries: Vec<String>,

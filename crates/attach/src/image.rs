@@ -41,7 +41,7 @@ impl Symbol {
     }
 }
 
-/// Why a mapping is not a readable image.
+/// The reason why a mapping is not a readable image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoImage {
     /// Not the beginning of a program or library.

@@ -1,14 +1,14 @@
-//! Safe points: where a thread may start another one, because it holds no lock of the C library or the dynamic linker.
+//! Safe points. At a safe point, a thread can start another one: it holds no lock of the C library or the dynamic linker.
 //!
 //! There are two: inside the function that evaluates Python code, and inside a blocking system call made by the C library
-//! itself. A thread anywhere else is released and tried again.
+//! itself. A thread at any other point is continued and tried again.
 
 use heaptide_procfs as procfs;
 
 use crate::preflight::Target;
 use crate::tracee::Tracee;
 
-/// Results inside the kernel of a system call that the stop interrupted, before the kernel restarts it.
+/// Internal results of the kernel for a system call that the stop interrupted and that it will restart.
 const INTERRUPTED: [i64; 5] = [
     -(libc::EINTR as i64),
     -512, // ERESTARTSYS

@@ -1,4 +1,4 @@
-//! What the command prints and how it ends. The command is the example `heaptide`, which `cargo test` builds.
+//! The output and exit codes of the command. The command is the example `heaptide`, which `cargo test` builds.
 
 mod conventions;
 mod damage;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A folder of its own for each test, removed at its end.
+/// A separate folder for each test, removed when the test ends.
 pub struct Folder(PathBuf);
 
 impl Folder {

@@ -157,7 +157,7 @@ fn report_content(config: &Config, report: Report, parameters: &mut Vec<Value>) 
     if formats.len() > 1 {
         parameters.push(parameter(
             "format",
-            "format of the answer",
+            "format of the response",
             choice(&formats),
         ));
     }

@@ -25,12 +25,12 @@ use crate::recording::RecordingOptions;
 /// Address space of a thread's stack; only the used part takes memory. Python code also runs on these threads.
 const STACK_BYTES: usize = 1 << 20;
 
-/// This process. Recordings start and stop through Python functions, as they do for other callers.
+/// This process. It starts and stops recordings through the same Python functions as other callers.
 struct Process {
     start: Py<PyAny>,
     stop: Py<PyAny>,
     heap: Py<PyAny>,
-    /// Set when the interpreter is about to end: no more calls into it.
+    /// Set when the interpreter is about to exit and must not be called any more.
     is_closing: AtomicBool,
     /// Number of threads that wait for the GIL or hold it.
     n_inside: AtomicUsize,
@@ -45,7 +45,7 @@ impl Process {
             Python::try_attach(|py| work(py).map_err(|error| error.value(py).to_string()))
         };
         self.n_inside.fetch_sub(1, Ordering::SeqCst);
-        result.unwrap_or_else(|| Err("the program is ending".to_owned()))
+        result.unwrap_or_else(|| Err("the program is exiting".to_owned()))
     }
 }
 
@@ -314,7 +314,7 @@ impl Control {
         }
     }
 
-    /// Stops all servers. The recording continues; clients get `seconds` to read the answers in progress.
+    /// Stops all servers. The recording continues; clients get `seconds` to read responses in progress.
     fn stop(&self, py: Python<'_>, seconds: f64) {
         let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         self.process.is_closing.store(true, Ordering::SeqCst);
@@ -374,7 +374,7 @@ impl Response {
     }
 }
 
-/// Returns the page that lists the routes and tries them.
+/// Returns the page that lists the routes and lets users try them.
 #[pyfunction]
 pub fn docs_page() -> &'static str {
     heaptide_control::DOCS_PAGE

@@ -108,7 +108,7 @@ impl HeapView {
         self.heap.snapshot.header.stood_still_ns as f64 / 1e9
     }
 
-    /// What could not be read.
+    /// One sentence for each part that could not be read.
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.heap.snapshot.header.notes.clone()
@@ -158,7 +158,7 @@ impl HeapView {
         self.set(found.collect())
     }
 
-    /// Objects of a kind, as tables name it: `str`, `dict of module`, `job.Order`; a type's name takes all of the type.
+    /// Objects of a kind, named as in tables: `str`, `dict of module`, `job.Order`; a type's name selects all objects of the type.
     fn of_kind(&self, py: Python<'_>, name: &str) -> HeapSet {
         let found = py.detach(|| self.heap.of_kind(name));
         self.set(found)

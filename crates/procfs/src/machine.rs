@@ -13,19 +13,19 @@ pub fn boot_id() -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// Returns the host name; empty if the kernel does not say.
+/// Returns the host name; empty if it is unknown.
 pub fn host_name() -> String {
     let text = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     text.trim().to_owned()
 }
 
-/// Returns which processes Yama lets a process trace, 0 (all of the same user) to 3 (none).
+/// Returns Yama's restriction on tracing processes, from 0 (all of the same user are allowed) to 3 (none).
 pub fn ptrace_scope() -> Option<u8> {
     let text = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?;
     text.trim().parse().ok()
 }
 
-/// Returns how many processes the kernel has killed for lack of memory.
+/// Returns the number of processes that the kernel has killed for lack of memory.
 pub fn oom_kills() -> Option<u64> {
     let text = fs::read_to_string("/proc/vmstat").ok()?;
     let mut lines = text.lines().filter_map(|line| line.split_once(' '));

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A segment may continue in the next chunk of its thread; the number at that chunk's head is then the same.
-//! Memory: one decoded chunk for each thread that is in the middle of one, and a few decoded ahead, whatever the number of
-//! events. If these take too much because there are very many threads, chunks are dropped and decoded again, part by part.
+//! Memory: one decoded chunk for each thread that is in the middle of one, and a few decoded ahead. It does not depend on the
+//! number of events. If these chunks take too much because there are very many threads, chunks are dropped and decoded again, part by part.
 
 mod decode_ahead;
 mod parts;
@@ -28,15 +28,15 @@ use heaptide_capture::{Capture, ChunkRef, Damage, DecodedChunk, Segment};
 use decode_ahead::Ahead;
 use parts::Parts;
 
-/// More cores than this do not help: the sink, which runs on one, is slower than this many decoders.
+/// More workers than this do not help: the sink runs on one core and is slower than this many decoders.
 const MAX_WORKERS: usize = 4;
 /// If the partly replayed chunks of all threads take more, those needed last are dropped and from then on decoded part by
 /// part. Programs with a dozen busy threads need less (a full chunk of 128 KiB takes about a megabyte and a half).
 const MAX_HELD_BYTES: usize = 20 << 20;
 
 /// Passes every operation of the capture to `sink` in the order in which they happened: a chunk, and the range of its next
-/// operations. Ranges of one chunk follow each other, with those of other threads between them, and are never empty.
-/// `on_progress` receives the number of events done after each chunk. Returns what could not be read.
+/// operations. Ranges of one chunk arrive in order and are never empty. Ranges of other threads may arrive between them.
+/// `on_progress` receives the number of events done after each chunk. Returns the damage.
 ///
 /// In a bounded capture it begins after the checkpoint.
 ///
@@ -151,10 +151,10 @@ fn is_wanted(chunk: &ChunkRef, wanted: &RangeInclusive<u64>) -> bool {
 
 /// The position of the replay in one thread's stream.
 struct Stream {
-    /// The present chunk, and the end of the stream: indices into the capture's chunks.
+    /// The current chunk, and the end of the stream: indices into the capture's chunks.
     chunk: usize,
     end: usize,
-    /// The present segment of that chunk.
+    /// The current segment of that chunk.
     segment: usize,
     /// That segment's number.
     sequence: u64,
@@ -289,7 +289,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Takes the present chunk out of a stream. Returns `None` and adds a note if it cannot be read.
+    /// Takes the current chunk out of a stream. Returns `None` and reports damage if it cannot be read.
     fn chunk_of(&mut self, index: usize) -> Option<DecodedChunk> {
         let stream = &mut self.streams[index];
         if let Some(chunk) = stream.decoded.take() {

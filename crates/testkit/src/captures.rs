@@ -1,4 +1,4 @@
-//! Captures written as text: one statement per line for each thing that a program did.
+//! Captures written as text: one line per action of a program.
 //!
 //! ```text
 //! alloc x 64 at main:3 > load:7      64 bytes, named x; outermost frame first, with lines
@@ -275,7 +275,7 @@ impl Thread {
         self.bytes.extend_from_slice(&room[..len]);
         assert!(
             self.bytes.len() < BUFFER_BYTES,
-            "the builder writes one chunk a thread"
+            "the builder writes one chunk per thread"
         );
     }
 
@@ -298,7 +298,7 @@ impl Thread {
     }
 }
 
-/// One code unit a line, in the format of Python 3.11 and later.
+/// One code unit per line, in the format of Python 3.11 and later.
 fn line_table() -> Vec<u8> {
     let unit = 0x80 | 13 << 3;
     let mut bytes = vec![unit, 0];

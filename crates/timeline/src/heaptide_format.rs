@@ -1,4 +1,4 @@
-//! Heaptide's format, line by line: `docs/reference/timeline-format.md` is its description.
+//! Heaptide's line-based format, which `docs/reference/timeline-format.md` describes.
 //!
 //! Values are written when they change and stay valid until the next change, so that an idle run of many processes takes
 //! almost no space.
@@ -129,7 +129,7 @@ pub fn read(text: &str) -> Timeline {
     }
     if timeline.ending.is_none() {
         timeline.damage.push(
-            "it has no end: the recording is still running or was killed; everything until then is there".into(),
+            "it has no end: the recording is still running or was killed; all earlier samples are shown".into(),
         );
     }
     timeline
@@ -138,7 +138,7 @@ pub fn read(text: &str) -> Timeline {
 #[derive(Default)]
 struct Reader {
     timeline: Timeline,
-    /// Present memory of each process; `None` if it has ended or not started.
+    /// Current memory of each process; `None` if it has ended or not started.
     now: Vec<Option<Memory>>,
     /// Last usage of the control group.
     group: Option<u64>,
@@ -308,7 +308,7 @@ impl Reader {
         let (time, how) = rest.split_once(' ')?;
         let ending = ending(how)?;
         let time_s = self.time(time)?;
-        // Processes that ended with the run have an earlier line and hold no memory any more.
+        // Processes that ended with the run have an earlier line and no longer hold memory.
         if self.now.iter().any(Option::is_some) {
             self.hold_until(time_s);
         }

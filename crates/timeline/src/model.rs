@@ -86,7 +86,7 @@ pub struct Process {
     pub name: String,
     pub command: String,
     pub began_s: Option<f64>,
-    /// `None` if it outlived the recording, or if the file does not say.
+    /// `None` if it outlived the recording, or if the file does not contain the time.
     pub ended_s: Option<f64>,
     /// In order of time.
     pub samples: Vec<(f64, Memory)>,
@@ -113,7 +113,7 @@ pub struct Call {
     pub level: Option<u32>,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     Exit(i32),
@@ -124,7 +124,7 @@ pub enum Ending {
     StillRunning,
 }
 
-/// A recorded run, or as much of it as the file holds.
+/// A recorded run, or the part of it that the file holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timeline {
     pub header: Header,
@@ -142,7 +142,7 @@ pub struct Timeline {
     pub ending: Option<Ending>,
     /// `processes` begins with the program itself.
     pub has_root: bool,
-    /// Sentences about what could not be read.
+    /// One sentence for each part that could not be read.
     pub damage: Vec<String>,
 }
 

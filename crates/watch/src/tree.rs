@@ -17,9 +17,9 @@ use crate::sys;
 /// Shares of one core for finding processes and for the expensive sizes. With the ticks of 64 processes, the total stays
 /// below one percent.
 const FINDING_SHARE: f64 = 0.003;
-const DEAR_SHARE: f64 = 0.004;
+const EXPENSIVE_SHARE: f64 = 0.004;
 /// The share if the expensive sizes were requested.
-const WANTED_SHARE: f64 = 0.01;
+const REQUESTED_SHARE: f64 = 0.01;
 /// For a new process the requested sizes are read at once, unless this much is owed for earlier samples.
 const MAX_OWED: Duration = Duration::from_secs(1);
 /// After this time, the rest of a round of many large processes is read at the next tick.
@@ -27,7 +27,7 @@ const MAX_AT_ONCE: Duration = Duration::from_millis(40);
 /// Beyond this many, files are opened again for each sample, to save descriptors.
 const MAX_KEPT: usize = 400;
 /// A new process may still have its parent's name: its name is read again at these samples.
-const LOOKS_AT_NAME: [u32; 4] = [1, 3, 10, 50];
+const NAME_SAMPLES: [u32; 4] = [1, 3, 10, 50];
 
 pub struct Member {
     pub number: usize,
@@ -38,9 +38,9 @@ pub struct Member {
     pub memory: Memory,
     start: u64,
     statm: Option<KeptFile>,
-    n_looks: u32,
+    n_samples: u32,
     expensive_at: Option<Instant>,
-    /// It belongs to another user and was counted as such.
+    /// It belongs to another user and was counted in [`Tree::n_closed`].
     is_closed: bool,
 }
 
@@ -71,13 +71,13 @@ pub struct Tree {
     /// Start of the unfinished round.
     round: Option<Instant>,
     page_len: u64,
-    /// Processes of another user, whose resident size alone is readable.
+    /// Number of processes of other users, of which only the resident size is readable.
     pub n_closed: usize,
 }
 
 impl Tree {
     /// `before` are the processes that existed when the program started and cannot be its descendants. If it is empty, the
-    /// program was running already: its group and session may contain processes that it did not start, so they are not
+    /// program was already running: its group and session may contain processes that it did not start, so they are not
     /// used to find descendants. Returns `None` if there is no such process.
     pub fn new(root: u32, before: Vec<u32>, backend: Backend) -> Option<Tree> {
         let stat = Stat::of(root)?;
@@ -92,8 +92,8 @@ impl Tree {
             last_pid: None,
             finding: Budget::new(FINDING_SHARE),
             dear: Budget::new(match backend {
-                Backend::Rss => DEAR_SHARE,
-                Backend::Pss | Backend::Uss => WANTED_SHARE,
+                Backend::Rss => EXPENSIVE_SHARE,
+                Backend::Pss | Backend::Uss => REQUESTED_SHARE,
             }),
             is_dear_wanted: backend != Backend::Rss,
             round: None,
@@ -104,7 +104,7 @@ impl Tree {
         Some(tree)
     }
 
-    /// Reads the requested sizes for every sample, whatever it costs.
+    /// Reads the requested sizes for every sample, without a limit on the time it takes.
     pub fn without_budget(mut self) -> Tree {
         if self.is_dear_wanted {
             self.dear = Budget::new(f64::INFINITY);
@@ -115,7 +115,7 @@ impl Tree {
     /// Samples all processes once.
     pub fn sample(&mut self, now: Instant) -> News {
         let mut news = News::default();
-        if self.finding.allows(now) && self.somebody_was_born() {
+        if self.finding.allows(now) && self.may_have_new_processes() {
             let before = sys::cpu_time();
             self.find();
             self.finding
@@ -131,7 +131,7 @@ impl Tree {
         news
     }
 
-    fn somebody_was_born(&mut self) -> bool {
+    fn may_have_new_processes(&mut self) -> bool {
         let mut buffer = [0; 256];
         let text = self
             .loadavg
@@ -154,13 +154,13 @@ impl Tree {
         // Parents are older than their children; pids may wrap around, so they do not give the order.
         unknown.sort_by_key(|(pid, stat)| (stat.start, *pid));
         for (pid, stat) in unknown {
-            let is_ours = pid != std::process::id()
+            let is_in_run = pid != std::process::id()
                 && pid != self.root
                 && (self.own_pids.contains(&stat.parent)
                     // Its parent may have ended before it was seen; a daemon still has its parent's group or session.
-                    || self.is_led_by_ours(stat.group)
-                    || self.is_led_by_ours(stat.session));
-            if is_ours && !matches!(stat.state, b'Z' | b'X') {
+                    || self.is_led_by_run(stat.group)
+                    || self.is_led_by_run(stat.session));
+            if is_in_run && !matches!(stat.state, b'Z' | b'X') {
                 self.own_pids.insert(pid);
                 self.add(pid, stat);
             }
@@ -168,7 +168,7 @@ impl Tree {
         self.listing = listing;
     }
 
-    fn is_led_by_ours(&self, leader: u32) -> bool {
+    fn is_led_by_run(&self, leader: u32) -> bool {
         self.own_pids.contains(&leader) && !(self.leads_others && leader == self.root)
     }
 
@@ -188,7 +188,7 @@ impl Tree {
             memory: self.first_memory(is_fork),
             start: stat.start,
             statm: keeps.then(|| KeptFile::statm(pid).ok()).flatten(),
-            n_looks: 0,
+            n_samples: 0,
             expensive_at: None,
             is_closed: false,
         });
@@ -214,15 +214,15 @@ impl Tree {
             match pages {
                 Some(pages) if pages > 0 => {
                     member.memory.resident = pages * page_len;
-                    member.n_looks += 1;
-                    if member.n_looks == 1 {
+                    member.n_samples += 1;
+                    if member.n_samples == 1 {
                         news.named.push(member.number);
                     }
                     true
                 }
                 _ => {
                     // A process that was never seen alive was never recorded.
-                    if member.n_looks > 0 {
+                    if member.n_samples > 0 {
                         news.ended.push(member.number);
                     }
                     false
@@ -233,7 +233,7 @@ impl Tree {
 
     fn read_names(&mut self, news: &mut News) {
         for member in &mut self.members {
-            if !LOOKS_AT_NAME.contains(&member.n_looks) || member.n_looks == 1 {
+            if !NAME_SAMPLES.contains(&member.n_samples) || member.n_samples == 1 {
                 continue;
             }
             let Some(stat) = Stat::of(member.pid).filter(|stat| stat.start == member.start) else {

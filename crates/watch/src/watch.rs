@@ -47,11 +47,11 @@ pub struct Finished {
     pub peak_bytes: u64,
     /// Processes that count with their resident size, because only their user may read the size of the backend.
     pub n_resident_only: usize,
-    /// Why the file is incomplete. The program is not affected.
+    /// The error that made the file incomplete. It does not affect the program.
     pub write_error: Option<io::Error>,
 }
 
-/// Records one run into a new file. The program runs to its end, whatever happens to the file.
+/// Records one run into a new file. The program runs to its end even if writing the file fails.
 pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError> {
     let mut functions = Functions::beside(path);
     let mut before = procfs::pids();
@@ -106,7 +106,7 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
         if session.is_over(&watched) {
             break Ending::Unknown;
         }
-        // Missed ticks are not made up for.
+        // Missed ticks are skipped.
         while next <= now {
             next += plan.interval;
         }
@@ -121,7 +121,7 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
     }
     let n_oom_kills = session.n_oom_kills(ending);
     out.write(|recorder| recorder.finish(unix_seconds(), ending, n_oom_kills));
-    // Only now: recording is over, and the program may run for hours.
+    // Not earlier: the recording is over, but the program may run for hours.
     let ending = match (&mut watched, ending) {
         (Watched::Program(program), Ending::StillRunning) => {
             program.wait_until(None).unwrap_or(Ending::Exit(0))
@@ -243,7 +243,7 @@ impl Session {
         out.write(|recorder| recorder.tick(&tick));
     }
 
-    /// A process that is not a child just disappears.
+    /// Returns whether the process has disappeared. A process that is not a child has no exit status.
     fn is_over(&self, watched: &Watched) -> bool {
         let is_there = self.tree.as_ref().is_some_and(Tree::has_root);
         matches!(watched, Watched::Process(_)) && !is_there

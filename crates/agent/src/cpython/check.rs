@@ -2,7 +2,7 @@
 //!
 //! It walks the calling thread's frames by offsets and compares them with the results of the interpreter's own
 //! functions: same code objects in the same order, same instructions, same names, first lines and line tables. All
-//! reads by offset go through the kernel, so that a wrong offset ends in a refusal. The check leaves no Python error
+//! reads by offset go through the kernel, so that a wrong offset causes an error, not a crash. The check leaves no Python error
 //! set and keeps no reference.
 
 use super::c_api::{MAX_FRAMES, Python, Seen, Stack};
@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 /// Value of a frame's owner byte for generators and coroutines, the same in all versions that have the byte.
 const OWNED_BY_GENERATOR: u8 = 1;
 
-/// Compares the calling thread's frames as the layout reads them with those that the interpreter reports.
+/// Compares the calling thread's frames, read by the layout, with those that the interpreter reports.
 ///
 /// # Safety
 /// The GIL must be held, and no Python error may be set.

@@ -1,7 +1,7 @@
 //! The walk's only access to the interpreter: reads of live objects, and calls of the few functions that create none.
 //!
-//! A method is safe if the type of its argument ([`Object`], [`Type`], [`Frame`]) promises all that it needs. A read
-//! that needs more, such as a field that only lists have, is `unsafe`, and its caller argues from the object's type.
+//! A method is safe if the type of its argument ([`Object`], [`Type`], [`Frame`]) guarantees that the read is valid. Other
+//! reads, such as of a field that only lists have, are `unsafe`: the caller must check the object's type.
 
 use std::ffi::{c_int, c_void};
 
@@ -212,7 +212,7 @@ impl Reader {
     }
 }
 
-/// Reads whose caller argues from the object's type that the field exists.
+/// Reads of fields that only some types have. The caller knows the type.
 impl Reader {
     /// # Safety
     /// The struct of the object, or the header before it, has a word at this offset.
@@ -309,7 +309,7 @@ impl Reader {
             let has_own_values = self.word(dict, object::DICT_VALUES) != 0;
             if self.heap.dict_keys == DictKeys::Compact && !has_own_values {
                 let keys = self.word(dict, object::DICT_KEYS);
-                // If a key may be something else than a string, its hash is stored before it.
+                // If keys may be of any type, each has its hash stored before it.
                 let (len, first) = match byte_at(keys + dict_keys::KIND) {
                     0 => (dict_keys::ENTRY, 8),
                     _ => (dict_keys::STRING_ENTRY, 0),
@@ -328,7 +328,7 @@ impl Reader {
         }
     }
 
-    /// The same through `PyDict_Next`.
+    /// Does the same through `PyDict_Next`.
     ///
     /// # Safety
     /// As for [`Reader::dict_entries`].
@@ -347,7 +347,7 @@ impl Reader {
         }
     }
 
-    /// Has an object report its references to `visit`.
+    /// Calls `visit` for each reference of an object.
     ///
     /// # Safety
     /// `function` is the `tp_traverse` of the object's type and not null. The object is complete: it is tracked, or its
@@ -394,7 +394,7 @@ impl Reader {
         .map(|state| state as usize)
     }
 
-    /// Has the collector pass its objects to `visit`; `false` if it cannot (before 3.12).
+    /// Calls `visit` for each object of the collector; `false` if the collector cannot do this (before 3.12).
     ///
     /// # Safety
     /// `visit` may be called with `with`, and neither creates nor frees objects.

@@ -35,7 +35,7 @@ pub enum SizeRule {
     Array,
 }
 
-/// A longer length is not valid.
+/// The maximum valid length.
 const MAX_ITEMS: usize = 1 << 40;
 
 impl SizeRule {

@@ -2,8 +2,8 @@
 //!
 //! A thread can have one trace function, and a debugger or coverage may have set one. Heaptide keeps that function, calls
 //! it for every event exactly as the interpreter would, and restores it at the end. The interpreter has no function that
-//! returns it; but a thread state contains the function next to its object, so both are found by comparing the state
-//! before and after Heaptide sets its own.
+//! returns it, but the thread state contains the function and its object. Heaptide finds both by comparing the state
+//! before and after it sets its own function.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -85,8 +85,8 @@ unsafe fn words(state: Opaque) -> [usize; N_WORDS] {
     unsafe { state.cast::<[usize; N_WORDS]>().read() }
 }
 
-/// Starts to receive the lines of this thread. `object` is the value of `sys.gettrace()` or null, and stays its value; if
-/// it is null, the value becomes `own`. Returns `false`, and changes nothing, if the interpreter is not as expected.
+/// Starts to receive the lines of this thread. `object` is the value of `sys.gettrace()`, which does not change; if it is
+/// null, the value becomes `own`. Returns `false`, and changes nothing, if the thread state is not as expected.
 ///
 /// # Safety
 /// The calling thread holds the GIL, the interpreter is 3.10 or 3.11, and both are objects or null.
@@ -137,7 +137,7 @@ pub unsafe fn set(own: Opaque, object: Opaque) -> bool {
         .unwrap_or(false)
 }
 
-/// Stops what `set` started. Restores the previous function, unless the program has set another one meanwhile.
+/// Undoes `set`. Restores the previous function, unless the program has set another one meanwhile.
 ///
 /// # Safety
 /// As for `set`.

@@ -18,7 +18,7 @@ const BASE_POINTER: Register = Register(6);
 const STACK_POINTER: Register = Register(7);
 const RETURN_ADDRESS: Register = Register(16);
 
-/// How to find the canonical frame address.
+/// The way to find the canonical frame address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum CallerRule {
@@ -185,7 +185,7 @@ fn aligned_offset(
     }
 }
 
-/// The register and offset of an expression that has nothing else, and whether it reads the word at that address.
+/// The register and offset of an expression that is only their sum, and whether it reads the word at that address.
 fn simple(
     section: &EhFrame<EndianSlice<'_, NativeEndian>>,
     expression: &UnwindExpression<usize>,

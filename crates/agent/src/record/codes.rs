@@ -1,8 +1,8 @@
-//! Numbers of code objects: the registry describes each code object once, and frames name it by its number.
+//! Numbers of code objects: the registry describes each code object once, and frames refer to it by number.
 //!
 //! The number is found by the code object's address, which is valid only while the object is alive. So this module wraps the
 //! deallocator of the code type: when a known code object is freed, its address is removed and [`n_deaths`] changes. Then
-//! every thread drops what it remembers by address. A code object whose deallocator is running is never read.
+//! every thread drops its cached addresses. A code object whose deallocator is running is never read.
 //!
 //! Runs on: any thread, outside the hot path. Allocates: past the hooks. Locks: `CODES`, held
 //! across a fork. During fork/exit: a child's session begins with an empty list.
@@ -25,7 +25,7 @@ const UNKNOWN: u32 = 0;
 /// The number of code objects whose frames are not written: the one between a class and its `__init__`, from 3.13 on.
 pub const NOBODY: u32 = u32::MAX;
 
-/// The next free number. Libraries also take theirs here.
+/// The next free number. Libraries also get numbers from it.
 static NEXT_ID: AtomicU32 = AtomicU32::new(UNKNOWN + 1);
 static N_DEATHS: AtomicU64 = AtomicU64::new(0);
 /// The code objects of the session.
@@ -45,13 +45,13 @@ pub struct Codes {
     lines: Vec<u8>,
 }
 
-/// How many code objects with a number have been freed so far.
+/// Returns the number of known code objects that were freed so far.
 #[inline(always)]
 pub fn n_deaths() -> u64 {
     N_DEATHS.load(Ordering::Relaxed)
 }
 
-/// Takes a number that nothing in this capture has.
+/// Returns a number that is unique in this capture.
 pub fn next_id() -> u32 {
     NEXT_ID.fetch_add(1, Ordering::Relaxed)
 }
@@ -179,7 +179,7 @@ pub unsafe fn unhook_deallocator(symbols: &Symbols) {
     // SAFETY: the caller holds the GIL.
     let field = unsafe { deallocator(symbols) };
     let real = REAL_DEALLOC.load(Ordering::Acquire);
-    // If another tool has wrapped this one since, it must stay: it then only passes calls on.
+    // If another tool has wrapped this function meanwhile, it must stay installed. It then only forwards calls.
     if real != 0 && field.load(Ordering::Relaxed) == on_code_death as *const () as usize {
         field.store(real, Ordering::Release);
     }

@@ -11,7 +11,7 @@ use crate::model::{LineHeap, LineRow, LineTable, Lines};
 use crate::symbols::blocks::{Block, enclosing};
 use crate::symbols::{Modules, Sources};
 
-/// Which functions to show.
+/// Selects the functions to show.
 #[derive(Clone, Debug, Default)]
 pub struct LineChoice {
     /// Functions of this name; by default the program's largest functions.
@@ -100,7 +100,7 @@ fn sum_up(session: &Session) -> FxHashMap<Rc<str>, FileLines> {
                     continue;
                 }
                 let seen = files.entry(at.file.clone()).or_default();
-                // In Python 3.11 a comprehension has the line of the enclosing function, which must also be known.
+                // In Python 3.11 a comprehension is a separate function on a line of the enclosing function, which must also be known.
                 seen.functions.insert((at.function.clone(), line), ());
                 if !counted.insert((at.file.clone(), line)) {
                     continue;

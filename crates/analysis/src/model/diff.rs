@@ -1,11 +1,11 @@
-//! The numbers of `heaptide diff`: what changed between two recordings.
+//! The numbers of `heaptide diff`: the changes between two recordings.
 
 use super::Measure;
 use super::quality::Quality;
 
 #[derive(Clone, Debug)]
 pub struct Diff {
-    /// Which blocks the stacks count.
+    /// The measure of the stacks.
     pub measure: Measure,
     /// Whether the lines of a function are distinguished.
     pub by_line: bool,

@@ -18,7 +18,7 @@ pub const HEAD_LEN: usize = 24;
 const BLOCK_LEN: usize = 1 << 20;
 /// Longer texts are cut, so that no block is longer than [`MAX_RAW_LEN`].
 pub const MAX_TEXT_LEN: usize = 64 << 10;
-/// Blocks beyond this are damage, not data.
+/// Longer blocks count as damage.
 pub const MAX_RAW_LEN: usize = BLOCK_LEN + MAX_TEXT_LEN + 64;
 const LEVEL: i32 = 1;
 
@@ -43,7 +43,7 @@ pub mod tag {
     pub const END: u32 = 0x444e_4548;
 }
 
-/// Writes one column after the other, in the same memory.
+/// Writes columns one after another, in the same memory.
 pub struct ColumnWriter<W> {
     out: W,
     tag: u32,
@@ -141,7 +141,7 @@ impl<W: Write> ColumnWriter<W> {
     }
 }
 
-/// Why no further block can be read.
+/// The reason why no further block can be read.
 #[derive(Debug)]
 pub enum BlockError {
     Cut,
@@ -149,7 +149,7 @@ pub enum BlockError {
     Unreadable(io::Error),
 }
 
-/// Reads and unpacks one block after the other.
+/// Reads and unpacks blocks one after another.
 pub struct BlockReader<R> {
     from: R,
     stored: Vec<u8>,

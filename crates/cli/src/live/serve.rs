@@ -1,4 +1,4 @@
-//! The server's side of a live view: sends the newest update to viewers on request. Runs outside of the program.
+//! The server of a live view: sends the newest update to viewers on request. Runs out-of-process.
 //!
 //! A slow viewer misses updates; one that does not read is disconnected. No update is queued: there is only the newest one,
 //! and each viewer has a thread that sends it on request.
@@ -13,7 +13,7 @@ use super::feed::Feed;
 use super::wire::{self, GREETING};
 use crate::exit::Failure;
 
-/// More viewers are refused.
+/// The maximum number of viewers; more are refused.
 const MAX_VIEWERS: usize = 16;
 /// The time limit for a viewer to send a request or to read an update.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,11 +1,11 @@
-//! Fills the sentences of findings in with units: the same in texts, pages and JSON.
+//! Fills numbers with units into the sentences of findings. Texts, pages and JSON use the same sentences.
 
 use heaptide_analysis::model::{Finding, Ledger, Sentence, SentenceValue};
 
 use super::stats::location;
 use crate::units::size;
 
-/// The evidence of a finding, and the line of the program that led to its location.
+/// The evidence of a finding, and the line of the program that called its location.
 pub fn evidence(finding: &Finding) -> Vec<String> {
     let caller = finding.caller.as_ref();
     let caller = caller.map(|at| format!("called from {}", location(Some(at))));

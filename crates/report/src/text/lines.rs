@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_where_memory_profiler_puts_them() {
+    fn columns_have_the_positions_of_memory_profiler() {
         let mut out = Vec::new();
         let options = Options {
             columns: &Column::WATCHED,

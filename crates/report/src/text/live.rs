@@ -56,7 +56,7 @@ pub fn live(out: &mut dyn Write, live: &Live, options: &Options) -> io::Result<(
     table.write(out, options.max_width, options.style)
 }
 
-/// The program and its running time; `state` is a word for what it does.
+/// The program and its running time; `state` is a word for its state.
 pub fn headline(live: &Live, state: &str) -> String {
     let seconds = live.elapsed_ns as f64 / 1e9;
     let command = shell::command_line(&live.command);

@@ -16,8 +16,8 @@ pub(super) fn argument() -> Arg {
         .help("capture of `heaptide run --objects` with the allocation stacks [default: the one named in the snapshot]")
 }
 
-/// Adds allocation stacks to the snapshot, if its recording can be found. A recording named by the user must fit. If the one
-/// named in the snapshot does not fit, a line on standard error reports it.
+/// Adds allocation stacks to the snapshot, if its recording can be found. It is an error if a recording named by the user
+/// does not match. If the one named in the snapshot does not match, a line on standard error reports it.
 pub(super) fn join(
     matches: &ArgMatches,
     snapshot: &mut HeapSnapshot,

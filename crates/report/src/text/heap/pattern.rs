@@ -48,7 +48,7 @@ pub fn pattern(
     Ok(())
 }
 
-/// `[-]`: rows below; `[+]`: deep enough; `[S]`: stopped at; `[R]`: held by roots; `[^ 3]`: as row 3.
+/// `[-]`: has rows below; `[+]`: maximum depth; `[S]`: the search stops here; `[R]`: held by roots; `[^ 3]`: same as row 3.
 pub fn flag(flag: Flag) -> String {
     match flag {
         Flag::Expanded => "[-]".to_owned(),
