@@ -153,7 +153,7 @@ impl Thread {
             self.live.push(address);
             (address, 1)
         } else {
-            // Mostly one of the newest blocks dies.
+            // Usually frees one of the newest blocks.
             let n = self.live.len();
             let age = if (state >> 30) % 8 > 0 {
                 (state >> 33) as usize % 50.min(n)
@@ -186,7 +186,7 @@ impl Thread {
         self.head.chunk.time = time;
         self.head.n_events = 0;
         self.tables.reset(sequence, time);
-        // The next chunk says its whole stack again.
+        // The next chunk repeats its whole stack.
         self.depth = 0;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Analyses of small heaps that are written by hand.
+//! Analyses of small heaps that are built by hand.
 
 use heaptide_analysis::heap::diff::{diff, leaked, only_in};
 use heaptide_analysis::heap::pattern::{Flag, reference_pattern};
@@ -102,7 +102,7 @@ fn paths_are_expressions_from_a_module() {
 fn objects_held_twice_are_retained_by_neither_holder() {
     let heap = Heap::new(shop().finish());
     let cache = heap.of_kind("dict (no owner)");
-    // Its own 400, and the order that nobody else holds.
+    // Its own 400 bytes, and the order that no other object holds.
     assert_eq!(heap.bytes_of(&heap.dominated(&cache)), 400 + 136);
     let both = cache.union(&heap.of_kind("set"));
     assert_eq!(heap.bytes_of(&heap.dominated(&both)), 400 + 216 + 272);
@@ -145,10 +145,10 @@ fn weak_references_hold_nothing() {
 }
 
 #[test]
-fn differences_are_by_identity() {
+fn differences_match_objects_by_identity() {
     let before = Heap::new(shop().finish());
     let mut later = shop();
-    // Not the address of any object before.
+    // No object of the earlier snapshot has this address.
     let extra = later.object_at(0x9000, "shop.Order", 48);
     later.root(RootCategory::C, "", extra);
     let after = Heap::new(later.finish());
@@ -173,7 +173,7 @@ fn object_of_another_type_at_the_same_address_is_new() {
 }
 
 #[test]
-fn leaked_objects_came_with_the_load_and_stayed() {
+fn leaked_objects_appeared_under_load_and_are_still_alive() {
     let with = |addresses: &[u64]| {
         let mut builder = HeapBuilder::new();
         for &address in addresses {
@@ -252,7 +252,7 @@ fn paths_from_c_code_are_used_only_if_there_is_no_other() {
         ["<frame thread 1/<module> f_code>.co_consts[3]"]
     );
     assert_eq!(ways("bytearray"), ["<held by C code>[8]"]);
-    // Both hold it all the same.
+    // Both still hold it.
     assert_eq!(
         heap.bytes_of(&heap.dominated(&heap.of_kind("types.CodeType"))),
         200 + 56

@@ -81,7 +81,7 @@ fn launcher_of_the_profiler_is_hidden() {
     let script =
         format!("alloc a 10 at {command} > {own} > main:3; alloc b 5 at {command} > {own}");
     assert_eq!(shown(&script), ["main:/srv/job/job.py:3 10", "none 5"]);
-    // The command alone, when the program has ended; or a program of the same name.
+    // Only the command, after the program has ended; or a program of the same name.
     let end = "alloc b 5 at <module>@/venv/bin/heaptide:9";
     let script = format!("alloc a 10 at {command} > {own} > main:3; {end}");
     assert_eq!(shown(&script), ["main:/srv/job/job.py:3 10", "none 5"]);
@@ -119,7 +119,7 @@ fn module_is_that_of_the_first_frame_outside_the_standard_library() {
 }
 
 #[test]
-fn tree_sums_up_what_is_too_small_or_not_among_the_biggest() {
+fn tree_sums_up_small_nodes_and_stacks_that_are_not_the_largest() {
     let script = "
         alloc a 600 at main > a
         alloc b 300 at main > b
@@ -168,7 +168,7 @@ fn tree_sums_up_what_is_too_small_or_not_among_the_biggest() {
 }
 
 #[test]
-fn sizes_fall_into_ten_bins_whose_edges_are_true() {
+fn sizes_are_counted_in_ten_bins_with_exact_edges() {
     let mut script = String::new();
     for (n, size) in [0u64, 1, 2, 3, 8, 64, 64, 512, 4096, 100_000]
         .iter()

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Largest size of the vector registers; the kernel returns the actual size.
 const MAX_VECTOR_BYTES: usize = 16 << 10;
-/// A thread that does not stop within this sleeps uninterruptibly in the kernel.
+/// A thread that does not stop within this time sleeps uninterruptibly in the kernel.
 const STOP_PATIENCE: Duration = Duration::from_millis(200);
 /// A call takes microseconds, or perhaps a second on a machine that swaps.
 const CALL_PATIENCE: Duration = Duration::from_secs(10);
@@ -30,12 +30,12 @@ pub struct Tracee {
     kept_signal: i32,
 }
 
-/// Why a thread was not stopped, or not called.
+/// The reason why a thread was not stopped, or a call on it failed.
 #[derive(Debug)]
 pub enum Trouble {
     /// It has ended.
     Gone,
-    /// It does not react at present.
+    /// It does not react now.
     Busy,
     System(io::Error),
 }
@@ -68,7 +68,7 @@ impl Tracee {
                 break;
             }
             // A signal for the program, which is delivered.
-            self.go_on(libc::WSTOPSIG(status))?;
+            self.resume(libc::WSTOPSIG(status))?;
         }
         self.read_registers()
     }
@@ -99,7 +99,7 @@ impl Tracee {
         }
     }
 
-    fn go_on(&self, signal: i32) -> Result<(), Trouble> {
+    fn resume(&self, signal: i32) -> Result<(), Trouble> {
         // SAFETY: this request takes numbers only.
         unsafe { ptrace(libc::PTRACE_CONT, self.thread, 0, signal as usize) }
     }
@@ -110,7 +110,7 @@ impl Tracee {
         (number as i64 >= 0).then_some(number)
     }
 
-    /// Returns the time at which the thread was stopped.
+    /// Returns how long the thread has been stopped.
     pub fn stood_for(&self) -> Duration {
         self.stopped_at.elapsed()
     }
@@ -270,7 +270,7 @@ impl Caller<'_> {
         registers.rsp = stack;
         registers.rip = function;
         registers.rax = 0;
-        // Not inside a system call, so that the kernel restarts none.
+        // Marks the thread as not in a system call, so that the kernel restarts none.
         registers.orig_rax = u64::MAX;
         registers.eflags &= !DIRECTION_FLAG;
         let argument_registers = [
@@ -294,7 +294,7 @@ impl Caller<'_> {
             )
         }?;
         tracee.write_registers()?;
-        tracee.go_on(0)?;
+        tracee.resume(0)?;
         loop {
             let status = match tracee.wait(CALL_PATIENCE) {
                 Err(Trouble::Busy) => {
@@ -312,7 +312,7 @@ impl Caller<'_> {
                 // The whole process is being stopped; that completes after this call.
                 _ => {}
             }
-            tracee.go_on(0)?;
+            tracee.resume(0)?;
         }
         tracee.read_registers()?;
         let after = tracee.registers;
@@ -326,8 +326,8 @@ impl Caller<'_> {
     }
 }
 
-/// Waits for SIGCHLD, or for a moment: a process that sleeps until an event is scheduled before those that compute. The
-/// signal is blocked, as all are while a thread is stopped.
+/// Waits for SIGCHLD, or for a short time. The kernel schedules a process that wakes up before those that compute. The
+/// signal is blocked, like all signals while a thread is stopped.
 fn wait_for_child_event() {
     const MOMENT: libc::timespec = libc::timespec {
         tv_sec: 0,

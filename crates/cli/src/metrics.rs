@@ -1,4 +1,4 @@
-//! Which blocks a report shows: those at the peak by default.
+//! The options that select the blocks of a report: by default, those at the peak.
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use heaptide_analysis::Measure;

@@ -59,7 +59,7 @@ fn proof_of(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> PyResult
 /// Walks the heap. If a recording is running, the snapshot stores its position there.
 fn walked(options: &SnapshotOptions, proof: Proof) -> Result<Walked, WalkError> {
     let position = session::position();
-    // SAFETY: only functions that Python calls lead here, so the GIL is held, and their caller keeps the objects of the
+    // SAFETY: only functions that Python calls use this function, so the GIL is held, and their caller keeps the objects of the
     // proof alive.
     let mut walked = unsafe { heap_walk::walk(options, proof) }?;
     walked.recorded_at(position);
@@ -117,7 +117,7 @@ pub fn snapshot_heap(
 }
 
 /// Counts the objects of this process. Returns name, objects and bytes of each kind, largest first, the nanoseconds of
-/// the pause, the bytes that the walk needed, and notes on what could not be read.
+/// the pause, the bytes that the walk needed, and notes on parts that could not be read.
 #[pyfunction]
 pub fn count_heap(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> PyResult<Counted> {
     let proof = proof_of(token, instance)?;

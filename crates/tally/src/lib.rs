@@ -1,7 +1,7 @@
 //! Sums over the events of a capture: event order, live blocks, and the exact peak.
 //!
-//! [`replay`] puts the events of all threads into the order in which they happened. A [`Tally`] takes them in that order:
-//! how much was allocated where, what is alive, and what was alive at the peak. [`Follower`] does both for a capture
+//! [`replay`] puts the events of all threads into the order in which they happened. A [`Tally`] takes them in that order
+//! and sums, for each site, the allocated blocks, the live blocks and the blocks live at the peak. [`Follower`] does both for a capture
 //! that its program is still writing.
 //!
 //! This crate runs offline, for every report, and in-process, where a bounded capture replaces events by their sums.

@@ -2,8 +2,8 @@
 //!
 //! A [`Tally`] takes events in the order in which they happened and does not keep them: its memory grows with live blocks
 //! and distinct call stacks, not with events. In reading order: `amount` weighs a recorded block, `live_blocks` and
-//! `ranges` hold what is alive, `step` applies one event to them, `sites` holds the sums and finds the exact peak,
-//! `cohorts` and `lifetimes` record when blocks were allocated and freed, `sums` is the result.
+//! `ranges` hold live blocks and mappings, `step` applies one event to them, `sites` holds the sums and finds the exact peak,
+//! `cohorts` and `lifetimes` record the times of allocations and frees, `sums` is the result.
 //!
 //! Mappings of files are counted separately from the heap: they are address space whose pages belong to the page
 //! cache, so they are in the totals but neither in the peak nor in the heap over time.
@@ -40,7 +40,7 @@ pub use sums::{SiteSums, Sums};
 /// Chooses sites by their stack and the stream of their thread.
 pub type Wanted<'a> = dyn FnMut(&Stacks, StackId, u32) -> bool + 'a;
 
-/// What a tally computes in addition to sums and peak.
+/// The results that a tally computes in addition to sums and peak.
 #[derive(Clone, Debug, Default)]
 pub struct TallyOptions {
     /// Clock units, ascending: edges between bins of time. Blocks are counted separately by the bins of their
@@ -148,7 +148,7 @@ impl Tally {
         Tally::from_bytes(&capture.read_checkpoint()?).ok_or_else(|| checkpoint.wrong_record())
     }
 
-    /// Computes more than the sums. Call it once, before the first event.
+    /// Sets the options. Call it once, before the first event.
     pub fn configure(&mut self, options: TallyOptions) {
         self.n_recent = options.temporary.map_or(0, |n| n as usize + 1);
         self.has_stacks = !options.without_stacks;
@@ -282,7 +282,7 @@ impl Tally {
         }
     }
 
-    /// Returns the operation with its real allocator. A file mapping that the kernel resized or moved is still one: the
+    /// Returns the operation with its real allocator. A mapping that the kernel resized or moved is a file mapping if the
     /// thread has just unmapped a file mapping.
     #[inline(always)]
     fn as_seen(&self, thread: &Thread, mut op: Op) -> Op {

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn page_counts_survive_six_decimals_of_a_mebibyte() {
+    fn page_counts_are_exact_with_six_decimals_of_a_mebibyte() {
         for pages in [1u64, 3, 77, 12_345, 9_999_999] {
             let text = format!("{:.6}", mib(pages * 4096));
             assert_eq!(

@@ -77,7 +77,7 @@ impl Cgroup {
         usage(self.version, &self.folder)
     }
 
-    /// Returns the smallest limit at present.
+    /// Returns the smallest current limit.
     pub fn limit(&self) -> Option<u64> {
         self.chain
             .iter()
@@ -95,7 +95,7 @@ impl Cgroup {
             CgroupVersion::One => "memory.oom_control",
             CgroupVersion::Two => "memory.events",
         };
-        // Version 1 counts in the group itself, version 2 also in all ancestors: the largest is right for both.
+        // Version 1 counts kills in the group itself, version 2 also in all ancestors. The largest count is right for both.
         let counts = self
             .chain
             .iter()
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn group_with_the_smallest_limit_is_the_one_that_counts_in_version_2() {
+    fn version_2_uses_the_group_with_the_smallest_limit() {
         let folder = Folder::new(
             "v2",
             &[

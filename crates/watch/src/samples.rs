@@ -35,7 +35,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Takes the first sample before it returns, so that there is always one. Returns `None` if there is no such process.
+    /// Takes the first sample before it returns, so that there is always one. Returns `None` if the process does not exist.
     pub fn start(options: SampleOptions, interval: Duration) -> io::Result<Option<Sampler>> {
         let Some(mut reader) = SizeReader::new(options) else {
             return Ok(None);
@@ -55,7 +55,7 @@ impl Sampler {
 
     /// Ends the thread after a last sample.
     pub fn stop(self) -> Vec<Sample> {
-        // If the thread has already ended, nobody receives this.
+        // Fails if the thread has already ended.
         let _ = self.stop.send(());
         self.thread.join().unwrap_or_default()
     }
@@ -78,7 +78,7 @@ fn run(
         if is_last {
             return;
         }
-        // Samples missed during a long pause of the machine are not made up for.
+        // Samples missed during a long pause of the machine are skipped.
         next = (next + interval).max(Instant::now());
     }
 }
@@ -96,7 +96,7 @@ impl SizeReader {
         Some(SizeReader { tree, options })
     }
 
-    /// Returns `None` once the process is gone.
+    /// Returns `None` if the process has exited.
     pub fn sample(&mut self) -> Option<Sample> {
         self.tree.sample(Instant::now());
         let size =

@@ -2,8 +2,8 @@
 //!
 //! jemalloc's function `mallctl` can install such calls (`experimental.hooks.install`). The library's symbol table names that
 //! function even if it is not exported. The feature is experimental, so a trial comes first: it allocates and frees one
-//! block, and the calls are used only if they come as expected. jemalloc passes the number of the function that was called.
-//! The numbers of some functions differ by one between releases, and the trial also finds out which apply.
+//! block, and Heaptide uses the calls only if they are as expected. jemalloc passes the number of the function that was called.
+//! The numbers of some functions differ by one between releases; the trial also determines the right ones.
 //!
 //! jemalloc reports allocations after they happened and releases before, as [`crate::record`] requires.
 
@@ -221,7 +221,7 @@ fn pin(path: &[u8], base: usize) -> Option<usize> {
     Some(handle as usize)
 }
 
-/// The calls for a mode. `shift` is how much greater the numbers from `MALLOCX` on are than in older releases.
+/// The calls for a mode. `shift` is the difference between the numbers from `MALLOCX` on and those of older releases.
 fn recording<const MODE: u8>(shift: usize) -> Calls {
     Calls {
         alloc: on_alloc::<MODE>,
@@ -232,7 +232,7 @@ fn recording<const MODE: u8>(shift: usize) -> Calls {
 }
 
 /// # Safety
-/// The calls below come from jemalloc: a block's address, and the arguments of the call that it was made by, three or more.
+/// The calls below come from jemalloc: a block's address, and three or more arguments of the call that allocated it.
 unsafe extern "C" fn on_alloc<const MODE: u8>(
     shift: *mut c_void,
     number: c_int,

@@ -219,7 +219,7 @@ impl FakeCode {
     }
 }
 
-/// What one frame of a fake thread shows.
+/// The content of one frame of a fake thread.
 #[derive(Clone, Copy)]
 pub struct FakeFrame {
     code: usize,

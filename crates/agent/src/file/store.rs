@@ -360,7 +360,7 @@ impl Store {
         Ok(())
     }
 
-    /// Abandons the recording, once.
+    /// Abandons the recording. Later calls do nothing.
     fn fail(&self, error: &io::Error) {
         if !self.failed.swap(true, Ordering::Relaxed) {
             crate::session::abandon(&format!("could not write the capture: {error}"));

@@ -8,7 +8,7 @@ use super::walk::{Full, Walk};
 use crate::cpython::offsets::{object, type_flag};
 use crate::cpython::references::Object;
 
-/// How many objects ahead an object is prefetched, and then its contents.
+/// The distance, in objects, at which an object is prefetched, and then its contents.
 pub const FETCH_OBJECT: usize = 24;
 const FETCH_CONTENT: usize = 10;
 

@@ -1,7 +1,7 @@
 //! Events of hooks while jobs are traced: they go to the accounts of jobs, and to the capture if a session records.
 //!
-//! The accounts count the blocks of Python's allocators as such. A session without objects records instead what those
-//! allocators request from the C library; meanwhile the accounts pause ([`NestedForJobs`]). If the tracing ends before the
+//! The accounts count the blocks of Python's allocators. A session without objects records instead the blocks that these
+//! allocators request from the C library; the accounts pause meanwhile ([`NestedForJobs`]). If the tracing ends before the
 //! session does, these hooks stay installed.
 
 use heaptide_capture::{Allocator, Frame};
@@ -22,7 +22,7 @@ pub unsafe fn allocated(
     address: usize,
     arena: Option<Frame>,
 ) {
-    // SAFETY: every function below asks for what the caller promises.
+    // SAFETY: the caller guarantees the conditions of every function below.
     unsafe {
         if jobs::events::counts(state) {
             jobs::events::allocated(state, allocator, size, address);
@@ -46,7 +46,7 @@ pub unsafe fn allocated(
 /// # Safety
 /// As for [`allocated`].
 pub unsafe fn releasing(state: *mut ThreadState, address: usize, is_pythons: bool) {
-    // SAFETY: every function below asks for what the caller promises.
+    // SAFETY: the caller guarantees the conditions of every function below.
     unsafe {
         if jobs::events::counts(state) {
             jobs::events::releasing(state, address);
@@ -83,7 +83,7 @@ pub fn releasing_nothing() {
 /// # Safety
 /// As for [`allocated`].
 pub unsafe fn releasing_range(state: *mut ThreadState, address: usize, length: usize) {
-    // SAFETY: every function below asks for what the caller promises.
+    // SAFETY: the caller guarantees the conditions of every function below.
     unsafe {
         if jobs::events::counts(state) {
             jobs::events::releasing_range(state, address, length);
@@ -96,12 +96,13 @@ pub unsafe fn releasing_range(state: *mut ThreadState, address: usize, length: u
     }
 }
 
-/// Takes the last release back: the real call failed. `is_block`: it was a block, which the sampler may follow, not a range.
+/// Undoes the last release, because the real call failed. `is_block` is true for a block, which the sampler may follow, and
+/// false for a range.
 ///
 /// # Safety
 /// As for [`allocated`].
 pub unsafe fn not_released(state: *mut ThreadState, address: usize, is_block: bool) {
-    // SAFETY: every function below asks for what the caller promises.
+    // SAFETY: the caller guarantees the conditions of every function below.
     unsafe {
         if jobs::events::counts(state) {
             jobs::events::not_released(state);
@@ -126,7 +127,7 @@ fn recording(is_pythons: bool) -> Option<SessionMode> {
 }
 
 /// Marks the time that a thread spends inside Python's allocators.
-#[expect(dead_code, reason = "held for what happens when they are dropped")]
+#[expect(dead_code, reason = "held for the effect of dropping them")]
 pub enum NestedForJobs {
     /// The accounts and the session count the block alone.
     Whole(Nested),

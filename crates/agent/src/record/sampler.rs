@@ -61,7 +61,7 @@ impl Sampler {
                 return false;
             }
         }
-        // Several samples may fall into one large block, which is recorded once. The process has no memory, so the next
+        // Several samples may fall into one large block, which is recorded once. A Poisson process is memoryless, so the next
         // distance may start at the block's end.
         self.bytes_left = self.distance();
         true
@@ -150,7 +150,7 @@ fn counter_of(address: usize) -> &'static AtomicU8 {
     &COUNTERS[(address >> 8 ^ address >> 22) % N_COUNTERS]
 }
 
-/// Remembers a sampled block. Returns `false` if its set is full.
+/// Adds a sampled block to the table. Returns `false` if its set is full.
 pub fn follow(address: usize) -> bool {
     let Some(set) = set_of(address) else {
         return false;

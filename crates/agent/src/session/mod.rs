@@ -87,7 +87,7 @@ pub fn current() -> Option<&'static Session> {
     unsafe { SESSION.load(Ordering::Acquire).as_ref() }
 }
 
-/// Writes an entry into the registry of the present session.
+/// Writes an entry into the registry of the current session.
 pub fn note(entry: &Entry) {
     if let Some(session) = current() {
         session.note(entry);
@@ -109,7 +109,7 @@ pub fn count_reentry() {
     }
 }
 
-/// Stops writing: the program continues, the file keeps what it has, and one line on standard error says why.
+/// Stops writing: the program continues, the file keeps its content, and one line on standard error reports the reason.
 pub fn abandon(reason: &str) {
     ORDER.word.store(0, Ordering::SeqCst);
     if let Some(session) = current() {
@@ -121,7 +121,7 @@ pub fn abandon(reason: &str) {
     }
 }
 
-/// The path of the present capture; `None` while nothing is recorded.
+/// The path of the current capture; `None` while nothing is recorded.
 pub fn active_path() -> Option<PathBuf> {
     is_active()
         .then(|| current().map(|session| session.config.path.clone()))
@@ -150,7 +150,7 @@ pub fn cut() -> Option<u64> {
     }
 }
 
-/// The present position in the capture that is being written; `None` while nothing is recorded.
+/// The current position in the capture that is being written; `None` while nothing is recorded.
 pub fn position() -> Option<RecordingPosition> {
     let _unrecorded = threads::Unrecorded::begin();
     let segment = cut()?;
@@ -162,7 +162,7 @@ pub fn position() -> Option<RecordingPosition> {
     })
 }
 
-/// The identifier of the present session, which all its captures share; `None` while nothing is recorded.
+/// The identifier of the current session, which all its captures share; `None` while nothing is recorded.
 pub fn active_id() -> Option<[u8; 16]> {
     is_active().then(|| current().map(Session::id)).flatten()
 }

@@ -1,6 +1,6 @@
 //! Restricts a session to chosen modules, threads, processes or a time span.
 //!
-//! A filter applies once, while captures are read, so that every report is made of the same sums and none needs to know the
+//! A filter applies once, while captures are read, so that all reports use the same sums and need not know the
 //! filter. The peak remains the peak of the whole process: a filter chooses which part of it to show, so that rows keep the
 //! numbers they have without a filter.
 

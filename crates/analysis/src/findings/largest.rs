@@ -1,11 +1,11 @@
-//! The line that holds most at the peak.
+//! The line that holds the most memory at the peak.
 
 use super::site_groups::SiteGroups;
 use crate::load::Session;
 use crate::model::finding::SentenceValue::{Blocks, Bytes, Location, Percent};
 use crate::model::{Finding, Measure, Sentence};
 
-/// A line with a smaller share of the peak does not stand out.
+/// A line with a smaller share of the peak is not a finding.
 const MIN_PEAK_SHARE: f64 = 0.05;
 
 pub fn find(session: &Session, groups: &SiteGroups) -> Option<Finding> {

@@ -1,4 +1,4 @@
-//! Sites grouped by the line that allocated and the program's line that led there, with the bytes held over time.
+//! Sites grouped by the line that allocated and the line of the program that called it, with the bytes held over time.
 
 use heaptide_tally::{Amount, Lifetimes};
 use rustc_hash::FxHashMap;
@@ -124,7 +124,7 @@ fn add_lives(groups: &mut [SiteGroup], number_of: &[usize], lives: &Lifetimes, n
 }
 
 impl SiteGroup {
-    /// The line that allocated, and the program's line that led there.
+    /// The line that allocated, and the line of the program that called it.
     pub fn locations(&self, session: &Session) -> (Option<Location>, Option<Location>) {
         let name = |id: Option<LocationId>| id.map(|id| session.names.get(id).clone());
         (name(self.at), name(self.caller))

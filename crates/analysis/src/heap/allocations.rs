@@ -1,9 +1,9 @@
-//! Finds where the objects of a snapshot were allocated, from a recording of the same process.
+//! Finds the allocation stacks of the objects of a snapshot in a recording of the same process.
 //!
 //! The recording is replayed up to the time of the snapshot. An object lies in the block that was alive at its address then.
 //! A snapshot taken during the recording stores its position in the order of events. Any other recording is cut at the time
 //! of the walk: the program was paused, so any time within the walk is right. If Python's own allocators were not recorded,
-//! small objects lie in large shared blocks, which say nothing and are left out.
+//! small objects lie in large shared blocks, whose stacks are not those of the objects. These are left out.
 
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use rustc_hash::FxHashMap;
 use crate::files;
 use crate::symbols::names::Resolver;
 
-/// How much larger than its object a block may be: the collector's header, words for dict and weak references, rounding.
+/// The maximum bytes of a block beyond its object: the collector's header, words for dict and weak references, rounding.
 const MAX_OVERHEAD: u64 = 64;
 
-/// Why a recording cannot be joined with a snapshot.
+/// The reason why a recording cannot be joined with a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
     OtherProcess,
@@ -56,12 +56,12 @@ pub fn join_file(snapshot: &HeapSnapshot, path: &Path) -> Result<AllocationStack
             "{path} was started after the snapshot: take the snapshot while the program is recorded"
         ),
         Err(Mismatch::Summed) => format!(
-            "{path} holds sums instead of single blocks: record without --aggregate to see where objects were allocated"
+            "{path} holds sums instead of single blocks: record without --aggregate to get the allocation sites of objects"
         ),
     })
 }
 
-/// Where the replay of a recording ends.
+/// The point at which the replay of a recording ends.
 #[derive(Clone, Copy)]
 enum Cut {
     /// Before the first segment with this number or a greater one.

@@ -27,7 +27,7 @@ pub use tree::{NodeContent, Tree, TreeNode};
 
 pub use crate::symbols::Location;
 
-/// Which blocks a report or a column counts.
+/// The blocks that a report or a column counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
     /// Alive when the heap was largest; with several processes, each at its own peak.

@@ -26,7 +26,7 @@ pub(crate) struct Update {
     pub n_missed: u64,
     /// Whether the program has ended, with or without completing its recording.
     pub is_gone: bool,
-    /// Why there are no more updates.
+    /// The reason why there are no more updates.
     pub failure: Option<String>,
 }
 

@@ -28,11 +28,11 @@ use super::input::Input;
 use super::metadata::{Metadata, Streams};
 use super::records::{Next, Record, Records};
 
-/// Operations that are collected before they are passed on.
+/// Operations that are collected before they are passed to the sink.
 const WINDOW_OPS: usize = 1 << 16;
 /// Largest number of threads in a window.
 const WINDOW_THREADS: usize = 256;
-/// Deeper stacks are damage, not data.
+/// Deeper stacks count as damage.
 const MAX_DEPTH: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -246,7 +246,7 @@ impl<'h> Window<'h> {
         })
     }
 
-    /// Adds an operation of the present thread.
+    /// Adds an operation of the current thread.
     #[inline(always)]
     fn add(&mut self, mut op: Op) -> Option<()> {
         let thread = self.threads.get_mut(self.now)?;
@@ -258,7 +258,7 @@ impl<'h> Window<'h> {
             thread.chunk.mark_time(self.time);
         }
         if op.action == OpAction::Alloc {
-            thread.place_stack();
+            thread.update_node();
         }
         op.node = thread.node;
         let at = thread.chunk.ops.len();
@@ -271,7 +271,7 @@ impl<'h> Window<'h> {
         Some(())
     }
 
-    /// Passes on the collected operations and begins again.
+    /// Passes the collected operations to the sink and begins a new window.
     fn flush(&mut self, on_progress: &mut dyn FnMut(u64), sink: &mut Sink) -> ControlFlow<()> {
         let mut flow = ControlFlow::Continue(());
         for (thread, ops) in self.turns.drain(..) {
@@ -303,12 +303,12 @@ impl Thread {
         self.is_active = true;
         self.time = time;
         self.nodes.clear();
-        self.place_stack();
+        self.update_node();
     }
 
-    /// Sets `node` to that of the present stack.
+    /// Sets `node` to that of the current stack.
     #[inline(always)]
-    fn place_stack(&mut self) {
+    fn update_node(&mut self) {
         while let Some(&frame) = self.stack.get(self.nodes.len()) {
             let node = if self.nodes.len() < self.n_hidden {
                 0

@@ -23,14 +23,14 @@ pub struct FileHeader {
     pub has_native_stacks: bool,
     pub start_ms: u64,
     pub end_ms: u64,
-    /// As memray numbers threads: from 1, in the order in which they were first seen.
+    /// memray's number of the main thread. It numbers threads from 1, in the order in which it first saw them.
     pub main_thread: u64,
     /// Number of the main thread's outermost frames that belong to memray.
     pub n_own_frames: usize,
 }
 
 impl FileHeader {
-    /// Returns how many of a stack's outermost frames belong to memray.
+    /// Returns the number of a stack's outermost frames that belong to memray.
     pub fn n_hidden(&self, thread: u64) -> usize {
         if thread == self.main_thread {
             self.n_own_frames

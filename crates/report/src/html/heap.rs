@@ -1,4 +1,4 @@
-//! The heap page: objects, their holders, and what they keep alive.
+//! The heap page: objects, their holders, and the objects that they keep alive.
 
 use std::io::{self, Write};
 
@@ -31,7 +31,7 @@ pub fn heap_page(
     out.write_all(after.as_bytes())
 }
 
-/// Compresses the data, with fewer and fewer objects of each kind until it fits.
+/// Compresses the data. Reduces the number of objects of each kind until the data fits.
 fn fit(heap: &Heap, diff: Option<&HeapDiff>, file: &str, max_bytes: usize) -> io::Result<Vec<u8>> {
     let mut limits = ExploreLimits::default();
     loop {

@@ -18,7 +18,7 @@ pub use stats::stats;
 
 use heaptide_analysis::model::Quality;
 
-/// Writes a value, indented by two spaces a level, and a line end.
+/// Writes a value, indented by two spaces per level, and a line end.
 pub fn write(out: &mut dyn Write, value: &Value) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, value)?;
     out.write_all(b"\n")
@@ -95,7 +95,7 @@ mod tests {
             "f": number(3.0),
         });
         let mut out = Vec::new();
-        write(&mut out, &value).expect("a vector takes everything");
+        write(&mut out, &value).expect("writing to a vector succeeds");
         let expected = r#"{
   "a": [
     1,

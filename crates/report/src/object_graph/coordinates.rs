@@ -5,14 +5,14 @@ use super::layers::{GAP, LABEL_GAP, Layers, Slot, SlotContent};
 /// The gaps between two lines, and between a line and a box.
 const LINE_GAP: f64 = 8.0;
 const BOX_LINE_GAP: f64 = 12.0;
-/// The gap between layers; more if arrows go far to the side, because flat arrows cannot be distinguished.
+/// The gap between layers. It is larger if arrows go far to the side, because flat arrows are hard to distinguish.
 const LAYER_GAP: f64 = 16.0;
 const MAX_SLOPE: f64 = 9.0;
 const MAX_EXTRA: f64 = 110.0;
 /// The length for which an arrow is vertical at a box.
 pub const STRAIGHT: f64 = 10.0;
 const N_SWEEPS: usize = 14;
-/// How much wider the picture is than its widest layer requires: lines become straighter.
+/// The factor by which the picture is wider than its widest layer requires. More room makes lines straighter.
 const ROOM: f64 = 1.1;
 
 /// The horizontal centre of each slot, and the top and bottom of each layer.

@@ -32,7 +32,7 @@ pub enum Kind {
     Frame,
     Highlight,
     Object,
-    /// A note on how many objects are not drawn.
+    /// A note with the number of objects that are not drawn.
     More,
 }
 
@@ -111,7 +111,7 @@ struct Arrow {
 /// The largest width of a line in a box, and of a label. Longer texts lose their middle; the tooltip has the whole text.
 const MAX_LINE: usize = 40;
 const MAX_LABEL: usize = 28;
-/// The number of labels at an arrow before it shows how many more there are.
+/// The maximum number of labels at an arrow; the arrow shows the number of further labels.
 const MAX_LABELS: usize = 2;
 
 impl Graph {

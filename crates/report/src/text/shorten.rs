@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_that_fit_stay_as_they_are() {
+    fn texts_that_fit_are_unchanged() {
         assert_eq!(
             function_at_file("load", "/srv/job.py", 19),
             "load at /srv/job.py"
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn places_lose_folders_first_and_keep_the_names_that_matter() {
+    fn locations_lose_folders_first_and_keep_function_and_file_name() {
         let file = "/srv/jobs/etl/load_tables.py";
         assert_eq!(
             function_at_file("load", file, 30),

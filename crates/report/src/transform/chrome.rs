@@ -1,6 +1,6 @@
 //! Trace events for Perfetto and Chrome: counters of the heap and the resident size, and a mark at the peak.
 //!
-//! A counter keeps its value until the next event, so an event is written only when the value changes.
+//! A counter keeps its value until the next event, so Heaptide writes an event only when the value changes.
 
 use std::io::{self, Write};
 
@@ -22,7 +22,7 @@ pub fn write(model: &StackModel, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b",\n\"traceEvents\":")?;
     let processes = model.processes.iter().zip(&model.quality.processes);
     let events = processes.flat_map(|(process, summary)| {
-        // Processes of a session share a time line, which begins with the first of them.
+        // Processes of a session share a time axis, which begins at the start of the first process.
         let offset = process.start_unix_ns.saturating_sub(model.start_unix_ns);
         events(process, summary, offset)
     });

@@ -1,4 +1,4 @@
-//! Intervals, lifetimes and temporary blocks against a naive replay that keeps every state the heap was in.
+//! Compares intervals, lifetimes and temporary blocks with a naive replay that keeps every state of the heap.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::Lifetime;
 use proptest::prelude::*;
 
-/// All events with their times: a thread's clock moves every five of its events, and never back for all together.
+/// All events with their times. A thread's clock advances every five of its events; times of all threads ascend.
 fn timed(events: &[(u32, Op)]) -> Vec<u64> {
     let mut n_seen = [0u64; 4];
     let mut now = 0;
@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn options_change_no_sum(steps in prop::collection::vec(step(), 0..200), width in 1u64..40) {
+    fn options_do_not_change_sums(steps in prop::collection::vec(step(), 0..200), width in 1u64..40) {
         let events: Vec<(u32, Op)> = steps.concat();
         let plain = tally(&events, TallyOptions::default());
         let edges = (0..9).map(|n| n * width).chain([u64::MAX]).collect();
