@@ -167,7 +167,7 @@ def start(
 def start_as_set(address: str | None = None, **options: Any) -> Control:
     """Start the control API with the values of the settings, except for those in `options`."""
     chosen = settings.load()
-    said = {
+    values = {
         "token": token_as_set(chosen),
         "prefix": chosen.prefix,
         "directory": chosen.sessions or None,
@@ -177,7 +177,7 @@ def start_as_set(address: str | None = None, **options: Any) -> Control:
         "keep_bytes": chosen.keep_bytes,
         "leaks": chosen.leaks,
     }
-    return start(address, **{**said, **options})
+    return start(address, **{**values, **options})
 
 
 def token_as_set(chosen: settings.Settings) -> str | None:
@@ -188,8 +188,8 @@ def token_as_set(chosen: settings.Settings) -> str | None:
         with open(chosen.token_file, encoding="utf-8") as file:
             token = file.read().strip()
     except (OSError, ValueError) as error:
-        said = error.strerror if isinstance(error, OSError) else error
-        raise ValueError(f"the token in {chosen.token_file} cannot be read ({said})") from None
+        cause = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(f"the token in {chosen.token_file} cannot be read ({cause})") from None
     if not token:
         raise ValueError(f"{chosen.token_file} holds no token: write one into it")
     return token
@@ -250,7 +250,7 @@ def _after_fork_in_child() -> None:
         try:
             control._after_fork_in_child()
         except Exception as error:
-            os.write(2, f"heaptide: the forked process {os.getpid()} has no control: {error}\n".encode())
+            os.write(2, f"heaptide: the forked process {os.getpid()} has no control API: {error}\n".encode())
 
 
 os.register_at_fork(

@@ -39,7 +39,7 @@ const overlap = (one, other) =>
   one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
 
 describe('the page of a reference graph', () => {
-  test('is moved and enlarged by keys without requests or errors', async () => {
+  test('can be moved and zoomed with keys, without requests or errors', async () => {
     const { page, requests, errors, close } = await open(browser, join(directory, 'graph.html'));
     const picture = async () => (await boxes(page, '#view svg'))[0];
     const whole = await picture();

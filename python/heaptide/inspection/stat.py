@@ -42,7 +42,7 @@ class Stat:
     def __init__(
         self, by: str, rows: RowList, timemade: float | None = None, first: int = 0, n_rows: int = N_ROWS
     ) -> None:
-        # Objects that no longer exist cannot have rows of their own.
+        # A classifier that needs the objects themselves, such as `id`, cannot be used without them.
         self._by = by if by in HEADINGS else "kind"
         self._rows = rows
         self.timemade = time.time() if timemade is None else timemade

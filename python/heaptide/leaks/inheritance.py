@@ -1,4 +1,4 @@
-"""Accounts threads, thread pools' work and gevent's greenlets to the job that started them.
+"""Assigns threads, work of thread pools and gevent's greenlets to the job that started them.
 
 An asyncio task inherits the context of its creator. Threads (by default also on Python 3.14) and greenlets start with
 an empty context, so their memory would belong to no job. While accounts are open, functions that start them are
@@ -40,7 +40,7 @@ class Inheritance:
             self._undo["gevent"] = lambda: greenlet.remove_spawn_callback(self._start_greenlet)
 
     def end(self) -> None:
-        """Restore the functions, except those that the program has replaced since: what remains there is inert."""
+        """Restore the functions, except those that the program has replaced since; their wrappers are then inactive."""
         while self._undo:
             self._undo.popitem()[1]()
 

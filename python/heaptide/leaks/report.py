@@ -29,7 +29,7 @@ def deliver(report: Callable[[Job], None] | TextIO, job: Job) -> None:
             report.write(of_job(job) + "\n")
             report.flush()
     except Exception as error:
-        say(f"the report of job {job.name} could not be given: {reason(error)}")
+        say(f"cannot deliver the report of job {job.name}: {reason(error)}")
 
 
 def of_job(job: Job) -> str:
@@ -38,7 +38,7 @@ def of_job(job: Job) -> str:
     rest = job.rest
     head = f"job {job.name} left {amount(job.retained_bytes)}{outcome}"
     if rest.released_bytes:
-        head += f": kept {amount(rest.kept_bytes)}, released {amount(rest.released_bytes)} of earlier ones"
+        head += f": kept {amount(rest.kept_bytes)}, released {amount(rest.released_bytes)} of earlier jobs"
     lines = [head, *_type_rows(rest.grown_types), *_site_rows(rest.sites), *_loss(rest)]
     if job.graph is not None:
         lines.append(f"  graph: {job.graph}")
@@ -55,7 +55,7 @@ def of_all(tracer: JobTracer) -> str:
 def of_stop(tracer: JobTracer, resident: int) -> str:
     """Return the report of a process that exceeds its `max_memory`."""
     return (
-        f"The process has {resident / _MIB:.1f} MiB of memory; it was to stop beyond {tracer.max_memory:g} MiB.\n\n"
+        f"The process has {resident / _MIB:.1f} MiB of memory, more than max_memory = {tracer.max_memory:g} MiB.\n\n"
         f"{of_all(tracer)}\n"
     )
 
@@ -73,7 +73,7 @@ def _head_of_all(tracer: JobTracer, rest: Rest) -> str:
 def _loss(rest: Rest) -> list[str]:
     if not rest.lost_blocks:
         return []
-    return [f"  {rest.lost_blocks:,} blocks since the beginning are not counted: there was no memory to note them"]
+    return [f"  {rest.lost_blocks:,} blocks are missing from these numbers: there was no memory to record them"]
 
 
 def _type_rows(rows: list[GrownType]) -> list[str]:

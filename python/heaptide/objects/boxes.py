@@ -127,8 +127,8 @@ class Boxes:
         for number, box in enumerate(self._graph.nodes):
             if box.role != "more":
                 count = sys.getrefcount(self._objects[number]) - 2
-                said = "immortal" if count > _IMMORTAL else count - given[id(self._objects[number])]
-                box.lines[0] += f" [{said}]"
+                shown = "immortal" if count > _IMMORTAL else count - given[id(self._objects[number])]
+                box.lines[0] += f" [{shown}]"
 
     def _wanted(self, each: Any) -> bool:
         return id(each) not in self._ignored and (self._filter is None or self._filter(each))
@@ -180,7 +180,7 @@ class Boxes:
         self._graph.edges.append((at, own, "") if is_source else (own, at, ""))
 
     def _beyond(self, each: Any, around: list[Any], is_backwards: bool) -> None:
-        """Write into a box of the last row how many further objects it is connected to. Referrers are above."""
+        """Write into a box of the last row the number of its referrers (or referents) that are not drawn."""
         own = self._numbers[id(each)]
         ends = ((target, source) if is_backwards else (source, target) for source, target, _ in self._graph.edges)
         drawn = {other for near, other in ends if near == own}

@@ -14,7 +14,7 @@ from heaptide import _native
 class Node:
     """A box: lines of text, its role and its row.
 
-    The role is ``object``, ``start``, ``module``, ``frame``, ``highlight``, or ``more`` for a number of left-out ones.
+    The role is ``object``, ``start``, ``module``, ``frame``, ``highlight``, or ``more`` for omitted objects.
     """
 
     lines: list[str]
@@ -36,18 +36,18 @@ def draw(graph: Graph, form: str, title: str = "") -> str:
     """Return the graph as ``svg``, ``html`` or ``dot``; only a page has a title."""
     boxes = [
         (
-            list(map(_sound, node.lines)),
+            list(map(_encodable, node.lines)),
             node.role,
             node.row,
             node.has_finalizer,
-            [(_sound(str(name)), _sound(str(value))) for name, value in node.attributes.items()],
+            [(_encodable(str(name)), _encodable(str(value))) for name, value in node.attributes.items()],
         )
         for node in graph.nodes
     ]
-    arrows = [(source, target, _sound(label)) for source, target, label in graph.edges]
-    return _native.draw_graph(boxes, arrows, form=form, title=_sound(title))
+    arrows = [(source, target, _encodable(label)) for source, target, label in graph.edges]
+    return _native.draw_graph(boxes, arrows, form=form, title=_encodable(title))
 
 
-def _sound(text: str) -> str:
+def _encodable(text: str) -> str:
     """Return the text without lone surrogates, which cannot be encoded."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

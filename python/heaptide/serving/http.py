@@ -188,7 +188,7 @@ class _Connection(BaseHTTPRequestHandler):
     def _body(self) -> bytes | None:
         if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
             self.close_connection = True
-            self._error(411, "LengthRequired", "say the length of the body: chunked requests are not taken", "other")
+            self._error(411, "LengthRequired", "chunked requests are not supported: send Content-Length", "other")
             return None
         try:
             length = int(self.headers.get("Content-Length") or 0)
@@ -196,7 +196,7 @@ class _Connection(BaseHTTPRequestHandler):
             length = -1
         if not 0 <= length <= MAX_BODY_BYTES:
             self.close_connection = True
-            self._error(413, "ContentTooLarge", f"a body has at most {MAX_BODY_BYTES} bytes", "other")
+            self._error(413, "ContentTooLarge", f"the body must have at most {MAX_BODY_BYTES} bytes", "other")
             return None
         return self.rfile.read(length) if length else b""
 

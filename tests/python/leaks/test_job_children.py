@@ -24,7 +24,7 @@ HEAD = """
 
 
 def is_about(left: int, n_buffers: int) -> bool:
-    """Whether a job retained about this many buffers."""
+    """Return whether a job retained about this many buffers."""
     return abs(left - n_buffers * BUFFER) < TOLERANCE
 
 

@@ -129,7 +129,7 @@ def test_max_memory_stops_the_worker_after_the_current_job_with_a_report(tmp_pat
     (report,) = tmp_path.glob("memory_traces/heaptide-grown.*.txt")
     text = report.read_text()
     assert f"what grew is in {report}" in done.stderr
-    assert "it was to stop beyond 200 MiB" in text
+    assert "more than max_memory = 200 MiB" in text
     assert "bytes" in text and "grows.py:3 perform" in text
     n_jobs = int(re.findall(r"^(\d+) jobs left", text, re.M)[0])
     assert 1 < n_jobs < 12
@@ -138,7 +138,7 @@ def test_max_memory_stops_the_worker_after_the_current_job_with_a_report(tmp_pat
 @pytest.mark.parametrize(
     ("value", "is_on"), [("False", False), ("0", False), ("no", False), ("True", True), ("1", True)]
 )
-def test_booleans_in_the_environment_are_understood(tmp_path: Path, value: str, is_on: bool) -> None:
+def test_booleans_in_the_environment_turn_tracing_on_and_off(tmp_path: Path, value: str, is_on: bool) -> None:
     output = worker(tmp_path, "--max_jobs", "1", "tasks:leak", MRQ_TRACE_MEMORY=value).stdout
     assert (len(retained(output)) == 1) is is_on
 

@@ -42,7 +42,7 @@ def component(folder: Path, name: str, check: bool = True, **env: str) -> tuple[
 
 
 def has_block(capture: Path) -> bool:
-    """Whether a capture holds the block of the program."""
+    """Return whether a capture contains the block of the program."""
     return f" size={SIZE} " in heaptide("parse", capture).stdout
 
 

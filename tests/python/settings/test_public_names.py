@@ -44,7 +44,7 @@ MADE_BY_THE_EXAMPLE = "heaptide._attached"
 
 
 def resolve(dotted: str) -> Any:
-    """The object at a dotted path, by imports and attributes."""
+    """Return the object at a dotted path, importing submodules as needed."""
     value: Any = importlib.import_module("heaptide")
     path = "heaptide"
     for part in dotted.split(".")[1:]:
@@ -56,7 +56,7 @@ def resolve(dotted: str) -> Any:
 
 
 def documented_names() -> list[str]:
-    """Every dotted name that begins with the package's, in the README and the docs."""
+    """Return the dotted names in the README and the docs that start with the name of the package."""
     pages = [REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")]
     words = re.findall(r"\bheaptide(?:\.[A-Za-z_]\w*)+", "\n".join(page.read_text("utf-8") for page in pages))
     return sorted({word for word in words if word not in OTHER_WORDS and not word.startswith(MADE_BY_THE_EXAMPLE)})
@@ -64,7 +64,7 @@ def documented_names() -> list[str]:
 
 @pytest.fixture(autouse=True)
 def private_runtime_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Applications that are made on demand open a socket."""
+    """Use a private folder for the sockets of applications that are created on demand."""
     monkeypatch.setenv("HEAPTIDE_RUNTIME_DIR", str(tmp_path))
 
 

@@ -63,7 +63,7 @@ class Recording:
         return "alive"
 
     def is_refused(self, release: int) -> bool:
-        """Whether the release at this position failed, which the next event of its thread then records."""
+        """Return whether the release at this position failed: the next event of its thread then takes it back."""
         thread = self.events[release].thread
         following = (event.type for event in self.events[release + 1 :] if event.thread == thread)
         return next(following, "") == "FREE_REFUSED"

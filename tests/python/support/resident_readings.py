@@ -1,7 +1,7 @@
 """Measures how often a recording read the resident size.
 
-A reading may come late on a busy machine, but the next one is due at least an interval after the last was due. So three
-readings never take less than one interval, and sooner or later three of them take little more than two.
+A reading may be late on a busy machine, but due times are at least one interval apart. So three readings never take less
+than one interval, and after enough readings some three of them take little more than two.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def grow_and_shrink():
 
 
 def shortest_time_of_three_readings(capture: Path) -> float:
-    """Return the shortest time in seconds in which three readings lie; infinite if there are fewer than three."""
+    """Return the shortest time in seconds between a reading and the next but one; infinite without three readings."""
     if not capture.exists():
         return float("inf")
     parsed = heaptide("parse", capture, check=False).stdout

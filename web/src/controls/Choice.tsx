@@ -45,7 +45,7 @@ export function Toggle(props: { text: string; title: string; value: boolean; onC
 }
 
 export const INTERVAL_VIEWS: readonly IntervalView[] = ['kept', 'allocated', 'growth'];
-/** For tables, whose rows have one side. */
+/** For tables, which cannot compare two times. */
 export const TABLE_INTERVAL_VIEWS: readonly IntervalView[] = ['kept', 'allocated'];
 
 const MEASURES: Record<Measure, readonly [string, string]> = {
