@@ -1,4 +1,4 @@
-"""Writes docs/reference/settings.md from the list of settings; with --check only reports whether the page is fresh."""
+"""Writes docs/reference/settings.md from the list of settings; with --check only reports whether it is up to date."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Only in the environment:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     from heaptide import platforms, settings
 
     known = platforms.all_platforms()

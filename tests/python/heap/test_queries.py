@@ -79,7 +79,7 @@ SHAPES = {
 
 
 def snapshot(folder: Path, how: str) -> Path:
-    """Run the program with one way to leak, and return its snapshot."""
+    """Run the program with one type of leak, and return its snapshot."""
     program = folder / "job.py"
     program.write_text(PROGRAM.format(n=N_LEAKED))
     path = folder / f"{how}.heap"
@@ -165,7 +165,7 @@ def test_view_in_python_agrees_with_the_command_line(cached: Path) -> None:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Snapshots of the program taken while its objects were recorded, by its way to leak."""
+    """Snapshots of the program taken while its objects were recorded, by type of leak."""
     made = {}
     for how in SHAPES:
         folder = tmp_path_factory.mktemp(how)

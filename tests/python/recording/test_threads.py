@@ -183,7 +183,7 @@ for n in range(12):
 
 
 def leaked(recorded: Any, sizes: Any) -> bool:
-    """Whether blocks of these sizes were freed less often than allocated, counted by address."""
+    """Return whether blocks of these sizes were freed less often than allocated, counted by address."""
     addresses = {each.address for each in recorded.allocations if each.size in sizes}
     n_allocated = Counter(each.address for each in recorded.allocations if each.address in addresses)
     n_released = Counter(address for address in recorded.released if address in addresses)

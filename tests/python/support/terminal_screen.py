@@ -101,7 +101,7 @@ class TerminalScreen:
         return self.process.returncode
 
     def is_restored(self) -> bool:
-        """Whether the program has restored the terminal: settings, screen and cursor."""
+        """Return whether the program has restored the terminal: settings, screen and cursor."""
         same_settings = termios.tcgetattr(self._slave) == self.settings_before
         left_full_screen = self.written.rfind(b"\x1b[?1049l") > self.written.rfind(b"\x1b[?1049h")
         return same_settings and left_full_screen and not self.screen.cursor.hidden

@@ -72,15 +72,15 @@ class AllocationRecord:
         self._kinds = kinds
 
     def stack_trace(self, max_stacks: int | None = None) -> list[Frame]:
-        """Python frames as (function, file, line), innermost first."""
+        """Return the Python frames as (function, file, line), innermost first."""
         return self._of_kind("p")[:max_stacks]
 
     def hybrid_stack_trace(self, max_stacks: int | None = None) -> list[Frame]:
-        """Native and Python frames in the order in which they called each other, innermost first."""
+        """Return native and Python frames in call order, innermost first."""
         return self._stack[:max_stacks]
 
     def native_stack_trace(self, max_stacks: int | None = None) -> list[Frame]:
-        """Native frames, innermost first; those of the interpreter's evaluation are left out."""
+        """Return the native frames, innermost first, without those of the interpreter's evaluation loop."""
         return self._of_kind("n")[:max_stacks]
 
     def _of_kind(self, wanted: str) -> list[Frame]:
