@@ -19,12 +19,12 @@ CLASSIFIER = re.compile(r'"Programming Language :: Python :: 3\.(\d+)"')
 
 
 def versions() -> list[tuple[int, int]]:
-    """Supported versions, oldest first. All scripts, benchmarks and checks read this one list."""
+    """Return the supported versions, oldest first. All scripts, benchmarks and checks read this one list."""
     return sorted((3, int(minor)) for minor in CLASSIFIER.findall((REPOSITORY / "pyproject.toml").read_text()))
 
 
 def forky_versions() -> list[str]:
-    """Versions that a Debian forky root provides where the machine has none."""
+    """Return the versions that a Debian forky root provides where the machine has none."""
     return [f"{major}.{minor}" for major, minor in versions() if (major, minor) >= (3, 14)]
 
 
@@ -38,7 +38,7 @@ print(sys.implementation.name, "%d.%d" % sys.version_info[:2], int(bool(sysconfi
 
 
 def candidates() -> list[Path]:
-    """Every file named like a Python 3 interpreter, in order of preference."""
+    """Return every file named like a Python 3 interpreter, in order of preference."""
     folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     folders += sorted(pyenv.glob("versions/*/bin"))
@@ -51,7 +51,7 @@ def candidates() -> list[Path]:
 
 
 def describe(path: Path) -> tuple[tuple[int, int], bool, str] | None:
-    """Version, presence of headers and real path of a supported interpreter; None for any other."""
+    """Return version, presence of headers and real path of a supported interpreter; None for any other."""
     try:
         answer = subprocess.run(
             [str(path), "-c", DESCRIPTION_PROGRAM],
@@ -74,7 +74,7 @@ def describe(path: Path) -> tuple[tuple[int, int], bool, str] | None:
 
 
 def supported() -> dict[tuple[int, int], str]:
-    """The interpreter for each version: the first with headers, else the first found."""
+    """Return the interpreter for each version: the first with headers, else the first found."""
     best: dict[tuple[int, int], tuple[bool, str]] = {}
     for path in candidates():
         answer = describe(path)

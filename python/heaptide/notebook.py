@@ -163,7 +163,7 @@ class Magics:
         interval = options.number("i", 0.1)
         include_children = options.has("c")
         if repeat < 1:
-            raise _mistake(f"a statement is measured at least once, not {repeat} times")
+            raise _mistake(f"-r must be at least 1, not {repeat}")
         statement = options.statement if cell is None else cell
         namespace = self.shell.user_ns
         if cell is not None and options.statement:
@@ -262,7 +262,7 @@ class Magics:
                 leaks = ["--leaks"] if options.has("leaks") else []
                 done = command_process.run("flamegraph", *leaks, "-o", page, capture)
                 if done.returncode != 0:
-                    raise RuntimeError(done.stderr.removeprefix("heaptide: ") or "the page could not be made")
+                    raise RuntimeError(done.stderr.removeprefix("heaptide: ") or "the page could not be rendered")
                 with open(page, encoding="utf-8") as file:
                     text = file.read()
                 if options.has("o"):

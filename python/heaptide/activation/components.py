@@ -88,8 +88,8 @@ def selected(chosen: Settings) -> list[str]:
         else:
             known = sorted({*of_platforms, *chosen.patterns, *_named_by_program})
             say_once(
-                f"trace_components names {name!r}, which is no component; known are {', '.join(known)}; "
-                "others are declared in the section [components]"
+                f"unknown component {name!r} in trace_components: use {', '.join(known)}, "
+                "or declare it in the section [components]"
             )
     return names
 

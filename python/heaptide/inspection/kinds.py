@@ -62,7 +62,7 @@ class Relation:
         return RELATIONS[self._name]
 
     def __call__(self, *what: object, dictof: object = None, name: str | None = None) -> Kind:
-        """The kind of a type, a size, a module's name, ways of being referred to, an address, or of dicts of a type."""
+        """Return the kind for a type, size, module name, reference or address; with `dictof`, for dicts of a type."""
         if dictof is not None:
             label = "dict (no owner)" if dictof == () else f"dict of {type_name(dictof)}"
             return Kind("kind", label)
@@ -71,9 +71,9 @@ class Relation:
         if self._name == "Unity":
             return Kind("unity", "Anything")
         if not what:
-            raise TypeError(f"{self._name} needs an example of what it is to find")
+            raise TypeError(f"{self._name} needs an argument: the value to select by")
         if self._name == "Via":
-            return Kind("via", ", ".join(sorted(repr(way) for way in what)))
+            return Kind("via", ", ".join(sorted(repr(reference) for reference in what)))
         if self._name == "Prod" and len(what) == 2:
             return Kind("producer", f"{what[0]}:{what[1]}")
         if self._name == "Rcs":
@@ -85,7 +85,7 @@ class Relation:
 
 
 def type_name(what: object) -> str:
-    """A type as tables name it; anything else as it is written."""
+    """Return the name of a type as in tables, and any other value as text."""
     if is_a(what, Kind):
         return cast("Kind", what)._label
     if not is_a(what, type):

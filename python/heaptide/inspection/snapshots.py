@@ -1,7 +1,7 @@
 """Writes every object of this process to a file: ``heaptide.heap_snapshot()``.
 
-The walk makes no Python object and runs no Python code. The program is paused meanwhile, and the result says for how
-long. The commands of ``heaptide heap`` read the file.
+The walk creates no Python object and runs no Python code. The program is paused meanwhile; the result contains the
+duration. The commands of ``heaptide heap`` read the file.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _request(values: bool, redact: Iterable[str]) -> dict[str, object]:
 def _take(
     heaptide_token: object, target: str, request: dict[str, object], fork: bool, overwrite: bool
 ) -> tuple[int, int, int, int, int, int, int, int]:
-    # The walk searches this frame for `heaptide_token`. If it is not where it should be, local variables are left out.
+    # The walk searches this frame for `heaptide_token`. If it does not find it, local variables are left out.
     return _native.take_heap(heaptide_token, known_instance(), target, request, fork=fork, overwrite=overwrite)
 
 

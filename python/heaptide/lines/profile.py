@@ -1,6 +1,6 @@
 """``@profile``: reports a function's memory line by line, cheaply enough to stay in the code.
 
-Works with and without arguments, over and under other decorators, on functions, methods, generators, coroutines and
+Works with and without arguments, above and below other decorators, on functions, methods, generators, coroutines and
 asynchronous generators. The report is printed when the call ends, also if it raises an exception.
 """
 
@@ -63,7 +63,7 @@ def profile(
     if layout not in LAYOUTS:
         raise ValueError(f"unknown layout {layout!r}: use one of {', '.join(LAYOUTS)}")
     if not isinstance(precision, int) or not 0 <= precision <= 15:
-        raise ValueError(f"precision is a number of decimals from 0 to 15, not {precision!r}")
+        raise ValueError(f"precision must be a number of decimals from 0 to 15, not {precision!r}")
     check_backend(backend)
 
     def decorate(function: Any, full: bool = True) -> Any:
@@ -122,7 +122,7 @@ def user_function(function: Any) -> types.FunctionType:
 
 
 def _held(wrapper: types.FunctionType) -> types.FunctionType | None:
-    """Return the function inside a library's wrapper without `__wrapped__`: the only one from the decorating file."""
+    """Return the function in the closure of a library's wrapper, if only one there is from the file that decorates."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "heaptide":
         frame = frame.f_back

@@ -1,7 +1,7 @@
 """Counts, compares and draws objects of this process, with objgraph's functions and names: ``heaptide.objects``.
 
-Unlike objgraph, these functions also find objects that the garbage collector does not track (strings, numbers, tuples
-and dicts of such), and they draw SVG pictures and pages without graphviz.
+Unlike objgraph, these functions also find objects that the garbage collector does not track (strings, numbers,
+and tuples and dicts that contain only these), and they draw SVG pictures and pages without graphviz.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def get_new_ids(
 
 
 def get_leaking_objects(objects: Iterable[Any] | None = None) -> list[Any]:
-    """Return tracked objects without a tracked referrer: their count is too high, or native code refers to them."""
+    """Return tracked objects without a tracked referrer: native code refers to them, or forgot to release them."""
     if objects is None:
         gc.collect()
         objects = gc.get_objects()
@@ -289,7 +289,7 @@ show_backrefs = _drawer(
 )
 show_refs = _drawer(
     "show_refs",
-    """Draw what the objects refer to, and what that refers to; otherwise like :func:`show_backrefs`.""",
+    """Draw the referents of the objects, their referents, and so on; otherwise like :func:`show_backrefs`.""",
     is_backwards=False,
 )
 

@@ -28,7 +28,7 @@ class ServedProgram:
         self._source = source
 
     def example(self) -> dict[str, Any]:
-        """Return arguments to try it with: those of `docs_input_example`, or the defaults."""
+        """Return example arguments: those of `docs_input_example`, or the defaults."""
         method = getattr(self._source, racetrack.EXAMPLE_METHOD, None)
         if callable(method):
             example = method()

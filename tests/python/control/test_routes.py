@@ -85,7 +85,7 @@ def test_start_and_stop_are_pending_while_the_program_holds_the_gil(tmp_path: Pa
 
 
 def waits_for(pid: int, descriptor: int) -> bool:
-    """Whether the main thread of a process is blocked in a system call on this descriptor."""
+    """Return whether the main thread of a process is blocked in a system call on this descriptor."""
     try:
         call = Path(f"/proc/{pid}/syscall").read_text().split()
     except OSError:

@@ -1,4 +1,4 @@
-"""Tests that one module in `platforms/` is enough to teach Heaptide a platform."""
+"""Tests that one module in `platforms/` is enough to support a platform."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def celery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def load(**environment: str) -> settings.Settings:
-    """The settings of a process with this environment."""
+    """Return the settings of a process with this environment."""
     return settings.resolve(environment, config_files.find({"HEAPTIDE_CONFIG": "off", **environment}))
 
 

@@ -1,4 +1,4 @@
-"""Tests busy programs that mix every way of calling: their stacks equal the interpreter's, and they run normally."""
+"""Tests busy programs that mix all types of calls: their stacks equal the interpreter's, and they run normally."""
 
 from __future__ import annotations
 
