@@ -179,7 +179,7 @@ if __name__ == "__main__":
             print(urllib.request.urlopen(request).status, flush=True)
         except urllib.error.HTTPError as error:
             print(error.code, flush=True)
-    # The child is told to use an address that is in use here; it must run without a message.
+    # The child inherits an address that is in use here; it must run without a message.
     env = {**os.environ, "HEAPTIDE_CONTROL": served.address.removeprefix("http://")}
     subprocess.run([sys.executable, "-c", "print('tool')"], env=env, check=True)
     os.environ.update(env)
