@@ -55,15 +55,15 @@ pub enum RecordLine<'a> {
         stream: u32,
         op: &'a Op,
     },
-    /// The end of the recording, orderly or not.
+    /// The end of the recording, also if the program was killed.
     Trailer {
         elapsed_ns: Option<u64>,
         n_events: u64,
     },
 }
 
-/// Emits the records that pass a filter of threads and times, and returns the damage found. `offset_ns` is how long after
-/// the session this process started.
+/// Emits the records that pass a filter of threads and times, and returns the damage found. `offset_ns` is the time
+/// from the start of the session to the start of this process.
 pub fn records<E>(
     capture: &Capture,
     filter: &Filter,

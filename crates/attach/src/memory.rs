@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// A longer read comes from a wrong number, not from a table.
+/// The maximum length of a read. No table is longer.
 const MAX_LEN: usize = 64 << 20;
 
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@ pub enum Allocator {
     Pvalloc = 9,
     /// Anonymous memory from the kernel.
     Mmap = 10,
-    /// A mapping of a file: address space whose pages come and go with the page cache.
+    /// A mapping of a file: address space whose pages belong to the page cache.
     MmapFile = 11,
     /// A mapping after the kernel resized or moved it.
     Mremap = 12,

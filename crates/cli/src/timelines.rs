@@ -76,7 +76,7 @@ pub(crate) fn numbered(profiles: &[Profile], number: i64) -> Option<&Profile> {
     profiles.get(usize::try_from(at).ok()?)
 }
 
-/// Returns the timelines that the arguments name, each once; the newest by default.
+/// Returns the timelines that the arguments name, without duplicates; the newest by default.
 pub(crate) fn chosen(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
     let words: Vec<&String> = matches
         .get_many::<String>("profiles")
@@ -123,7 +123,7 @@ pub(crate) fn resolve(word: &str) -> Result<PathBuf, Failure> {
     Ok(profile.path.clone())
 }
 
-/// Reads one, and says on standard error what of it could not be read.
+/// Reads a timeline, and reports damage on standard error.
 pub(crate) fn read(path: &Path) -> Result<Timeline, Failure> {
     let timeline = heaptide_timeline::read_file(path).map_err(Failure::failed)?;
     for note in &timeline.damage {
@@ -132,7 +132,7 @@ pub(crate) fn read(path: &Path) -> Result<Timeline, Failure> {
     Ok(timeline)
 }
 
-/// With its `_ts` file, which old versions of mprof put beside it.
+/// Returns the paths and, for each, the `_ts` file that old versions of mprof wrote next to it.
 pub(crate) fn with_companions(paths: Vec<PathBuf>) -> Vec<PathBuf> {
     let companion = |path: &PathBuf| {
         let stem = path.file_stem()?.to_str()?;

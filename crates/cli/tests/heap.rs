@@ -1,4 +1,4 @@
-//! What `heaptide heap` prints of a small heap.
+//! The output of `heaptide heap` for a small heap.
 
 use heaptide_capture::heap::{EdgeType, write_heap};
 use heaptide_testkit::{Added, HeapBuilder, shop};
@@ -6,7 +6,7 @@ use heaptide_testkit::{Added, HeapBuilder, shop};
 use crate::{Folder, error_text, printed};
 
 pub fn write(folder: &Folder, name: &str, heap: HeapBuilder) {
-    let bytes = write_heap(&heap.finish(), Vec::new()).expect("a vector takes everything");
+    let bytes = write_heap(&heap.finish(), Vec::new()).expect("writing to a vector succeeds");
     folder.write(name, &bytes);
 }
 
@@ -17,7 +17,7 @@ fn with_shop() -> Folder {
 }
 
 #[test]
-fn show_is_laid_out_as_heapy_lays_out_partitions() {
+fn show_has_the_layout_of_heapy_partitions() {
     let folder = with_shop();
     assert_eq!(
         printed(&folder.heaptide("heap show job.heap -n 3")),
@@ -43,7 +43,7 @@ Partition of a set of 10 objects. Total size = 1160 bytes.
 }
 
 #[test]
-fn types_show_what_each_kind_keeps_alive() {
+fn types_show_the_retained_size_of_each_kind() {
     let folder = with_shop();
     let text = printed(&folder.heaptide("heap types job.heap -n 2"));
     assert_eq!(
@@ -110,7 +110,7 @@ fn dominators_are_a_tree_with_its_largest_branches_first() {
 }
 
 #[test]
-fn diff_is_laid_out_as_heapy_lays_out_differences() {
+fn diff_has_the_layout_of_heapy_differences() {
     let folder = with_shop();
     let mut later = shop();
     let extra = later.object_at(0x9000, "shop.Order", 48);
@@ -142,7 +142,7 @@ Differences by kind, largest absolute size diffs first.
 }
 
 #[test]
-fn mistakes_are_one_sentence_and_a_code() {
+fn invalid_arguments_give_one_message_and_an_exit_code() {
     let folder = with_shop();
     let unknown = folder.heaptide("heap paths job.heap --kind Order");
     assert_eq!(unknown.status.code(), Some(3));
@@ -178,7 +178,7 @@ fn leaking_shop() -> HeapBuilder {
 }
 
 #[test]
-fn suspects_say_what_who_holds_it_and_what_to_do() {
+fn suspects_have_objects_holder_and_advice() {
     let folder = with_shop();
     write(&folder, "later.heap", leaking_shop());
     let expected = "\
@@ -206,7 +206,7 @@ fn waste_reports_savings_and_missing_values() {
 }
 
 #[test]
-fn graph_is_drawn_in_the_form_that_the_name_says() {
+fn graph_is_drawn_in_the_format_of_the_file_extension() {
     let folder = with_shop();
     printed(&folder.heaptide("heap graph job.heap --kind float -o float.svg"));
     let svg = std::fs::read_to_string(folder.path().join("float.svg")).expect("a picture");
@@ -248,7 +248,7 @@ fn numbers(text: &str, key: &str) -> Vec<u64> {
 }
 
 #[test]
-fn heapsnapshot_is_what_the_loader_of_devtools_expects() {
+fn heapsnapshot_can_be_loaded_by_devtools() {
     let folder = with_shop();
     let mut heap = leaking_shop();
     let array = heap.object("numpy.ndarray", 112);
@@ -289,7 +289,7 @@ fn heapsnapshot_is_what_the_loader_of_devtools_expects() {
     // Sizes above 32 bits are split over several nodes, so the total is exact.
     let bytes: u64 = (0..n_nodes).map(|at| node(at)[3]).sum();
     assert_eq!(bytes, 1160 + 100_000 + 112 + (5 << 30));
-    // Every node hangs below the top.
+    // Every node is reachable from the top.
     let mut reached = vec![false; n_nodes];
     let mut first = vec![0usize; n_nodes + 1];
     for at in 0..n_nodes {
@@ -323,7 +323,7 @@ fn heapsnapshot_is_what_the_loader_of_devtools_expects() {
 }
 
 #[test]
-fn exports_for_programs_hold_every_object() {
+fn json_and_dot_exports_contain_every_object() {
     let folder = with_shop();
     let json = printed(&folder.heaptide("heap export job.heap --format json -o -"));
     assert_eq!(json.matches("\"number\": ").count(), 10);
@@ -333,7 +333,7 @@ fn exports_for_programs_hold_every_object() {
 }
 
 #[test]
-fn page_to_explore_holds_its_data_and_stays_small() {
+fn explore_page_contains_its_data_and_is_small() {
     let folder = with_shop();
     write(&folder, "later.heap", leaking_shop());
     assert_eq!(

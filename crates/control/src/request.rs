@@ -1,4 +1,4 @@
-//! Parses requests. Trusts nothing: every size is bounded, and an invalid request is refused with a status.
+//! Parses requests, which are untrusted: every size is bounded, and an invalid request is refused with a status.
 
 use std::io::{ErrorKind, Read};
 
@@ -17,7 +17,7 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-/// Why a request is invalid, and the HTTP status for it.
+/// The reason why a request is invalid, and its HTTP status.
 #[derive(Debug, PartialEq)]
 pub struct Refusal {
     pub status: u16,

@@ -27,8 +27,8 @@ pub fn jobs_stop() {
     unsafe { jobs::stop() };
 }
 
-/// Searches the thread state for the context that the caller runs in. Returns the number of offsets at which it was
-/// found every time so far.
+/// Searches the thread state for the context that the caller runs in. Returns the number of offsets at which every
+/// call so far found it.
 #[pyfunction]
 pub fn learn_context(context: &Bound<'_, PyAny>) -> PyResult<u32> {
     // SAFETY: a function called from Python runs with the GIL held.
@@ -71,7 +71,7 @@ pub fn job_end(job: u32, outer: u32) {
     jobs::end(job, outer);
 }
 
-/// Closes a job's account. Its rest stays in the sum of all jobs.
+/// Closes a job's account. The memory that the job left stays in the sum of all jobs.
 #[pyfunction]
 pub fn job_settle(job: u32) {
     jobs::with(|accounts| accounts.settle(job));

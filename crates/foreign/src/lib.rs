@@ -1,7 +1,7 @@
 //! Opens captures of other profilers as if they were Heaptide's.
 //!
 //! Report commands call [`open`] for any file. `capture` opens Heaptide's files; a file of memray becomes a [`Capture`] whose
-//! events come from [`memray`]. All further code (sums, names, pages, exports) treats both in the same way.
+//! events come from [`memray`]. All other code (sums, names, pages, exports) treats both in the same way.
 //!
 //! This crate has no unsafe code, and it does not trust the contents of a file.
 #![forbid(unsafe_code)]

@@ -13,7 +13,7 @@ pub struct OpenFile {
     pub link: PathBuf,
 }
 
-/// Returns the open files of a process. Fails if the process is gone or belongs to somebody else.
+/// Returns the open files of a process. Fails if the process has exited or belongs to another user.
 pub fn open_files(pid: u32) -> io::Result<impl Iterator<Item = OpenFile>> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
     Ok(entries.map(move |entry| OpenFile {

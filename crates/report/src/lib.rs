@@ -1,4 +1,4 @@
-//! Renders the models of `analysis`. Rounding, units and colours are decided here; numbers are not.
+//! Renders the models of `analysis`. This crate chooses rounding, units and colours; it computes no numbers.
 //!
 //! In reading order: [`units`] formats sizes and times. [`text`] writes for terminals, [`json`] for programs, [`html`] pages;
 //! [`transform`] exports recordings and [`heap_export`] heap snapshots to the formats of other tools. [`object_graph`] draws a

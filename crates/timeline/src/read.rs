@@ -16,7 +16,7 @@ pub enum ReadError {
     Empty(PathBuf),
     Capture(PathBuf),
     Foreign(PathBuf),
-    /// Written by a version that does not exist yet.
+    /// Written by a later version.
     Newer(PathBuf),
 }
 
@@ -61,7 +61,7 @@ pub fn read_file(path: &Path) -> Result<Timeline, ReadError> {
     read(path, &bytes)
 }
 
-/// Reads a timeline; `path` is for messages only. A timeline without samples is refused: there is nothing to show.
+/// Reads a timeline; `path` is for messages only. A timeline without samples is an error.
 pub fn read(path: &Path, bytes: &[u8]) -> Result<Timeline, ReadError> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(ReadError::Empty(path.to_owned()));

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! in    1 0000 lll cc …   one entry for each instruction or two, with columns
-//! out   1 1101 lll dd     up to 8 code units, and by how much the line changes
+//! out   1 1101 lll dd     up to 8 code units, and the change of the line
 //!       1 1111 lll        8 more units of the same line
 //! ```
 

@@ -17,7 +17,7 @@ use crate::libraries;
 use crate::record::clock;
 use crate::session::{self, Session};
 
-/// How often the keeper was woken; it sleeps on this word.
+/// The number of wake-ups of the keeper. It sleeps on this word.
 static WAKE_UPS: AtomicU32 = AtomicU32::new(0);
 static STOPPING: AtomicBool = AtomicBool::new(false);
 /// The kernel's number of the thread.
@@ -43,7 +43,7 @@ pub fn wake() {
     };
 }
 
-/// Sleeps until `wake` is called or `timeout` has passed. Returns at once if there were other wake-ups than the `seen` ones.
+/// Sleeps until `wake` is called or `timeout` has passed. Returns at once if the number of wake-ups is no longer `seen`.
 fn wait(seen: u32, timeout: Duration) {
     let timeout = libc::timespec {
         tv_sec: timeout.as_secs() as libc::time_t,
@@ -131,7 +131,7 @@ fn run(session: &Session, mut checkpoints: Option<Box<Checkpoints>>) -> Option<B
                 session.note(&Entry::OwnMemory { bytes: own_bytes });
             }
             next_reading += interval;
-            // The time is read again: if this reading came late, the next one must not follow immediately.
+            // Read the time again: if this reading was late, the next one must not follow immediately.
             let now = Instant::now();
             if next_reading < now {
                 next_reading = now + interval;

@@ -1,6 +1,6 @@
 //! References that objects report themselves (`tp_traverse`), as they do to the collector.
 //!
-//! Labels are added by comparing the reported references with the known fields of the type. So a wrong guess costs a
+//! The walk adds labels by comparing the reported references with the known fields of the type. A wrong guess can lose a
 //! label, never a reference.
 
 use std::ffi::{c_int, c_void};
@@ -19,7 +19,7 @@ use crate::cpython::heap_layout::InlineValues;
 use crate::cpython::offsets::type_flag;
 use crate::cpython::references::Object;
 
-/// The labels in order are searched this far ahead of the last match: references may lie between them.
+/// The number of labels after the last match that are searched, because other references may lie between them.
 const SEARCH_AHEAD: usize = 40;
 
 /// Numbers of the names that are used for every type.
@@ -81,7 +81,7 @@ unsafe extern "C" fn add_referent(target: *mut c_void, walk: *mut c_void) -> c_i
 }
 
 impl Walk<'_, Sums> {
-    /// Has an object report its references. Returns the bytes of its values, if it stores them without a dict.
+    /// Adds the references that an object reports. Returns the bytes of its values, if it stores them without a dict.
     ///
     /// # Safety
     /// `type_number` is that of the object's type, which has a `tp_traverse`; the object is complete.

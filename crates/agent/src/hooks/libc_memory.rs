@@ -1,7 +1,7 @@
 //! Hooks of the C library's allocation functions: each calls the real function, records the event and returns the result.
 //!
 //! A release is recorded before it happens and an allocation after it (see [`crate::record`]). A call that fails leaves no
-//! record, or takes back the one it made. The caller sees exactly the results of the real function, `errno` included.
+//! record, or the hook undoes its record. The caller sees exactly the results of the real function, `errno` included.
 //!
 //! Each hook has the type that the list in [`super`] declares for its function.
 
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn free<const MODE: u8>(block: Pointer) {
     real::free.get()(block);
 }
 
-/// From C23, like the next one. The real function may call `free` through an import slot, which is hooked.
+/// From C23, like `free_aligned_sized`. The real function may call `free` through an import slot, which is hooked.
 pub unsafe extern "C" fn free_sized<const MODE: u8>(block: Pointer, size: usize) {
     if !block.is_null() {
         record_release::<MODE>(block as usize, false);
@@ -163,7 +163,7 @@ impl MapRequest {
 
     #[inline(always)]
     fn record<const MODE: u8>(self, real: Mmap, arena: Option<Frame>) -> Pointer {
-        // A mapping at a fixed address replaces the pages that were there.
+        // A mapping at a fixed address replaces earlier mappings in its range.
         let replaces = self.flags & libc::MAP_FIXED != 0
             && record_range_release::<MODE>(self.address as usize, self.length);
         let mapping = self.call(real);
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn mremap<const MODE: u8>(
         }
         return new;
     }
-    // A fixed target replaces the pages that were there; readers know that of every mapping.
+    // A fixed target replaces earlier mappings in its range; readers expect that of every mapping.
     record_allocation::<MODE>(Allocator::Mremap, new_length, new, None);
     new
 }

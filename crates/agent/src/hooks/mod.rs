@@ -1,7 +1,7 @@
-//! The list of hooked functions, and installing their hooks.
+//! The list of hooked functions, and the installation of their hooks.
 //!
-//! [`HOOKS`] is the one list: it declares each function's type, the allocators that its blocks carry in a capture, and through
-//! [`named`] what lookups and import slots are compared with. Tests compare the list with the documentation.
+//! [`HOOKS`] is the one list: it declares each function's type, and the allocators of its blocks in a capture. [`named`] finds
+//! the names of lookups and import slots in it. Tests compare the list with the documentation.
 //!
 //! Each function has one hook per [`HookMode`]. A session decides once which of them it installs, so a hook never has to
 //! check the mode.
@@ -32,7 +32,7 @@ type Mmap = extern "C" fn(Pointer, usize, c_int, c_int, c_int, i64) -> Pointer;
 
 /// Declares the hooked functions: their real addresses in [`real`] and their entries in [`HOOKS`].
 ///
-/// `memory` functions record. Each is `name: type = [allocators that its blocks carry]`, and `libc_memory` has a hook of the
+/// `memory` functions record. Each is `name: type = [allocators of its blocks]`, and `libc_memory` has a hook of the
 /// same name, compiled for each mode. `library` functions follow the loading of libraries and have one hook.
 macro_rules! hooks {
     (
@@ -145,7 +145,7 @@ impl<F: Copy> Real<F> {
 pub struct Hook {
     pub name: &'static CStr,
     real: &'static AtomicUsize,
-    /// The allocators that blocks of this function carry in a capture; tests compare them with the format's numbers.
+    /// The allocators of this function's blocks in a capture; tests compare them with the format's numbers.
     #[cfg(test)]
     allocators: &'static [Allocator],
     /// The hooks, by `HookMode as usize`.
@@ -155,7 +155,7 @@ pub struct Hook {
     by_library: &'static [[fn() -> usize; arenas::N_LIBRARIES]],
 }
 
-/// What a hook does with an event.
+/// The action of a hook for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HookMode {
@@ -177,7 +177,7 @@ static INSTALLED_MODE: AtomicU8 = AtomicU8::new(EXACT);
 /// The [`SessionMode`] as bits; 0 without a session.
 static SESSION_MODE: AtomicU8 = AtomicU8::new(0);
 
-/// The part of the present session's mode that hooks for jobs must know.
+/// The part of the current session's mode that hooks for jobs need.
 #[derive(Clone, Copy)]
 pub struct SessionMode {
     pub sampled: bool,
@@ -189,7 +189,7 @@ impl SessionMode {
     const SAMPLED: u8 = 2;
     const OBJECTS: u8 = 4;
 
-    /// The present session's mode; `None` without a session.
+    /// The current session's mode; `None` without a session.
     #[inline]
     fn current() -> Option<SessionMode> {
         let bits = SESSION_MODE.load(Ordering::Relaxed);
@@ -242,8 +242,8 @@ impl Hook {
         }
     }
 
-    /// The address `dlsym` returns for this function. Callers may keep it after the session ends, so this is the hook that
-    /// checks on every call what is recorded.
+    /// The address `dlsym` returns for this function. Callers may keep it after the session ends, so this hook
+    /// checks the mode on every call.
     pub fn for_any_session(&self) -> usize {
         (self.by_mode[usize::from(JOBS)])()
     }
@@ -273,7 +273,7 @@ const FIRST_LETTERS: u32 = {
 
 /// The hook of a function that the process has.
 pub fn named(name: &CStr) -> Option<&'static Hook> {
-    // Rejects most names without comparing them: every lookup and every import slot of the process comes here.
+    // Rejects most names without comparing them, because this runs for every lookup and every import slot of the process.
     let letter = name.to_bytes().first()?.wrapping_sub(b'a');
     if letter >= 26 || FIRST_LETTERS >> letter & 1 == 0 {
         return None;
@@ -305,7 +305,7 @@ pub fn prepare() -> Result<(), StartError> {
     Ok(())
 }
 
-/// Installs the hooks of a session. While jobs are traced, their hooks are installed already and serve both.
+/// Installs the hooks of a session. While jobs are traced, their hooks are already installed and serve both.
 ///
 /// # Safety
 /// The calling thread holds the GIL, and [`prepare`] succeeded.
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn allocators_carry_the_names_of_their_functions() {
+    fn allocators_have_the_names_of_their_functions() {
         let mut covered = HashSet::new();
         for hook in HOOKS {
             let name = hook.name.to_str().unwrap().trim_end_matches("64");

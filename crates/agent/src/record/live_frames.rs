@@ -50,8 +50,8 @@ pub(super) unsafe fn innermost(layout: &Layout, thread_state: usize) -> usize {
     }
 }
 
-/// Fills `out` with the code object and the raw instruction of the innermost frames, without shims. Returns how many frames
-/// it wrote.
+/// Fills `out` with the code object and the raw instruction of the innermost frames, without shims. Returns the number of
+/// frames that it wrote.
 ///
 /// # Safety
 /// `thread_state` is 0 or the calling thread's own `PyThreadState`, and `layout` fits the interpreter.

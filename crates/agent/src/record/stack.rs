@@ -1,16 +1,16 @@
 //! The Python stack of the calling thread, read at each recorded event and written as the change since the last one.
 //!
-//! The next call uses a frame's address again, so an equal address proves nothing: each event compares the whole chain, as
-//! (frame, code, instruction). This is cheap because the addresses to load next come from the remembered entries, not from
-//! the frames, so the loads do not wait for one another. A comparison costs about a nanosecond per frame.
+//! The next call reuses a frame's address, so an equal address does not prove an equal frame. Each event therefore compares
+//! the whole chain, as (frame, code, instruction). This is cheap because the addresses to load next come from the remembered
+//! entries, not from the frames, so the loads do not wait for one another. A comparison costs about a nanosecond per frame.
 //!
 //! ```text
 //! remembered:   main  load  parse           now:  main  load  emit      written: pop 1, push emit
 //!                 ▲ equal ▲   ✗                     `hints` finds remembered frames by their address
 //! ```
 //! A remembered frame is read only after a live frame has pointed to it, so a freed frame is never read. This code takes no
-//! references and calls nothing of Python: the frames of a thread that is executing this very function cannot be freed
-//! meanwhile, with or without the GIL.
+//! references and calls no Python function. The frames of a thread cannot be freed while the thread executes this
+//! function, with or without the GIL.
 //!
 //! Runs on: the thread whose stack it is. Allocates: never. Locks: only to number a new code object. During fork/exit:
 //! nothing to do.
@@ -50,9 +50,9 @@ struct CachedCode {
     id: u32,
 }
 
-/// The present chain is `entries[..known]` followed by `fresh[..n_fresh]` backwards.
+/// The current chain is `entries[..known]` followed by `fresh[..n_fresh]` backwards.
 struct Change {
-    /// Entries before this one are as they were.
+    /// Entries before this one are unchanged.
     first_changed: usize,
     known: usize,
     n_fresh: usize,
@@ -71,7 +71,7 @@ pub struct Stack {
     hints: [u16; N_HINTS],
     codes: [CachedCode; N_CACHED_CODES],
     entries: [Entry; MAX_DEPTH],
-    /// Frames of the present chain that no hint found, innermost first.
+    /// Frames of the current chain that no hint found, innermost first.
     fresh: [usize; MAX_DEPTH],
 }
 
@@ -370,8 +370,8 @@ impl Stack {
         id
     }
 
-    /// Drops everything that is remembered by address, because a recorded code object was freed: its address may belong to
-    /// another one now.
+    /// Drops all data that is cached by address, because a recorded code object was freed: its address may now belong to
+    /// another one.
     #[cold]
     #[inline(never)]
     fn pop_all_and_forget_codes(&mut self, room: &mut Room) {

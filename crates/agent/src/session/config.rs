@@ -7,13 +7,13 @@ use heaptide_capture::Mode;
 #[derive(Clone, Debug)]
 pub struct Config {
     pub path: PathBuf,
-    /// Replace an existing file.
+    /// Whether to replace an existing file.
     pub overwrite: bool,
-    /// What is recorded; copied into the capture's header.
+    /// The recording mode; copied into the capture's header.
     pub mode: Mode,
     /// Milliseconds between two readings of the resident size.
     pub interval_ms: u32,
-    /// Recording starts before the program does. Otherwise the program may free blocks that were never recorded.
+    /// Whether recording starts before the program. If not, the program may free blocks that were never recorded.
     pub whole_program: bool,
     /// `heaptide attach` started the recording: the capture's header holds the resident size at that moment.
     pub attached: bool,

@@ -1,8 +1,8 @@
 //! Forks: the child stops recording, and starts its own recording if the session follows forks.
 //!
-//! The parent's slots are memory shared with its file, so a child must never write there. Two things ensure that: the kernel
-//! wipes the page of the order word in the child, and a handler, which the C library runs first in the child, forgets the
-//! session. Before the fork another handler takes every lock that a child may need. So no other thread holds one of them, or
+//! The parent's slots are memory shared with its file, so a child must never write there. Two mechanisms ensure this: the
+//! kernel wipes the page of the order word in the child, and a handler, which the C library runs first in the child, forgets
+//! the session. Before the fork another handler takes every lock that a child may need. So no other thread holds one of them, or
 //! the linker's lock, while the process is copied.
 
 use std::ptr::null_mut;
@@ -63,8 +63,8 @@ pub fn take_inheritance() -> Option<(Config, [u8; 16], u32)> {
 /// Calls `resume`, which starts threads again after a fork, once the interpreter has counted the threads of the process.
 ///
 /// The interpreter warns about a fork in a process with several threads; Heaptide's own must not cause that warning. A
-/// version that counts after its hooks runs `resume` later, as a pending call. It does so on the main thread alone: a
-/// process that forks from another thread has several anyway, and there `resume` runs at once.
+/// version that counts after its hooks runs `resume` later, as a pending call. This applies only to the main
+/// thread: a process that forks from another thread has several threads anyway, so `resume` runs at once.
 pub fn resume_after_thread_count(resume: PendingCall) {
     let is_main = sys::thread_id() == std::process::id();
     let is_pending = is_main

@@ -1,4 +1,4 @@
-//! How far the numbers can be trusted: losses, damage and sampling errors of all processes.
+//! The reliability of the numbers: losses, damage and sampling errors of all processes.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ pub fn quality(session: &Session) -> Quality {
 }
 
 /// `None` unless `--to` can show the heap at that time: a bounded capture has no events of its older part, and a user who
-/// already chose a time span has other questions.
+/// already chose a time span does not need this one.
 fn common_peak_time_of(session: &Session, quality: &Quality) -> Option<u64> {
     let is_bounded = |process: &Process| process.header.mode.aggregate;
     let is_known = quality.peak_is_aligned

@@ -11,7 +11,7 @@ use crate::model::{FunctionSum, Measure, Summary};
 use crate::symbols::Modules;
 use crate::symbols::native::short_name;
 
-/// What one row stands for.
+/// The meaning of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupBy {
     #[default]
@@ -66,7 +66,7 @@ pub fn summary(session: &Session, measure: Measure, by: GroupBy) -> Summary {
 #[derive(Default)]
 struct Rows {
     sums: Vec<FunctionSum>,
-    /// For each row, the last site that was counted: a recursive function holds a block once.
+    /// For each row, the last site that was counted, so that a block counts once for a recursive function.
     counted: Vec<u64>,
     numbers: FxHashMap<(Rc<str>, Rc<str>), usize>,
 }

@@ -1,4 +1,4 @@
-//! Compares two recordings: what changed, by stack.
+//! Compares two recordings, stack by stack.
 //!
 //! Both sides are merged into one [`Session`], the earlier side's processes first, and both begin at the same time. Files
 //! are the same if they have the same path below the folder they were imported from. So two checkouts, two virtual

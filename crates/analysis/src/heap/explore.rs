@@ -1,4 +1,4 @@
-//! The objects of a heap page: kinds, the largest objects of each kind, their holders and what they hold.
+//! The objects of a heap page: kinds, the largest objects of each kind, their holders and their referents.
 //!
 //! A heap has millions of objects. A page has the largest of each kind, the objects on the paths from roots to them, their
 //! dominators, and some referrers. Objects that are not in the page are counted.
@@ -43,7 +43,7 @@ impl Default for ExploreLimits {
     }
 }
 
-/// Children shown for each object of a kind, so that the user can always go one level down.
+/// The number of children for each object of a kind, so that users can always expand one level.
 const N_BELOW: usize = 3;
 
 /// An object in the page. It refers to others by their position in [`Exploration::objects`].

@@ -27,7 +27,7 @@ pub fn reference(snapshot: &HeapSnapshot, label: Label) -> String {
 /// Whether Python can access a reference as an attribute; otherwise only C code can.
 fn internal(name: &str) -> String {
     const PUBLIC: [&str; 8] = ["__", "co_", "f_", "gi_", "cr_", "ag_", "tb_", "cell_"];
-    // These exist only in C, although their names look like attributes.
+    // These exist only in C, although their names have the form of attributes.
     const HIDDEN: [&str; 3] = ["f_valuestack", "f_executable", "co_extra"];
     let is_public = PUBLIC.iter().any(|prefix| name.starts_with(prefix));
     if is_public && !HIDDEN.iter().any(|hidden| name.starts_with(hidden)) {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_python_cannot_reach_has_an_arrow() {
+    fn reference_that_only_c_code_can_access_has_an_arrow() {
         assert_eq!(internal("co_code"), ".co_code");
         assert_eq!(internal("__doc__"), ".__doc__");
         assert_eq!(internal("tp_subclasses"), "->tp_subclasses");

@@ -11,7 +11,7 @@ pub const DEPTH: usize = 7;
 /// A pattern with more rows is unreadable.
 const MAX_ROWS: usize = 1000;
 
-/// Whether rows follow below a row, or why not.
+/// Whether rows follow below a row, or the reason why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flag {
     Expanded,

@@ -7,7 +7,7 @@
 //! _start, main, Py_RunMain      native start-up code that leads to Python: hidden
 //! <module> …/bin/heaptide       a launcher, because the profiler's own frames follow: hidden
 //! main …/heaptide/__main__.py   the profiler's own: hidden
-//! run_path <frozen runpy>       how the profiler starts the program: hidden
+//! run_path <frozen runpy>       the call that starts the program: hidden
 //! <module> job.py               the program: visible, like everything it calls
 //! ```
 
@@ -72,7 +72,7 @@ pub(crate) fn visible_frames(
         let parent = stack.parent.0 as usize;
         if let Some(module) = capture.registry.modules.get(&stack.frame.code) {
             let part = visible[parent].part;
-            // Native start-up code of the interpreter says nothing about the program.
+            // Native start-up code of the interpreter is not part of the program.
             let is_start = is_start_up(&module.path) && leads_to_python[id.0 as usize];
             let is_visible = match has_python[parent] {
                 true => part == Part::Program,

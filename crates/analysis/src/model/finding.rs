@@ -1,4 +1,4 @@
-//! A finding: what stands out, where, the evidence, and what to do about it.
+//! A finding: a fact that deserves attention, its location, the evidence, and advice.
 //!
 //! Sentences carry their values unrounded; `report` fills them in with units, the same way in texts, pages and JSON.
 

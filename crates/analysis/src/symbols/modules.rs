@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn installed_package_is_no_part_of_the_standard_library_it_lies_in() {
+    fn package_installed_in_the_folder_of_the_standard_library_is_not_part_of_it() {
         let file = "/usr/lib/python3.11/site-packages/pandas/core/frame.py";
         assert_eq!(module(file).as_deref(), Some("pandas"));
         assert_eq!(
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn standard_library_and_import_system_are_no_module_of_the_program() {
+    fn standard_library_and_import_system_are_not_modules_of_the_program() {
         assert_eq!(module("/usr/lib/python3.11/json/decoder.py"), None);
         assert_eq!(module("/usr/lib/python3.11/lib-dynload/x.so"), None);
         assert_eq!(module("<frozen importlib._bootstrap>"), None);

@@ -11,7 +11,7 @@ use super::names::short_names;
 use super::numbers::{forecast, line_of, peak, sum_of, thinned};
 use crate::model::chart::{Bracket, Chart, ChartNote, Series, SeriesRole, Trend};
 
-/// More curves than this cannot be distinguished.
+/// The maximum number of curves of children; more could not be distinguished.
 const MAX_CHILDREN: usize = 10;
 /// A limit this many times above the peak is not drawn: it would flatten the curves.
 const FAR: u64 = 4;
@@ -328,7 +328,7 @@ impl Builder<'_> {
                 .chain(calls)
                 .fold(f64::NEG_INFINITY, f64::max),
         ));
-        // A run of one sample, or none, still has an axis.
+        // A run with at most one sample still needs an axis.
         if !(chart.from_s.is_finite() && chart.to_s > chart.from_s) {
             chart.from_s = if chart.from_s.is_finite() {
                 chart.from_s
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_follow_at_once_overlap_only_if_they_are_of_different_nodes() {
+    fn consecutive_runs_overlap_only_if_they_are_of_different_nodes() {
         let mut timelines = [run(100, &[5, 6]), run(104, &[7, 3])];
         let has_sum = |timelines: &[Timeline]| {
             let chart = charted(timelines, &ChartOptions::default());

@@ -1,4 +1,4 @@
-//! The events of all threads are read completely and in order, however their chunks lie in the file.
+//! The events of all threads are read completely and in order, for any layout of their chunks in the file.
 
 use heaptide_capture::{Capture, ClockPoint, Code, Entry, Resident};
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn lay_out(chunks: &[Chunk], order: &[(u64, Placement)]) -> FileBuilder {
 
 proptest! {
     #[test]
-    fn events_of_all_threads_come_back_in_the_order_in_which_they_happened(
+    fn events_of_all_threads_are_replayed_in_order(
         (chunks, truth) in any_program(),
         order in prop::collection::vec((any::<u64>(), any_placement()), 1..40),
     ) {
@@ -69,7 +69,7 @@ proptest! {
 }
 
 #[test]
-fn chunk_in_a_slot_is_known_as_well_as_one_in_a_block() {
+fn chunk_in_a_slot_has_the_same_description_as_in_a_block() {
     let mut program = crate::program::Program::new(2, crate::program::SMALLEST_PAYLOAD);
     for n in 0..20 {
         let address = 0x1000 + n * 16;

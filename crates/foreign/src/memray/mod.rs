@@ -7,7 +7,7 @@
 //! header | records … | trailer | zeros
 //! ```
 //!
-//! A file is one stream without any structure above its records: nothing after an invalid record can be
+//! A file is one stream of records without any other structure, so nothing after an invalid record can be
 //! read. All numbers are little-endian; a file from a big-endian machine has an unknown version number.
 
 mod bytes;
@@ -49,7 +49,7 @@ impl Source {
 
 /// Opens a file of memray; returns `None` for any other file.
 pub fn open(path: &Path) -> Option<Result<Capture, OpenError>> {
-    // Opening a pipe would block until somebody writes to it.
+    // Opening a pipe would block until another process writes to it.
     if !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return None;
     }

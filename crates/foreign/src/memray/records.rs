@@ -3,7 +3,7 @@
 //! ```text
 //! 1ppppaaa  allocation or free     position (4 bits) among the last 15 addresses, 15: signed step of address / 8 follows;
 //!                                  allocator (3 bits), 0: a byte follows;
-//!                                  signed step of the native stack's number, if those are recorded and it is no `free`;
+//!                                  signed step of the native stack's number, if those are recorded and it is not a `free`;
 //!                                  size, unless it is a `free`
 //! 01.....e  push                   code object, signed instruction; e: called from C
 //! 001ppppc  object created/freed   only in files that track object lifetimes; not read
@@ -38,7 +38,7 @@ use super::input::Input;
 
 /// Number of remembered addresses.
 const N_RECENT: usize = 15;
-/// The upper half of `sys.hexversion`. Only this Python counts instructions, where others count bytes of two each.
+/// The upper half of `sys.hexversion`. Only this Python counts instructions; others count bytes, two per instruction.
 const PYTHON_3_10: u32 = 0x030a;
 
 /// A record of a file.
@@ -92,7 +92,7 @@ pub enum Record<'a> {
     Other,
 }
 
-/// How to continue after a record.
+/// The way to continue after a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Read,
@@ -102,7 +102,7 @@ pub enum Next {
     Refuse,
 }
 
-/// Why a record could not be read.
+/// The reason why a record could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     /// The bytes end inside it.
@@ -137,7 +137,7 @@ impl Records {
         }
     }
 
-    /// Passes all records to `visit` until it stops. Returns what could not be read.
+    /// Passes all records to `visit` until it stops. Returns the damage.
     pub fn read(
         mut self,
         mut input: Input,

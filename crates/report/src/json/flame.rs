@@ -5,7 +5,7 @@
 //! nodes.place      ≥ 0 a location, −1 the root, −2 no Python frame, −2 − n: n frames that were cut
 //! own.step         difference between the node numbers of this entry and the previous one
 //! own.<measure>    bytes and counts, a column each; for sampled captures also the variance of the bytes, in square KiB
-//! lives.*          when blocks were allocated and freed, in bins of time: docs/reference/page-data.md
+//! lives.*          lifetimes of blocks, in bins of time: docs/reference/page-data.md
 //! ```
 //! Names are in `texts`; a location without a module, or without a source text, has −1 or an empty text.
 
@@ -25,7 +25,7 @@ use crate::shell::command_line;
 use crate::text::notes;
 use crate::units::{binary_size, python_version, timestamp};
 
-/// Raised when an older page would misread the data.
+/// The version of the data. It increases when an older page would misread the data.
 const FORMAT: u32 = 1;
 
 /// The initial view of a page.
@@ -359,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mode_names_everything_that_was_chosen() {
+    fn mode_names_all_chosen_options() {
         assert_eq!(mode(Mode::default()), "exact");
         let all = Mode {
             objects: true,

@@ -1,4 +1,4 @@
-//! A page around the picture, with panning and zooming. One file without requests.
+//! A page around the picture, with panning and zooming. One file without network requests.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use crate::markup::{escaped, fill};
 
 const PAGE: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("page.js");
-/// The hash of the script: the page allows no other. A test compares it with the hash that browsers compute.
+/// The hash of the script. The page allows no other script. A test compares it with the hash that browsers compute.
 const SCRIPT_HASH: &str = "fOzd53SXNLBW4N20NG+ZpwE3yC+yS6xL8WdJQNgi8+g=";
 
 pub fn page(out: &mut dyn Write, graph: &Graph, title: &str) -> io::Result<()> {

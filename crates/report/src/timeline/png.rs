@@ -182,7 +182,7 @@ impl Image {
     }
 }
 
-/// How much of each dot a line covers, within the bounding box of the line.
+/// The share of each dot that a line covers, within the bounding box of the line.
 struct Cover {
     left: usize,
     top: usize,

@@ -1,6 +1,6 @@
 //! pprof's `profile.proto`, gzipped: every site as one sample with eight values.
 //!
-//! Four are those of heap profiles of other languages: `alloc_*` and `inuse_*` (alive at the end); `peak_*` and
+//! Four values are those of heap profiles of other languages: `alloc_*` and `inuse_*` (alive at the end). `peak_*` and
 //! `temporary_*` are Heaptide's own. Values of sampled captures are already scaled to estimates. Field numbers are those of
 //! the published `profile.proto`.
 

@@ -1,17 +1,17 @@
-//! The well-known shapes of leaks, and how the objects near an accumulation point reveal them.
+//! The well-known shapes of leaks, and their detection from the objects near an accumulation point.
 
 use heaptide_capture::heap::{EdgeType, RootCategory};
 
 use super::{Accumulation, Search, is_interned_table};
 
-/// How unwanted objects are kept alive.
+/// The way in which unwanted objects are kept alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A container that a module, a class or an object refers to.
     Container,
     /// Variables of a function that outlives its call.
     Closure,
-    /// An exception that was kept, with its frames and their variables.
+    /// A stored exception, with its frames and their variables.
     Traceback,
     /// The results of a cached function.
     LruCache,
@@ -50,7 +50,7 @@ impl Search<'_> {
         {
             return Shape::Interned;
         }
-        // The object nearest to the point decides: first on the path towards the root, then among the items.
+        // The object nearest to the point determines the shape: first on the path towards the root, then among the items.
         let near = path
             .iter()
             .rev()

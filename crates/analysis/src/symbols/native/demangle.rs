@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_source() {
+    fn names_are_readable_as_in_the_source() {
         assert_eq!(readable("PyList_Append"), "PyList_Append");
         assert_eq!(readable("list_resize.part.0"), "list_resize");
         assert_eq!(readable("_ZN5outer5innerEi"), "outer::inner");
