@@ -37,7 +37,7 @@ def test_process_in_other_namespaces_is_recorded_without_heaptide_installed_ther
         [pid] = map(int, children)
         assert os.readlink(f"/proc/{pid}/ns/mnt") != os.readlink("/proc/self/ns/mnt")
         done = heaptide("attach", str(pid), "-o", capture)
-        assert "it sees other files than we do" in done.stderr
+        assert "the process has its own file system" in done.stderr
         assert list(inside.iterdir()) == [] and not capture.exists()
         ask(outer, 8)
         heaptide("detach", str(pid))
