@@ -1,4 +1,4 @@
-//! Follows the capture of a running program: each refresh returns what the program holds at that moment.
+//! Follows the capture of a running program: each refresh returns the memory that the program holds at that moment.
 
 use std::path::Path;
 
@@ -15,9 +15,9 @@ use crate::model::Reading;
 use crate::model::live::{Curve, Held, Live, LiveFunction, LiveThread};
 use crate::symbols::{LocationId, Names, NativeNames};
 
-/// More than a user scrolls through. The functions that are largest by any of the three numbers are kept.
+/// The maximum number of functions; users do not scroll through more. The functions that are largest by any of the three numbers are kept.
 const MAX_FUNCTIONS: usize = 1_000;
-/// More than a terminal has columns.
+/// More than the columns of any terminal.
 const MAX_BINS: u64 = 400;
 const MIN_BIN_NS: u64 = 1_000_000;
 
@@ -119,7 +119,7 @@ impl LiveReader {
                 if depth == 0 {
                     held.own_bytes += site.live.bytes;
                 }
-                // A recursive function holds a block once.
+                // A block counts once for a recursive function.
                 if sum.last_site.replace(site_number) != Some(site_number) {
                     let held = sum.held_in(thread);
                     held.total_bytes += site.live.bytes;

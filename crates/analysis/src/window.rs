@@ -8,16 +8,16 @@ use crate::filter::Filter;
 
 /// Enough for a chart: in a run of one hour a bin is 18 seconds wide.
 const MAX_BINS: u64 = 200;
-/// The clock of a capture is hardly finer.
+/// Close to the resolution of a capture's clock.
 const MIN_BIN_NS: u64 = 1_000;
 
-/// The edges between bins on the session's time line.
+/// The edges between bins on the session's time axis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     pub start_unix_ns: u64,
     /// Nanoseconds since the start, ascending; empty if the whole time is one bin.
     pub edges_ns: Vec<u64>,
-    /// There is no end, so the last bin contains everything after its start.
+    /// Whether there is no end, so that the last bin contains everything after its start.
     pub is_open: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Filters: every report shows the same part, and nothing else changes.
+//! Filters: every report shows the same part, and its numbers do not change.
 
 use heaptide_analysis::aggregate::{FlameLimits, GroupBy, TreeLimits, TreeShape};
 use heaptide_analysis::filter::{NoMatch, Pattern};
@@ -124,7 +124,7 @@ fn bytes_of_hidden_imports_count_for_the_importer() {
         hide_imports: true,
         ..Filter::default()
     });
-    let session = session.expect("all of it");
+    let session = session.expect("the capture loads");
     assert_eq!(views(&session), [1234, 734, 1734]);
     let limits = TreeLimits {
         n_biggest: 100,
@@ -149,7 +149,7 @@ fn bytes_of_hidden_imports_count_for_the_importer() {
     );
     let all = stacks(&session);
     assert!(all.locations.iter().all(|at| &*at.function != "_load"));
-    // A hidden frame is no second one of its caller.
+    // A hidden frame does not count twice for its caller.
     let deepest = all.stacks.iter().filter(|stack| {
         let parent = stack.parent.map(|parent| all.stacks[parent].location);
         parent == Some(stack.location)
@@ -158,7 +158,7 @@ fn bytes_of_hidden_imports_count_for_the_importer() {
 }
 
 #[test]
-fn filter_that_passes_nothing_lists_what_there_is() {
+fn filter_that_passes_nothing_lists_the_valid_values() {
     let refused = |filter: Filter| loaded(filter).err().expect("nothing").to_string();
     let none = refused(Filter {
         include: patterns(&["numpy"]),

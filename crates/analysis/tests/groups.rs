@@ -1,4 +1,4 @@
-//! The same bytes, grouped and arranged in other ways.
+//! Other groups of the same bytes, and other shapes of the tree.
 
 use heaptide_analysis::aggregate::{GroupBy, TreeLimits, TreeShape};
 use heaptide_analysis::model::NodeContent;
@@ -98,7 +98,7 @@ fn inverted_tree_begins_with_the_allocating_function() {
 }
 
 #[test]
-fn lines_of_a_function_can_be_one_node() {
+fn lines_of_a_function_can_be_merged_into_one_node() {
     let shape = TreeShape {
         is_inverted: false,
         by_function: true,

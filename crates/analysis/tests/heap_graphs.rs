@@ -44,7 +44,7 @@ fn size(object: u32) -> u64 {
 
 proptest! {
     #[test]
-    fn dominators_are_those_of_the_definition((n, pairs, roots) in graphs()) {
+    fn dominators_match_the_definition((n, pairs, roots) in graphs()) {
         let graph = Graph::from_pairs(n, &pairs);
         let tree = Dominators::compute(&graph, &graph.reversed(), &roots, |_| false);
         let all = reached(n, &pairs, &roots, &[]);
@@ -83,10 +83,10 @@ proptest! {
     }
 
     #[test]
-    fn groups_retain_what_is_unreachable_without_them((n, pairs, roots) in graphs(), groups in prop::collection::vec(0u32..70, 24)) {
+    fn groups_retain_objects_that_are_unreachable_without_them((n, pairs, roots) in graphs(), groups in prop::collection::vec(0u32..70, 24)) {
         let graph = Graph::from_pairs(n, &pairs);
         let all = reached(n, &pairs, &roots, &[]);
-        // Group 69 is none, so that some objects are in no group; numbers above 63 need a second batch.
+        // Group 69 means "no group", so that some objects are in no group; numbers above 63 need a second batch.
         let group_of = |object: u32| Some(groups[object as usize]).filter(|&group| group != 69);
         let retained = retained_by_groups(&graph, &roots, 69, group_of, size);
         let tree = Dominators::compute(&graph, &graph.reversed(), &roots, |_| false);
@@ -109,12 +109,12 @@ proptest! {
     }
 
     #[test]
-    fn shortest_paths_are_all_there_and_none_is_longer((n, pairs, roots) in graphs(), wanted in prop::collection::vec(0u32..24, 1..3)) {
+    fn all_shortest_paths_and_no_longer_ones_are_found((n, pairs, roots) in graphs(), wanted in prop::collection::vec(0u32..24, 1..3)) {
         let graph = Graph::from_pairs(n, &pairs);
         let distances = Distances::compute(&graph, roots.iter().copied(), |_| false);
         let set: ObjectSet = wanted.iter().copied().filter(|&object| (object as usize) < n).collect();
         let found = shortest_paths(&graph.reversed(), &distances, &set, usize::MAX);
-        // By definition: all ways of one length after the other, without repeating an object.
+        // By definition: all paths, ordered by length, without repeating an object.
         let mut ways: Vec<Vec<u32>> = roots.iter().map(|&root| vec![root]).collect();
         ways.sort();
         ways.dedup();
@@ -151,7 +151,7 @@ proptest! {
 }
 
 #[test]
-fn deep_lists_need_no_deep_stack() {
+fn deep_lists_do_not_overflow_the_stack() {
     let n = 300_000u32;
     let pairs: Pairs = (0..n - 1).map(|object| (object, object + 1)).collect();
     let graph = Graph::from_pairs(n as usize, &pairs);
@@ -163,7 +163,7 @@ fn deep_lists_need_no_deep_stack() {
 
 #[test]
 fn garbage_begins_with_an_instance_and_not_with_its_dict() {
-    // Two cycles of an instance and its dict; of one the dict comes first, of the other the instance.
+    // Two cycles of an instance and its dict: in one the dict comes first, in the other the instance.
     let is_dict = |object: u32| object == 1 || object == 4;
     let graph = Graph::from_pairs(5, &[(1, 2), (2, 1), (3, 4), (4, 3)]);
     let tree = Dominators::compute(&graph, &graph.reversed(), &[0], is_dict);

@@ -1,9 +1,9 @@
-//! Line tables of real interpreters: `fixtures/line_tables.py` writes the fixture and says how.
+//! Line tables of real interpreters. `fixtures/line_tables.py` writes the fixture and describes the steps.
 
 use heaptide_capture::line_table::LineTable;
 
 #[test]
-fn every_instruction_has_the_line_that_its_interpreter_says() {
+fn every_instruction_has_the_line_that_its_interpreter_reports() {
     let mut versions = std::collections::BTreeSet::new();
     for row in include_str!("fixtures/line_tables.txt").lines() {
         let fields: Vec<&str> = row.split(' ').collect();

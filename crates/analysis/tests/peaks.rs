@@ -48,7 +48,7 @@ fn totals_count_allocations_and_not_frees() {
 }
 
 #[test]
-fn function_that_calls_itself_holds_a_block_once() {
+fn block_counts_once_for_a_recursive_function() {
     let script = "alloc a 10 at f:1 > f:2 > f:2 > g:1";
     assert_eq!(
         functions(script, Measure::Peak),
@@ -57,7 +57,7 @@ fn function_that_calls_itself_holds_a_block_once() {
 }
 
 #[test]
-fn block_freed_by_another_thread_is_gone() {
+fn block_freed_by_another_thread_is_not_live() {
     let script = "
         alloc a 10 at main
         thread 2
@@ -90,7 +90,7 @@ fn mapping_released_in_parts_keeps_the_rest() {
 }
 
 #[test]
-fn mapped_file_is_counted_beside_the_heap() {
+fn mapped_file_is_counted_separately_from_the_heap() {
     let script = "alloc a 100 at main; alloc f 1000000 mmap_file at main";
     let stats = stats(&session(script), 5);
     assert_eq!((stats.peak_bytes, stats.total_bytes), (100, 1_000_100));
@@ -98,7 +98,7 @@ fn mapped_file_is_counted_beside_the_heap() {
 }
 
 #[test]
-fn sampled_blocks_are_weighed_and_carry_an_error_bar() {
+fn sampled_blocks_are_weighted_and_have_an_error() {
     let mut header = heaptide_testkit::header();
     header.mode.sample_bytes = 1 << 19;
     let script = "alloc a 1024 at main; alloc b 100000000 at main";

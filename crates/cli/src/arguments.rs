@@ -1,4 +1,4 @@
-//! Builders of arguments that several commands have, so that they look and read the same everywhere.
+//! Builders of arguments that several commands have, so that these have the same names and help everywhere.
 
 use std::path::PathBuf;
 

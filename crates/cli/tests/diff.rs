@@ -1,4 +1,4 @@
-//! `heaptide diff`: what it prints, and how it ends.
+//! `heaptide diff`: its output and its exit codes.
 
 use crate::{Folder, error_text, printed};
 
@@ -39,7 +39,7 @@ Largest changes, at the peak
 }
 
 #[test]
-fn nothing_that_changed_is_said_in_words() {
+fn equal_captures_are_reported_as_unchanged() {
     let text = printed(&folder().heaptide("diff a.tide a.tide"));
     assert!(text.ends_with("no stack changed, at the peak\n"), "{text}");
 }
@@ -61,7 +61,7 @@ fn json_holds_every_stack_with_its_frames() {
 }
 
 #[test]
-fn growth_above_what_is_allowed_ends_with_1_and_says_so_behind_the_report() {
+fn growth_above_the_limit_exits_with_1_and_a_message_after_the_report() {
     let folder = folder();
     for (allowed, code) in [("3MB", 0), ("50%", 0), ("2.4MB", 1), ("49%", 1), ("0", 1)] {
         let output = folder.heaptide(&format!("diff --fail-above {allowed} a.tide b.tide"));
@@ -72,7 +72,7 @@ fn growth_above_what_is_allowed_ends_with_1_and_says_so_behind_the_report() {
     let expected = "heaptide: the peak grew by 2.500MB (+50.0 %), more than the 2.000MB of --fail-above: \
                     see the stacks that changed\n";
     assert_eq!(error_text(&output), expected);
-    // What shrank, and what is equal, is never too much.
+    // Equal and smaller sums never exceed the limit.
     for line in [
         "diff --fail-above 0 b.tide a.tide",
         "diff --fail-above 0% a.tide a.tide",
@@ -103,7 +103,7 @@ fn side_may_be_several_files_or_a_folder() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_told_in_one_sentence() {
+fn invalid_comparisons_give_one_message() {
     let folder = folder();
     std::fs::create_dir(folder.path().join("empty")).expect("made");
     for (line, code) in [
@@ -122,7 +122,7 @@ fn what_cannot_be_compared_is_told_in_one_sentence() {
 }
 
 #[test]
-fn page_lies_beside_the_later_capture_and_holds_no_markup_of_names() {
+fn page_is_next_to_the_later_capture_and_escapes_names() {
     let folder = folder();
     let hostile = "</script><img/src=x/onerror=alert(1)>";
     folder.capture(

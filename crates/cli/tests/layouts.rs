@@ -1,4 +1,4 @@
-//! The reports, letter by letter.
+//! The exact text of the reports.
 
 use crate::{Folder, printed};
 
@@ -19,7 +19,7 @@ const PROGRAM: &str = "
 ";
 
 #[test]
-fn stats_are_laid_out_as_memray_lays_them_out() {
+fn stats_have_the_layout_of_memray() {
     let folder = Folder::new();
     folder.capture("job.tide", PROGRAM);
     let expected = "\
@@ -86,7 +86,7 @@ fn stats_are_laid_out_as_memray_lays_them_out() {
 }
 
 #[test]
-fn stats_as_json_have_memrays_keys_in_its_order_and_ours_behind() {
+fn stats_as_json_have_the_keys_of_memray_followed_by_those_of_heaptide() {
     let folder = Folder::new();
     folder.capture(
         "job.tide",
@@ -107,7 +107,7 @@ fn stats_as_json_have_memrays_keys_in_its_order_and_ours_behind() {
     let from = json
         .find("    {\n      \"min_bytes\": 79")
         .expect("the last bin");
-    let to = json.find("\"processes\"").expect("our own keys");
+    let to = json.find("\"processes\"").expect("Heaptide's own keys");
     let expected = r#"    {
       "min_bytes": 79,
       "max_bytes": 100,
@@ -208,7 +208,7 @@ fn summary_at_80_columns_has_every_number_and_a_line_for_each_function() {
 }
 
 #[test]
-fn summary_in_a_pipe_has_one_line_a_function_and_all_of_them() {
+fn summary_in_a_pipe_has_one_line_for_every_function() {
     let folder = Folder::new();
     let mut script = String::from("alloc big 96000000 at first;");
     for n in 0..60 {
@@ -231,7 +231,7 @@ fn summary_in_a_pipe_has_one_line_a_function_and_all_of_them() {
 }
 
 #[test]
-fn summary_is_sorted_by_the_column_that_was_asked_for() {
+fn summary_is_sorted_by_the_requested_column() {
     let folder = Folder::new();
     folder.capture(
         "job.tide",
@@ -291,7 +291,7 @@ fn tree_of_leaks_depth_and_threshold() {
 }
 
 #[test]
-fn captures_of_different_runs_are_told_to_be_so() {
+fn captures_of_different_runs_are_reported() {
     let folder = Folder::new();
     for (name, session) in [("a.tide", 1), ("b.tide", 2), ("c.tide", 2)] {
         let mut header = heaptide_testkit::header();

@@ -101,7 +101,7 @@ impl Report {
         formats
     }
 
-    /// Makes the report of `session`, or an error answer.
+    /// Makes the report of `session`, or an error response.
     pub(crate) fn make(
         &self,
         config: &Config,

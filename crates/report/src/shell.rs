@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_that_a_shell_would_take_apart_are_quoted() {
+    fn words_that_a_shell_would_split_are_quoted() {
         let words = ["job.py", "--name=x", "b c", "", "it's"].map(String::from);
         assert_eq!(command_line(&words), r"job.py --name=x 'b c' '' 'it'\''s'");
     }

@@ -1,4 +1,4 @@
-//! Events per second that a tally processes, without reading a file: churn in a small heap, and a heap of 3 million blocks.
+//! Measures the events per second that a tally processes, without reading a file: churn in a small heap, and a heap of 3 million blocks.
 //! `cargo run --release -p heaptide-tally --example tally_rate`
 
 use std::time::Instant;
@@ -84,7 +84,7 @@ fn main() {
         let each = tally.heap_bytes() as f64 / n_live as f64;
         let sums = tally.finish();
         println!(
-            "{name}: {:.1} ns an event, {:.1} M events/s, {each:.0} bytes a live block, peak {}",
+            "{name}: {:.1} ns per event, {:.1} M events/s, {each:.0} bytes per live block, peak {}",
             seconds * 1e9 / n_ops as f64,
             n_ops as f64 / seconds / 1e6,
             sums.peak.bytes,

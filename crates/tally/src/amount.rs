@@ -1,7 +1,7 @@
 //! Amounts of memory: bytes, a count, and the uncertainty of the bytes in a sampled capture.
 //!
-//! Every sum in a tally goes up and down by the same amounts, so amounts are whole numbers throughout: what was added
-//! can be subtracted again without a remainder. In sampled captures, fractions are fixed-point numbers.
+//! Every sum in a tally goes up and down by the same amounts, so all amounts are whole numbers: an added
+//! amount can be subtracted again without a remainder. In sampled captures, fractions are fixed-point numbers.
 
 use std::ops::{AddAssign, SubAssign};
 
@@ -102,7 +102,7 @@ impl Weigher {
         }
     }
 
-    /// Returns how many blocks of this size one recorded block represents.
+    /// Returns the number of blocks of this size that one recorded block represents.
     pub fn weight(&self, size: f64) -> f64 {
         if self.mean == 0 {
             return 1.0;
@@ -125,7 +125,7 @@ impl Weigher {
         }
     }
 
-    /// Returns how many blocks an amount represents.
+    /// Returns the number of blocks that an amount represents.
     #[inline(always)]
     pub fn blocks(&self, raw: Raw) -> u64 {
         if self.mean == 0 {

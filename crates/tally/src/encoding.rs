@@ -1,13 +1,13 @@
 //! Numbers of a checkpoint as bytes, and back.
 //!
-//! The bytes come from a file, so reading trusts nothing: [`Decoder`] checks every length against the bytes that are
-//! left and every site number against the number of sites.
+//! The bytes come from a file and are untrusted: [`Decoder`] checks every length against the remaining bytes and every
+//! site number against the number of sites.
 
 use heaptide_capture::wire::{Reader, push_varint, unzigzag, zigzag};
 
 use crate::amount::Raw;
 
-/// Larger counts are damage, and could overflow when counting continues.
+/// Larger counts count as damage, because they could overflow when counting continues.
 const MAX_COUNT: u64 = 1 << 60;
 
 /// A growing buffer. Numbers are varints.
@@ -83,7 +83,7 @@ impl<'a> Decoder<'a> {
         self.number().filter(|&count| count <= MAX_COUNT)
     }
 
-    /// Reads how many elements follow, each of at least `least` bytes.
+    /// Reads the number of elements that follow, each of at least `least` bytes.
     pub fn length(&mut self, least: usize) -> Option<usize> {
         let length = usize::try_from(self.number()?).ok()?;
         let n_left = self.len.saturating_sub(self.input.position());

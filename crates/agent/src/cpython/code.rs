@@ -1,7 +1,7 @@
 //! Reads from a code object the texts and bytes that a capture stores.
 //!
 //! [`read_code`] runs inside allocation hooks: it takes no lock, does not allocate, calls no Python function and cannot
-//! panic. The analysis decodes the line table: it has the version and the raw bytes.
+//! panic. The analysis decodes the line table from the version and the raw bytes.
 
 use super::layout::Layout;
 use super::memory::{Direct, Memory};
@@ -11,7 +11,7 @@ use std::fmt;
 const NAME_CAPACITY: usize = 1024;
 const FILENAME_CAPACITY: usize = 4096;
 
-/// No compiler writes a table of this length; a larger value means that the object is not a bytes object.
+/// No compiler writes a longer table; a larger length means that the object is not a bytes object.
 const MAX_LINETABLE: usize = 1 << 28;
 
 /// Buffers for the texts of one code object. The caller owns them and reuses them for the next one.
@@ -118,7 +118,7 @@ pub unsafe fn read_code<'a>(
     unsafe { read_code_from(&mut Direct, layout, code, out) }
 }
 
-/// The same over any memory; the self-check reads through the kernel.
+/// Does the same as [`read_code`] in any memory; the self-check reads memory through the kernel.
 ///
 /// # Safety
 /// As for [`read_code`], unless `memory` checks addresses.

@@ -1,7 +1,7 @@
 //! Two ways to read the memory of this process: by plain loads, and through the kernel, which checks every address.
 //!
-//! The readers of this folder are written once over [`Memory`]. A hook uses [`Direct`], which compiles to loads. The
-//! self-check uses [`Probed`], so that a wrong layout ends in a refusal instead of a crash of the user's program.
+//! The readers in this folder are generic over [`Memory`]. A hook uses [`Direct`], which compiles to loads. The
+//! self-check uses [`Probed`], so that a wrong layout causes an error instead of a crash of the user's program.
 //! Neither allocates.
 
 use std::ffi::c_void;
@@ -13,7 +13,7 @@ const FIRST_PAGE: usize = 4096;
 /// A source of bytes by address.
 ///
 /// All methods have one contract: the bytes must be readable, and no other thread may write them at the same time.
-/// An implementation may check addresses itself and accept any, as [`Probed`] does; [`Direct`] checks only the first
+/// An implementation may check addresses itself and accept any address, as [`Probed`] does; [`Direct`] checks only the first
 /// page. A reader that is generic over `Memory` passes the contract on to its caller.
 pub trait Memory {
     /// Fills `to` from the address. Returns `false` if it could not; then the content of `to` is undefined.

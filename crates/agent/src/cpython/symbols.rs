@@ -1,6 +1,6 @@
 //! The interpreter's symbols that recording uses, resolved once.
 //!
-//! The executable or libpython exports them. Looking them up at run time keeps the wheel free of a link to either. A
+//! The executable or libpython exports them. Heaptide resolves them at run time, so the wheel is linked to neither. A
 //! missing symbol is an error with its name.
 
 use super::unsupported::Unsupported;

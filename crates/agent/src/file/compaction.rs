@@ -1,4 +1,4 @@
-//! Moves blocks together in a file that another process may read, and that a kill may interrupt, at any instant.
+//! Moves blocks together in a file. At any instant, another process may read the file, or a kill may interrupt the move.
 //!
 //! ```text
 //! before   header │ extent │ b1 │ dropped │ b2 │ extent │ b3 │
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_contiguous_after_the_move_whatever_lay_between_them() {
+    fn blocks_are_contiguous_after_the_move() {
         let (blocks, end) = check(
             "slide",
             &[(500, 0), (3000, 8), (100, 16), (9000, 80_000), (10, 0)],

@@ -1,4 +1,4 @@
-//! The registry stream while it is written: entries in a slot, as safe from kills as the events.
+//! The registry stream while it is written: entries in a slot, which survive a kill like the events.
 //!
 //! An entry is complete in the file before anything refers to it: the entry of a code object is written before the frame
 //! that names it is committed.
@@ -50,7 +50,7 @@ impl RegistryStream {
             }
         }
         let Some(slot) = self.slot else { return };
-        // SAFETY: `needed` bytes from there lie within the slot, as the loop above made sure. The slot belongs to this stream,
+        // SAFETY: `needed` bytes from there lie within the slot, as the loop above ensured. The slot belongs to this stream,
         // and `&mut self` keeps other threads out.
         let room = unsafe { std::slice::from_raw_parts_mut(slot.payload().add(self.used), needed) };
         self.used += entry.write(room);

@@ -9,7 +9,7 @@ use crate::cpython::heap_layout::DictKeys;
 use crate::cpython::offsets::{TypeField, member, object, type_flag};
 use crate::cpython::references::Type;
 
-/// A type with more members is broken.
+/// The maximum number of members of a valid type.
 pub const MAX_MEMBERS: usize = 4096;
 
 /// A reference at an offset in an object, and its label.

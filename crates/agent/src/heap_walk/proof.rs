@@ -53,7 +53,7 @@ pub(super) fn locals(reader: &Reader, token: Object) -> Option<Object> {
     walked.ok().and(name).map(|(_, name)| name)
 }
 
-/// Returns whether the attributes of the instance are where the layout says. Before 3.11 all instances have a dict.
+/// Returns whether the attributes of the instance are at the offsets of the layout. Before 3.11 all instances have a dict.
 pub(super) fn attributes(reader: &Reader, instance: Object, proof: Proof) -> bool {
     if reader.heap.inline_values == InlineValues::None {
         return true;

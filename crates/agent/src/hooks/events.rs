@@ -1,6 +1,6 @@
 //! One event of a hook: an allocation, a release, or a release that failed.
 //!
-//! The hook's mode decides where the event goes: to the capture, through the sampler, or to the accounts of jobs. The mode is
+//! The hook's mode determines the destination of the event: the capture, the sampler, or the accounts of jobs. The mode is
 //! a constant, so a compiled hook contains only the code of its own mode.
 
 use heaptide_capture::{Allocator, Frame};
@@ -35,8 +35,8 @@ pub fn record_allocation<const MODE: u8>(
     }
 }
 
-/// Records that the block at `address` is about to be released. Returns whether that was recorded. `is_pythons`: the block
-/// belongs to one of Python's own allocators.
+/// Records that the block at `address` is about to be released. Returns whether that was recorded. `is_pythons` is true if
+/// the block belongs to one of Python's own allocators.
 #[inline(always)]
 pub fn record_release<const MODE: u8>(address: usize, is_pythons: bool) -> bool {
     match MODE {
@@ -45,7 +45,7 @@ pub fn record_release<const MODE: u8>(address: usize, is_pythons: bool) -> bool 
     }
 }
 
-/// Kept out of line: few releases are of sampled blocks.
+/// Not inlined, because few releases are of sampled blocks.
 #[cold]
 #[inline(never)]
 fn release_sampled(address: usize) -> bool {
@@ -71,7 +71,7 @@ fn release<const MODE: u8>(address: usize, is_pythons: bool) -> bool {
 }
 
 /// Records that the block at `old` is about to be resized, which releases it. Returns whether that was recorded. Address 0
-/// is no block: the call will allocate a new one.
+/// is not a block: the call will allocate a new one.
 #[inline(always)]
 pub fn record_resize<const MODE: u8>(old: usize, is_pythons: bool) -> bool {
     if old != 0 {
@@ -104,7 +104,7 @@ pub fn record_range_release<const MODE: u8>(address: usize, length: usize) -> bo
     true
 }
 
-/// Takes back the release of the block at `address`, which this thread recorded last: the real call failed.
+/// Undoes the release of the block at `address`, which this thread recorded last, because the real call failed.
 #[cold]
 pub fn undo_release<const MODE: u8>(address: usize) {
     if MODE == SAMPLED {
@@ -113,7 +113,7 @@ pub fn undo_release<const MODE: u8>(address: usize) {
     undo::<MODE>(address, true);
 }
 
-/// Takes back the release of a range, as [`undo_release`] does for a block. The sampler does not follow ranges.
+/// Undoes the release of a range, as [`undo_release`] does for a block. The sampler does not follow ranges.
 #[cold]
 pub fn undo_range_release<const MODE: u8>(address: usize) {
     undo::<MODE>(address, false);

@@ -1,4 +1,4 @@
-//! Accounts of jobs: the job that allocated each live block, and where.
+//! Accounts of jobs: the job that allocated each live block, and the allocation site.
 //!
 //! While jobs are traced, a table contains every live block that was allocated since, with its size, the job it was
 //! allocated for (`cpython::context`) and the stack, if there is one ([`sites`]). A job's account has the bytes that it
@@ -9,9 +9,9 @@
 //! hook → which job? → allocation: table[address] = (size, job, stack), account.kept += size
 //!                   → release:    owner's account.kept −= size; if the owner has ended: own account.released += size
 //! ```
-//! The hooks are compiled separately for jobs (`hooks::HookMode::Jobs`), so recording alone pays nothing for them. If a
-//! recording is running, these hooks serve both (`hooks::job_events`); either may start and stop first. [`events`] is
-//! what the hooks call, this file starts and stops.
+//! The hooks are compiled separately for jobs (`hooks::HookMode::Jobs`), so they do not slow down a recording without jobs. If a
+//! recording is running, these hooks serve both (`hooks::job_events`); either may start and stop first. Hooks
+//! call [`events`]; this file starts and stops the tracing.
 //!
 //! Runs on: any thread. Allocates: past the hooks. Locks: `ACCOUNTS`, for each event; held across a fork. During
 //! fork: a child continues with a copy.
@@ -77,7 +77,7 @@ impl Drop for Excluded {
     }
 }
 
-/// Starts to trace jobs. The value of `variable`, a context variable, names the current one. Returns a warning if Python
+/// Starts tracing jobs. The value of `variable`, a context variable, names the current one. Returns a warning if Python
 /// stacks cannot be read.
 ///
 /// # Safety
@@ -113,7 +113,7 @@ pub unsafe fn start(variable: usize) -> Result<Option<String>, StartError> {
     Ok(warning)
 }
 
-/// Stops to trace jobs and drops the accounts.
+/// Stops tracing jobs and drops the accounts.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
@@ -148,7 +148,7 @@ unsafe impl Sync for Forking {}
 static FORKING: Forking = Forking(UnsafeCell::new(None));
 
 /// Takes the lock for the time of a fork. Until [`after_fork`], handlers of other libraries may allocate and free on this
-/// thread. Their events are excluded: they would wait for the lock for ever.
+/// thread. Their events are excluded, because they would wait for the lock forever.
 pub fn before_fork() {
     let unrecorded = is_active().then(Unrecorded::begin);
     ACCOUNTS.acquire();

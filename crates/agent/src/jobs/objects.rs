@@ -81,7 +81,7 @@ impl Types {
 }
 
 impl ObjectInBlock {
-    /// Returns whether the object is complete. An object with a collector's header is, once the collector tracks it.
+    /// Returns whether the object is complete. An object with a collector's header is complete once the collector tracks it.
     ///
     /// # Safety
     /// The block is still alive.
@@ -92,7 +92,7 @@ impl ObjectInBlock {
 }
 
 /// Returns whether a word may be a reference count. An address has bits set in the third quarter of the word, a count
-/// has not. (From 3.14 on the last quarter contains flags.)
+/// does not. (From 3.14 on the last quarter contains flags.)
 fn is_count(word: usize) -> bool {
     word as u32 != 0 && word >> 32 & 0xffff == 0 && word >> 48 < 0x100
 }

@@ -14,7 +14,7 @@ use heaptide_capture::line_table::LineTable;
 use crate::cpython::{Layout, instr_offset};
 use crate::record::{codes, live_frames};
 
-/// Innermost frames that make a site.
+/// Number of innermost frames in a site.
 pub const MAX_FRAMES: usize = 24;
 
 /// A hasher for keys that are addresses or hashes.

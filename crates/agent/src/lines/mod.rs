@@ -118,7 +118,7 @@ impl Watch {
         let _ = LAST.try_with(LastCode::forget);
     }
 
-    /// Stops what `enter` started, on the same thread.
+    /// Undoes `enter`, on the same thread.
     ///
     /// # Safety
     /// The calling thread holds the GIL.
@@ -157,14 +157,14 @@ pub unsafe fn event(code: usize, frame: Option<usize>, what: Event) {
         if last.code.get() == code || last.find(code) {
             let frame = frame.unwrap_or_else(|| current_frame(last.state.get()));
             // SAFETY: this thread has entered the watch. The Python object that entered it keeps it alive until `leave`,
-            // which clears the cache first. The GIL is held, and the flag keeps this thread from entering here twice.
+            // which clears the cache first. The GIL is held, and the flag prevents a nested event on this thread.
             unsafe { (*(*last.watch.get()).table.get()).event(&*last.known.get(), frame, what) };
         }
         last.is_busy.set(false);
     });
 }
 
-/// Excludes bytes from the increments of lines: the profiler has just allocated them on this thread.
+/// Excludes bytes that Heaptide has just allocated on this thread from the increments of lines.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
@@ -213,7 +213,7 @@ fn current_frame(state: usize) -> usize {
     }
 }
 
-/// Determines the interpreter's layout, by which frames are distinguished. If it is unknown, they are not.
+/// Determines the interpreter's layout, by which frames are distinguished. If it is unknown, frames are not distinguished.
 ///
 /// # Safety
 /// The calling thread holds the GIL.

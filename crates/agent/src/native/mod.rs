@@ -2,8 +2,8 @@
 //!
 //! In reading order: [`walk`] follows the stack of the calling thread by call-frame information, up to a frame of the last
 //! event. [`rules`] gives the step from a frame to its caller for one address, [`modules`] the library of an address, and
-//! [`bounds`] the end of the stack. [`mixed`] inserts the Python frames where the interpreter evaluates them, and writes the
-//! change.
+//! [`bounds`] the end of the stack. [`mixed`] replaces the interpreter's evaluation frames by the Python frames they run, and writes
+//! the change.
 //!
 //! Without `--native` nothing here runs: the `native` pointer of every thread is null.
 //!
@@ -23,7 +23,7 @@ use crate::host::{own_memory, sys};
 /// Whether this build can walk native stacks.
 pub const IS_SUPPORTED: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
 
-/// Bytes of a native stack that most threads touch.
+/// Bytes of a native stack that most threads use.
 const TOUCHED_BYTES: usize = 96 * 1024;
 
 /// Maps a thread's native stack, which is never unmapped. Returns null if there is no memory.

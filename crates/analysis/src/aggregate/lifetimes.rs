@@ -1,4 +1,4 @@
-//! Lifetimes of blocks in classes that double. The bins of time limit the resolution.
+//! Lifetimes of blocks in classes, each twice as long as the one before. The bins of time limit the resolution.
 
 use crate::load::Session;
 use crate::model::LifetimeClass;

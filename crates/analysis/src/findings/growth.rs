@@ -1,8 +1,8 @@
-//! A line whose memory grows steadily, as opposed to one that only became large.
+//! A line whose memory grows steadily, in contrast to a line that only holds much.
 //!
 //! Programs load data when they begin and free it when they end, so the first quarter of the run and the last reading do not
-//! count. The readings in between must follow a straight line and rise in most parts of the time: a single step is no
-//! growth, however high it is.
+//! count. The readings in between must follow a straight line and rise in most parts of the time: a single step is not
+//! growth, even if it is high.
 
 use super::MAX_PER_SORT;
 use super::site_groups::{SiteGroup, SiteGroups};
@@ -13,7 +13,7 @@ use crate::model::{Finding, Measure, Sentence};
 
 /// The share of the readings that counts as warming up.
 const WARM_UP_SHARE: f64 = 0.25;
-/// Fewer readings prove nothing.
+/// The minimum number of readings for a conclusion.
 const MIN_READINGS: usize = 16;
 /// The readings are divided into this many parts, and this many of them must rise.
 const N_PARTS: usize = 8;
@@ -32,9 +32,9 @@ struct Growth {
     to_bytes: u64,
     /// The slope of the straight line that fits best.
     bytes_per_second: f64,
-    /// How much of the variance that line explains, from 0 to 1.
+    /// The share of the variance that this line explains, from 0 to 1.
     confidence: f64,
-    /// Evidence against a leak: how many of the readings were lower than the one before.
+    /// Evidence against a leak: the number of readings that were lower than the one before.
     n_falls: u64,
     n_readings: u64,
     /// Evidence against a leak: bytes that were freed in that time.
@@ -150,7 +150,7 @@ fn growth(curve: &[i64], released: &[i64], edges_ns: &[u64], peak_bytes: u64) ->
     })
 }
 
-/// The slope of the straight line that fits best, in bytes per second, and how much of the variance it explains.
+/// The slope of the straight line that fits best, in bytes per second, and the share of the variance that it explains.
 fn line(times_ns: &[u64], held: &[i64]) -> (f64, f64) {
     let n = held.len() as f64;
     let seconds = |ns: u64| (ns - times_ns[0]) as f64 / 1e9;
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_saws_and_warm_up_are_no_growth() {
+    fn steps_sawtooths_and_warm_up_are_not_growth() {
         assert_eq!(grows(|_| 100 * MIB), None);
         assert_eq!(
             grows(|n| if n < 60 { 0 } else { 100 * MIB }),

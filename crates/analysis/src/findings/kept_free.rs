@@ -5,7 +5,7 @@ use crate::load::Session;
 use crate::model::finding::SentenceValue::{Bytes, Count, Percent};
 use crate::model::{Finding, Ledger, Sentence};
 
-/// Every allocator keeps some memory free: less than this share of the resident size, or less than this, is normal.
+/// Every allocator keeps some memory free. Less than this share of the resident size, or fewer bytes, is normal.
 const MIN_SHARE: f64 = 0.10;
 pub(super) const MIN_BYTES: u64 = 8 << 20;
 
@@ -39,7 +39,7 @@ fn finding(ledger: &Ledger) -> Finding {
                 Percent(free as f64, resident as f64),
             ],
         )],
-        advice: "this is no leak: libc reuses it for later allocations that fit. To keep less, set MALLOC_ARENA_MAX=2 or a \
+        advice: "this is not a leak: libc reuses it for later allocations that fit. To keep less, set MALLOC_ARENA_MAX=2 or a \
                  lower MALLOC_TRIM_THRESHOLD_ in the environment, or call malloc_trim(0)",
         numbers: ledger.numbers(),
         measure: None,

@@ -19,7 +19,7 @@ pub enum By {
     Size,
     /// The module of the type.
     Module,
-    /// The references that lead to them.
+    /// The references to them.
     Via,
     /// The kinds of their referrers.
     Referrers,

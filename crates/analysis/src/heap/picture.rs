@@ -151,7 +151,7 @@ fn neighbours(heap: &Heap, object: u32, role: Role, forward: bool) -> Vec<u32> {
     };
     neighbours.sort_unstable();
     neighbours.dedup();
-    // Types are connected with everything, so they say nothing.
+    // Types are connected with everything, so they are not useful here.
     neighbours.retain(|one| !heap.type_names().contains_key(one));
     if !forward {
         // The search ends at these, so they are the last to be left out.

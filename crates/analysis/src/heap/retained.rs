@@ -1,4 +1,4 @@
-//! Retained sizes of groups: everything that no root reaches if the whole group is removed.
+//! Retained sizes of groups: the bytes of all objects that no root reaches if the whole group is removed.
 //!
 //! The dominator tree gives this for single objects. For groups (a type, a set) the search follows paths from the roots that
 //! avoid the group, for 64 groups at once: one bit per group travels along references and is dropped on entering the group.
@@ -83,7 +83,7 @@ pub fn retained_by_groups(
     retained
 }
 
-/// A lower bound of what a set retains, from the tree alone: the sum over members that no other member dominates.
+/// A lower bound of a set's retained size, from the tree alone: the sum over members that no other member dominates.
 pub fn retained_at_least(immediate: &[u32], retained: &[u64], set: &ObjectSet) -> u64 {
     let members = Bits::of(immediate.len(), set.iter());
     let has_holder = |object: u32| {

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// Objects of one snapshot, each once, in ascending order.
+/// Objects of one snapshot, without duplicates, in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectSet {
     numbers: Vec<u32>,

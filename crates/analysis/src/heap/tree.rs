@@ -117,7 +117,7 @@ impl Heap {
         }
     }
 
-    /// What distinguishes an object from others of its kind: a name, a value, or its address and length.
+    /// A text that distinguishes an object from others of its kind: a name, a value, or its address and length.
     pub fn sample(&self, object: u32) -> String {
         if let Some(name) = self.own_name(object) {
             return name;

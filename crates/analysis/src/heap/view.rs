@@ -283,7 +283,7 @@ impl Heap {
             match ways.len() {
                 1 => ways.remove(0),
                 0 => "->?".to_owned(),
-                // Heapy writes parallel references this way.
+                // This is heapy's notation for parallel references.
                 _ => format!("<{}>", ways.join(",")),
             }
         });

@@ -135,8 +135,8 @@ pub struct Own {
     pub amounts: [Measured; Measure::ALL.len()],
 }
 
-/// When blocks were allocated and freed, in bins of time. This gives the exact bytes allocated between any two edges, and
-/// how many of these were alive at the second. `docs/reference/page-data.md` shows how.
+/// The lifetimes of blocks, in bins of time. They give the exact bytes allocated between any two edges, and the part of
+/// these that was alive at the second edge. `docs/reference/page-data.md` explains the calculation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlameLives {
     /// Nanoseconds since the start of the first process, ascending; empty if there are no bins.

@@ -1,4 +1,4 @@
-//! Where one process's resident memory was at the end.
+//! The parts of one process's resident memory at the end.
 
 use super::finding::Number;
 

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::files;
 
-/// Longer lines are cut: they are data, not code.
+/// Longer lines are cut, because they usually hold data, not code.
 const MAX_LINE_CHARS: usize = 160;
 
 pub struct Sources {

@@ -1,4 +1,4 @@
-//! Function names, shortened as far as they stay distinct.
+//! Shortens function names such that they stay distinct.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Peaks, lines, forecasts and sums of curves. A value holds until the next sample.
+//! Peaks, lines, forecasts and sums of curves. A value applies until the next sample.
 
 use heaptide_timeline::{Point, Timeline};
 
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn sum_counts_each_curve_while_it_lasts() {
+    fn sum_counts_each_curve_from_its_first_to_its_last_sample() {
         let (a, b) = (
             curve(&[(0.0, 10), (1.0, 10), (2.0, 10)]),
             curve(&[(0.5, 1), (0.9, 2)]),

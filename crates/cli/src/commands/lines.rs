@@ -45,7 +45,7 @@ pub(crate) fn arguments() -> Command {
         .long_about(
             "Show memory line by line, of a program or a capture.\n\n\
              With a program: runs it with `profile` as a builtin. For each function decorated with @profile, prints at exit \
-             the resident size after each line, the increment of the line, and how often it ran.\n\n\
+             the resident size after each line, the increment of the line, and its number of visits.\n\n\
              With --from: reads a capture of `heaptide run` and shows the bytes that each line allocated, including its \
              callees. Functions need no decorator, and nothing is run.",
         )
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn words_after_the_program_go_to_it_and_options_before_it_to_heaptide() {
+    fn arguments_after_the_program_go_to_it_and_options_before_it_to_heaptide() {
         let words = "heaptide lines -p2 --columns allocated,alive -m package.job -p 9 --from x";
         let words = words.split(' ').map(OsString::from);
         let Outcome::Lines(plan) = main(words) else {

@@ -15,7 +15,7 @@ use crate::terminal::{self, Paint};
 
 pub(crate) const NAME: &str = "live";
 
-/// Without a terminal: how long to wait for the first numbers of a large capture or a new program.
+/// Without a terminal: the maximum wait for the first numbers of a large capture or a new program.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 const HELP: &str = "\

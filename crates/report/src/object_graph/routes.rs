@@ -1,4 +1,4 @@
-//! The lines of arrows: where they leave and meet boxes, and their path through the layers between.
+//! The lines of arrows: their end points at boxes, and their path through the layers in between.
 
 use super::coordinates::STRAIGHT;
 use super::layout::{Heading, Line, PADDING, Part, Rect, Step};
@@ -7,7 +7,7 @@ use super::layout::{Heading, Line, PADDING, Part, Rect, Step};
 const MAX_PORT: f64 = 16.0;
 
 impl Part<'_> {
-    /// Where each arrow leaves its first box and meets its last one: next to each other, sorted by their other end.
+    /// The end points of each arrow at its first and last box. Those at one box are side by side, sorted by their other end.
     pub fn ports(&self, boxes: &[Rect]) -> Vec<[f64; 2]> {
         let mut sides: Vec<[Vec<(f64, usize, usize)>; 2]> =
             vec![Default::default(); self.nodes.len()];

@@ -176,7 +176,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// The parts that memray does not have: the process outside the heap, and how far the numbers can be trusted.
+    /// The parts that memray does not have: the process outside the heap, and the reliability of the numbers.
     fn additions(&mut self, stats: &Stats) -> io::Result<()> {
         let processes = &stats.quality.processes;
         let resident = processes.iter().filter_map(|process| {

@@ -219,7 +219,7 @@ impl Drawing {
         }
     }
 
-    /// Brackets where a function was entered and left, at the sizes of those times.
+    /// Brackets at the times when a function was entered and left, at the memory sizes of these times.
     fn brackets(&mut self, brackets: &[Bracket]) {
         let (high, wide) = (PLOT_HEIGHT / 30.0, 7.0);
         for bracket in brackets {

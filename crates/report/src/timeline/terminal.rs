@@ -384,13 +384,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_title_reaches_the_terminal_as_a_command() {
+    fn control_characters_in_a_title_are_replaced() {
         assert!(!drawn(&small(), Style::Plain).contains('\x1b'));
         assert!(!drawn(&small(), Style::Terminal).contains("\x1b[2J"));
     }
 
     #[test]
-    fn calls_are_bars_below_in_rows_that_do_not_collide() {
+    fn calls_are_bars_in_rows_without_overlap() {
         let mut chart = small();
         let call = |name: &str, from: f64, to: f64| Bracket {
             function: name.into(),
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_chart_and_tiny_terminal_are_survived() {
+    fn empty_chart_and_tiny_terminal_do_not_panic() {
         let mut bytes = Vec::new();
         chart(
             &mut bytes,

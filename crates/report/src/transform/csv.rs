@@ -73,7 +73,7 @@ mod tests {
     fn fields_are_quoted_only_if_they_contain_separators() {
         let mut out = Vec::new();
         for text in ["plain name", "a,b", "say \"x\"", "two\nlines"] {
-            field(&mut out, text).expect("a vector takes everything");
+            field(&mut out, text).expect("writing to a vector succeeds");
             out.push(b' ');
         }
         let expected = "plain name \"a,b\" \"say \"\"x\"\"\" \"two\nlines\" ";

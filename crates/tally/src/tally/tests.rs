@@ -1,4 +1,4 @@
-//! A tally against a naive replay: a list of blocks with linear search.
+//! Compares a tally with a naive replay: a list of blocks with linear search.
 
 use super::step::is_range;
 use super::*;
@@ -129,7 +129,7 @@ impl Naive {
                 let is_range = is_range(op.allocator);
                 let released = self.previous.iter().find(|(owner, _)| *owner == stream);
                 let was_file = released.is_some_and(|(_, gone)| gone.iter().any(|b| b.is_file));
-                // A resized or moved file mapping is still one.
+                // A resized or moved file mapping is still a file mapping.
                 let allocator = match op.allocator == Allocator::Mremap as u8 && was_file {
                     true => Allocator::MmapFile as u8,
                     false => op.allocator,
@@ -236,7 +236,7 @@ proptest! {
         let of_size: u64 = sums.sizes.iter().map(|&(size, n)| size * n).sum();
         prop_assert_eq!(of_size, naive.total.0);
 
-        // Also every site's share of the peak and of the live blocks. Nodes 0 to 4 are five different stacks.
+        // Compares also every site's share of the peak and of the live blocks. Nodes 0 to 4 are five different stacks.
         let node_stack: Vec<StackId> = {
             let mut stacks = sums.stacks;
             let mut ids: Vec<StackId> = vec![StackId::EMPTY];

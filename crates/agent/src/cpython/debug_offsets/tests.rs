@@ -1,4 +1,4 @@
-//! Published structs, valid and broken, as they become layouts or are refused.
+//! Valid published structs become layouts; broken ones are refused.
 
 use super::*;
 use crate::cpython::tables::{v3_13, v3_14, v3_15};

@@ -1,7 +1,7 @@
 //! The layouts of all supported versions; one file per version, printed from its headers by `tests/layout/generate`.
 //!
-//! Up to 3.12 a file is a complete layout. From 3.13 on the interpreter publishes most offsets, and a file says where
-//! in the published struct they are and adds the missing ones.
+//! Up to 3.12 a file is a complete layout. From 3.13 on the interpreter publishes most offsets, and a file has
+//! their positions in the published struct and the missing offsets.
 
 use super::debug_offsets::DebugOffsetsMap;
 use super::layout::Layout;

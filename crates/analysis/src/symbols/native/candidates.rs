@@ -10,7 +10,7 @@ use crate::files;
 /// The folder in which distributions install debug files.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
 
-/// Files with symbols of this library, those with most symbols first. Files with another build ID are left out.
+/// Files with symbols of this library, those with the most symbols first. Files with another build ID are left out.
 pub fn candidates(module: &ModuleText) -> Vec<PathBuf> {
     let own = PathBuf::from(&module.path);
     let has_id = !module.build_id.is_empty();

@@ -1,4 +1,4 @@
-//! Leak suspects and waste as sentences: what, where, the evidence, and what to do.
+//! Leak suspects and waste as sentences: the objects, their location, the evidence, and advice.
 
 use std::io::{self, Write};
 
@@ -76,7 +76,7 @@ pub fn headline(heap: &Heap, all: &Suspects, suspect: &Suspect) -> String {
     format!("{what}: {size}, {share} % of the data")
 }
 
-/// What holds the objects, what they are, and where they were allocated.
+/// The holder of the objects, their kinds, and their allocation sites.
 pub fn evidence(heap: &Heap, suspect: &Suspect) -> Vec<String> {
     let mut lines = Vec::new();
     if !suspect.path.is_empty() {
