@@ -3,7 +3,7 @@
 use crate::{Folder, printed};
 
 #[test]
-fn every_record_is_a_line_in_the_order_in_which_things_happened() {
+fn every_record_is_a_line_in_the_order_of_events() {
     let folder = Folder::new();
     folder.capture(
         "job.tide",

@@ -27,7 +27,7 @@ pub struct Handler {
     rate: Rate,
 }
 
-/// The style of an answer: Heaptide's, or the one that clients of memray's routes expect.
+/// The style of a response: Heaptide's, or the one that clients of memray's routes expect.
 #[derive(Clone, Copy, PartialEq)]
 enum Style {
     Heaptide,
@@ -63,7 +63,7 @@ impl Handler {
                 return redirect(&format!("{bare}/docs"));
             }
             let sentence = format!(
-                "there is nothing at {}: {}/docs lists the routes",
+                "there is no route {}: {}/docs lists the routes",
                 request.path,
                 routes::home(bare)
             );
@@ -161,8 +161,8 @@ impl Handler {
     }
 }
 
-/// Whether anyone may read the answer without a token. That holds for the page and the document that list the routes, which
-/// reveal nothing about the program, and for OPTIONS, which browsers send without a token.
+/// Returns whether a request needs no token. This applies to the page and the document that list the routes, which reveal
+/// nothing about the program, and to OPTIONS, which browsers send without a token.
 fn is_public(request: &Request, route: Option<&ResolvedRoute>) -> bool {
     let is_document = match route {
         Some(route) => {

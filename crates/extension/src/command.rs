@@ -126,7 +126,7 @@ pub fn run_summary(py: Python<'_>, path: std::path::PathBuf) -> Vec<String> {
     py.detach(|| heaptide_cli::run_summary(&path))
 }
 
-/// Returns what is wrong with the options of a report command, or `None`. Reads, writes and prints nothing.
+/// Returns an error message if the options of a report command are invalid, or `None`. Reads, writes and prints nothing.
 #[pyfunction]
 pub fn check_report_options(command: &str, options: Vec<OsString>) -> Option<String> {
     heaptide_cli::check_report_options(command, options).err()

@@ -1,4 +1,4 @@
-//! Starting and stopping the agent from Python.
+//! Starts and stops the agent from Python.
 
 use std::borrow::Cow;
 use std::ffi::{OsString, c_int, c_void};
@@ -22,7 +22,7 @@ create_exception!(
     heaptide,
     RecordingError,
     PyRuntimeError,
-    "Recording could not start; the message says why and what to do."
+    "Recording could not start; the message has the reason and the remedy."
 );
 
 /// The options of a recording, as `heaptide.recording.tracker.RecordingOptions` holds them.
@@ -60,7 +60,7 @@ impl RecordingOptions {
     }
 }
 
-/// Starts to record this process. Returns a warning if Python stacks cannot be read.
+/// Starts recording this process. Returns a warning if Python stacks cannot be read.
 #[pyfunction]
 #[pyo3(signature = (path, options, *, overwrite, whole_program, attached, session, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths))]
 #[allow(
@@ -134,7 +134,7 @@ pub fn name_thread(native_id: u32, name: &str) {
     session::name_thread(native_id, name);
 }
 
-/// Excludes a thread that Python does not know yet. `heaptide detach` finds this function by its symbol.
+/// Excludes a thread that is not registered with Python yet. `heaptide detach` finds this function by its symbol.
 #[unsafe(no_mangle)]
 pub extern "C" fn heaptide_leave_out_thread() {
     threads::leave_out_for_good();

@@ -1,5 +1,5 @@
-//! The memory of a replay grows neither with the number of events nor much with that of threads. A separate binary, whose
-//! tests run one at a time, because it counts every byte that the process allocates.
+//! The memory of a replay does not grow with the number of events, and grows little with the number of threads. This is a
+//! separate binary whose tests run one at a time, because it counts every byte that the process allocates.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let held = HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         PEAK.fetch_max(held, Ordering::Relaxed);
-        // SAFETY: the caller's promise about the layout is the one that `System` asks for.
+        // SAFETY: the caller guarantees a valid layout, as `System` requires.
         unsafe { System.alloc(layout) }
     }
 
@@ -81,7 +81,7 @@ fn capture(n_chunks: u32) -> Capture {
     Capture::from_bytes(bytes).expect("just written")
 }
 
-/// Returns the most bytes that a replay allocates, and the number of events it replays.
+/// Returns the peak of the bytes that a replay allocates, and the number of events it replays.
 fn peak_of_replay(capture: &Capture) -> (usize, usize) {
     peak_of(|n_events| replay(capture, &mut |_| {}, &mut |_, ops| *n_events += ops.len()))
 }

@@ -49,7 +49,7 @@ impl Node {
             host: named,
             rank: RANKS.iter().find_map(number),
             n_on_host: LOCAL_SIZES.iter().find_map(number).or_else(|| {
-                // Slurm counts the tasks of the whole step; the case of one task per node must be detected.
+                // Slurm sets the number of tasks of the whole step, so detect the case of one task per node.
                 let (tasks, nodes) = (
                     number(&"SLURM_STEP_NUM_TASKS")?,
                     number(&"SLURM_STEP_NUM_NODES")?,

@@ -1,8 +1,8 @@
 //! Libraries with a bundled allocator, such as jemalloc or mimalloc, linked into them.
 //!
-//! Such a library calls its allocator directly, so no import slot leads to a hook. Visible is only the memory that the
-//! allocator takes from the kernel. So the library's own slots of `mmap` get a hook that knows the library, and its mappings
-//! are recorded below a frame *opaque arena of <library>*.
+//! Such a library calls its allocator directly, so hooks in import slots do not see its blocks. Only the memory that the
+//! allocator maps from the kernel is visible. So the library's own slots of `mmap` get a hook for this library, and its
+//! mappings are recorded below a frame *opaque arena of <library>*.
 //!
 //! jemalloc can call Heaptide for every block (see [`jemalloc`]). Then its blocks are recorded and its mappings are not,
 //! because the same memory would be counted twice. The mappings of a library that is the program's `malloc` are not recorded
@@ -29,7 +29,7 @@ use crate::{libraries, session};
 use elf_file::ElfFile;
 use jemalloc::Jemalloc;
 
-/// This many libraries can have their own hooks at a time. The mappings of further ones have no arena frame.
+/// The maximum number of libraries with their own hooks. The mappings of further libraries have no arena frame.
 pub const N_LIBRARIES: usize = 8;
 /// Smaller mappings of such a library do not come from its allocator, but are for example stacks of signal handlers.
 const LEAST_BYTES: usize = 64 * 1024;
@@ -56,7 +56,7 @@ pub struct Arenas {
     hooked: Vec<Jemalloc>,
 }
 
-/// A loaded library that imports what an allocator needs.
+/// A loaded library that imports the functions an allocator needs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Candidate {
     pub headers: usize,
@@ -66,7 +66,7 @@ pub struct Candidate {
     pub path: Vec<u8>,
 }
 
-/// What the file of a library contains.
+/// The allocators in the file of a library.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Contents {
     Nothing,
@@ -75,7 +75,7 @@ enum Contents {
     Jemalloc(jemalloc::Functions),
 }
 
-/// How a mapping of a library is recorded.
+/// The way to record a mapping of a library.
 pub enum Treatment {
     Plain,
     /// Below this arena frame.
@@ -84,7 +84,7 @@ pub enum Treatment {
     Not,
 }
 
-/// How to record a mapping of the library with this number.
+/// Returns the way to record a mapping of the library with this number.
 pub fn treatment(number: usize, length: usize, flags: i32) -> Treatment {
     let is_own = libc::MAP_ANONYMOUS | libc::MAP_PRIVATE;
     if flags & is_own != is_own || length < LEAST_BYTES {
@@ -118,7 +118,7 @@ pub fn forget() {
 pub fn inspect(candidates: Vec<Candidate>, is_wanted: &dyn Fn() -> bool) -> HashSet<usize> {
     let mut chosen = HashSet::new();
     if candidates.is_empty() || INSPECTING.swap(true, Ordering::AcqRel) {
-        // The thread that inspects libraries at this moment may miss these; then their mappings have no arena frame.
+        // The other thread that is inspecting libraries may miss these; then their mappings have no arena frame.
         return chosen;
     }
     let interpreter = libraries::definition(c"Py_IsInitialized");
@@ -171,7 +171,7 @@ fn read_file(candidate: &Candidate) -> Option<Contents> {
         false => &candidate.path,
     };
     let file = ElfFile::open(path)?;
-    // A library may contain several allocators and choose one at run time. Then only its mappings are known.
+    // A library may contain several allocators and choose one at run time. Then Heaptide records only its mappings.
     if SIGNS.iter().any(|sign| file.has_constant(sign.as_bytes())) {
         return Some(Contents::Allocator);
     }

@@ -1,4 +1,4 @@
-//! The facts of a type that a walk needs, determined once per type: how its instances are scanned, the names of their
+//! The properties of a type that a walk needs, determined once per type: the way to scan its instances, the names of their
 //! fields, and the rule for their size.
 
 use heaptide_capture::heap::TypeInfo;
@@ -13,10 +13,10 @@ use crate::cpython::offsets::{
 };
 use crate::cpython::references::{Object, Type};
 
-/// A type with more bases is broken.
+/// The maximum number of bases of a valid type.
 const MAX_BASES: usize = 256;
 
-/// How instances are scanned.
+/// The way to scan instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
     /// They have no references.

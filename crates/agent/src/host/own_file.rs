@@ -1,8 +1,8 @@
 //! An open file of Heaptide in the program's table of descriptors.
 //!
 //! A program may close descriptors that it did not open (`os.closerange` before it becomes a daemon, for example), and the
-//! number may then belong to another file. So Heaptide's file gets a high number, remembers its device and inode, and compares
-//! them before every use. If they differ, the descriptor is neither written to nor closed.
+//! number may then belong to another file. So Heaptide gives its file a high number, stores its device and inode, and
+//! compares them before every use. If they differ, the descriptor is neither written to nor closed.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::time::Duration;
 
-/// A starting recording waits for its lock at most this often, for the pause below each time.
+/// The maximum number of attempts to lock the file, with the pause below between them.
 const MAX_LOCK_TRIES: usize = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
@@ -40,8 +40,8 @@ impl OwnFile {
         })
     }
 
-    /// Locks the file, which shows every process that can open it, also from another container, that it is being written.
-    /// Where the file system has no locks, nothing happens.
+    /// Locks the file. The lock shows other processes, also in other containers, that the file is being written. Does nothing
+    /// if the file system has no locks.
     pub fn lock(&self) {
         self.lock_with(|| std::thread::sleep(LOCK_PAUSE));
     }

@@ -1,14 +1,14 @@
 //! The sums of one call: the visits of every line, the largest resident size after it, and its increment.
 //!
 //! The increment of a line is known when the next one begins, so one line is always *open*: the last one that began in the
-//! innermost frame. A call within the table's own code opens another line and returns to the caller's at its end. So the
+//! innermost frame. A call within the table's own code opens another line; when it ends, the caller's line is open again. So the
 //! increments of recursive functions, lambdas and comprehensions add up to that of the whole call, and none is counted
 //! twice. Calls of other functions belong to the line that made them.
 
 use super::Code;
 use super::reading::Reader;
 
-/// No function is longer; further lines are ignored.
+/// The maximum number of lines of a function; further lines are ignored.
 const MAX_LINES: usize = 1 << 20;
 
 /// An event of a frame, as the interpreter reports it.
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn change_while_a_generator_is_paused_is_no_increment() {
+    fn change_while_a_generator_is_paused_is_not_an_increment() {
         let mut program = Program::new(100);
         program.table.enter();
         program.event(1, Event::Start);

@@ -1,6 +1,6 @@
 //! The mixed stack: native frames with the interpreter's evaluation frames replaced by the Python frames they run.
 //!
-//! Addresses, not names, tie native frames to the Python frames they evaluate, so this works for an interpreter without
+//! Addresses, not names, connect native frames with the Python frames they evaluate, so this works for an interpreter without
 //! symbols. Each call of the evaluation function keeps a struct of the interpreter in its own stack frame (see
 //! [`Evaluations`]). The address of that struct is a *mark*: Python frames replace the native frame that contains it.
 //!
@@ -168,7 +168,7 @@ fn write_change(
     }
     for i in first..native.depth {
         if i > first && writer.next >= writer.depth {
-            // All Python frames are written: only native functions that the last one called are left.
+            // All Python frames are written: only native functions that the last one called remain.
             let depth = native.depth;
             writer.called(&mut native.entries[i..depth]);
             break;
@@ -176,7 +176,7 @@ fn write_change(
         let frame = native.entries[i];
         let is_begun = is_amid && i == first;
         if let Some(layout) = layout.filter(|_| !is_begun) {
-            // Python frames that the native frame before evaluates and did not evaluate at the last event.
+            // Python frames that the previous native frame evaluates but did not evaluate at the last event.
             writer.rest_of_evaluation(native, stack, layout);
             if i > 0 {
                 native.entries[i - 1].n_written = writer.count;
@@ -239,7 +239,7 @@ fn write_change(
 struct Writer<'a, 'b> {
     /// Frames of the mixed stack so far.
     count: u32,
-    /// Frames of them that are in the chunk already.
+    /// The frames of these that are already in the chunk.
     keep: u32,
     /// The next Python frame.
     next: usize,

@@ -1,15 +1,15 @@
 //! The native frames of the calling thread, found by call-frame information and remembered from event to event.
 //!
 //! A frame is (ip, sp, bp): the address at which it continues, the start of its stack, and its base pointer. The walk goes
-//! from the innermost frame outwards until it reaches a frame of the last event. That alone proves nothing for the frames
-//! further out: another function may call the same one at the same depth. But each step depends only on the frame and on two
+//! from the innermost frame outwards until it reaches a frame of the last event. That alone does not prove that the frames
+//! further out are unchanged: another function may call the same one at the same depth. But each step depends only on the frame and on two
 //! or three words of memory whose addresses were remembered: the return address, the saved base pointer, and for a function
 //! that aligned its stack the saved frame address. If the frame and these words are unchanged, so is the next frame, and so
 //! on outwards. Comparing them takes about a nanosecond per frame, because no load waits for another.
 //!
 //! Most functions use the base pointer as a general register, and the interpreter's evaluation keeps a value there that
-//! differs in every call. So a base pointer is compared only where it is needed: where it leads to this frame's caller, or to
-//! the caller of a frame further out that has not loaded it again.
+//! differs in every call. So a base pointer is compared only if it is needed to find this frame's caller, or the caller of a
+//! frame further out that has not loaded it again.
 //!
 //! ```text
 //! remembered:  _start … call  build  reserve  malloc-hook
@@ -73,7 +73,7 @@ pub struct NativeStack {
     cut_id: u32,
     cache: [Cached; N_CACHED],
     pub entries: [NativeFrame; MAX_DEPTH],
-    /// Frames of the present walk that are not remembered, innermost first.
+    /// Frames of the current walk that are not remembered, innermost first.
     fresh: [NativeFrame; MAX_DEPTH],
     /// By Python frame: an address in the native frame that evaluates it; 0 if the one of the frame before evaluates it.
     pub marks: [usize; mixed::MAX_PYTHON_DEPTH],

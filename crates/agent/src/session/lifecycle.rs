@@ -51,7 +51,7 @@ pub struct Stopped {
     pub abandoned: bool,
 }
 
-/// Starts to record. Returns a warning if only the Python stacks cannot be recorded.
+/// Starts recording. Returns a warning if only the Python stacks cannot be recorded.
 ///
 /// # Safety
 /// The calling thread holds the GIL.

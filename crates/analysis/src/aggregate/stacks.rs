@@ -179,7 +179,7 @@ fn sites(
     (sites, lives)
 }
 
-/// The node of each stack that has a site or leads to one. Callers have smaller numbers than callees, so one pass is
+/// The node of each stack that has a site, or that is a caller of one that has. Callers have smaller numbers than callees, so one pass is
 /// enough.
 fn nodes_of_stacks(process: &Process, session: &Session, nodes: &mut Nodes) -> Vec<Option<usize>> {
     let stacks = &process.sums.stacks;

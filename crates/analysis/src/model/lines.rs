@@ -37,7 +37,7 @@ pub struct LineVisits {
     pub n_visits: u64,
     /// The largest resident size after the line.
     pub most_bytes: i64,
-    /// How much the process grew while the line ran, over all visits.
+    /// The growth of the process while the line ran, summed over all visits.
     pub increment_bytes: i64,
 }
 

@@ -1,4 +1,4 @@
-//! How far the numbers of a report can be trusted, and facts about its processes.
+//! The reliability of the numbers of a report, and facts about its processes.
 
 use std::path::PathBuf;
 
@@ -81,6 +81,6 @@ pub struct ProcessSummary {
     /// The resident size when `heaptide attach` entered the process; `None` if the recording began in another way.
     pub attached_at_bytes: Option<u64>,
     pub n_events: u64,
-    /// The breakdown of the resident memory at the end; `None` if it was not recorded, or if a filter is in force.
+    /// The breakdown of the resident memory at the end; `None` if it was not recorded, or if a filter is active.
     pub ledger: Option<Ledger>,
 }

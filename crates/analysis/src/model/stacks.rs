@@ -53,7 +53,7 @@ pub struct ProcessStacks {
     /// Nanoseconds after the start.
     pub peak_elapsed_ns: u64,
     pub leaked: Amount,
-    /// When blocks of the sites were allocated and freed, in the session's bins; empty unless the request asked for it.
+    /// Lifetimes of the sites' blocks, in the session's bins; empty unless requested.
     pub lives: Lifetimes,
     /// Largest heap size within each interval, and the size at the end.
     pub heap: Vec<Reading>,
@@ -79,7 +79,7 @@ pub struct SiteSum {
     pub total: Amount,
     pub peak: Amount,
     pub leaked: Amount,
-    /// Temporary blocks; zero unless the request asked for them.
+    /// Temporary blocks; zero unless requested.
     pub temporary: Amount,
     /// The lifetimes of all its blocks added up, until the end for live blocks; `None` if not known.
     pub block_time_ns: Option<u64>,

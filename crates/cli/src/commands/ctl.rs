@@ -13,7 +13,7 @@ use crate::exit::Failure;
 use crate::output::Output;
 use crate::running_processes;
 
-/// The actions that are not reports: their request, if they are one.
+/// The actions that are not reports, each with its request, if it sends one.
 const ACTIONS: &[(&str, Option<Request>)] = &[
     ("list", None),
     ("status", Some(Request::new("GET", "status"))),

@@ -1,4 +1,4 @@
-//! `heaptide serve`: which job to serve, and where. The caller, which has an interpreter, serves it.
+//! `heaptide serve`: the job to serve, and the address. The caller, which has an interpreter, serves it.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `heaptide worker`: which job to run, how often, and what to report. The caller, which has an interpreter, runs it.
+//! `heaptide worker`: the job to run, the number of runs, and the report. The caller, which has an interpreter, runs it.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::exit::Failure;
 
 pub(crate) const NAME: &str = "worker";
 
-/// A job and how to run it. `None` leaves the decision to the settings.
+/// A job and its options. `None` means the value of the setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerPlan {
     pub job: String,

@@ -50,7 +50,7 @@ impl HeapSet {
         Arc::ptr_eq(&self.heap, &other.heap) && self.objects == other.objects
     }
 
-    /// Objects that paths must not enter; none without a set.
+    /// Objects that paths must avoid; none if there is no set.
     fn avoided(&self, avoid: Option<&HeapSet>) -> ObjectSet {
         avoid.map_or_else(ObjectSet::default, |set| set.objects.clone())
     }
@@ -192,7 +192,7 @@ impl HeapSet {
     }
 
     /// The number of shortest paths from roots to the nearest objects of the set, and up to `limit` of them. A path is
-    /// the addresses of its objects, and texts: the root, then how each object refers to the next.
+    /// the addresses of its objects, and texts: the root, then the reference from each object to the next.
     #[pyo3(signature = (limit=10, *, avoid=None, sources=None))]
     fn paths(
         &self,
@@ -224,7 +224,7 @@ impl HeapSet {
         rows.collect()
     }
 
-    /// The same in heapy's format.
+    /// The same pattern in heapy's format.
     #[pyo3(signature = (depth=7, first=0, n_rows=10, *, avoid=None))]
     fn pattern_text(
         &self,

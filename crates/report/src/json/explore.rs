@@ -163,7 +163,7 @@ fn objects(heap: &Heap, exploration: &Exploration) -> Value {
     })
 }
 
-/// What distinguishes an object from others, except its address, which has its own column.
+/// A text that distinguishes an object from others, without its address, which has its own column.
 fn name(heap: &Heap, object: u32) -> String {
     if let Some(name) = heap.own_name(object) {
         return name;

@@ -225,7 +225,7 @@ fn fitted(width: f64) -> String {
     }
 }
 
-/// The colours in the picture and their meaning, and whether the border has the meaning.
+/// The colours in the picture and their meaning, and whether the meaning belongs to the border.
 fn legend(graph: &Graph) -> Vec<(Kind, &'static str, bool)> {
     let mut legend: Vec<(Kind, &str, bool)> = Kind::ALL
         .iter()

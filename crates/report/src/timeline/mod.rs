@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_in_the_legend_have_a_row_of_their_own() {
+    fn long_names_in_the_legend_have_separate_rows() {
         let series = |name: &str| Series {
             role: SeriesRole::Total {
                 name: name.into(),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn chart_without_anything_has_a_picture_all_the_same() {
+    fn empty_chart_is_drawn() {
         let chart = Chart::default();
         assert!(drawn(|out, chart| svg(out, chart), &chart).ends_with("</svg>\n"));
         assert!(drawn(|out, chart| png(out, chart), &chart).len() > 1000);

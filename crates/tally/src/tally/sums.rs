@@ -17,7 +17,7 @@ pub struct Sums {
     pub temporary: Amount,
     /// Live on the heap at the end.
     pub live: Amount,
-    /// Live at the peak of the heap. All sites determine the moment, unwanted ones included.
+    /// Live at the peak of the heap. All sites determine the time of the peak, also unwanted ones.
     pub peak: Amount,
     /// Clock units of the peak.
     pub peak_time: u64,
@@ -26,7 +26,7 @@ pub struct Sums {
     /// Each size and its number of recorded allocations, smallest first.
     pub sizes: Vec<(u64, u64)>,
     pub heap: HeapSeries,
-    /// When blocks were allocated and freed, if bins of time were requested.
+    /// Lifetimes of blocks, if bins of time were requested.
     pub lives: Lifetimes,
     /// Clock units of the last event.
     pub last_time: u64,
@@ -59,7 +59,7 @@ pub struct SiteSums {
 }
 
 impl Sums {
-    /// Returns how many allocations one recorded allocation of this size represents: 1 unless the capture is sampled.
+    /// Returns the number of allocations that one recorded allocation of this size represents: 1 unless the capture is sampled.
     pub fn weight(&self, size: u64) -> f64 {
         self.weigher.weight(size as f64)
     }

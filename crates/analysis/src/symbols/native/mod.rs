@@ -32,7 +32,7 @@ impl NativeNames {
         names
     }
 
-    /// Resolves frames that are not known yet.
+    /// Resolves frames that were not resolved yet.
     pub fn find_more(&mut self, frames: impl Iterator<Item = Frame>, registry: &Registry) {
         let mut wanted: FxHashMap<u32, FxHashSet<u32>> = FxHashMap::default();
         let is_new = |frame: &Frame| {
@@ -109,7 +109,7 @@ impl NativeNames {
             .iter()
             .filter_map(|path| ObjectFile::read(path))
             .collect();
-        // The kernel's vDSO is no file.
+        // The kernel's vDSO is not a file.
         if objects.is_empty() && !module.path.starts_with("linux-vdso") {
             self.absent.insert(module.path.clone());
         }
