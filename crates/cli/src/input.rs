@@ -41,7 +41,7 @@ pub(crate) fn open(matches: &ArgMatches) -> Result<Vec<Capture>, Failure> {
 fn open_all<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<Vec<Capture>, Failure> {
     let mut seen = HashSet::new();
     paths
-        // A file that is named twice counts once.
+        // A file that is named twice is opened once.
         .filter(|path| path.canonicalize().map_or(true, |real| seen.insert(real)))
         .map(|path| heaptide_foreign::open(path).map_err(Failure::failed))
         .collect()

@@ -1,9 +1,9 @@
-//! Files that are damaged, cut, or no captures at all; and captures that lack something.
+//! Files that are damaged, truncated or not captures, and captures that lack events.
 
 use crate::{Folder, error_text, printed};
 
 #[test]
-fn foreign_missing_and_empty_files_are_one_clear_sentence() {
+fn foreign_missing_and_empty_files_give_one_message() {
     let folder = Folder::new();
     folder.write(
         "song.mp3",
@@ -31,7 +31,7 @@ fn foreign_missing_and_empty_files_are_one_clear_sentence() {
 }
 
 #[test]
-fn damaged_capture_is_reported_as_far_as_it_goes() {
+fn intact_part_of_a_damaged_capture_is_reported() {
     let folder = Folder::new();
     let script = "alloc a 100 at main; thread 2 pool; alloc b 50 at work";
     let mut bytes = heaptide_testkit::capture_bytes(&heaptide_testkit::header(), script);
@@ -53,7 +53,7 @@ fn damaged_capture_is_reported_as_far_as_it_goes() {
 }
 
 #[test]
-fn loss_and_sampling_are_said_in_every_report() {
+fn every_report_notes_loss_and_sampling() {
     let folder = Folder::new();
     let mut header = heaptide_testkit::header();
     header.mode.sample_bytes = 512 << 10;
@@ -73,7 +73,7 @@ fn loss_and_sampling_are_said_in_every_report() {
 }
 
 #[test]
-fn killed_programs_and_early_blocks_are_remarks_of_stats() {
+fn stats_notes_killed_programs_and_early_blocks() {
     let folder = Folder::new();
     folder.capture("job.tide", "alloc a 100 at main; free a; free a");
     let text = printed(&folder.heaptide("stats job.tide"));

@@ -1,4 +1,4 @@
-//! Filters on the command line: the same ones everywhere.
+//! Filters on the command line: every command has the same ones.
 
 use crate::{Folder, error_text, printed};
 
@@ -6,7 +6,7 @@ const SCRIPT: &str = "alloc a 1000 at main@/srv/job/job.py > read@/srv/job/etl.p
                       alloc b 20 at main@/srv/job/job.py; thread 2 pool; alloc c 3 at work; end 9";
 
 #[test]
-fn every_command_that_reads_captures_takes_the_filters_and_says_so() {
+fn every_command_that_reads_captures_takes_the_filters_and_names_them() {
     let folder = Folder::new();
     folder.capture("job.tide", SCRIPT);
     for command in ["stats", "summary", "tree"] {
@@ -32,7 +32,7 @@ fn every_command_that_reads_captures_takes_the_filters_and_says_so() {
 }
 
 #[test]
-fn filter_that_leaves_nothing_ends_with_3_and_no_file() {
+fn filter_that_leaves_nothing_exits_with_3_and_writes_no_file() {
     let folder = Folder::new();
     folder.capture("job.tide", SCRIPT);
     for line in [
@@ -64,7 +64,7 @@ const IN_TIME: &str = "alloc a 1000 at first; time 2000; alloc b 200 at second; 
                        alloc c 30 at third; free b; end 6000";
 
 #[test]
-fn stretch_of_time_has_its_own_peak_leaks_and_total() {
+fn time_interval_has_its_own_peak_leaks_and_total() {
     let folder = Folder::new();
     folder.capture("job.tide", IN_TIME);
     let sums = |options: &str| -> Vec<String> {
@@ -105,7 +105,7 @@ fn stretch_of_time_has_its_own_peak_leaks_and_total() {
 }
 
 #[test]
-fn rows_and_trees_can_be_grouped_otherwise() {
+fn rows_and_trees_can_be_grouped_by_other_properties() {
     let folder = Folder::new();
     folder.capture("job.tide", SCRIPT);
     let text = printed(&folder.heaptide("summary --by module job.tide"));

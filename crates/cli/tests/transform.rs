@@ -1,4 +1,4 @@
-//! `transform`: each format to the letter, of a capture small enough to be counted by hand.
+//! `transform`: the exact text of each format, for a capture small enough to be checked by hand.
 
 use crate::{Folder, error_text, printed};
 
@@ -45,7 +45,7 @@ fn collapsed_stacks_begin_with_the_outermost_frame_and_end_with_bytes() {
 }
 
 #[test]
-fn collapsed_names_cannot_divide_stacks_or_lines() {
+fn separators_in_collapsed_names_are_replaced() {
     let folder = Folder::new();
     folder.capture("x.tide", "alloc a 7 at main@/srv/a\u{1}b,c.py:3");
     let text = printed(&folder.heaptide("transform collapsed -o - x.tide"));
@@ -82,7 +82,7 @@ fn gprof2dot_has_functions_without_lines_and_chains_from_the_innermost() {
 }
 
 #[test]
-fn speedscope_has_three_profiles_and_begins_with_the_one_asked_for() {
+fn speedscope_has_three_profiles_and_begins_with_the_requested_one() {
     let text = exported("speedscope");
     assert!(text.contains("\"name\":\"job.py --fast\",\n\"activeProfileIndex\":0,"));
     for part in [
@@ -150,7 +150,7 @@ fn the_same_capture_gives_the_same_bytes() {
 }
 
 #[test]
-fn file_lies_beside_the_capture_and_is_not_overwritten_without_force() {
+fn file_is_next_to_the_capture_and_not_overwritten_without_force() {
     let folder = folder();
     for (format, name) in [
         ("pprof", "heaptide-pprof-job.4711.pb.gz"),

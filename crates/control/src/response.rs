@@ -1,4 +1,4 @@
-//! Answers: status, headers and body. A body from a file is streamed, never held in memory.
+//! Responses: status, headers and body. A body from a file is streamed, never held in memory.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -29,7 +29,7 @@ enum Part {
         from: u64,
         length: u64,
     },
-    /// A file that is still being written, up to wherever it ends when the reader gets there.
+    /// A file that is still being written, up to its end at the time it is read.
     UntilEof {
         file: File,
         from: u64,
@@ -49,7 +49,7 @@ impl Response {
         Response::new(status, "application/json", value.to_string())
     }
 
-    /// Returns an error answer with the body `{error, type}`.
+    /// Returns an error response with the body `{error, type}`.
     pub fn error(status: u16, error_type: &str, sentence: impl Into<String>) -> Response {
         let sentence: String = sentence.into();
         Response::json(status, &json!({"error": sentence, "type": error_type}))
@@ -60,7 +60,7 @@ impl Response {
         self
     }
 
-    /// Writes the answer, without its body if `head_only`. The connection is closed after it.
+    /// Writes the response, without its body if `head_only`. The connection is closed after it.
     pub(crate) fn send(mut self, out: &mut impl Write, head_only: bool) -> io::Result<()> {
         let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
         for (name, value) in &self.headers {

@@ -1,7 +1,7 @@
 //! The sums of a capture while its program writes it.
 //!
-//! A block that cannot be read may be only half written: the follower then begins again with the first event, and
-//! reports damage only if the block stays unreadable.
+//! A block that cannot be read may be half written. The follower then restarts at the first event, and reports damage only
+//! if the block stays unreadable.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -11,7 +11,7 @@ use heaptide_capture::{Capture, Damage, GrowingCapture, OpenError};
 use crate::order::replay_numbers;
 use crate::tally::Tally;
 
-/// After this many attempts, a block that cannot be read is damage.
+/// After this many attempts, a block that cannot be read is reported as damage.
 const MAX_ATTEMPTS: u32 = 8;
 
 /// A capture that grows, and its sums.
@@ -28,7 +28,7 @@ impl Follower {
         Ok(Follower::new(Capture::open(path)?))
     }
 
-    /// Follows from its beginning a capture that was opened a moment ago.
+    /// Follows a capture that was just opened, from its beginning.
     pub fn new(capture: Capture) -> Follower {
         let mut follower = Follower {
             tally: Tally::new(capture.header.mode.sample_bytes),
@@ -58,7 +58,7 @@ impl Follower {
         (&self.tally, self.growing.capture())
     }
 
-    /// Returns what could not be read.
+    /// Returns the damage found so far.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
@@ -68,7 +68,7 @@ impl Follower {
         self.is_complete
     }
 
-    /// Adds the events that are new. `is_over` says that the program is gone, so that nothing more will come.
+    /// Adds new events. `is_over` means that the program has exited and writes nothing more.
     pub fn refresh(&mut self, is_over: bool) {
         let tally = &mut self.tally;
         let wanted = self.growing.refresh(is_over, |capture| {

@@ -1,7 +1,7 @@
 //! A hash table of positions in a vector that holds the keys.
 //!
-//! Stacks, sites, threads and sizes are vectors whose elements must be found by value. With the keys outside, one small
-//! table serves them all and takes four bytes per slot.
+//! Stacks, sites, threads and sizes are vectors whose elements must be found by value. The keys are outside the table, so one
+//! implementation serves them all and takes four bytes per slot.
 
 const EMPTY: u32 = u32::MAX;
 

@@ -52,7 +52,7 @@ pub(crate) struct Sites {
     /// Number of the latest peak.
     peak_number: u64,
     cohorts: Option<Box<Cohorts>>,
-    /// By site; only as long as needed.
+    /// By site; not longer than needed.
     temporary: Vec<Raw>,
 }
 
@@ -146,7 +146,7 @@ impl Sites {
         }
     }
 
-    /// Marks the present moment as the latest peak.
+    /// Marks the current moment as the latest peak.
     #[inline(always)]
     pub fn mark_peak(&mut self) {
         self.peak_number += 1;

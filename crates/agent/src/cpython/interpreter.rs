@@ -38,7 +38,7 @@ pub fn thread_state() -> usize {
     function()
 }
 
-/// Detects the interpreter's layout and proves it against the interpreter's own API.
+/// Detects the interpreter's layout and verifies it with the interpreter's own API.
 ///
 /// # Safety
 /// The calling thread holds the GIL.

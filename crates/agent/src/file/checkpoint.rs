@@ -17,7 +17,7 @@ use heaptide_tally::replay_between;
 use crate::record::clock;
 use crate::session::{self, Session, TOKEN_BITS};
 
-/// Bytes of events in the file from which on they are replaced.
+/// When the events in the file take more bytes than this, they are replaced.
 const MAX_EVENT_BYTES: u64 = 16 << 20;
 const PIECE_BYTES: usize = 512 * 1024;
 

@@ -65,7 +65,7 @@ impl Slot {
         unsafe { self.head.as_ptr().add(self.size.slot_len()) }
     }
 
-    /// Publishes how many bytes of the payload are complete.
+    /// Publishes the number of complete bytes of the payload.
     #[inline(always)]
     pub fn commit(self, n_bytes: usize) {
         // SAFETY: the word lies within the slot's head and is aligned, because slots are page-aligned. All accesses to it are

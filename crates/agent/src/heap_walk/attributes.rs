@@ -1,4 +1,4 @@
-//! Attributes of instances: where the `__dict__` is, and how attributes are stored without one.
+//! Attributes of instances: the location of the `__dict__`, and the storage of attributes without one.
 //!
 //! From 3.11 on most instances have no dict. Their class has the names of the attributes (its shared keys), and each
 //! instance has an array of the values.
@@ -12,7 +12,7 @@ use crate::cpython::heap_layout::{DictKeys, InlineValues};
 use crate::cpython::offsets::{HeapTypeField, dict_keys, inline_values, type_flag};
 use crate::cpython::references::{Object, Type};
 
-/// No class has more shared keys.
+/// The maximum number of shared keys of a class.
 const MAX_SHARED: usize = 64;
 
 /// Returns the names of the attributes that instances store without a dict, and the bytes of their values.
@@ -80,7 +80,7 @@ pub fn values_bytes(kept: InlineValues, capacity: u64) -> u64 {
 /// `entry` describes the object's type.
 #[inline(always)]
 pub unsafe fn dict_of(reader: &Reader, entry: &TypeEntry, object: Object) -> Option<Object> {
-    // SAFETY: the type says where the reference to the dict is: before the object, in it, or at its end.
+    // SAFETY: the type gives the offset of the reference to the dict: before the object, in it, or at its end.
     unsafe {
         if entry.flags & type_flag::MANAGED_DICT != 0 {
             let word = word_at(object.address() - inline_values::DICT_BEFORE);

@@ -1,4 +1,4 @@
-//! A hash index from addresses to numbers: four bytes a slot. The addresses are in a column of the caller.
+//! A hash index from addresses to numbers: four bytes per slot. The addresses are in a column of the caller.
 
 use super::column::Column;
 

@@ -1,4 +1,4 @@
-//! References of types: more than types report, since the collector does not need names and bases.
+//! References of types, including those that types do not report: the collector does not need names and bases.
 
 use heaptide_capture::heap::{EdgeType, Label};
 
@@ -22,7 +22,7 @@ impl<O: Output> Walk<'_, O> {
         let reader = self.reader;
         let internal = |name| Label::new(EdgeType::Internal, name);
         let names = &self.internal;
-        // SAFETY: the fields asked for are null or references that the type owns.
+        // SAFETY: these fields are null or references that the type owns.
         let field = |field| unsafe { reader.type_reference(type_, field) };
         // SAFETY: as above.
         let heap_field = |field| unsafe { Object::at(reader.heap_type_field(type_, field)) };

@@ -57,7 +57,7 @@ pub unsafe fn install(symbols: &Symbols, mode: HookMode) {
     INSTALLED.store(true, Ordering::Release);
 }
 
-/// Puts the interpreter's allocators back.
+/// Restores the interpreter's allocators.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
@@ -71,7 +71,7 @@ pub unsafe fn remove(symbols: &Symbols) {
         unsafe { (symbols.get_allocator)(domain as c_int, &mut present) };
         // SAFETY: the caller holds the GIL, so no other thread writes.
         let original = unsafe { (*ORIGINALS.0.get())[domain] };
-        // If another tool has hooked this domain since, it calls these hooks, which must stay: they only pass calls on.
+        // If another tool has hooked this domain meanwhile, it calls these hooks, so they must stay. They then only forward calls.
         if let (true, Some(mut original)) = (is_hook(&present), original) {
             // SAFETY: the caller holds the GIL, and the interpreter had this allocator before.
             unsafe { (symbols.set_allocator)(domain as c_int, &mut original) };

@@ -14,7 +14,7 @@ pub fn at_start() -> Vec<(MemoryPart, u64)> {
     bytes.map(part).into_iter().collect()
 }
 
-/// The resident memory when recording stops, and how much of it the C library has allocated and keeps free.
+/// The resident memory when recording stops, and the parts of it that the C library has allocated and keeps free.
 pub fn at_end(own_mapped_bytes: u64) -> Vec<(MemoryPart, u64)> {
     let status = procfs::status_text("self").unwrap_or_default();
     // The kernel walks the page tables for this file, which only newer kernels have.
@@ -58,7 +58,7 @@ mod tests {
             let part = parts.iter().find(|(part, _)| *part == wanted);
             part.map(|&(_, bytes)| bytes)
         };
-        let anonymous = of(MemoryPart::Anonymous).expect("every kernel says it");
+        let anonymous = of(MemoryPart::Anonymous).expect("every kernel reports it");
         assert!(anonymous >= block.len() as u64, "{anonymous}");
         if let Some(in_use) = of(MemoryPart::LibcInUse) {
             assert!(in_use >= block.len() as u64, "{in_use}");

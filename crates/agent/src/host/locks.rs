@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks `mutex`, even if it is poisoned: a panic in a hook aborts the process, so no one can see a value that a panic left
+/// Locks `mutex`, even if it is poisoned: a panic in a hook aborts the process, so no code can read a value that a panic left
 /// half changed.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

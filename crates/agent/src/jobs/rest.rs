@@ -9,7 +9,7 @@ use super::accounts::{Accounts, Block};
 use super::objects::Types;
 use super::sites::{SiteFrame, Words};
 
-/// Bytes of an object that are searched for pointers to memory that it owns.
+/// The number of bytes of an object that are searched for pointers to memory that it owns.
 const MAX_SEARCHED: usize = 256;
 
 /// Live memory that one stack allocated.
@@ -132,7 +132,7 @@ impl Accounts {
     }
 
     fn largest_sites(&self, by_site: Words<u32, (u64, u64)>, n_sites: usize) -> Vec<SiteSum> {
-        // Instructions of one line are one location for a reader.
+        // Reports show one location for all instructions of a line.
         let mut by_frames: HashMap<Vec<SiteFrame>, (u64, u64)> = HashMap::new();
         for (site, (bytes, n_blocks)) in by_site {
             let sum = by_frames.entry(self.sites.describe(site)).or_default();

@@ -1,8 +1,8 @@
 //! Decides when to read the resident size.
 //!
-//! It changes only through page faults and system calls, and both take time. A line that took less than half the time of
+//! The size changes only through page faults and system calls, and both take time. A line that took less than half the time of
 //! the cheapest page fault on this machine cannot have changed it, so the size is not read: a line of a tight loop costs
-//! one read of the processor's counter. After longer lines it is always read, so nothing is guessed.
+//! one read of the processor's counter. After longer lines the size is always read, so all values are exact.
 
 use std::sync::OnceLock;
 
@@ -56,7 +56,7 @@ impl Reader {
         }
     }
 
-    /// Returns a reader for a size that can change without the kernel: it is read at every event.
+    /// Returns a reader that reads the size at every event, for sizes that can change without the kernel.
     pub fn always(query: Query) -> Reader {
         Reader {
             query,

@@ -10,7 +10,7 @@ use crate::model::{Finding, Sentence};
 struct Unshared {
     pid: u32,
     parent_pid: u32,
-    /// Bytes shared at the fork, and how many of these were still shared at the end.
+    /// Bytes shared at the fork, and the part of these that was still shared at the end.
     inherited_bytes: u64,
     shared_bytes: u64,
 }

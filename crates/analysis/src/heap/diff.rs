@@ -1,7 +1,7 @@
 //! Compares snapshots of one process. An object is the same if it has the same address and the same type.
 //!
 //! Memory is reused, so a new object may have the address of an old one of its type. Differences are therefore lower bounds
-//! of what is new and what is gone.
+//! of the new and the freed objects.
 
 use rustc_hash::FxHashMap;
 
@@ -9,7 +9,7 @@ use super::partition::{By, Partition, Row};
 use super::set::ObjectSet;
 use super::view::Heap;
 
-/// How two snapshots differ.
+/// The difference of two snapshots.
 #[derive(Clone, Debug)]
 pub struct HeapDiff {
     pub before: Amount,

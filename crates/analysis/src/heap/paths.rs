@@ -1,4 +1,4 @@
-//! Shortest paths from roots to objects. Among paths of equal length, the order of roots and references decides, so that
+//! Shortest paths from roots to objects. Paths of equal length are ordered by roots and references, so that
 //! the same snapshot always gives the same result.
 
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::graph::{Bits, Graph};
 use super::set::ObjectSet;
 
-/// The distance of an object that no path leads to.
+/// The distance of an object that no path reaches.
 pub const UNREACHED: u32 = u32::MAX;
 
 /// The distance of roots that count only for objects no other root reaches: larger than any real distance.

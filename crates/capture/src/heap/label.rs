@@ -97,7 +97,7 @@ impl Label {
 
     #[inline]
     pub fn edge_type(self) -> EdgeType {
-        // A label is only made with an existing type.
+        // Labels always have a valid type.
         EdgeType::ALL[(self.0 & 15) as usize]
     }
 
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_and_numbers_come_back_from_their_word() {
+    fn types_and_numbers_round_trip_through_a_word() {
         for edge_type in EdgeType::ALL {
             for number in [0, 1, 77, Label::MAX_NUMBER] {
                 let label = Label::new(edge_type, number);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn position_beyond_the_largest_stands_at_the_largest() {
+    fn position_above_the_largest_number_is_stored_as_the_largest() {
         let label = Label::new(EdgeType::Index, u32::MAX);
         assert_eq!(label.edge_type(), EdgeType::Index);
         assert_eq!(label.number(), Label::MAX_NUMBER);

@@ -1,6 +1,6 @@
-//! Reasons for which events are missing from a capture.
+//! The reasons why events are missing from a capture.
 
-/// Why an event is missing from the capture or incomplete.
+/// The reason why an event is missing from the capture or incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Lost {

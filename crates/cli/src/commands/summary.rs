@@ -83,13 +83,13 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut output = Output::standard();
     let (columns, lines) = output.size();
     let fitting = lines.map(|lines| lines.saturating_sub(OTHER_LINES).max(LEAST_ROWS));
-    let asked = matches.get_one::<u32>("max_rows").map(|&n| n as usize);
+    let requested = matches.get_one::<u32>("max_rows").map(|&n| n as usize);
     let sort = matches
         .get_one::<u8>("sort")
         .and_then(|&n| SortColumn::from_number(n));
     let options = Options {
         sort: sort.unwrap_or(SortColumn::TotalMemory),
-        max_rows: asked.or(fitting),
+        max_rows: requested.or(fitting),
         max_width: columns,
         style: output.style(),
     };

@@ -6,7 +6,7 @@ use heaptide_capture::{Code, Entry, Registry, RegistryBuilder};
 
 use super::header::FileHeader;
 
-/// More than any program has; a file with more threads is damaged.
+/// The maximum number of threads; a file with more is damaged.
 const MAX_THREADS: usize = 1 << 22;
 /// Limit for all code objects together.
 const MAX_CODE_BYTES: usize = 1 << 30;

@@ -129,7 +129,7 @@ fn points(path: &str) -> Vec<Point> {
 
 fn drawn(graph: &Graph) -> String {
     let mut out = Vec::new();
-    svg(&mut out, graph).expect("memory has room");
+    svg(&mut out, graph).expect("writing to a vector succeeds");
     String::from_utf8(out).expect("text")
 }
 
@@ -280,12 +280,12 @@ fn for_all(cases: u32, graphs: impl Strategy<Value = Graph>) {
 }
 
 #[test]
-fn in_any_graph_no_label_or_box_lies_on_another_and_no_arrow_crosses_them() {
+fn labels_boxes_and_arrows_do_not_overlap_in_any_graph() {
     for_all(80, graph(12, 30));
 }
 
 #[test]
-fn in_dense_graphs_no_label_or_box_lies_on_another_and_no_arrow_crosses_them() {
+fn labels_boxes_and_arrows_do_not_overlap_in_dense_graphs() {
     for_all(5, graph(60, 200));
 }
 
@@ -311,7 +311,7 @@ fn mesh(rows: &[usize]) -> Graph {
 }
 
 #[test]
-fn graphs_in_which_all_refer_to_all_are_readable_and_not_absurdly_wide() {
+fn graphs_with_references_between_all_boxes_are_readable_and_not_too_wide() {
     for rows in [&[20, 1][..], &[1, 20, 1], &[10, 10], &[6, 6, 6], &[120, 1]] {
         let graph = mesh(rows);
         check(&graph);
@@ -334,7 +334,7 @@ fn several_references_from_one_object_to_another_share_an_arrow() {
 }
 
 #[test]
-fn long_names_are_cut_in_the_middle_and_whole_in_the_title() {
+fn long_names_are_cut_in_the_middle_and_complete_in_the_title() {
     let mut graph = mesh(&[1, 1]);
     let long = format!("/srv/{}/load.py:12 run", "folder/".repeat(12));
     graph.nodes[0].lines[1].clone_from(&long);
@@ -353,7 +353,7 @@ fn the_same_graph_is_drawn_the_same_way() {
 }
 
 #[test]
-fn references_to_itself_within_a_row_and_upwards_have_arrows_too() {
+fn references_to_itself_within_a_row_and_upwards_have_arrows() {
     let mut graph = mesh(&[2, 2]);
     graph.edges.push((0, 0, "self".into()));
     graph.edges.push((0, 1, "next".into()));

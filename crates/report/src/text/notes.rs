@@ -1,4 +1,4 @@
-//! Sentences about how far the numbers can be trusted.
+//! Notes about the reliability of the numbers.
 
 use heaptide_analysis::model::{Measure, Quality};
 
@@ -114,7 +114,7 @@ pub fn remarks(quality: &Quality) -> Vec<String> {
     notes
 }
 
-/// How to see the blocks at the common peak.
+/// The command that lists the blocks at the common peak.
 fn hint_for_common_peak(quality: &Quality) -> String {
     match quality.common_peak_unix_ns {
         None => String::new(),

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_left_out_alone_and_kept_in_a_list() {
+    fn zero_is_omitted_as_a_single_number_and_kept_in_a_list() {
         let mut message = Message::default();
         message.number(1, 0);
         assert_eq!(message.bytes(), [0u8; 0]);

@@ -1,4 +1,5 @@
-//! Leak suspects: where bytes accumulate, what they are, what holds them, and which shape of leak this is.
+//! Leak suspects: objects at which bytes accumulate, the kinds of the accumulated objects, their holders, and the shape of
+//! the leak.
 //!
 //! The search follows large branches of the dominator tree from the top down, to the object below which no large branch is
 //! left: its accumulation point. Small branches below a namespace or the top are grouped by kind, because objects held by
@@ -33,7 +34,7 @@ pub struct Suspect {
     pub point: Option<u32>,
     /// Bytes accumulated there.
     pub bytes: u64,
-    /// How many objects it holds directly.
+    /// The number of objects it holds directly.
     pub n_items: u64,
     /// Whether `point` alone keeps them alive, or others also refer to them.
     pub is_sole_holder: bool,
@@ -167,7 +168,7 @@ impl<'a> Search<'a> {
         points
     }
 
-    /// Adds all objects that no root reaches as one accumulation: they are the collector's.
+    /// Adds all objects that no root reaches as one accumulation: the collector will free them.
     fn garbage(&self, large: &[u32], small: &[u32], points: &mut Vec<Accumulation>) {
         let reachable = &self.heap.dominators().reachable;
         let all = large.iter().chain(small).copied();

@@ -90,7 +90,7 @@ pub fn identity(
             table.bytes
         )?;
     }
-    let of_kind = kind.map_or(0, |kind| kind.len() + BEHIND_KIND.len());
+    let of_kind = kind.map_or(0, |kind| kind.len() + AFTER_KIND.len());
     let shown = kind.and_then(|_| table.rows.first());
     let title = match shown.map(|row| &row.label[of_kind..]) {
         None => heading(By::Identity),
@@ -117,14 +117,14 @@ pub fn identity(
 }
 
 /// Separates an object's kind from its own description.
-const BEHIND_KIND: &str = ": ";
+const AFTER_KIND: &str = ": ";
 
 /// The common kind of all objects, if there is one.
 fn only_kind(table: &Partition) -> Option<&str> {
-    let (kind, _) = table.rows.first()?.label.split_once(BEHIND_KIND)?;
+    let (kind, _) = table.rows.first()?.label.split_once(AFTER_KIND)?;
     let is_it = |label: &str| {
         let rest = label.strip_prefix(kind);
-        rest.is_some_and(|rest| rest.starts_with(BEHIND_KIND))
+        rest.is_some_and(|rest| rest.starts_with(AFTER_KIND))
     };
     table
         .rows
