@@ -19,7 +19,10 @@ pub const MAX_FIELDS_LEN: usize = 1 << 20;
 /// Mean bytes between two samples when sampling is requested without a number.
 pub const DEFAULT_SAMPLE_BYTES: u64 = 512 * 1024;
 
-/// The recording mode.
+/// Milliseconds between two readings of the resident size, unless the user chooses another interval.
+pub const DEFAULT_INTERVAL_MS: u32 = 10;
+
+/// The recording mode, as every front end passes it to the agent and every capture stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Mode {
     /// Python's own allocators are also recorded.

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, value_parser};
-use heaptide_capture::header::DEFAULT_SAMPLE_BYTES;
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use heaptide_capture::header::{DEFAULT_INTERVAL_MS, DEFAULT_SAMPLE_BYTES, Mode};
 
 use crate::sizes;
 
@@ -87,9 +87,26 @@ pub(crate) fn recording() -> [Arg; 5] {
             .long("interval")
             .value_name("MS")
             .value_parser(value_parser!(u32).range(1..=86_400_000))
-            .default_value("10")
+            .default_value(DEFAULT_INTERVAL_MS.to_string())
             .help("milliseconds between two samples of the resident size"),
     ]
+}
+
+/// Reads the mode from the arguments of [`recording`].
+pub(crate) fn mode(matches: &ArgMatches) -> Mode {
+    Mode {
+        objects: matches.get_flag("objects"),
+        native: matches.get_flag("native"),
+        sample_bytes: matches.get_one::<u64>("sample").copied().unwrap_or(0),
+        aggregate: matches.get_flag("aggregate"),
+        follow_fork: false,
+    }
+}
+
+/// Reads the interval from the arguments of [`recording`].
+pub(crate) fn interval_ms(matches: &ArgMatches) -> u32 {
+    let chosen = matches.get_one::<u32>("interval");
+    chosen.copied().unwrap_or(DEFAULT_INTERVAL_MS)
 }
 
 /// `-m` and `-c`. They are only shown in the help: the command line is split before it is parsed.

@@ -2,9 +2,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use heaptide_capture::header::DEFAULT_SAMPLE_BYTES;
+use heaptide_capture::header::{DEFAULT_INTERVAL_MS, DEFAULT_SAMPLE_BYTES, Mode};
 
 use serde_json::{Value, json};
 
@@ -36,26 +35,25 @@ pub trait Recorder: Send + Sync {
 pub type Join = Box<dyn FnOnce() + Send>;
 
 /// The options of a recording.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    pub objects: bool,
-    /// 0 records every allocation.
-    pub sample_bytes: u64,
-    pub aggregate: bool,
-    /// Whether to record native frames.
-    pub native: bool,
-    pub follow_fork: bool,
-    pub interval: Option<Duration>,
+    pub mode: Mode,
+    /// Milliseconds between two readings of the resident size.
+    pub interval_ms: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            mode: Mode::default(),
+            interval_ms: DEFAULT_INTERVAL_MS,
+        }
+    }
 }
 
 impl Options {
-    pub fn interval_ms(&self) -> u32 {
-        self.interval
-            .map_or(10, |interval| interval.as_millis() as u32)
-    }
-
-    pub(crate) fn mode(&self) -> &'static str {
-        match (self.objects, self.sample_bytes) {
+    pub(crate) fn mode_name(&self) -> &'static str {
+        match (self.mode.objects, self.mode.sample_bytes) {
             (true, _) => "objects",
             (false, 0) => "exact",
             (false, _) => "sampled",
@@ -64,12 +62,12 @@ impl Options {
 
     pub(crate) fn to_json(&self) -> Value {
         json!({
-            "mode": self.mode(),
-            "sample_bytes": self.sample_bytes,
-            "aggregate": self.aggregate,
-            "native": self.native,
-            "follow_fork": self.follow_fork,
-            "interval_ms": self.interval_ms(),
+            "mode": self.mode_name(),
+            "sample_bytes": self.mode.sample_bytes,
+            "aggregate": self.mode.aggregate,
+            "native": self.mode.native,
+            "follow_fork": self.mode.follow_fork,
+            "interval_ms": self.interval_ms,
         })
     }
 
@@ -93,20 +91,17 @@ impl Options {
             match key.as_str() {
                 "mode" => match value.as_str() {
                     Some("exact") => {}
-                    Some("objects") => options.objects = true,
+                    Some("objects") => options.mode.objects = true,
                     Some("sampled") => is_sampled = true,
                     _ => return Err("mode must be exact, objects or sampled".to_owned()),
                 },
                 // The description of a session has 0 for "every allocation"; clients may send it back.
                 "sample_bytes" if *value == 0 => {}
                 "sample_bytes" => sample_bytes = Some(number(MAX_SAMPLE_BYTES)? as u64),
-                "aggregate" => options.aggregate = flag()?,
-                "native" | "native_traces" => options.native = flag()?,
-                "follow_fork" => options.follow_fork = flag()?,
-                "interval_ms" => {
-                    let ms = number(MAX_INTERVAL_MS)? as u64;
-                    options.interval = Some(Duration::from_millis(ms));
-                }
+                "aggregate" => options.mode.aggregate = flag()?,
+                "native" | "native_traces" => options.mode.native = flag()?,
+                "follow_fork" => options.mode.follow_fork = flag()?,
+                "interval_ms" => options.interval_ms = number(MAX_INTERVAL_MS)? as u32,
                 _ => {
                     return Err(format!(
                         "unknown option {key:?}: use mode, sample_bytes, aggregate, native, follow_fork, interval_ms"
@@ -114,11 +109,11 @@ impl Options {
                 }
             }
         }
-        if options.objects && sample_bytes.is_some() {
+        if options.mode.objects && sample_bytes.is_some() {
             return Err("sample_bytes needs mode sampled".to_owned());
         }
         if is_sampled || sample_bytes.is_some() {
-            options.sample_bytes = sample_bytes.unwrap_or(DEFAULT_SAMPLE_BYTES);
+            options.mode.sample_bytes = sample_bytes.unwrap_or(DEFAULT_SAMPLE_BYTES);
         }
         Ok(options)
     }
@@ -196,10 +191,7 @@ mod tests {
         ] {
             let options = read(text).unwrap();
             let again = Options::from_json(&options.to_json()).unwrap();
-            assert_eq!(
-                (again.mode(), again.sample_bytes, again.native),
-                (options.mode(), options.sample_bytes, options.native)
-            );
+            assert_eq!(again, options);
         }
         assert!(read(r#"{"mod":"exact"}"#).unwrap_err().contains("\"mod\""));
         assert!(read("[]").is_err());

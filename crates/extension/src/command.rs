@@ -6,7 +6,7 @@ use heaptide_cli::{LinesPlan, Outcome, RunPlan, ServePlan, Target, WorkerPlan};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::recording::RecordingOptions;
+use crate::recording::options_to_dict;
 
 /// A program for the live view.
 #[pyclass(frozen)]
@@ -43,15 +43,7 @@ fn plan_to_dict(py: Python<'_>, plan: RunPlan) -> PyResult<Bound<'_, PyDict>> {
     )?;
     dict.set_item("force", plan.force)?;
     dict.set_item("quiet", plan.quiet)?;
-    let options = RecordingOptions {
-        objects: plan.objects,
-        native: plan.native,
-        sample_bytes: plan.sample_bytes.unwrap_or(0),
-        aggregate: plan.aggregate,
-        follow_fork: plan.follow_fork,
-        interval_ms: plan.interval_ms,
-    };
-    dict.set_item("options", options.to_dict(py)?)?;
+    dict.set_item("options", options_to_dict(py, plan.mode, plan.interval_ms)?)?;
     Ok(dict)
 }
 

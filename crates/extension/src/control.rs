@@ -20,7 +20,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::recording::RecordingOptions;
+use crate::recording::options_to_dict;
 
 /// Address space of a thread's stack; only the used part takes memory. Python code also runs on these threads.
 const STACK_BYTES: usize = 1 << 20;
@@ -55,16 +55,9 @@ impl Recorder for Process {
     }
 
     fn start(&self, path: &Path, options: &Options) -> Result<Option<String>, String> {
-        let options = RecordingOptions {
-            objects: options.objects,
-            native: options.native,
-            sample_bytes: options.sample_bytes,
-            aggregate: options.aggregate,
-            follow_fork: options.follow_fork,
-            interval_ms: options.interval_ms(),
-        };
         self.with_python(|py| {
-            let arguments = (path.as_os_str(), options.to_dict(py)?);
+            let options = options_to_dict(py, options.mode, options.interval_ms)?;
+            let arguments = (path.as_os_str(), options);
             self.start.call1(py, arguments)?.extract(py)
         })
     }

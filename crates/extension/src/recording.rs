@@ -25,39 +25,31 @@ create_exception!(
     "Recording could not start; the message has the reason and the remedy."
 );
 
-/// The options of a recording, as `heaptide.recording.tracker.RecordingOptions` holds them.
-#[derive(FromPyObject)]
-pub struct RecordingOptions {
-    pub objects: bool,
-    pub native: bool,
-    pub sample_bytes: u64,
-    pub aggregate: bool,
-    pub follow_fork: bool,
-    pub interval_ms: u32,
+/// Reads the mode of a `heaptide.recording.tracker.RecordingOptions`.
+fn mode_of(options: &Bound<'_, PyAny>) -> PyResult<Mode> {
+    Ok(Mode {
+        objects: options.getattr("objects")?.extract()?,
+        sample_bytes: options.getattr("sample_bytes")?.extract()?,
+        aggregate: options.getattr("aggregate")?.extract()?,
+        follow_fork: options.getattr("follow_fork")?.extract()?,
+        native: options.getattr("native")?.extract()?,
+    })
 }
 
-impl RecordingOptions {
-    fn mode(&self) -> Mode {
-        Mode {
-            objects: self.objects,
-            sample_bytes: self.sample_bytes,
-            aggregate: self.aggregate,
-            follow_fork: self.follow_fork,
-            native: self.native,
-        }
-    }
-
-    /// Returns the keyword arguments that create the same options in Python.
-    pub fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let dict = PyDict::new(py);
-        dict.set_item("objects", self.objects)?;
-        dict.set_item("native", self.native)?;
-        dict.set_item("sample_bytes", self.sample_bytes)?;
-        dict.set_item("aggregate", self.aggregate)?;
-        dict.set_item("follow_fork", self.follow_fork)?;
-        dict.set_item("interval_ms", self.interval_ms)?;
-        Ok(dict)
-    }
+/// Returns the keyword arguments of a `heaptide.recording.tracker.RecordingOptions`.
+pub fn options_to_dict(
+    py: Python<'_>,
+    mode: Mode,
+    interval_ms: u32,
+) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("objects", mode.objects)?;
+    dict.set_item("native", mode.native)?;
+    dict.set_item("sample_bytes", mode.sample_bytes)?;
+    dict.set_item("aggregate", mode.aggregate)?;
+    dict.set_item("follow_fork", mode.follow_fork)?;
+    dict.set_item("interval_ms", interval_ms)?;
+    Ok(dict)
 }
 
 /// Starts recording this process. Returns a warning if Python stacks cannot be read.
@@ -69,7 +61,7 @@ impl RecordingOptions {
 )]
 pub fn start(
     path: PathBuf,
-    options: RecordingOptions,
+    options: Bound<'_, PyAny>,
     overwrite: bool,
     whole_program: bool,
     attached: bool,
@@ -87,8 +79,8 @@ pub fn start(
     let config = Config {
         path,
         overwrite,
-        mode: options.mode(),
-        interval_ms: options.interval_ms,
+        mode: mode_of(&options)?,
+        interval_ms: options.getattr("interval_ms")?.extract()?,
         whole_program,
         attached,
         session,

@@ -107,17 +107,18 @@ fn start(matches: &ArgMatches, target: &Target, home: PathBuf) -> Result<Started
     let made = is_direct
         && shared_folder::make_for(target, &home)
             .map_err(|error| Failure::writing(home.display(), &error))?;
-    let wish = RecordingRequest {
+    let mode = arguments::mode(matches);
+    let request = RecordingRequest {
         home: home.clone(),
         is_direct,
         overwrite: made || matches.get_flag("force"),
-        objects: matches.get_flag("objects"),
-        native: matches.get_flag("native"),
-        sample_bytes: matches.get_one::<u64>("sample").copied().unwrap_or(0),
-        aggregate: matches.get_flag("aggregate") || matches.get_flag("live"),
-        interval_ms: matches.get_one::<u32>("interval").copied().unwrap_or(10),
+        objects: mode.objects,
+        native: mode.native,
+        sample_bytes: mode.sample_bytes,
+        aggregate: mode.aggregate || matches.get_flag("live"),
+        interval_ms: arguments::interval_ms(matches),
     };
-    match visit::attach(target, &wish) {
+    match visit::attach(target, &request) {
         Ok(visited) => Ok(Started {
             visited,
             home,

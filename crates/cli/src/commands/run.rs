@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
+use heaptide_capture::Mode;
 
 use crate::Outcome;
 use crate::arguments::{self, flag};
@@ -24,11 +25,7 @@ pub struct RunPlan {
     pub output: Option<PathBuf>,
     pub force: bool,
     pub quiet: bool,
-    pub objects: bool,
-    pub native: bool,
-    pub sample_bytes: Option<u64>,
-    pub aggregate: bool,
-    pub follow_fork: bool,
+    pub mode: Mode,
     pub interval_ms: u32,
 }
 
@@ -130,12 +127,11 @@ fn plan(matches: &ArgMatches, line: CommandLine) -> Result<RunPlan, Failure> {
         output: matches.get_one::<PathBuf>("output").cloned(),
         force: matches.get_flag("force"),
         quiet: matches.get_flag("quiet"),
-        objects: matches.get_flag("objects"),
-        native: matches.get_flag("native"),
-        sample_bytes: matches.get_one::<u64>("sample").copied(),
-        aggregate: matches.get_flag("aggregate"),
-        follow_fork: matches.get_flag("follow-fork"),
-        interval_ms: matches.get_one::<u32>("interval").copied().unwrap_or(10),
+        mode: Mode {
+            follow_fork: matches.get_flag("follow-fork"),
+            ..arguments::mode(matches)
+        },
+        interval_ms: arguments::interval_ms(matches),
     })
 }
 
@@ -181,23 +177,25 @@ mod tests {
                 output: Some("out.tide".into()),
                 force: true,
                 quiet: false,
-                objects: true,
-                native: true,
-                sample_bytes: Some(1 << 20),
-                aggregate: true,
-                follow_fork: true,
+                mode: Mode {
+                    objects: true,
+                    native: true,
+                    sample_bytes: 1 << 20,
+                    aggregate: true,
+                    follow_fork: true,
+                },
                 interval_ms: 50,
             }
         );
-        assert!(plan_of("run --trace-python-allocators x.py").objects);
+        assert!(plan_of("run --trace-python-allocators x.py").mode.objects);
     }
 
     #[test]
     fn sample_without_a_value_does_not_swallow_the_script() {
         let plan = plan_of("run --sample job.py 5");
-        assert_eq!(plan.sample_bytes, Some(512 << 10));
+        assert_eq!(plan.mode.sample_bytes, 512 << 10);
         assert_eq!(plan.target, Target::Script("job.py".into()));
-        assert_eq!(plan_of("run job.py").sample_bytes, None);
+        assert_eq!(plan_of("run job.py").mode.sample_bytes, 0);
         assert_eq!(plan_of("run job.py").interval_ms, 10);
     }
 
