@@ -75,7 +75,7 @@ fn moved_line_is_a_change_only_by_line() {
 }
 
 #[test]
-fn measure_decides_which_blocks_are_compared() {
+fn measure_selects_the_compared_blocks() {
     let comparison = compare(
         "alloc a 100 at main:3; free a",
         "alloc a 100 at main:3; alloc b 50 at main:3; free a",
@@ -89,7 +89,7 @@ fn measure_decides_which_blocks_are_compared() {
 }
 
 #[test]
-fn files_are_the_same_wherever_the_program_was_installed() {
+fn files_of_different_installations_are_the_same() {
     let old = header();
     let new = Header {
         import_paths: vec!["/home/me/job".into(), "/usr/lib/python3.13".into()],
@@ -121,7 +121,7 @@ fn several_captures_of_a_side_are_added() {
 }
 
 #[test]
-fn sampled_change_within_its_noise_is_known_as_such() {
+fn sampled_change_within_the_sampling_error_is_noise() {
     let mut sampled = header();
     sampled.mode.sample_bytes = 1 << 20;
     let script = |n: usize| {

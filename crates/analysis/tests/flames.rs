@@ -172,7 +172,7 @@ fn source_text_is_read_from_the_programs_folder_unless_disabled() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// Bytes allocated from edge `a` to edge `b` at each path, and how many of them were alive at `b`.
+/// Bytes allocated from edge `a` to edge `b` at each path, and the part of them that was alive at `b`.
 fn between(flame: &Flame, a: usize, b: usize) -> Vec<(String, i64, i64)> {
     let names = paths(flame);
     let mut sums: Vec<(String, i64, i64)> = Vec::new();
@@ -237,7 +237,7 @@ fn page_has_bytes_allocated_between_two_edges_and_alive_at_the_second() {
 }
 
 #[test]
-fn too_many_lifetimes_get_fewer_bins_and_lose_nothing() {
+fn too_many_lifetimes_get_fewer_bins_without_loss() {
     let whole = with_lives(&[(0, GROWING), (4_000, GROWING)], 1000);
     let few = with_lives(&[(0, GROWING), (4_000, GROWING)], 8);
     let n_bins = |flame: &Flame| flame.lives.edges_ns.len() - 1;
@@ -253,7 +253,7 @@ fn too_many_lifetimes_get_fewer_bins_and_lose_nothing() {
 }
 
 #[test]
-fn temporary_is_a_measure_of_its_own() {
+fn temporary_is_a_separate_measure() {
     let flame = with_lives(&[(0, GROWING)], 1000);
     let temporary = flame.own.iter().map(|own| own.amounts[3]);
     let (bytes, count) = temporary.fold((0, 0), |sum, amount| {

@@ -1,4 +1,4 @@
-//! Both formats, written and read again, complete and cut at every byte; and files as mprof writes them.
+//! Both formats, written and read again, complete and truncated at every byte; and files of mprof.
 
 use std::path::Path;
 
@@ -42,7 +42,8 @@ fn tick(since_s: f64, processes: &[(usize, u32, Memory)], limit: Option<u64>) ->
 /// Two processes, one of which ends; a call; a limit that changes; an out-of-memory kill.
 fn written(format: Format) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut recorder = Recorder::begin(&mut bytes, format, header()).expect("memory has room");
+    let mut recorder =
+        Recorder::begin(&mut bytes, format, header()).expect("writing to a vector succeeds");
     let process = |number, pid, name, command| NewProcess {
         number,
         pid,
@@ -88,8 +89,8 @@ fn written(format: Format) -> Vec<u8> {
 /// One process with the same size for six samples and then more, like its control group, and a child that ends meanwhile.
 fn with_silence() -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut recorder =
-        Recorder::begin(&mut bytes, Format::Heaptide, header()).expect("memory has room");
+    let mut recorder = Recorder::begin(&mut bytes, Format::Heaptide, header())
+        .expect("writing to a vector succeeds");
     let process = |number| NewProcess {
         number,
         pid: 40,
@@ -130,7 +131,7 @@ fn samples_without_changes_are_restored_by_the_reader() {
     for (n, point) in timeline.total.iter().enumerate() {
         assert!((point.time_s - START - n as f64 / 10.0).abs() < 0.001);
     }
-    // The usage of their group is restored too.
+    // The usage of their group is also restored.
     let group: Vec<u64> = timeline
         .group
         .iter()
@@ -164,7 +165,7 @@ fn heaptide_format_round_trips_every_process_and_size() {
     let timeline = parsed(&written(Format::Heaptide));
     assert_eq!(timeline.header, header());
     assert_eq!(timeline.damage, [""; 0]);
-    // Proportional size where it is known, resident size where it is not.
+    // The proportional size if it is known, else the resident size.
     assert_eq!(total(&timeline), [100, 460, 460, 60]);
     let child = &timeline.children()[0];
     assert_eq!(
@@ -228,7 +229,7 @@ fn mprof_format_has_the_lines_that_mprof_reads() {
 }
 
 #[test]
-fn file_cut_at_any_byte_gives_the_lines_before() {
+fn truncated_file_gives_the_lines_before_the_cut() {
     for format in [
         Format::Heaptide,
         Format::Mprof {

@@ -1,19 +1,20 @@
-//! How each version lays out the parts of objects that a heap walk names and measures; checked against its headers.
+//! The layout, in each version, of the parts of objects that a heap walk names and measures. Tests compare it with the
+//! headers.
 //!
 //! A walk finds references through the interpreter's own `tp_traverse`. The data here only names references and
-//! measures objects. The parts that lead to separate memory (frames, values stored in instances, the collector's lists)
-//! are proved by `heap_walk::proof` before the first walk, and not read where the proof fails.
+//! measures objects. `heap_walk::proof` verifies the parts that refer to separate memory (frames, values stored in instances,
+//! the collector's lists) before the first walk. The walk does not read a part whose check fails.
 
-/// How instances keep attributes without a dict.
+/// The storage of an instance's attributes without a dict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InlineValues {
-    /// They do not (3.10).
+    /// None: all instances have a dict (3.10).
     None,
     /// A pointer to the values four words before the instance, the dict three words before it (3.11).
     TwoPointers,
     /// One word, three words before the instance: a dict, or values if the lowest bit is set (3.12).
     TaggedPointer,
-    /// After the fields of the instance, valid while a byte says so; the dict three words before it (3.13 and later).
+    /// After the fields of the instance, with a byte that marks them as valid; the dict three words before it (3.13 and later).
     AfterFields,
 }
 

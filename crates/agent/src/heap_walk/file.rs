@@ -1,4 +1,4 @@
-//! Writes a snapshot to a file, from this process or from a forked copy of it.
+//! Writes a snapshot to a file, from this process or from a forked child.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -219,7 +219,7 @@ impl Copy {
         {
             let _errno = KeepErrno::now();
             let mut status = 0;
-            // SAFETY: the status has room for the result. The program may have waited for this child before; then the
+            // SAFETY: the status has room for the result. The program may have already reaped this child; then the
             // call fails, and nothing is lost.
             while unsafe { libc::waitpid(self.pid, &mut status, 0) } < 0
                 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted

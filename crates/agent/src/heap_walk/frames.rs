@@ -14,9 +14,9 @@ use crate::cpython::offsets::object;
 use crate::cpython::references::{Frame, Object};
 use crate::cpython::thread_frames;
 
-/// No function has more local variables.
+/// The maximum number of local variables of a function.
 const MAX_LOCALS: usize = 1 << 16;
-/// A larger number of stack values is not valid.
+/// The maximum valid number of stack values.
 const MAX_STACK: usize = 1 << 20;
 
 /// Returns the items of the tuples that name all local variables of a code object, in order.
@@ -117,7 +117,7 @@ impl<O: Output> Walk<'_, O> {
             }
             return;
         }
-        // A frame object that outlived its call contains the frame, after its own fields. Others report nothing of
+        // A frame object that outlived its call contains the frame, after its own fields. Others do not report
         // their frame, which is still on the interpreter's stack.
         // SAFETY: a frame object has the address of its frame here.
         let frame = unsafe { self.reader.word(object, object::FRAME_OBJECT_FRAME) };

@@ -1,9 +1,9 @@
-//! The interpreter's table of interned strings. From 3.12 on it keeps some strings alive for ever, and no module refers
-//! to it.
+//! The interpreter's table of interned strings. From 3.12 on it keeps some strings alive until the process exits, and no
+//! module refers to it.
 //!
 //! The interpreter's state contains its address at an unknown offset. The first walk of a process searches the state,
 //! through the kernel, which checks every address. The table is a dict whose keys are their own values, and which
-//! contains the name of a variable that only Heaptide uses. If nothing matches, walks do without the table.
+//! contains the name of a variable that only Heaptide uses. If nothing matches, walks omit the table.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -24,12 +24,12 @@ static OFFSET: AtomicUsize = AtomicUsize::new(NOT_SEARCHED);
 const NOT_SEARCHED: usize = usize::MAX;
 const MISSING: usize = usize::MAX - 1;
 
-/// The state of an interpreter is shorter; that of 3.15 has less than half of this.
+/// More than the length of any interpreter's state; that of 3.15 has less than half of this.
 const MAX_STATE: usize = 1 << 20;
 const PAGE: usize = 4096;
 /// No process has addresses with more bits.
 const ADDRESS_BITS: u32 = 48;
-/// The interpreter itself interns more strings.
+/// The minimum number of strings in the table. The interpreter itself interns more.
 const LEAST_STRINGS: usize = 100;
 const MAX_STRINGS: usize = 1 << 32;
 /// Keys of the table whose type is checked.
@@ -124,7 +124,7 @@ fn is_table(memory: &mut Probed, reader: &Reader, at: usize, name: Object) -> Op
     Some(has_name)
 }
 
-/// Returns the strings that the table keeps for ever, with their positions there, as far as they are wanted. The other
+/// Returns the wanted strings that the table keeps forever, with their positions there. The other
 /// strings are mortal: the table does not own a reference to them.
 pub fn kept(
     reader: &Reader,
@@ -144,7 +144,7 @@ pub fn kept(
     if has_room { Ok(strings) } else { Err(Full) }
 }
 
-/// Keeps the walk from scanning the table when it meets it: from 3.14 on the collector reports it.
+/// Prevents the walk from scanning the table, which the collector reports from 3.14 on.
 pub fn reserve<O: Output>(walk: &mut Walk<'_, O>, table: Table) -> Result<(), Full> {
     match walk.visit(table.0) {
         Ok(_) => Ok(()),

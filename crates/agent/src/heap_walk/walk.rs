@@ -2,7 +2,8 @@
 //! of work left, and the next objects can be prefetched while one is scanned.
 //!
 //! Nothing here creates a Python object, takes a reference or runs Python code. [`super::containers`] reads the
-//! references of lists, dicts and the like, [`super::traverse`] asks other objects, [`super::output`] stores the result.
+//! references of lists, dicts and the like, [`super::traverse`] gets those of other objects, [`super::output`] stores the
+//! result.
 
 use std::collections::HashMap;
 
@@ -32,7 +33,7 @@ pub struct Weak {
     pub target: u64,
 }
 
-/// No memory, or more objects than a snapshot has numbers for.
+/// No memory, or too many objects for a snapshot.
 #[derive(Debug)]
 pub struct Full;
 
@@ -63,7 +64,7 @@ pub struct Walk<'l, O> {
     pub(super) long: Column<(usize, usize)>,
     /// Whether attributes stored in instances can be read; proved before the walk.
     pub read_inline: bool,
-    /// Short texts of values, if they are wanted.
+    /// Short texts of values, if requested.
     previews: Option<Vec<(Handle, String)>>,
     pub(super) failed: bool,
 }

@@ -1,10 +1,10 @@
 //! The library of an address, its number, and its call-frame information.
 //!
 //! The registry describes a library, by path and build ID, at the first address in it, and again if it is loaded at another
-//! address. A library keeps its number however often it is loaded. Code objects take their numbers from the same sequence,
-//! so a frame can name either.
+//! address. A library keeps its number when it is loaded again. Code objects take their numbers from the same sequence,
+//! so a frame can refer to either.
 //!
-//! Facts remembered by address are valid until a library is unloaded, which changes [`generation`].
+//! Data cached by address is valid until a library is unloaded, which changes [`generation`].
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -22,12 +22,12 @@ pub static MODULES: ForkMutex<Option<Modules>> = ForkMutex::new(None);
 /// `_dl_find_object`, which glibc has since 2.35; 0 where it is missing.
 static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
 
-/// How often a thread tries to take the lock before it gives up: a forking thread holds it, and may be this very thread.
+/// The maximum number of attempts to take the lock. A forking thread may hold it, and may be the calling thread itself.
 const N_TRIES: usize = 2000;
 /// Segments of a library that are remembered.
 const MAX_SEGMENTS: usize = 8;
 
-/// Counts the events after which an address may belong to another library.
+/// A counter of the unloads after which an address may belong to another library.
 #[inline(always)]
 pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
@@ -249,8 +249,8 @@ fn find_by_linker(function: usize, pc: usize) -> Option<LoadedLibrary> {
     })
 }
 
-/// Asks an older linker, which takes its own lock. A thread that holds that lock may wait for one that this thread holds, so
-/// this gives up if `LOADER`, which Heaptide takes before the linker's lock, is held.
+/// Asks an older linker, which takes its own lock. A thread that holds that lock may wait for a lock that this thread holds,
+/// so this fails if `LOADER`, which Heaptide takes before the linker's lock, is held.
 fn find_by_list(pc: usize) -> Result<Option<LoadedLibrary>, Busy> {
     struct Search {
         pc: usize,
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_find_the_library_of_an_address() {
+    fn both_lookups_find_the_library_of_an_address() {
         let pc = on_unload as *const () as usize;
         let by_list = find_by_list(pc).ok().flatten().unwrap();
         assert!((by_list.start..by_list.end).contains(&pc));

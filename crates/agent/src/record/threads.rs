@@ -35,9 +35,9 @@ const EXITED: usize = 1;
 const OWN: usize = 2;
 const FIRST_POINTER: usize = 16;
 
-/// The thread records nothing at the moment.
+/// The thread is not recording an event.
 pub const IDLE: u32 = 0;
-/// The thread is recording an event; another one can only come from a signal handler.
+/// The thread is recording an event. Only a signal handler can cause another one now.
 pub const RECORDING: u32 = 1;
 /// The thread is inside an allocator whose blocks are recorded; its calls to the C library are part of the same allocation.
 pub const NESTED: u32 = 2;
@@ -102,7 +102,7 @@ pub fn enter() -> *mut ThreadState {
         return enter_slowly(word);
     }
     let state = word as *mut ThreadState;
-    // SAFETY: a word that is no small number points to this thread's state, and states are never unmapped.
+    // SAFETY: a word that is not a small number points to this thread's state, and states are never unmapped.
     let busy = unsafe { &(*state).busy };
     match busy.load(Ordering::Relaxed) {
         IDLE => {
@@ -200,7 +200,7 @@ fn take_state() -> *mut ThreadState {
     state
 }
 
-/// Bytes of a state that most threads touch; the rest is the deep end of its stack.
+/// Bytes of a state that most threads use; the rest is only for deep stacks.
 const THREAD_STATE_TOUCHED: usize = 24 * 1024;
 
 fn orphans() -> *mut ThreadState {
@@ -276,7 +276,7 @@ pub fn leave_out_for_good() {
     std::mem::forget(Unrecorded::begin());
 }
 
-/// Calls `visit` for every state there ever was.
+/// Calls `visit` for every state that was ever created.
 pub fn for_each_state(mut visit: impl FnMut(*mut ThreadState)) {
     for state in &STATES[..N_STATES.load(Ordering::Acquire)] {
         visit(state.load(Ordering::Acquire));

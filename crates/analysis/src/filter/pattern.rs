@@ -11,7 +11,7 @@ use heaptide_capture::glob;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
-    /// The pattern as it appears in a path, without wildcards: `/pandas/core/` and `/pandas/core.`.
+    /// The forms of the pattern in a path, without wildcards: `/pandas/core/` and `/pandas/core.`.
     folder: String,
     stem: String,
     is_wild: bool,
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn pattern_of_nothing_is_no_pattern() {
+    fn empty_pattern_is_refused() {
         assert_eq!(Pattern::new("  "), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Captures cut and overwritten anywhere: intact parts are read, damaged parts are named, and nothing panics.
+//! Captures truncated and overwritten anywhere: intact parts are read, damaged parts are reported, and nothing panics.
 
 use heaptide_capture::area::{BlockHead, ExtentHead, SlotHead};
 use heaptide_capture::{Allocator, Capture, DamageCategory, Entry};
@@ -73,7 +73,7 @@ fn killed(chunks: &[Chunk]) -> FileBuilder {
 }
 
 #[test]
-fn capture_of_a_killed_process_is_whole() {
+fn capture_of_a_killed_process_is_complete() {
     let (chunks, truth) = two_threads();
     let capture = Capture::from_bytes(killed(&chunks).bytes).unwrap();
     assert_eq!(capture.damage, []);
@@ -83,7 +83,7 @@ fn capture_of_a_killed_process_is_whole() {
 }
 
 #[test]
-fn file_cut_at_any_length_keeps_every_block_before_the_cut() {
+fn truncated_file_keeps_every_block_before_the_cut() {
     let (chunks, truth) = two_threads();
     let file = killed(&chunks);
     let header_len = FileBuilder::new().bytes.len();
@@ -101,7 +101,7 @@ fn file_cut_at_any_length_keeps_every_block_before_the_cut() {
 }
 
 #[test]
-fn block_cut_short_is_no_damage_while_its_slot_holds_the_chunk() {
+fn truncated_block_is_not_damage_while_its_slot_holds_the_chunk() {
     let (chunks, truth) = two_threads();
     let mut file = FileBuilder::new();
     file.extent(&[Some(&chunks[1])]);
@@ -118,7 +118,7 @@ fn block_cut_short_is_no_damage_while_its_slot_holds_the_chunk() {
 }
 
 #[test]
-fn block_cut_short_is_damage_if_the_chunk_is_nowhere_else() {
+fn truncated_block_is_damage_if_no_slot_holds_the_chunk() {
     let (chunks, _) = two_threads();
     let mut file = FileBuilder::new();
     file.block(&chunks[0]);
@@ -134,7 +134,7 @@ fn block_cut_short_is_damage_if_the_chunk_is_nowhere_else() {
 }
 
 #[test]
-fn overwritten_block_is_named_and_the_others_are_replayed() {
+fn overwritten_block_is_reported_and_the_others_are_replayed() {
     let (chunks, truth) = two_threads();
     let mut file = FileBuilder::new();
     for chunk in &chunks {
@@ -189,7 +189,7 @@ fn destroyed_head_is_damage_up_to_the_next_intact_area() {
 }
 
 #[test]
-fn slots_are_found_although_the_head_of_their_extent_is_destroyed() {
+fn slots_are_found_if_the_head_of_their_extent_is_destroyed() {
     let (chunks, truth) = two_threads();
     let mut file = killed(&chunks);
     let start = FileBuilder::new().bytes.len();
@@ -204,7 +204,7 @@ fn slots_are_found_although_the_head_of_their_extent_is_destroyed() {
 }
 
 #[test]
-fn room_for_a_block_that_was_never_written_is_no_damage_while_a_slot_holds_the_chunk() {
+fn reserved_space_of_an_unwritten_block_is_not_damage_while_a_slot_holds_the_chunk() {
     let (chunks, truth) = two_threads();
     let mut file = FileBuilder::new();
     file.extent(&[Some(&chunks[0])]);
@@ -219,7 +219,7 @@ fn room_for_a_block_that_was_never_written_is_no_damage_while_a_slot_holds_the_c
 }
 
 #[test]
-fn slot_that_claims_more_than_fits_is_left_out_and_noted() {
+fn slot_with_an_impossible_length_is_left_out_and_reported() {
     let (chunks, _) = two_threads();
     let mut file = FileBuilder::new();
     let extent = file.bytes.len();
@@ -233,7 +233,7 @@ fn slot_that_claims_more_than_fits_is_left_out_and_noted() {
 }
 
 #[test]
-fn slot_that_is_not_in_use_is_stepped_over() {
+fn slot_that_is_not_in_use_is_skipped() {
     let (chunks, _) = two_threads();
     let mut file = FileBuilder::new();
     let extent = file.bytes.len();
@@ -245,7 +245,7 @@ fn slot_that_is_not_in_use_is_stepped_over() {
 }
 
 #[test]
-fn impossible_lengths_are_refused_without_making_room_for_them() {
+fn impossible_lengths_are_refused_without_allocating_them() {
     let mut file = FileBuilder::new();
     let head = BlockHead {
         raw_len: u32::MAX,
@@ -273,7 +273,7 @@ fn impossible_lengths_are_refused_without_making_room_for_them() {
 }
 
 #[test]
-fn payload_that_makes_no_sense_is_used_up_to_there() {
+fn payload_is_used_up_to_its_first_invalid_record() {
     let (chunks, truth) = two_threads();
     let mut broken = chunks[0].clone();
     broken.payload.push(0x3f);
@@ -292,7 +292,7 @@ fn payload_that_makes_no_sense_is_used_up_to_there() {
 
 proptest! {
     #[test]
-    fn flipped_bytes_cost_only_the_blocks_they_hit(
+    fn changed_bytes_lose_only_the_blocks_that_contain_them(
         (chunks, _) in any_program(),
         flips in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 1..12),
     ) {
@@ -311,7 +311,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_behind_the_header_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
+    fn any_bytes_after_the_header_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
         let mut file = FileBuilder::new();
         file.bytes.extend_from_slice(&bytes);
         let capture = Capture::from_bytes(file.bytes).unwrap();

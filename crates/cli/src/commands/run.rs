@@ -1,4 +1,4 @@
-//! `heaptide run`: which program to run and how to record it. The caller, which has an interpreter, runs it.
+//! `heaptide run`: the program to run, and its recording options. The caller, which has an interpreter, runs it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ use crate::live::runner::{LivePlan, LiveViewer};
 
 pub(crate) const NAME: &str = "run";
 
-/// A program, and how to record it.
+/// A program and its recording options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunPlan {
     pub target: Target,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn words_after_the_target_go_to_the_program() {
+    fn arguments_after_the_target_go_to_the_program() {
         let plan = plan_of("run -q job.py --help -m x -o y");
         assert_eq!(plan.target, Target::Script("job.py".into()));
         assert_eq!(plan.args, words("--help -m x -o y"));

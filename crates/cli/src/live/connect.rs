@@ -1,4 +1,4 @@
-//! The viewer's side of a connection: requests the newest update after it has shown the previous one.
+//! The viewer's side of a connection: requests the newest update after the previous one was shown.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -9,7 +9,7 @@ use super::feed::{Feed, Writer};
 use super::wire::{self, GREETING};
 use crate::exit::Failure;
 
-/// A live server answers immediately; anything slower is not one.
+/// A live server answers immediately; a slower server is another program.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause between two requests.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_typed_is_found_in_any_case_until_it_is_dropped() {
+    fn search_ignores_case_until_it_is_cleared() {
         let mut search = Search::default();
         search.open();
         for letter in "LoaX".chars() {

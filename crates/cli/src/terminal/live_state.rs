@@ -7,7 +7,7 @@ use ratatui::crossterm::event::KeyCode;
 use super::input::Search;
 use crate::live::Update;
 
-/// What the view must do after a key.
+/// The action of the view after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reaction {
     Stay,

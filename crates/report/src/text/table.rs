@@ -11,7 +11,7 @@ pub struct Table {
     pub first_column: FirstColumn,
 }
 
-/// How texts that are too long for the first column are shown.
+/// The way to show texts that are too long for the first column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstColumn {
     /// On several lines.
@@ -161,7 +161,7 @@ impl Table {
                 return Layout { widths, padding };
             }
         }
-        unreachable!("the last layout is taken as it is")
+        unreachable!("the last layout is always accepted")
     }
 }
 
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_break_at_blanks_and_slashes_and_lose_nothing() {
+    fn long_texts_break_at_blanks_and_slashes_without_loss() {
         assert_eq!(
             wrap("load at /srv/job/etl/load.py", 12),
             ["load at", "/srv/job/", "etl/load.py"]

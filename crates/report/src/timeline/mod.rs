@@ -67,7 +67,7 @@ mod tests {
 
     fn drawn(draw: impl Fn(&mut Vec<u8>, &Chart) -> std::io::Result<()>, chart: &Chart) -> String {
         let mut out = Vec::new();
-        draw(&mut out, chart).expect("memory has room");
+        draw(&mut out, chart).expect("writing to a vector succeeds");
         String::from_utf8_lossy(&out).into_owned()
     }
 

@@ -355,7 +355,7 @@ mod tests {
 
     fn drawn(drawing: &Chart, style: Style) -> String {
         let mut bytes = Vec::new();
-        chart(&mut bytes, drawing, 60, 10, style).expect("memory has room");
+        chart(&mut bytes, drawing, 60, 10, style).expect("writing to a vector succeeds");
         String::from_utf8(bytes).expect("letters")
     }
 
@@ -424,7 +424,7 @@ mod tests {
             0,
             Style::Plain,
         )
-        .expect("memory has room");
+        .expect("writing to a vector succeeds");
         assert!(!bytes.is_empty());
     }
 }

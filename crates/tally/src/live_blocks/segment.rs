@@ -44,7 +44,7 @@ impl Bucket {
         (found != 0).then(|| found.trailing_zeros() as usize % WAYS)
     }
 
-    /// Returns how many blocks lie after this bucket because it, or one before it, was full.
+    /// Returns the number of blocks that lie after this bucket because it, or one before it, was full.
     #[inline(always)]
     fn n_past(&self) -> u64 {
         self.addresses[0] >> ADDRESS_BITS

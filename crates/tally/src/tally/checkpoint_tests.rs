@@ -1,4 +1,4 @@
-//! A tally that is written, read and continued, against one that never stopped.
+//! Compares a tally that is written, read and continued with one that never stopped.
 
 use super::tests::{chunk, step};
 use super::*;
@@ -128,7 +128,7 @@ proptest! {
             }
             Tally::from_bytes(&tally.to_bytes(true)).expect("just written")
         });
-        // The bytes contain everything, live blocks included; then all sums.
+        // First compares the bytes, which contain everything including live blocks, then all sums.
         prop_assert_eq!(continued.to_bytes(true), whole.to_bytes(true));
         assert_same(&continued.finish(), &whole.finish());
     }
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_changed_anywhere_are_refused_or_read_without_panic(
+    fn changed_bytes_are_refused_or_read_without_panic(
         events in any_events(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
@@ -209,7 +209,7 @@ fn free_before_the_cut_can_be_undone_after_it() {
 }
 
 #[test]
-fn bytes_cut_at_any_length_are_refused() {
+fn truncated_bytes_are_refused() {
     let (mut tally, chunk) = tally_of(
         (1..200)
             .map(|n| op(OpAction::Alloc, n * 48, n * 100, Allocator::Malloc))
